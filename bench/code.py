@@ -42,7 +42,7 @@ from kajitori.blobs.code import CodeStore
 from kajitori.codepack.packing import Pack, pack
 from kajitori.codepack.parts import compress
 from kajitori.configuration.settings import LEASE_NAMESPACE
-from kajitori.core.pods import first_step
+from kajitori.core.words import first_step
 from kajitori.embedded.cluster import EmbeddedCluster, EmbeddedSettings
 from kajitori.kube.client import KubeClient
 from kajitori.kube.config import KubeConfig

@@ -37,12 +37,11 @@ from bench.common import Limit, print_limits, print_table
 from bench.gangs import lacks
 from kajitori.configuration.settings import LEASE_NAMESPACE
 from kajitori.core.admission.decide import Facts, RunIdentity, decide
-from kajitori.core.pods import first_step
 from kajitori.core.pods.manifests import MemberPods
 from kajitori.core.pods.tickets import Ticket, sign
 from kajitori.core.policy.file import parse_policy
 from kajitori.core.spec.run import parse_spec
-from kajitori.core.words import names
+from kajitori.core.words import first_step, names
 from kajitori.kube.client import KubeClient, PatchKind
 from kajitori.kube.platform.install import install
 from kajitori.kube.platform.ticket_key import ensure_ticket_key

@@ -21,8 +21,9 @@ from bench.svg import Axis, lines
 from kajitori.core.placement.planner import GangRequest, MemberRequest, Placement, occupy_rows, place
 from kajitori.core.placement.releases import Ending
 from kajitori.core.placement.snapshot import NodeFacts, NodeTable, Snapshot, Taint, Toleration
+from kajitori.core.policy.queue import OrderRules
 from kajitori.core.queue.backfill import Queued, Schedule, schedule
-from kajitori.core.queue.ordering import Candidate, Ledger, Rules, rank
+from kajitori.core.queue.ordering import Candidate, Ledger, rank
 from kajitori.core.queue.preemption import Running, choose_victims
 
 NODES, QUEUED = 7_500, 10_000
@@ -246,7 +247,7 @@ def _cycle(nodes: int, queued: int, part: float, rounds: int) -> Measured:
     users, teams = Ledger(7 * 86_400.0), Ledger(7 * 86_400.0)
 
     def work() -> Schedule:
-        ranking = rank(candidates, users, teams, Rules(), 0.0)
+        ranking = rank(candidates, users, teams, OrderRules(), 0.0)
         return schedule(state, [queue[index] for index in ranking.order], endings, 0.0)
 
     return _measure(rounds, work)

@@ -14,9 +14,10 @@ from bench.swf import Job
 from kajitori.core.placement.planner import GangRequest, MemberRequest, Placement, place
 from kajitori.core.placement.releases import Ending
 from kajitori.core.placement.snapshot import NodeFacts, NodeTable, Snapshot
-from kajitori.core.queue.backfill import LIKELY, Queued, schedule
+from kajitori.core.policy.queue import LIKELY, OrderRules
+from kajitori.core.queue.backfill import Queued, schedule
 from kajitori.core.queue.expected import Expectation, Finished, History, Size, Source, corrected
-from kajitori.core.queue.ordering import Candidate, Ledger, Rules, rank
+from kajitori.core.queue.ordering import Candidate, Ledger, rank
 
 WITHOUT_LIMIT_SECONDS = 24 * 3600.0
 """What systems that know nothing but limits take for a job that names none."""
@@ -27,7 +28,7 @@ class Policy:
     """A way to run the queue."""
 
     name: str
-    rules: Rules = field(default_factory=Rules)
+    rules: OrderRules = field(default_factory=OrderRules)
     expects: Literal["history", "limits"] = "history"
     reserve: bool = True
     strict: bool = False
@@ -35,12 +36,12 @@ class Policy:
     likely: float = LIKELY
 
 
-FIFO = Rules(order="fifo")
+FIFO = OrderRules(order="fifo")
 DEFAULT = Policy("default")
 EASY = Policy("FIFO with EASY backfill, users' limits", FIFO, expects="limits", likely=1.0)
 WITHOUT_RESERVATION = Policy("FIFO, whatever fits starts", FIFO, expects="limits", reserve=False)
 STRICT = Policy("strict FIFO", FIFO, expects="limits", strict=True)
-SHARE = Policy("share first, with backfill", Rules(order="share"))
+SHARE = Policy("share first, with backfill", OrderRules(order="share"))
 POLICIES = (DEFAULT, EASY, WITHOUT_RESERVATION, STRICT)
 
 _MEMBER = MemberRequest(cpu_millis=1000, memory_bytes=1 << 30, whole_node=True)

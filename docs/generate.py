@@ -29,10 +29,12 @@ from kajitori.cli.other_words import WORDS
 from kajitori.cli.submit.borrowed_options import DOCKER, SLURM
 from kajitori.configuration.policy_file import PolicyFile
 from kajitori.core.admission.owner_policy import owner_policy, owner_policy_binding
-from kajitori.core.nodes.request import NodeRequest, RequestState
+from kajitori.core.documents.reference import reference_page
+from kajitori.core.network.registry_model import Networks
 from kajitori.core.pods.manifests import priority_class
-from kajitori.core.policy.reference import networks_reference, policy_reference
+from kajitori.core.policy.model import Policy
 from kajitori.core.spec.definition import custom_resource_definition
+from kajitori.core.spec.node_request import NodeRequest, RequestState
 from kajitori.core.spec.reasons import (
     COUNTS_AS_RESTART,
     NEVER_COUNTED,
@@ -96,8 +98,8 @@ def pages() -> dict[str, str]:
         "cli.md": cli_page(),
         "words.md": words_page(),
         "run.md": run_page(),
-        "policy.md": page(policy_reference()),
-        "networks.md": page(networks_reference()),
+        "policy.md": page(reference_page("The policy file", Policy, documented_elsewhere={RunSpec.__module__})),
+        "networks.md": page(reference_page("The networks file", Networks)),
         "api.md": api_page(openapi()),
         "exit-codes.md": diagnostics.exit_codes_page(),
         "metrics.md": diagnostics.metrics_page(),

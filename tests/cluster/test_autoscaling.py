@@ -14,7 +14,7 @@ from tests.helpers.world import World
 
 from kajitori.cluster import node_requests
 from kajitori.core.nodes.provisioning_objects import CLASS_NAME, CONSUMES
-from kajitori.core.nodes.request import RequestState
+from kajitori.core.spec.node_request import RequestState
 from kajitori.core.spec.reasons import Phase, Reason
 from kajitori.core.words import names
 from kajitori.errors import InvalidInput

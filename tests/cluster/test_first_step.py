@@ -16,10 +16,10 @@ from kajitori.api.app import create_app
 from kajitori.api.context import ApiDependencies
 from kajitori.api.serving.server import ApiServer
 from kajitori.configuration.settings import LEASE_NAMESPACE
-from kajitori.core.pods import first_step
 from kajitori.core.pods.tickets import Ticket, verify
 from kajitori.core.policy.file import with_first_step
 from kajitori.core.spec.reasons import Phase, Reason
+from kajitori.core.words import first_step
 from kajitori.errors import AlreadyExists
 from kajitori.kube.platform.ticket_key import ensure_ticket_key
 from kajitori.kube.resources import LIMIT_RANGES, NAMESPACES, PODS

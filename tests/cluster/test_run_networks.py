@@ -11,7 +11,7 @@ from tests.helpers.real_cluster import AnyCluster
 from tests.helpers.world import World
 
 from kajitori.controllers.runs.networks import NetworkKeeper
-from kajitori.core.admission.reach import Reach, network_rules
+from kajitori.core.pods.reach import Reach, network_rules
 from kajitori.core.policy.file import parse_policy
 from kajitori.core.spec.reasons import Phase, Reason
 from kajitori.core.words import names

@@ -12,12 +12,12 @@ import numpy as np
 
 from kajitori.core.nodes.provisioning import Answer, Demand, Pool, Wanting, holds
 from kajitori.core.nodes.provisioning import demand as demand_of
-from kajitori.core.nodes.request import NodeRequest, RequestState
 from kajitori.core.placement.choosing import Rows
 from kajitori.core.placement.planner import GangRequest, MemberRequest, Shortage, place
 from kajitori.core.placement.snapshot import NodeFacts, NodeTable, Snapshot
 from kajitori.core.policy.file import parse_policy
 from kajitori.core.policy.node_pools import NodePool
+from kajitori.core.spec.node_request import NodeRequest, RequestState
 from kajitori.core.words.times import format_time
 
 NOW = datetime(2026, 11, 22, 4, 0, tzinfo=UTC)

@@ -8,9 +8,8 @@ from kajitori.cluster.evictions import is_own_disk_limit, memory_excess
 from kajitori.core.gang import Member, MemberState
 from kajitori.core.gang.memory import MemberPeak
 from kajitori.core.logs.last_words import last_line, last_words
-from kajitori.core.pods import first_step
 from kajitori.core.spec.reasons import Reason
-from kajitori.core.words import names
+from kajitori.core.words import first_step, names
 from kajitori.core.words.quantities import parse_memory_bytes, round_memory
 from kajitori.kube.mirror.usage import memory_limit
 from kajitori.kube.objects import ContainerStatus, Node, Pod, Terminated

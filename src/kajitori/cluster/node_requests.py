@@ -11,7 +11,7 @@ from contextlib import aclosing
 
 from kajitori.core.nodes.provisioning import Answer
 from kajitori.core.nodes.provisioning_objects import GROUP
-from kajitori.core.nodes.request import RequestState
+from kajitori.core.spec.node_request import RequestState
 from kajitori.errors import Forbidden, KajitoriError, NotFound
 from kajitori.kube.client import KubeClient
 from kajitori.kube.objects import ProvisioningRequest

@@ -10,11 +10,11 @@ import numpy as np
 
 from kajitori.core import gang
 from kajitori.core.nodes.provisioning import Pool, holds
-from kajitori.core.nodes.request import NodeRequest
 from kajitori.core.placement.choosing import Rows
 from kajitori.core.placement.planner import GangRequest, MemberRequest
 from kajitori.core.placement.snapshot import NodeTable
 from kajitori.core.policy.file import Policy
+from kajitori.core.spec.node_request import NodeRequest
 from kajitori.core.spec.reasons import Phase
 from kajitori.kube.mirror.mirror import Mirror
 from kajitori.kube.objects import RunObject

@@ -11,11 +11,10 @@ import msgspec
 from kajitori.core import gang
 from kajitori.core.admission.decide import Decision
 from kajitori.core.placement.planner import MemberRequest
-from kajitori.core.pods import first_step
 from kajitori.core.spec.reasons import Phase, Reason
 from kajitori.core.spec.run import RunSpec
 from kajitori.core.spec.status import Attempt, RunStatus
-from kajitori.core.words import names
+from kajitori.core.words import first_step, names
 from kajitori.errors import InvalidInput
 from kajitori.kube.mirror.usage import memory_limit, pod_usage
 from kajitori.kube.objects import PodSpec, RunObject

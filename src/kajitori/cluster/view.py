@@ -22,7 +22,6 @@ from kajitori.core.gang.ledger import released
 from kajitori.core.gang.memory import EarlierRun
 from kajitori.core.nodes.preflight import policy_for_tests
 from kajitori.core.nodes.provisioning import Pool
-from kajitori.core.nodes.request import NodeRequest
 from kajitori.core.placement.choosing import Rows
 from kajitori.core.placement.planner import MemberRequest
 from kajitori.core.placement.snapshot import CPU, GPU, MEMORY, PODS, NodeFacts, NodeTable, Snapshot
@@ -30,6 +29,7 @@ from kajitori.core.policy.file import Policy
 from kajitori.core.queue.explain import Use
 from kajitori.core.spec.draft import Draft, read_draft
 from kajitori.core.spec.kinds import kind_of
+from kajitori.core.spec.node_request import NodeRequest
 from kajitori.core.spec.reasons import Phase
 from kajitori.core.spec.run import RunSpec, name_fault
 from kajitori.core.spec.status import RunStatus

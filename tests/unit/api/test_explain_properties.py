@@ -24,9 +24,9 @@ from kajitori.cluster.stored_runs import member_of_template
 from kajitori.cluster.view import ClusterView
 from kajitori.configuration.policy_file import PolicyFile
 from kajitori.controllers.queue.controller import Cycle, Queue
-from kajitori.core.nodes.request import NodeRequest, RequestState
 from kajitori.core.placement.planner import occupy_rows, room_of
 from kajitori.core.policy.file import parse_policy
+from kajitori.core.spec.node_request import NodeRequest, RequestState
 from kajitori.core.spec.reasons import Phase
 from kajitori.core.spec.status import Attempt, GivesWay, MemberCounts, RunStatus, SweepState, template_text
 from kajitori.core.words import names

@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 
 from kajitori.cluster.members import member_of
 from kajitori.core.gang import Member, MemberState
-from kajitori.core.pods import first_step
 from kajitori.core.spec.reasons import NEVER_RESTARTED, START_FAILURES, Reason
-from kajitori.core.words import names
+from kajitori.core.words import first_step, names
 from kajitori.kube.objects import Node, Pod
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from kajitori.cluster.node_requests import answer_of
 from kajitori.core.nodes.provisioning import Answer
-from kajitori.core.nodes.request import RequestState
+from kajitori.core.spec.node_request import RequestState
 from kajitori.kube.objects import Condition, ObjectMeta, ProvisioningRequest, RequestStatus
 
 YES, NO = "True", "False"

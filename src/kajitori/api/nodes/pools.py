@@ -12,9 +12,9 @@ from kajitori.api.nodes.views import PoolView
 from kajitori.api.queue.views import ExplanationView
 from kajitori.cluster.outlook import Applicant
 from kajitori.core.nodes.provisioning import Wanting, demand
-from kajitori.core.nodes.request import says
 from kajitori.core.placement.planner import Shortage
 from kajitori.core.placement.snapshot import Snapshot
+from kajitori.core.spec.node_request import says
 from kajitori.core.spec.reasons import Reason
 from kajitori.core.words.quantities import format_duration
 from kajitori.core.words.times import format_time

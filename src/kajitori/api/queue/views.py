@@ -8,7 +8,7 @@ import msgspec
 
 from kajitori.api.nodes.views import GuaranteeView
 from kajitori.api.runs.views import ControllerView, RunView, Time, View
-from kajitori.core.nodes.request import NodeRequest
+from kajitori.core.spec.node_request import NodeRequest
 from kajitori.core.spec.status import Finding
 
 ExpectedFrom = Literal["similar", "limit", "corrected", "general", "unknown", "endless"]

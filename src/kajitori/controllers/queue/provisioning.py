@@ -23,8 +23,8 @@ from kajitori.controllers.workqueue import Key
 from kajitori.core import gang
 from kajitori.core.nodes.provisioning import Wanting, demand, failed, is_needed
 from kajitori.core.nodes.provisioning_objects import Manifest, pod_template, provisioning_request, request_name, using
-from kajitori.core.nodes.request import NodeRequest, says
 from kajitori.core.placement.planner import Shortage
+from kajitori.core.spec.node_request import NodeRequest, says
 from kajitori.core.spec.reasons import Phase, Reason
 from kajitori.core.spec.status import RunStatus
 from kajitori.core.words import names

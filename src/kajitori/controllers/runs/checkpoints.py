@@ -7,8 +7,8 @@ import logging
 import shutil
 from pathlib import Path
 
-from kajitori.core.admission.resolve import RunIdentity
 from kajitori.core.pods.mounts import checkpoint_folder
+from kajitori.core.pods.resolved import RunIdentity
 from kajitori.core.policy.file import Policy
 from kajitori.core.words import names
 from kajitori.errors import NotFound

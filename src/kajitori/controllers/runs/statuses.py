@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 import msgspec
 
 from kajitori.controllers.workqueue import Key
-from kajitori.core.nodes.request import RequestState, says
+from kajitori.core.spec.node_request import RequestState, says
 from kajitori.core.spec.reasons import Phase, Reason
 from kajitori.core.spec.status import RunStatus, to_document
 from kajitori.core.words import names

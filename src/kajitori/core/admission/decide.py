@@ -10,12 +10,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from kajitori.core.admission.reach import network_rules
 from kajitori.core.admission.refusals import FOLLOWS_FROM, refusals
-from kajitori.core.admission.resolve import Facts, Findings, Resolved, RunIdentity, member_request, resolve
+from kajitori.core.admission.resolve import Facts, member_request, resolve
 from kajitori.core.gang.types import Limits
 from kajitori.core.placement.planner import MemberRequest
 from kajitori.core.pods import manifests
+from kajitori.core.pods.reach import network_rules
+from kajitori.core.pods.resolved import Findings, Resolved, RunIdentity
 from kajitori.core.pods.template import begins_with_step, pod_template
 from kajitori.core.policy.model import Policy
 from kajitori.core.spec.draft import Draft

@@ -7,10 +7,11 @@ from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import PurePosixPath
 
-from kajitori.core.admission.reach import reach_faults
-from kajitori.core.admission.resolve import PASSING_TAINTS, Facts, Resolved, RunIdentity
+from kajitori.core.admission.resolve import PASSING_TAINTS, Facts
 from kajitori.core.placement.planner import MemberRequest, eligible_nodes, largest_gang
 from kajitori.core.placement.snapshot import CPU, GPU, MEMORY, NodeTable, Taint
+from kajitori.core.pods.reach import reach_faults
+from kajitori.core.pods.resolved import Resolved, RunIdentity
 from kajitori.core.pods.template import begins_with_step
 from kajitori.core.policy.model import Policy
 from kajitori.core.spec.run import PUT_INTO_FILES, RunSpec, name_fault, stored_bytes, to_document

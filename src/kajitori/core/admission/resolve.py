@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
-from kajitori.core.admission.reach import Reach, reach_of
 from kajitori.core.gang.memory import EarlierRun, tell_earlier_peaks
 from kajitori.core.placement.planner import MemberRequest, eligible_nodes
 from kajitori.core.placement.snapshot import CPU, GPU, MEMORY, NodeTable, Toleration
-from kajitori.core.policy.limits import PriorityWord
+from kajitori.core.pods.reach import Reach, reach_of
+from kajitori.core.pods.resolved import DEAD_NODE_TAINTS, Findings, Resolved
 from kajitori.core.policy.model import Policy
 from kajitori.core.spec.network_access import NetworkAccess
 from kajitori.core.spec.run import RunSpec
@@ -18,8 +18,7 @@ from kajitori.core.spec.status import Finding
 from kajitori.core.words.quantities import format_cores, format_duration, memory_needed, memory_there
 
 _STATES_OF_A_NODE = (
-    "node.kubernetes.io/not-ready",
-    "node.kubernetes.io/unreachable",
+    *DEAD_NODE_TAINTS,
     "node.kubernetes.io/unschedulable",
     "node.kubernetes.io/memory-pressure",
     "node.kubernetes.io/disk-pressure",
@@ -35,18 +34,6 @@ _MEBIBYTE = 2**20
 UNBUFFERED = {"PYTHONUNBUFFERED": "1"}
 """Python keeps what a program prints into a pipe until it has 8 KiB: its log stays empty for minutes, and the end is
 lost when the program is killed. The run's env and policy's defaults.env overrule it; an empty value turns it off."""
-
-DEAD_NODE_TAINTS = _STATES_OF_A_NODE[:2]
-
-
-@dataclass(frozen=True, slots=True)
-class RunIdentity:
-    """Which run is decided about."""
-
-    name: str
-    namespace: str
-    owner: str = ""
-    """Who submitted it, where that is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,43 +53,6 @@ class Facts:
     """How many restarts the run was told that it gets by default, by what its status says."""
     earlier: tuple[EarlierRun, ...] = ()
     """Runs of the same kind of which it is known what they needed, newest first."""
-
-
-@dataclass(frozen=True, slots=True)
-class Resolved:
-    """The amounts of one member, and the limits of the run's life; millicores, bytes and seconds."""
-
-    cpu_request_millis: int
-    cpu_limit_millis: int | None
-    memory_request_bytes: int
-    memory_limit_bytes: int | None
-    gpus: int
-    gpu_type: str
-    shm_bytes: int | None
-    restarts: int
-    grace_seconds: int
-    time_limit_seconds: int | None
-    priority: PriorityWord
-    checkpoint_size_bytes: int
-    user: str
-    env: dict[str, str]
-    node_selector: dict[str, str]
-    tolerations: tuple[Toleration, ...]
-    reach: Reach
-    """Who may reach members, and where they may go; those on their node's own network are not restricted."""
-    memory_unknown: bool = False
-    """Neither the run nor policy names a memory limit, though policy wants one."""
-
-
-@dataclass(slots=True)
-class Findings:
-    """Collects what policy changed or wants known."""
-
-    found: list[Finding] = field(default_factory=list)
-
-    def add(self, code: str, message: str, where: str = "") -> None:
-        """One more finding; `where` is the field of the spec that it is about."""
-        self.found.append(Finding(code, message, where))
 
 
 def resolve(spec: RunSpec, policy: Policy, facts: Facts, findings: Findings) -> Resolved:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from typing import Annotated, Any
 
@@ -143,6 +144,17 @@ def _server_url(text: str) -> str:
     return text.rstrip("/")
 
 
+def checked_cidr(text: str) -> str:
+    """Return the canonical form of a CIDR range. Raises FieldError if it is none, or if host bits are set."""
+    try:
+        network = ipaddress.ip_network(text, strict=False)
+    except ValueError:
+        raise FieldError(f"{text!r:.80} is not a range of addresses", "such as 10.0.0.0/8 or fd00::/8") from None
+    if "/" not in text or str(network) != str(ipaddress.ip_interface(text)):
+        raise FieldError(f"{text!r:.80} does not begin where such a range begins", f"write {network}")
+    return str(network)
+
+
 def _label_key(text: str) -> str:
     if texts.qualified_name(text):
         raise FieldError(f"{text!r:.80} is not a label's key", "write name or domain/name")
@@ -207,6 +219,7 @@ MountPath = Annotated[str, AfterValidator(_mount_path), _at_most(4096)]
 Digest = Annotated[
     str, AfterValidator(_digest), WithJsonSchema({"type": "string", "pattern": f"^{_DIGEST.pattern}$", "maxLength": 71})
 ]
+Cidr = Annotated[str, AfterValidator(checked_cidr)]
 ServerUrl = Annotated[str, AfterValidator(_server_url)]
 LabelKey = Annotated[str, AfterValidator(_label_key), _at_most(317)]
 LabelValue = Annotated[str, AfterValidator(_label_value), _at_most(63)]

@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from kajitori.core.nodes.request import NodeRequest
 from kajitori.core.policy.node_pools import NodePool
+from kajitori.core.spec.node_request import NodeRequest
 from kajitori.core.words import names
 
 GROUP = "autoscaling.x-k8s.io"

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kajitori.core.pods import first_step
 from kajitori.core.pods.tickets import Ticket, sign, sign_member
 from kajitori.core.spec.run import RunSpec
-from kajitori.core.words import names
+from kajitori.core.words import first_step, names
 from kajitori.core.words.quantities import format_memory
 
 Manifest = dict[str, Any]

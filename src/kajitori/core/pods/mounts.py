@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from kajitori.core.admission.resolve import Findings, Resolved, RunIdentity
-from kajitori.core.pods import first_step, mpi
+from kajitori.core.pods import mpi
 from kajitori.core.pods.manifests import CHECKPOINT_ENV, Manifest, put
+from kajitori.core.pods.resolved import Findings, Resolved, RunIdentity
 from kajitori.core.policy.model import Policy
 from kajitori.core.policy.mounts import Volume
 from kajitori.core.spec.run import SHM_PATH, RunSpec
-from kajitori.core.words import names
+from kajitori.core.words import first_step, names
 from kajitori.core.words.quantities import format_memory
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from kajitori.core.admission.resolve import Resolved
-from kajitori.core.pods import first_step
 from kajitori.core.pods.manifests import Manifest, put
+from kajitori.core.pods.resolved import Resolved
 from kajitori.core.policy.model import Policy
 from kajitori.core.spec.run import RunSpec
+from kajitori.core.words import first_step
 from kajitori.core.words.quantities import format_cpu, parse_cpu_millis
 
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from kajitori.core.admission.resolve import DEAD_NODE_TAINTS, Findings, Resolved, RunIdentity
 from kajitori.core.placement.snapshot import Toleration
-from kajitori.core.pods import first_step, mpi
+from kajitori.core.pods import mpi
 from kajitori.core.pods.manifests import CHECKPOINT_ENV, Manifest, put
 from kajitori.core.pods.mounts import Mounts, mount_everything, mount_what_the_step_makes
+from kajitori.core.pods.resolved import DEAD_NODE_TAINTS, Findings, Resolved, RunIdentity
 from kajitori.core.pods.step_container import slots, step_container
 from kajitori.core.policy.model import Policy
 from kajitori.core.spec.array import Array
 from kajitori.core.spec.run import RunSpec, SecretUse
-from kajitori.core.words import names
+from kajitori.core.words import first_step, names
 from kajitori.core.words.image_names import full_image_name
 from kajitori.core.words.quantities import format_cpu, format_memory
 

@@ -16,6 +16,7 @@ from kajitori.core.policy.images import Images
 from kajitori.core.policy.limits import Ceilings, Defaults, PriorityWord
 from kajitori.core.policy.members import Gpu, Inject, Security
 from kajitori.core.policy.mounts import CheckpointPolicy, Mounts, Volume
+from kajitori.core.policy.network import Networking
 from kajitori.core.policy.node_pools import NodePools
 from kajitori.core.policy.nodes import NodeHealth, Preflight
 from kajitori.core.policy.preemption import Guarantee, Preemption, doubled
@@ -23,7 +24,7 @@ from kajitori.core.policy.queue import QueuePolicy
 from kajitori.core.policy.start import Binding, Rendezvous, Starting
 from kajitori.core.policy.sweeps import Sweeps
 from kajitori.core.policy.traffic import TrafficPolicy
-from kajitori.core.spec.network_access import Networking, is_within, what_is_wrong
+from kajitori.core.spec.network_access import is_within, what_is_wrong
 from kajitori.core.words.names import PRIORITY_CLASS
 from kajitori.errors import FieldError
 

@@ -2,17 +2,51 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
 from kajitori.core.documents.faults import Document
 from kajitori.core.documents.fields import Duration, DurationAboveZero
-from kajitori.core.queue.backfill import LIKELY
-from kajitori.core.queue.formula import Formula, FormulaError
-from kajitori.core.queue.ordering import DAY_SECONDS, OrderWord, Rules
+from kajitori.core.policy.formula import Formula, FormulaError
 from kajitori.errors import FieldError
+
+OrderWord = Literal["length", "fifo", "share", "formula"]
+
+DAY_SECONDS = 86400.0
+
+LIKELY = 0.8
+"""Default share of a run's expected length that must fit before a reservation for the run to be backfilled. Most runs
+end before their expected end, which is the longest of three earlier runs or a limit. For reservations of overdue gangs
+the whole expected length must fit, or such a reservation could be delayed without end. Chosen together with the
+constants of `OrderRules`, see docs/concepts/queue.md."""
+
+
+@dataclass(frozen=True, slots=True)
+class OrderRules:
+    """Parameters of the queue's order. The defaults were chosen on the first year of a batch system's log; see
+    docs/concepts/queue.md."""
+
+    order: OrderWord = "length"
+    """As in `QueuePolicy.order`."""
+    formula: Formula | None = None
+    """The score of a run, if the order is `formula`."""
+    exponent: float = 3.0
+    """Exponent of the waiting time, which is measured in the run's expected length. A higher value gives it more weight
+    than size and share."""
+    half_life_seconds: float = 7 * DAY_SECONDS
+    """Past usage of this age counts half."""
+    fair_share: float = 0.1
+    """Share of the cluster, between 0 and 1. A user or team that used this much recently gets half the score of one
+    that used nothing."""
+    bound_seconds: float = 2 * DAY_SECONDS
+    """Waiting time after which the run that waited longest goes first; the backlog adds to it."""
+    backlog_factor: float = 0.5
+    """Times the backlog, the time that the cluster needs for the whole queue; the product is added to the bound."""
+    most_backlog_seconds: float = 7 * DAY_SECONDS
+    """Upper limit of what the backlog adds to the bound."""
 
 
 def _formula(text: str) -> str:
@@ -70,9 +104,9 @@ class QueuePolicy(Document):
         return self
 
     @cached_property
-    def rules(self) -> Rules:
+    def rules(self) -> OrderRules:
         """The same as the order takes it."""
-        return Rules(
+        return OrderRules(
             order=self.order,
             formula=Formula(self.formula) if self.formula is not None else None,
             exponent=self.exponent,

@@ -8,7 +8,8 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from kajitori.core.documents.faults import Document
-from kajitori.core.documents.fields import DnsLabel, DurationAboveZero
+from kajitori.core.documents.fields import Cidr, DnsLabel, DurationAboveZero
+from kajitori.core.spec.network_access import PLACE_WORDS
 from kajitori.core.traffic.address_classes import Classes, Network
 from kajitori.errors import FieldError
 
@@ -20,37 +21,19 @@ INTERNAL = (
 """Addresses that no router of the internet forwards: private ones, those that providers and clusters share among
 themselves, those of a single wire or machine, groups."""
 
-EVERYWHERE = "all"
-NAMESPACE = "namespace"
-NOWHERE = "none"
-WORDS = (EVERYWHERE, NAMESPACE, NOWHERE)
-"""What stands beside classes where runs say who may reach them and where they may go (`core.spec.network_access`)."""
-
 MOST_CLASSES = 15
 _MOST_CIDRS = 1000
 _LONGEST_NAME = 32
 
 
-def checked_cidr(text: str) -> str:
-    """A range of addresses as it is best written. Raises FieldError."""
-    try:
-        network = ipaddress.ip_network(text, strict=False)
-    except ValueError:
-        raise FieldError(f"{text!r:.80} is not a range of addresses", "such as 10.0.0.0/8 or fd00::/8") from None
-    if "/" not in text or str(network) != str(ipaddress.ip_interface(text)):
-        raise FieldError(f"{text!r:.80} does not begin where such a range begins", f"write {network}")
-    return str(network)
-
-
 def _class_name(text: str) -> str:
     if len(text) > _LONGEST_NAME:
         raise FieldError(f"{text!r:.80} is too long for the name of a class", f"at most {_LONGEST_NAME} characters")
-    if text in WORDS:
+    if text in PLACE_WORDS:
         raise FieldError(f"{text} has a meaning of its own where runs say where they may go", "choose another name")
     return text
 
 
-Cidr = Annotated[str, AfterValidator(checked_cidr)]
 ClassName = Annotated[DnsLabel, AfterValidator(_class_name)]
 
 

@@ -31,11 +31,7 @@ from kajitori.core.placement.planner import (
 from kajitori.core.placement.releases import Ending, Releases
 from kajitori.core.placement.rooms import Rooms, Shape, distinct
 from kajitori.core.placement.snapshot import Snapshot
-
-LIKELY = 0.8
-"""Most runs end before what is expected of them, the longest of three or a limit. One may pass if so much of its
-expected length ends before a reservation, unless that is of an overdue gang: then all of it has to, or the reservation
-could slip for ever. Chosen with the order's other constants, see docs/concepts/queue.md."""
+from kajitori.core.policy.queue import LIKELY
 
 SOON_SECONDS = 1.0
 """What is expected is never less, however long it takes already: so near, nobody knows when a reservation begins."""

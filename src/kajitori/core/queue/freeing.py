@@ -24,7 +24,8 @@ from kajitori.core.placement.choosing import Rows
 from kajitori.core.placement.planner import GangRequest, Placement, eligible_nodes, room_of
 from kajitori.core.placement.releases import Ending
 from kajitori.core.placement.snapshot import Counts, Mask, NodeFacts, Snapshot, Toleration
-from kajitori.core.queue.backfill import LIKELY, Queued, schedule
+from kajitori.core.policy.queue import LIKELY
+from kajitori.core.queue.backfill import Queued, schedule
 
 Watch = Callable[[], Callable[[], bool]]
 """Starts a stop-watch: what it answers says whether there is time left."""

@@ -14,40 +14,14 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal, Protocol
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from kajitori.core.queue.formula import Formula, Values
+from kajitori.core.policy.formula import Values
+from kajitori.core.policy.queue import OrderRules
 from kajitori.core.words.names import is_nobodys
-
-OrderWord = Literal["length", "fifo", "share", "formula"]
-
-DAY_SECONDS = 86400.0
-
-
-@dataclass(frozen=True, slots=True)
-class Rules:
-    """The formula. Its constants were chosen on the first year of a batch system's log; see docs/concepts/queue.md."""
-
-    order: OrderWord = "length"
-    """length: as above. fifo: first come, first served. share: whose user and team had least lately. formula: as that
-    says."""
-    formula: Formula | None = None
-    """Where the order is `formula`: what the score is made of."""
-    exponent: float = 3.0
-    """Of the time waited in expected lengths: the higher, the more it weighs beside size and share."""
-    half_life_seconds: float = 7 * DAY_SECONDS
-    """What was used so long ago counts half."""
-    fair_share: float = 0.1
-    """Of the cluster, lately: who had so much of it counts half as much as who had nothing."""
-    bound_seconds: float = 2 * DAY_SECONDS
-    """Beyond this, and half of the backlog, whoever waited longest comes first."""
-    backlog_factor: float = 0.5
-    """Times the time that the cluster needs for all that waits, which is added to the bound."""
-    most_backlog_seconds: float = 7 * DAY_SECONDS
-    """No more than this is added."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +173,7 @@ class Ranking:
         )
 
 
-def rank(queue: Sequence[Candidate], users: Shares, teams: Shares, rules: Rules, now: float) -> Ranking:
+def rank(queue: Sequence[Candidate], users: Shares, teams: Shares, rules: OrderRules, now: float) -> Ranking:
     """The order of all that wait. Among equals those come first that stand first in `queue`."""
     waited = np.maximum(now - np.array([c.queued_at for c in queue], dtype=np.float64), 0.0)
     expected = np.array([c.expected_seconds for c in queue], dtype=np.float64)

@@ -9,11 +9,17 @@ from typing import Annotated
 from pydantic import Field
 
 from kajitori.core.documents.faults import Document
-from kajitori.core.documents.fields import DnsLabel, LabelKey, LabelValue
-from kajitori.core.policy.traffic import EVERYWHERE, NAMESPACE, NOWHERE, ClassName, checked_cidr
+from kajitori.core.documents.fields import checked_cidr
 from kajitori.core.traffic.address_classes import Classes, Network, without
 from kajitori.core.words.suggestions import nearest
 from kajitori.errors import FieldError
+
+EVERYWHERE = "all"
+NAMESPACE = "namespace"
+NOWHERE = "none"
+PLACE_WORDS = (EVERYWHERE, NAMESPACE, NOWHERE)
+"""Words with a fixed meaning beside address classes. NOWHERE exists on the command line only; a spec has an empty list
+instead."""
 
 Place = Annotated[str, Field(min_length=1, max_length=64)]
 """A class of policy's `traffic`, `namespace`, `all`, or a range of addresses; only policy knows which is one."""
@@ -29,34 +35,6 @@ class NetworkAccess(Document):
     """Who may open connections to its members."""
     targets: Places | None = Field(default=None, alias="to")
     """Where its members may open connections to."""
-
-
-class Resolvers(Document):
-    """The Pods that answer questions about names."""
-
-    namespace: DnsLabel = "kube-system"
-    """Their namespace."""
-    labels: Annotated[dict[LabelKey, LabelValue], Field(min_length=1)] = Field(
-        default_factory=lambda: {"k8s-app": "kube-dns"}
-    )
-    """Their labels."""
-
-
-class Networking(Document):
-    """What holds for every run that is restricted in who may reach it or where it may go (a run's `network`,
-    `defaults.network`, `ceilings.run.network`). A restricted run has a NetworkPolicy."""
-
-    pods: ClassName | None = None
-    """The class that this cluster's own Pods are in: whoever may go there may go to every Pod, for which network
-    plugins want to be asked apart from ranges. Left out: the class cluster, or else internal."""
-    always: NetworkAccess = NetworkAccess()
-    """Whom no run keeps out, such as the addresses that metrics are read from, and where every run may go, such as a
-    mirror of packages. The resolvers of names, and the server of the first step, need not be named here, unless
-    `start.server` is a name outside of the cluster."""
-    dns: Resolvers = Resolvers()
-    enforced: bool = True
-    """Whether this cluster's network plugin heeds NetworkPolicies. If not, each run is told so. `kaji up` on its own
-    cluster knows that nobody does."""
 
 
 def what_is_wrong(place: str, classes: Classes) -> tuple[str, str]:

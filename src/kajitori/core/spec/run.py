@@ -33,10 +33,10 @@ from kajitori.core.documents.fields import (
     User,
     UserEnvName,
 )
-from kajitori.core.pods import first_step
 from kajitori.core.spec.array import MAX_TEXT as MAX_ARRAY_TEXT
 from kajitori.core.spec.array import Array, parse_array
 from kajitori.core.spec.network_access import NetworkAccess
+from kajitori.core.words import first_step
 from kajitori.core.words.names import GROUP, RUN_NAME_MAX_LENGTH
 from kajitori.errors import Fault, InvalidInput
 

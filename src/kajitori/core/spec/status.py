@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from kajitori.core.nodes.request import NodeRequest
+from kajitori.core.spec.node_request import NodeRequest
 from kajitori.core.spec.reasons import Phase, Reason
 
 NOTABLE_LIMIT = 64

@@ -7,8 +7,8 @@ from typing import Any
 
 import msgspec
 
-from kajitori.core.nodes.request import NodeRequest
 from kajitori.core.spec.array import MAX_INDEX, MAX_MEMBERS
+from kajitori.core.spec.node_request import NodeRequest
 from kajitori.core.spec.reasons import Phase, Reason
 from kajitori.core.spec.status import Attempt, MemoryPeak, Resize, RunStatus, SweepState
 from kajitori.core.words.node_lists import expand, expand_ranks

@@ -15,10 +15,10 @@ from kajitori.blobs.blobs import open_blobs
 from kajitori.blobs.logs import KeptLogs, MemberLogName
 from kajitori.controllers.records.logs import LogKeeper
 from kajitori.controllers.records.tidying import overdue, referenced_code, tidy
-from kajitori.core.pods import first_step
 from kajitori.core.policy.model import Logs
 from kajitori.core.spec.reasons import Phase
 from kajitori.core.spec.status import Attempt, RunStatus, template_text
+from kajitori.core.words import first_step
 from kajitori.kube.client import KubeClient
 from kajitori.kube.mirror.mirror import Mirror
 from kajitori.kube.objects import ObjectMeta, RunObject

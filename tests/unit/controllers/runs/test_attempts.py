@@ -22,10 +22,9 @@ from kajitori.controllers.runs.attempts import (
     key_for,
 )
 from kajitori.core.gang import DeleteMembers
-from kajitori.core.pods import first_step
 from kajitori.core.spec.reasons import Reason
 from kajitori.core.spec.status import Attempt, template_text
-from kajitori.core.words import names
+from kajitori.core.words import first_step, names
 from kajitori.core.words.selectors import parse_labels
 from kajitori.core.words.times import format_time
 from kajitori.kube.client import KubeClient

@@ -13,7 +13,7 @@ from tests.unit.kube.fake_api import client_of, serving
 
 from kajitori.controllers.runs.statuses import BUSY_INTERVAL, STATUS_INTERVAL, UNSEEN_PATIENCE, Statuses
 from kajitori.core.gang import give_way, keep_waiting
-from kajitori.core.nodes.request import NodeRequest, RequestState
+from kajitori.core.spec.node_request import NodeRequest, RequestState
 from kajitori.core.spec.reasons import Phase, Reason
 from kajitori.core.spec.status import Attempt, GivesWay, MemberCounts, RunStatus
 from kajitori.kube.concurrency import ConcurrencyLimiter

@@ -12,8 +12,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kajitori.core.admission.reach import network_rules, reach_of
 from kajitori.core.pods import manifests
+from kajitori.core.pods.reach import network_rules, reach_of
 from kajitori.core.policy.file import parse_policy
 from kajitori.core.spec.run import RunSpec
 from kajitori.core.words import names

@@ -5,7 +5,6 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kajitori.core.admission.resolve import Findings
 from kajitori.core.gang.memory import (
     EARLIER_RUNS,
     EarlierRun,
@@ -16,6 +15,7 @@ from kajitori.core.gang.memory import (
     with_member,
     with_total,
 )
+from kajitori.core.pods.resolved import Findings
 from kajitori.core.spec.status import Finding, MemoryPeak
 
 GI = 2**30

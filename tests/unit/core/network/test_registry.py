@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kajitori.core.documents.reference import reference_page
 from kajitori.core.network.findings import findings
 from kajitori.core.network.registry import (
     held,
@@ -18,7 +19,6 @@ from kajitori.core.network.registry import (
     smallest_prefix,
 )
 from kajitori.core.network.registry_model import Networks
-from kajitori.core.policy.reference import networks_reference
 from kajitori.errors import Fault, InvalidInput
 
 GOOD = """
@@ -271,7 +271,7 @@ def test_arithmetic_of_ranges(addresses: int, length: int, node_prefix: int) -> 
 
 def test_every_field_is_documented() -> None:
     """The reference is made from the texts, and shows no field without one."""
-    lines = [line for line in networks_reference().splitlines() if line.startswith("- ")]
+    lines = [line for line in reference_page("The networks file", Networks).splitlines() if line.startswith("- ")]
     assert len(lines) > 20
     assert not [line for line in lines if line.endswith("`: ")]
 

@@ -28,9 +28,9 @@ from tests.helpers.pools import (
 )
 
 from kajitori.core.nodes.provisioning import Answer
-from kajitori.core.nodes.request import RequestState, says
 from kajitori.core.placement.planner import Placement, Shortage, occupy, place
 from kajitori.core.placement.snapshot import NodeTable, Snapshot
+from kajitori.core.spec.node_request import RequestState, says
 from kajitori.core.words.times import format_time
 
 

@@ -25,9 +25,9 @@ from tests.helpers.pools import (
 )
 
 from kajitori.core.nodes.provisioning import Answer, Pool, Wanting
-from kajitori.core.nodes.request import NodeRequest
 from kajitori.core.placement.planner import GangRequest, Shortage, occupy, place
 from kajitori.core.placement.snapshot import NodeFacts, Snapshot
+from kajitori.core.spec.node_request import NodeRequest
 from kajitori.core.words.times import format_time
 
 

@@ -10,10 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kajitori.core.documents.files import MAX_BYTES
+from kajitori.core.documents.reference import fields_of, reference_page
 from kajitori.core.policy.file import Policy, default_policy, own_machine_policy, parse_policy, with_first_step
-from kajitori.core.policy.reference import policy_fields, policy_reference
-from kajitori.core.queue.formula import Formula
-from kajitori.core.queue.ordering import Rules
+from kajitori.core.policy.formula import Formula
+from kajitori.core.policy.queue import OrderRules
+from kajitori.core.spec.run import RunSpec
 from kajitori.embedded.apiserver.certificates import ensure_certificates
 from kajitori.errors import Fault, InvalidInput
 
@@ -255,9 +256,9 @@ def test_what_is_wrong_about_the_queue_is_named(text: str, field: str, says: str
 
 
 def test_the_queues_rules_are_what_was_measured_where_policy_says_nothing() -> None:
-    assert parse_policy("").queue.rules == Rules()
+    assert parse_policy("").queue.rules == OrderRules()
     said = "queue: {order: formula, formula: waited / expected, halfLife: 1d, bound: 0s, backlog: 2, fairShare: 1"
-    assert parse_policy(said + ", backlogAtMost: 3d}").queue.rules == Rules(
+    assert parse_policy(said + ", backlogAtMost: 3d}").queue.rules == OrderRules(
         "formula",
         Formula("waited / expected"),
         half_life_seconds=86400,
@@ -279,12 +280,14 @@ def test_direct_binding() -> None:
 
 def test_every_field_is_documented() -> None:
     """A policy field without a text would be missing from the reference."""
-    assert [field.path for field in policy_fields() if not field.text] == []
+    assert [
+        field.path for field in fields_of(Policy, documented_elsewhere={RunSpec.__module__}) if not field.text
+    ] == []
 
 
 def test_the_reference_shows_defaults() -> None:
     """The reference names every section, and the defaults as they are written in the file."""
-    page = policy_reference()
+    page = reference_page("The policy file", Policy, documented_elsewhere={RunSpec.__module__})
     assert all(f"## {info.alias or name}" in page for name, info in Policy.model_fields.items())
     assert "- `defaults.memory`" in page
     assert "Default: `2Gi`" in page

@@ -16,9 +16,10 @@ from tests.helpers.plain_plan import plan
 from kajitori.core.placement.planner import GangRequest, MemberRequest, Placement, occupy_rows
 from kajitori.core.placement.releases import Ending
 from kajitori.core.placement.snapshot import NodeFacts, NodeTable, Snapshot
+from kajitori.core.policy.queue import OrderRules
 from kajitori.core.queue import backfill
 from kajitori.core.queue.backfill import Queued, Schedule, schedule
-from kajitori.core.queue.ordering import Candidate, Ledger, Rules, rank
+from kajitori.core.queue.ordering import Candidate, Ledger, rank
 
 GIB = 1 << 30
 HOUR = 3600.0
@@ -331,7 +332,7 @@ def test_a_gang_of_all_nodes_starts_under_a_steady_stream_of_small_runs(likely: 
 def _waits_of_a_gang_of_all_nodes(likely: float, *, reserve: bool) -> float | None:
     """Eight nodes; every four minutes a run of half an hour comes for one of them: 15/16 of what they can do."""
     cluster, count = Cluster(nodes(8)), 8
-    rules, nobody = Rules(bound_seconds=2 * HOUR), Ledger(1.0)
+    rules, nobody = OrderRules(bound_seconds=2 * HOUR), Ledger(1.0)
     ends: list[tuple[float, int, Ending]] = []
     waiting = {"all": (HOUR, queued(count, HOUR, key="all"))}
     for step in range(600):

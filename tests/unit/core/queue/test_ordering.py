@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kajitori.core.queue.formula import Formula
-from kajitori.core.queue.ordering import DAY_SECONDS, Candidate, Ledger, Ranking, Rules, rank
+from kajitori.core.policy.formula import Formula
+from kajitori.core.policy.queue import DAY_SECONDS, OrderRules
+from kajitori.core.queue.ordering import Candidate, Ledger, Ranking, rank
 
 HOUR = 3600.0
 NOW = 100 * DAY_SECONDS
@@ -22,8 +23,8 @@ def waits(key: str, waited: float, **more: float | str) -> Candidate:
     return replace(plain, **more)  # type: ignore[arg-type]
 
 
-def ranked(*queue: Candidate, rules: Rules | None = None, users: Ledger | None = None) -> Ranking:
-    rules = rules or Rules()
+def ranked(*queue: Candidate, rules: OrderRules | None = None, users: Ledger | None = None) -> Ranking:
+    rules = rules or OrderRules()
     nobody = Ledger(rules.half_life_seconds)
     return rank(queue, users or nobody, nobody, rules, NOW)
 
@@ -64,7 +65,7 @@ def test_who_had_much_lately_comes_after_who_had_little() -> None:
     assert keys(ranked(*queue, users=users)) == ["bob's", "ann's"]
     later = [replace(each, queued_at=each.queued_at + 70 * DAY_SECONDS) for each in queue]
     later[0] = replace(later[0], queued_at=later[0].queued_at - 60)
-    answer = rank(later, users, Ledger(1), Rules(), NOW + 70 * DAY_SECONDS)
+    answer = rank(later, users, Ledger(1), OrderRules(), NOW + 70 * DAY_SECONDS)
     assert keys(answer) == ["ann's", "bob's"]
 
 
@@ -74,7 +75,7 @@ def test_leaving_the_owner_out_gains_nothing() -> None:
     for ledger, account in ((users, "ann"), (teams, "vision")):
         ledger.change(account, 0.5, NOW - 3 * DAY_SECONDS)
     queue = (waits("ann's", HOUR), waits("nobody's", HOUR, user="vision/"), waits("bob's", HOUR, user="bob"))
-    ranking = rank(queue, users, teams, Rules(), NOW)
+    ranking = rank(queue, users, teams, OrderRules(), NOW)
     assert keys(ranking) == ["bob's", "ann's", "nobody's"]
     assert ranking.user_shares[0] == ranking.user_shares[1] > ranking.user_shares[2] == 0
 
@@ -112,19 +113,19 @@ def test_the_bound_follows_the_backlog_for_a_week_at_most() -> None:
 
 def test_first_come_first_served() -> None:
     queue = (waits("new", 1, size=0.9), waits("old", 2, expected_seconds=1e6), waits("high", 0, priority=1))
-    assert keys(ranked(*queue, rules=Rules(order="fifo"))) == ["high", "old", "new"]
+    assert keys(ranked(*queue, rules=OrderRules(order="fifo"))) == ["high", "old", "new"]
 
 
 def test_share_first_then_age() -> None:
     users = Ledger(7 * DAY_SECONDS)
     users.change("ann", 0.5, NOW - DAY_SECONDS)
     queue = (waits("ann's", 9 * HOUR), waits("new", 1, user="bob"), waits("old", 2, user="bob"))
-    assert keys(ranked(*queue, rules=Rules(order="share"), users=users)) == ["old", "new", "ann's"]
+    assert keys(ranked(*queue, rules=OrderRules(order="share"), users=users)) == ["old", "new", "ann's"]
 
 
 def test_a_formula_takes_the_place_of_the_score() -> None:
     """The bound stays: whoever has waited longest, and longer than that, is first."""
-    rules = Rules(order="formula", formula=Formula("-expected"))
+    rules = OrderRules(order="formula", formula=Formula("-expected"))
     queue = (waits("long", 9 * HOUR, expected_seconds=9), waits("short", 1, expected_seconds=3))
     assert keys(ranked(*queue, rules=rules)) == ["short", "long"]
     assert ranked(*queue, rules=rules).place("long").score == -9
@@ -191,7 +192,7 @@ candidates = st.builds(
 
 @given(st.lists(candidates, min_size=1, max_size=20), st.sampled_from(["length", "fifo", "share"]))
 def test_everybody_has_one_place_and_priority_is_never_passed(queue: list[Candidate], order: str) -> None:
-    ranking = ranked(*queue, rules=Rules(order=order))  # type: ignore[arg-type]
+    ranking = ranked(*queue, rules=OrderRules(order=order))  # type: ignore[arg-type]
     assert sorted(ranking.order) == list(range(len(queue)))
     priorities = [queue[index].priority for index in ranking.order]
     assert priorities == sorted(priorities, reverse=True)

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from kajitori.core.admission.decide import objections
-from kajitori.core.admission.resolve import Facts, RunIdentity
+from kajitori.core.admission.resolve import Facts
 from kajitori.core.placement.snapshot import NodeFacts, NodeTable
+from kajitori.core.pods.resolved import RunIdentity
 from kajitori.core.policy.file import Policy, parse_policy
 from kajitori.core.spec.draft import read_draft
 

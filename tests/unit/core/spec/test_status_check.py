@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kajitori.core.nodes.request import NodeRequest
+from kajitori.core.spec.node_request import NodeRequest
 from kajitori.core.spec.reasons import Phase, Reason
 from kajitori.core.spec.status import Attempt, GivesWay, GivesWayTo, MemberCounts, Ran, RunStatus, template_text
 from kajitori.core.spec.status_check import damage, damaged

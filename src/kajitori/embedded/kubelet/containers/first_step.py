@@ -17,7 +17,7 @@ import zstandard
 
 import kajitori
 from kajitori.core.documents.fields import RESERVED_ENV_PREFIX
-from kajitori.core.pods import first_step
+from kajitori.core.words import first_step
 from kajitori.embedded.kubelet.pods.manifest import Manifest
 from kajitori.embedded.kubelet.pods.volumes import Volume, kind_of
 

@@ -17,10 +17,10 @@ from tests.unit.kube.fake_api import serving
 from kajitori.codepack.packing import pack
 from kajitori.codepack.parts import ARCHIVE_BYTES, compress
 from kajitori.core.admission.decide import Facts, RunIdentity, decide
-from kajitori.core.pods import first_step
 from kajitori.core.pods.manifests import MemberPods, launcher_of
 from kajitori.core.policy.file import parse_policy
 from kajitori.core.spec.run import parse_spec
+from kajitori.core.words import first_step
 from kajitori.embedded.kubelet.containers.first_step import is_first_step
 from kajitori.kube import resources
 

@@ -11,8 +11,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.helpers.deciding import codes, decided, refused
 
-from kajitori.core.admission.reach import Reach, network_rules
 from kajitori.core.pods import manifests
+from kajitori.core.pods.reach import Reach, network_rules
 from kajitori.core.policy.file import Policy, on_own_cluster, parse_policy
 from kajitori.core.policy.traffic import TrafficPolicy
 from kajitori.core.traffic.address_classes import Address
