@@ -113,3 +113,12 @@ def test_the_architecture_names_every_package() -> None:
     text = (DOCS / "architecture" / "index.md").read_text(encoding="utf-8").partition("## Rooms")[2]
     rows = set(re.findall(r"^\| `(\w+)/` \|", text, re.MULTILINE))
     assert rows == {init.parent.name for init in (ROOT / "src" / "kajitori").glob("*/__init__.py")}
+
+
+@pytest.mark.parametrize("page", [ROOT / "CONTRIBUTING.md", *sorted((DOCS / "architecture").glob("*.md"))], ids=str)
+def test_pages_about_the_code_name_modules_that_exist(page: Path) -> None:
+    """`core/gang` and `cli/app.py` in a page follow the code when it moves."""
+    source = ROOT / "src" / "kajitori"
+    packages = "|".join(sorted(path.parent.name for path in source.glob("*/__init__.py")))
+    for name in re.findall(rf"`((?:{packages})/[a-z_/]*[a-z_](?:\.py)?)`", page.read_text(encoding="utf-8")):
+        assert (source / name).exists() or (source / f"{name}.py").exists(), name
