@@ -31,6 +31,12 @@ def run(
     return Run(type, replicas, Limits(restarts=restarts), msgspec.structs.replace(fresh, **status))
 
 
+def with_attempt(status: RunStatus, **changes: Any) -> RunStatus:
+    """Return the status with other values in its attempt."""
+    assert status.attempt is not None
+    return msgspec.structs.replace(status, attempt=msgspec.structs.replace(status.attempt, **changes))
+
+
 def member(rank: int, state: MemberState = RUNNING, *, attempt: int = 1, **more: Any) -> Member:
     """A member of the run bert, on a node of its own, made at noon."""
     plain = Member(rank, attempt, f"bert-{attempt}-{rank}", f"uid-{attempt}-{rank}", state, f"n{rank}")

@@ -17,7 +17,7 @@ from kajitori.core.policy.file import parse_policy
 from kajitori.core.spec.reasons import Phase
 from kajitori.core.spec.status import Attempt, MemberCounts, Ran, RunStatus, template_text
 from kajitori.core.words import names
-from kajitori.core.words.node_lists import compress
+from kajitori.core.words.node_lists import compress, expand
 from kajitori.core.words.times import format_time
 from kajitori.kube.client import KubeClient
 from kajitori.kube.config import KubeConfig
@@ -94,6 +94,15 @@ class QueueScene:
         self.mirror._tell(RUNS, team, name)
         return run
 
+    def change(self, run: RunObject, **status: Any) -> RunObject:
+        """Show this run with other values in its status."""
+        assert run.status is not None
+        changed = msgspec.structs.replace(run, status=msgspec.structs.replace(run.status, **status))
+        namespace, name = run.metadata.namespace, run.metadata.name
+        self.mirror.runs[namespace, name] = changed
+        self.mirror._tell(RUNS, namespace, name)
+        return changed
+
     def lose(self, name: str, team: str = "team") -> None:
         """The Run is gone."""
         del self.mirror.runs[team, name]
@@ -128,10 +137,15 @@ class QueueScene:
         **more: Any,
     ) -> RunObject:
         """A run that has had these nodes since then, with its Pods."""
-        attempt = Attempt(number=1, nodes=nodes, template=template_text(template), created=True, planned_at=since)
-        attempt.world_size = len(gang.node_by_rank(attempt))
-        if phase is Phase.RUNNING:
-            attempt.started_at = since
+        attempt = Attempt(
+            number=1,
+            nodes=nodes,
+            template=template_text(template),
+            world_size=len(expand(nodes)),
+            created=True,
+            planned_at=since,
+            started_at=since if phase is Phase.RUNNING else "",
+        )
         where = gang.node_by_rank(attempt)
         status = RunStatus(
             phase=phase,

@@ -92,12 +92,13 @@ class Counting:
         for engine in self._engines:
             reading |= engine.read()
         self.health.read_seconds = time.perf_counter() - started
-        now = self.health.read_at = self._clock()
+        now, last_read_at = self._clock(), self.health.read_at
+        self.health.read_at = now
         ledger, lost = accounted(self.ledger, reading, now)
         # 4. Remember. From now on nobody needs the counters of those who left.
         told_at = min(now, self.health.reported_at) if self._reports else now
         self._keep(without_old_runs(closed(ledger, pods.keys(), former), told_at, keep_runs_seconds))
-        self._report(repaired, lost)
+        self._report(repaired, lost, now - last_read_at if 0 < last_read_at < now else None)
         # 5. Forget them.
         for engine in self._engines:
             engine.forget(self.ledger.closing)
@@ -123,14 +124,15 @@ class Counting:
         self._file.save(ledger)
         self.ledger = ledger
 
-    def _report(self, repaired: Sequence[str], lost: Lost) -> None:
+    def _report(self, repaired: Sequence[str], lost: Lost, since_read_seconds: float | None) -> None:
+        """Log and count what other programs changed. `since_read_seconds`: None if unknown."""
         self.health.repairs += len(repaired)
         for name in repaired:
-            log.warning("somebody changed the rules that count traffic (%s); they are as they were again", name)
+            log.warning("another program changed the rules that count traffic (%s); they are restored", name)
         count = len(lost.deleted) + len(lost.reset)
         self.health.counters_lost += count
         if count:
-            words = (
-                "%d counters were deleted and %d set back by somebody else: what they counted in the last %s is lost"
-            )
-            log.warning(words, len(lost.deleted), len(lost.reset), "interval")
+            known = since_read_seconds is not None
+            period = f"in the last {since_read_seconds:.0f} s" if known else "since they were last read"
+            words = "another program deleted %d counters and reset %d: what they counted %s is lost"
+            log.warning(words, len(lost.deleted), len(lost.reset), period)

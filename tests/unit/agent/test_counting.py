@@ -306,7 +306,7 @@ def test_somebody_flushes(
     with caplog.at_level(logging.WARNING):
         agent.round()
     assert agent.counting.health.repairs == 1
-    assert "somebody changed the rules" in caplog.text
+    assert "another program changed the rules" in caplog.text
     lost = meddling == "flush ruleset" or kind is IptablesEngine  # whose counters are its rules
     assert ("is lost" in caplog.text) == bool(agent.counting.health.counters_lost) == lost
     sent = sent.plus(send("a", WORLD, 300))

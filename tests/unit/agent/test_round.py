@@ -194,8 +194,28 @@ def test_what_somebody_else_changed_is_told(tmp_path: Path, caplog: pytest.LogCa
     node.veth.counts("b", 40)
     node.round()
     assert (health.repairs, health.counters_lost) == (1, 2)
-    assert "(ipvl)" in caplog.text and "1 counters were deleted and 1 set back" in caplog.text
+    assert "(ipvl)" in caplog.text and "another program deleted 1 counters and reset 1" in caplog.text
     assert (node.run("a"), node.run("b")) == (100, 140)
+
+
+def test_the_warning_says_how_long_a_lost_counter_had_counted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """After a restart the agent does not know when the counters were last read, and names no time."""
+    caplog.set_level(logging.WARNING)
+    node = Node(tmp_path)
+    node.pod("a")
+    node.veth.counts("a", 100)
+    node.round()
+    node.now += 15
+    node.veth.counters.clear()
+    node.round()
+    assert "what they counted in the last 15 s is lost" in caplog.text
+    node.veth.counts("a", 100)
+    node.round()
+    caplog.clear()
+    restarted = Node(tmp_path)
+    restarted.pod("a")
+    restarted.round()
+    assert "what they counted since they were last read is lost" in caplog.text
 
 
 def test_a_former_engine_is_stopped_read_and_taken_away_once(tmp_path: Path) -> None:

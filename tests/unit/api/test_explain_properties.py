@@ -97,7 +97,7 @@ class Scene(QueueScene):
             asked = NodeRequest(
                 pool="spot", nodes=4, attempt=1, number=1, state=RequestState.PROVISIONED, first_asked_at=ago(minutes=5)
             )
-            status.node_request = asked
+            status = msgspec.structs.replace(status, node_request=asked)
         self.show(each["name"], status, team=each["team"], owner=each["owner"], **each["spec"])
 
     def show_running(self, each: dict[str, Any]) -> None:

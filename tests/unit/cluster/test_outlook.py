@@ -167,7 +167,7 @@ def test_the_time_limit_counts_from_the_first_start() -> None:
     scene = QueueScene(1)
     run = scene.runs("again", "n0", since=ago(minutes=10), timeLimit="2h")
     assert run.status is not None
-    run.status.started_at = ago(minutes=110)
+    scene.change(run, started_at=ago(minutes=110))
     assert ends(scene) == {"team/again": ([0], 10 * 60)}
 
 
@@ -336,10 +336,11 @@ def test_members_of_a_sweep_hold_nodes_whichever_attempt_they_were_started_in() 
     scene = QueueScene(4)
     run = scene.runs("grid", "n[0-1]", since=ago(minutes=30), array="0-9")
     assert run.status is not None and run.status.attempt is not None
-    run.status.attempt = msgspec.structs.replace(
+    attempt = msgspec.structs.replace(
         run.status.attempt, number=2, ranks="5-6", nodes="n[2-3]", started_at="", planned_at=ago(minutes=1)
     )
-    run.status.attempts, run.status.sweep = 2, SweepState(succeeded="5", longest_seconds=600)
+    ledger = SweepState(succeeded="5", longest_seconds=600)
+    run = scene.change(run, attempt=attempt, attempts=2, sweep=ledger)
     (each,) = Outlook(scene.mirror, scene.cluster).running.all()
     assert sorted(each.rows.tolist()) == [0, 1, 3]
     assert ends(scene)["team/grid"][1] == 9 * 60
@@ -352,7 +353,8 @@ def test_a_sweep_that_is_over_teaches_how_long_a_member_takes_and_counts_with_wh
     scene = QueueScene(4)
     run = scene.finished("grid", seconds=3600, until=ago(hours=1), members=4, array="0-3")
     assert run.status is not None
-    run.status.sweep = SweepState(succeeded="0-3", longest_seconds=1800, member_seconds=2 * 3600)
+    ledger = SweepState(succeeded="0-3", longest_seconds=1800, member_seconds=2 * 3600)
+    run = scene.change(run, sweep=ledger)
     scene.finished("bobs", seconds=3600, until=ago(hours=1), members=2, owner="bob")
     past = Past(scene.mirror, scene.cluster)
     past.refresh()
@@ -360,7 +362,7 @@ def test_a_sweep_that_is_over_teaches_how_long_a_member_takes_and_counts_with_wh
     assert past.users.share("ada", NOW.timestamp()) > 0
     for array in ("0-3", "0-99"):
         assert length(scene, scene.waits("next", 1, array=array)) == (1800, Source.SIMILAR)
-    run.status.sweep = SweepState(failed="0-3", member_seconds=60)
+    scene.change(run, sweep=SweepState(failed="0-3", member_seconds=60))
     assert expected(scene, scene.waits("next", 1)).source is Source.UNKNOWN, "nobody succeeded"
 
 
@@ -370,9 +372,8 @@ def test_a_sweep_waits_in_the_length_of_all_its_work() -> None:
     scene = QueueScene(8)
     waits = scene.waits("grid", 26, timeLimit="1h", array="0-29")
     assert waits.run.status is not None
-    waits.run.status.sweep = SweepState(longest_seconds=60)
-    waits.run.status.members = MemberCounts(total=30, running=4)
-    waits = Applicant(waits.run, replace(waits.request, fewest=1))
+    ledger, members = SweepState(longest_seconds=60), MemberCounts(total=30, running=4)
+    waits = Applicant(scene.change(waits.run, sweep=ledger, members=members), replace(waits.request, fewest=1))
     short, long = scene.waits("short", 1, timeLimit="7m"), scene.waits("long", 1, timeLimit="8m")
     order = [each.gang.key for each in look(scene, long, waits, short).queue]
     assert order == ["team/short", "team/grid", "team/long"]

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.helpers.gangs import NOW, PENDING, SUCCEEDED, after, failed, kinds, member, run, step
+from tests.helpers.gangs import NOW, PENDING, SUCCEEDED, after, failed, kinds, member, run, step, with_attempt
 
 from kajitori.core import gang
 from kajitori.core.gang import (
@@ -61,9 +61,7 @@ def test_it_succeeds_when_all_members_did() -> None:
 def led_by_rank_0() -> Run:
     """A run whose other members do what rank 0 asks of them."""
     subject = run()
-    assert subject.status.attempt is not None
-    subject.status.attempt.launcher = "mpi"
-    return subject
+    return replace(subject, status=with_attempt(subject.status, launcher="mpi"))
 
 
 @pytest.mark.parametrize("other", [member(1), failed(1), member(1, PENDING)])
@@ -268,7 +266,8 @@ def test_members_of_a_run_that_has_ended_count_until_they_end(kind: Any) -> None
 
 def test_what_is_left_of_earlier_attempts_goes_once_the_next_exists() -> None:
     second = run(phase=Phase.STARTING, created=False)
-    second.status.attempt = Attempt(number=2, nodes="n[0-1]", planned_at="2026-11-21T12:00:00Z")
+    attempt = Attempt(number=2, nodes="n[0-1]", planned_at="2026-11-21T12:00:00Z")
+    second = replace(second, status=msgspec.structs.replace(second.status, attempt=attempt))
     answer = step(second, failed(0), member(0, PENDING, attempt=2))
     assert answer.actions == (DeleteMembers(5, attempt=1), CreateMembers((1,)))
 
@@ -283,8 +282,7 @@ def test_a_large_run_stays_small_however_often_it_restarts() -> None:
     subject = replace(run(replicas=count, restarts=10), status=RunStatus())
     for attempt in range(1, 7):
         placed = gang.place_on(subject.status, range(count), compress(shuffled), template, 20000, count, NOW)
-        assert placed.attempt is not None
-        placed.attempt.created = True
+        placed = with_attempt(placed, created=True)
         members = [
             failed(rank, attempt=attempt, node=shuffled[rank]) if rank % 2 else member(rank, attempt=attempt)
             for rank in range(count)

@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
+import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.helpers.gangs import FAILED, member, run, step
@@ -58,8 +59,8 @@ def test_whatever_is_seen(
     """No second attempt beside a live first one; nothing new for a run that is over, stopped or being deleted; asking
     again changes nothing."""
     subject = replace(run(phase=phase, created=created), type=kind, stopped=stopped, deleting=deleting)
-    subject.status.attempt = Attempt(number=3, nodes="n[0-1]", planned_at="2026-11-21T12:00:00Z", created=created)
-    subject.status.attempts = 3
+    attempt = Attempt(number=3, nodes="n[0-1]", planned_at="2026-11-21T12:00:00Z", created=created)
+    subject = replace(subject, status=msgspec.structs.replace(subject.status, attempt=attempt, attempts=3))
     answer = step(subject, *members, at=timedelta(seconds=later))
     asked = {type(action) for action in answer.actions}
     starts = asked & {NeedsNodes, CreateMembers}

@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 import msgspec
-from tests.helpers.gangs import NOW, SUCCEEDED, after, failed, member
+from tests.helpers.gangs import NOW, SUCCEEDED, after, failed, member, with_attempt
 from tests.helpers.sweeps import asked_of, step, sweep, taken_away
 
 from kajitori.core import gang
@@ -76,8 +76,7 @@ def test_pods_of_members_that_have_ended_go_a_few_at_a_time() -> None:
 def test_an_attempt_that_was_cut_off_is_completed_and_repeats_nobody_who_has_ended() -> None:
     """A member of it may be over before the last is made: the same name must not come twice."""
     run = sweep(4, sweep=SweepState(succeeded="0", again="1"))
-    assert run.status.attempt is not None
-    run.status.attempt.created = False
+    run = replace(run, status=with_attempt(run.status, created=False))
     answer = step(run, member(2))
     assert CreateMembers((3,)) in answer.actions
     whole = step(run, member(2), member(3))
@@ -159,8 +158,7 @@ def test_a_sweep_of_which_all_members_ended_has_ended_though_it_was_stopped() ->
 
 def test_resumed_after_it_was_stopped_in_mid_burst_it_makes_nobody_of_an_attempt_without_template() -> None:
     run = replace(sweep(2), stopped=True)
-    assert run.status.attempt is not None
-    run.status.attempt.created = False
+    run = replace(run, status=with_attempt(run.status, created=False))
     stopped = step(run)
     assert stopped.status.phase is Phase.STOPPED
     answer = step(replace(after(run, stopped), stopped=False, resumes=1))
@@ -207,7 +205,7 @@ def test_its_status_stays_small_with_ten_thousand_members_whatever_their_states(
         GivesWayTo(to="n" * 127, uid="u" * 36, who="w" * 200, since="2026-11-21T12:00:00Z", ranks=ranges(rest[n::26]))
         for n in range(26)
     ]
-    status.gives_way = GivesWay.of(others)
+    status = msgspec.structs.replace(status, gives_way=GivesWay.of(others))
     assert damage(status) == ""
     assert Ledger.of(status.sweep) == ledger
     document = msgspec.json.encode(to_document(status))

@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
-from tests.helpers.gangs import FAILED, NOW, PENDING, SUCCEEDED, after, failed, member
+from tests.helpers.gangs import FAILED, NOW, PENDING, SUCCEEDED, after, failed, member, with_attempt
 from tests.helpers.sweeps import asked_of, step, sweep, taken_away
 
 from kajitori.core import gang
@@ -28,8 +28,7 @@ def test_each_member_has_restarts_of_its_own() -> None:
     assert asked_of(gone) == (0,)
     placed = gang.place_sweep(gone.status, (0,), "n9", {}, NOW, launcher="array")
     assert placed.sweep == SweepState(restarts={"1": "0"})
-    assert placed.attempt is not None
-    placed.attempt.created = True
+    placed = with_attempt(placed, created=True)
     last = step(replace(run, status=placed), failed(0, attempt=2, code=7), member(1))
     assert (last.status.sweep, last.status.phase) == (SweepState(failed="0", restarts={"1": "0"}), Phase.RUNNING)
     (note,) = last.status.notable

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from tests.helpers.gangs import NOW, SUCCEEDED, after, member
+from tests.helpers.gangs import NOW, SUCCEEDED, after, member, with_attempt
 from tests.helpers.sweeps import asked_of, step, sweep
 
 from kajitori.core import gang
@@ -60,8 +60,8 @@ def test_of_some_that_give_way_the_others_notice_nothing() -> None:
     waits = gang.keep_waiting(gone.status, Reason.WAITING_FOR_GPU, "needs 8 h100")
     assert waits.gives_way is not None
     placed = gang.place_sweep(waits, [1], "n9", {}, NOW, launcher="array")
-    assert placed.gives_way == run.status.gives_way and placed.attempt is not None
-    placed.attempt.created = True
+    assert placed.gives_way == run.status.gives_way
+    placed = with_attempt(placed, created=True)
     again = step(replace(run, status=placed), member(0), member(1, attempt=2), member(3))
     assert (again.status.sweep, again.status.interruptions) == (SweepState(again="2"), 1)
     started = step(unwanted(replace(run, status=placed)), member(0), member(1, attempt=2), member(3))

@@ -6,6 +6,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any, Literal
 
+import msgspec
 import pytest
 from tests.helpers.gangs import FAILED, PENDING, after, member, run, step
 
@@ -87,15 +88,13 @@ def test_of_each_node_the_last_time_is_remembered_and_of_few_nodes() -> None:
     again = step(subject, refused(1, node="m9"), member(0), member(2), at=timedelta(hours=1))
     assert [note[0] for note in remembered(again)] == [*(f"m{number}" for number in (4, 5, 6, 7, 8, 10, 11)), "m9"]
     stopped = replace(after(subject, again), resumes=1)
-    stopped.status.phase = Phase.STOPPED
+    stopped = replace(stopped, status=msgspec.structs.replace(stopped.status, phase=Phase.STOPPED))
     assert remembered(step(stopped)) == []
 
 
 def starting_again(subject: Run) -> Any:
     """The status of its next start, which has the same number here."""
-    fresh = starting().status
-    fresh.unstarted = subject.status.unstarted
-    return fresh
+    return msgspec.structs.replace(starting().status, unstarted=subject.status.unstarted)
 
 
 def test_members_of_a_service_that_could_not_start() -> None:
@@ -106,8 +105,8 @@ def test_members_of_a_service_that_could_not_start() -> None:
 
 
 def test_members_of_a_sweep_that_could_not_start() -> None:
-    subject = replace(starting(), sweep=Sweep((0, 1, 2), 3))
-    subject.status.sweep = SweepState()
+    status = msgspec.structs.replace(starting().status, sweep=SweepState())
+    subject = replace(starting(), status=status, sweep=Sweep((0, 1, 2), 3))
     answer = step(subject, refused(1), member(0), member(2))
     assert [note[:3] for note in remembered(answer)] == [("n1", 1, Reason.KUBELET_REFUSED)]
     assert remembered(step(subject, refused(1), refused(2), member(0))) == []

@@ -153,8 +153,9 @@ def test_a_sweep_gives_up_those_that_run_and_repeats_nobody_else() -> None:
     """Who has ended stays ended; who is told is written down before, and started anew when there is room."""
     life = asked(members=MemberCounts(total=3), sweep=SweepState(succeeded="0"))
     assert life.status.attempt is not None
-    life.status.attempt = msgspec.structs.replace(life.status.attempt, nodes="n[0-2]", ranks="0-2", world_size=1)
-    subject = replace(life, replicas=3, sweep=Sweep((0, 1, 2), 3))
+    attempt = msgspec.structs.replace(life.status.attempt, nodes="n[0-2]", ranks="0-2", world_size=1)
+    status = msgspec.structs.replace(life.status, attempt=attempt)
+    subject = replace(life, status=status, replicas=3, sweep=Sweep((0, 1, 2), 3))
     kept = step(replace(subject, unwanted=frozenset((ASKED.waiting,))), member(1), member(2))
     assert (kept.status.gives_way, kept.actions) == (None, ())
     told = step(subject, member(1), member(2))

@@ -88,7 +88,7 @@ def batch_step(run: Run, status: RunStatus, members: Sequence[Member], now: date
         return _within_deadline(run, Step(status, (*tidy, CreateMembers(tuple(missing)))), current, now)
     if not attempt.created:
         attempt = msgspec.structs.replace(attempt, created=True)
-        status.attempt = attempt
+        status = msgspec.structs.replace(status, attempt=attempt)
     if all(member.state is MemberState.SUCCEEDED for member in current):
         status = started(status, attempt, now)
         return Step(finish(status, Phase.SUCCEEDED, Reason.NONE, "", now, exit_code=0), tidy)
@@ -118,10 +118,10 @@ def _await_nodes(run: Run, status: RunStatus, members: Sequence[Member], now: da
     blocking = [member for member in members if member.blocks_restart]
     status = msgspec.structs.replace(status, members=MemberCounts(total=run.replicas))
     if blocking:
-        status.message = f"waiting for {counted(len(blocking))} of the last attempt to end"
+        message = f"waiting for {counted(len(blocking))} of the last attempt to end"
         if status.gives_way is not None:
-            status.message = words_while_ending(run, status.gives_way, len(blocking))
-        return Step(status, actions)
+            message = words_while_ending(run, status.gives_way, len(blocking))
+        return Step(msgspec.structs.replace(status, message=message), actions)
     not_before = parse_time(status.not_before)
     if not_before is not None and now < not_before:
         return Step(status, actions, not_before)
@@ -209,16 +209,16 @@ def _broken(run: Run, status: RunStatus, cause: Member, current: Sequence[Member
             allowed = run.limits.restarts
             tail = f" (restarted {allowed} of {allowed} times)" if allowed else ""
             return Step(finish(status, Phase.FAILED, cause.reason, message + tail, now, exit_code=cause.exit_code))
-        status.restarts += 1
+        status = msgspec.structs.replace(status, restarts=status.restarts + 1)
     elif cause.reason in START_FAILURES:
         others = [each for each in current if each.state is MemberState.FAILED and each.rank != cause.rank]
         if status.attempt is not None:
             status = note_unstarted(status, status.attempt, [cause, *others], now)
         return failed_start(run, status, cause.reason, message, now)
     else:
-        status.interruptions += 1
+        status = msgspec.structs.replace(status, interruptions=status.interruptions + 1)
     if cause.reason is Reason.NODE_LOST:
-        status.resize = what_is_left(run, current, now)
+        status = msgspec.structs.replace(status, resize=what_is_left(run, current, now))
     status = msgspec.structs.replace(status, phase=Phase.RESTARTING, reason=cause.reason, message=message)
     return Step(status, end_members(current, run.limits.restart_grace_seconds))
 
@@ -241,13 +241,14 @@ def failed_to_create(run: Run, status: RunStatus, reason: Reason, message: str, 
 
     Of a service, members of earlier attempts are left alone.
     """
-    step = failed_start(run, msgspec.structs.replace(status), reason, message, now)
+    step = failed_start(run, status, reason, message, now)
     step = replace(step, status=with_setback(status, step.status, now))
     attempt = status.attempt
     if run.type != "service" or attempt is None:
         return step
-    step.status.attempt = msgspec.structs.replace(attempt, created=True)  # it is over: what is missing is planned anew
-    return Step(step.status, (DeleteMembers(run.limits.restart_grace_seconds, attempt=attempt.number),), step.wake_at)
+    over = msgspec.structs.replace(attempt, created=True)  # the next attempt covers the missing members
+    status = msgspec.structs.replace(step.status, attempt=over)
+    return Step(status, (DeleteMembers(run.limits.restart_grace_seconds, attempt=attempt.number),), step.wake_at)
 
 
 def failed_start(run: Run, status: RunStatus, reason: Reason, message: str, now: datetime) -> Step:

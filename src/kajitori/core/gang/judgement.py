@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import datetime, timedelta
+from typing import Any
+
+import msgspec
 
 from kajitori.core.gang.ledger import Ledger, seconds_of
 from kajitori.core.gang.progress import (
@@ -96,7 +99,7 @@ class Judgement:
             self._ended(member)
         elif reason in COUNTS_AS_RESTART:
             self.status = blame_node(self.status, member)
-            self.status.restarts += 1
+            self._change(restarts=self.status.restarts + 1)
             self.ledger.restart(member.rank)
             self._ended(member)
         elif reason in START_FAILURES:
@@ -107,9 +110,15 @@ class Judgement:
     def _done_to_it(self, member: Member) -> None:
         """Not by it: it is started anew, and that costs nothing."""
         self.status = blame_node(self.status, member)
-        self.status.interruptions += 1
+        self._interrupted()
         self.ledger.again.add(member.rank)
         self.ledger.is_over([member], self._now)
+
+    def _interrupted(self, times: int = 1) -> None:
+        self._change(interruptions=self.status.interruptions + times)
+
+    def _change(self, **fields: Any) -> None:
+        self.status = msgspec.structs.replace(self.status, **fields)
 
     def _ended(self, member: Member) -> None:
         self.ledger.is_over([member], self._now)
@@ -134,7 +143,7 @@ class Judgement:
         for rank in node_by_rank(attempt):
             is_known = self.ledger.has_ended(rank) or rank in self.ledger.again
             if rank in self._indices and not is_known and rank not in newest:
-                self.status.interruptions += 1
+                self._interrupted()
                 self.ledger.again.add(rank)
 
     def _pause(self) -> None:
@@ -147,11 +156,11 @@ class Judgement:
             self.status = blame_node(self.status, member)
         if not failed:
             if self._has_started:
-                self.status.failed_starts = 0
+                self._change(failed_starts=0)
             if self._has_ended and self.status.reason is Reason.QUOTA:  # there is room for one more
-                self.status.not_before = ""
+                self._change(not_before="")
             return
-        self.status.interruptions += len(failed)
+        self._interrupted(len(failed))
         not_before = parse_time(self.status.not_before)
         if not_before is not None and self._now < not_before:
             return  # others of the same start were quicker to fail
@@ -170,5 +179,5 @@ class Judgement:
             return
         times = f" (started again {restarts} times)" if restarts > 1 else " (started again once)" if restarts else ""
         (note,) = notes_of([member])
-        note.message = note.message[:280] + times
-        self.status.notable = [*failed, note]
+        note = msgspec.structs.replace(note, message=note.message[:280] + times)
+        self._change(notable=[*failed, note])

@@ -39,22 +39,22 @@ def next_step(run: Run, members: Sequence[Member], now: datetime) -> Step:
 
 
 def _next_step(run: Run, members: Sequence[Member], now: datetime) -> Step:
-    status = msgspec.structs.replace(run.status, observed_generation=run.generation)
-    status.queued_at = status.queued_at or format_time(now)
+    status = msgspec.structs.replace(
+        run.status, observed_generation=run.generation, queued_at=run.status.queued_at or format_time(now)
+    )
     if run.deleting:
         return _delete(run, status, members)
     if status.phase.is_final:
-        status.finished_at = status.finished_at or format_time(now)
-        if status.reason is Reason.STATUS_DAMAGED:  # its Pods know how far it had come: no number comes twice (rule 1)
-            status.attempts = max([status.attempts, *(member.attempt for member in members)])
+        status = _finished(status, members, now)
         if run.resumes <= status.resumes or run.stopped:
-            status.members = _left_over(status.members, members)
+            status = msgspec.structs.replace(status, members=_left_over(status.members, members))
             if run.sweep is not None and status.reason is not Reason.STATUS_DAMAGED:
                 return _until_removed(run, sweep_is_over(run, run.sweep, status, members), now)
             return _until_removed(run, _tidy(run, status, members), now)
         status = _resumed(run, status, now)
         if run.sweep is not None:
             status = resumed(status, members)
+    status = _with_attempts_of_pods(status, members)
     regained = _lost_track(run, status, members, now)
     if regained is not None:
         return regained
@@ -69,19 +69,37 @@ def _next_step(run: Run, members: Sequence[Member], now: datetime) -> Step:
     return _wake_for_time_limit(run, step)
 
 
-def _lost_track(run: Run, status: RunStatus, members: Sequence[Member], now: datetime) -> Step | None:
-    """What a run does whose status was lost while it had members: it begins anew with the attempt after theirs.
+def _finished(status: RunStatus, members: Sequence[Member], now: datetime) -> RunStatus:
+    """Return the status of a finished run with its end time and the highest attempt number ever used.
 
-    The numbers of attempts are those in the names of its Pods, so none comes twice (rule 1). Nobody knows any more how
-    many members belonged together, or on which port they met, so those that still run are ended. If all of the last
-    attempt have succeeded, so has the run. None if its status says what there was.
+    A damaged status may have lost that number; the names of the Pods still have it. Attempt numbers are never used
+    twice (rule 1).
+    """
+    attempts = status.attempts
+    if status.reason is Reason.STATUS_DAMAGED:
+        attempts = max([attempts, *(member.attempt for member in members)])
+    return msgspec.structs.replace(status, finished_at=status.finished_at or format_time(now), attempts=attempts)
+
+
+def _with_attempts_of_pods(status: RunStatus, members: Sequence[Member]) -> RunStatus:
+    """Return the status with the number of the last attempt, taken from the Pods if the status lost its attempt."""
+    if status.attempt is not None or not members:
+        return status
+    last = max(member.attempt for member in members)
+    interruptions = status.interruptions + (1 if last > status.attempts else 0)
+    return msgspec.structs.replace(status, attempts=max(status.attempts, last), interruptions=interruptions)
+
+
+def _lost_track(run: Run, status: RunStatus, members: Sequence[Member], now: datetime) -> Step | None:
+    """Return the step of a run whose status was lost while it had members; None if the status has its attempt.
+
+    The run begins again with the attempt after the last one of its Pods, so no attempt number comes twice (rule 1). How
+    many members belonged together, and on which port they met, is lost: members that still run are ended. If all
+    members of the last attempt succeeded, the run has succeeded.
     """
     if status.attempt is not None or not members:
         return None
     last = max(member.attempt for member in members)
-    if last > status.attempts:
-        status.interruptions += 1
-    status.attempts = max(status.attempts, last)
     done = {member.rank for member in members if member.attempt == last and member.state is MemberState.SUCCEEDED}
     alive = [member for member in members if member.blocks_restart]
     if run.type == "batch" and run.sweep is None and not alive and len(done) >= run.replicas:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 
-import msgspec
+from msgspec.structs import replace
 
 from kajitori.core.gang.progress import (
     blame_late,
@@ -78,18 +78,18 @@ def service_step(run: Run, status: RunStatus, members: Sequence[Member], now: da
         if to_make:
             status = say(status, Reason.CREATING, f"creating {counted(len(to_make))}")
             return Step(status, (*actions, CreateMembers(tuple(to_make))))
-        attempt = msgspec.structs.replace(attempt, created=True)
-        status.attempt = attempt
+        attempt = replace(attempt, created=True)
+        status = replace(status, attempt=attempt)
 
     wanted = sorted(set(range(run.replicas)) - set(kept) - {m.rank for m in ending})
     if wanted:
         not_before = parse_time(status.not_before)
         if not_before is not None and now < not_before:
-            status.phase = Phase.RESTARTING if kept else Phase.QUEUED
+            status = replace(status, phase=Phase.RESTARTING if kept else Phase.QUEUED)
             return Step(status, tuple(actions), not_before)
         actions.append(needs_nodes(status, tuple(wanted), expand_previous=False))
         if attempt is not None and status.phase is not Phase.STARTING:
-            status.phase = Phase.RESTARTING if kept else Phase.QUEUED
+            status = replace(status, phase=Phase.RESTARTING if kept else Phase.QUEUED)
         return Step(status, tuple(actions))
     pending = [m for m in kept.values() if m.state is MemberState.PENDING]
     if attempt is None or len(kept) < run.replicas:
@@ -97,7 +97,7 @@ def service_step(run: Run, status: RunStatus, members: Sequence[Member], now: da
     if pending:
         status = starting(status, pending)
         if status.started_at:
-            status.phase = Phase.RESTARTING
+            status = replace(status, phase=Phase.RESTARTING)
         return Step(status, tuple(actions), deadline)
     return Step(running(status, attempt, now), tuple(actions))
 

@@ -68,7 +68,7 @@ def sweep_step(run: Run, sweep: Sweep, status: RunStatus, members: Sequence[Memb
     judgement = Judgement(run, sweep, status, Ledger.of(status.sweep), now)
     judgement.judge(newest)
     status, ledger = judgement.status, judgement.ledger
-    status.sweep = ledger.state()
+    status = msgspec.structs.replace(status, sweep=ledger.state())
     status = _counted(run, sweep, status, ledger, newest)
     # 2. Is it over?
     end = judgement.hopeless or _its_end(sweep, status, ledger)
@@ -76,7 +76,7 @@ def sweep_step(run: Run, sweep: Sweep, status: RunStatus, members: Sequence[Memb
     if end is not None:
         phase, reason, message, exit_code = end
         ledger.is_over(going, now)
-        status.sweep = ledger.state()
+        status = msgspec.structs.replace(status, sweep=ledger.state())
         return Step(finish(status, phase, reason, message, now, exit_code=exit_code), removals)
     alive = [member for member in members if member.blocks_restart]
     if run.stopped:
@@ -84,7 +84,7 @@ def sweep_step(run: Run, sweep: Sweep, status: RunStatus, members: Sequence[Memb
             return Step(finish(status, Phase.STOPPED, Reason.STOPPED_BY_USER, "stopped on request", now), removals)
         if run.status.reason is not Reason.STOPPING:
             ledger.is_over(going, now)
-            status.sweep = ledger.state()
+            status = msgspec.structs.replace(status, sweep=ledger.state())
         status = say(status, Reason.STOPPING, f"asked to stop; {counted(len(alive))} still running")
         return Step(status, (*removals, *stop_members(alive, run.limits.last_grace_seconds)))
     if status.gives_way is not None and alive:
@@ -103,7 +103,7 @@ def sweep_step(run: Run, sweep: Sweep, status: RunStatus, members: Sequence[Memb
             if not alive:
                 status = say(status, Reason.CREATING, f"creating {counted(len(to_make))}")
             return Step(status, (*removals, CreateMembers(tuple(to_make))))
-        status.attempt = msgspec.structs.replace(attempt, created=True)
+        status = msgspec.structs.replace(status, attempt=msgspec.structs.replace(attempt, created=True))
     # 4. Ask for as many nodes as may be used now.
     wake_at = judgement.next_deadline
     ask = _to_place(sweep, ledger, members, len(alive))
@@ -146,8 +146,7 @@ def _gives_way(
     if not leaving <= ledger.again:
         ledger.is_over((member for member in ending.values() if not _is_told(ledger, member)), now)
         ledger.again |= leaving
-        status.interruptions += 1
-        status.sweep = ledger.state()
+        status = msgspec.structs.replace(status, interruptions=status.interruptions + 1, sweep=ledger.state())
     status = say(status, Reason.PREEMPTED, words_while_ending(run, GivesWay.of(going), len(ending)))
     if all(asked.ranks for asked in going):  # each is ended alone, once that is written
         return Step(status, (*removals,))
@@ -347,9 +346,11 @@ def _with_phase(status: RunStatus, alive: Sequence[Member], now: datetime) -> Ru
         or (status.reason in START_FAILURES and bool(status.not_before))
     )
     if any(member.state is MemberState.RUNNING for member in alive) or (alive and status.started_at):
-        status.started_at = status.started_at or format_time(now)
         reason, message = (status.reason, status.message) if is_told else (Reason.NONE, "")
-        return msgspec.structs.replace(status, phase=Phase.RUNNING, reason=reason, message=message)
+        started_at = status.started_at or format_time(now)
+        return msgspec.structs.replace(
+            status, phase=Phase.RUNNING, reason=reason, message=message, started_at=started_at
+        )
     if alive:
         return starting(status, [member for member in alive if member.state is MemberState.PENDING])
     if status.attempt is not None and not status.attempt.created:

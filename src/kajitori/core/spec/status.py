@@ -14,7 +14,7 @@ from kajitori.core.spec.reasons import Phase, Reason
 NOTABLE_LIMIT = 64
 
 
-class Attempt(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True):
+class Attempt(msgspec.Struct, rename="camel", omit_defaults=True, frozen=True, kw_only=True):
     """One start of the gang; written before its first Pod exists (rule 2)."""
 
     number: int
@@ -58,7 +58,7 @@ def template_text(template: Mapping[str, Any]) -> str:
     return msgspec.json.encode(template, order="sorted").decode() if template else ""
 
 
-class Notable(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True):
+class Notable(msgspec.Struct, rename="camel", omit_defaults=True, frozen=True, kw_only=True):
     """A member worth a look: failed, slow or not started."""
 
     rank: int
@@ -202,7 +202,7 @@ class SweepState(msgspec.Struct, rename="camel", omit_defaults=True, frozen=True
     """How long members ran whose Pods are over, all together: what it had of the cluster."""
 
 
-class RunStatus(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True):
+class RunStatus(msgspec.Struct, rename="camel", omit_defaults=True, frozen=True, kw_only=True):
     """How a run stands, as the controller writes it: all that another one has to know to go on."""
 
     phase: Phase = Phase.QUEUED

@@ -6,6 +6,7 @@ from datetime import timedelta
 
 import msgspec
 import pytest
+from tests.helpers.gangs import with_attempt
 from tests.helpers.giving_way_scene import TEMPLATE, GivingWayScene
 from tests.helpers.queue_scene import NOW
 
@@ -207,9 +208,7 @@ def test_a_gang_is_looked_at_again_when_its_minimum_run_time_is_over() -> None:
 def test_a_service_has_run_since_it_started_whichever_of_its_members_was_replaced_since(type: str, asked: bool) -> None:
     scene = GivingWayScene(1, preemption={"minimumRunTime": "30m"})
     status = scene.runs("low", "n0", type=type)
-    assert status.attempt is not None
-    status.attempt.started_at = format_time(NOW - timedelta(minutes=1))
-    scene.put("low", status)
+    scene.put("low", with_attempt(status, started_at=format_time(NOW - timedelta(minutes=1))))
     scene.waits("urgent", 1)
     assert bool(scene.asks()) == asked
 

@@ -7,6 +7,7 @@ from datetime import timedelta
 from random import Random
 from typing import Any
 
+import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.helpers.queue_scene import NOW, QueueScene, in_queue
@@ -58,8 +59,8 @@ class Hours:
             for rank, node in gang.node_by_rank(run.status.attempt).items():
                 self.scene.pod(run, rank, node, phase="Succeeded")
             ran = Ran(seconds=int(self.lengths[name]), until=self._time())
-            run.status.phase, run.status.ran = Phase.SUCCEEDED, ran
-            self.scene.show(name, run.status, **self.specs[name])
+            status = msgspec.structs.replace(run.status, phase=Phase.SUCCEEDED, ran=ran)
+            self.scene.show(name, status, **self.specs[name])
             del self.ends[name]
 
     def _time(self) -> str:
