@@ -25,7 +25,7 @@ $(VENV)/.installed: requirements.lock pyproject.toml
 	$(UV) --require-hashes -r requirements.lock || $(PIP) --require-hashes -r requirements.lock
 	$(PIP) --no-deps --no-build-isolation --editable .
 	$(BIN)/python -m compileall -q src
-	@$(BIN)/python -c 'import kajitori.entrypoints.up' # uv compiles nothing: what is used is compiled now
+	@$(BIN)/python -c 'import kajitori.entrypoints.up, kajitori.cli.submit.request, kajitori.cli.connection.execution' # uv compiles nothing: what is used is compiled now
 	@rm -f $(VENV)/.collected
 	@touch $@
 
@@ -59,7 +59,7 @@ layers: install
 	$(BIN)/lint-imports --no-cache
 
 lock:  ## Resolve the dependencies in pyproject.toml again; the lock files name neither hosts nor paths.
-	$(BIN)/uv pip compile pyproject.toml --extra dev --extra examples $(LOCK) --output-file requirements.lock
+	$(BIN)/uv pip compile pyproject.toml --extra up --extra dev --extra examples $(LOCK) --output-file requirements.lock
 	$(BIN)/uv pip compile --group docs --constraints requirements.lock $(LOCK) --output-file requirements-docs.lock
 
 reference: install  ## Generate the pages of docs/ and the manifests of deploy/ that follow from the code.

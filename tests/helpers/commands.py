@@ -33,7 +33,7 @@ _PRELOADED = (
         "kajitori.cli.submit.request",
     ),
     *(f"kajitori.cli.verbs.runs.{verb}" for verb in ("run", "ps", "logs", "describe", "explain", "rm", "stop", "wait")),
-    *("httpcore2", "platformdirs", "rich.console", "rich.table", "yaml"),
+    *("platformdirs", "yaml"),
 )
 _SERVERS = ("up", "server", "controller", "node", "sim")
 """Verbs that import for a second or two: done when one of them is first asked for."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import sys
 from typing import NoReturn
 
 ALLOCATIONS_BETWEEN_COLLECTIONS = 50_000
@@ -13,7 +12,6 @@ ALLOCATIONS_BETWEEN_COLLECTIONS = 50_000
 def main() -> NoReturn:
     """What the script `kaji` runs. Ends the process with the exit code."""
     gc.set_threshold(ALLOCATIONS_BETWEEN_COLLECTIONS)
-    sys.modules["h2"] = None  # type: ignore[assignment]  # the HTTP client would load HTTP/2, which nobody speaks here
     from kajitori.cli.app import kaji
 
     kaji.main(prog_name="kaji")

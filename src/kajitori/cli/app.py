@@ -18,7 +18,7 @@ from kajitori.cli.other_words import answer
 from kajitori.cli.problems import print_error, print_usage_error, write_bug_report
 from kajitori.cli.terminal import echo, say
 from kajitori.core.words.suggestions import nearest
-from kajitori.errors import KajitoriError
+from kajitori.errors import KajitoriError, Unsupported
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -116,7 +116,10 @@ class Kaji(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in VERBS:
             return None
-        command = import_module(_MODULES[cmd_name]).command
+        try:
+            command = import_module(_MODULES[cmd_name]).command
+        except ModuleNotFoundError as error:
+            raise _library_missing(cmd_name, error) from error
         assert isinstance(command, click.Command)
         return command
 
@@ -146,6 +149,8 @@ class Kaji(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
+        except ModuleNotFoundError as error:
+            raise _library_missing(ctx.invoked_subcommand or "", error) from error
         except BrokenPipeError:  # before click makes a plain failure of it
             _leave_the_pipe()
             ctx.exit(_PIPE_EXIT_CODE)
@@ -163,6 +168,18 @@ class Kaji(click.Group):
             words = sys.argv[1:] if args is None else list(args)
             sys.exit(_run(cli, lambda: answer_shell(self, cli, shell, words)))
         sys.exit(_run(cli, lambda: super(Kaji, self).main(args, prog_name, standalone_mode=False, **extra)))
+
+
+def _library_missing(verb: str, error: ModuleNotFoundError) -> Exception:
+    """The error for a library that is not installed: `pip install kajitori` brings those of the command line alone."""
+    library = (error.name or "").partition(".")[0]
+    if library in ("", "kajitori"):
+        return error
+    extra = "up" if verb in ("up", "demo") else "server"
+    return Unsupported(
+        f"`kaji {verb}` needs the library {library}, which the command line alone does not have",
+        hint=f"pip install 'kajitori[{extra}]'",
+    )
 
 
 def _run(cli: Cli, command: Any) -> int:

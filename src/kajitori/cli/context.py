@@ -14,8 +14,6 @@ from shutil import get_terminal_size
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from kajitori.cli.connection.http import Api
     from kajitori.cli.connection.target import Target
     from kajitori.cli.notices import Notices
@@ -110,11 +108,3 @@ class Cli:
     def is_coloured(self) -> bool:
         """Whether stdout is a terminal that colours are wanted on."""
         return sys.stdout.isatty() and self.colour is not False and self.environment.get("TERM") != "dumb"
-
-    def status_console(self) -> Console:
-        """Where a line that changes is drawn: stderr."""
-        from rich.console import Console
-
-        return Console(
-            file=sys.stderr, markup=False, highlight=False, emoji=False, no_color=self.colour is False, soft_wrap=False
-        )

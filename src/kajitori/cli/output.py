@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from shutil import get_terminal_size
 from typing import TYPE_CHECKING
 
-from kajitori.cli.terminal import echo, echo_as_is, json_text, one_line, plain, styled, yaml_text
+from kajitori.cli.terminal import echo, echo_as_is, json_text, one_line, plain, replace_line, styled, yaml_text
 
 if TYPE_CHECKING:
     from kajitori.cli.context import Cli
@@ -153,3 +154,21 @@ def bar(used: int, broken: int, total: int, width: int = 20) -> str:
         may = [index for index in range(3) if parts[index] > 0 and (step > 0 or cells[index] > 1 or width < 3)]
         cells[max(may, key=lambda index: step * off[index])] += step
     return "".join(char * cell for char, cell in zip("█▒░", cells, strict=True))
+
+
+class StatusLine:
+    """One line on stderr that changes while a person waits; not shown at a terminal that cannot move its cursor."""
+
+    def __init__(self, cli: Cli, text: str) -> None:
+        self._is_shown = cli.environment.get("TERM") != "dumb"
+        self.update(text)
+
+    def update(self, text: str) -> None:
+        """Show another text, cut to the terminal's width: a line that wraps could not be written over."""
+        if self._is_shown:
+            replace_line(_cut(one_line(text), get_terminal_size().columns - 1))
+
+    def stop(self) -> None:
+        """Take the line away."""
+        if self._is_shown:
+            replace_line("")

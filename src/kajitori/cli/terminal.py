@@ -11,14 +11,9 @@ from __future__ import annotations
 import json
 import re
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
-
-if TYPE_CHECKING:
-    from rich.status import Status
-
-    from kajitori.cli.context import Cli
 
 _YAML_WIDTH = 120
 
@@ -68,6 +63,12 @@ def write_as_is(data: bytes) -> None:
     sys.stdout.buffer.flush()
 
 
+def replace_line(text: str) -> None:
+    """Write `text` over the line of stderr that the cursor is on, and leave the cursor there; "" clears the line."""
+    sys.stderr.write(f"\r{one_line(text)}\x1b[K")
+    sys.stderr.flush()
+
+
 def echo_data(text: str) -> None:
     """Print data in a form that cannot escape control characters: unchanged for programs, plain at a terminal."""
     click.echo(plain(text) if sys.stdout.isatty() else text, nl=False)
@@ -104,19 +105,3 @@ def _escaped(text: str, escape: Any) -> str:
     if text.isprintable():
         return text
     return re.sub(r"[^\n -~]", lambda found: found[0] if found[0].isprintable() else escape(found[0]), text)
-
-
-class StatusLine:
-    """One line on stderr that changes while somebody waits."""
-
-    def __init__(self, cli: Cli, text: str) -> None:
-        self._status: Status = cli.status_console().status(one_line(text), spinner="dots")
-        self._status.start()
-
-    def update(self, text: str) -> None:
-        """Show another text."""
-        self._status.update(one_line(text))
-
-    def stop(self) -> None:
-        """Take the line away."""
-        self._status.stop()

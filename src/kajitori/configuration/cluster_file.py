@@ -8,7 +8,6 @@ import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from hashlib import sha256
 from pathlib import Path
 
 from kajitori.configuration.private_files import locked_alone, write_private
@@ -44,6 +43,8 @@ def announced(folder: Path, cluster: ClusterFile) -> Iterator[None]:
         "namespace": cluster.namespace,
     }
     write_private(file, json.dumps(document).encode())
+    from hashlib import sha256
+
     link = links_folder() / sha256(str(folder.resolve()).encode()).hexdigest()[:16]
     link.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     fresh = link.with_name(f".{link.name}.{os.getpid()}")

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+import pytest
 from click.testing import CliRunner
 from tests.unit.cli.fake_web_api import NOW, TOKEN, FakeWebApi, invoke, view
 
@@ -61,6 +62,17 @@ def test_what_only_asks_loads_nothing_that_reads_documents() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_a_verb_whose_library_is_missing_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`pip install kajitori` brings the command line alone: `kaji controller` says what brings the rest."""
+    monkeypatch.setitem(sys.modules, "uvloop", None)
+    monkeypatch.delitem(sys.modules, "kajitori.entrypoints.process", raising=False)
+    monkeypatch.delitem(sys.modules, "kajitori.entrypoints.controller", raising=False)
+    result = invoke(FakeWebApi(), "controller")
+    assert result.exit_code == 125
+    assert "`kaji controller` needs the library uvloop" in result.stderr
+    assert "pip install 'kajitori[server]'" in result.stderr
 
 
 def test_main_page_names_every_verb_by_purpose() -> None:

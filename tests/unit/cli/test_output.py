@@ -8,7 +8,7 @@ from unicodedata import normalize
 import pytest
 
 from kajitori.cli.context import Cli
-from kajitori.cli.output import Column, print_table
+from kajitori.cli.output import Column, StatusLine, print_table
 
 COLUMNS = (Column("NAME"), Column("SIZE", right=True), Column("REASON", flexible=True), Column("STATUS", styled=True))
 
@@ -63,3 +63,21 @@ def test_cells_are_coloured_at_a_terminal_alone(
     assert "\x1b[31mFailed\x1b[0m" in printed(capsys, [row])[1]
     print_table(Cli(environment={"NO_COLOR": "1"}), COLUMNS, [row])
     assert "\x1b" not in capsys.readouterr().out
+
+
+def test_a_status_line_is_cut_replaced_and_taken_away(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A line that wraps could not be written over, and a server's text may not move the cursor."""
+    monkeypatch.setenv("COLUMNS", "12")
+    line = StatusLine(Cli(environment={}), "waiting for nodes")
+    line.update("a\x1b[2Jb\nc")
+    line.stop()
+    written = capsys.readouterr().err.split("\r")
+    assert written == ["", "waiting fo…\x1b[K", "a [2Jb c\x1b[K", "\x1b[K"]
+
+
+def test_a_dumb_terminal_shows_no_status_line(capsys: pytest.CaptureFixture[str]) -> None:
+    line = StatusLine(Cli(environment={"TERM": "dumb"}), "waiting")
+    line.stop()
+    assert not capsys.readouterr().err

@@ -20,7 +20,7 @@ EVIL = "\x1b]0;renamed\x07\x1b[2J\x1b[1;1Hall is well\x9b31m\u202egnp.exe\x7f\r\
 """Renames the window, clears the screen, writes elsewhere; a control character of the second set, and text that runs
 from right to left."""
 MAY_PRINT = {
-    "terminal.py": {"click.echo", "click.style", "json.dumps", "sys.stdout.buffer"},
+    "terminal.py": {"click.echo", "sys.stderr.write", "click.style", "json.dumps", "sys.stdout.buffer"},
     "execution.py": {"sys.stdout.buffer", "sys.stderr.buffer", "os.write"},
     "log_printing.py": {"write_as_is", "click.style"},
     "output.py": {"echo_as_is", "console.print"},

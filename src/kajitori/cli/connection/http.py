@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import random
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -222,7 +221,9 @@ class Api:
                 if not retry or last:
                     return _answer(response)
                 wait = max(pause, _retry_after(response))
-            self.sleep(wait * random.uniform(0.8, 1.2))
+            from random import uniform
+
+            self.sleep(wait * uniform(0.8, 1.2))
             pause *= 2
         raise AssertionError("unreachable")
 

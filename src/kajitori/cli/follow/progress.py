@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable
 
 from kajitori.cli.context import Cli
+from kajitori.cli.output import StatusLine
 from kajitori.cli.pages.run_words import (
     View,
     counts_as_restart,
@@ -15,7 +16,7 @@ from kajitori.cli.pages.run_words import (
     progress_words,
     status_of,
 )
-from kajitori.cli.terminal import StatusLine, one_line
+from kajitori.cli.terminal import one_line
 from kajitori.core.words.node_lists import brief
 
 HOPELESS_AFTER = 3

@@ -5,11 +5,13 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from kajitori.core.spec.array import parse_array
 from kajitori.core.spec.reasons import COUNTS_AS_RESTART, START_FAILURES
 from kajitori.core.words.quantities import format_cpu, round_memory
+
+if TYPE_CHECKING:
+    from kajitori.core.spec.array import Array
 
 View = Mapping[str, Any]
 
@@ -270,10 +272,16 @@ def _members_in(run: View) -> int:
     """The same; 0 where it makes no sense: a run from kubectl may ask for -3, and is refused."""
     spec = run.get("spec") or {}
     try:
-        asked = len(parse_array(spec["array"]).indices) if spec.get("array") else spec.get("replicas", 1)
+        asked = len(_parsed_array(spec).indices) if spec.get("array") else spec.get("replicas", 1)
     except (ValueError, TypeError):
         return 0
     return max(asked, 0) if isinstance(asked, int) else 0
+
+
+def _parsed_array(spec: Mapping[str, Any]) -> Array:
+    from kajitori.core.spec.array import parse_array  # compiles patterns, for sweeps alone
+
+    return parse_array(spec["array"])
 
 
 def members_at_once(run: View) -> int:
@@ -282,7 +290,7 @@ def members_at_once(run: View) -> int:
         return members_there(run)
     spec = run.get("spec") or {}
     try:
-        return parse_array(spec["array"]).at_once if spec.get("array") else members_asked_for(run)
+        return _parsed_array(spec).at_once if spec.get("array") else members_asked_for(run)
     except (ValueError, TypeError):
         return 1
 

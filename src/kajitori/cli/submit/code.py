@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 from kajitori.cli.connection.http import Api
 from kajitori.cli.connection.streams import Outage, Patience
 from kajitori.cli.context import Cli
+from kajitori.cli.output import StatusLine
 from kajitori.cli.pages.run_words import View, status_of
-from kajitori.cli.terminal import StatusLine, say
+from kajitori.cli.terminal import say
 from kajitori.errors import KajitoriError, StorageFull, Unavailable
 
 if TYPE_CHECKING:

@@ -46,10 +46,11 @@ _LONGEST = 64
 _MOST_DIGITS = 4
 """Of a size in a message for people."""
 _NUMBER = r"([+-]?)([0-9]*)(?:\.([0-9]*))?"
-_KUBERNETES = re.compile(_NUMBER + r"(?:[eE]([+-]?[0-9]{1,3})|(Ki|Mi|Gi|Ti|Pi|Ei|n|u|m|k|M|G|T|P|E))?", re.ASCII)
-_DOCKER = re.compile(_NUMBER + r" ?([kmgtp]?)(i?b?)", re.ASCII | re.IGNORECASE)
-_DOCKER_IN_SPEC = re.compile(r"[+-]?[0-9.]+ ?(?:[kmgtp]|(?i:[kmgtp]i?b|b))", re.ASCII)
-_SPACE_BEFORE_UNIT = re.compile(r"(?<=[0-9.]) (?=[A-Za-z])")
+# Texts, which `re` compiles at their first use and keeps: `kaji ps` would compile six patterns that it never uses.
+_KUBERNETES = _NUMBER + r"(?:[eE]([+-]?[0-9]{1,3})|(Ki|Mi|Gi|Ti|Pi|Ei|n|u|m|k|M|G|T|P|E))?"
+_DOCKER = _NUMBER + r" ?([kmgtp]?)(i?b?)"
+_DOCKER_IN_SPEC = r"[+-]?[0-9.]+ ?(?:[kmgtp]|(?i:[kmgtp]i?b|b))"
+_SPACE_BEFORE_UNIT = r"(?<=[0-9.]) (?=[A-Za-z])"
 
 _DECIMAL_POWER = {"n": -9, "u": -6, "m": -3, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _BINARY_POWER = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
@@ -87,7 +88,7 @@ def parse_docker_memory_bytes(value: str) -> int:
     Raises QuantityError for what is not a size, negative, or beyond MAX_MEMORY_BYTES.
     """
     text = value.strip() if isinstance(value, str) else ""
-    match = _DOCKER.fullmatch(text) if len(text) <= _LONGEST else None
+    match = re.fullmatch(_DOCKER, text, re.ASCII | re.IGNORECASE) if len(text) <= _LONGEST else None
     if match is None:
         raise QuantityError(value, f"{value!r:.80} is not a size", _DOCKER_HINT)
     sign, whole, fraction, unit, tail = match.groups()
@@ -105,9 +106,9 @@ def parse_spec_memory_bytes(value: str | int | float) -> int:
     """
     if not isinstance(value, str) or len(value) > _LONGEST:
         return parse_memory_bytes(value)
-    if _DOCKER_IN_SPEC.fullmatch(value.strip()):
+    if re.fullmatch(_DOCKER_IN_SPEC, value.strip(), re.ASCII):
         return parse_docker_memory_bytes(value)
-    return parse_memory_bytes(_SPACE_BEFORE_UNIT.sub("", value.strip()))
+    return parse_memory_bytes(re.sub(_SPACE_BEFORE_UNIT, "", value.strip()))
 
 
 def format_cpu(cpu_millis: int) -> str:
@@ -160,12 +161,11 @@ def round_memory(memory_bytes: float) -> str:
 
 
 _DURATION_UNITS = {"w": 604_800, "d": 86_400, "h": 3600, "m": 60, "s": 1}
-_DURATION_PART = re.compile(r"([0-9]+)(?:\.([0-9]+))?([wdhms])", re.ASCII)
-_SLURM_DURATION = re.compile(
+_DURATION_PART = r"([0-9]+)(?:\.([0-9]+))?([wdhms])"
+_SLURM_DURATION = (
     r"(?P<d>[0-9]+)-(?P<h>[0-9]{1,2})(?::(?P<m>[0-9]{1,2})(?::(?P<s>[0-9]{1,2}))?)?"
     r"|(?P<hours>[0-9]+):(?P<minutes>[0-9]{1,2}):(?P<seconds>[0-9]{1,2})"
-    r"|(?P<just_minutes>[0-9]+):(?P<just_seconds>[0-9]{1,2})",
-    re.ASCII,
+    r"|(?P<just_minutes>[0-9]+):(?P<just_seconds>[0-9]{1,2})"
 )
 """`D-HH`, `D-HH:MM`, `D-HH:MM:SS`, `HH:MM:SS`, `MM:SS`, as in sbatch(1), where a number alone is minutes."""
 
@@ -189,7 +189,7 @@ def parse_duration_seconds(value: str | int) -> int:
         return _bounded_duration(value, _slurm_duration_seconds(value, text))
     seconds, position, previous = 0, 0, MAX_DURATION_SECONDS
     while position < len(text):
-        match = _DURATION_PART.match(text, position)
+        match = re.match(_DURATION_PART, text[position:], re.ASCII)
         if match is None:
             raise QuantityError(value, f"{value!r} is not a duration", _DURATION_HINT)
         unit = _DURATION_UNITS[match[3]]
@@ -198,12 +198,12 @@ def parse_duration_seconds(value: str | int) -> int:
         amount, rest = divmod(int(match[1] + (match[2] or "")) * unit, 10 ** len(match[2] or ""))
         if rest:
             raise QuantityError(value, f"{value!r} is not a whole number of seconds", _DURATION_HINT)
-        seconds, position, previous = seconds + amount, match.end(), unit
+        seconds, position, previous = seconds + amount, position + match.end(), unit
     return _bounded_duration(value, seconds)
 
 
 def _slurm_duration_seconds(value: object, text: str) -> int:
-    match = _SLURM_DURATION.fullmatch(text)
+    match = re.fullmatch(_SLURM_DURATION, text, re.ASCII)
     if match is None:
         raise QuantityError(value, f"{value!r} is not a duration", _DURATION_HINT)
     found = {name: int(number) for name, number in match.groupdict().items() if number is not None}
@@ -236,7 +236,7 @@ def _parse_kubernetes(value: str | int | float, per_unit: int, limit: int, hint:
     if isinstance(value, int):
         return _whole(value, "-" if value < 0 else "", abs(value) * per_unit, 1, limit, hint)
     text = value.strip() if isinstance(value, str) else repr(value)
-    match = _KUBERNETES.fullmatch(text) if len(text) <= _LONGEST else None
+    match = re.fullmatch(_KUBERNETES, text, re.ASCII) if len(text) <= _LONGEST else None
     if match is None:
         raise QuantityError(value, f"{value!r:.80} is not an amount", hint)
     sign, whole, fraction, exponent, suffix = match.groups()
