@@ -20,8 +20,8 @@ from tests.helpers.real_cluster import RealCluster, require_binaries, running_cl
 
 from kajitori import errors
 from kajitori.embedded.apiserver.certificates import issue_serving
+from kajitori.embedded.controller_manager import Manager
 from kajitori.embedded.controllers.endpoints import ENDPOINT_SLICES
-from kajitori.embedded.controllers.manager import Manager
 from kajitori.embedded.simulator import SimSettings, SimulatedNodes
 from kajitori.kube.client import KubeClient
 from kajitori.kube.config import KubeConfig

@@ -20,7 +20,7 @@ import pytest
 from tests.helpers.apiserver import embedded_apiserver
 from tests.helpers.real_cluster import RealCluster, require_binaries
 
-from kajitori.embedded.controllers.manager import Manager
+from kajitori.embedded.controller_manager import Manager
 from kajitori.embedded.kubelet.kubelet import Kubelet
 from kajitori.embedded.kubelet.settings import KubeletSettings
 from kajitori.errors import InvalidInput, NotFound

@@ -28,7 +28,7 @@ from kajitori.controllers.runs.controller import RunController
 from kajitori.core.policy.file import parse_policy
 from kajitori.embedded.apiserver.certificates import issue_serving
 from kajitori.embedded.cluster import EmbeddedCluster, EmbeddedSettings
-from kajitori.embedded.controllers.manager import Manager
+from kajitori.embedded.controller_manager import Manager
 from kajitori.embedded.kubelet.kubelet import Kubelet
 from kajitori.embedded.kubelet.settings import KubeletSettings, ServerSettings
 from kajitori.embedded.simulator import SimSettings, SimulatedNodes

@@ -26,7 +26,7 @@ from kajitori.cluster.view import ClusterView
 from kajitori.configuration.policy_file import PolicyFile
 from kajitori.controllers.runs.controller import RunController
 from kajitori.core.words import names
-from kajitori.embedded.controllers.manager import Manager
+from kajitori.embedded.controller_manager import Manager
 from kajitori.kube.client import KubeClient
 from kajitori.kube.config import KubeConfig
 from kajitori.kube.mirror.mirror import Mirror

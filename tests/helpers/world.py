@@ -35,7 +35,7 @@ from kajitori.core.spec.status import RunStatus
 from kajitori.core.words import names
 from kajitori.core.words.node_lists import expand
 from kajitori.embedded.apiserver.certificates import issue_serving
-from kajitori.embedded.controllers.manager import Manager
+from kajitori.embedded.controller_manager import Manager
 from kajitori.embedded.kubelet.eviction import available_memory_bytes
 from kajitori.embedded.kubelet.kubelet import Kubelet
 from kajitori.embedded.kubelet.settings import KubeletSettings

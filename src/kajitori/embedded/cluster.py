@@ -19,7 +19,7 @@ from kajitori.embedded.apiserver.addresses import CLUSTER_RANGE
 from kajitori.embedded.apiserver.auth import Authenticator
 from kajitori.embedded.apiserver.certificates import Certificates, ensure_certificates, ensure_token, write_kubeconfig
 from kajitori.embedded.apiserver.server import ApiServer
-from kajitori.embedded.controllers.manager import Manager
+from kajitori.embedded.controller_manager import Manager
 from kajitori.embedded.store import Store
 from kajitori.errors import InvalidInput
 from kajitori.kube.client import KubeClient

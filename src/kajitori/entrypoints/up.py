@@ -31,7 +31,7 @@ from kajitori.core.policy.file import Policy, on_own_cluster, own_machine_policy
 from kajitori.embedded.apiserver.certificates import ensure_token, issue_serving
 from kajitori.embedded.cluster import OBJECTS, EmbeddedCluster, EmbeddedSettings, last_port, remember_port
 from kajitori.embedded.kubelet.kubelet import Kubelet
-from kajitori.embedded.kubelet.machine import try_mounts
+from kajitori.embedded.kubelet.machine.detection import try_mounts
 from kajitori.embedded.kubelet.settings import KubeletSettings, ServerSettings
 from kajitori.embedded.simulator import SimulatedNodes
 from kajitori.embedded.store.integrity import named as named_object

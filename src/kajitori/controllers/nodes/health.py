@@ -24,9 +24,9 @@ from kajitori.core.nodes.trail import What, added, as_taint_value, in_words, rea
 from kajitori.core.words import names
 from kajitori.errors import AlreadyExists, Conflict, Forbidden, InvalidInput, KajitoriError, NotFound
 from kajitori.kube.client import KubeClient
+from kajitori.kube.events import About, EventRecorder
 from kajitori.kube.mirror.mirror import Key, Mirror
 from kajitori.kube.objects import Node, RunObject
-from kajitori.kube.platform.events import About, EventRecorder
 from kajitori.kube.resources import NODES, RUNS, Resource
 
 log = logging.getLogger(__name__)

@@ -19,7 +19,7 @@ from kajitori.core.words import names
 from kajitori.core.words.quantities import format_duration
 from kajitori.errors import InvalidInput, KajitoriError
 from kajitori.kube.client import KubeClient
-from kajitori.kube.platform.events import About, EventRecorder
+from kajitori.kube.events import About, EventRecorder
 from kajitori.monitoring.controller import ControllerMetrics
 
 log = logging.getLogger(__name__)

@@ -51,10 +51,10 @@ from kajitori.core.spec.status import RunStatus
 from kajitori.core.words import names
 from kajitori.errors import Forbidden, InvalidInput, KajitoriError
 from kajitori.kube.client import KubeClient
+from kajitori.kube.events import EventRecorder
 from kajitori.kube.mirror.mirror import CATCH_UP_SECONDS, Mirror
 from kajitori.kube.mirror.pod_index import coverage_of
 from kajitori.kube.objects import Pod, RunObject
-from kajitori.kube.platform.events import EventRecorder
 from kajitori.kube.platform.ticket_key import SigningKey
 from kajitori.kube.resources import NODES, PODS, RUNS, Resource
 from kajitori.monitoring.controller import ControllerMetrics

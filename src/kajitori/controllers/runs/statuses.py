@@ -15,9 +15,9 @@ from kajitori.core.spec.reasons import Phase, Reason
 from kajitori.core.spec.status import RunStatus, to_document
 from kajitori.core.words import names
 from kajitori.kube.client import KubeClient
+from kajitori.kube.events import About, EventRecorder
 from kajitori.kube.mirror.mirror import Mirror
 from kajitori.kube.objects import RunObject
-from kajitori.kube.platform.events import About, EventRecorder
 from kajitori.kube.resources import RUNS
 from kajitori.monitoring.controller import ControllerMetrics
 

@@ -12,7 +12,7 @@ from kajitori import errors
 from kajitori.embedded.controllers.cache import Cache
 from kajitori.embedded.tasks import run_until
 from kajitori.kube.client import KubeClient
-from kajitori.kube.platform.events import EventRecorder
+from kajitori.kube.events import EventRecorder
 
 log = logging.getLogger(__name__)
 

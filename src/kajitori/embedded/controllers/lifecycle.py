@@ -25,7 +25,7 @@ from kajitori.embedded.controllers.controller import Controller
 from kajitori.embedded.controllers.informer import Key
 from kajitori.embedded.objects import Lease, Node, Pod, Taint, condition
 from kajitori.kube.client import KubeClient, PatchKind
-from kajitori.kube.platform.events import About
+from kajitori.kube.events import About
 from kajitori.kube.resources import LEASES, NODES, PODS
 
 log = logging.getLogger(__name__)

@@ -15,7 +15,7 @@ from kajitori.embedded.controllers.informer import Key
 from kajitori.embedded.controllers.node_ranges import NodeRanges
 from kajitori.embedded.objects import Node, Pod
 from kajitori.kube.client import KubeClient
-from kajitori.kube.platform.events import About
+from kajitori.kube.events import About
 from kajitori.kube.resources import NODES, PODS
 
 log = logging.getLogger(__name__)

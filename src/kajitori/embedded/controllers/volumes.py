@@ -24,7 +24,7 @@ from kajitori.embedded.controllers.claims import Action, Do
 from kajitori.embedded.controllers.controller import Controller
 from kajitori.embedded.objects import Claim, ClaimReference, PersistentVolume, Pod, StorageClass
 from kajitori.kube.client import KubeClient
-from kajitori.kube.platform.events import About
+from kajitori.kube.events import About
 from kajitori.kube.resources import CLAIMS, PERSISTENT_VOLUMES, PODS, STORAGE_CLASSES
 
 log = logging.getLogger(__name__)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from kajitori.embedded.kubelet.cluster import Cluster
-from kajitori.embedded.kubelet.pods.manifest import Manifest
-from kajitori.kube.platform import events
+from kajitori.embedded.kubelet.manifest import Manifest
+from kajitori.kube import events
 
 
 class EventRecorder(events.EventRecorder):

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from kajitori.embedded.kubelet.cluster import Object, PodChange, PodGone, PodSeen, PodsListed
-from kajitori.embedded.kubelet.machine import own_address
+from kajitori.embedded.kubelet.machine.detection import own_address
 from kajitori.kube import resources
 from kajitori.kube.client import KubeClient, PatchKind
 from kajitori.kube.objects import ObjectMeta

@@ -8,28 +8,29 @@ import logging
 import shutil
 from collections.abc import Callable, Collection, Sequence
 
-from kajitori.embedded.kubelet import eviction, machine
+from kajitori.embedded.kubelet import eviction
+from kajitori.embedded.kubelet import manifest as pods
 from kajitori.embedded.kubelet.alone import alone
 from kajitori.embedded.kubelet.cluster import Cluster, PodGone, PodSeen, PodsListed
-from kajitori.embedded.kubelet.containers.cgroup_layout import group_name
-from kajitori.embedded.kubelet.context import Context
 from kajitori.embedded.kubelet.events import EventRecorder
 from kajitori.embedded.kubelet.eviction import Candidate, Pressure
 from kajitori.embedded.kubelet.http import resource_metrics
 from kajitori.embedded.kubelet.http.server import KubeletServer
 from kajitori.embedded.kubelet.http.stats import Statistics
 from kajitori.embedded.kubelet.kube_cluster import KubeCluster
+from kajitori.embedded.kubelet.machine import detection
+from kajitori.embedded.kubelet.machine.cgroup_layout import group_name
+from kajitori.embedded.kubelet.machine.gpus import GpuLedger
+from kajitori.embedded.kubelet.manifest import Manifest
 from kajitori.embedded.kubelet.network.packet_paths import NetworkPods
 from kajitori.embedded.kubelet.network.pod_networks import HostNetwork, NamespaceNetwork, PodNetwork
 from kajitori.embedded.kubelet.node import NodeStatus
-from kajitori.embedded.kubelet.pods import manifest as pods
-from kajitori.embedded.kubelet.pods.gpus import GpuLedger
-from kajitori.embedded.kubelet.pods.manifest import Manifest
+from kajitori.embedded.kubelet.pods.context import Context
 from kajitori.embedded.kubelet.pods.records import PodRecord, saved_records
 from kajitori.embedded.kubelet.pods.strays import end_strays
-from kajitori.embedded.kubelet.pods.volumes import Volumes
 from kajitori.embedded.kubelet.pods.worker import PodWorker
 from kajitori.embedded.kubelet.settings import KubeletSettings
+from kajitori.embedded.kubelet.volumes.pod_volumes import Volumes
 from kajitori.errors import KajitoriError, Unavailable
 from kajitori.kube.client import KubeClient
 
@@ -47,7 +48,7 @@ class Kubelet:
         settings: KubeletSettings,
         *,
         available_memory: Callable[[], int] = eviction.available_memory_bytes,
-        detect: Callable[..., machine.Machine] = machine.detect,
+        detect: Callable[..., detection.Machine] = detection.detect,
     ) -> None:
         self.cluster: Cluster = KubeCluster(client) if isinstance(client, KubeClient) else client
         self.settings = settings
@@ -304,7 +305,7 @@ async def _ended(tasks: Collection[asyncio.Task[None]]) -> None:
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _remove_groups(detecting: asyncio.Task[machine.Machine]) -> None:
+async def _remove_groups(detecting: asyncio.Task[detection.Machine]) -> None:
     """Also where nobody waits any more for what is found out."""
     with contextlib.suppress(Exception):
         (await detecting).cgroups.remove()

@@ -13,9 +13,9 @@ from kajitori import __version__
 from kajitori.core.words import names
 from kajitori.core.words.quantities import format_cpu, format_memory
 from kajitori.core.words.times import format_time
-from kajitori.embedded.kubelet.context import Context
-from kajitori.embedded.kubelet.machine import resolves_to_here
+from kajitori.embedded.kubelet.machine.detection import resolves_to_here
 from kajitori.embedded.kubelet.network.pod_networks import overlap
+from kajitori.embedded.kubelet.pods.context import Context
 from kajitori.errors import AlreadyExists, Conflict, Forbidden, InvalidInput, KajitoriError, NotFound
 from kajitori.kube import resources
 

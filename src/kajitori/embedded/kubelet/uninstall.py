@@ -8,7 +8,7 @@ import shutil
 from pathlib import Path
 
 from kajitori.embedded.kubelet.alone import LOCK_FILE, alone
-from kajitori.embedded.kubelet.containers import cgroup_layout
+from kajitori.embedded.kubelet.machine import cgroup_layout
 from kajitori.embedded.kubelet.network.pod_networks import NamespaceNetwork
 from kajitori.embedded.kubelet.pods import strays
 from kajitori.embedded.kubelet.pods.records import saved_records

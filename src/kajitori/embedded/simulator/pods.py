@@ -20,7 +20,7 @@ from kajitori.embedded.simulator.settings import SimSettings
 from kajitori.embedded.simulator.timers import Timers
 from kajitori.embedded.tasks import Background
 from kajitori.kube.client import KubeClient, PatchKind
-from kajitori.kube.platform.events import About, EventRecorder, Said
+from kajitori.kube.events import About, EventRecorder, Said
 from kajitori.kube.resources import PODS
 
 log = logging.getLogger(__name__)

@@ -22,9 +22,9 @@ from kajitori.core.words import names
 from kajitori.errors import Conflict, Forbidden
 from kajitori.kube.client import KubeClient
 from kajitori.kube.config import KubeConfig
+from kajitori.kube.events import About
 from kajitori.kube.mirror.mirror import Mirror
 from kajitori.kube.objects import Node, ObjectMeta, RunObject
-from kajitori.kube.platform.events import About
 from kajitori.kube.resources import NODES, RUNS, Resource
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)

@@ -18,7 +18,7 @@ from kajitori.core.gang import DeleteMember, Member, MemberState
 from kajitori.core.policy.model import Logs as Rules
 from kajitori.errors import InvalidInput, StorageFull, Unavailable
 from kajitori.kube.client import KubeClient
-from kajitori.kube.platform.events import About, EventRecorder
+from kajitori.kube.events import About, EventRecorder
 from kajitori.monitoring.controller import LOGS_LOST, LOGS_WAITING, ControllerMetrics
 
 RUN = Whose("vision", "bert", "run")

@@ -17,9 +17,9 @@ from kajitori.core.spec.node_request import NodeRequest, RequestState
 from kajitori.core.spec.reasons import Phase, Reason
 from kajitori.core.spec.status import Attempt, GivesWay, MemberCounts, RunStatus
 from kajitori.kube.concurrency import ConcurrencyLimiter
+from kajitori.kube.events import EventRecorder
 from kajitori.kube.mirror.mirror import Mirror
 from kajitori.kube.objects import ObjectMeta, Pod, RunObject
-from kajitori.kube.platform.events import EventRecorder
 from kajitori.monitoring.controller import FAILURES, PREEMPTIONS, RUNS_ENDED, ControllerMetrics
 
 KEY = ("vision", "bert")

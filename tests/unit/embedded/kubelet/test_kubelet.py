@@ -16,10 +16,10 @@ from tests.helpers.folders import texts_below
 
 from kajitori.cluster.evictions import memory_excess
 from kajitori.core.words import names
-from kajitori.embedded.kubelet import machine as machines
 from kajitori.embedded.kubelet.cluster import Object
-from kajitori.embedded.kubelet.containers.cgroup_layout import CgroupLayout, Hierarchy
 from kajitori.embedded.kubelet.kubelet import Kubelet
+from kajitori.embedded.kubelet.machine import detection
+from kajitori.embedded.kubelet.machine.cgroup_layout import CgroupLayout, Hierarchy
 from kajitori.embedded.kubelet.settings import KubeletSettings
 from kajitori.errors import Unavailable
 from kajitori.kube import resources
@@ -562,10 +562,10 @@ async def test_ended_while_it_looks_at_the_machine(tmp_path: Path) -> None:
     looks, go_on, made, group = asyncio.Event(), threading.Event(), threading.Event(), tmp_path / "group"
     loop = asyncio.get_running_loop()
 
-    def detect(root: Path, name: str, **_: Any) -> machines.Machine:
+    def detect(root: Path, name: str, **_: Any) -> detection.Machine:
         loop.call_soon_threadsafe(looks.set)
         assert go_on.wait(BOUND_SECONDS)
-        found = machines.detect(root, name, namespaces=False, cgroups=False)
+        found = detection.detect(root, name, namespaces=False, cgroups=False)
         group.mkdir()
         made.set()
         return dataclasses.replace(found, cgroups=CgroupLayout((Hierarchy(2, group, frozenset()),)))

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kajitori.embedded.kubelet.pods import manifest as pods
-from kajitori.embedded.kubelet.pods.manifest import Manifest
+from kajitori.embedded.kubelet import manifest as pods
+from kajitori.embedded.kubelet.manifest import Manifest
 from kajitori.errors import KajitoriError
 
 _REFERENCE = re.compile(r"\$\$|\$\(([-._a-zA-Z0-9]+)\)|\$")

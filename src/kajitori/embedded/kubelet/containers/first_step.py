@@ -18,8 +18,8 @@ import zstandard
 import kajitori
 from kajitori.core.documents.fields import RESERVED_ENV_PREFIX
 from kajitori.core.words import first_step
-from kajitori.embedded.kubelet.pods.manifest import Manifest
-from kajitori.embedded.kubelet.pods.volumes import Volume, kind_of
+from kajitori.embedded.kubelet.manifest import Manifest
+from kajitori.embedded.kubelet.volumes.pod_volumes import Volume, kind_of
 
 _PACKAGES = Path(kajitori.__file__).parents[1]
 _LIBRARIES = Path(zstandard.__file__).parents[1]

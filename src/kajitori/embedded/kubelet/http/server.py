@@ -15,12 +15,12 @@ from aiohttp import web
 from kajitori.embedded.kubelet.containers.container import Container
 from kajitori.embedded.kubelet.containers.execution import Remote, RemoteAttachment, RemoteCommand, Send, flag
 from kajitori.embedded.kubelet.containers.logs import LogOptions, read_log
-from kajitori.embedded.kubelet.containers.slot import Slot
 from kajitori.embedded.kubelet.http import resource_metrics
 from kajitori.embedded.kubelet.http.authentication import Gate
 from kajitori.embedded.kubelet.http.port_forward import PodPorts, serve_port_forward
 from kajitori.embedded.kubelet.http.remote import Wanted, serve_remote
 from kajitori.embedded.kubelet.http.tls import server_context, trust_clients
+from kajitori.embedded.kubelet.pods.slot import Slot
 from kajitori.embedded.kubelet.pods.worker import PodWorker
 from kajitori.errors import Forbidden, InvalidInput, KajitoriError, NotFound, Unavailable
 from kajitori.kube import resources

@@ -7,9 +7,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 from kajitori.core.words.times import format_time
-from kajitori.embedded.kubelet.containers.slot import Slot
 from kajitori.embedded.kubelet.eviction import ContainerUse
-from kajitori.embedded.kubelet.pods.manifest import container_request
+from kajitori.embedded.kubelet.manifest import container_request
+from kajitori.embedded.kubelet.pods.slot import Slot
 from kajitori.embedded.kubelet.pods.worker import PodWorker
 from kajitori.embedded.kubelet.shim import tree
 

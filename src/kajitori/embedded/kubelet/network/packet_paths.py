@@ -10,8 +10,8 @@ import msgspec
 
 from kajitori.core.traffic import totals
 from kajitori.core.words import names
-from kajitori.embedded.kubelet.pods import manifest as pods
-from kajitori.embedded.kubelet.pods.manifest import Manifest
+from kajitori.embedded.kubelet import manifest as pods
+from kajitori.embedded.kubelet.manifest import Manifest
 
 
 class NetworkPods:

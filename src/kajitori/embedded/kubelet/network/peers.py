@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from kajitori.embedded.kubelet import manifest as pods
 from kajitori.embedded.kubelet.cluster import Cluster
-from kajitori.embedded.kubelet.pods import manifest as pods
-from kajitori.embedded.kubelet.pods.manifest import Manifest
+from kajitori.embedded.kubelet.manifest import Manifest
 from kajitori.errors import NotFound
 from kajitori.kube import resources
 

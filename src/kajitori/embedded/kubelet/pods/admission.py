@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import msgspec
 
 from kajitori.embedded import objects
-from kajitori.embedded.kubelet.pods import manifest as pods
-from kajitori.embedded.kubelet.pods.manifest import Manifest, Request
-from kajitori.embedded.kubelet.pods.volumes import SUPPORTED, kind_of
+from kajitori.embedded.kubelet import manifest as pods
+from kajitori.embedded.kubelet.manifest import Manifest, Request
+from kajitori.embedded.kubelet.volumes.pod_volumes import SUPPORTED, kind_of
 from kajitori.embedded.scheduler import fit
 
 

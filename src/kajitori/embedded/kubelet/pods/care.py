@@ -7,12 +7,12 @@ import signal
 from collections.abc import Callable
 from typing import Any
 
-from kajitori.embedded.kubelet.containers.slot import Slot
+from kajitori.embedded.kubelet import manifest as pods
 from kajitori.embedded.kubelet.events import EventRecorder
-from kajitori.embedded.kubelet.pods import manifest as pods
-from kajitori.embedded.kubelet.pods.manifest import Manifest
+from kajitori.embedded.kubelet.manifest import Manifest
 from kajitori.embedded.kubelet.pods.probes import ContainerProbes, check
 from kajitori.embedded.kubelet.pods.records import PodRecord
+from kajitori.embedded.kubelet.pods.slot import Slot
 
 
 class Care:

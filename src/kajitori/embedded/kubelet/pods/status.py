@@ -9,9 +9,9 @@ from typing import Any
 
 from kajitori.core.words import names
 from kajitori.core.words.times import format_time
+from kajitori.embedded.kubelet import manifest as pods
 from kajitori.embedded.kubelet.containers.container import ContainerState
-from kajitori.embedded.kubelet.pods import manifest as pods
-from kajitori.embedded.kubelet.pods.manifest import Manifest
+from kajitori.embedded.kubelet.manifest import Manifest
 from kajitori.embedded.kubelet.shim import main as shim
 
 IMAGE_ID = "process://this-machine"

@@ -7,8 +7,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from kajitori.embedded.kubelet.pods import manifest as pods
-from kajitori.embedded.kubelet.pods.manifest import Manifest
+from kajitori.embedded.kubelet import manifest as pods
+from kajitori.embedded.kubelet.manifest import Manifest
 
 
 @dataclass(frozen=True)

@@ -11,24 +11,24 @@ import shutil
 from datetime import UTC, datetime
 from typing import Any
 
+from kajitori.embedded.kubelet import manifest as pods
 from kajitori.embedded.kubelet.containers.environment import ConfigError
-from kajitori.embedded.kubelet.containers.mount_plan import MountsUnavailable
-from kajitori.embedded.kubelet.containers.slot import Slot
-from kajitori.embedded.kubelet.containers.starter import Starter, WaitingForPeer
-from kajitori.embedded.kubelet.context import Context
+from kajitori.embedded.kubelet.machine.gpus import ANNOTATION
+from kajitori.embedded.kubelet.manifest import Manifest
 from kajitori.embedded.kubelet.network.links import NetworkError
 from kajitori.embedded.kubelet.network.packet_paths import NetworkPods
-from kajitori.embedded.kubelet.pods import manifest as pods
 from kajitori.embedded.kubelet.pods.admission import Refusal
 from kajitori.embedded.kubelet.pods.care import Care
-from kajitori.embedded.kubelet.pods.gpus import ANNOTATION
-from kajitori.embedded.kubelet.pods.manifest import Manifest
+from kajitori.embedded.kubelet.pods.context import Context
 from kajitori.embedded.kubelet.pods.records import PodFolders, PodRecord
 from kajitori.embedded.kubelet.pods.reporting import Reporter
+from kajitori.embedded.kubelet.pods.slot import Slot
+from kajitori.embedded.kubelet.pods.starter import Starter, WaitingForPeer
 from kajitori.embedded.kubelet.pods.status import build_status, rejected_status
 from kajitori.embedded.kubelet.pods.steps import Backoff, Steps, next_steps
-from kajitori.embedded.kubelet.pods.volumes import VolumeNotReady
 from kajitori.embedded.kubelet.shim import main as shim
+from kajitori.embedded.kubelet.volumes.mount_plan import MountsUnavailable
+from kajitori.embedded.kubelet.volumes.pod_volumes import VolumeNotReady
 from kajitori.errors import Conflict, KajitoriError, NotFound
 from kajitori.kube import resources
 

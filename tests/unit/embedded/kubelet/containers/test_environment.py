@@ -19,10 +19,10 @@ from kajitori.embedded.kubelet.containers.environment import (
     expand,
     resource_value,
 )
-from kajitori.embedded.kubelet.containers.mount_plan import MountsUnavailable, plan_mounts
-from kajitori.embedded.kubelet.machine import MountAbility
+from kajitori.embedded.kubelet.machine.detection import MountAbility
 from kajitori.embedded.kubelet.network import peers
-from kajitori.embedded.kubelet.pods.volumes import Volume
+from kajitori.embedded.kubelet.volumes.mount_plan import MountsUnavailable, plan_mounts
+from kajitori.embedded.kubelet.volumes.pod_volumes import Volume
 from kajitori.kube import resources
 
 FACTS = PodFacts("10.0.0.1", "192.168.0.1", "node", 8000, 16 << 30)

@@ -16,7 +16,7 @@ import uvloop
 from tests.helpers.networks import in_a_network_of_its_own, ip, needs_networks, nft
 from tests.unit.embedded.kubelet.conftest import Machine, until
 
-from kajitori.embedded.kubelet.containers.cgroup_layout import group_name, groups_called
+from kajitori.embedded.kubelet.machine.cgroup_layout import group_name, groups_called
 from kajitori.embedded.kubelet.network.links import addresses, run
 from kajitori.embedded.kubelet.network.pod_networks import PodNetwork
 from kajitori.embedded.kubelet.uninstall import uninstall

@@ -10,9 +10,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from kajitori.embedded.kubelet import manifest as pods
 from kajitori.embedded.kubelet.containers.container import Container, ContainerState, Launch
 from kajitori.embedded.kubelet.containers.logs import last_text
-from kajitori.embedded.kubelet.pods import manifest as pods
 from kajitori.embedded.kubelet.pods import messages
 from kajitori.embedded.kubelet.pods.probes import ContainerProbes
 from kajitori.embedded.kubelet.pods.records import PodFolders

@@ -11,19 +11,19 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from kajitori.embedded.kubelet import manifest as pods
 from kajitori.embedded.kubelet.containers import environment as environments
 from kajitori.embedded.kubelet.containers import first_step
 from kajitori.embedded.kubelet.containers.container import Launch
-from kajitori.embedded.kubelet.containers.mount_plan import plan_mounts
-from kajitori.embedded.kubelet.containers.slot import Slot
-from kajitori.embedded.kubelet.context import Context
+from kajitori.embedded.kubelet.manifest import Manifest
 from kajitori.embedded.kubelet.network import peers
 from kajitori.embedded.kubelet.network.packet_paths import NetworkPods
 from kajitori.embedded.kubelet.pods import admission, messages
-from kajitori.embedded.kubelet.pods import manifest as pods
-from kajitori.embedded.kubelet.pods.manifest import Manifest
+from kajitori.embedded.kubelet.pods.context import Context
 from kajitori.embedded.kubelet.pods.records import PodFolders, PodRecord
-from kajitori.embedded.kubelet.pods.volumes import Volume
+from kajitori.embedded.kubelet.pods.slot import Slot
+from kajitori.embedded.kubelet.volumes.mount_plan import plan_mounts
+from kajitori.embedded.kubelet.volumes.pod_volumes import Volume
 from kajitori.errors import KajitoriError, NotFound
 from kajitori.kube import resources
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kajitori.kube.platform.events import LONGEST_REST_SECONDS, QUEUE_LIMIT, REST, WRITERS, About, EventRecorder
+from kajitori.kube.events import LONGEST_REST_SECONDS, QUEUE_LIMIT, REST, WRITERS, About, EventRecorder
 from kajitori.kube.resources import Resource
 
 ABOUT = About("Run", "bert", "uid", "team")

@@ -6,18 +6,18 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from kajitori.embedded.kubelet import manifest as pods
 from kajitori.embedded.kubelet.cluster import Cluster
 from kajitori.embedded.kubelet.containers.environment import PodFacts
 from kajitori.embedded.kubelet.events import EventRecorder
-from kajitori.embedded.kubelet.machine import Machine
+from kajitori.embedded.kubelet.machine.detection import Machine
+from kajitori.embedded.kubelet.machine.gpus import GpuLedger
+from kajitori.embedded.kubelet.manifest import Manifest, Request
 from kajitori.embedded.kubelet.network.pod_networks import PodNetwork
 from kajitori.embedded.kubelet.pods import admission
-from kajitori.embedded.kubelet.pods import manifest as pods
 from kajitori.embedded.kubelet.pods.admission import Refusal
-from kajitori.embedded.kubelet.pods.gpus import GpuLedger
-from kajitori.embedded.kubelet.pods.manifest import Manifest, Request
-from kajitori.embedded.kubelet.pods.volumes import Volumes
 from kajitori.embedded.kubelet.settings import MOST_PROCESSES_SHARE, KubeletSettings
+from kajitori.embedded.kubelet.volumes.pod_volumes import Volumes
 
 
 @dataclass

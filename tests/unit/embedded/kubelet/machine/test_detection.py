@@ -11,19 +11,17 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.unit.embedded.kubelet.conftest import BOUND_SECONDS, Bench
 
-from kajitori.embedded.kubelet import machine
-from kajitori.embedded.kubelet.containers import cgroup_layout
-from kajitori.embedded.kubelet.containers.cgroup_layout import CgroupLayout
-
-from .conftest import BOUND_SECONDS, Bench
+from kajitori.embedded.kubelet.machine import cgroup_layout, detection
+from kajitori.embedded.kubelet.machine.cgroup_layout import CgroupLayout
 
 ROOT = os.geteuid() == 0
 
 
 @pytest.fixture
 def layout() -> Iterator[CgroupLayout]:
-    layout = machine.detect_cgroups(f"kajitori-test-{os.getpid()}")
+    layout = detection.detect_cgroups(f"kajitori-test-{os.getpid()}")
     yield layout
     layout.remove()
     assert not any(hierarchy.path.exists() for hierarchy in layout.hierarchies)
@@ -95,12 +93,12 @@ async def test_kernel_limits_processes(bench: Bench, layout: CgroupLayout) -> No
 
 def test_processes_that_a_machine_has_room_for(tmp_path: Path) -> None:
     """The fewer of numbers and threads; nothing is said where the kernel says nothing."""
-    assert machine.most_processes(tmp_path) == 0
+    assert detection.most_processes(tmp_path) == 0
     (tmp_path / "sys/kernel").mkdir(parents=True)
     (tmp_path / "sys/kernel/pid_max").write_text("32768\n")
-    assert machine.most_processes(tmp_path) == 32768
+    assert detection.most_processes(tmp_path) == 32768
     (tmp_path / "sys/kernel/threads-max").write_text("9000\n")
-    assert machine.most_processes(tmp_path) == 9000
+    assert detection.most_processes(tmp_path) == 9000
 
 
 def shrink_machine(layout: CgroupLayout, size_bytes: int) -> None:
@@ -201,29 +199,31 @@ def test_group_that_nobody_may_enter_is_not_used(tmp_path: Path) -> None:
 def test_gpus() -> None:
     """Real GPUs are known by UUID; a number given cuts them, or makes some up where there are none."""
     listing = "GPU-aa, NVIDIA H100 80GB HBM3, 81559\nGPU-bb, NVIDIA H100 80GB HBM3, 81559\n"
-    found = machine.detect_gpus(run=lambda: listing)
+    found = detection.detect_gpus(run=lambda: listing)
     assert [(gpu.identifier, gpu.product) for gpu in found] == [
         ("GPU-aa", "NVIDIA-H100-80GB-HBM3"),
         ("GPU-bb", "NVIDIA-H100-80GB-HBM3"),
     ]
-    assert len(machine.detect_gpus(1, run=lambda: listing)) == 1
+    assert len(detection.detect_gpus(1, run=lambda: listing)) == 1
 
     def missing() -> str:
         raise FileNotFoundError("nvidia-smi")
 
-    assert machine.detect_gpus(run=missing) == ()
-    assert [gpu.identifier for gpu in machine.detect_gpus(2, run=missing)] == ["0", "1"]
+    assert detection.detect_gpus(run=missing) == ()
+    assert [gpu.identifier for gpu in detection.detect_gpus(2, run=missing)] == ["0", "1"]
 
 
 @pytest.fixture
-def ability(tmp_path: Path) -> machine.MountAbility:
-    ability = machine.try_mounts(tmp_path / "probe/root")
+def ability(tmp_path: Path) -> detection.MountAbility:
+    ability = detection.try_mounts(tmp_path / "probe/root")
     if not ability.possible:
         pytest.skip(ability.why_not)
     return ability
 
 
-def namespace(tmp_path: Path, ability: machine.MountAbility, *mounts: tuple[str, str, str, bool]) -> dict[str, object]:
+def namespace(
+    tmp_path: Path, ability: detection.MountAbility, *mounts: tuple[str, str, str, bool]
+) -> dict[str, object]:
     (tmp_path / "scratch").mkdir(exist_ok=True)
     return {
         "user_namespace": ability.user_namespace,
@@ -235,7 +235,7 @@ def namespace(tmp_path: Path, ability: machine.MountAbility, *mounts: tuple[str,
     }
 
 
-async def test_volumes_appear_at_their_paths(bench: Bench, tmp_path: Path, ability: machine.MountAbility) -> None:
+async def test_volumes_appear_at_their_paths(bench: Bench, tmp_path: Path, ability: detection.MountAbility) -> None:
     """Also at paths that do not exist on the machine, which stays without them; read-only is kept."""
     volume = tmp_path / "volume"
     volume.mkdir()
@@ -260,7 +260,7 @@ async def test_volumes_appear_at_their_paths(bench: Bench, tmp_path: Path, abili
     assert subprocess.run(["grep", "-c", str(tmp_path), "/proc/self/mounts"], capture_output=True).stdout == b"0\n"
 
 
-async def test_sub_path_cannot_leave_the_volume(bench: Bench, tmp_path: Path, ability: machine.MountAbility) -> None:
+async def test_sub_path_cannot_leave_the_volume(bench: Bench, tmp_path: Path, ability: detection.MountAbility) -> None:
     """A symlink in a volume that points out of it is not followed by `subPath`."""
     volume, outside = tmp_path / "volume", tmp_path / "outside"
     volume.mkdir()
@@ -275,7 +275,7 @@ async def test_sub_path_cannot_leave_the_volume(bench: Bench, tmp_path: Path, ab
     assert not list(outside.iterdir())
 
 
-async def test_sub_path_is_made(bench: Bench, tmp_path: Path, ability: machine.MountAbility) -> None:
+async def test_sub_path_is_made(bench: Bench, tmp_path: Path, ability: detection.MountAbility) -> None:
     volume = tmp_path / "volume"
     volume.mkdir()
     container = bench.container()
@@ -290,7 +290,7 @@ async def test_sub_path_is_made(bench: Bench, tmp_path: Path, ability: machine.M
     assert (volume / "a/b/f").read_text() == "x\n"
 
 
-async def test_exec_sees_the_same_files(bench: Bench, tmp_path: Path, ability: machine.MountAbility) -> None:
+async def test_exec_sees_the_same_files(bench: Bench, tmp_path: Path, ability: detection.MountAbility) -> None:
     volume = tmp_path / "volume"
     volume.mkdir()
     top = f"/kajitori-test-{os.getpid()}"

@@ -16,8 +16,8 @@ from tests.unit.embedded.kubelet.conftest import Machine, until
 from tests.unit.embedded.kubelet.fake_cluster import FakeCluster
 
 from kajitori.embedded.kubelet.containers.environment import PodFacts
-from kajitori.embedded.kubelet.pods.atomic_files import check_path, write_volume
-from kajitori.embedded.kubelet.pods.volumes import VolumeNotReady, Volumes
+from kajitori.embedded.kubelet.volumes.atomic_files import check_path, write_volume
+from kajitori.embedded.kubelet.volumes.pod_volumes import VolumeNotReady, Volumes
 from kajitori.kube import resources
 
 FACTS = PodFacts("10.0.0.1", "192.168.0.1", "node")

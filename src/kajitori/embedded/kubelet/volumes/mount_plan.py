@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from kajitori.embedded.kubelet.containers.environment import expand
-from kajitori.embedded.kubelet.machine import MountAbility
-from kajitori.embedded.kubelet.pods.volumes import SHARED_MEMORY, Volume
+from kajitori.embedded.kubelet.machine.detection import MountAbility
+from kajitori.embedded.kubelet.volumes.pod_volumes import SHARED_MEMORY, Volume
 from kajitori.errors import KajitoriError
 
 SERVICE_ACCOUNT_PATH = "/var/run/secrets/kubernetes.io/serviceaccount"

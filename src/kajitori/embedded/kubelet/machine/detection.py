@@ -14,8 +14,8 @@ from pathlib import Path
 
 import psutil
 
-from kajitori.embedded.kubelet.containers import cgroup_layout
-from kajitori.embedded.kubelet.containers.cgroup_layout import CgroupLayout
+from kajitori.embedded.kubelet.machine import cgroup_layout
+from kajitori.embedded.kubelet.machine.cgroup_layout import CgroupLayout
 from kajitori.embedded.kubelet.shim import main as shim
 
 _TRY = "import sys; sys.path.append({folder!r}); from shim import {module}; "

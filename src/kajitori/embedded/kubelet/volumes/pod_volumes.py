@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from kajitori.embedded.kubelet import manifest as pods
 from kajitori.embedded.kubelet.cluster import Cluster
 from kajitori.embedded.kubelet.containers.environment import PodFacts, field_value, resource_value
-from kajitori.embedded.kubelet.pods import manifest as pods
-from kajitori.embedded.kubelet.pods.atomic_files import Payload, write_volume
-from kajitori.embedded.kubelet.pods.manifest import Manifest
+from kajitori.embedded.kubelet.manifest import Manifest
+from kajitori.embedded.kubelet.volumes.atomic_files import Payload, write_volume
 from kajitori.errors import KajitoriError, NotFound
 from kajitori.kube import resources
 from kajitori.kube.clock import steady_seconds

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from kajitori.embedded.kubelet.machine import Gpu
+from kajitori.embedded.kubelet.machine.detection import Gpu
 
 ANNOTATION = "kajitori.dev/gpus"
 VISIBLE_DEVICES = "CUDA_VISIBLE_DEVICES"
