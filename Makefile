@@ -65,7 +65,7 @@ lock:  ## Resolve the dependencies in pyproject.toml again; the lock files name 
 reference: install  ## Generate the pages of docs/ and the manifests of deploy/ that follow from the code.
 	$(BIN)/python docs/generate.py
 
-docs: reference $(VENV)/.docs  ## Build the documentation's site into site/; a broken link is an error.
+docs: reference $(VENV)/.docs  ## Build the documentation's site into site/ (to read it: python3 -m http.server -d site).
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 $(VENV)/.docs: requirements-docs.lock | install

@@ -144,10 +144,14 @@ def _help(command: click.Command, name: str, parent: click.Context | None = None
 
 def words_page() -> str:
     """The verbs and options of other tools, and what does the same here."""
-    lines = ["# Words of other tools", "", "Many verbs are Docker's own and [do here what they do there](cli.md)."]
-    lines += ["Whoever types one of these is told the command beside it.", ""]
+    lines = [
+        "# Verbs and options of other tools",
+        "",
+        "Many verbs are Docker's own and [do the same here](cli.md). If you type",
+    ]
+    lines += ["one of these, `kaji` answers with the command beside it.", ""]
     rows = [(f"`{verb}`", word.tool, word.instead, word.why) for verb, word in WORDS.items()]
-    lines += [*table(("word", "of", "here", "why"), rows), "", "## Options of kaji run", ""]
+    lines += [*table(("verb", "of", "here", "why"), rows), "", "## Options of kaji run", ""]
     lines += [
         "`--net`, `--expose`, `--restart no` and `on-failure:N`, `--stop-timeout` and `--platform` do what they do in"
     ]
@@ -170,14 +174,14 @@ def run_page() -> str:
     lines += ["```yaml", f"apiVersion: {API_VERSION}", f"kind: {KIND}", "metadata: {name: bert, namespace: vision}"]
     lines += ["spec: {image: registry/bert:3, command: [python, train.py]}", "```", ""]
     lines += [
-        f"`kubectl get {words['plural']}`, in short `kubectl get {words['shortNames'][0]}`. What is left out the",
-        "policy fills in, anew for each attempt.",
+        f"`kubectl get {words['plural']}`, in short `kubectl get {words['shortNames'][0]}`. Policy fills in the fields",
+        "that are left out, again for each attempt.",
         *("", "## spec", ""),
     ]
     lines += [*_spec_fields(spec, spec)]
     for name, part in sorted(spec["$defs"].items()):
         lines += ["", f"### {name}", "", _words(part), "", *_spec_fields(part, spec)]
-    lines += ["", "## status", "", "Written by Kajitori alone; what is at its default is left out.", ""]
+    lines += ["", "## status", "", "Only Kajitori writes it. Fields with their default value are left out.", ""]
     schema = msgspec.json.schema(RunStatus)
     lines += [*_status_fields(RunStatus, schema)]
     for part in _parts(RunStatus):

@@ -1,5 +1,7 @@
-"""Hooks of mkdocs.yml. Links from a page to a file outside docs/ work in the repository and not in the site, which has
-no such file: there each becomes the file's name.
+"""Hooks of mkdocs.yml, for what works in the repository and not in the site.
+
+Links from a page to a file outside docs/ become the file's name, and the words with which docs/capture.py marks fences
+are left out.
 """
 
 from __future__ import annotations
@@ -8,12 +10,13 @@ import posixpath
 import re
 from typing import Any
 
+_FENCE = re.compile(r"^```console [a-z ]+$", re.MULTILINE)
 _LINK = re.compile(r"(?<!!)\[([^\]]+)\]\(([^)\s#]+)(#[^)\s]*)?\)")
 
 
 def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
     """Called by mkdocs for each page before it is rendered."""
-    return without_outside_links(markdown, page.file.src_uri)
+    return _FENCE.sub("```console", without_outside_links(markdown, page.file.src_uri))
 
 
 def without_outside_links(markdown: str, source: str) -> str:

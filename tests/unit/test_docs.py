@@ -18,7 +18,12 @@ DOCS = Path(__file__).parents[2] / "docs"
 
 def generator() -> ModuleType:
     """docs/generate.py, which is no part of a package."""
-    spec = importlib.util.spec_from_file_location("docs_generate", DOCS / "generate.py")
+    return load("generate.py")
+
+
+def load(name: str) -> ModuleType:
+    """A module below docs/ by its file name."""
+    spec = importlib.util.spec_from_file_location(f"docs_{name.removesuffix('.py')}", DOCS / name)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -81,3 +86,16 @@ def test_every_limit_of_the_web_api_is_told_with_its_default() -> None:
     assert told == {
         each.name.replace("_", "-"): str(int(getattr(limits, each.name))) for each in dataclasses.fields(limits)
     }
+
+
+def test_the_site_has_no_links_to_files_outside_of_it() -> None:
+    """They become names of files; links between pages, to anchors and to other hosts stay."""
+    hooks = load("site_hooks.py")
+    page = (
+        "[rbac](../../deploy/rbac.yaml), [queue](../concepts/queue.md#x), [log](../../CHANGELOG.md), [k](https://k.io)"
+    )
+    made = hooks.without_outside_links(page, "operate/upgrades.md")
+    assert made == (
+        "rbac (`deploy/rbac.yaml` in the repository), [queue](../concepts/queue.md#x), "
+        "log (`CHANGELOG.md` in the repository), [k](https://k.io)"
+    )
