@@ -37,6 +37,10 @@ TEST_STATES = ("asked", "testing", "passed", "failed", "untested")
 READY_SECONDS = 2.0
 """An API server that does not answer within this time does not count as reachable."""
 
+REACHED_SECONDS = 1.0
+"""An answer of the API server counts for `/readyz` for at most this long. Anybody may ask without a token,
+so callers at the same time share one request, and the next waits for a multiple of the time that the last one took."""
+
 STALE_SECONDS = 10.0
 """Who shows a cluster as it was so long ago had better not be asked."""
 
@@ -59,7 +63,7 @@ async def readyz(api: Shared) -> Response:
         raise Unavailable(awaited)
     try:
         async with asyncio.timeout(READY_SECONDS):
-            await kubernetes_version(api)
+            await api.remembered.ask("readyz", lambda: _reach(api), longest_seconds=REACHED_SECONDS)
     except TimeoutError:
         raise Unavailable(f"the API server did not answer within {READY_SECONDS:.0f} s") from None
     except KajitoriError as error:
@@ -86,6 +90,10 @@ async def get_version(api: Shared, user: Caller) -> Response:
         kubernetes = ""
     leader = controller_view(api.leader.standing())
     return answer(Version(version=__version__, kubernetes=kubernetes, user=user.name, controller=leader))
+
+
+async def _reach(api: Api) -> bytes:
+    return (await kubernetes_version(api)).encode()
 
 
 async def kubernetes_version(api: Api) -> str:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
+import pytest
 from tests.unit.api.conftest import Clock, World
 from tests.unit.api.fake_kubernetes import attempts, node, pod, run
 
@@ -237,6 +239,25 @@ async def test_ready_only_while_the_api_server_answers(world: World) -> None:
     world.kubernetes.failing = True
     assert (await world.http.get("/readyz")).status_code == 503
     assert (await world.http.get("/healthz")).status_code == 200
+
+
+async def test_readiness_does_not_cost_a_request_each_time(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Anybody may ask: a flood of questions must not become a flood on the API server."""
+    asked, request = [], world.api.client.request
+
+    async def answered_late(*args: Any, **options: Any) -> bytes:
+        asked.append(args)
+        await asyncio.sleep(0)
+        world.clock.now += 0.01
+        return await request(*args, **options)
+
+    monkeypatch.setattr(world.api.client, "request", answered_late)
+    answers = await asyncio.gather(*(world.http.get("/readyz") for _ in range(50)))
+    assert {answer.status_code for answer in answers} == {200}
+    assert len(asked) == 1
+    world.clock.now += 2.0
+    await world.http.get("/readyz")
+    assert len(asked) == 2
 
 
 async def test_not_ready_before_what_it_waits_for_is_there(world: World) -> None:
