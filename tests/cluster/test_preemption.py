@@ -124,7 +124,9 @@ async def test_of_a_sweep_as_many_members_give_way_as_are_needed(world: World) -
     await world.submit("urgent", replicas=3, resources=WHOLE, priority="high")
     await world.submit("second", replicas=1, resources=WHOLE)
     task = world.start_controller()
-    asks = await world.until(lambda: len(a := gang.asks_of(world.status("grid"))) == 2 and a, "some of it are asked")
+    asks = await world.until(
+        lambda: len(a := gang.preemptions_of(world.status("grid"))) == 2 and a, "some of it are asked"
+    )
     await world.kill_controller(task)
     world.start_controller()
     assert asks and {(each.to, len(expand_ranks(each.ranks))) for each in asks} == {
@@ -235,7 +237,7 @@ async def intend(world: World, name: str, *, to: str) -> None:
     asked = GivesWay(
         to=f"{world.namespace}/{to}", uid=waiting.metadata.uid, who=to, since=format_time(datetime.now(UTC))
     )
-    await write_status(world.client, run, gang.give_way(run.status, asked))
+    await write_status(world.client, run, gang.preempt(run.status, asked))
 
 
 @contextlib.asynccontextmanager

@@ -331,7 +331,7 @@ async def test_counts_are_written_at_most_once_a_second(world: World) -> None:
 
 
 async def test_a_large_run_stays_small(world: World) -> None:
-    """A run of 24 members is compact after more than one restart; of 7,500, tests/unit/core/test_gang.py shows it."""
+    """The status stays small after several restarts; tests/unit/core/gang/test_batch.py tests 7,500 members."""
     world.start_controller()
     await world.submit("bert", replicas=24, restarts=5, resources={"cpu": 0.1, "memory": "16Mi"})
     for attempt in (1, 2):

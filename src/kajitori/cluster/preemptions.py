@@ -19,7 +19,7 @@ from kajitori.cluster.running import ENDING, RunningGang
 from kajitori.cluster.stored_runs import keeps_nodes, member_of_template, type_of
 from kajitori.cluster.view import ClusterView
 from kajitori.core.gang.ledger import indices_of
-from kajitori.core.gang.progress import members_of, was_asked
+from kajitori.core.gang.progress import is_preempted_by, preempted_members_text
 from kajitori.core.placement.choosing import Rows
 from kajitori.core.placement.planner import MemberRequest, occupy
 from kajitori.core.placement.snapshot import Snapshot
@@ -194,7 +194,7 @@ class GivingWay:
         return f"{ASKS}{shown}{more} to give way; {its} nodes are free by {max(ends):%H:%M:%S} UTC"
 
     def _describe_giver(self, run: RunObject, asked: GivesWayTo) -> str:
-        members = members_of(asked)
+        members = preempted_members_text(asked)
         return f"{members} of {self.describe(run)}" if members else self.describe(run)
 
     def describe(self, run: RunObject) -> str:
@@ -308,7 +308,7 @@ class GivingWay:
                 rows=np.array([row], dtype=np.int64),
                 ran_seconds=whole.ran_seconds if len(asks) < ASKED_OF_A_SWEEP else -1.0,
                 unsaved_seconds=age % every if every else age,
-                leaving=told or any(was_asked(asked, rank, attempt) for asked in asks),
+                leaving=told or any(is_preempted_by(asked, rank, attempt) for asked in asks),
             )
         held = set(sweep.ranks)
         yield from self._leaving_members(pod for member, pod in there if member.rank not in held)
@@ -348,7 +348,7 @@ class GivingWay:
     def _ends_at(self, run: RunObject, asked: GivesWayTo) -> datetime | None:
         """When the last of those that give way is gone at the latest; None where none is left."""
         alive = (pod for pod in self._mirror.pods_of_run(run) if not pod.is_finished)
-        pods = [pod for pod in alive if (m := pod.member) is not None and was_asked(asked, m.rank, m.attempt)]
+        pods = [pod for pod in alive if (m := pod.member) is not None and is_preempted_by(asked, m.rank, m.attempt)]
         told = [pod.metadata.deletion_timestamp for pod in pods]
         moments = [moment for text in told if (moment := parse_time(text)) is not None]
         since = parse_time(asked.since)

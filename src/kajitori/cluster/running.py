@@ -9,7 +9,7 @@ import numpy as np
 from kajitori.cluster.stored_runs import member_of_template, type_of
 from kajitori.cluster.view import ClusterView
 from kajitori.core import gang
-from kajitori.core.gang.ledger import released
+from kajitori.core.gang.ledger import members_without_nodes
 from kajitori.core.placement.choosing import Rows
 from kajitori.core.placement.planner import MemberRequest
 from kajitori.core.placement.snapshot import NodeTable
@@ -107,7 +107,7 @@ class RunningGangs:
         }
         earlier: list[tuple[int, int]] = []
         if status.sweep is not None:  # members of earlier attempts go on beside the last one's
-            over |= released(status.sweep)
+            over |= members_without_nodes(status.sweep)
             alive = (pod for pod in pods if not pod.is_finished and pod.spec.node_name in table.index)
             on = ((pod.member, table.index[pod.spec.node_name]) for pod in alive)
             earlier = [(m.rank, row) for m, row in on if m is not None and m.attempt < planned.attempt]

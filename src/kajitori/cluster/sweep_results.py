@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kajitori.cluster.members import culprit_peak, main_container, peak_of, started_at_of
 from kajitori.core.gang import Member
-from kajitori.core.gang.results import MemberResult, said
+from kajitori.core.gang.results import MemberResult, parse_result
 from kajitori.kube.objects import Pod
 
 _MESSAGE_LENGTH = 300
@@ -28,5 +28,5 @@ def result_of(pod: Pod, member: Member, restarts: int) -> MemberResult:
         started_at=started_at_of(pod),
         ended_at=member.ended_at,
         peak_bytes=peak.size_bytes if peak is not None else 0,
-        result=said(ended.message, succeeded=succeeded) if ended is not None else None,
+        result=parse_result(ended.message, succeeded=succeeded) if ended is not None else None,
     )

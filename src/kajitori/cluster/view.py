@@ -18,7 +18,7 @@ from kajitori.configuration.policy_file import PolicyFile
 from kajitori.core import gang
 from kajitori.core.admission.decide import Decision, Facts, RunIdentity, decide, limits_of, objections
 from kajitori.core.admission.resolve import promised_restarts
-from kajitori.core.gang.ledger import released
+from kajitori.core.gang.ledger import members_without_nodes
 from kajitori.core.gang.memory import EarlierRun
 from kajitori.core.nodes.preflight import policy_for_tests
 from kajitori.core.nodes.provisioning import Pool
@@ -190,7 +190,7 @@ class ClusterView:
             pods = (pod for pod in self._mirror.pods_of_run(run) if pod.spec.node_name)
             bound = {m.rank for pod in pods if (m := pod.member) is not None and m.attempt == planned.attempt}
             assert run.status is not None
-            done = released(run.status.sweep) if run.status.sweep is not None else frozenset()
+            done = members_without_nodes(run.status.sweep) if run.status.sweep is not None else frozenset()
             left = {r: n for r, n in planned.nodes.items() if r not in bound and r not in done and n in known}
             if left:
                 ranks = tuple(left) if run.status.sweep is not None else ()
@@ -335,7 +335,7 @@ class ClusterView:
         Its spec comes with it where it can be read.
         """
         meta = run.metadata
-        life = gang.outline(type_of(run), meta.generation, status, bool(meta.deletion_timestamp))
+        life = gang.run_without_spec(type_of(run), meta.generation, status, bool(meta.deletion_timestamp))
         draft = _draft_of(bytes(run.spec))
         if draft.spec is None:
             keep = self.policy.ended_runs.keep_for_seconds

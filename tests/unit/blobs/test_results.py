@@ -8,7 +8,7 @@ import pytest
 
 from kajitori.blobs.blobs import open_blobs
 from kajitori.blobs.results import NEW_RUN, KeptResults
-from kajitori.core.gang.results import MemberResult, said
+from kajitori.core.gang.results import MemberResult, parse_result
 
 
 async def results_in(folder: Path) -> KeptResults:
@@ -58,4 +58,4 @@ async def test_what_no_run_has_goes_but_not_what_is_new(tmp_path: Path, monkeypa
 )
 def test_what_a_program_said_last_is_its_result(message: str, succeeded: bool, result: object) -> None:
     """Of a failed one JSON alone: Kubernetes takes the end of its log where it wrote nothing."""
-    assert said(message, succeeded=succeeded) == result
+    assert parse_result(message, succeeded=succeeded) == result

@@ -183,4 +183,4 @@ def test_whatever_a_status_holds_its_run_can_be_read_and_has_a_next_step(
     assert run.status is None or not damage(run.status)
     for deleting in (False, True):
         for type in ("batch", "service"):
-            gang.next_step(gang.outline(type, 3, run.status or RunStatus(), deleting), (), NOW)
+            gang.next_step(gang.run_without_spec(type, 3, run.status or RunStatus(), deleting), (), NOW)

@@ -26,7 +26,7 @@ from kajitori.cluster.growable import growable, may_grow, size_of
 from kajitori.cluster.outlook import Applicant, Look
 from kajitori.core.admission.decide import Decision
 from kajitori.core.admission.quota import members_within, quota_shortage
-from kajitori.core.gang.progress import words_of
+from kajitori.core.gang.progress import describe_preemptions
 from kajitori.core.placement.planner import Placement
 from kajitori.core.placement.snapshot import CPU, GPU, MEMORY
 from kajitori.core.queue.elastic import grown
@@ -180,7 +180,7 @@ async def start_of_new(
 def _gave_way(run: RunObject) -> str:
     """To whom it did, where it waits for that reason."""
     asked = run.status.gives_way if run.status is not None else None
-    return words_of(asked, past=True) if asked is not None else ""
+    return describe_preemptions(asked, past=True) if asked is not None else ""
 
 
 def _view(api: Api, asked: Situation, applicant: Applicant, found: Answer, phase: Phase) -> ExplanationView:

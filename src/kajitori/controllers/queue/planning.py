@@ -288,7 +288,7 @@ class Planning:
     async def _give_way(self, key: Key, run: RunObject, asked: GivesWay) -> None:
         """Writes that this run gives way; its life does the rest."""
         try:
-            await self._statuses.write(run, gang.give_way(self._statuses.standing(run), asked))
+            await self._statuses.write(run, gang.preempt(self._statuses.standing(run), asked))
         except BaseException:
             self._queue.giving_way.note_failed(key)
             self._changed = True
@@ -320,7 +320,7 @@ class Planning:
         """Tells a new reason at once, new words for the same reason only now and then. freed: who gives way to it."""
         told = waiting.status
         why = ask.reason or explainer.reason(waiting.request, shortage)
-        is_told = gang.is_told(told, gang.why_it_waits(told, why)) and (ASKS in freed) == (ASKS in told.message)
+        is_told = gang.already_says(told, gang.waiting_reason(told, why)) and (ASKS in freed) == (ASKS in told.message)
         if is_told and ask.is_done and not self._may_retell(waiting.key):
             return
         if len(self._being_told) >= (TOLD_WHEN_BUSY if self._statuses.are_held_up else TOLD_AT_ONCE):

@@ -16,7 +16,7 @@ import msgspec
 
 from kajitori.cluster.members import culprit_peak, peak_of
 from kajitori.core.gang import Member
-from kajitori.core.gang.memory import MemberPeak, is_worth_telling, merged, with_member, with_total
+from kajitori.core.gang.memory import MemberPeak, is_worth_writing, merged, with_member, with_total
 from kajitori.core.policy.file import Policy
 from kajitori.core.spec.status import MemoryPeak, RunStatus
 from kajitori.core.words.times import format_time, parse_time
@@ -82,7 +82,7 @@ class MemoryKeeper:
         if peak is None:
             return status
         self._peaks[uid] = peak
-        if peak == status.memory or not (ended or is_worth_telling(status.memory, peak)):
+        if peak == status.memory or not (ended or is_worth_writing(status.memory, peak)):
             return status
         return msgspec.structs.replace(status, memory=peak)
 

@@ -301,11 +301,13 @@ class RunController:
         life = replace(
             admitted.life,
             status=self._peaks.noted(run, admitted.life.status, counted),
-            unwanted=frozenset(each.waiting for each in gang.asks_of(status) if not still_waits(self._mirror, each)),
+            withdrawn=frozenset(
+                each.waiting for each in gang.preemptions_of(status) if not still_waits(self._mirror, each)
+            ),
         )
-        if gang.lacks_its_ledger(life, members):
+        if gang.has_lost_ledger(life, members):
             kept = await self._results.succeeded(run.metadata.namespace, run.metadata.uid)
-            life = gang.with_kept_results(life, kept)
+            life = gang.with_succeeded(life, kept)
         step = gang.next_step(life, members, self._mirror.shown_until(self._now()))
         ended = asyncio.get_running_loop().time()
         self._work.rest(key, ended - began)

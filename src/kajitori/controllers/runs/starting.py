@@ -163,7 +163,7 @@ class Starter:
         if len(created) < len(ranks):
             made = {names.pod_name(meta.name, attempt.number, rank): rank for rank in ranks}
             whole = msgspec.structs.replace(status, attempt=msgspec.structs.replace(attempt, created=True))
-            whole = gang.made_in_part(whole, [rank for name, rank in made.items() if name not in created])
+            whole = gang.without_uncreated(whole, [rank for name, rank in made.items() if name not in created])
             await self._statuses.write(run, whole, version, before=status)
 
     async def _give_up(
@@ -179,7 +179,9 @@ class Starter:
         now = self._now()
         if admitted.life.sweep is not None:
             not_made = () if refused.begun else ranks
-            paused = gang.sweep_refused(admitted.life, status, refused.reason, refused.message, not_made, now)
+            paused = gang.failed_to_create_in_sweep(
+                admitted.life, status, refused.reason, refused.message, not_made, now
+            )
             await self._statuses.write(run, paused, version, before=status)
             return
         step = gang.failed_to_create(admitted.life, status, refused.reason, refused.message, now)

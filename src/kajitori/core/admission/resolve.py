@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from kajitori.core.gang.memory import EarlierRun, tell_earlier_peaks
+from kajitori.core.gang.memory import EarlierRun, add_earlier_peaks
 from kajitori.core.placement.planner import MemberRequest, eligible_nodes
 from kajitori.core.placement.snapshot import CPU, GPU, MEMORY, NodeTable, Toleration
 from kajitori.core.pods.reach import Reach, reach_of
@@ -86,7 +86,7 @@ def resolve(spec: RunSpec, policy: Policy, facts: Facts, findings: Findings) -> 
     amounts = _amounts(spec, policy, smallest, findings)
     if not amounts["memory_unknown"]:
         asked = spec.resources.memory_bytes is not None
-        tell_earlier_peaks(facts.earlier, amounts["memory_limit_bytes"], findings.add, asked=asked)
+        add_earlier_peaks(facts.earlier, amounts["memory_limit_bytes"], findings.add, asked=asked)
     time_limit = spec.time_limit_seconds
     if time_limit is None:
         time_limit = policy.default_time_limit_seconds

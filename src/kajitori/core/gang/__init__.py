@@ -15,17 +15,24 @@ progress  how a status changes
 from kajitori.core.gang.batch import failed_to_create
 from kajitori.core.gang.growing import grow
 from kajitori.core.gang.life import next_step
+from kajitori.core.gang.preemption import preempt
 from kajitori.core.gang.progress import (
-    asks_of,
-    is_told,
+    already_says,
     keep_waiting,
     node_by_rank,
-    outline,
     place_on,
+    preemptions_of,
     refuse,
-    why_it_waits,
+    run_without_spec,
+    waiting_reason,
 )
-from kajitori.core.gang.sweep import lacks_its_ledger, made_in_part, place_sweep, sweep_refused, with_kept_results
+from kajitori.core.gang.sweep import (
+    failed_to_create_in_sweep,
+    has_lost_ledger,
+    place_sweep,
+    with_succeeded,
+    without_uncreated,
+)
 from kajitori.core.gang.types import (
     Action,
     CreateMembers,
@@ -41,7 +48,6 @@ from kajitori.core.gang.types import (
     Step,
     Sweep,
 )
-from kajitori.core.gang.yielding import give_way
 
 __all__ = [
     "Action",
@@ -57,21 +63,21 @@ __all__ = [
     "Run",
     "Step",
     "Sweep",
-    "asks_of",
+    "already_says",
     "failed_to_create",
-    "give_way",
+    "failed_to_create_in_sweep",
     "grow",
-    "is_told",
+    "has_lost_ledger",
     "keep_waiting",
-    "lacks_its_ledger",
-    "made_in_part",
     "next_step",
     "node_by_rank",
-    "outline",
     "place_on",
     "place_sweep",
+    "preempt",
+    "preemptions_of",
     "refuse",
-    "sweep_refused",
-    "why_it_waits",
-    "with_kept_results",
+    "run_without_spec",
+    "waiting_reason",
+    "with_succeeded",
+    "without_uncreated",
 ]

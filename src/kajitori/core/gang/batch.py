@@ -11,29 +11,29 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from kajitori.core.gang.growing import batch_grows, what_is_left
+from kajitori.core.gang.growing import resize_batch, shrink_to_healthy_nodes
+from kajitori.core.gang.preemption import describe_ending, end_remaining, preempt_batch
 from kajitori.core.gang.progress import (
+    as_running,
+    as_starting,
     blame_late,
     blame_node,
     count_members,
-    counted,
     earliest,
     end_members,
     finish,
+    members_text,
     needs_nodes,
     node_by_rank,
     note_unstarted,
-    pause,
-    running,
-    say,
     start_patience_seconds,
-    started,
-    starting,
+    with_backoff,
+    with_reason,
     with_setback,
+    with_start_times,
     worst_of,
 )
 from kajitori.core.gang.types import Action, CreateMembers, DeleteMembers, Member, MemberState, Run, Step
-from kajitori.core.gang.yielding import batch_gives_way, end_told, words_while_ending
 from kajitori.core.spec.reasons import (
     COUNTS_AS_RESTART,
     MAY_BE_ITS_MEMORY,
@@ -60,7 +60,7 @@ def batch_step(run: Run, status: RunStatus, members: Sequence[Member], now: date
 
     run = replace(run, replicas=len(node_by_rank(attempt)))  # what the spec says since then is for the next attempt
     planned = [member for member in members if member.attempt == attempt.number and member.rank < run.replicas]
-    current = [_as_it_ended(member, status) for member in planned]
+    current = [_unless_deleted(member, status) for member in planned]
     stale = [member for member in members if member.attempt < attempt.number]
     tidy: tuple[Action, ...] = tuple(
         DeleteMembers(run.limits.restart_grace_seconds, attempt=number)
@@ -70,57 +70,59 @@ def batch_step(run: Run, status: RunStatus, members: Sequence[Member], now: date
     if attempt.launcher == "mpi" and any(
         member.rank == 0 and member.state is MemberState.SUCCEEDED for member in current
     ):  # the others did what it asked of them, and are ended now
-        status = started(status, attempt, now)
+        status = with_start_times(status, attempt, now)
         return Step(finish(status, Phase.SUCCEEDED, Reason.NONE, "", now, exit_code=0), tidy)
-    broken = _what_broke(run, status, attempt, current)
-    leaves = batch_gives_way(run, status, current, broken)
+    broken = _cause_of_break(run, status, attempt, current)
+    leaves = preempt_batch(run, status, current, broken)
     if leaves is not None:
         return leaves
     if broken is not None:
-        return _broken(run, status, broken, current, now)
-    grows = batch_grows(run, status, current)
+        return _end_broken_attempt(run, status, broken, current, now)
+    grows = resize_batch(run, status, current)
     if grows is not None:
         return grows
 
     missing = sorted(set(range(run.replicas)) - {member.rank for member in current})
     if missing:  # only before `created`: afterwards a missing member is a lost one
-        status = say(status, Reason.CREATING, f"creating {counted(len(missing))}")
+        status = with_reason(status, Reason.CREATING, f"creating {members_text(len(missing))}")
         return _within_deadline(run, Step(status, (*tidy, CreateMembers(tuple(missing)))), current, now)
     if not attempt.created:
         attempt = msgspec.structs.replace(attempt, created=True)
         status = msgspec.structs.replace(status, attempt=attempt)
     if all(member.state is MemberState.SUCCEEDED for member in current):
-        status = started(status, attempt, now)
+        status = with_start_times(status, attempt, now)
         return Step(finish(status, Phase.SUCCEEDED, Reason.NONE, "", now, exit_code=0), tidy)
     ending = [member for member in current if member.terminating and not member.is_over]
     evicted = [member for member in ending if member.reason is Reason.DRAINED]
     if evicted:
         who = ", ".join(f"{member.rank} on {member.node}" for member in evicted[:3])
-        return _moved(run, status, current, f"member {who} was evicted, and the gang leaves as a whole", now)
+        return _leave_draining_node(
+            run, status, current, f"member {who} was evicted, and the gang leaves as a whole", now
+        )
     if ending:  # somebody else's doing; the gang goes down once it is gone, until then it may write its checkpoint
         first = ending[0]
         reason = first.reason if first.reason in NEVER_COUNTED else Reason.MEMBER_DELETED
-        return Step(say(status, reason, f"member {first.rank} is being ended from outside"), tidy)
+        return Step(with_reason(status, reason, f"member {first.rank} is being ended from outside"), tidy)
     to_move = [member for member in current if member.node_draining and not member.is_over]
     if to_move:
         nodes = ", ".join(sorted({member.node for member in to_move})[:3])
-        return _moved(run, status, current, f"moved away from {nodes}, which is being drained", now)
+        return _leave_draining_node(run, status, current, f"moved away from {nodes}, which is being drained", now)
     pending = [member for member in current if member.state is MemberState.PENDING]
     if pending:
-        status = starting(status, pending)
+        status = as_starting(status, pending)
         return _within_deadline(run, Step(status, tidy), pending, now)
-    return Step(running(status, attempt, now), tidy)
+    return Step(as_running(status, attempt, now), tidy)
 
 
 def _await_nodes(run: Run, status: RunStatus, members: Sequence[Member], now: datetime) -> Step:
     """Between attempts: end what is left of the last one, wait out the pause, then ask for nodes."""
-    actions = end_told(run, status, members)
+    actions = end_remaining(run, status, members)
     blocking = [member for member in members if member.blocks_restart]
     status = msgspec.structs.replace(status, members=MemberCounts(total=run.replicas))
     if blocking:
-        message = f"waiting for {counted(len(blocking))} of the last attempt to end"
+        message = f"waiting for {members_text(len(blocking))} of the last attempt to end"
         if status.gives_way is not None:
-            message = words_while_ending(run, status.gives_way, len(blocking))
+            message = describe_ending(run, status.gives_way, len(blocking))
         return Step(msgspec.structs.replace(status, message=message), actions)
     not_before = parse_time(status.not_before)
     if not_before is not None and now < not_before:
@@ -129,7 +131,7 @@ def _await_nodes(run: Run, status: RunStatus, members: Sequence[Member], now: da
     return Step(status, (*actions, replace(needs, fewest=run.fewest, grows=run.fewest is not None)))
 
 
-def _as_it_ended(member: Member, status: RunStatus) -> Member:
+def _unless_deleted(member: Member, status: RunStatus) -> Member:
     """The member; where somebody else ended it, as one that was deleted.
 
     Its exit code is an answer to SIGTERM then, and neither a failure of the program nor its success.
@@ -141,7 +143,7 @@ def _as_it_ended(member: Member, status: RunStatus) -> Member:
     return replace(member, state=MemberState.FAILED, reason=reason, message=_DELETED)
 
 
-def _what_broke(run: Run, status: RunStatus, attempt: Attempt, current: Sequence[Member]) -> Member | None:
+def _cause_of_break(run: Run, status: RunStatus, attempt: Attempt, current: Sequence[Member]) -> Member | None:
     """The member whose end explains the end of the attempt, or None while nothing is broken.
 
     When several ended, a culprit of a memory kill comes first (it must not be carried to another node), then what was
@@ -194,7 +196,7 @@ def _what_broke(run: Run, status: RunStatus, attempt: Attempt, current: Sequence
     return min(candidates, key=order)
 
 
-def _broken(run: Run, status: RunStatus, cause: Member, current: Sequence[Member], now: datetime) -> Step:
+def _end_broken_attempt(run: Run, status: RunStatus, cause: Member, current: Sequence[Member], now: datetime) -> Step:
     """The attempt is over: give up, or go back for nodes. The next call deletes what is left, after this is written."""
     status = msgspec.structs.replace(blame_node(status, cause), resize=None)
     what = cause.message or cause.reason.value
@@ -218,12 +220,12 @@ def _broken(run: Run, status: RunStatus, cause: Member, current: Sequence[Member
     else:
         status = msgspec.structs.replace(status, interruptions=status.interruptions + 1)
     if cause.reason is Reason.NODE_LOST:
-        status = msgspec.structs.replace(status, resize=what_is_left(run, current, now))
+        status = msgspec.structs.replace(status, resize=shrink_to_healthy_nodes(run, current, now))
     status = msgspec.structs.replace(status, phase=Phase.RESTARTING, reason=cause.reason, message=message)
     return Step(status, end_members(current, run.limits.restart_grace_seconds))
 
 
-def _moved(run: Run, status: RunStatus, current: Sequence[Member], message: str, now: datetime) -> Step:
+def _leave_draining_node(run: Run, status: RunStatus, current: Sequence[Member], message: str, now: datetime) -> Step:
     """An operator empties a node: the whole gang goes elsewhere, with the time to write its checkpoint first."""
     status = msgspec.structs.replace(
         status,
@@ -231,7 +233,7 @@ def _moved(run: Run, status: RunStatus, current: Sequence[Member], message: str,
         reason=Reason.DRAINED,
         message=message,
         interruptions=status.interruptions + 1,
-        resize=what_is_left(run, current, now),
+        resize=shrink_to_healthy_nodes(run, current, now),
     )
     return Step(status, (DeleteMembers(run.limits.grace_seconds, unfinished_only=True),))
 
@@ -253,7 +255,7 @@ def failed_to_create(run: Run, status: RunStatus, reason: Reason, message: str, 
 
 def failed_start(run: Run, status: RunStatus, reason: Reason, message: str, now: datetime) -> Step:
     """The attempt did not come up: free its nodes, come back after a pause that grows. Not a restart of the program."""
-    status, seconds = pause(status, run.limits, now)
+    status, seconds = with_backoff(status, run.limits, now)
     so_far = f"{status.failed_starts} starts failed, " if status.failed_starts > 1 else ""
     status = msgspec.structs.replace(
         status,

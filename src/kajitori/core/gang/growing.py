@@ -24,7 +24,7 @@ def grow(status: RunStatus, nodes: Sequence[str], fewest: int, now: datetime) ->
     return msgspec.structs.replace(status, resize=resize, reason=Reason.GROWS, message=message)
 
 
-def batch_grows(run: Run, status: RunStatus, current: Sequence[Member]) -> Step | None:
+def resize_batch(run: Run, status: RunStatus, current: Sequence[Member]) -> Step | None:
     """What a gang does that is to grow: all of its members get SIGTERM and all of their grace. None where it is not to,
     or ends by itself."""
     if status.resize is None or all(member.is_over for member in current):
@@ -38,7 +38,7 @@ def _words(before: int, after: int) -> str:
     return f"goes on from its checkpoint with {after} members instead of {before}"
 
 
-def what_is_left(run: Run, current: Sequence[Member], now: datetime) -> Resize | None:
+def shrink_to_healthy_nodes(run: Run, current: Sequence[Member], now: datetime) -> Resize | None:
     """The nodes that an elastic gang goes on with which has lost some, or is to leave them; None where it waits for
     others: it is not elastic, or too few are left."""
     left = [

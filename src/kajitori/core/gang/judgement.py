@@ -15,9 +15,9 @@ from kajitori.core.gang.progress import (
     node_by_rank,
     note_unstarted,
     notes_of,
-    pause,
-    say,
     start_patience_seconds,
+    with_backoff,
+    with_reason,
 )
 from kajitori.core.gang.types import Member, MemberState, Run, Sweep
 from kajitori.core.spec.reasons import (
@@ -60,24 +60,24 @@ class Judgement:
             member = newest[rank]
             is_known = self.ledger.has_ended(rank) or rank in self.ledger.again
             if rank in self._indices and not is_known and not member.terminating:
-                self._one(member)
+                self._judge_member(member)
         if not self._run.stopped:  # else it is ours
             self._missing(newest)
         self._pause()
 
-    def _one(self, member: Member) -> None:
+    def _judge_member(self, member: Member) -> None:
         if member.state is MemberState.SUCCEEDED:
             self.ledger.succeed(member.rank, seconds_of(member, self._now))
             self._ended(member)
         elif member.state is MemberState.FAILED:
             self._failed(member)
         elif member.node and not member.node_ready:
-            self._done_to_it(replace(member, reason=Reason.NODE_LOST))
+            self._interrupt(replace(member, reason=Reason.NODE_LOST))
         elif member.node_draining:
-            self._done_to_it(replace(member, reason=Reason.DRAINED))
+            self._interrupt(replace(member, reason=Reason.DRAINED))
         elif member.state is MemberState.RUNNING:
             self._has_started |= member.attempt == self._attempt
-            self.ledger.runs_since(parse_time(member.started_at), self._now)
+            self.ledger.note_running(parse_time(member.started_at), self._now)
         elif member.reason in NEVER_RESTARTED:  # what it waits for never comes
             self._failed(member)
         else:
@@ -89,10 +89,10 @@ class Judgement:
             message = f"member {member.rank}: {member.message or reason.value}"
             self.hopeless = Phase.FAILED, reason, message, member.exit_code
             return
-        may_be_its_memory = not limits.memory_limited and reason in MAY_BE_ITS_MEMORY
+        may_be_out_of_memory = not limits.memory_limited and reason in MAY_BE_ITS_MEMORY
         used = self.ledger.restarts.get(member.rank, 0)
         spent = reason in COUNTS_AS_RESTART and used >= min(limits.restarts, MAX_RESTARTS_OF_EACH)
-        if reason in NEVER_RESTARTED or may_be_its_memory or spent:
+        if reason in NEVER_RESTARTED or may_be_out_of_memory or spent:
             self.status = blame_node(self.status, member)
             self.ledger.fail(member.rank)
             self._note(member, used)
@@ -105,14 +105,14 @@ class Judgement:
         elif reason in START_FAILURES:
             self._failed_starts.append(member)
         else:
-            self._done_to_it(member)
+            self._interrupt(member)
 
-    def _done_to_it(self, member: Member) -> None:
+    def _interrupt(self, member: Member) -> None:
         """Not by it: it is started anew, and that costs nothing."""
         self.status = blame_node(self.status, member)
         self._interrupted()
         self.ledger.again.add(member.rank)
-        self.ledger.is_over([member], self._now)
+        self.ledger.add_member_seconds([member], self._now)
 
     def _interrupted(self, times: int = 1) -> None:
         self._change(interruptions=self.status.interruptions + times)
@@ -121,7 +121,7 @@ class Judgement:
         self.status = msgspec.structs.replace(self.status, **fields)
 
     def _ended(self, member: Member) -> None:
-        self.ledger.is_over([member], self._now)
+        self.ledger.add_member_seconds([member], self._now)
         self._has_started |= member.attempt == self._attempt
         self._has_ended = True
 
@@ -164,13 +164,13 @@ class Judgement:
         not_before = parse_time(self.status.not_before)
         if not_before is not None and self._now < not_before:
             return  # others of the same start were quicker to fail
-        self.status, seconds = pause(self.status, self._run.limits, self._now)
+        self.status, seconds = with_backoff(self.status, self._run.limits, self._now)
         if self.status.attempt is not None:
             self.status = note_unstarted(self.status, self.status.attempt, failed, self._now)
         first = failed[0]
         reason = first.reason if first.reason in START_FAILURES else Reason.START_DEADLINE
         what = first.message or reason.value
-        self.status = say(self.status, reason, f"member {first.rank}: {what}; tried again in {seconds} s")
+        self.status = with_reason(self.status, reason, f"member {first.rank}: {what}; tried again in {seconds} s")
 
     def _note(self, member: Member, restarts: int) -> None:
         """A member that failed for good is worth a look; the first that did are kept."""

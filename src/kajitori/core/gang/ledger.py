@@ -62,12 +62,12 @@ class Ledger:
         self.again.discard(index)
         self.longest_seconds = max(self.longest_seconds, seconds)
 
-    def runs_since(self, started: datetime | None, now: datetime) -> None:
+    def note_running(self, started: datetime | None, now: datetime) -> None:
         """A member still runs; where it does so for longer than any before, twice as long is expected of the others."""
         while self.longest_seconds and started and now - started > timedelta(seconds=self.longest_seconds):
             self.longest_seconds *= 2
 
-    def is_over(self, members: Iterable[Member], now: datetime) -> None:
+    def add_member_seconds(self, members: Iterable[Member], now: datetime) -> None:
         """The Pods of these members have ended, or are given up now."""
         self.member_seconds += sum(seconds_of(member, now) for member in members)
 
@@ -106,6 +106,6 @@ def indices_of(text: str) -> frozenset[int]:
     return frozenset(expand_ranks(text))
 
 
-def released(state: SweepState) -> frozenset[int]:
+def members_without_nodes(state: SweepState) -> frozenset[int]:
     """Members that need no node now, whatever an attempt says: they have ended, or are to be placed anew."""
     return indices_of(state.succeeded) | indices_of(state.failed) | indices_of(state.again)

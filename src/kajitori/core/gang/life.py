@@ -15,17 +15,17 @@ import msgspec
 from kajitori.core.gang.batch import batch_step
 from kajitori.core.gang.progress import (
     count_members,
-    counted,
     earliest,
     end_members,
     finish,
-    say,
+    members_text,
     stop_members,
+    with_reason,
     with_setback,
     with_time_ran,
 )
 from kajitori.core.gang.service import service_step
-from kajitori.core.gang.sweep import resumed, sweep_is_over, sweep_step
+from kajitori.core.gang.sweep import end_sweep, resume_sweep, sweep_step
 from kajitori.core.gang.types import DeleteMembers, Member, MemberState, Release, Remove, Run, Step
 from kajitori.core.spec.reasons import Phase, Reason
 from kajitori.core.spec.status import Attempt, MemberCounts, RunStatus
@@ -47,15 +47,15 @@ def _next_step(run: Run, members: Sequence[Member], now: datetime) -> Step:
     if status.phase.is_final:
         status = _finished(status, members, now)
         if run.resumes <= status.resumes or run.stopped:
-            status = msgspec.structs.replace(status, members=_left_over(status.members, members))
+            status = msgspec.structs.replace(status, members=_counts_after_end(status.members, members))
             if run.sweep is not None and status.reason is not Reason.STATUS_DAMAGED:
-                return _until_removed(run, sweep_is_over(run, run.sweep, status, members), now)
+                return _until_removed(run, end_sweep(run, run.sweep, status, members), now)
             return _until_removed(run, _tidy(run, status, members), now)
         status = _resumed(run, status, now)
         if run.sweep is not None:
-            status = resumed(status, members)
+            status = resume_sweep(status, members)
     status = _with_attempts_of_pods(status, members)
-    regained = _lost_track(run, status, members, now)
+    regained = _recover_lost_status(run, status, members, now)
     if regained is not None:
         return regained
     if run.sweep is not None:
@@ -90,7 +90,7 @@ def _with_attempts_of_pods(status: RunStatus, members: Sequence[Member]) -> RunS
     return msgspec.structs.replace(status, attempts=max(status.attempts, last), interruptions=interruptions)
 
 
-def _lost_track(run: Run, status: RunStatus, members: Sequence[Member], now: datetime) -> Step | None:
+def _recover_lost_status(run: Run, status: RunStatus, members: Sequence[Member], now: datetime) -> Step | None:
     """Return the step of a run whose status was lost while it had members; None if the status has its attempt.
 
     The run begins again with the attempt after the last one of its Pods, so no attempt number comes twice (rule 1). How
@@ -106,8 +106,8 @@ def _lost_track(run: Run, status: RunStatus, members: Sequence[Member], now: dat
         return Step(finish(status, Phase.SUCCEEDED, Reason.NONE, "", now, exit_code=0))
     if not alive:
         return None
-    message = f"its status was lost; attempt {last} is ended ({counted(len(alive))})"
-    status = say(status, Reason.STATUS_DAMAGED, message)
+    message = f"its status was lost; attempt {last} is ended ({members_text(len(alive))})"
+    status = with_reason(status, Reason.STATUS_DAMAGED, message)
     return Step(count_members(run, status, members), end_members(alive, run.limits.grace_seconds))
 
 
@@ -115,7 +115,7 @@ def _delete(run: Run, status: RunStatus, members: Sequence[Member]) -> Step:
     """The run goes once its last Pod is gone. Not waited for: Pods on dead nodes (rule 6), and Pods that have ended and
     are only kept by somebody else's finalizer."""
     if any(not member.terminating or (member.node_ready and not member.is_held) for member in members):
-        status = say(status, Reason.DELETING, "its members are being ended")
+        status = with_reason(status, Reason.DELETING, "its members are being ended")
         grace = run.limits.last_grace_seconds
         untold = any(member.has_longer_than(grace) for member in members)
         return Step(status, (DeleteMembers(grace),) if untold else ())
@@ -127,7 +127,7 @@ def _tidy(run: Run, status: RunStatus, members: Sequence[Member]) -> Step:
     return Step(status, end_members(members, run.limits.restart_grace_seconds))
 
 
-def _left_over(counts: MemberCounts, members: Sequence[Member]) -> MemberCounts:
+def _counts_after_end(counts: MemberCounts, members: Sequence[Member]) -> MemberCounts:
     """The counts of a run that has ended: how many failed and succeeded stays as it was then, those that are still to
     end are counted as long as they do. Without a total nothing was counted."""
     if not counts.total:
@@ -177,7 +177,7 @@ def _stop(run: Run, status: RunStatus, members: Sequence[Member], now: datetime)
     if not alive:
         status = finish(status, Phase.STOPPED, Reason.STOPPED_BY_USER, "stopped on request", now)
         return Step(count_members(run, status, members))
-    status = say(status, Reason.STOPPING, f"asked to stop; {counted(len(alive))} still running")
+    status = with_reason(status, Reason.STOPPING, f"asked to stop; {members_text(len(alive))} still running")
     return Step(count_members(run, status, members), stop_members(alive, run.limits.last_grace_seconds))
 
 
@@ -189,7 +189,7 @@ def _over_time_limit(run: Run, status: RunStatus, members: Sequence[Member], now
     alive = [member for member in members if member.blocks_restart]
     message = f"ran longer than its time limit of {limit} s"
     if alive:
-        status = say(status, Reason.TIME_LIMIT, message)
+        status = with_reason(status, Reason.TIME_LIMIT, message)
         return Step(count_members(run, status, members), end_members(alive, run.limits.grace_seconds))
     return Step(count_members(run, finish(status, Phase.FAILED, Reason.TIME_LIMIT, message, now), members))
 

@@ -10,7 +10,7 @@ import msgspec
 from kajitori.core.spec.status import MemoryPeak
 from kajitori.core.words.quantities import round_memory
 
-WORTH_TELLING = 1.05
+WORTH_WRITING = 1.05
 """While a run goes on, a peak is written once it has grown by so much: to double, it takes fifteen writes."""
 
 EARLIER_RUNS = 10
@@ -84,15 +84,15 @@ def with_total(known: MemoryPeak | None, total_bytes: int) -> MemoryPeak | None:
     return msgspec.structs.replace(known, total_bytes=total_bytes)
 
 
-def is_worth_telling(old: MemoryPeak | None, new: MemoryPeak | None) -> bool:
+def is_worth_writing(old: MemoryPeak | None, new: MemoryPeak | None) -> bool:
     """Whether a run is written for the sake of its peak alone."""
     if old is None or new is None:
         return old is not new
-    grew = new.peak_bytes >= old.peak_bytes * WORTH_TELLING or new.total_bytes >= old.total_bytes * WORTH_TELLING
+    grew = new.peak_bytes >= old.peak_bytes * WORTH_WRITING or new.total_bytes >= old.total_bytes * WORTH_WRITING
     return grew or new.ran_out != old.ran_out
 
 
-def tell_earlier_peaks(
+def add_earlier_peaks(
     earlier: Sequence[EarlierRun], limit_bytes: int | None, add: Callable[..., None], *, asked: bool = True
 ) -> None:
     """Adds the finding about what earlier runs of this kind needed, where some are known: newest first, of which the

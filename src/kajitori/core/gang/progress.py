@@ -9,7 +9,7 @@ from typing import Literal
 
 import msgspec
 
-from kajitori.core.gang.ledger import indices_of, released
+from kajitori.core.gang.ledger import indices_of, members_without_nodes
 from kajitori.core.gang.types import Action, DeleteMembers, Limits, Member, MemberState, NeedsNodes, Run, Sweep
 from kajitori.core.spec.reasons import Phase, Reason
 from kajitori.core.spec.status import (
@@ -106,26 +106,27 @@ def keep_waiting(status: RunStatus, reason: Reason, message: str) -> RunStatus:
     if status.sweep is not None and status.phase in _ALIVE:
         return msgspec.structs.replace(status, reason=reason, message=message[:1000])
     if status.gives_way is not None:
-        message = f"{words_of(status.gives_way, past=True)}; {message}"
-    reason = why_it_waits(status, reason)
+        message = f"{describe_preemptions(status.gives_way, past=True)}; {message}"
+    reason = waiting_reason(status, reason)
     return msgspec.structs.replace(status, phase=Phase.QUEUED, reason=reason, message=message[:1000], resize=None)
 
 
-def why_it_waits(status: RunStatus, reason: Reason) -> Reason:
+def waiting_reason(status: RunStatus, reason: Reason) -> Reason:
     """The reason that a run has which waits for this one: until it starts again, that it gave way comes first."""
     return reason if status.gives_way is None else Reason.PREEMPTED
 
 
-def asks_of(status: RunStatus) -> tuple[GivesWayTo, ...]:
+def preemptions_of(status: RunStatus) -> tuple[GivesWayTo, ...]:
     """To whom it gives way; of a sweep some members may do so to one run, some to another."""
     return status.gives_way.each if status.gives_way is not None else ()
 
 
-def words_of(asked: GivesWay, *, past: bool = False, unwanted: Collection[tuple[str, int]] = ()) -> str:
+def describe_preemptions(asked: GivesWay, *, past: bool = False, withdrawn: Collection[tuple[str, int]] = ()) -> str:
     """`gives way to vision/bert (high, of ana)`, `members 3-5 give way to …; member 7 gives way to …`."""
     more = len(asked.others) + 1 - _ASKS_SHOWN
     shown = [
-        _words_of_one(each, past=past) + (", which does not wait for it any more" if each.waiting in unwanted else "")
+        _describe_preemption(each, past=past)
+        + (", which does not wait for it any more" if each.waiting in withdrawn else "")
         for each in asked.each[:_ASKS_SHOWN]
     ]
     if more > 0:
@@ -133,29 +134,29 @@ def words_of(asked: GivesWay, *, past: bool = False, unwanted: Collection[tuple[
     return "; ".join(shown)
 
 
-def _words_of_one(asked: GivesWayTo, *, past: bool) -> str:
+def _describe_preemption(asked: GivesWayTo, *, past: bool) -> str:
     why = ", whose team is guaranteed what it asks for" if asked.guaranteed else ""
-    who, several = members_of(asked), len(indices_of(asked.ranks)) > 1
+    who, several = preempted_members_text(asked), len(indices_of(asked.ranks)) > 1
     does = "gave" if past else "give" if several else "gives"
     return f"{who}{' ' if who else ''}{does} way to {asked.who}{why}"
 
 
-def members_of(asked: GivesWayTo) -> str:
+def preempted_members_text(asked: GivesWayTo) -> str:
     """`member 3`, `members 3-5`, `70 members`: those that give way of a sweep; nothing where all of the run does."""
     if not asked.ranks:
         return ""
     count = len(indices_of(asked.ranks))
     if count == 1:
         return f"member {asked.ranks}"
-    return f"members {asked.ranks}" if len(asked.ranks) <= _RANKS_SHOWN else counted(count)
+    return f"members {asked.ranks}" if len(asked.ranks) <= _RANKS_SHOWN else members_text(count)
 
 
-def was_asked(asked: GivesWayTo, rank: int, attempt: int) -> bool:
+def is_preempted_by(asked: GivesWayTo, rank: int, attempt: int) -> bool:
     """Whether this member of a run that gives way does, to this one; of a sweep not every one has to."""
     return not asked.ranks or (attempt <= asked.attempt and rank in indices_of(asked.ranks))
 
 
-def is_told(status: RunStatus, reason: Reason) -> bool:
+def already_says(status: RunStatus, reason: Reason) -> bool:
     """Whether a run that waits says that it does so for this reason."""
     goes_on = status.sweep is not None and status.phase in _ALIVE
     return (status.phase is Phase.QUEUED or goes_on) and status.reason is reason
@@ -203,13 +204,13 @@ def count_members(run: Run, status: RunStatus, members: Sequence[Member]) -> Run
         failed=states.count(MemberState.FAILED),
     )
     failed = [member for member in members if member.state is MemberState.FAILED]
-    notable = notes_of([*failed, *held_up(members)][:NOTABLE_LIMIT], status.notable)
+    notable = notes_of([*failed, *blocked_members(members)][:NOTABLE_LIMIT], status.notable)
     if not notable and not any(state is MemberState.PENDING for state in states) and status.notable:
         notable = [note for note in status.notable if note.exit_code is not None]  # how the last attempt ended
     return msgspec.structs.replace(status, members=counts, notable=notable or status.notable[:NOTABLE_LIMIT])
 
 
-def held_up(members: Iterable[Member]) -> list[Member]:
+def blocked_members(members: Iterable[Member]) -> list[Member]:
     """Those that do not run yet, and wait for more than to be made."""
     nothing = (Reason.NONE, Reason.CREATING)
     return [each for each in members if each.state is MemberState.PENDING and each.reason not in nothing]
@@ -232,23 +233,23 @@ def notes_of(members: Iterable[Member], before: Iterable[Notable] = ()) -> list[
     ]
 
 
-def starting(status: RunStatus, pending: Sequence[Member]) -> RunStatus:
+def as_starting(status: RunStatus, pending: Sequence[Member]) -> RunStatus:
     """The status while members are not running yet: it names what the worst of them waits for."""
     worst = worst_of(pending)
     reason = worst.reason if worst and worst.reason is not Reason.NONE else Reason.CREATING
-    message = f"{counted(len(pending))} not running yet"
+    message = f"{members_text(len(pending))} not running yet"
     if worst and worst.message:
         message += f"; member {worst.rank}: {worst.message}"
     return msgspec.structs.replace(status, phase=Phase.STARTING, reason=reason, message=message[:1000])
 
 
-def running(status: RunStatus, attempt: Attempt, now: datetime) -> RunStatus:
+def as_running(status: RunStatus, attempt: Attempt, now: datetime) -> RunStatus:
     """The status once every member runs."""
-    status = started(status, attempt, now)
+    status = with_start_times(status, attempt, now)
     return msgspec.structs.replace(status, phase=Phase.RUNNING, reason=Reason.NONE, message="", failed_starts=0)
 
 
-def started(status: RunStatus, attempt: Attempt, now: datetime) -> RunStatus:
+def with_start_times(status: RunStatus, attempt: Attempt, now: datetime) -> RunStatus:
     """The status with the times of the first start, of the attempt and of the run."""
     if not attempt.started_at:
         attempt = msgspec.structs.replace(attempt, started_at=format_time(now))
@@ -268,12 +269,12 @@ def with_time_ran(run: Run, status: RunStatus, now: datetime) -> RunStatus:
     start = parse_time(since)
     if not is_over or start is None:
         return status
-    seconds = max(0, round((now - start).total_seconds() * _part(run)))
+    seconds = max(0, round((now - start).total_seconds() * _size_fraction(run)))
     earlier = status.ran.seconds if status.ran is not None else 0
     return msgspec.structs.replace(status, ran=Ran(seconds=earlier + seconds, until=format_time(now)))
 
 
-def _part(run: Run) -> float:
+def _size_fraction(run: Run) -> float:
     """How much of its full size an elastic gang has; all else is always whole."""
     attempt = run.status.attempt
     return attempt.world_size / run.replicas if run.fewest is not None and attempt is not None else 1.0
@@ -297,21 +298,21 @@ def refuse(status: RunStatus, message: str, generation: int, now: datetime) -> R
     return finish(status, Phase.FAILED, Reason.REFUSED, message, now)
 
 
-def outline(type: Literal["batch", "service"], generation: int, status: RunStatus, deleting: bool) -> Run:
+def run_without_spec(type: Literal["batch", "service"], generation: int, status: RunStatus, deleting: bool) -> Run:
     """A run of which only the status can be believed, since its spec is refused now: it may end, nothing else."""
     template = status.attempt.pod_template if status.attempt else {}
     grace = template.get("spec", {}).get("terminationGracePeriodSeconds", Limits().grace_seconds)
     attempted = len(expand(status.attempt.nodes)) if status.attempt else 0
     if status.sweep is not None:
         covered = node_by_rank(status.attempt) if status.attempt else {}
-        sweep = Sweep(tuple(sorted(released(status.sweep).union(covered))), at_once=0)
+        sweep = Sweep(tuple(sorted(members_without_nodes(status.sweep).union(covered))), at_once=0)
         total, limits = status.members.total, Limits(grace_seconds=grace)
         return Run(type, total, limits, status, deleting=deleting, generation=generation, sweep=sweep)
     members = max(status.members.total, attempted) if type == "service" else attempted
     return Run(type, members, Limits(grace_seconds=grace), status, deleting=deleting, generation=generation)
 
 
-def pause(status: RunStatus, limits: Limits, now: datetime) -> tuple[RunStatus, int]:
+def with_backoff(status: RunStatus, limits: Limits, now: datetime) -> tuple[RunStatus, int]:
     """After a start that failed: the status that says when the next may come, and the pause in seconds, which grows."""
     failed_starts = status.failed_starts + 1
     doublings = min(failed_starts - 1, 16)
@@ -327,7 +328,7 @@ def start_patience_seconds(limits: Limits, worst: Member | None) -> int:
     return limits.start_deadline_seconds
 
 
-def say(status: RunStatus, reason: Reason, message: str) -> RunStatus:
+def with_reason(status: RunStatus, reason: Reason, message: str) -> RunStatus:
     """The status with other words about why it is in its phase."""
     return msgspec.structs.replace(status, reason=reason, message=message)
 
@@ -360,7 +361,7 @@ def note_unstarted(status: RunStatus, attempt: Attempt, failed: Sequence[Member]
         return status
     (node,), worst = nodes, failed[0]
     reason = Reason.START_DEADLINE if worst.reason in (Reason.NONE, Reason.CREATING) else worst.reason
-    if reason not in _MAY_BE_THE_NODE or any(said in worst.message for said in _OTHERS_WERE_QUICKER):
+    if reason not in _MAY_BE_THE_NODE or any(said in worst.message for said in _NODE_TAKEN_MEANWHILE):
         return status
     (note,) = notes_of([replace(worst, node=node, reason=reason, ended_at=format_time(now))])
     others = [each for each in status.unstarted if each.node != node]
@@ -376,7 +377,7 @@ _MAY_BE_THE_NODE = (
     Reason.FIRST_STEP_FAILED,
 )
 
-_OTHERS_WERE_QUICKER = ("Node didn't have enough resource", "OutOf", "Predicate ")
+_NODE_TAKEN_MEANWHILE = ("Node didn't have enough resource", "OutOf", "Predicate ")
 """In what a kubelet says that took another Pod meanwhile, or whose node was changed."""
 
 _NOT_THE_NODE = (
@@ -413,6 +414,6 @@ def earliest(*moments: datetime | None) -> datetime | None:
     return min((moment for moment in moments if moment is not None), default=None)
 
 
-def counted(count: int) -> str:
+def members_text(count: int) -> str:
     """`1 member`, `2 members`."""
     return "1 member" if count == 1 else f"{count} members"

@@ -42,7 +42,7 @@ def decode(record: bytes) -> MemberResult:
     return _decoder.decode(record)
 
 
-def said(message: str, *, succeeded: bool) -> Any:
+def parse_result(message: str, *, succeeded: bool) -> Any:
     """The result that a program's last words are: of one that succeeded any; of one that failed JSON alone, since
     Kubernetes takes the end of its log where it wrote nothing."""
     text = message.strip()

@@ -7,22 +7,22 @@ from datetime import datetime, timedelta
 
 from msgspec.structs import replace
 
+from kajitori.core.gang.preemption import preempt_service
 from kajitori.core.gang.progress import (
+    as_running,
+    as_starting,
     blame_late,
     blame_node,
     count_members,
-    counted,
     finish,
+    members_text,
     needs_nodes,
     note_unstarted,
-    pause,
-    running,
-    say,
     start_patience_seconds,
-    starting,
+    with_backoff,
+    with_reason,
 )
 from kajitori.core.gang.types import Action, CreateMembers, DeleteMember, Member, MemberState, Run, Step
-from kajitori.core.gang.yielding import service_gives_way
 from kajitori.core.spec.reasons import START_FAILURES, Phase, Reason
 from kajitori.core.spec.status import RunStatus
 from kajitori.core.words.node_lists import expand_ranks
@@ -31,7 +31,7 @@ from kajitori.core.words.times import parse_time
 
 def service_step(run: Run, status: RunStatus, members: Sequence[Member], now: datetime) -> Step:
     """Members live on their own: a failed or lost one is replaced, the others are left alone."""
-    leaves = service_gives_way(run, status, members)
+    leaves = preempt_service(run, status, members)
     if leaves is not None:
         return leaves
     attempt = status.attempt
@@ -43,7 +43,7 @@ def service_step(run: Run, status: RunStatus, members: Sequence[Member], now: da
     gone = [
         m
         for m in members
-        if m.rank >= run.replicas or m is not newest[m.rank] or m.is_over or _has_no_place(m) or m in late
+        if m.rank >= run.replicas or m is not newest[m.rank] or m.is_over or _has_lost_its_node(m) or m in late
     ]
     kept = {rank: m for rank, m in newest.items() if m not in gone and not m.terminating}
     ending = [m for m in members if m.blocks_restart and (m.terminating or m in gone)]
@@ -65,7 +65,7 @@ def service_step(run: Run, status: RunStatus, members: Sequence[Member], now: da
     is_pausing = not_before is not None and now < not_before  # then these were counted already
     newly_late = [member for member in late if not member.terminating]
     if not is_pausing and (refused or newly_late):
-        status, _ = pause(status, run.limits, now)
+        status, _ = with_backoff(status, run.limits, now)
         if attempt is not None:
             status = blame_late(status, attempt, newly_late)
             status = note_unstarted(status, attempt, [*refused, *newly_late], now)
@@ -76,7 +76,7 @@ def service_step(run: Run, status: RunStatus, members: Sequence[Member], now: da
     if attempt is not None and not attempt.created:
         to_make = sorted((covered - made) & set(range(run.replicas)))
         if to_make:
-            status = say(status, Reason.CREATING, f"creating {counted(len(to_make))}")
+            status = with_reason(status, Reason.CREATING, f"creating {members_text(len(to_make))}")
             return Step(status, (*actions, CreateMembers(tuple(to_make))))
         attempt = replace(attempt, created=True)
         status = replace(status, attempt=attempt)
@@ -95,11 +95,11 @@ def service_step(run: Run, status: RunStatus, members: Sequence[Member], now: da
     if attempt is None or len(kept) < run.replicas:
         return Step(status, tuple(actions))
     if pending:
-        status = starting(status, pending)
+        status = as_starting(status, pending)
         if status.started_at:
             status = replace(status, phase=Phase.RESTARTING)
         return Step(status, tuple(actions), deadline)
-    return Step(running(status, attempt, now), tuple(actions))
+    return Step(as_running(status, attempt, now), tuple(actions))
 
 
 def _late_members(
@@ -122,6 +122,6 @@ def _late_members(
     return late, min(deadlines, default=None)
 
 
-def _has_no_place(member: Member) -> bool:
+def _has_lost_its_node(member: Member) -> bool:
     """Its node does not answer, or is being emptied."""
     return bool(member.node) and (not member.node_ready or member.node_draining)

@@ -14,22 +14,23 @@ import msgspec
 
 from kajitori.core.gang.judgement import Judgement
 from kajitori.core.gang.ledger import Ledger
+from kajitori.core.gang.preemption import describe_ending, describe_withdrawal
 from kajitori.core.gang.progress import (
     AVOID_AFTER_FAILURES,
-    asks_of,
-    counted,
+    as_starting,
+    blocked_members,
     earliest,
     end_members,
     finish,
-    held_up,
+    is_preempted_by,
+    members_text,
     node_by_rank,
     notes_of,
-    pause,
     place_on,
-    say,
-    starting,
+    preemptions_of,
     stop_members,
-    was_asked,
+    with_backoff,
+    with_reason,
 )
 from kajitori.core.gang.types import (
     Action,
@@ -42,16 +43,15 @@ from kajitori.core.gang.types import (
     Step,
     Sweep,
 )
-from kajitori.core.gang.yielding import words_going_on, words_while_ending
 from kajitori.core.spec.reasons import START_FAILURES, WAITING, Phase, Reason
 from kajitori.core.spec.status import NOTABLE_LIMIT, GivesWay, GivesWayTo, MemberCounts, RunStatus
 from kajitori.core.words.node_lists import compress, compress_ranks
 from kajitori.core.words.times import format_time, parse_time
 
-STARTED_TOGETHER = 1000
+MAX_PLACED_AT_ONCE = 1000
 """So many members are placed by one attempt at most: its list of nodes stays small however scattered they are."""
 
-TAKEN_AWAY_AT_ONCE = 256
+REMOVED_AT_ONCE = 256
 """Pods of members that have ended, at one look; the next look has the others."""
 
 CYCLE = timedelta(seconds=1)
@@ -69,13 +69,13 @@ def sweep_step(run: Run, sweep: Sweep, status: RunStatus, members: Sequence[Memb
     judgement.judge(newest)
     status, ledger = judgement.status, judgement.ledger
     status = msgspec.structs.replace(status, sweep=ledger.state())
-    status = _counted(run, sweep, status, ledger, newest)
+    status = _with_counts(run, sweep, status, ledger, newest)
     # 2. Is it over?
-    end = judgement.hopeless or _its_end(sweep, status, ledger)
-    going = [each for each in newest.values() if each.blocks_restart and not _is_told(ledger, each)]
+    end = judgement.hopeless or _outcome(sweep, status, ledger)
+    going = [each for each in newest.values() if each.blocks_restart and not _is_recorded(ledger, each)]
     if end is not None:
         phase, reason, message, exit_code = end
-        ledger.is_over(going, now)
+        ledger.add_member_seconds(going, now)
         status = msgspec.structs.replace(status, sweep=ledger.state())
         return Step(finish(status, phase, reason, message, now, exit_code=exit_code), removals)
     alive = [member for member in members if member.blocks_restart]
@@ -83,15 +83,15 @@ def sweep_step(run: Run, sweep: Sweep, status: RunStatus, members: Sequence[Memb
         if not alive:
             return Step(finish(status, Phase.STOPPED, Reason.STOPPED_BY_USER, "stopped on request", now), removals)
         if run.status.reason is not Reason.STOPPING:
-            ledger.is_over(going, now)
+            ledger.add_member_seconds(going, now)
             status = msgspec.structs.replace(status, sweep=ledger.state())
-        status = say(status, Reason.STOPPING, f"asked to stop; {counted(len(alive))} still running")
+        status = with_reason(status, Reason.STOPPING, f"asked to stop; {members_text(len(alive))} still running")
         return Step(status, (*removals, *stop_members(alive, run.limits.last_grace_seconds)))
     if status.gives_way is not None and alive:
-        leaves = _gives_way(run, status, ledger, alive, removals, now)
+        leaves = _preempt_members(run, status, ledger, alive, removals, now)
         if leaves is not None:
             return leaves
-        status = _others_go_on(run, status)
+        status = _without_finished_preemptions(run, status)
     status = _with_phase(status, alive, now)
     # 3. An attempt that was begun is completed before the next.
     attempt = status.attempt
@@ -101,7 +101,7 @@ def sweep_step(run: Run, sweep: Sweep, status: RunStatus, members: Sequence[Memb
         to_make = [rank for rank in wanted if not ledger.has_ended(rank) and rank not in ledger.again]
         if to_make:
             if not alive:
-                status = say(status, Reason.CREATING, f"creating {counted(len(to_make))}")
+                status = with_reason(status, Reason.CREATING, f"creating {members_text(len(to_make))}")
             return Step(status, (*removals, CreateMembers(tuple(to_make))))
         status = msgspec.structs.replace(status, attempt=msgspec.structs.replace(attempt, created=True))
     # 4. Ask for as many nodes as may be used now.
@@ -109,7 +109,7 @@ def sweep_step(run: Run, sweep: Sweep, status: RunStatus, members: Sequence[Memb
     ask = _to_place(sweep, ledger, members, len(alive))
     if not ask:
         if status.reason in WAITING:
-            status = say(status, Reason.NONE, "")
+            status = with_reason(status, Reason.NONE, "")
         return Step(status, removals, wake_at)
     not_before = _earliest_start(sweep, status, len(alive))
     if not_before is not None and now < not_before:
@@ -120,60 +120,60 @@ def sweep_step(run: Run, sweep: Sweep, status: RunStatus, members: Sequence[Memb
     return Step(status, (*removals, NeedsNodes(ask, {}, avoid, fewest=1, since=since)), wake_at)
 
 
-def _gives_way(
+def _preempt_members(
     run: Run, status: RunStatus, ledger: Ledger, alive: Sequence[Member], removals: Sequence[Action], now: datetime
 ) -> Step | None:
     """Those that were asked give way, with all of their grace, and are started anew when there is room. None once they
     have, and others go on."""
     going, kept, taken_back = list[GivesWayTo](), list[GivesWayTo](), list[GivesWayTo]()
     ending: dict[str, Member] = {}
-    for asked in asks_of(status):
-        theirs = [each for each in alive if was_asked(asked, each.rank, each.attempt)]
+    for asked in preemptions_of(status):
+        theirs = [each for each in alive if is_preempted_by(asked, each.rank, each.attempt)]
         told = any(member.terminating or member.rank in ledger.again for member in theirs)
-        if theirs and (told or run.is_wanted(asked)):
+        if theirs and (told or run.preemptor_waits(asked)):
             going.append(asked)
             ending |= {member.pod: member for member in theirs}
         elif theirs:
             taken_back.append(asked)
-        if asked in going or (not theirs and run.is_wanted(asked)):  # what they left stays promised
+        if asked in going or (not theirs and run.preemptor_waits(asked)):  # what they left stays promised
             kept.append(asked)
     status = msgspec.structs.replace(status, gives_way=GivesWay.of(kept) if kept else None)
     if not going and not taken_back:
         return None
     if not going:
-        return Step(say(status, Reason.NONE, words_going_on(taken_back)), (*removals,))
+        return Step(with_reason(status, Reason.NONE, describe_withdrawal(taken_back)), (*removals,))
     leaving = {member.rank for member in ending.values() if not ledger.has_ended(member.rank)}
     if not leaving <= ledger.again:
-        ledger.is_over((member for member in ending.values() if not _is_told(ledger, member)), now)
+        ledger.add_member_seconds((member for member in ending.values() if not _is_recorded(ledger, member)), now)
         ledger.again |= leaving
         status = msgspec.structs.replace(status, interruptions=status.interruptions + 1, sweep=ledger.state())
-    status = say(status, Reason.PREEMPTED, words_while_ending(run, GivesWay.of(going), len(ending)))
+    status = with_reason(status, Reason.PREEMPTED, describe_ending(run, GivesWay.of(going), len(ending)))
     if all(asked.ranks for asked in going):  # each is ended alone, once that is written
         return Step(status, (*removals,))
     return Step(status, (*removals, *end_members(list(ending.values()), run.limits.grace_seconds)))
 
 
-def _others_go_on(run: Run, status: RunStatus) -> RunStatus:
+def _without_finished_preemptions(run: Run, status: RunStatus) -> RunStatus:
     """The status once those are gone that gave way. What they left stays promised to whoever waits for it."""
-    asked = [each for each in asks_of(status) if run.is_wanted(each)]
+    asked = [each for each in preemptions_of(status) if run.preemptor_waits(each)]
     reason, message = (Reason.NONE, "") if status.reason is Reason.PREEMPTED else (status.reason, status.message)
     return msgspec.structs.replace(
         status, gives_way=GivesWay.of(asked) if asked else None, reason=reason, message=message
     )
 
 
-def _is_told(ledger: Ledger, member: Member) -> bool:
+def _is_recorded(ledger: Ledger, member: Member) -> bool:
     """Whether a member's end is taken in already."""
     return ledger.has_ended(member.rank) or member.rank in ledger.again
 
 
-def sweep_is_over(run: Run, sweep: Sweep, status: RunStatus, members: Sequence[Member]) -> Step:
+def end_sweep(run: Run, sweep: Sweep, status: RunStatus, members: Sequence[Member]) -> Step:
     """What is left to do for one that has ended: its members end, the Pods of those that have are taken away."""
     removals = _removals(run, sweep, Ledger.of(run.status.sweep), _newest(members), members)
     return Step(status, (*removals, *end_members(members, run.limits.grace_seconds)))
 
 
-def resumed(status: RunStatus, members: Iterable[Member]) -> RunStatus:
+def resume_sweep(status: RunStatus, members: Iterable[Member]) -> RunStatus:
     """The status of a sweep that goes on after its end: with all members that did not succeed. Whoever did meanwhile is
     still to be taken in."""
     ledger = Ledger.of(status.sweep)
@@ -185,7 +185,7 @@ def resumed(status: RunStatus, members: Iterable[Member]) -> RunStatus:
     return msgspec.structs.replace(status, sweep=ledger.state())
 
 
-def lacks_its_ledger(run: Run, members: Sequence[Member]) -> bool:
+def has_lost_ledger(run: Run, members: Sequence[Member]) -> bool:
     """Whether a sweep goes on whose status was lost, or damaged before it was resumed: what is kept of its members'
     results has to tell how they stand."""
     if run.sweep is None or run.stopped or run.deleting:
@@ -196,7 +196,7 @@ def lacks_its_ledger(run: Run, members: Sequence[Member]) -> bool:
     return status.sweep is None and status.attempt is None and bool(status.attempts or members)
 
 
-def with_kept_results(run: Run, succeeded: Iterable[int]) -> Run:
+def with_succeeded(run: Run, succeeded: Iterable[int]) -> Run:
     """Such a run, with what is known of those of its members that succeeded."""
     ledger = Ledger(succeeded=set(succeeded))
     return replace(run, status=msgspec.structs.replace(run.status, sweep=ledger.state()))
@@ -235,13 +235,13 @@ def _earliest_start(sweep: Sweep, status: RunStatus, alive: int) -> datetime | N
     return max(pause_ends or planned_at, planned_at + CYCLE)
 
 
-def sweep_refused(
+def failed_to_create_in_sweep(
     run: Run, status: RunStatus, reason: Reason, message: str, not_made: Sequence[int], now: datetime
 ) -> RunStatus:
     """The API server refused a member for good (quota, admission): those that were not made are tried again later."""
     ledger = Ledger.of(status.sweep)
     ledger.again.update(not_made)
-    status, seconds = pause(status, run.limits, now)
+    status, seconds = with_backoff(status, run.limits, now)
     message = f"{message}; tried again in {seconds} s"
     attempt = msgspec.structs.replace(status.attempt, created=True) if status.attempt is not None else None
     phase = Phase.RUNNING if status.members.running else Phase.QUEUED
@@ -250,7 +250,7 @@ def sweep_refused(
     )
 
 
-def made_in_part(status: RunStatus, left_out: Sequence[int]) -> RunStatus:
+def without_uncreated(status: RunStatus, left_out: Sequence[int]) -> RunStatus:
     """The status of a sweep without those of its attempt that were not made: the quota had no room for them."""
     assert status.attempt is not None
     nodes = node_by_rank(status.attempt)
@@ -281,7 +281,7 @@ def _removals(
             continue
         grace = 0 if member.is_over or not member.node_ready else run.limits.grace_seconds
         found.append(DeleteMember(member.pod, member.uid, grace))
-        if len(found) == TAKEN_AWAY_AT_ONCE:
+        if len(found) == REMOVED_AT_ONCE:
             break
     return tuple(found)
 
@@ -291,7 +291,7 @@ def _to_place(sweep: Sweep, ledger: Ledger, members: Sequence[Member], alive: in
 
     Who still has a Pod waits until it is gone, unless that is on a dead node (rule 6).
     """
-    room = max(0, min(sweep.at_once - alive, STARTED_TOGETHER))
+    room = max(0, min(sweep.at_once - alive, MAX_PLACED_AT_ONCE))
     there = {member.rank for member in members if member.node_ready or not member.terminating}
     open_ones = [index for index in sweep.indices if not ledger.has_ended(index) and index not in there]
     if len(open_ones) > room:
@@ -300,7 +300,7 @@ def _to_place(sweep: Sweep, ledger: Ledger, members: Sequence[Member], alive: in
     return tuple(sorted(open_ones))
 
 
-def _counted(run: Run, sweep: Sweep, status: RunStatus, ledger: Ledger, newest: dict[int, Member]) -> RunStatus:
+def _with_counts(run: Run, sweep: Sweep, status: RunStatus, ledger: Ledger, newest: dict[int, Member]) -> RunStatus:
     """The status with the members' counts and the few worth a look."""
     indices = frozenset(sweep.indices)
     current = [
@@ -317,11 +317,11 @@ def _counted(run: Run, sweep: Sweep, status: RunStatus, ledger: Ledger, newest: 
         failed=len(indices & ledger.failed),
     )
     failed = [note for note in status.notable if note.rank in ledger.failed]
-    waiting = notes_of(held_up(current)[:NOTABLE_LIMIT], status.notable)
+    waiting = notes_of(blocked_members(current)[:NOTABLE_LIMIT], status.notable)
     return msgspec.structs.replace(status, members=counts, notable=[*failed, *waiting][:NOTABLE_LIMIT])
 
 
-def _its_end(sweep: Sweep, status: RunStatus, ledger: Ledger) -> tuple[Phase, Reason, str, int | None] | None:
+def _outcome(sweep: Sweep, status: RunStatus, ledger: Ledger) -> tuple[Phase, Reason, str, int | None] | None:
     """Phase, reason, words and exit code of a sweep that is over now; None while it is not."""
     total, failed, succeeded = status.members.total, status.members.failed, status.members.succeeded
     if sweep.stop_at == "first-success" and succeeded:
@@ -330,7 +330,7 @@ def _its_end(sweep: Sweep, status: RunStatus, ledger: Ledger) -> tuple[Phase, Re
     all_ended = failed + succeeded >= total
     if failed and (all_ended or sweep.stop_at == "first-failure"):
         first_note = next((note for note in status.notable if note.rank in ledger.failed), None)
-        words = f"{failed} of {counted(total)} failed" if all_ended else "stopped at the first failure"
+        words = f"{failed} of {members_text(total)} failed" if all_ended else "stopped at the first failure"
         if first_note is None:
             return Phase.FAILED, Reason.PROGRAM_FAILED, words, None
         message = f"{words}; {'the first: ' if failed > 1 else ''}member {first_note.rank}: {first_note.message}"
@@ -352,9 +352,9 @@ def _with_phase(status: RunStatus, alive: Sequence[Member], now: datetime) -> Ru
             status, phase=Phase.RUNNING, reason=reason, message=message, started_at=started_at
         )
     if alive:
-        return starting(status, [member for member in alive if member.state is MemberState.PENDING])
+        return as_starting(status, [member for member in alive if member.state is MemberState.PENDING])
     if status.attempt is not None and not status.attempt.created:
         return msgspec.structs.replace(status, phase=Phase.STARTING)
     if not is_told:
-        status = say(status, Reason.NOT_PLANNED_YET, "")
+        status = with_reason(status, Reason.NOT_PLANNED_YET, "")
     return msgspec.structs.replace(status, phase=Phase.QUEUED)

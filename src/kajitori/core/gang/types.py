@@ -120,16 +120,16 @@ class Run:
     deleting: bool = False
     resumes: int = 0
     generation: int = 0
-    unwanted: frozenset[tuple[str, int]] = frozenset()
+    withdrawn: frozenset[tuple[str, int]] = frozenset()
     """Of those that it gives way to (`GivesWayTo.waiting`): who does not wait for its nodes any more."""
     sweep: Sweep | None = None
     """Its members are independent of each other; `replicas` is their number."""
     fewest: int | None = None
     """Of an elastic gang: so many members are enough to start with, `replicas` are the most."""
 
-    def is_wanted(self, asked: GivesWayTo) -> bool:
+    def preemptor_waits(self, asked: GivesWayTo) -> bool:
         """Whether whoever it gives way to so still waits for its nodes."""
-        return asked.waiting not in self.unwanted
+        return asked.waiting not in self.withdrawn
 
 
 @dataclass(frozen=True, slots=True)

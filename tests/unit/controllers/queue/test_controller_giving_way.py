@@ -29,7 +29,7 @@ def test_a_run_that_is_asked_is_not_asked_again_from_the_write_on_until_it_is_go
     asked = scene.intends("low")
     assert scene.asks() == {}
     # 1. The mirror shows it.
-    written = scene.put("low", gang.give_way(status, asked)).status
+    written = scene.put("low", gang.preempt(status, asked)).status
     assert written is not None
     scene.begin_anew()
     assert scene.asks() == {}
@@ -51,10 +51,10 @@ def test_what_comes_free_is_nobody_elses_though_he_comes_first() -> None:
     scene.waits("urgent", 2)
     asked = GivesWay(to="team/urgent", uid="uid-urgent", since=format_time(NOW))
     low = scene.runs("low", "n0")
-    scene.put("low", gang.give_way(low, asked))
+    scene.put("low", gang.preempt(low, asked))
     scene.begin_anew()
     assert scene.starts() == {}  # n1 is free
-    scene.put("low", msgspec.structs.replace(gang.give_way(low, asked), phase=Phase.QUEUED))
+    scene.put("low", msgspec.structs.replace(gang.preempt(low, asked), phase=Phase.QUEUED))
     scene.ends("low")
     scene.begin_anew()
     assert scene.starts() == {"urgent": ("n0", "n1")}
@@ -66,7 +66,7 @@ def test_whoever_leads_follows_what_statuses_say_of_it() -> None:
     scene.waits("urgent", 1)
     low = scene.runs("low", "n0")
     asked = GivesWay(to="team/urgent", uid="uid-urgent", since=format_time(NOW))
-    scene.put("low", gang.give_way(low, asked))
+    scene.put("low", gang.preempt(low, asked))
     assert scene.asks() == {}
     scene.put("low", low)
     assert scene.asks() == {"team/urgent": ["team/low"]}
@@ -102,10 +102,10 @@ def test_for_one_who_does_not_wait_any_more_nothing_is_kept(urgent: RunStatus | 
         scene.put("urgent", urgent)
     asked = GivesWay(to="team/urgent", uid="uid-urgent", since=format_time(NOW))
     low = scene.runs("low", "n0")
-    scene.put("low", gang.give_way(low, asked))
+    scene.put("low", gang.preempt(low, asked))
     scene.waits("other", 1)
     assert scene.asks() == {"team/other": ["team/low"]}
-    scene.put("low", msgspec.structs.replace(gang.give_way(low, asked), phase=Phase.QUEUED))
+    scene.put("low", msgspec.structs.replace(gang.preempt(low, asked), phase=Phase.QUEUED))
     scene.ends("low")
     assert scene.starts() == {"other": ("n0",)}
 
@@ -115,7 +115,7 @@ def test_for_another_run_of_its_name_or_one_that_is_deleted_nothing_is_kept(chan
     scene = GivingWayScene(1)
     waits = scene.put("urgent", RunStatus())
     low = scene.runs("low", "n0")
-    scene.put("low", gang.give_way(low, GivesWay(to="team/urgent", uid=waits.metadata.uid)))
+    scene.put("low", gang.preempt(low, GivesWay(to="team/urgent", uid=waits.metadata.uid)))
     scene.waits("other", 1)
     assert scene.asks() == {}
     meta = msgspec.structs.replace(waits.metadata, **changed)
@@ -140,7 +140,7 @@ def test_who_gives_way_is_named_and_when_the_last_of_them_is_gone_at_the_latest(
     assert words("team/urgent") == ""
     for number in range(4):
         low = scene.runs(f"low-{number}", f"n{number}")
-        scene.put(f"low-{number}", gang.give_way(low, asked))
+        scene.put(f"low-{number}", gang.preempt(low, asked))
         if number == 0:
             assert words("team/urgent") == "asks team/low-0 (low) to give way; its nodes are free by 12:01:00 UTC"
     shown = ", ".join(f"team/low-{number} (low)" for number in range(3))

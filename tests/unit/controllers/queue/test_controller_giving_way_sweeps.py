@@ -25,7 +25,7 @@ def test_of_a_sweep_only_as_many_members_are_asked_as_it_takes() -> None:
     assert (asked.ranks, asked.attempt) == ("1-2", 1)
     assert scene.asks() == {}
     # 1. It is written, and they are given up.
-    asked_status = msgspec.structs.replace(gang.give_way(status, asked), sweep=SweepState(again="1-2"))
+    asked_status = msgspec.structs.replace(gang.preempt(status, asked), sweep=SweepState(again="1-2"))
     scene.put("grid", asked_status)
     scene.begin_anew()
     assert (scene.asks(), scene.starts()) == ({}, {})
@@ -53,7 +53,7 @@ def test_while_members_of_a_sweep_give_way_others_are_asked_for_whoever_comes_ne
     assert [(each.to, each.ranks) for each in both.each] == [("team/second", "3"), ("team/urgent", "1-2")]
     assert both.others == first.each
     assert scene.asks() == {}
-    scene.put("grid", msgspec.structs.replace(gang.give_way(status, both), sweep=SweepState(again="1-3")))
+    scene.put("grid", msgspec.structs.replace(gang.preempt(status, both), sweep=SweepState(again="1-3")))
     scene.begin_anew()
     assert (scene.asks(), scene.starts()) == ({}, {})
     words = scene.queue.giving_way.words_for
@@ -85,7 +85,7 @@ def test_of_a_sweep_further_members_are_asked_for_so_many_runs_at_a_time() -> No
         name = f"wants-{number:02}"
         scene.waits(name, 1)
         if number < ASKED_OF_A_SWEEP:
-            status = gang.give_way(status, scene.intends("grid", name))
+            status = gang.preempt(status, scene.intends("grid", name))
             scene.put("grid", status)
     assert status.gives_way is not None and len(status.gives_way.each) == ASKED_OF_A_SWEEP
     assert scene.asks() == {}

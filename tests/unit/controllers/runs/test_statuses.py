@@ -12,7 +12,7 @@ from aiohttp import web
 from tests.unit.kube.fake_api import client_of, serving
 
 from kajitori.controllers.runs.statuses import BUSY_INTERVAL, STATUS_INTERVAL, UNSEEN_PATIENCE, Statuses
-from kajitori.core.gang import give_way, keep_waiting
+from kajitori.core.gang import keep_waiting, preempt
 from kajitori.core.spec.node_request import NodeRequest, RequestState
 from kajitori.core.spec.reasons import Phase, Reason
 from kajitori.core.spec.status import Attempt, GivesWay, MemberCounts, RunStatus
@@ -205,9 +205,9 @@ async def test_turns_are_told_as_events_once(monkeypatch: pytest.MonkeyPatch) ->
         await statuses.write(run_of("9", again), resumed)  # its counts begin anew, which is no setback
         assert told == [("Warning", "NodeLost"), ("Warning", "NodeLost"), ("Normal", "NotPlannedYet")]
         told.clear()
-        first = give_way(RUNNING, GivesWay(to="team/a", uid="a", ranks="1"))
+        first = preempt(RUNNING, GivesWay(to="team/a", uid="a", ranks="1"))
         assert first.gives_way is not None
-        second = give_way(first, GivesWay(to="team/b", uid="b", ranks="2", others=first.gives_way.each))
+        second = preempt(first, GivesWay(to="team/b", uid="b", ranks="2", others=first.gives_way.each))
         for before, after in (
             (RUNNING, first),
             (first, second),
@@ -229,7 +229,7 @@ async def test_what_is_written_is_counted_by_its_reason() -> None:
         await statuses.write(run_of("2", lost), msgspec.structs.replace(lost, message="other words"))
         await statuses.write(run_of("3", lost), failed)
         await statuses.write(run_of("4"), grown)
-        asked = give_way(RUNNING, told)
+        asked = preempt(RUNNING, told)
         await statuses.write(run_of("5"), asked)
         await statuses.write(run_of("6", asked), msgspec.structs.replace(asked, message="other words"))
     assert counted(metrics, FAILURES) == {"NodeLost": 1, "ProgramFailed": 1}
@@ -250,7 +250,7 @@ async def test_a_preemption_is_one_event_and_one_line_of_the_log(
     scene, told = Scene(), list[tuple[str, str]]()
     monkeypatch.setattr(EventRecorder, "say", lambda _, about, kind, reason, message: told.append((reason, message)))
     asked = GivesWay(to="nlp/gpt", uid="u2", who="nlp/gpt (high, of bob)")
-    first = give_way(RUNNING, asked)
+    first = preempt(RUNNING, asked)
     ending = msgspec.structs.replace(first, phase=Phase.RESTARTING, interruptions=1)
     waits = keep_waiting(ending, Reason.WAITING_FOR_GPU, "needs 8 h100")
     assert waits.reason is Reason.PREEMPTED and waits.message.startswith("gave way to nlp/gpt (high, of bob)")

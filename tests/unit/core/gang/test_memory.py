@@ -9,9 +9,9 @@ from kajitori.core.gang.memory import (
     EARLIER_RUNS,
     EarlierRun,
     MemberPeak,
-    is_worth_telling,
+    add_earlier_peaks,
+    is_worth_writing,
     merged,
-    tell_earlier_peaks,
     with_member,
     with_total,
 )
@@ -33,7 +33,7 @@ def peak(gibibytes: float, rank: int = 0, **more: object) -> MemberPeak:
 
 def told(*earlier: EarlierRun, limit: int | None) -> list[Finding]:
     findings = Findings()
-    tell_earlier_peaks(earlier, None if limit is None else limit * GI, findings.add)
+    add_earlier_peaks(earlier, None if limit is None else limit * GI, findings.add)
     return findings.found
 
 
@@ -100,7 +100,7 @@ def test_a_peak_that_creeps_up_is_written_fifteen_times_until_it_has_doubled() -
     written, writes = with_member(None, peak(1)), 0
     for step in range(1001):
         now = with_member(written, peak(1 + step / 1000))
-        if is_worth_telling(written, now):
+        if is_worth_writing(written, now):
             written, writes = now, writes + 1
     assert writes <= 15
     assert written is not None and written.peak_bytes > 1.9 * GI
@@ -108,10 +108,10 @@ def test_a_peak_that_creeps_up_is_written_fifteen_times_until_it_has_doubled() -
 
 def test_the_first_look_and_a_member_that_ran_out_are_always_worth_it() -> None:
     first = with_member(None, peak(1))
-    assert is_worth_telling(None, first)
-    assert not is_worth_telling(None, None)
-    assert is_worth_telling(first, with_member(first, peak(1, ran_out=True)))
-    assert is_worth_telling(first, with_total(first, 2 * GI))
+    assert is_worth_writing(None, first)
+    assert not is_worth_writing(None, None)
+    assert is_worth_writing(first, with_member(first, peak(1, ran_out=True)))
+    assert is_worth_writing(first, with_total(first, 2 * GI))
 
 
 def test_nothing_is_said_where_nothing_is_known() -> None:
@@ -150,7 +150,7 @@ def test_who_leaves_it_to_policy_and_gets_enough_is_told_less_loudly() -> None:
     """A warning is one in any case."""
     for limit, code in ((64, "MemoryEnough"), (32, "MemoryBelowPeak")):
         findings = Findings()
-        tell_earlier_peaks([earlier("bert-3", 41)], limit * GI, findings.add, asked=False)
+        add_earlier_peaks([earlier("bert-3", 41)], limit * GI, findings.add, asked=False)
         assert [finding.code for finding in findings.found] == [code]
 
 

@@ -178,7 +178,7 @@ def test_to_grow_all_members_get_their_grace_and_nothing_is_counted() -> None:
 
 def test_what_is_kept_is_kept_no_longer_once_it_waits_gives_way_or_has_started() -> None:
     grows = gang.grow(runs().status, ["n0"], 1, NOW)
-    asked = gang.give_way(grows, GivesWay(to="team/urgent", uid="1", who="team/urgent"))
+    asked = gang.preempt(grows, GivesWay(to="team/urgent", uid="1", who="team/urgent"))
     assert asked.resize is None
     assert gang.keep_waiting(grows, Reason.WAITING_FOR_GPU, "needs 16 h100").resize is None
     assert gang.place_on(grows, range(1), "n0", {}, 1, 1, NOW).resize is None

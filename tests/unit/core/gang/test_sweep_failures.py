@@ -130,7 +130,7 @@ def test_room_in_a_quota_is_used_as_soon_as_a_member_ends() -> None:
 
 def test_members_that_the_api_server_refuses_are_tried_again_later() -> None:
     run = sweep(4, restarts=0)
-    status = gang.sweep_refused(run, run.status, Reason.QUOTA, "no room", (2, 3), NOW)
+    status = gang.failed_to_create_in_sweep(run, run.status, Reason.QUOTA, "no room", (2, 3), NOW)
     assert (status.sweep, status.reason, status.failed_starts) == (SweepState(again="2-3"), Reason.QUOTA, 1)
     assert status.attempt is not None and status.attempt.created
     paused = step(replace(run, status=status), member(0), member(1))
@@ -140,7 +140,7 @@ def test_members_that_the_api_server_refuses_are_tried_again_later() -> None:
 
 def test_those_that_a_quota_had_no_room_for_are_no_part_of_the_attempt() -> None:
     run = sweep(4)
-    status = gang.made_in_part(run.status, [1, 3])
+    status = gang.without_uncreated(run.status, [1, 3])
     assert status.attempt is not None
     assert gang.node_by_rank(status.attempt) == {0: "n0", 2: "n2"}
     answer = step(replace(run, status=status), member(0), member(2))

@@ -165,7 +165,7 @@ def test_a_service_that_is_refused_now_goes_on_as_it_is() -> None:
     """Its last attempt replaced one member of three: the others are not lost."""
     attempt = Attempt(number=2, nodes="n1", ranks="1", created=True, planned_at="2026-11-21T12:00:00Z")
     status = RunStatus(phase=Phase.RUNNING, attempt=attempt, attempts=2, members=MemberCounts(total=3, running=3))
-    outlined = gang.outline("service", 2, status, False)
+    outlined = gang.run_without_spec("service", 2, status, False)
     answer = step(outlined, member(0), member(1, attempt=2), member(2))
     assert (answer.status.phase, answer.actions) == (Phase.RUNNING, ())
 

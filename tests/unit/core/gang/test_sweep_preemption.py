@@ -17,7 +17,7 @@ from kajitori.core.spec.status import GivesWay, RunStatus, SweepState
 def test_it_gives_way_as_a_whole_with_all_of_its_grace_and_comes_back() -> None:
     asked = GivesWay(to="vision/bert", uid="u", who="vision/bert (high, of ana)")
     run = sweep(3, sweep=SweepState(succeeded="0"))
-    run = replace(run, status=gang.give_way(run.status, asked))
+    run = replace(run, status=gang.preempt(run.status, asked))
     answer = step(run, member(1), member(2))
     assert answer.status.sweep == SweepState(succeeded="0", again="1-2")
     assert answer.actions == (DeleteMembers(30, unfinished_only=True),)
@@ -25,22 +25,22 @@ def test_it_gives_way_as_a_whole_with_all_of_its_grace_and_comes_back() -> None:
     assert (ending.status.reason, ending.status.interruptions, asked_of(ending)) == (Reason.PREEMPTED, 1, ())
     gone = step(after(run, ending))
     assert (gone.status.phase, gone.status.reason, asked_of(gone)) == (Phase.QUEUED, Reason.PREEMPTED, (1, 2))
-    not_any_more = step(unwanted(run), member(1), member(2))
+    not_any_more = step(withdrawn(run), member(1), member(2))
     assert (not_any_more.status.gives_way, not_any_more.actions) == (None, ())
 
 
-def unwanted(run: Run, *to: str) -> Run:
+def withdrawn(run: Run, *to: str) -> Run:
     """Those (all of them, where none is named) that it gives way to do not wait any more."""
     asked = run.status.gives_way
     assert asked is not None
-    return replace(run, unwanted=frozenset(each.waiting for each in asked.each if not to or each.to in to))
+    return replace(run, withdrawn=frozenset(each.waiting for each in asked.each if not to or each.to in to))
 
 
 def some_give_way(ranks: str, **status: Any) -> Run:
     """A sweep of four, of which these members are asked to give way."""
     asked = GivesWay(to="vision/bert", uid="u", who="vision/bert (high, of ana)", ranks=ranks, attempt=1)
     run = sweep(4, **status)
-    return replace(run, status=gang.give_way(run.status, asked))
+    return replace(run, status=gang.preempt(run.status, asked))
 
 
 def test_of_some_that_give_way_the_others_notice_nothing() -> None:
@@ -64,7 +64,7 @@ def test_of_some_that_give_way_the_others_notice_nothing() -> None:
     placed = with_attempt(placed, created=True)
     again = step(replace(run, status=placed), member(0), member(1, attempt=2), member(3))
     assert (again.status.sweep, again.status.interruptions) == (SweepState(again="2"), 1)
-    started = step(unwanted(replace(run, status=placed)), member(0), member(1, attempt=2), member(3))
+    started = step(withdrawn(replace(run, status=placed)), member(0), member(1, attempt=2), member(3))
     assert (started.status.gives_way, asked_of(started)) == (None, (2,))
 
 
@@ -77,13 +77,13 @@ def test_some_that_are_not_told_yet_go_on_if_nobody_waits_any_more() -> None:
     """Once it is written that they are to be started again, they leave."""
     run, four = some_give_way("3"), [member(rank) for rank in range(4)]
     assert run.status.message == "member 3 gives way to vision/bert (high, of ana)"
-    stays = step(unwanted(run), *four)
+    stays = step(withdrawn(run), *four)
     assert (stays.status.gives_way, stays.status.sweep, stays.actions) == (None, SweepState(), ())
     written = after(run, step(run, *four))
-    leaves = step(unwanted(written), *four)
+    leaves = step(withdrawn(written), *four)
     assert leaves.actions == (DeleteMember(four[3].pod, four[3].uid, 30),)
     assert "which does not wait for it any more" in leaves.status.message
-    gone = step(unwanted(after(run, leaves)), *four[:3])
+    gone = step(withdrawn(after(run, leaves)), *four[:3])
     assert (gone.status.gives_way, asked_of(gone)) == (None, (3,))
 
 
@@ -95,7 +95,7 @@ def test_members_give_way_to_several_runs_each_for_itself() -> None:
     four = [member(rank) for rank in range(4)]
     run = after(run, step(run, *four))
     asked = GivesWay(to="nlp/two", uid="u2", who="nlp/two (high)", ranks="2-3", attempt=1, others=first.each)
-    run = replace(run, status=gang.give_way(run.status, asked))
+    run = replace(run, status=gang.preempt(run.status, asked))
     words = "members 2-3 give way to nlp/two (high); member 1 gives way to vision/bert (high, of ana)"
     assert run.status.message == words
     answer = step(run, *four)
@@ -106,11 +106,11 @@ def test_members_give_way_to_several_runs_each_for_itself() -> None:
     assert told.status.interruptions == 2
     assert told.status.message == f"{words}; 3 members still ending, within 30 s"
     # 1. One of them is gone, and whom it gave way to has what it waited for.
-    later = step(unwanted(after(run, told), "vision/bert"), four[0], *four[2:])
+    later = step(withdrawn(after(run, told), "vision/bert"), four[0], *four[2:])
     assert later.status.gives_way is not None and [each.to for each in later.status.gives_way.each] == ["nlp/two"]
     assert later.status.message == "members 2-3 give way to nlp/two (high); 2 members still ending, within 30 s"
     # 2. Or the other two.
-    later = step(unwanted(after(run, told), "nlp/two"), *four[:2])
+    later = step(withdrawn(after(run, told), "nlp/two"), *four[:2])
     assert later.status.gives_way == first
     assert later.status.message.startswith("member 1 gives way to vision/bert (high, of ana); 1 member still ending")
     # 3. Or they are gone, and it still waits: what they left stays promised.
@@ -127,10 +127,10 @@ def test_of_several_whom_members_give_way_to_one_does_not_wait_any_more() -> Non
     assert first is not None
     asked = GivesWay(to="nlp/two", uid="u2", who="nlp/two (high)", ranks="2-3", attempt=1, others=first.each)
     run, four = sweep(4), [member(rank) for rank in range(4)]
-    run = replace(run, status=gang.give_way(run.status, asked))
-    answer = step(unwanted(run, "nlp/two"), *four)
+    run = replace(run, status=gang.preempt(run.status, asked))
+    answer = step(withdrawn(run, "nlp/two"), *four)
     assert (answer.status.sweep, answer.status.gives_way) == (SweepState(again="1"), first)
-    both = step(unwanted(run), *four)
+    both = step(withdrawn(run), *four)
     assert (both.status.sweep, both.status.gives_way, both.actions) == (SweepState(), None, ())
     assert both.status.message == "goes on: nlp/two and vision/bert do not wait for its nodes any more"
 
@@ -139,7 +139,7 @@ def test_of_many_runs_that_members_give_way_to_some_are_named() -> None:
     others = tuple(GivesWay(to=f"t/r{n}", uid=f"u{n}", who=f"t/r{n}", ranks=str(n), attempt=1) for n in range(1, 6))
     asked = GivesWay(to="t/r0", uid="u0", who="t/r0", ranks="0", attempt=1, others=others)
     said = "; ".join(f"member {n} gives way to t/r{n}" for n in range(3))
-    assert gang.give_way(RunStatus(), asked).message == f"{said}; others to 3 more runs"
+    assert gang.preempt(RunStatus(), asked).message == f"{said}; others to 3 more runs"
 
 
 def test_who_ends_while_it_is_to_give_way_has_ended() -> None:

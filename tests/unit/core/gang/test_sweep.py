@@ -13,7 +13,7 @@ from tests.helpers.sweeps import asked_of, step, sweep, taken_away
 from kajitori.core import gang
 from kajitori.core.gang import CreateMembers, DeleteMember, DeleteMembers, Limits, NeedsNodes, Run, Sweep
 from kajitori.core.gang.ledger import Ledger, ranges
-from kajitori.core.gang.sweep import STARTED_TOGETHER, TAKEN_AWAY_AT_ONCE
+from kajitori.core.gang.sweep import MAX_PLACED_AT_ONCE, REMOVED_AT_ONCE
 from kajitori.core.spec.array import MAX_INDEX, MAX_MEMBERS
 from kajitori.core.spec.reasons import Phase, Reason
 from kajitori.core.spec.status import (
@@ -70,7 +70,7 @@ def test_pods_of_members_that_have_ended_go_a_few_at_a_time() -> None:
     run = sweep(500, sweep=SweepState(succeeded="0-499"))
     answer = step(run, *(member(rank, SUCCEEDED) for rank in range(500)))
     assert answer.status.phase is Phase.SUCCEEDED
-    assert len(taken_away(answer)) == TAKEN_AWAY_AT_ONCE
+    assert len(taken_away(answer)) == REMOVED_AT_ONCE
 
 
 def test_an_attempt_that_was_cut_off_is_completed_and_repeats_nobody_who_has_ended() -> None:
@@ -97,7 +97,7 @@ def test_members_are_placed_several_at_a_time() -> None:
 
 def test_an_attempt_starts_a_thousand_at_most() -> None:
     run = Run("batch", 3000, Limits(), RunStatus(), sweep=Sweep(tuple(range(3000)), 3000))
-    assert asked_of(step(run)) == tuple(range(STARTED_TOGETHER))
+    assert asked_of(step(run)) == tuple(range(MAX_PLACED_AT_ONCE))
 
 
 def test_why_further_members_wait_is_told_beside_those_that_run() -> None:
@@ -178,7 +178,7 @@ def test_a_longer_array_has_more_members_and_a_shorter_one_fewer() -> None:
 
 def test_where_policy_refuses_it_by_now_its_members_end_by_themselves_and_nobody_joins() -> None:
     run = sweep(9, at_once=3, sweep=SweepState(succeeded="0"), members=MemberCounts(total=9))
-    life = gang.outline("batch", 1, run.status, False)
+    life = gang.run_without_spec("batch", 1, run.status, False)
     answer = step(life, member(1), member(2, SUCCEEDED))
     assert (answer.status.phase, asked_of(answer)) == (Phase.RUNNING, ())
     ended = step(life, member(1, SUCCEEDED), member(2, SUCCEEDED))
@@ -193,11 +193,11 @@ def test_its_status_stays_small_with_ten_thousand_members_whatever_their_states(
     ledger = Ledger(
         set(ended[::2]), set(ended[1::2]), set(rest), {index: 1 + place % 100 for place, index in enumerate(rest)}
     )
-    nodes = [f"ip-10-{i * 37 % 256}-{i * 91 % 256}.compute.internal" for i in range(STARTED_TOGETHER)]
+    nodes = [f"ip-10-{i * 37 % 256}-{i * 91 % 256}.compute.internal" for i in range(MAX_PLACED_AT_ONCE)]
     status = RunStatus(
         phase=Phase.RUNNING,
         attempts=99_999,
-        attempt=Attempt(number=99_999, nodes=compress(nodes), ranks=ranges(list(rest[::2])[:STARTED_TOGETHER])),
+        attempt=Attempt(number=99_999, nodes=compress(nodes), ranks=ranges(list(rest[::2])[:MAX_PLACED_AT_ONCE])),
         sweep=ledger.state(),
         notable=[Notable(rank=i, node=nodes[i], reason="ProgramFailed", message="x" * 300) for i in range(64)],
     )
@@ -235,7 +235,7 @@ def test_what_members_had_of_the_cluster_is_counted_once_however_they_end() -> N
     again = step(after(run, answer), member(0, SUCCEEDED, **took), failed(1, **took), *going, at=minute)
     assert again.status.sweep == answer.status.sweep
     asked = GivesWay(to="vision/bert", uid="u", who="vision/bert (high, of ana)")
-    leaves = replace(run, status=gang.give_way(run.status, asked))
+    leaves = replace(run, status=gang.preempt(run.status, asked))
     stops = replace(run, stopped=True)
     for subject in (leaves, stops):
         ending = step(subject, member(0, SUCCEEDED, **took), member(2, **since), at=minute)
@@ -252,10 +252,10 @@ def test_where_its_status_was_damaged_what_is_kept_of_its_members_counts() -> No
     """Those that are known to have succeeded are not run again when it is resumed."""
     damaged = RunStatus(phase=Phase.FAILED, reason=Reason.STATUS_DAMAGED, attempts=3)
     run = replace(sweep(4), status=damaged, resumes=1)
-    assert gang.lacks_its_ledger(run, ())
-    assert not gang.lacks_its_ledger(replace(run, resumes=0), ())
-    assert not gang.lacks_its_ledger(replace(run, sweep=None), ())
-    answer = step(gang.with_kept_results(run, [0, 2]))
+    assert gang.has_lost_ledger(run, ())
+    assert not gang.has_lost_ledger(replace(run, resumes=0), ())
+    assert not gang.has_lost_ledger(replace(run, sweep=None), ())
+    answer = step(gang.with_succeeded(run, [0, 2]))
     assert answer.status.sweep == SweepState(succeeded="0,2")
     assert asked_of(answer) == (1, 3)
 
@@ -263,15 +263,15 @@ def test_where_its_status_was_damaged_what_is_kept_of_its_members_counts() -> No
 def test_where_its_status_was_lost_what_is_kept_of_its_members_counts() -> None:
     """Somebody wiped it: by its Pods, or by the number of its attempts, it is known to have begun."""
     wiped = replace(sweep(4), status=RunStatus(queued_at="2026-11-21T11:59:00Z"))
-    assert not gang.lacks_its_ledger(wiped, ()), "it is new"
-    assert gang.lacks_its_ledger(wiped, (member(1, attempt=3),))
+    assert not gang.has_lost_ledger(wiped, ()), "it is new"
+    assert gang.has_lost_ledger(wiped, (member(1, attempt=3),))
     begun = replace(wiped, status=msgspec.structs.replace(wiped.status, attempts=3))
-    assert gang.lacks_its_ledger(begun, ())
-    assert not gang.lacks_its_ledger(replace(begun, stopped=True), ())
-    known = gang.with_kept_results(wiped, [0, 2])
+    assert gang.has_lost_ledger(begun, ())
+    assert not gang.has_lost_ledger(replace(begun, stopped=True), ())
+    known = gang.with_succeeded(wiped, [0, 2])
     answer = step(known, member(1, attempt=3))
     assert answer.status.sweep == SweepState(succeeded="0,2") and answer.status.attempts == 3
-    assert not gang.lacks_its_ledger(after(known, answer), (member(1, attempt=3),))
+    assert not gang.has_lost_ledger(after(known, answer), (member(1, attempt=3),))
     goes_on = step(after(known, answer), failed(1, attempt=3))
     assert goes_on.status.sweep is not None and goes_on.status.sweep.succeeded == "0,2"
 

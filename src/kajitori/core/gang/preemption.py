@@ -10,20 +10,20 @@ from collections.abc import Sequence
 
 import msgspec
 
-from kajitori.core.gang.progress import counted, end_members, say, words_of
+from kajitori.core.gang.progress import describe_preemptions, end_members, members_text, with_reason
 from kajitori.core.gang.types import Action, DeleteMembers, Member, Run, Step
 from kajitori.core.spec.reasons import NEVER_RESTARTED, Phase, Reason
 from kajitori.core.spec.status import GivesWay, GivesWayTo, RunStatus
 
 
-def give_way(status: RunStatus, asked: GivesWay) -> RunStatus:
+def preempt(status: RunStatus, asked: GivesWay) -> RunStatus:
     """The status of a run that is asked to give way; its life acts on it."""
     return msgspec.structs.replace(
-        status, gives_way=asked, resize=None, reason=Reason.PREEMPTED, message=words_of(asked)
+        status, gives_way=asked, resize=None, reason=Reason.PREEMPTED, message=describe_preemptions(asked)
     )
 
 
-def batch_gives_way(run: Run, status: RunStatus, current: Sequence[Member], broken: Member | None) -> Step | None:
+def preempt_batch(run: Run, status: RunStatus, current: Sequence[Member], broken: Member | None) -> Step | None:
     """What a gang does that was asked; None where it was not, or ends by itself. broken: what broke it, if anything."""
     asked, attempt = status.gives_way, status.attempt
     if asked is None or attempt is None:
@@ -34,18 +34,18 @@ def batch_gives_way(run: Run, status: RunStatus, current: Sequence[Member], brok
     if not told and all(member.is_over for member in current):
         return None
     if not told:
-        return _tell(run, status, asked)
+        return _begin_or_withdraw(run, status, asked)
     status = msgspec.structs.replace(
         status,
         phase=Phase.RESTARTING,
         reason=Reason.PREEMPTED,
-        message=words_of(asked),
+        message=describe_preemptions(asked),
         interruptions=status.interruptions + 1,
     )
     return Step(status, (DeleteMembers(run.limits.grace_seconds, unfinished_only=True),))
 
 
-def service_gives_way(run: Run, status: RunStatus, members: Sequence[Member]) -> Step | None:
+def preempt_service(run: Run, status: RunStatus, members: Sequence[Member]) -> Step | None:
     """The same for a service: all of it gives way, and comes back when there is room for all of it."""
     asked = status.gives_way
     alive = [member for member in members if member.blocks_restart]
@@ -53,26 +53,26 @@ def service_gives_way(run: Run, status: RunStatus, members: Sequence[Member]) ->
         return None
     if status.phase is not Phase.QUEUED:
         if not all(member.terminating for member in alive):
-            return _tell(run, status, asked)
+            return _begin_or_withdraw(run, status, asked)
         status = msgspec.structs.replace(status, phase=Phase.QUEUED, interruptions=status.interruptions + 1)
-    message = words_while_ending(run, asked, len(alive)) if alive else words_of(asked)
-    return Step(say(status, Reason.PREEMPTED, message), end_told(run, status, alive))
+    message = describe_ending(run, asked, len(alive)) if alive else describe_preemptions(asked)
+    return Step(with_reason(status, Reason.PREEMPTED, message), end_remaining(run, status, alive))
 
 
-def words_while_ending(run: Run, asked: GivesWay, alive: int) -> str:
+def describe_ending(run: Run, asked: GivesWay, alive: int) -> str:
     """What is said until so many members have ended."""
-    words = words_of(asked, unwanted=run.unwanted)
-    return f"{words}; {counted(alive)} still ending, within {run.limits.grace_seconds} s"
+    words = describe_preemptions(asked, withdrawn=run.withdrawn)
+    return f"{words}; {members_text(alive)} still ending, within {run.limits.grace_seconds} s"
 
 
-def words_going_on(asked: Sequence[GivesWayTo]) -> str:
+def describe_withdrawal(asked: Sequence[GivesWayTo]) -> str:
     """What is said where it goes on, since none of these waits any more."""
     *names, last = sorted({each.to for each in asked})
     who = f"{', '.join(names)} and {last} do" if names else f"{last} does"
     return f"goes on: {who} not wait for its nodes any more"
 
 
-def end_told(run: Run, status: RunStatus, members: Sequence[Member]) -> tuple[Action, ...]:
+def end_remaining(run: Run, status: RunStatus, members: Sequence[Member]) -> tuple[Action, ...]:
     """Ends what is left of an attempt that is over: whoever gives way or grows has all of his grace, survivors of a
     broken gang a short one."""
     in_order = status.gives_way is not None or status.reason is Reason.GROWS
@@ -80,10 +80,10 @@ def end_told(run: Run, status: RunStatus, members: Sequence[Member]) -> tuple[Ac
     return end_members(members, grace)
 
 
-def _tell(run: Run, status: RunStatus, asked: GivesWay) -> Step:
+def _begin_or_withdraw(run: Run, status: RunStatus, asked: GivesWay) -> Step:
     """Nobody, or not everybody, was told yet."""
-    if run.is_wanted(asked):
-        status = say(status, Reason.PREEMPTED, words_of(asked))
+    if run.preemptor_waits(asked):
+        status = with_reason(status, Reason.PREEMPTED, describe_preemptions(asked))
         return Step(status, (DeleteMembers(run.limits.grace_seconds, unfinished_only=True),))
     status = msgspec.structs.replace(status, gives_way=None)
-    return Step(say(status, Reason.NONE, words_going_on((asked,))))
+    return Step(with_reason(status, Reason.NONE, describe_withdrawal((asked,))))

@@ -26,7 +26,7 @@ from kajitori.core.gang import (
     next_step,
 )
 from kajitori.core.gang.ledger import Ledger
-from kajitori.core.gang.progress import asks_of
+from kajitori.core.gang.progress import preemptions_of
 from kajitori.core.spec.reasons import Phase, Reason
 from kajitori.core.spec.status import GivesWay, RunStatus
 from kajitori.core.spec.status_check import damage
@@ -110,15 +110,15 @@ class World:
         """Some of its members are asked to give way, maybe beside others; or one of those that they were asked for does
         not wait any more."""
         status, alive = self.run.status, sorted({pod.rank for pod in self.pods.values() if not pod.is_over})
-        waiting = [each for each in asks_of(status) if self.run.is_wanted(each)]
+        waiting = [each for each in preemptions_of(status) if self.run.preemptor_waits(each)]
         if waiting and place % 2:
-            self.run = replace(self.run, unwanted=self.run.unwanted | {waiting[place % len(waiting)].waiting})
+            self.run = replace(self.run, withdrawn=self.run.withdrawn | {waiting[place % len(waiting)].waiting})
         elif alive and not status.phase.is_final:
             ranks = compress_ranks(alive[place % len(alive) :][: 1 + place % 3])
             asked = GivesWay(to=f"vision/{place}", uid=f"u{self.asked}", ranks=ranks, attempt=status.attempts)
             self.asked += 1
             self.run = replace(
-                self.run, status=gang.give_way(status, msgspec.structs.replace(asked, others=tuple(waiting)))
+                self.run, status=gang.preempt(status, msgspec.structs.replace(asked, others=tuple(waiting)))
             )
 
     def happen(self, what: str, place: int) -> None:
@@ -189,7 +189,7 @@ def test_every_member_ends_exactly_once_whatever_happens(
             world.happen(*event)
         world.now += timedelta(seconds=seconds)
         look(room, cut_off)
-    world.run = replace(world.run, unwanted=frozenset(each.waiting for each in asks_of(world.run.status)))
+    world.run = replace(world.run, withdrawn=frozenset(each.waiting for each in preemptions_of(world.run.status)))
     for _ in range(60 + 4 * count):
         for name in sorted(world.pods):
             if name in world.pods:

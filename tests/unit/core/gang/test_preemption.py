@@ -19,10 +19,10 @@ from kajitori.core.gang import (
     NeedsNodes,
     Run,
     Sweep,
-    give_way,
     keep_waiting,
     next_step,
     place_on,
+    preempt,
 )
 from kajitori.core.spec.reasons import Phase, Reason
 from kajitori.core.spec.status import Attempt, GivesWay, MemberCounts, RunStatus, Setback, SweepState
@@ -36,12 +36,12 @@ def asked(type: Any = "batch", *, wanted: bool = True, **status: Any) -> Run:
     """A run of two members that is asked, with a grace of a minute."""
     attempt = Attempt(number=1, nodes="n[0-1]", planned_at="2026-11-21T11:00:00Z", created=True)
     fresh = RunStatus(phase=Phase.RUNNING, attempt=attempt, attempts=1, queued_at="2026-11-21T10:00:00Z")
-    intent = msgspec.structs.replace(give_way(fresh, ASKED), **status)
-    limits, unwanted = (
+    intent = msgspec.structs.replace(preempt(fresh, ASKED), **status)
+    limits, withdrawn = (
         Limits(restarts=3, grace_seconds=60, restart_grace_seconds=5),
         frozenset(() if wanted else (ASKED.waiting,)),
     )
-    return Run(type, 2, limits, intent, unwanted=unwanted)
+    return Run(type, 2, limits, intent, withdrawn=withdrawn)
 
 
 @pytest.mark.parametrize("type", ["batch", "service"])
@@ -156,7 +156,7 @@ def test_a_sweep_gives_up_those_that_run_and_repeats_nobody_else() -> None:
     attempt = msgspec.structs.replace(life.status.attempt, nodes="n[0-2]", ranks="0-2", world_size=1)
     status = msgspec.structs.replace(life.status, attempt=attempt)
     subject = replace(life, status=status, replicas=3, sweep=Sweep((0, 1, 2), 3))
-    kept = step(replace(subject, unwanted=frozenset((ASKED.waiting,))), member(1), member(2))
+    kept = step(replace(subject, withdrawn=frozenset((ASKED.waiting,))), member(1), member(2))
     assert (kept.status.gives_way, kept.actions) == (None, ())
     told = step(subject, member(1), member(2))
     assert told.status.sweep == SweepState(succeeded="0", again="1-2")
