@@ -20,11 +20,12 @@ from bench.common import Limit, print_limits, print_table
 from bench.svg import Axis, lines
 from kajitori.core.placement.planner import GangRequest, MemberRequest, Placement, occupy_rows, place
 from kajitori.core.placement.releases import Ending
-from kajitori.core.placement.snapshot import NodeFacts, NodeTable, Snapshot, Taint, Toleration
+from kajitori.core.placement.snapshot import NodeFacts, NodeTable, Snapshot
 from kajitori.core.policy.queue import OrderRules
 from kajitori.core.queue.backfill import Queued, Schedule, schedule
 from kajitori.core.queue.ordering import Candidate, Ledger, rank
 from kajitori.core.queue.preemption import Running, choose_victims
+from kajitori.core.words.taints import Taint, Toleration
 
 NODES, QUEUED = 7_500, 10_000
 GANGS, VICTIM_OF = 2_000, 1_000

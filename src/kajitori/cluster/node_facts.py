@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from kajitori.core.placement.snapshot import NodeFacts, Taint
+from kajitori.core.placement.snapshot import NodeFacts
 from kajitori.core.policy.file import Policy
 from kajitori.core.words import names
+from kajitori.core.words.taints import Taint
 from kajitori.kube.mirror.usage import amount_of
 from kajitori.kube.objects import Node
 

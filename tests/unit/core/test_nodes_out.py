@@ -6,10 +6,11 @@ import numpy as np
 
 from kajitori.cluster.node_facts import node_facts
 from kajitori.core.placement.planner import GangRequest, MemberRequest, Placement, Shortage, place
-from kajitori.core.placement.snapshot import NodeFacts, NodeTable, Snapshot, Taint, Toleration
+from kajitori.core.placement.snapshot import NodeFacts, NodeTable, Snapshot
 from kajitori.core.policy.file import default_policy
 from kajitori.core.queue.explain import explain
 from kajitori.core.words.names import TAINT_PREFLIGHT, TAINT_UNHEALTHY
+from kajitori.core.words.taints import Taint, Toleration
 from kajitori.kube.objects import Node, NodeSpec, ObjectMeta
 from kajitori.kube.objects import Taint as WireTaint
 

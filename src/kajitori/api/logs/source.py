@@ -16,6 +16,7 @@ from kajitori.api.logs.request import BEGINNING, Batch, LogRequest
 from kajitori.blobs.logs import LogsOfRun
 from kajitori.core.gang.ledger import indices_of
 from kajitori.core.logs import notices
+from kajitori.core.words.rotation_notice import is_about_rotation
 from kajitori.errors import InvalidInput, KajitoriError, NotFound, Unavailable
 from kajitori.kube.errors import ApiError, InvalidError
 from kajitori.kube.objects import Pod, RunObject
@@ -380,7 +381,7 @@ class MemberLog:
         part = opened.unread.fresh(part)
         if not part.text:
             return
-        if opened.unread.lost and not was_done and not notices.is_about_rotation(part.text[31:].split(b"\n")[0]):
+        if opened.unread.lost and not was_done and not is_about_rotation(part.text[31:].split(b"\n")[0]):
             until = part.text[:30].decode()
             yield self._notice(notices.gap(self._position.time.decode(), until, opened.pod.spec.node_name))
         if part.stamped:

@@ -9,7 +9,7 @@ from pathlib import PurePosixPath
 
 from kajitori.core.admission.resolve import PASSING_TAINTS, Facts
 from kajitori.core.placement.planner import MemberRequest, eligible_nodes, largest_gang
-from kajitori.core.placement.snapshot import CPU, GPU, MEMORY, NodeTable, Taint
+from kajitori.core.placement.snapshot import CPU, GPU, MEMORY, NodeTable
 from kajitori.core.pods.reach import reach_faults
 from kajitori.core.pods.resolved import Resolved, RunIdentity
 from kajitori.core.pods.template import begins_with_step
@@ -17,6 +17,7 @@ from kajitori.core.policy.model import Policy
 from kajitori.core.spec.run import PUT_INTO_FILES, RunSpec, name_fault, stored_bytes, to_document
 from kajitori.core.words.quantities import format_cores, format_cpu, format_duration, memory_needed, memory_there
 from kajitori.core.words.suggestions import did_you_mean
+from kajitori.core.words.taints import Taint
 from kajitori.errors import Fault
 
 _Check = tuple[str, int | None, int | None, Callable[[int], str]]

@@ -8,7 +8,7 @@ from typing import Any
 
 from kajitori.core.gang.memory import EarlierRun, add_earlier_peaks
 from kajitori.core.placement.planner import MemberRequest, eligible_nodes
-from kajitori.core.placement.snapshot import CPU, GPU, MEMORY, NodeTable, Toleration
+from kajitori.core.placement.snapshot import CPU, GPU, MEMORY, NodeTable
 from kajitori.core.pods.reach import Reach, reach_of
 from kajitori.core.pods.resolved import DEAD_NODE_TAINTS, Findings, Resolved
 from kajitori.core.policy.model import Policy
@@ -16,6 +16,7 @@ from kajitori.core.spec.network_access import NetworkAccess
 from kajitori.core.spec.run import RunSpec
 from kajitori.core.spec.status import Finding
 from kajitori.core.words.quantities import format_cores, format_duration, memory_needed, memory_there
+from kajitori.core.words.taints import Toleration
 
 _STATES_OF_A_NODE = (
     *DEAD_NODE_TAINTS,

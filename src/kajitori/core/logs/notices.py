@@ -2,20 +2,10 @@
 
 from __future__ import annotations
 
+from kajitori.core.words.rotation_notice import size_words
+
 UNKNOWN_TIME = "0001-01-01T00:00:00.000000000Z"
 """In the place of a line's time, before all times that lines have."""
-
-_ROTATED = "were dropped by the node's log rotation"
-
-
-def dropped_by_rotation(size_bytes: int) -> str:
-    """So much of what the program printed is missing before this line."""
-    return f"kaji: {size_words(size_bytes)} printed before this line {_ROTATED}"
-
-
-def is_about_rotation(line: bytes) -> bool:
-    """Whether a kubelet of ours says in this line what its rotation dropped."""
-    return line.startswith(b"kaji: ") and line.rstrip().endswith(_ROTATED.encode())
 
 
 def gap(after: str, until: str, node: str) -> str:
@@ -41,15 +31,3 @@ def missing_before_end(rank: int, attempt: int) -> str:
 def only_end_kept(size_bytes: int) -> str:
     """A log was longer than what is kept of one."""
     return f"kaji: the last {size_words(size_bytes)} of this log were kept when its Pod went (policy: logs.perMember)"
-
-
-def size_words(size_bytes: int) -> str:
-    """A size for people: `812 bytes`, `66.9 MB`."""
-    if size_bytes < 1000:
-        return f"{size_bytes} byte{'' if size_bytes == 1 else 's'}"
-    amount = size_bytes / 1000
-    for unit in ("kB", "MB", "GB"):
-        if amount < 999.95:
-            return f"{amount:.1f} {unit}"
-        amount /= 1000
-    return f"{amount:.1f} TB"

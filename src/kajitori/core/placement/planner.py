@@ -13,7 +13,8 @@ from typing import Literal
 import numpy as np
 
 from kajitori.core.placement.choosing import Rows, choose
-from kajitori.core.placement.snapshot import CPU, GPU, Counts, Mask, NodeTable, Snapshot, Toleration
+from kajitori.core.placement.snapshot import CPU, GPU, Counts, Mask, NodeTable, Snapshot
+from kajitori.core.words.taints import Toleration
 
 CpuRunsOnGpuNodes = Literal["never", "whenNoOthers", "always"]
 

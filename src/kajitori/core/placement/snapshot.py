@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kajitori.core.words.names import TAINT_UNHEALTHY
+from kajitori.core.words.taints import Taint, Toleration
 
 Mask = npt.NDArray[np.bool_]
 Counts = npt.NDArray[np.int64]
@@ -26,33 +27,6 @@ ANSWERS = 1024
 """So many are kept of a table: a mask of 7,500 nodes takes 7.5 kB."""
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class Taint:
-    key: str
-    value: str = ""
-    effect: str = "NoSchedule"
-
-
-@dataclass(frozen=True, slots=True)
-class Toleration:
-    """What a Pod tolerates; an empty `key` with `Exists` tolerates everything, an empty `effect` every effect."""
-
-    key: str = ""
-    operator: str = "Equal"
-    value: str = ""
-    effect: str = ""
-
-    def tolerates(self, taint: Taint) -> bool:
-        """Whether this toleration matches the taint, by Kubernetes' rules."""
-        if self.effect and self.effect != taint.effect:
-            return False
-        if not self.key:
-            return self.operator == "Exists"
-        if self.key != taint.key:
-            return False
-        return self.operator == "Exists" or self.value == taint.value
 
 
 @dataclass(frozen=True, slots=True)

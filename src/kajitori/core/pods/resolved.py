@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from kajitori.core.placement.snapshot import Toleration
 from kajitori.core.pods.reach import Reach
 from kajitori.core.policy.limits import PriorityWord
 from kajitori.core.spec.status import Finding
+from kajitori.core.words.taints import Toleration
 
 DEAD_NODE_TAINTS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 """Taints that Kubernetes' node lifecycle controller puts on a node that stopped reporting."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from kajitori.core.placement.snapshot import Toleration
 from kajitori.core.pods import mpi
 from kajitori.core.pods.manifests import CHECKPOINT_ENV, Manifest, put
 from kajitori.core.pods.mounts import Mounts, mount_everything, mount_what_the_step_makes
@@ -14,6 +13,7 @@ from kajitori.core.spec.run import RunSpec, SecretUse
 from kajitori.core.words import first_step, names
 from kajitori.core.words.image_names import full_image_name
 from kajitori.core.words.quantities import format_cpu, format_memory
+from kajitori.core.words.taints import Toleration
 
 TERMINATION_MESSAGE_PATH = "/dev/termination-log"
 """Kubernetes' default."""

@@ -19,7 +19,8 @@ from kajitori.core.documents.fields import (
     Memory,
     ObjectName,
 )
-from kajitori.core.placement.snapshot import NodeFacts, Taint
+from kajitori.core.placement.snapshot import NodeFacts
+from kajitori.core.words.taints import Taint
 from kajitori.errors import FieldError
 
 ATOMIC_CLASS = "best-effort-atomic-scale-up.autoscaling.x-k8s.io"

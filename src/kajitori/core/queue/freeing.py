@@ -23,9 +23,10 @@ import numpy as np
 from kajitori.core.placement.choosing import Rows
 from kajitori.core.placement.planner import GangRequest, Placement, eligible_nodes, room_of
 from kajitori.core.placement.releases import Ending
-from kajitori.core.placement.snapshot import Counts, Mask, NodeFacts, Snapshot, Toleration
+from kajitori.core.placement.snapshot import Counts, Mask, NodeFacts, Snapshot
 from kajitori.core.policy.queue import LIKELY
 from kajitori.core.queue.backfill import Queued, schedule
+from kajitori.core.words.taints import Toleration
 
 Watch = Callable[[], Callable[[], bool]]
 """Starts a stop-watch: what it answers says whether there is time left."""

@@ -17,10 +17,11 @@ from operator import add
 import numpy as np
 
 from kajitori.core.placement.planner import CpuRunsOnGpuNodes, GangRequest, MemberRequest, eligible_nodes
-from kajitori.core.placement.snapshot import GPU, Mask, NodeTable, Toleration
+from kajitori.core.placement.snapshot import GPU, Mask, NodeTable
 from kajitori.core.policy.preemption import Guarantee
 from kajitori.core.queue.preemption import Running
 from kajitori.core.words.quantities import round_memory
+from kajitori.core.words.taints import Toleration
 
 Amounts = tuple[int, ...]
 """Millicores, bytes, GPUs, whole nodes, as `Guarantee.amounts` has them."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
-from kajitori.core.placement import snapshot
+from kajitori.core.words import taints as taint_rules
 from kajitori.core.words.times import format_time, parse_time
 from kajitori.embedded.objects import Lease, Node, Pod, Taint, Toleration, condition
 
@@ -169,5 +169,5 @@ def is_out_of_service(node: Node) -> bool:
 
 
 def _tolerates(toleration: Toleration, taint: Taint) -> bool:
-    rule = snapshot.Toleration(toleration.key, toleration.operator or "Equal", toleration.value, toleration.effect)
-    return rule.tolerates(snapshot.Taint(taint.key, taint.value, taint.effect))
+    rule = taint_rules.Toleration(toleration.key, toleration.operator or "Equal", toleration.value, toleration.effect)
+    return rule.tolerates(taint_rules.Taint(taint.key, taint.value, taint.effect))

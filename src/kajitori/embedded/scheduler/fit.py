@@ -9,13 +9,13 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from kajitori.core.placement import snapshot
 from kajitori.core.words.quantities import QuantityError, parse_cpu_millis, parse_memory_bytes
 from kajitori.core.words.selectors import holds
+from kajitori.core.words.taints import Taint, Toleration
 from kajitori.embedded.objects import Container, Node, NodeSelectorTerm, Pod, PodSpec, Requirement, condition
 
-NOT_READY = snapshot.Taint("node.kubernetes.io/not-ready", "", "NoSchedule")
-UNSCHEDULABLE = snapshot.Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")
+NOT_READY = Taint("node.kubernetes.io/not-ready", "", "NoSchedule")
+UNSCHEDULABLE = Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")
 HARD_EFFECTS = ("NoSchedule", "NoExecute")
 
 ENOUGH_CANDIDATES = 100
@@ -53,7 +53,7 @@ class Demand:
     selector: tuple[tuple[str, str], ...] = ()
     required: tuple[Term, ...] | None = None
     preferred: tuple[tuple[int, Term], ...] = ()
-    tolerations: tuple[snapshot.Toleration, ...] = ()
+    tolerations: tuple[Toleration, ...] = ()
     volumes: tuple[tuple[Term, ...], ...] = ()
     """Node affinity of each volume that the Pod's claims are bound to."""
     unsupported: str = ""
@@ -79,7 +79,7 @@ class NodeState:
 
     name: str
     labels: Mapping[str, str]
-    taints: tuple[snapshot.Taint, ...]
+    taints: tuple[Taint, ...]
     unschedulable: bool
     allocatable: Amounts
     max_pods: int
@@ -90,7 +90,7 @@ class NodeState:
     @classmethod
     def of(cls, node: Node) -> NodeState:
         """An empty node. One that is not ready counts as tainted so, whether or not somebody wrote the taint yet."""
-        taints = [snapshot.Taint(t.key, t.value, t.effect) for t in node.spec.taints or ()]
+        taints = [Taint(t.key, t.value, t.effect) for t in node.spec.taints or ()]
         ready = condition(node.status.conditions, "Ready")
         if (ready is None or ready.status != "True") and not any(t.key == NOT_READY.key for t in taints):
             taints.append(NOT_READY)
@@ -189,9 +189,7 @@ def demand_of(pod: Pod, volumes: Iterable[tuple[Term, ...]] = ()) -> Demand:
         selector=tuple(sorted((spec.node_selector or {}).items())),
         required=None if required is None else tuple(term(t) for t in required.node_selector_terms),
         preferred=tuple((p.weight, term(p.preference)) for p in (affinity.preferred if affinity else ())),
-        tolerations=tuple(
-            snapshot.Toleration(t.key, t.operator or "Equal", t.value, t.effect) for t in spec.tolerations or ()
-        ),
+        tolerations=tuple(Toleration(t.key, t.operator or "Equal", t.value, t.effect) for t in spec.tolerations or ()),
         volumes=tuple(volumes),
         unsupported=unsupported,
     )
@@ -287,7 +285,7 @@ def _score(demand: Demand, node: NodeState) -> tuple[int, int, float]:
     return soft, -preferred, sum(shares)
 
 
-def _tolerated(taint: snapshot.Taint, tolerations: Sequence[snapshot.Toleration]) -> bool:
+def _tolerated(taint: Taint, tolerations: Sequence[Toleration]) -> bool:
     return any(t.tolerates(taint) for t in tolerations)
 
 

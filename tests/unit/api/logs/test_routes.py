@@ -18,7 +18,7 @@ from kajitori.api.logs.lines import LINE_LIMIT_BYTES
 from kajitori.api.logs.slots import MAX_LOGS
 from kajitori.blobs.blobs import open_blobs
 from kajitori.blobs.logs import KeptLogs, MemberLogName
-from kajitori.core.logs import notices
+from kajitori.core.words.rotation_notice import dropped_by_rotation
 
 PATH = "/v1/runs/team/bert/logs"
 
@@ -477,7 +477,7 @@ async def test_lines_that_were_rotated_away_meanwhile_are_said_to_be(world: Worl
     async with served.stream("GET", PATH, params=params | {"resume": frames.cursor}) as response:
         again = Frames(response)
         await again.text(f"{gap}node n1 had rotated them away\nb\n")
-    said = notices.dropped_by_rotation(1234)
+    said = dropped_by_rotation(1234)
     world.kubernetes.logs["team", "bert-1-0"] = FakeLog(at(7, said), at(8, "b"))
     async with served.stream("GET", PATH, params=params | {"resume": frames.cursor}) as response:
         again = Frames(response)

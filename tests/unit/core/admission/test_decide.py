@@ -12,11 +12,12 @@ from tests.helpers.deciding import CLUSTER, FACTS, GI, codes, container, decided
 
 from kajitori.core.admission.decide import Facts, RunIdentity, decide
 from kajitori.core.admission.resolve import promised_restarts
-from kajitori.core.placement.snapshot import NodeFacts, NodeTable, Taint
+from kajitori.core.placement.snapshot import NodeFacts, NodeTable
 from kajitori.core.policy.file import default_policy, parse_policy
 from kajitori.core.spec.run import parse_spec
 from kajitori.core.spec.status import Finding
 from kajitori.core.words import first_step
+from kajitori.core.words.taints import Taint
 from kajitori.embedded.apiserver.certificates import ensure_certificates
 from kajitori.errors import Refused
 

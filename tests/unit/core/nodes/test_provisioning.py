@@ -27,8 +27,8 @@ from tests.helpers.pools import (
 
 from kajitori.core.nodes.provisioning import Answer, Demand, is_needed
 from kajitori.core.placement.planner import MemberRequest, occupy
-from kajitori.core.placement.snapshot import Taint
 from kajitori.core.spec.node_request import NodeRequest, RequestState, says
+from kajitori.core.words.taints import Taint
 from kajitori.core.words.times import format_time
 
 

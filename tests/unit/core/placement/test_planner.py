@@ -20,7 +20,8 @@ from kajitori.core.placement.planner import (
     occupy,
     place,
 )
-from kajitori.core.placement.snapshot import NodeFacts, NodeTable, Snapshot, Taint, Toleration
+from kajitori.core.placement.snapshot import NodeFacts, NodeTable, Snapshot
+from kajitori.core.words.taints import Taint, Toleration
 
 GIB = 1 << 30
 

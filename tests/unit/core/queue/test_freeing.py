@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 
 from kajitori.core.placement.planner import GangRequest, MemberRequest, occupy_rows
 from kajitori.core.placement.releases import Ending
-from kajitori.core.placement.snapshot import NodeFacts, NodeTable, Snapshot, Taint, Toleration
+from kajitori.core.placement.snapshot import NodeFacts, NodeTable, Snapshot
 from kajitori.core.queue.backfill import Queued, schedule
 from kajitori.core.queue.freeing import Occupant, Situation, Step, StepKind, to_free
 from kajitori.core.words.names import TAINT_UNHEALTHY
+from kajitori.core.words.taints import Taint, Toleration
 
 GIB = 1 << 30
 HOUR = 3600.0

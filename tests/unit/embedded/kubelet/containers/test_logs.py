@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kajitori.core.logs import notices as log_notices
+from kajitori.core.words import rotation_notice
 from kajitori.embedded.kubelet.containers.logs import LogOptions, LogReader, Renderer, read_log
 from kajitori.embedded.kubelet.shim import logfile
 from kajitori.embedded.kubelet.shim.logfile import LogWriter
@@ -27,7 +27,7 @@ NOTICE = re.compile(rb"(?m)^(?:\S+Z )?kaji: (\d+) bytes printed before this line
 def exact_sizes() -> Iterator[None]:
     """Notices name sizes to the byte."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(log_notices, "size_words", lambda size: f"{size} bytes")
+        patch.setattr(rotation_notice, "size_words", lambda size: f"{size} bytes")
         yield
 
 
