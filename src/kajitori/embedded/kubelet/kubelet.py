@@ -239,6 +239,11 @@ class Kubelet:
         ]
         return max(found, key=lambda worker: (worker.active, worker.record.started_at), default=None)
 
+    async def until_gone(self, uid: str) -> None:
+        """Returns when nothing of a Pod is left on this machine and the API server has let it go."""
+        if (task := self._tasks.get(uid)) is not None:
+            await asyncio.wait({task})
+
     async def end_all(self, grace_seconds: float) -> None:
         """Ends every container of this node, for whoever takes a whole local cluster down; Pods see it as SIGTERM.
 

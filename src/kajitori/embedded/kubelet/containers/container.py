@@ -18,11 +18,13 @@ from typing import Any
 
 import msgspec
 
+from kajitori.embedded.kubelet.containers import control
+from kajitori.embedded.kubelet.containers.control import Attachment, Execution
 from kajitori.embedded.kubelet.shim import main as shim
 from kajitori.embedded.kubelet.shim import tree
 from kajitori.embedded.kubelet.shim.cgroups import Cgroup
 from kajitori.embedded.kubelet.shim.connection import MESSAGE_BYTES
-from kajitori.errors import KajitoriError, Unavailable
+from kajitori.errors import Unavailable
 
 CGROUPS_FILE = "cgroups.json"
 ORIGIN_FILE = "origin.json"
@@ -212,18 +214,7 @@ class Container:
 
         Raises KajitoriError where it can't be started.
         """
-        connection = await self._connect()
-        try:
-            message = json.dumps({"do": "exec", "argv": list(argv), "tty": tty}).encode()
-            socket.send_fds(connection, [message], list(stdio))
-            answer = json.loads(await asyncio.get_running_loop().sock_recv(connection, MESSAGE_BYTES) or b"{}")
-        except OSError as error:
-            connection.close()
-            raise Unavailable(f"the container has ended: {error.strerror}") from error
-        if "pid" not in answer:
-            connection.close()
-            raise CommandNotStarted(answer.get("error", "the container has ended"), answer.get("exit_code", 126))
-        return Execution(connection, int(answer["pid"]))
+        return await control.execute(self.directory, argv, stdio, tty=tty)
 
     async def attach(self, outputs: Sequence[int]) -> Attachment:
         """Copies what the program prints from now on to these descriptors: one with a terminal, else two. They stay
@@ -231,22 +222,7 @@ class Container:
 
         Raises Unavailable if it has ended already.
         """
-        connection = await self._connect()
-        try:
-            socket.send_fds(connection, [json.dumps({"do": "attach"}).encode()], list(outputs))
-            await _readable(connection.fileno())
-            data, fds, _, _ = socket.recv_fds(connection, MESSAGE_BYTES, 1, socket.MSG_CMSG_CLOEXEC)
-            answer = json.loads(data or b"{}")
-        except OSError as error:
-            connection.close()
-            raise Unavailable(f"the container has ended: {error.strerror}") from error
-        except BaseException:
-            connection.close()
-            raise
-        if "attached" not in answer:
-            connection.close()
-            raise Unavailable(answer.get("error", "the container has ended"))
-        return Attachment(connection, fds[0] if fds else -1)
+        return await control.attach(self.directory, outputs)
 
     async def close_stdin(self) -> None:
         """Ends the program's input for good, once all who are attached have let go of it."""
@@ -389,77 +365,11 @@ class Container:
         pause_seconds = 0.01
         while self._pidfd is not None:
             try:
-                return await self._connect()
+                return await control.connect(self.directory)
             except Unavailable:
                 await asyncio.sleep(pause_seconds)
                 pause_seconds = min(2 * pause_seconds, 0.5)
         return None
-
-    async def _connect(self) -> socket.socket:
-        connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        connection.setblocking(False)
-        try:
-            folder = os.open(self.directory, os.O_PATH | os.O_DIRECTORY)
-            try:
-                address = f"/proc/self/fd/{folder}/{shim.CONTROL_SOCKET}"
-                await asyncio.get_running_loop().sock_connect(connection, address)
-            finally:
-                os.close(folder)
-        except OSError as error:
-            connection.close()
-            raise Unavailable(f"the container has ended: {error.strerror}") from error
-        return connection
-
-
-class CommandNotStarted(KajitoriError):
-    """A command beside the program could not be started; `program_exit_code` is what a shell would have said."""
-
-    code = "CommandNotStarted"
-
-    def __init__(self, message: str, program_exit_code: int) -> None:
-        super().__init__(message)
-        self.program_exit_code = program_exit_code
-
-
-class Execution:
-    """A command that runs beside the program."""
-
-    def __init__(self, connection: socket.socket, pid: int) -> None:
-        self.pid = pid
-        self._connection = connection
-
-    async def wait(self) -> int:
-        """Its exit code; 137 where the container went down with it."""
-        try:
-            while data := await asyncio.get_running_loop().sock_recv(self._connection, MESSAGE_BYTES):
-                answer = json.loads(data)
-                if "exit_code" in answer:
-                    return int(answer["exit_code"])
-        except OSError:
-            pass
-        return 137
-
-    async def signal(self, number: int) -> None:
-        with contextlib.suppress(OSError):
-            order = json.dumps({"do": "signal", "signal": number}).encode()
-            await asyncio.get_running_loop().sock_sendall(self._connection, order)
-
-    def close(self) -> None:
-        """Ends the command, if it still runs."""
-        self._connection.close()
-
-
-class Attachment:
-    """A remote that watches the program."""
-
-    def __init__(self, connection: socket.socket, stdin: int) -> None:
-        self.stdin = stdin
-        """The program's input or its terminal; -1 if it has none. The caller's to close."""
-        self._connection = connection
-
-    def close(self) -> None:
-        """Ends the watching; the program goes on."""
-        self._connection.close()
 
 
 def marked_processes(mark: str) -> list[int]:
@@ -504,19 +414,9 @@ def _shim_program() -> str:
 async def _read_all(fd: int) -> None:
     """Waits until the shim has said that the program runs, or has closed its end."""
     try:
-        await _readable(fd)
+        await control.readable(fd)
     finally:
         os.close(fd)
-
-
-async def _readable(fd: int) -> None:
-    loop = asyncio.get_running_loop()
-    readable = asyncio.Event()
-    loop.add_reader(fd, readable.set)
-    try:
-        await readable.wait()
-    finally:
-        loop.remove_reader(fd)
 
 
 def _last_line(path: Path) -> str:
@@ -532,6 +432,3 @@ def _modified(path: Path) -> float:
         return path.stat().st_mtime
     except OSError:
         return 0.0
-
-
-__all__ = ["Attachment", "CommandNotStarted", "Container", "ContainerState", "Execution", "Launch", "marked_processes"]

@@ -15,7 +15,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
-from kajitori.embedded.kubelet.containers.container import Attachment, CommandNotStarted, Container, Execution
+from kajitori.embedded.kubelet.containers.container import Container
+from kajitori.embedded.kubelet.containers.control import Attachment, CommandNotStarted, Execution
 from kajitori.errors import KajitoriError
 
 STDIN, STDOUT, STDERR, ERROR, RESIZE, CLOSE = 0, 1, 2, 3, 4, 255
@@ -41,6 +42,7 @@ class Remote(ABC):
         self._tty = tty
         self._send = send
         self._terminal = -1
+        self._size = b""
         self._stdin: asyncio.Queue[bytes | None] = asyncio.Queue(64)
         self._has_ended = asyncio.Event()
 
@@ -58,13 +60,16 @@ class Remote(ABC):
         await self._stdin.put(None)
 
     def resize(self, message: bytes) -> None:
-        """`{"Width": 80, "Height": 24}`."""
-        if self._terminal < 0:
-            return
+        """`{"Width": 80, "Height": 24}`; it counts for a terminal that is only about to be there, too."""
+        self._size = message
+        if self._terminal >= 0:
+            self._set_size(self._terminal)
+
+    def _set_size(self, terminal: int) -> None:
         with contextlib.suppress(ValueError, OSError, TypeError, struct.error):
-            size = json.loads(message)
+            size = json.loads(self._size)
             packed = struct.pack("HHHH", int(size.get("Height", 0)), int(size.get("Width", 0)), 0, 0)
-            fcntl.ioctl(self._terminal, termios.TIOCSWINSZ, packed)
+            fcntl.ioctl(terminal, termios.TIOCSWINSZ, packed)
 
     async def _feed(self, fd: int) -> None:
         os.set_blocking(fd, False)
@@ -265,6 +270,8 @@ class RemoteAttachment(Remote):
         """Takes over the program's input, or its terminal, which can be resized whoever types."""
         if self._tty and stdin >= 0:
             self._terminal = stdin
+            if self._size:
+                self._set_size(stdin)
             stdin = os.dup(stdin) if self._wants_stdin else -1
         elif stdin >= 0 and not self._wants_stdin:
             os.close(stdin)

@@ -14,8 +14,8 @@ import contextlib
 import errno
 import socket
 import threading
-from collections.abc import Awaitable, Callable, Coroutine
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from dataclasses import dataclass
 
 from aiohttp import WSCloseCode, WSMsgType, web
 
@@ -30,7 +30,7 @@ from kajitori.embedded.kubelet.http.remote import (
     keep_awake,
     open_websocket,
 )
-from kajitori.embedded.kubelet.http.spdy_session import Session, Stream, TransportWire, WebSocketWire
+from kajitori.embedded.kubelet.http.spdy_session import Session, Stream, TransportWire, WebSocketWire, Wire
 from kajitori.embedded.kubelet.shim import syscalls
 from kajitori.embedded.upgrades import TakenOver, taken_over
 from kajitori.errors import InvalidInput
@@ -53,6 +53,8 @@ class PodPorts:
     uid: str
     namespace: str
     """File of its network namespace; nothing for the machine's."""
+    until_gone: Callable[[], Awaitable[None]]
+    """Returns when nothing of the Pod is left on this node."""
 
     async def connect(self, port: int) -> socket.socket:
         """Return a connection to a port. Raises OSError or TimeoutError."""
@@ -121,21 +123,31 @@ async def _socket_in(namespace: str, family: socket.AddressFamily) -> socket.soc
 
 
 async def serve_port_forward(request: web.Request, ports: PodPorts) -> web.StreamResponse:
-    """Forwards connections to a Pod's ports until the client hangs up."""
+    """Forwards connections to a Pod's ports until the client hangs up or the Pod is gone."""
     if is_spdy(request):
         check_protocol(request, PROTOCOL)
         wire = TransportWire()
         headers = {"Connection": "Upgrade", "Upgrade": SPDY, PROTOCOL_HEADER: PROTOCOL}
         async with taken_over(request, headers, wire):
-            await _Forwarding(ports).serve(lambda opened: Session(wire, opened))
+            await _while_there(ports, _Forwarding(ports).serve(wire))
         return TakenOver()
     channels = _channels(request)
     websocket = await open_websocket(request, TUNNEL, *([V4] if channels else []))
     if websocket.ws_protocol == TUNNEL:
-        await _Forwarding(ports).serve(lambda opened: Session(WebSocketWire(websocket), opened))
+        await _while_there(ports, _Forwarding(ports).serve(WebSocketWire(websocket)))
     else:
-        await _Channels(websocket, ports, channels).serve()
+        await _while_there(ports, _Channels(websocket, ports, channels).serve())
+    await websocket.close(code=WSCloseCode.OK)
     return websocket
+
+
+async def _while_there(ports: PodPorts, serving: Coroutine[None, None, None]) -> None:
+    """Ends what serves a client once the Pod is gone."""
+    tasks = (asyncio.create_task(serving), asyncio.ensure_future(ports.until_gone()))
+    try:
+        await _first(*tasks)
+    finally:
+        await ended(*tasks)
 
 
 async def _join(
@@ -170,18 +182,21 @@ async def _join(
         await ended(*tasks)
 
 
-async def _first(uploading: asyncio.Task[None], downloading: asyncio.Task[None]) -> None:
-    done, _ = await asyncio.wait({uploading, downloading}, return_when=asyncio.FIRST_COMPLETED)
+async def _first(*tasks: asyncio.Future[None]) -> None:
+    """Returns when one of them has ended. Raises what it raised."""
+    done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     for task in done:
         task.result()
 
 
-@dataclass
+@dataclass(frozen=True)
 class _Pair:
-    """The two streams of one connection."""
+    """A connection of which one stream is there."""
 
     port: int
-    streams: dict[str, Stream] = field(default_factory=dict)
+    late: asyncio.Task[None]
+    """Gives it up if the other stream does not come."""
+    streams: Mapping[str, Stream]
 
 
 class _Forwarding:
@@ -190,17 +205,17 @@ class _Forwarding:
     def __init__(self, ports: PodPorts) -> None:
         self._ports = ports
         self._waiting: dict[str, _Pair] = {}
-        """Connections of which one stream is there, by their request's number."""
+        """By the number that the client gave the connection."""
         self._tasks: set[asyncio.Task[None]] = set()
 
-    async def serve(self, make: Callable[[Callable[[Stream], bool]], Session]) -> None:
+    async def serve(self, wire: Wire) -> None:
         """Runs the session to its end; none of its connections outlives it."""
-        session = make(self._opened)
+        session = Session(wire, self._opened)
         try:
             await session.run()
-            await session.close()
         finally:
             await ended(*self._tasks)
+            await session.close()
 
     def _opened(self, stream: Stream) -> bool:
         headers = stream.headers
@@ -209,29 +224,31 @@ class _Forwarding:
             return False
         if not number:  # clients before 1.3 counted on the error stream's number being the one before
             number = f"stream {stream.number if kind == 'error' else stream.number - 2}"
-        pair = self._waiting.setdefault(number, _Pair(int(port)))
+        pair = self._waiting.get(number)
+        if pair is None:
+            late = self._start(self._give_up_late(number))
+            self._waiting[number] = _Pair(int(port), late, {kind: stream})
+            return True
         if kind in pair.streams or pair.port != int(port):
             return False
-        pair.streams[kind] = stream
-        if len(pair.streams) == 2:
-            del self._waiting[number]
-            self._start(self._forward(pair.port, pair.streams["data"], pair.streams["error"]))
-        else:
-            self._start(self._give_up_late(number, pair))
+        del self._waiting[number]
+        pair.late.cancel()
+        streams = {**pair.streams, kind: stream}
+        self._start(self._forward(pair.port, streams["data"], streams["error"]))
         return True
 
-    def _start(self, work: Coroutine[None, None, None]) -> None:
+    def _start(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
 
-    async def _give_up_late(self, number: str, pair: _Pair) -> None:
+    async def _give_up_late(self, number: str) -> None:
         await asyncio.sleep(STREAMS_SECONDS)
-        if self._waiting.get(number) is pair:
-            del self._waiting[number]
-            with contextlib.suppress(ConnectionError):
-                for stream in pair.streams.values():
-                    await stream.reset()
+        pair = self._waiting.pop(number)
+        with contextlib.suppress(ConnectionError):
+            for stream in pair.streams.values():
+                await stream.reset()
 
     async def _forward(self, port: int, data: Stream, errors: Stream) -> None:
         forwarding = asyncio.create_task(self._connect_and_join(port, data))
@@ -297,9 +314,7 @@ class _Channels:
         hearing = asyncio.create_task(self._hear())
         pinging = asyncio.create_task(keep_awake(self._websocket))
         try:
-            await asyncio.wait({forwarding, hearing, pinging}, return_when=asyncio.FIRST_COMPLETED)
-            if forwarding.done():
-                await self._websocket.close(code=WSCloseCode.OK)
+            await _first(forwarding, hearing, pinging)
         finally:
             await ended(forwarding, hearing, pinging)
 

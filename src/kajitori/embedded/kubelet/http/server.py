@@ -182,7 +182,12 @@ class KubeletServer:
         namespace = ""
         if not worker.pod["spec"].get("hostNetwork"):
             namespace = self._kubelet.context.network.namespace(worker.uid)
-        return await serve_port_forward(request, PodPorts(request.match_info["pod"], worker.uid, namespace))
+
+        async def until_gone() -> None:
+            await self._kubelet.until_gone(worker.uid)
+
+        ports = PodPorts(request.match_info["pod"], worker.uid, namespace, until_gone)
+        return await serve_port_forward(request, ports)
 
     def _find_pod(self, request: web.Request) -> PodWorker:
         info = request.match_info

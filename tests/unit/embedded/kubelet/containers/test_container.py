@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 from tests.unit.embedded.kubelet.conftest import BOUND_SECONDS, Bench, alive, until
 
-from kajitori.embedded.kubelet.containers.container import ORIGIN_FILE, CommandNotStarted, Container
+from kajitori.embedded.kubelet.containers.container import ORIGIN_FILE, Container
+from kajitori.embedded.kubelet.containers.control import CommandNotStarted
 from kajitori.embedded.kubelet.shim import main as shim
 from kajitori.embedded.kubelet.shim import tree
 

@@ -1,0 +1,148 @@
+"""What a kubelet asks of a container's shim over its socket: to run commands beside the program, to attach to it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import socket
+from collections.abc import Sequence
+from pathlib import Path
+
+from kajitori.embedded.kubelet.shim import main as shim
+from kajitori.embedded.kubelet.shim.connection import MESSAGE_BYTES
+from kajitori.errors import KajitoriError, Unavailable
+
+ANSWER_SECONDS = 10.0
+"""A shim that has not said by then that a client is attached does not know the order."""
+
+
+class CommandNotStarted(KajitoriError):
+    """A command beside the program could not be started; `program_exit_code` is what a shell would have said."""
+
+    code = "CommandNotStarted"
+
+    def __init__(self, message: str, program_exit_code: int) -> None:
+        super().__init__(message)
+        self.program_exit_code = program_exit_code
+
+
+class Execution:
+    """A command that runs beside the program."""
+
+    def __init__(self, connection: socket.socket, pid: int) -> None:
+        self.pid = pid
+        self._connection = connection
+
+    async def wait(self) -> int:
+        """Its exit code; 137 where the container went down with it."""
+        try:
+            while data := await asyncio.get_running_loop().sock_recv(self._connection, MESSAGE_BYTES):
+                answer = json.loads(data)
+                if "exit_code" in answer:
+                    return int(answer["exit_code"])
+        except OSError:
+            pass
+        return 137
+
+    async def signal(self, number: int) -> None:
+        with contextlib.suppress(OSError):
+            order = json.dumps({"do": "signal", "signal": number}).encode()
+            await asyncio.get_running_loop().sock_sendall(self._connection, order)
+
+    def close(self) -> None:
+        """Ends the command, if it still runs."""
+        self._connection.close()
+
+
+class Attachment:
+    """A remote that watches the program."""
+
+    def __init__(self, connection: socket.socket, stdin: int) -> None:
+        self.stdin = stdin
+        """The program's input or its terminal; -1 if it has none. The caller's to close."""
+        self._connection = connection
+
+    def close(self) -> None:
+        """Ends the watching; the program goes on."""
+        self._connection.close()
+
+
+async def connect(directory: Path) -> socket.socket:
+    """Return a connection to a container's shim. Raises Unavailable if it has ended."""
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    connection.setblocking(False)
+    try:
+        folder = os.open(directory, os.O_PATH | os.O_DIRECTORY)
+        try:
+            address = f"/proc/self/fd/{folder}/{shim.CONTROL_SOCKET}"
+            await asyncio.get_running_loop().sock_connect(connection, address)
+        finally:
+            os.close(folder)
+    except OSError as error:
+        connection.close()
+        raise Unavailable(f"the container has ended: {error.strerror}") from error
+    return connection
+
+
+async def execute(directory: Path, argv: Sequence[str], stdio: Sequence[int], *, tty: bool = False) -> Execution:
+    """Runs a command beside the program. `stdio` are three descriptors, or the terminal's one; they stay the
+    caller's.
+
+    Raises KajitoriError where it can't be started.
+    """
+    connection = await connect(directory)
+    try:
+        message = json.dumps({"do": "exec", "argv": list(argv), "tty": tty}).encode()
+        socket.send_fds(connection, [message], list(stdio))
+        answer = json.loads(await asyncio.get_running_loop().sock_recv(connection, MESSAGE_BYTES) or b"{}")
+    except OSError as error:
+        connection.close()
+        raise Unavailable(f"the container has ended: {error.strerror}") from error
+    except BaseException:
+        connection.close()
+        raise
+    if "pid" not in answer:
+        connection.close()
+        raise CommandNotStarted(answer.get("error", "the container has ended"), answer.get("exit_code", 126))
+    return Execution(connection, int(answer["pid"]))
+
+
+async def attach(directory: Path, outputs: Sequence[int]) -> Attachment:
+    """Copies what the program prints from now on to these descriptors: one with a terminal, else two. They stay
+    the caller's; the copies close when the container has ended.
+
+    Raises Unavailable if it has ended already.
+    """
+    connection = await connect(directory)
+    try:
+        socket.send_fds(connection, [json.dumps({"do": "attach"}).encode()], list(outputs))
+        async with asyncio.timeout(ANSWER_SECONDS):
+            await readable(connection.fileno())
+        data, fds, _, _ = socket.recv_fds(connection, MESSAGE_BYTES, 1, socket.MSG_CMSG_CLOEXEC)
+        answer = json.loads(data or b"{}")
+    except TimeoutError:
+        connection.close()
+        raise Unavailable("the container was started by a version of Kajitori that can't attach to it") from None
+    except OSError as error:
+        connection.close()
+        raise Unavailable(f"the container has ended: {error.strerror}") from error
+    except BaseException:
+        connection.close()
+        raise
+    if "attached" not in answer:
+        connection.close()
+        raise Unavailable(answer.get("error", "the container has ended"))
+    return Attachment(connection, fds[0] if fds else -1)
+
+
+async def readable(fd: int) -> None:
+    """Waits until a descriptor can be read."""
+    loop = asyncio.get_running_loop()
+    readable = asyncio.Event()
+    loop.add_reader(fd, readable.set)
+    try:
+        await readable.wait()
+    finally:
+        loop.remove_reader(fd)
