@@ -23,7 +23,7 @@ from kajitori.kube.client import KubeClient
 from kajitori.kube.config import KubeConfig
 from kajitori.kube.mirror.mirror import Mirror
 from kajitori.kube.objects import Node, ObjectMeta, Pod, RunObject
-from kajitori.kube.resources import RUNS
+from kajitori.kube.resources import PODS, RUNS
 from kajitori.kube.watch import Added, Deleted
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
@@ -71,7 +71,8 @@ class QueueScene:
     def __init__(self, nodes: int, **policy: Any) -> None:
         self.mirror = mirror_of_nodes(nodes)
         self._made = 0
-        self.cluster = ClusterView(self.mirror, PolicyFile(None, without_file=parse_policy(policy)))
+        self.policy = PolicyFile(None, without_file=parse_policy(policy))
+        self.cluster = ClusterView(self.mirror, self.policy)
 
     def show(self, name: str, status: RunStatus, *, owner: str = "ada", team: str = "team", **spec: Any) -> RunObject:
         """The mirror shows a Run like this from now on."""
@@ -178,12 +179,21 @@ class QueueScene:
             "status": {"phase": phase},
         }
         pod = msgspec.convert(document, Pod)
-        key = (pod.metadata.namespace, pod.metadata.name)
-        before = self.mirror.pods.pop(key, None)
+        self.lose_pod(pod.metadata.name, pod.metadata.namespace)
+        self.show_pod(pod)
+
+    def show_pod(self, pod: Pod) -> None:
+        """The mirror shows a Pod like this from now on."""
+        self.mirror.pods[pod.metadata.namespace, pod.metadata.name] = pod
+        self.mirror._index(Added(pod))
+        self.mirror._tell(PODS, pod.metadata.namespace, pod.metadata.name)
+
+    def lose_pod(self, name: str, team: str = "team") -> None:
+        """The Pod is gone, if there was one."""
+        before = self.mirror.pods.pop((team, name), None)
         if before is not None:
             self.mirror._index(Deleted(before))
-        self.mirror.pods[key] = pod
-        self.mirror._index(Added(pod))
+            self.mirror._tell(PODS, team, name)
 
     def waits(self, name: str, members: int, *, since: str = "", priority: int = 0, **more: Any) -> Applicant:
         """A run that needs nodes."""

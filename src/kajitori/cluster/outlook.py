@@ -14,11 +14,10 @@ from operator import attrgetter
 
 import numpy as np
 
+from kajitori.cluster.occupancy import RunOccupancy, request_of_pod
 from kajitori.cluster.past import Past, totals_of
-from kajitori.cluster.running import RunningGang, RunningGangs
-from kajitori.cluster.stored_runs import keeps_nodes
 from kajitori.cluster.view import ClusterView
-from kajitori.core.placement.planner import GangRequest, MemberRequest
+from kajitori.core.placement.planner import GangRequest
 from kajitori.core.placement.releases import Ending
 from kajitori.core.placement.snapshot import Snapshot
 from kajitori.core.queue.backfill import Queued, Reservation, Schedule, schedule
@@ -27,7 +26,6 @@ from kajitori.core.queue.ordering import Candidate, Place, Ranking, dominant_par
 from kajitori.core.words import names
 from kajitori.core.words.times import parse_time
 from kajitori.kube.mirror.mirror import Mirror
-from kajitori.kube.mirror.usage import is_alone
 from kajitori.kube.objects import RunObject
 
 
@@ -78,7 +76,6 @@ class Outlook:
         self._mirror = mirror
         self._cluster = cluster
         self.past = Past(mirror, cluster)
-        self.running = RunningGangs(mirror, cluster)
         self._standing: dict[str, _Standing] = {}
         """Those who waited at the last look, by the gang's key."""
 
@@ -143,46 +140,34 @@ class Outlook:
         return known
 
     def endings(self, now: datetime) -> Iterator[tuple[str, Ending]]:
-        """When what runs is expected to leave its nodes, as far as anybody knows, by the run's `namespace/name`: gangs,
-        and members that were asked to end. Services, and Pods of others, have no known end."""
-        table = self._cluster.table()
-        gangs = self.running.all()
-        for each in gangs:
-            yield each.key, Ending(each.member, each.rows, self.ends_at(each, now))
-        alive = {each.run.metadata.uid for each in gangs}
-        resource = self._cluster.policy.gpu.resource
-        for pod in self._mirror.leaving():
-            row = table.index.get(pod.spec.node_name)
-            if row is None or self._mirror.run_uid_of(pod) in alive:
-                continue
-            run = self._mirror.run_of(pod)
-            if run is not None and keeps_nodes(run):
-                continue
-            assert pod.member is not None
-            usage = self._mirror.usage_of_pod(pod)
-            member = MemberRequest(
-                usage.cpu_millis, usage.memory_bytes, usage.other(resource), whole_node=is_alone(pod)
-            )
+        """Yield what frees nodes and when, by the run's `namespace/name`: running gangs, and members that were asked to
+        end. Services, and Pods that belong to no run, have no expected end."""
+        occupancy = self._cluster.occupancy
+        for held in occupancy.gangs():
+            yield held.key, Ending(held.member, held.rows, self.ends_at(held, now))
+        index, resource = self._cluster.table().index, self._cluster.policy.gpu.resource
+        for held, pod in occupancy.leaving():
+            member = request_of_pod(pod, self._mirror, resource)
             ends_at = max(now.timestamp(), _seconds(pod.metadata.deletion_timestamp))
-            yield f"{pod.metadata.namespace}/{pod.member.run}", Ending(member, np.array([row]), ends_at)
+            yield held.key, Ending(member, np.array([index[pod.spec.node_name]]), ends_at)
 
     def known_ends(self, now: datetime) -> Callable[[str], bool]:
-        """Return what tells of runs (`namespace/name`) whether a time may be told that rests on when they end: there is
-        evidence, and it lies close together."""
-        gangs = {each.key: each for each in self.running.all()}
+        """Return a test of runs (`namespace/name`): whether a time that depends on the run's end may be shown, because
+        the evidence for that end is enough and agrees."""
 
         def is_known(key: str) -> bool:
-            gang = gangs.get(key)
-            if gang is not None:
-                return self.past.expect_more(gang.run, gang.since, now.timestamp()).sure
             namespace, _, name = key.partition("/")
+            held = self._cluster.occupancy.gang((namespace, name))
+            if held is not None and held.since is not None:
+                return self.past.expect_more(held.run, held.since, now.timestamp()).sure
             run = self._mirror.runs.get((namespace, name))
             return run is None or self.past.expect(run).sure
 
         return is_known
 
-    def ends_at(self, gang: RunningGang, now: datetime) -> float:
-        """When a gang is expected to have ended; after now."""
+    def ends_at(self, gang: RunOccupancy, now: datetime) -> float:
+        """Return when a running gang is expected to have ended; later than now."""
+        assert gang.since is not None, "only a running gang has an expected end"
         at = now.timestamp()
         return at + self.past.expect_more(gang.run, gang.since, at).seconds
 

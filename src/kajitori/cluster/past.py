@@ -9,9 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from operator import itemgetter
-from typing import Any
-
-import msgspec
 
 from kajitori.cluster.stored_runs import member_of_template
 from kajitori.cluster.view import ClusterView
@@ -20,8 +17,8 @@ from kajitori.core.queue.ordering import DominantShares
 from kajitori.core.spec.kinds import Kind, kind_of_stored
 from kajitori.core.spec.reasons import Phase
 from kajitori.core.spec.status import Attempt
+from kajitori.core.spec.stored import StoredSpec
 from kajitori.core.words import names, node_lists
-from kajitori.core.words.quantities import parse_cpu_millis, parse_duration_seconds
 from kajitori.core.words.times import parse_time
 from kajitori.kube.mirror.mirror import Key, Mirror
 from kajitori.kube.objects import ObjectMeta, RunObject
@@ -56,7 +53,7 @@ class Past:
         self._mirror = mirror
         self._cluster = cluster
         self._records: dict[Key, _Record] = {}
-        self._told: dict[Key, tuple[ObjectMeta, _Told]] = {}
+        self._told: dict[Key, tuple[ObjectMeta, _Traits]] = {}
         self._amounts: dict[Key, tuple[tuple[str, int, int], tuple[float, ...]]] = {}
         """By the Run's UID, its attempt and, of a service, its members."""
         self._history = History()
@@ -74,7 +71,7 @@ class Past:
         told = self._told_by(run)
         whole, limit = self._whole(run, told)
         more = remaining(whole, _progress_of(run, told), limit)
-        return _stretched(more, told.stretch(told.fewest), limit)
+        return _stretched(more, told.stretch(told.spec.min_replicas or 0), limit)
 
     def expect_more(self, run: RunObject, since: float, now: float) -> Expectation:
         """How long a run will go on whose attempt has run since then."""
@@ -93,10 +90,10 @@ class Past:
         """Whose share a run counts against. Those of a namespace that nobody is known of have one account together."""
         return self._told_by(run).user
 
-    def _whole(self, run: RunObject, told: _Told) -> tuple[Expectation, int | None]:
+    def _whole(self, run: RunObject, told: _Traits) -> tuple[Expectation, int | None]:
         """How long a run takes from its beginning, and its time limit."""
-        limit = told.limit_seconds or self._default_limit_seconds
-        if limit is None and told.is_service:
+        limit = told.spec.time_limit_seconds or self._default_limit_seconds
+        if limit is None and told.spec.is_service:
             return endless(), None
         longest = run.status.sweep.longest_seconds if run.status is not None and run.status.sweep is not None else 0
         if longest:  # of a sweep, what its other members took
@@ -184,7 +181,7 @@ class Past:
             return None
         return _Record(self.user_of(run), key[0], tuple(self._uses_of(run)), self._finished(run))
 
-    def _told_by(self, run: RunObject) -> _Told:
+    def _told_by(self, run: RunObject) -> _Traits:
         meta = run.metadata
         key = meta.namespace, meta.name
         known = self._told.get(key)
@@ -193,14 +190,14 @@ class Past:
         if known is not None and _is_same(known[0], meta):
             told = known[1]
         else:
-            told = _told_by(run)
+            told = _traits_of(run, self._cluster.specs.of(run))
         if key in self._mirror.runs:  # else somebody asks about a run that is not made yet
             self._told[key] = meta, told
         return told
 
     def _finished(self, run: RunObject) -> Finished | None:
         status = run.status
-        if status is None or status.ran is None or not status.phase.is_final or self._told_by(run).is_service:
+        if status is None or status.ran is None or not status.phase.is_final or self._told_by(run).spec.is_service:
             return None
         ended = parse_time(status.ran.until)
         if ended is None:
@@ -224,7 +221,7 @@ class Past:
         if status is None or status.attempt is None or not status.attempt.template:
             return
         attempt, ran = status.attempt, status.ran
-        is_service = self._told_by(run).is_service
+        is_service = self._told_by(run).spec.is_service
         present = status.members.total if is_service else status.members.running + status.members.pending
         comes_and_goes = is_service or status.sweep is not None  # its members do, one by one
         until = parse_time(ran.until) if ran is not None else None
@@ -257,72 +254,32 @@ class Past:
         return self._amounts[key][1]
 
 
-class _Resources(msgspec.Struct):
-    gpu: int = 0
-    cpu: str | int | float | None = None
-
-
-class _Spec(msgspec.Struct, rename="camel"):
-    """The fields of a stored spec that an expectation depends on."""
-
-    type: str = "batch"
-    time_limit: str | int | None = None
-    checkpoint: Any = None
-    replicas: int = 1
-    min_replicas: int | None = None
-    array: Any = None
-    resources: _Resources = msgspec.field(default_factory=lambda: _Resources())
-
-
 @dataclass(frozen=True, slots=True)
-class _Told:
-    """The same, read; all that can't be is as if it were not there."""
+class _Traits:
+    """What an expectation about a run depends on, besides its status."""
 
     user: str
-    """Who submitted it; where nobody is known, something that stands for the namespace."""
+    """Who submitted it; if nobody is known, an account that stands for the namespace."""
     kind: Kind | str
-    """Where that can't be read, something that no other run has."""
-    is_service: bool = False
-    limit_seconds: int | None = None
-    keeps_progress: bool = False
-    fewest: int = 0
-    most: int = 0
-    """Of an elastic gang, which is as fast as it is large, as far as anybody can know; else 0."""
-    members: int = 1
-    """That work together: of a sweep each is alone."""
-    gpus: int = 0
-    cpu_millis: int = 0
-    """Of each member; 0: it leaves that to policy."""
+    """A value that no other run has, if the kind cannot be read."""
+    spec: StoredSpec
 
     def size(self, default_cpu_millis: int) -> Size:
-        """How much it asks for of what is scarce for it."""
-        if self.gpus:
-            return Size(self.members * self.gpus, gpus=True)
-        return Size(self.members * (self.cpu_millis or default_cpu_millis) / 1000)
+        """Return how much it asks for of what is scarce for it."""
+        if self.spec.gpus:
+            return Size(self.spec.members * self.spec.gpus, gpus=True)
+        return Size(self.spec.members * (self.spec.cpu_millis or default_cpu_millis) / 1000)
 
     def stretch(self, members: int) -> float:
-        """How many times as long it takes with so many members as with all of them."""
-        return self.most / members if self.most and members else 1.0
+        """Return how many times as long an elastic gang takes with this many members as with all of them. It is assumed
+        to be as fast as it is large. 1 for every other run."""
+        return self.spec.replicas / members if self.spec.is_elastic and members else 1.0
 
 
-def _told_by(run: RunObject) -> _Told:
+def _traits_of(run: RunObject, spec: StoredSpec) -> _Traits:
     meta, owner = run.metadata, run.owner
-    user = names.account_of(owner, meta.namespace)
     kind = kind_of_stored(run.spec, meta.namespace, owner) or meta.uid
-    try:
-        spec = _decoder.decode(run.spec)
-        limit = parse_duration_seconds(spec.time_limit) if spec.time_limit is not None else None
-        cpu_millis = parse_cpu_millis(spec.resources.cpu) if spec.resources.cpu is not None else 0
-    except ValueError:  # both libraries' errors are such
-        return _Told(user, kind)
-    fewest = spec.min_replicas or 0
-    size = (fewest, spec.replicas) if 0 < fewest < spec.replicas else (0, 0)
-    keeps, members = spec.checkpoint is not None, spec.replicas if spec.array is None else 1
-    is_service, gpus = spec.type == "service", spec.resources.gpu
-    return _Told(user, kind, is_service, limit or None, keeps, *size, max(1, members), gpus, cpu_millis)
-
-
-_decoder = msgspec.json.Decoder(_Spec)
+    return _Traits(names.account_of(owner, meta.namespace), kind, spec)
 
 
 def _is_same(one: ObjectMeta, other: ObjectMeta) -> bool:
@@ -340,10 +297,10 @@ def _stretched(more: Expectation, stretch: float, limit_seconds: float | None) -
     return replace(more, seconds=longest, shortest=min(more.shortest * stretch, longest))
 
 
-def _progress_of(run: RunObject, told: _Told) -> float:
+def _progress_of(run: RunObject, told: _Traits) -> float:
     """How long a run ran before of what it need not run again: it has checkpoints."""
     status = run.status
-    if not told.keeps_progress or status is None or status.ran is None or status.sweep is not None:
+    if not told.spec.has_checkpoint or status is None or status.ran is None or status.sweep is not None:
         return 0.0
     return float(status.ran.seconds)
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from kajitori.core import gang
+from kajitori.cluster.occupancy import Occupancy
 from kajitori.core.nodes.provisioning import Pool, holds
 from kajitori.core.placement.choosing import Rows
 from kajitori.core.placement.planner import GangRequest, MemberRequest
@@ -23,9 +23,10 @@ from kajitori.kube.objects import RunObject
 class PoolView:
     """What `ClusterView` knows of pools; worked out anew with each table of nodes."""
 
-    def __init__(self, mirror: Mirror, is_test: Callable[[RunObject], bool]) -> None:
+    def __init__(self, mirror: Mirror, occupancy: Occupancy, is_test: Callable[[RunObject], bool]) -> None:
         """`is_test` tells runs that test a node: nothing is kept from them, and they take nothing from anybody."""
         self._mirror = mirror
+        self._occupancy = occupancy
         self._is_test = is_test
         self._table: NodeTable | None = None
         self._pools: dict[str, Pool] = {}
@@ -62,7 +63,11 @@ class PoolView:
     def holds(self, table: NodeTable, policy: Policy) -> dict[str, Rows]:
         """Which nodes are kept for which run, by the gang's key."""
         pools = self.of(table, policy)
-        return holds(self.requests(), pools, table, _Members(self._mirror, self._is_test)) if pools else {}
+        return (
+            holds(self.requests(), pools, table, _Members(self._mirror, self._occupancy, self._is_test))
+            if pools
+            else {}
+        )
 
     def barred(self, table: NodeTable, policy: Policy) -> Barred:
         """Keeps gangs off nodes that are kept for others."""
@@ -78,20 +83,20 @@ class PoolView:
 class _Members:
     """Which runs have members on a node, or will have them there in a moment; by the gang's key. Tests do not count."""
 
-    def __init__(self, mirror: Mirror, is_test: Callable[[RunObject], bool]) -> None:
+    def __init__(self, mirror: Mirror, occupancy: Occupancy, is_test: Callable[[RunObject], bool]) -> None:
         self._mirror = mirror
+        self._occupancy = occupancy
         self._is_test = is_test
         self._starting: dict[str, set[str]] | None = None
 
     def __call__(self, node: str) -> set[str]:
         if self._starting is None:
             self._starting = defaultdict(set)
-            for (namespace, name), run in self._mirror.runs.items():
-                status = run.status
-                starts = status is not None and status.phase is Phase.STARTING and not self._is_test(run)
-                if status is not None and starts and status.attempt is not None:
-                    for planned in gang.node_by_rank(status.attempt).values():
-                        self._starting[planned].add(f"{namespace}/{name}")
+            for held in self._occupancy.runs():
+                starts = held.run.status is not None and held.run.status.phase is Phase.STARTING
+                if held.plan is not None and starts and not self._is_test(held.run):
+                    for planned in held.plan.nodes.values():
+                        self._starting[planned].add(held.key)
         pods = (pod for pod in self._mirror.pods_on_node(node) if not pod.is_finished)
         metas = [run.metadata for run in map(self._mirror.run_of, pods) if run is not None and not self._is_test(run)]
         return {f"{meta.namespace}/{meta.name}" for meta in metas} | self._starting.get(node, set())

@@ -7,33 +7,29 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Any
 
 import msgspec
 import numpy as np
 
+from kajitori.cluster.occupancy import ENDING, RunOccupancy, request_of_pod
 from kajitori.cluster.outlook import Applicant, Look, Outlook
-from kajitori.cluster.running import ENDING, RunningGang
-from kajitori.cluster.stored_runs import keeps_nodes, member_of_template, type_of
+from kajitori.cluster.stored_runs import StoredSpecs, keeps_nodes
 from kajitori.cluster.view import ClusterView
 from kajitori.core.gang.ledger import indices_of
 from kajitori.core.gang.progress import is_preempted_by, preempted_members_text
 from kajitori.core.placement.choosing import Rows
 from kajitori.core.placement.planner import MemberRequest, occupy
 from kajitori.core.placement.snapshot import Snapshot
-from kajitori.core.policy.limits import PriorityWord
 from kajitori.core.queue.guarantees import Guaranteed, Holding
 from kajitori.core.queue.preemption import Running
 from kajitori.core.queue.preemption_cycle import Request, Requests, Settled, Wanting, ask, settle
 from kajitori.core.spec.reasons import Phase
 from kajitori.core.spec.status import GivesWay, GivesWayTo
 from kajitori.core.words.node_lists import compress_ranks
-from kajitori.core.words.quantities import parse_duration_seconds
 from kajitori.core.words.times import format_time, parse_time
 from kajitori.kube.mirror.mirror import Key, Mirror
-from kajitori.kube.mirror.usage import is_alone
 from kajitori.kube.objects import Pod, RunObject
 from kajitori.kube.resources import RUNS, Resource
 
@@ -52,39 +48,17 @@ ASKS = "asks "
 """What is said of a run for which others are on their way out begins so."""
 
 
-class _Checkpoint(msgspec.Struct):
-    every: Any = None
-
-
-class _Spec(msgspec.Struct):
-    """What of a stored spec says how it gives way."""
-
-    priority: Any = None
-    checkpoint: _Checkpoint | None = None
-    stopped: Any = False
-
-
-@dataclass(frozen=True, slots=True)
-class _Facts:
-    """What stays the same as long as nobody edits a Run."""
-
-    of: tuple[str, int]
-    """Its UID and generation."""
-    word: PriorityWord | None
-    every_seconds: int
-
-
 class GivingWay:
     """Gangs that are asked to give way, and what comes free for whom. It follows the mirror by itself."""
 
     def __init__(self, mirror: Mirror, cluster: ClusterView, outlook: Outlook) -> None:
         self._mirror = mirror
         self._cluster = cluster
+        self._occupancy = cluster.occupancy
         self._outlook = outlook
         self._asked: dict[Key, tuple[GivesWayTo, ...]] = {}
         """Runs that give way, and to whom: their status says so, or will as soon as the mirror shows what is being
         written."""
-        self._facts: dict[Key, _Facts] = {}
         for key in mirror.runs:
             self._look_at(key)
         mirror.on_change(self._note)
@@ -97,8 +71,6 @@ class GivingWay:
 
     def _look_at(self, key: Key) -> None:
         run = self._mirror.runs.get(key)
-        if run is None:
-            self._facts.pop(key, None)
         if run is None or run.status is None or run.status.gives_way is None:
             self._asked.pop(key, None)
         else:
@@ -120,9 +92,7 @@ class GivingWay:
 
     def givers(self, key: str) -> list[tuple[RunObject, GivesWayTo]]:
         """Runs that give way, or gave way, to this one (`namespace/name`), as long as it waits for what they had."""
-        return [
-            (run, asked) for run, asked in self._all_asked() if asked.to == key and still_waits(self._mirror, asked)
-        ]
+        return [(run, asked) for run, asked in self._all_asked() if asked.to == key and self._waits(asked)]
 
     def _all_asked(self) -> Iterator[tuple[RunObject, GivesWayTo]]:
         for key, asks in sorted(self._asked.items(), key=lambda item: item[0]):
@@ -130,9 +100,12 @@ class GivingWay:
             if run is not None and run.status is not None:
                 yield from ((run, asked) for asked in asks)
 
+    def _waits(self, asked: GivesWayTo) -> bool:
+        return preemptor_waits(self._mirror, self._cluster.specs, asked)
+
     def _still_asked(self, key: Key) -> list[GivesWayTo]:
         """To whom a run gives way that still waits for it."""
-        return [asked for asked in self._asked.get(key, ()) if still_waits(self._mirror, asked)]
+        return [asked for asked in self._asked.get(key, ()) if self._waits(asked)]
 
     # ------------------------------------------------------------------------------------------ for the queue
 
@@ -145,7 +118,7 @@ class GivingWay:
 
     def freed_for(self, waiting: Iterable[Applicant]) -> list[Applicant]:
         """Those of them that others give way to, in the order in which they have what comes free."""
-        keys = {asked.to for _, asked in self._all_asked() if still_waits(self._mirror, asked)}
+        keys = {asked.to for _, asked in self._all_asked() if self._waits(asked)}
         found = [each for each in waiting if each.request.key in keys]
         found.sort(key=lambda each: (-each.request.priority, each.request.queued_at, each.request.key))
         return found
@@ -230,45 +203,47 @@ class GivingWay:
 
     def _is_any_low(self) -> bool:
         """Whether anything of low priority runs."""
-        if any(self._word(gang.run) == "low" for gang in self._outlook.running.all()):
-            return True
-        return any(_is_service_alive(run) and self._word(run) == "low" for run in self._cluster.begun.all())
+        runs = (
+            held.run for held in self._occupancy.runs() if held.since is not None or self._is_live_service(held.run)
+        )
+        return any(self._word(run) == "low" for run in runs)
+
+    def _is_live_service(self, run: RunObject) -> bool:
+        """Whether a run is a service that nobody has asked to end."""
+        status = run.status
+        if status is None or status.attempt is None or status.phase not in _ALIVE or run.metadata.deletion_timestamp:
+            return False
+        return status.reason not in ENDING and self._cluster.specs.of(run).is_service
 
     def running(self, now: datetime) -> list[Running]:
         """All gangs that hold nodes, and all members that are on their way out."""
-        leaves = {run.metadata.uid for run, asked in self._all_asked() if still_waits(self._mirror, asked)}
+        leaves = {run.metadata.uid for run, asked in self._all_asked() if self._waits(asked)}
         found: list[Running] = []
-        gangs = set()
-        for gang in self._outlook.running.all():
-            ends_in = self._outlook.ends_at(gang, now) - now.timestamp()
-            running = self._running(gang.run, gang.member, gang.rows, now, ends_in, leaves)
-            if gang.run.status is not None and gang.run.status.sweep is not None:
-                found += self._members_of_sweep(gang, running, now)
+        for held in self._occupancy.gangs():
+            ends_in = self._outlook.ends_at(held, now) - now.timestamp()
+            running = self._running(held.run, held.member, held.rows, now, ends_in, leaves)
+            if held.is_sweep:
+                found += self._members_of_sweep(held, running, now)
             else:
                 found.append(running)
-            gangs.add(gang.run.metadata.uid)
-        holders = (run for key in self._mirror.holders() if (run := self._mirror.runs.get(key)) is not None)
-        others = {run.metadata.uid: run for run in (*self._cluster.begun.all(), *holders)}
-        for uid, run in others.items():
-            if uid in gangs or keeps_nodes(run):
+        for held in self._occupancy.runs():
+            if held.since is not None or keeps_nodes(held.run):
                 continue
-            going = _is_service_alive(run)
-            pods = self._mirror.owned_pods(run.metadata.namespace, run.metadata.name, uid)
+            going = self._is_live_service(held.run)
             if going:
-                assert run.status is not None and run.status.attempt is not None
-                member = member_of_template(run.status.attempt, self._cluster.policy.gpu.resource)
-                stay = [pod for pod in self._mirror.pods_of_run(run) if not _is_told(pod)]
-                found.append(self._running(run, member, self._rows_of(stay), now, math.inf, leaves))
-            found += self._leaving_members(pod for pod in pods if not going or _is_told(pod))
+                stay = [pod for pod in held.members if not _is_told(pod)]
+                found.append(self._running(held.run, held.member, self._rows_of(stay), now, math.inf, leaves))
+            found += self._leaving_members(pod for pod in held.bound if not going or _is_told(pod))
         return found
 
     def _running(
         self, run: RunObject, member: MemberRequest, rows: Rows, now: datetime, ends_in: float, leaves: set[str]
     ) -> Running:
-        status, facts = run.status, self._facts_of(run)
+        status, spec = run.status, self._cluster.specs.of(run)
         assert status is not None and status.attempt is not None
-        word = facts.word or self._cluster.policy.defaults.priority
-        one_by_one = type_of(run) == "service" or status.sweep is not None  # members of theirs start at any time
+        word = spec.priority or self._cluster.policy.defaults.priority
+        every = spec.checkpoint_every_seconds
+        one_by_one = spec.is_service or status.sweep is not None  # members of theirs start at any time
         since = status.started_at if one_by_one else status.attempt.started_at
         started = parse_time(since) if status.phase is Phase.RUNNING else None
         ran = max(0.0, (now - started).total_seconds()) if started is not None else -1.0
@@ -280,18 +255,17 @@ class GivingWay:
             member=member,
             rows=rows,
             ran_seconds=ran,
-            unsaved_seconds=ran % facts.every_seconds if facts.every_seconds else max(0.0, ran),
+            unsaved_seconds=ran % every if every else max(0.0, ran),
             grace_seconds=_grace_seconds(run),
             ends_in_seconds=ends_in,
             leaving=run.metadata.uid in leaves,
         )
 
-    def _members_of_sweep(self, sweep: RunningGang, whole: Running, now: datetime) -> Iterator[Running]:
+    def _members_of_sweep(self, sweep: RunOccupancy, whole: Running, now: datetime) -> Iterator[Running]:
         """Each by itself, and those whose Pods are still to go. While some give way others may be asked, for so many
         runs."""
-        run, every = sweep.run, self._facts_of(sweep.run).every_seconds
-        pods = self._mirror.pods_of_run(run)
-        there = [(member, pod) for pod in pods if (member := pod.member) is not None and not pod.is_finished]
+        run, every = sweep.run, self._cluster.specs.of(sweep.run).checkpoint_every_seconds
+        there = [(member, pod) for pod in sweep.members if (member := pod.member) is not None and not pod.is_finished]
         newest = {member.rank: (member, pod) for member, pod in sorted(there, key=lambda each: each[0].attempt)}
         number = run.status.attempt.number if run.status is not None and run.status.attempt is not None else 0
         asks = self._still_asked((run.metadata.namespace, run.metadata.name))
@@ -320,10 +294,7 @@ class GivingWay:
             row = index.get(pod.spec.node_name)
             if row is None or pod.is_finished:
                 continue
-            usage = self._mirror.usage_of_pod(pod)
-            member = MemberRequest(
-                usage.cpu_millis, usage.memory_bytes, usage.other(resource), whole_node=is_alone(pod)
-            )
+            member = request_of_pod(pod, self._mirror, resource)
             key = f"{pod.metadata.namespace}/{pod.metadata.name}"
             yield Running(key, pod.metadata.namespace, 0, False, member, np.array([row]), leaving=True)
 
@@ -333,17 +304,8 @@ class GivingWay:
         nodes = [pod.spec.node_name for pod in pods if not pod.is_finished]
         return np.array([index[node] for node in nodes if node in index], dtype=np.int64)
 
-    def _facts_of(self, run: RunObject) -> _Facts:
-        key, of = (run.metadata.namespace, run.metadata.name), (run.metadata.uid, run.metadata.generation)
-        known = self._facts.get(key)
-        if known is None or known.of != of:
-            spec = _spec_of(run)
-            word = spec.priority if spec.priority in ("high", "normal", "low") else None
-            known = self._facts[key] = _Facts(of, word, _every_seconds(spec))
-        return known
-
     def _word(self, run: RunObject) -> str:
-        return self._facts_of(run).word or self._cluster.policy.defaults.priority
+        return self._cluster.specs.of(run).priority or self._cluster.policy.defaults.priority
 
     def _ends_at(self, run: RunObject, asked: GivesWayTo) -> datetime | None:
         """When the last of those that give way is gone at the latest; None where none is left."""
@@ -357,14 +319,6 @@ class GivingWay:
         return max(moments, default=None)
 
 
-def _is_service_alive(run: RunObject) -> bool:
-    """Whether it is a service that nobody has asked to end."""
-    status = run.status
-    if status is None or status.attempt is None or status.phase not in _ALIVE or run.metadata.deletion_timestamp:
-        return False
-    return status.reason not in ENDING and type_of(run) == "service"
-
-
 def _is_told(pod: Pod) -> bool:
     return bool(pod.metadata.deletion_timestamp)
 
@@ -375,7 +329,7 @@ def key_of(name: str) -> Key:
     return namespace, short
 
 
-def still_waits(mirror: Mirror, asked: GivesWayTo) -> bool:
+def preemptor_waits(mirror: Mirror, specs: StoredSpecs, asked: GivesWayTo) -> bool:
     """Whether the run that was to have these nodes is still there and waits for them."""
     run = mirror.runs.get(key_of(asked.to))
     if run is None or run.metadata.uid != asked.uid or run.metadata.deletion_timestamp:
@@ -383,21 +337,7 @@ def still_waits(mirror: Mirror, asked: GivesWayTo) -> bool:
     status = run.status
     if status is not None and (status.phase.is_final or status.attempts != asked.attempts):
         return False
-    return _spec_of(run).stopped is not True
-
-
-def _spec_of(run: RunObject) -> _Spec:
-    try:
-        return msgspec.json.decode(run.spec, type=_Spec)
-    except msgspec.DecodeError:
-        return _Spec()
-
-
-def _every_seconds(spec: _Spec) -> int:
-    try:
-        return parse_duration_seconds(spec.checkpoint.every) if spec.checkpoint and spec.checkpoint.every else 0
-    except ValueError:
-        return 0
+    return not specs.of(run).stopped
 
 
 def _grace_seconds(run: RunObject) -> float:

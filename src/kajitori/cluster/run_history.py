@@ -28,7 +28,7 @@ class _Theirs:
     of_kind: dict[Kind, dict[Key, None]] = field(default_factory=dict)
 
 
-class KinIndex:
+class RunHistory:
     """Of each person the runs that the mirror holds and whose peak is known. It follows the mirror by itself.
 
     Of what kind a run is, is found out when somebody asks about runs of its owner, and then kept.

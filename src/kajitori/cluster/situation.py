@@ -1,31 +1,31 @@
-"""The cluster with everybody who is on it, as `core.queue.freeing` and `core.queue.what_if` take it."""
+"""The cluster with everything that runs on it, as `core.queue.freeing` and `core.queue.what_if` take it."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from kajitori.cluster.view import ClusterView, Promise
+from kajitori.cluster.occupancy import Promise, RunOccupancy
+from kajitori.cluster.view import ClusterView
 from kajitori.core.placement.planner import MemberRequest, occupy
 from kajitori.core.placement.releases import Ending
 from kajitori.core.placement.snapshot import Snapshot
 from kajitori.core.queue.backfill import Queued
 from kajitori.core.queue.freeing import Occupant, Situation, StepKind
 from kajitori.core.words import names
-from kajitori.kube.mirror.mirror import Key, Mirror
 from kajitori.kube.mirror.usage import is_alone, pod_usage
 from kajitori.kube.objects import Pod
 
-_COME_BACK = ("DaemonSet", "Node")
-"""Pods of these are made again at once where they were."""
+_MADE_AGAIN = ("DaemonSet", "Node")
+"""Kinds of controllers that make their Pods again at once on the same node."""
 
 
 @dataclass(slots=True)
 class _Parts:
-    """What one run or Pod takes, Pod by Pod."""
+    """What one run or foreign Pod takes, Pod by Pod."""
 
     kind: StepKind
     sweep: str = ""
@@ -37,50 +37,43 @@ class _Parts:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """Everything that the mirror shows at one moment; it may change while this is looked at."""
+    """Everything that the mirror shows at one moment. It stays the same while the mirror changes."""
 
     snapshot: Snapshot
-    """What is used, and what is promised to runs that start."""
-    pods: Sequence[tuple[Pod, str]]
-    """With their nodes, also those that the scheduler makes room for."""
-    members: Collection[Key]
-    """Which of these are members of runs."""
+    """What is used by Pods and promised to runs that start."""
+    runs: Sequence[RunOccupancy]
+    foreign_pods: Sequence[tuple[Pod, str]]
+    """Pods that belong to no run, with their nodes."""
     promises: Sequence[Promise]
     endings: Sequence[tuple[str, Ending]]
-    """By `namespace/name` of the run."""
-    sweeps: Collection[str]
-    """`namespace/name` of those that have members: these end each for itself."""
+    """Expected ends, by `namespace/name` of the run."""
     gpu_resource: str
     reserve: bool
     likely: float
     now: float
 
     async def situation(self, queue: Sequence[Queued], *, asked: str = "", used: Snapshot | None = None) -> Situation:
-        """What the next cycle will decide by. queue: all that wait, in order; asked: the run that is asked about: of
-        its own members only a sweep's make room by their end; used: what is used and kept, where that is more."""
-        there = await asyncio.to_thread(_occupants, self, asked)  # Pod by Pod: of a large cluster it takes a second
+        """Return what the next cycle will decide by.
+
+        queue: all waiting runs, in order. asked: the run that is asked about; its own members make no room for it,
+        unless it is a sweep. used: what is used and kept, if that is more than the moment's snapshot.
+        """
+        there = await asyncio.to_thread(_occupants, self, asked)  # Pod by Pod: on a large cluster it takes a second
         return Situation(used or self.snapshot, queue, there, self.now, self.reserve, self.likely)
 
 
-def this_moment(mirror: Mirror, cluster: ClusterView, endings: Iterable[tuple[str, Ending]], now: float) -> Moment:
-    """Everybody who is on the cluster now."""
-    snapshot, promises = cluster.snapshot(), tuple(cluster.promises())
+def this_moment(cluster: ClusterView, endings: Iterable[tuple[str, Ending]], now: float) -> Moment:
+    """Return the cluster with everything that runs on it now."""
+    occupancy, policy = cluster.occupancy, cluster.policy
+    snapshot, promises = occupancy.used(), tuple(occupancy.promises())
     for promise in promises:
         occupy(snapshot, promise.member, promise.nodes)
-    policy, index = cluster.policy, snapshot.table.index
-    bound = [(pod, pod.spec.node_name) for pod in mirror.pods.values() if pod.spec.node_name in index]
-    nominated = [(pod, pod.status.nominated_node_name) for pod in mirror.nominated()]
     return Moment(
         snapshot,
-        [*bound, *nominated],
-        mirror.members(),
+        tuple(occupancy.runs()),
+        occupancy.foreign_pods(),
         promises,
         list(endings),
-        {
-            f"{run.metadata.namespace}/{run.metadata.name}"
-            for run in cluster.begun.all()
-            if run.status is not None and run.status.sweep is not None
-        },
         policy.gpu.resource,
         policy.queue.reservations,
         policy.queue.likely,
@@ -89,33 +82,34 @@ def this_moment(mirror: Mirror, cluster: ClusterView, endings: Iterable[tuple[st
 
 
 def _occupants(there: Moment, asked: str) -> list[Occupant]:
-    """Everybody whose going would free something."""
+    """Return every run, sweep member and foreign Pod whose end would free something."""
     index = there.snapshot.table.index
+    sweeps = {held.key for held in there.runs if held.is_sweep and held.is_begun}
     found: dict[str, _Parts] = {}
     apart: dict[tuple[str, int], list[str]] = {}
     """Members of sweeps, by their run and row."""
-    for pod, node in there.pods:
-        controller, row = pod.metadata.controller, index.get(node)
-        if row is None or pod.is_finished or (controller is not None and controller.kind in _COME_BACK):
-            continue
-        meta = pod.metadata
-        member = pod.member if (meta.namespace, meta.name) in there.members else None
-        name = f"{meta.namespace}/{meta.name}"
-        key = f"{meta.namespace}/{member.run}" if member is not None else name
-        usage = pod_usage(pod.spec)
-        if key in there.sweeps:
-            parts = found[name] = _Parts(StepKind.MEMBER, key)
-            apart.setdefault((key, row), []).append(name)
-        elif key == asked:
-            continue
-        else:
-            parts = found.setdefault(key, _Parts(StepKind.RUN if member is not None else StepKind.POD))
-        parts.rows.append(row)
-        parts.amounts.append((usage.cpu_millis, usage.memory_bytes, usage.other(there.gpu_resource), 1))
-        parts.alone.append(member is not None and is_alone(pod))
+    for pod, node in there.foreign_pods:
+        controller, meta = pod.metadata.controller, pod.metadata
+        if controller is None or controller.kind not in _MADE_AGAIN:
+            name = f"{meta.namespace}/{meta.name}"
+            _add_pod(found.setdefault(name, _Parts(StepKind.POD)), pod, index[node], there.gpu_resource, alone=False)
+    for held in there.runs:
+        for pod in held.bound:
+            row = index.get(pod.spec.node_name)
+            if row is None:
+                continue
+            if held.key in sweeps:
+                name = f"{pod.metadata.namespace}/{pod.metadata.name}"
+                parts = found[name] = _Parts(StepKind.MEMBER, held.key)
+                apart.setdefault((held.key, row), []).append(name)
+            elif held.key == asked:
+                continue
+            else:
+                parts = found.setdefault(held.key, _Parts(StepKind.RUN))
+            _add_pod(parts, pod, row, there.gpu_resource, alone=is_alone(pod))
     for promise in there.promises:
         rows = [index[node] for node in promise.nodes]
-        if promise.run not in there.sweeps:
+        if promise.run not in sweeps:
             if promise.run != asked:
                 _add_promise(found.setdefault(promise.run, _Parts(StepKind.RUN)), promise.member, rows)
             continue
@@ -125,7 +119,7 @@ def _occupants(there: Moment, asked: str) -> list[Occupant]:
             _add_promise(found.setdefault(name, _Parts(StepKind.MEMBER, promise.run)), promise.member, [row])
             apart.setdefault((promise.run, row), []).append(name)
     for key, ending in there.endings:
-        if key in there.sweeps:
+        if key in sweeps:
             _divide(key, ending, apart, found)
         elif key in found:
             found[key].endings.append(ending)
@@ -143,8 +137,15 @@ def _occupants(there: Moment, asked: str) -> list[Occupant]:
     ]
 
 
+def _add_pod(parts: _Parts, pod: Pod, row: int, gpu_resource: str, *, alone: bool) -> None:
+    usage = pod_usage(pod.spec)
+    parts.rows.append(row)
+    parts.amounts.append((usage.cpu_millis, usage.memory_bytes, usage.other(gpu_resource), 1))
+    parts.alone.append(alone)
+
+
 def _divide(sweep: str, ending: Ending, apart: dict[tuple[str, int], list[str]], found: dict[str, _Parts]) -> None:
-    """Each member of a sweep has its part of an ending of all."""
+    """Give each member of a sweep its part of the sweep's expected end."""
     for row in ending.rows.tolist():
         if there := apart.get((sweep, row)):
             found[there.pop()].endings.append(Ending(ending.member, np.array([row], dtype=np.int64), ending.ends_at))

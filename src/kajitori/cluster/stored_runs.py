@@ -1,4 +1,4 @@
-"""What a Run as it is stored says of itself, in `core`'s words."""
+"""Stored Runs in the types of `core`: their specs, their members' requests, and the state machine's input."""
 
 from __future__ import annotations
 
@@ -14,18 +14,43 @@ from kajitori.core.placement.planner import MemberRequest
 from kajitori.core.spec.reasons import Phase, Reason
 from kajitori.core.spec.run import RunSpec
 from kajitori.core.spec.status import Attempt, RunStatus
+from kajitori.core.spec.stored import StoredSpec, read_stored
 from kajitori.core.words import first_step, names
 from kajitori.errors import InvalidInput
+from kajitori.kube.mirror.mirror import Key, Mirror
 from kajitori.kube.mirror.usage import memory_limit, pod_usage
 from kajitori.kube.objects import PodSpec, RunObject
+from kajitori.kube.resources import RUNS, Resource
 
 
-class _Type(msgspec.Struct):
-    type: str = "batch"
+class StoredSpecs:
+    """The specs of the Runs that the mirror holds, each decoded once per UID and generation."""
+
+    def __init__(self, mirror: Mirror) -> None:
+        self._mirror = mirror
+        self._known: dict[Key, tuple[str, int, StoredSpec]] = {}
+        """UID, generation and spec of each Run that was asked for."""
+        mirror.on_change(self._note)
+
+    def of(self, run: RunObject) -> StoredSpec:
+        """Return what can be read of a Run's spec; also of a Run that is not in the mirror."""
+        meta = run.metadata
+        key = meta.namespace, meta.name
+        known = self._known.get(key)
+        if known is not None and known[0] == meta.uid and known[1] == meta.generation:
+            return known[2]
+        spec = read_stored(run.spec)
+        if key in self._mirror.runs:
+            self._known[key] = meta.uid, meta.generation, spec
+        return spec
+
+    def _note(self, resource: Resource, namespace: str, name: str) -> None:
+        if resource == RUNS and (namespace, name) not in self._mirror.runs:
+            self._known.pop((namespace, name), None)
 
 
 def member_of_template(attempt: Attempt, gpu_resource: str) -> MemberRequest:
-    """What a member of a stored attempt takes: by the attempt's own template, whatever policy says meanwhile."""
+    """Return what a member of a stored attempt takes. The attempt's own template decides, not the present policy."""
     return _member_of(attempt.template, gpu_resource)
 
 
@@ -45,8 +70,8 @@ def _member_of(template: str, gpu_resource: str) -> MemberRequest:
 
 
 def keeps_nodes(run: RunObject) -> bool:
-    """Whether the run is about to go on with another size, on nodes that are kept for it: what its members have does
-    not come free for others as they end."""
+    """Whether the run is about to start its next attempt, of another size, on nodes that are kept for it: its nodes do
+    not become free for others when its members end."""
     status = run.status
     return (
         status is not None
@@ -56,11 +81,8 @@ def keeps_nodes(run: RunObject) -> bool:
 
 
 def type_of(run: RunObject) -> Literal["batch", "service"]:
-    """What kind of run a spec is of, whatever else is wrong with it."""
-    try:
-        return "service" if msgspec.json.decode(run.spec, type=_Type).type == "service" else "batch"
-    except msgspec.ValidationError:
-        return "batch"
+    """Return the type of a stored Run; "batch" if it cannot be read."""
+    return read_stored(run.spec).type
 
 
 def was_admitted(run: RunObject) -> bool:
@@ -73,25 +95,21 @@ def was_admitted(run: RunObject) -> bool:
 
 
 def code_digests(run: RunObject) -> set[str]:
-    """The code that a stored Run asks for, and that its last attempt was made with."""
-    found = set()
-    with suppress(msgspec.DecodeError, KeyError, TypeError):  # there is none, or the spec is refused anyway
-        found.add(str(msgspec.json.decode(run.spec)["code"]["digest"]))
+    """Return the digests of the code that a stored Run asks for and of the code that its last attempt was made with."""
+    found = {read_stored(run.spec).code_digest}
     if run.status is not None and run.status.attempt is not None:
         with suppress(KeyError, TypeError, AttributeError, ValueError):  # somebody damaged the status
             found.add(first_step.code_of(run.status.attempt.pod_template["spec"]))
     return found - {""}
 
 
-def secret_names(run: RunObject) -> set[str]:
-    """The Secrets that a stored Run names."""
-    with suppress(msgspec.DecodeError, KeyError, TypeError):  # the spec is refused anyway
-        return {str(use["name"]) for use in msgspec.json.decode(run.spec).get("secrets") or ()}
-    return set()
+def secret_names(run: RunObject) -> frozenset[str]:
+    """Return the names of the Secrets that a stored Run uses."""
+    return read_stored(run.spec).secret_names
 
 
 def life_of(run: RunObject, spec: RunSpec, decision: Decision, status: RunStatus) -> gang.Run:
-    """A stored Run as `gang.next_step` takes it."""
+    """Return a stored Run as the input of `gang.next_step`."""
     return gang.Run(
         type=spec.type,
         replicas=spec.members,
@@ -107,16 +125,16 @@ def life_of(run: RunObject, spec: RunSpec, decision: Decision, status: RunStatus
 
 
 def sweep_of(spec: RunSpec) -> gang.Sweep | None:
-    """What the life of a sweep depends on; None for a run that is none."""
+    """Return the part of a spec that the state machine of a sweep needs; None for a run that is no sweep."""
     sweep = spec.sweep
     return gang.Sweep(sweep.indices, sweep.at_once, spec.stop_at or "") if sweep is not None else None
 
 
-def check_begun_so(status: RunStatus | None, spec: RunSpec) -> None:
-    """Raises InvalidInput where a gang that was begun is to become a sweep, or the other way round."""
+def check_stays_gang_or_sweep(status: RunStatus | None, spec: RunSpec) -> None:
+    """Raise InvalidInput if an edit turns a gang that has begun into a sweep, or a sweep into a gang."""
     if status is None or not status.attempts or status.reason is Reason.STATUS_DAMAGED:
         return
     if (status.sweep is None) != (spec.array is None):
         was, other = ("a gang", "sweep") if status.sweep is None else ("a sweep", "gang")
-        message = f"the run was begun as {was} and does not become a {other}"
+        message = f"the run started as {was} and cannot become a {other}"
         raise InvalidInput.one("spec.array", message, value=spec.array or "", hint="submit another run")

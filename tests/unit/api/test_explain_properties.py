@@ -104,8 +104,8 @@ class Scene(QueueScene):
         template = _template(each["spec"])
         member = member_of_template(_attempt(template), names.GPU_RESOURCE)
         cluster = ClusterView(self.mirror, self.policy)
-        state, table = cluster.snapshot(), cluster.table()
-        for promise in cluster.promises():
+        state, table = cluster.occupancy.used(), cluster.table()
+        for promise in cluster.occupancy.promises():
             occupy_rows(state, promise.member, np.array([table.index[name] for name in promise.nodes]))
         nodes = []
         for name in each["nodes"]:

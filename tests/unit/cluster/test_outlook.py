@@ -25,7 +25,7 @@ HOUR = 3600.0
 
 
 def look(scene: QueueScene, *waiting: Applicant, outlook: Outlook | None = None) -> Look:
-    return (outlook or Outlook(scene.mirror, scene.cluster)).look(waiting, scene.cluster.snapshot(), NOW)
+    return (outlook or Outlook(scene.mirror, scene.cluster)).look(waiting, scene.cluster.occupancy.used(), NOW)
 
 
 def expected(scene: QueueScene, applicant: Applicant) -> Expectation:
@@ -129,7 +129,8 @@ def ends(scene: QueueScene) -> dict[str, tuple[list[int], float]]:
     outlook = Outlook(scene.mirror, scene.cluster)
     outlook.past.refresh()
     return {
-        each.key: (each.rows.tolist(), outlook.ends_at(each, NOW) - NOW.timestamp()) for each in outlook.running.all()
+        each.key: (each.rows.tolist(), outlook.ends_at(each, NOW) - NOW.timestamp())
+        for each in scene.cluster.occupancy.gangs()
     }
 
 
@@ -174,11 +175,10 @@ def test_the_time_limit_counts_from_the_first_start() -> None:
 def test_members_that_are_over_hold_nothing() -> None:
     scene = QueueScene(2)
     run = scene.runs("half", "n[0-1]", since=ago(minutes=1), timeLimit="1h")
-    outlook = Outlook(scene.mirror, scene.cluster)
-    assert [each.rows.tolist() for each in outlook.running.all()] == [[0, 1]]
+    assert [each.rows.tolist() for each in scene.cluster.occupancy.gangs()] == [[0, 1]]
     scene.pod(run, 0, "n0", phase="Succeeded")
     scene.mirror._tell(PODS, "team", "half-1-0")
-    assert [each.rows.tolist() for each in outlook.running.all()] == [[1]]
+    assert [each.rows.tolist() for each in scene.cluster.occupancy.gangs()] == [[1]]
 
 
 def test_members_that_were_asked_to_end_are_expected_to() -> None:
@@ -197,11 +197,10 @@ def test_members_that_were_asked_to_end_are_expected_to() -> None:
 def test_a_node_that_comes_or_goes_moves_the_rows() -> None:
     scene = QueueScene(3)
     scene.runs("bert", "n2", since=ago(minutes=1))
-    outlook = Outlook(scene.mirror, scene.cluster)
-    assert [each.rows.tolist() for each in outlook.running.all()] == [[2]]
+    assert [each.rows.tolist() for each in scene.cluster.occupancy.gangs()] == [[2]]
     del scene.mirror.nodes["n0"]
     scene.cluster.note_node("n0")
-    assert [each.rows.tolist() for each in outlook.running.all()] == [[1]]
+    assert [each.rows.tolist() for each in scene.cluster.occupancy.gangs()] == [[1]]
 
 
 # ------------------------------------------------------------------------------------------------ the order
@@ -277,16 +276,16 @@ def test_what_comes_and_goes_while_nobody_asks_is_not_kept() -> None:
     for number in range(5):
         scene.runs(f"run-{number}", "n0", since=ago(minutes=1))
         scene.lose(f"run-{number}")
-    assert not outlook.past._changed and not outlook.running._changed
+    assert not outlook.past._changed and not scene.cluster.occupancy._changed
     scene.runs("known", "n1", since=ago(minutes=1))
     outlook.past.refresh()
-    assert [each.key for each in outlook.running.all()] == ["team/known"]
+    assert [each.key for each in scene.cluster.occupancy.gangs()] == ["team/known"]
     asked = scene.waits("asked", 1)
     scene.lose("asked")
     assert outlook.past.expect(asked.run).source is Source.UNKNOWN
     scene.lose("known")
     outlook.past.refresh()
-    assert not outlook.running.all() and not outlook.past._records and not outlook.past._told
+    assert not scene.cluster.occupancy.gangs() and not outlook.past._records and not outlook.past._told
 
 
 # ------------------------------------------------------------------------------------------------ whoever asks
@@ -341,7 +340,7 @@ def test_members_of_a_sweep_hold_nodes_whichever_attempt_they_were_started_in() 
     )
     ledger = SweepState(succeeded="5", longest_seconds=600)
     run = scene.change(run, attempt=attempt, attempts=2, sweep=ledger)
-    (each,) = Outlook(scene.mirror, scene.cluster).running.all()
+    (each,) = scene.cluster.occupancy.gangs()
     assert sorted(each.rows.tolist()) == [0, 1, 3]
     assert ends(scene)["team/grid"][1] == 9 * 60
     assert length(scene, Applicant(run, scene.waits("x", 1).request)) == (600, Source.SIMILAR)

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from kajitori.cluster.run_history import REMEMBERED, KinIndex
+from kajitori.cluster.run_history import REMEMBERED, RunHistory
 from kajitori.core.gang.memory import EARLIER_RUNS
 from kajitori.core.spec.kinds import kind_of
 from kajitori.core.spec.run import parse_spec
@@ -42,7 +42,7 @@ class Held:
         self.mirror = Mirror(KubeClient(KubeConfig(server="http://unused")))
         for each in runs:
             self.mirror.runs["vision", each.metadata.name] = each
-        self.index = KinIndex(self.mirror)
+        self.index = RunHistory(self.mirror)
 
     def shows(self, *runs: RunObject) -> None:
         for each in runs:

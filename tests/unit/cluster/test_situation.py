@@ -11,7 +11,6 @@ from kajitori.core.queue.freeing import Step, StepKind
 from kajitori.core.spec.reasons import Phase
 from kajitori.core.spec.status import SweepState
 from kajitori.kube.objects import Pod
-from kajitori.kube.watch import Added, Deleted
 
 
 def add(scene: QueueScene, name: str, *, node: str = "", nominated: str = "", controller: str = "") -> None:
@@ -22,8 +21,7 @@ def add(scene: QueueScene, name: str, *, node: str = "", nominated: str = "", co
         "status": {"phase": "Pending" if nominated else "Running", "nominatedNodeName": nominated},
     }
     made = msgspec.convert(document, Pod)
-    scene.mirror.pods["kube-system", name] = made
-    scene.mirror._index(Added(made))
+    scene.show_pod(made)
 
 
 async def test_whoever_is_there_is_named_with_all_that_he_takes() -> None:
@@ -32,12 +30,12 @@ async def test_whoever_is_there_is_named_with_all_that_he_takes() -> None:
     scene = QueueScene(6)
     scene.runs("bert", "n[0-1]", since=ago(hours=1), timeLimit="3h")
     scene.runs("starts", "n[2-3]", since=ago(minutes=1), phase=Phase.STARTING)
-    scene.mirror._index(Deleted(scene.mirror.pods.pop(("team", "starts-1-1"))))
+    scene.lose_pod("starts-1-1")
     add(scene, "web", node="n4", controller="ReplicaSet")
     add(scene, "agent", node="n4", controller="DaemonSet")
     add(scene, "coming", nominated="n5")
     outlook = Outlook(scene.mirror, scene.cluster)
-    moment = this_moment(scene.mirror, scene.cluster, outlook.endings(NOW), NOW.timestamp())
+    moment = this_moment(scene.cluster, outlook.endings(NOW), NOW.timestamp())
     found = await moment.situation(())
     there = {occupant.key: occupant for occupant in found.occupants}
     assert set(there) == {"team/bert", "team/starts", "kube-system/web", "kube-system/coming"}
@@ -58,11 +56,10 @@ async def test_members_of_a_sweep_end_each_for_itself() -> None:
         assert run.status is not None
         run = scene.show(name, msgspec.structs.replace(run.status, sweep=SweepState()), array="0-9", timeLimit="3h")
     for rank, node in enumerate(("n2", "n3")):
-        gone = scene.mirror.pods.pop(("team", f"next-1-{rank}"))
-        scene.mirror._index(Deleted(gone))
-        assert gone.spec.node_name == node
+        assert scene.mirror.pods["team", f"next-1-{rank}"].spec.node_name == node
+        scene.lose_pod(f"next-1-{rank}")
     outlook = Outlook(scene.mirror, scene.cluster)
-    moment = this_moment(scene.mirror, scene.cluster, outlook.endings(NOW), NOW.timestamp())
+    moment = this_moment(scene.cluster, outlook.endings(NOW), NOW.timestamp())
     found = await moment.situation((), asked="team/grid")
     there = {each.key: (each.kind, each.run, each.rows.tolist(), each.endings != ()) for each in found.occupants}
     assert there == {
@@ -78,6 +75,6 @@ async def test_what_a_service_has_itself_makes_no_room_for_it() -> None:
     scene = QueueScene(2)
     scene.runs("web", "n0", since=ago(hours=1), type="service")
     outlook = Outlook(scene.mirror, scene.cluster)
-    moment = this_moment(scene.mirror, scene.cluster, outlook.endings(NOW), NOW.timestamp())
+    moment = this_moment(scene.cluster, outlook.endings(NOW), NOW.timestamp())
     assert not (await moment.situation((), asked="team/web")).occupants
     assert len((await moment.situation(())).occupants) == 1

@@ -21,7 +21,6 @@ from kajitori.kube.client import KubeClient
 from kajitori.kube.config import KubeConfig
 from kajitori.kube.mirror.mirror import Mirror
 from kajitori.kube.objects import Node, NodeStatus, ObjectMeta, RunObject
-from kajitori.kube.watch import Deleted
 
 STATUS = RunStatus(phase=Phase.RUNNING, attempts=1, attempt=Attempt(number=1, nodes="n[0-1]", created=True))
 
@@ -121,15 +120,14 @@ async def test_a_run_whose_pods_are_gone_frees_its_nodes_when_it_is_said_to_have
     scene = QueueScene(3)
     run = scene.runs("bert", "n[0-1]", since=ago(hours=1))
     other = scene.runs("whole", "n2", since=ago(hours=1))
-    assert not list(scene.cluster.promises())
-    assert not scene.cluster.may_free(run)
+    assert not list(scene.cluster.occupancy.promises())
+    assert not scene.cluster.occupancy.may_free(run)
     for rank in range(2):
-        pod = scene.mirror.pods.pop(("team", f"bert-1-{rank}"))
-        scene.mirror._index(Deleted(pod))
-    assert [promise.nodes for promise in scene.cluster.promises()] == [("n0", "n1")]
-    assert scene.cluster.may_free(run) and not scene.cluster.may_free(other)
+        scene.lose_pod(f"bert-1-{rank}")
+    assert [promise.nodes for promise in scene.cluster.occupancy.promises()] == [("n0", "n1")]
+    assert scene.cluster.occupancy.may_free(run) and not scene.cluster.occupancy.may_free(other)
     assert run.status is not None
     ended = scene.show("bert", msgspec.structs.replace(run.status, phase=Phase.STOPPED))
-    assert scene.cluster.may_free(ended)  # it had some until now
-    assert not list(scene.cluster.promises())
-    assert not scene.cluster.may_free(ended)
+    assert scene.cluster.occupancy.may_free(ended)  # it had some until now
+    assert not list(scene.cluster.occupancy.promises())
+    assert not scene.cluster.occupancy.may_free(ended)

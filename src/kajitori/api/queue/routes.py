@@ -51,9 +51,8 @@ def expected_of(api: Api, run: RunObject) -> ExpectedView:
     """How long a run is expected to take from now on, or from its next start."""
     now = api.now()
     api.outlook.past.refresh()
-    key = f"{run.metadata.namespace}/{run.metadata.name}"
-    gang = next((each for each in api.outlook.running.all() if each.key == key), None)
-    if gang is None:
+    gang = api.cluster.occupancy.gang((run.metadata.namespace, run.metadata.name))
+    if gang is None or gang.since is None:
         return _expected_view(api.outlook.past.expect(run))
     more = api.outlook.past.expect_more(run, gang.since, now.timestamp())
     return _expected_view(more, ends_at=_time(now.timestamp() + more.seconds))

@@ -35,7 +35,7 @@ async def standing(api: Api, newcomer: Applicant | None = None) -> Standing:
         waiting = [each for each in waiting if each.request.key != newcomer.request.key]
     everybody = (*waiting, newcomer) if newcomer is not None else tuple(waiting)
     line = api.outlook.line_up(everybody, now)
-    moment = this_moment(api.mirror, api.cluster, api.outlook.endings(now), now.timestamp())
+    moment = this_moment(api.cluster, api.outlook.endings(now), now.timestamp())
     asked = newcomer.request.key if newcomer is not None else ""
     first = [each.request.key for each in api.giving_way.freed_for(everybody)]
     before = first[: first.index(asked)] if asked in first else first

@@ -22,7 +22,7 @@ from kajitori.api.queue.standing import Standing, standing, stop_watch
 from kajitori.api.queue.views import BlockedView, ExplanationView, HolderView, RoomView, StepView
 from kajitori.api.runs.lookup import find_run
 from kajitori.api.runs.views import controller_view
-from kajitori.cluster.growable import growable, may_grow, size_of
+from kajitori.cluster.growable import growable, may_grow
 from kajitori.cluster.outlook import Applicant, Look
 from kajitori.core.admission.decide import Decision
 from kajitori.core.admission.quota import members_within, quota_shortage
@@ -90,12 +90,12 @@ async def _explanation_of(api: Api, run: RunObject) -> ExplanationView:
 
 async def _growth_of(api: Api, run: RunObject) -> str:
     """Of an elastic gang that runs: how many members it has, and what it takes to have more."""
-    size, status = size_of(run), run.status
-    if status is None or status.attempt is None or status.phase is not Phase.RUNNING or not size.is_elastic:
+    spec, status = api.cluster.specs.of(run), run.status
+    if status is None or status.attempt is None or status.phase is not Phase.RUNNING or not spec.is_elastic:
         return ""
     has = status.attempt.world_size
-    said = f"{has} of {size.min_replicas}-{size.replicas} members"
-    gang = growable(api.cluster, run, api.now()) if may_grow(run, size) else None
+    said = f"{has} of {spec.min_replicas}-{spec.replicas} members"
+    gang = growable(api.cluster, run, api.now()) if may_grow(run, spec) else None
     if gang is None:
         return said
     rules, now = api.cluster.policy.elastic, await standing(api)

@@ -323,10 +323,10 @@ class Queue:
 
     def _used(self, but_for: Collection[Key] = ()) -> Snapshot:
         """What is used on every node, or promised to others than these."""
-        snapshot = self._cluster.snapshot()
+        snapshot = self._cluster.occupancy.used()
         for placed in self._placed.values():
             occupy(snapshot, placed.member, self._existing(placed.nodes))
-        for promise in self._cluster.promises():
+        for promise in self._cluster.occupancy.promises():
             if key_of(promise.run) not in but_for:
                 occupy(snapshot, promise.member, promise.nodes)
         return snapshot

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from kajitori.cluster.growable import Size, growable, may_grow, size_of
+from kajitori.cluster.growable import growable, may_grow
 from kajitori.cluster.view import ClusterView
 from kajitori.core.placement.planner import GangRequest, MemberRequest
 from kajitori.core.placement.snapshot import Snapshot
 from kajitori.core.queue.elastic import Growable, Patience
-from kajitori.kube.mirror.mirror import Key, Mirror
+from kajitori.kube.mirror.mirror import Key
 from kajitori.kube.objects import RunObject
 
 SHORTEST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.5, 15.0
@@ -35,12 +35,9 @@ class Grows:
 class Growing:
     """Looks for room for running elastic gangs. It remembers since when there is some, and nothing else."""
 
-    def __init__(self, mirror: Mirror, cluster: ClusterView) -> None:
-        self._mirror = mirror
+    def __init__(self, cluster: ClusterView) -> None:
         self._cluster = cluster
         self._patience = Patience()
-        self._sizes: dict[str, tuple[int, Size]] = {}
-        """By the Run's UID, with its generation."""
 
     @property
     def pause_seconds(self) -> float:
@@ -69,16 +66,13 @@ class Growing:
         self._patience.forget("/".join(key))
 
     def _candidates(self) -> list[tuple[Key, RunObject]]:
-        """Gangs that would grow if there was room. What is known of their specs is kept, of those that are there."""
-        before, self._sizes = self._sizes, {}
-        found = []
-        for run in self._cluster.begun.all():
-            uid, generation = run.metadata.uid, run.metadata.generation
-            known = before.get(uid)
-            self._sizes[uid] = known if known and known[0] == generation else (generation, size_of(run))
-            if may_grow(run, self._sizes[uid][1]):
-                found.append(((run.metadata.namespace, run.metadata.name), run))
-        return found
+        """Return the gangs that would grow if there was room."""
+        specs = self._cluster.specs
+        return [
+            ((run.metadata.namespace, run.metadata.name), run)
+            for run in self._cluster.occupancy.begun()
+            if may_grow(run, specs.of(run))
+        ]
 
 
 def _first(each: Growable) -> tuple[int, str, str]:

@@ -74,7 +74,7 @@ class Planning:
         self._provisioning = provisioning
         self._now = now
         self._queue = Queue(mirror, cluster, metrics)
-        self.growing = Growing(mirror, cluster)
+        self.growing = Growing(cluster)
         self.first_look = FirstLook()
         self._changed = False
         """Something changed that may let a run start."""

@@ -19,7 +19,7 @@ import msgspec
 from kajitori.blobs.code import CodeStore
 from kajitori.blobs.logs import KeptLogs
 from kajitori.cluster.members import member_of
-from kajitori.cluster.preemptions import still_waits
+from kajitori.cluster.preemptions import preemptor_waits
 from kajitori.cluster.stored_runs import life_of
 from kajitori.cluster.view import ClusterView
 from kajitori.configuration.settings import LEASE_NAMESPACE
@@ -192,7 +192,7 @@ class RunController:
         if resource == RUNS:
             self._work.add((namespace, name))
             run = self._mirror.runs.get((namespace, name))
-            if run is not None and self._cluster.may_free(run):
+            if run is not None and self._cluster.occupancy.may_free(run):
                 self._planning.note_change()
         elif resource == PODS:
             key = (namespace, name.rsplit("-", 2)[0])
@@ -298,12 +298,11 @@ class RunController:
         seen = [(pod, m) for pod in pods if (m := member_of(pod, self._mirror.nodes, spared)) is not None]
         members = [self._patient(key, member) for _, member in seen]
         counted = [each for each in seen if each[1].uid in covered]
+        still_waits = partial(preemptor_waits, self._mirror, self._cluster.specs)
         life = replace(
             admitted.life,
             status=self._peaks.noted(run, admitted.life.status, counted),
-            withdrawn=frozenset(
-                each.waiting for each in gang.preemptions_of(status) if not still_waits(self._mirror, each)
-            ),
+            withdrawn=frozenset(each.waiting for each in gang.preemptions_of(status) if not still_waits(each)),
         )
         if gang.has_lost_ledger(life, members):
             kept = await self._results.succeeded(run.metadata.namespace, run.metadata.uid)

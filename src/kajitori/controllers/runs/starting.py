@@ -76,7 +76,7 @@ class Starter:
 
     def ports_in_use(self) -> set[int]:
         """Ports that members of other runs meet on."""
-        begun = self._cluster.begun.all()
+        begun = self._cluster.occupancy.begun()
         return {other.status.attempt.port for other in begun if other.status and other.status.attempt}
 
     async def place(self, waiting: Waiting, placement: Placement, taken: set[int]) -> tuple[RunStatus, str]:

@@ -231,6 +231,10 @@ class Mirror:
         """What the unfinished Pods on a node take together, or None where there are none. Not to be changed."""
         return self._pods.usage_of(node)
 
+    def usage_changes(self, since: int) -> tuple[int, list[str]]:
+        """Return the number of the last change of usage, and the nodes whose usage changed after change `since`."""
+        return self._pods.usage_changes(since)
+
     def nominated(self) -> list[Pod]:
         """Pods of others that the scheduler is making room for on a node: it lets nobody else have that."""
         return self._pods.nominated()

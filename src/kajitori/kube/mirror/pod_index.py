@@ -9,13 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import lru_cache
-from typing import Any, Literal, TypeVar
-
-import msgspec
+from typing import Literal, TypeVar
 
 from kajitori.core.gang.membership import Coverage, coverage
 from kajitori.core.pods.tickets import run_of_signed_member
 from kajitori.core.spec.array import parse_array
+from kajitori.core.spec.stored import read_stored
 from kajitori.core.words import names
 from kajitori.errors import FieldError
 from kajitori.kube.mirror.usage import NodeUsage, is_alone, pod_usage
@@ -51,6 +50,9 @@ class PodIndex:
         """Pods that belong to a Run that the mirror shows."""
         self._by_node: dict[str, dict[Key, Pod]] = {}
         self._usage: dict[str, NodeUsage] = {}
+        self._usage_changed: dict[str, int] = {}
+        """The number of the last change of each node's usage, the latest change last."""
+        self._usage_changes = 0
         self._nominated: dict[Key, Pod] = {}
         self._leaving: dict[Key, Pod] = {}
         self._holders: dict[Key, int] = {}
@@ -83,6 +85,16 @@ class PodIndex:
     def usage_of(self, node: str) -> NodeUsage | None:
         """What the unfinished Pods on a node take together; None if there are none. Not to be changed."""
         return self._usage.get(node)
+
+    def usage_changes(self, since: int) -> tuple[int, list[str]]:
+        """Return the number of the last change of usage, and the nodes whose usage changed after change `since`; those
+        that never had any usage are not among them."""
+        nodes = []
+        for node, change in reversed(self._usage_changed.items()):
+            if change <= since:
+                break
+            nodes.append(node)
+        return self._usage_changes, nodes
 
     def nominated(self) -> list[Pod]:
         """Pods of others that the scheduler is making room for on a node."""
@@ -216,16 +228,14 @@ class PodIndex:
             self._holders[run] = self._holders.get(run, 0) + times
             if not self._holders[run]:
                 del self._holders[run]
+        self._usage_changes += 1
+        self._usage_changed.pop(pod.spec.node_name, None)
+        self._usage_changed[pod.spec.node_name] = self._usage_changes
         usage = self._usage[pod.spec.node_name]
         usage.add(pod_usage(pod.spec), is_member=is_member, is_alone=is_member and is_alone(pod), times=times)
 
 
 # ---------------------------------------------------------------------------------------------- what a Run covers
-
-
-class _Kind(msgspec.Struct):
-    type: Any = "batch"
-    array: Any = ""
 
 
 def coverage_of(run: RunObject) -> Coverage:
@@ -236,15 +246,13 @@ def coverage_of(run: RunObject) -> Coverage:
 
 @lru_cache(maxsize=1024)
 def _kind_of(spec: bytes) -> tuple[Literal["batch", "service"], frozenset[int] | None]:
-    """Of a spec whatever else is wrong with it: the type, and the indices of a sweep."""
-    try:
-        found = msgspec.json.decode(spec, type=_Kind)
-    except msgspec.DecodeError:
-        return "batch", None
+    """Return the type of a spec and the indices of a sweep, whatever else is wrong with it."""
+    stored = read_stored(spec)
     indices: frozenset[int] | None = None
-    with suppress(FieldError):
-        indices = frozenset(parse_array(found.array).indices) if isinstance(found.array, str) and found.array else None
-    return ("service" if found.type == "service" else "batch"), indices
+    if stored.array:
+        with suppress(FieldError):
+            indices = frozenset(parse_array(stored.array).indices)
+    return stored.type, indices
 
 
 def _is_named_after(run: str, pod: Key) -> bool:

@@ -30,7 +30,7 @@ class Scene(QueueScene):
     def __init__(self, nodes: int, **policy: Any) -> None:
         super().__init__(nodes, **policy)
         self.queue = Queue(self.mirror, self.cluster)
-        self.growing = Growing(self.mirror, self.cluster)
+        self.growing = Growing(self.cluster)
 
     def grows(self, minutes: int, *, busy: tuple[str, ...] = ()) -> dict[str, tuple[str, ...]]:
         keys = [("team", name) for name in busy]
@@ -148,10 +148,16 @@ def test_a_run_that_is_on_its_way_out_or_that_nobody_has_looked_at_does_not_grow
     scene = Scene(4)
     run = scene.runs("bert", "n[0-1]", since=ago(hours=1), **ELASTIC)
     leaving = msgspec.structs.replace(run.metadata, deletion_timestamp=ago(minutes=1))
-    for changed in ({"metadata": leaving}, {"status": None}, {"spec": msgspec.Raw(b'{"replicas": "many"}')}):
-        scene.mirror.runs["team", "bert"] = msgspec.structs.replace(run, **changed)
+    edited = msgspec.structs.replace(run.metadata, generation=2)
+    unreadable = msgspec.Raw(b'{"replicas": "many"}')
+    for changed in (
+        msgspec.structs.replace(run, metadata=leaving),
+        msgspec.structs.replace(run, status=None),
+        msgspec.structs.replace(run, metadata=edited, spec=unreadable),
+    ):
+        scene.mirror.runs["team", "bert"] = changed
         scene.mirror._tell(RUNS, "team", "bert")
-        scene.growing = Growing(scene.mirror, scene.cluster)
+        scene.growing = Growing(scene.cluster)
         assert not scene.growing.is_needed()
 
 
@@ -214,7 +220,7 @@ def test_nothing_is_remembered_of_runs_that_are_gone() -> None:
     assert not scene.growing.is_needed()
     scene.lose("rigid")
     assert not scene.growing.is_needed()
-    assert not scene.growing._sizes
+    assert not scene.cluster.specs._known
 
 
 def test_it_takes_at_once_what_nobody_else_could_use() -> None:

@@ -1,0 +1,385 @@
+"""Which run holds which node: one index of the mirror's Runs and Pods, which follows the mirror change by change.
+
+Everything that asks who is on the nodes filters this index: what is used, which nodes are promised to members that
+start, which gangs run, who may be preempted, what frees nodes next. Changed runs are read anew at the next question,
+all others are as they were.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from kajitori.cluster.stored_runs import StoredSpecs, keeps_nodes, member_of_template
+from kajitori.core import gang
+from kajitori.core.gang.ledger import members_without_nodes
+from kajitori.core.placement.choosing import Rows
+from kajitori.core.placement.planner import MemberRequest
+from kajitori.core.placement.snapshot import CPU, GPU, MEMORY, PODS, NodeTable, Snapshot
+from kajitori.core.spec.reasons import Phase, Reason
+from kajitori.core.spec.status import RunStatus
+from kajitori.core.words import node_lists
+from kajitori.core.words.times import parse_time
+from kajitori.kube.mirror.mirror import Key, Mirror
+from kajitori.kube.mirror.usage import is_alone
+from kajitori.kube.objects import Pod, RunObject
+from kajitori.kube.resources import PODS as POD_KIND
+from kajitori.kube.resources import RUNS, Resource
+
+ENDING = (Reason.STOPPING, Reason.TIME_LIMIT, Reason.DELETING)
+"""Reasons of runs whose members are being ended, although their phase is still STARTING or RUNNING."""
+
+
+@dataclass(frozen=True, slots=True)
+class Promise:
+    """Nodes that were given to members of an attempt and that no bound Pod shows yet."""
+
+    run: str
+    """`namespace/name`."""
+    attempt: int
+    member: MemberRequest
+    nodes: tuple[str, ...]
+    ranks: tuple[int, ...] = ()
+    """Ranks of these members; only of a sweep."""
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptPlan:
+    """What a stored attempt was given."""
+
+    attempt: int
+    member: MemberRequest
+    """Equal requests are the same object."""
+    nodes: dict[int, str]
+    """Node by rank."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunOccupancy:
+    """All nodes that one run holds or was given."""
+
+    run: RunObject
+    plan: AttemptPlan | None
+    """Its last attempt; None if it has none."""
+    members: tuple[Pod, ...] = ()
+    """Pods that count as its members now, also finished and unbound ones."""
+    bound: tuple[Pod, ...] = ()
+    """All of its Pods, of whatever attempt, that are on a node of the table and have not finished."""
+    promises: tuple[Promise, ...] = ()
+    rows: Rows = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    """Rows of the node table, one for each member that has not ended; only of a running gang."""
+    ranks: tuple[int, ...] = ()
+    """Ranks of the same members."""
+    since: float | None = None
+    """Start of the attempt of a running gang in seconds since 1970: when all members ran, or, before that and for a
+    sweep, when the last of them were given their nodes. None for every other run."""
+
+    @property
+    def key(self) -> str:
+        """`namespace/name`."""
+        return f"{self.run.metadata.namespace}/{self.run.metadata.name}"
+
+    @property
+    def is_begun(self) -> bool:
+        """Whether the run has an attempt, or nodes for the next one, and is not over."""
+        return is_begun(self.run)
+
+    @property
+    def is_sweep(self) -> bool:
+        return self.run.status is not None and self.run.status.sweep is not None
+
+    @property
+    def member(self) -> MemberRequest:
+        """What each member of the last attempt takes."""
+        assert self.plan is not None, "only a run with an attempt has members"
+        return self.plan.member
+
+
+def is_begun(run: RunObject) -> bool:
+    """Whether a run may hold nodes or have some kept for it: it has an attempt or a next size, and is not over."""
+    status = run.status
+    if status is None or status.phase.is_final:
+        return False
+    return status.attempt is not None or status.resize is not None
+
+
+class Occupancy:
+    """The index. It follows the mirror by itself."""
+
+    def __init__(
+        self, mirror: Mirror, specs: StoredSpecs, table: Callable[[], NodeTable], gpu_resource: Callable[[], str]
+    ) -> None:
+        self._mirror = mirror
+        self._specs = specs
+        self._current_table = table
+        self._gpu_resource = gpu_resource
+        self._table: NodeTable | None = None
+        self._runs: dict[Key, RunOccupancy] = {}
+        self._gangs: dict[Key, RunOccupancy] = {}
+        """The entries of running gangs."""
+        self._promises: dict[Key, tuple[Promise, ...]] = {}
+        """The promises of all entries that have any."""
+        self._members: dict[MemberRequest, MemberRequest] = {}
+        """The one object for each request of a member."""
+        self._used: Snapshot | None = None
+        """What bound Pods use; only ever copied."""
+        self._used_resource = ""
+        """The GPU resource that `_used` counts."""
+        self._usage_change = 0
+        """The last change of the mirror's usage of nodes that is part of `_used`."""
+        self._changed: set[Key] = set(mirror.runs)
+        mirror.on_change(self._note)
+
+    # ------------------------------------------------------------------------------------------ questions
+
+    def runs(self) -> Collection[RunOccupancy]:
+        """Return every run that has begun and is not over, or that has Pods on nodes."""
+        self._refresh()
+        return self._runs.values()
+
+    def begun(self) -> Iterator[RunObject]:
+        """Yield the runs that have begun and are not over."""
+        return (held.run for held in self.runs() if held.is_begun)
+
+    def of(self, key: Key) -> RunOccupancy | None:
+        """Return the entry of one run; None if it neither holds nor was given any node."""
+        self._refresh()
+        return self._runs.get(key)
+
+    def gangs(self) -> Collection[RunOccupancy]:
+        """Return the running gangs: batch runs and sweeps whose members hold nodes and were not asked to end."""
+        self._refresh()
+        return self._gangs.values()
+
+    def gang(self, key: Key) -> RunOccupancy | None:
+        """Return the entry of one running gang; None for any other run."""
+        self._refresh()
+        return self._gangs.get(key)
+
+    def promises(self) -> Iterator[Promise]:
+        """Yield the nodes that stored attempts were given and that no bound Pod shows yet. Nobody else may have them.
+
+        They follow from the Runs alone, so that a new leader knows them from its first cycle.
+        """
+        self._refresh()
+        for promises in self._promises.values():
+            yield from promises
+
+    def may_free(self, run: RunObject) -> bool:
+        """Whether a change of the Run itself may free nodes: it had some promised at the last question. Nodes that its
+        Pods hold are freed by changes of Pods."""
+        held = self._runs.get((run.metadata.namespace, run.metadata.name))
+        if held is None or held.run.metadata.uid != run.metadata.uid:
+            return False
+        return held.is_begun and (self._waits_for_pods(held) or keeps_nodes(held.run))
+
+    def leaving(self) -> Iterator[tuple[RunOccupancy, Pod]]:
+        """Yield the members that were asked to end and are still on a node, of all runs that are no running gangs and
+        that keep no nodes for a next attempt."""
+        for held in self.runs():
+            if held.since is None and held.bound and not keeps_nodes(held.run):
+                yield from ((held, pod) for pod in held.bound if pod.metadata.deletion_timestamp)
+
+    def foreign_pods(self) -> list[tuple[Pod, str]]:
+        """Return the Pods that belong to no run, each with its node: the bound ones, and those for which the scheduler
+        is making room. Takes time in proportion to all Pods."""
+        index, members = self._current_table().index, self._mirror.members()
+        bound = [
+            (pod, pod.spec.node_name)
+            for key, pod in self._mirror.pods.items()
+            if pod.spec.node_name in index and key not in members and not pod.is_finished
+        ]
+        return [*bound, *((pod, node) for pod in self._mirror.nominated() if (node := _nominated(pod)) in index)]
+
+    def used(self) -> Snapshot:
+        """Return what all Pods use on every node, also those that the scheduler is making room for; without promises.
+        The caller may change it."""
+        snapshot = self._used_by_bound_pods().copy()
+        snapshot.table = table = self._current_table()
+        for pod in self._mirror.nominated():
+            row = table.index.get(_nominated(pod))
+            if row is not None:
+                wanted = self._mirror.usage_of_pod(pod)
+                snapshot.used[row] += (wanted.cpu_millis, wanted.memory_bytes, wanted.other(self._gpu_resource()), 1)
+        return snapshot
+
+    # ------------------------------------------------------------------------------------------ changes
+
+    def _note(self, resource: Resource, namespace: str, name: str) -> None:
+        if resource == RUNS:
+            key = namespace, name
+            if key in self._mirror.runs or key in self._runs:
+                self._changed.add(key)
+            else:  # it came and went between two questions
+                self._changed.discard(key)
+        elif resource == POD_KIND:
+            key = (namespace, name.rsplit("-", 2)[0])
+            if key in self._runs or key in self._mirror.runs:
+                self._changed.add(key)
+
+    def _refresh(self) -> None:
+        table = self._current_table()
+        before, self._table = self._table, table
+        if before is None or before.index != table.index:
+            self._changed.update(self._runs)
+        elif before is not table:  # what is kept for a next attempt depends on which nodes take work
+            self._changed.update(key for key, held in self._runs.items() if keeps_nodes(held.run))
+        if self._changed:
+            changed, self._changed = self._changed, set()
+            for key in changed:
+                self._read(key, table)
+
+    def _read(self, key: Key, table: NodeTable) -> None:
+        """Make the entry of one run anew."""
+        before = self._runs.pop(key, None)
+        self._gangs.pop(key, None)
+        self._promises.pop(key, None)
+        run = self._mirror.runs.get(key)
+        if run is None:
+            return
+        bound = tuple(
+            pod
+            for pod in self._mirror.owned_pods(*key, run.metadata.uid)
+            if pod.spec.node_name in table.index and not pod.is_finished
+        )
+        if not is_begun(run):
+            if bound:
+                self._runs[key] = RunOccupancy(run, None, bound=bound)
+            return
+        held = RunOccupancy(run, self._plan_of(run, before), tuple(self._mirror.pods_of_run(run)), bound)
+        held = self._with_gang(replace(held, promises=tuple(self._promises_of(held, table))), table)
+        self._runs[key] = held
+        if held.since is not None:
+            self._gangs[key] = held
+        if held.promises:
+            self._promises[key] = held.promises
+
+    def _plan_of(self, run: RunObject, before: RunOccupancy | None) -> AttemptPlan | None:
+        attempt = run.status.attempt if run.status is not None else None
+        if attempt is None:
+            return None
+        known = before.plan if before is not None and before.run.metadata.uid == run.metadata.uid else None
+        if known is not None and known.attempt == attempt.number:
+            return known
+        member = member_of_template(attempt, self._gpu_resource())
+        return AttemptPlan(attempt.number, self._members.setdefault(member, member), gang.node_by_rank(attempt))
+
+    # ------------------------------------------------------------------------------------------ running gangs
+
+    def _with_gang(self, held: RunOccupancy, table: NodeTable) -> RunOccupancy:
+        """Return the entry with the nodes of its members, if it is a running gang."""
+        run, plan, status = held.run, held.plan, held.run.status
+        if plan is None or status is None or status.attempt is None or not self._is_running_gang(run, status):
+            return held
+        over = {
+            member.rank
+            for pod in held.members
+            if pod.is_finished and (member := pod.member) is not None and member.attempt == plan.attempt
+        }
+        earlier: list[tuple[int, int]] = []
+        if status.sweep is not None:  # members of earlier attempts run on beside those of the last one
+            over |= members_without_nodes(status.sweep)
+            alive = (pod for pod in held.members if not pod.is_finished and pod.spec.node_name in table.index)
+            placed = ((pod.member, table.index[pod.spec.node_name]) for pod in alive)
+            earlier = [(m.rank, row) for m, row in placed if m is not None and m.attempt < plan.attempt]
+        planned = ((rank, table.index[node]) for rank, node in plan.nodes.items() if node in table.index)
+        places = [*((rank, row) for rank, row in planned if rank not in over), *earlier]
+        since = parse_time(status.attempt.started_at or status.attempt.planned_at)
+        if not places or since is None:
+            return held
+        rows = np.array([row for _, row in places], dtype=np.int64)
+        return replace(held, rows=rows, ranks=tuple(rank for rank, _ in places), since=since.timestamp())
+
+    def _is_running_gang(self, run: RunObject, status: RunStatus) -> bool:
+        if run.metadata.deletion_timestamp or status.phase not in (Phase.STARTING, Phase.RUNNING):
+            return False
+        return status.reason not in ENDING and not self._specs.of(run).is_service
+
+    # ------------------------------------------------------------------------------------------ promised nodes
+
+    def _promises_of(self, held: RunOccupancy, table: NodeTable) -> Iterator[Promise]:
+        run, plan, status = held.run, held.plan, held.run.status
+        if plan is not None and status is not None and self._waits_for_pods(held):
+            pods = (pod for pod in held.members if pod.spec.node_name)
+            bound = {m.rank for pod in pods if (m := pod.member) is not None and m.attempt == plan.attempt}
+            done = members_without_nodes(status.sweep) if status.sweep is not None else frozenset()
+            nodes = {r: n for r, n in plan.nodes.items() if r not in bound and r not in done and n in table.index}
+            if nodes:
+                ranks = tuple(nodes) if status.sweep is not None else ()
+                yield Promise(held.key, plan.attempt, plan.member, tuple(nodes.values()), ranks)
+        if keeps_nodes(run):
+            yield from self._kept_for_next_attempt(held, table)
+
+    def _waits_for_pods(self, held: RunOccupancy) -> bool:
+        """Whether members of the run's attempt are still to be made or bound, or may be without our having seen it."""
+        run, status = held.run, held.run.status
+        if status is None or status.attempt is None or status.phase.is_final:
+            return False
+        if status.phase is Phase.STARTING:
+            return True
+        if status.sweep is not None:  # members of its attempt start while its other members run
+            return True
+        if status.phase is Phase.RUNNING:  # Pods are watched apart from Runs: the mirror may show them later
+            return len(held.members) < status.members.total
+        # A service restarts one member beside the others; a batch run between two attempts holds nothing.
+        return status.phase is Phase.RESTARTING and self._specs.of(run).is_service
+
+    def _kept_for_next_attempt(self, held: RunOccupancy, table: NodeTable) -> Iterator[Promise]:
+        """Yield what an elastic gang's next attempt will have that no member has now (`core.spec.status.Resize`)."""
+        status = held.run.status
+        if held.plan is None or status is None or status.attempt is None or status.resize is None:
+            return
+        rows = (table.index.get(name) for name in node_lists.expand(status.resize.nodes))
+        kept = [table.nodes[row].name for row in rows if row is not None and bool(table.usable[row])]
+        if len(kept) < status.resize.fewest:  # too few of them take work: it waits in the queue like all others
+            return
+        if status.phase in (Phase.STARTING, Phase.RUNNING):
+            has = Counter(held.plan.nodes.values())
+        else:
+            has = Counter(pod.spec.node_name for pod in held.members if not pod.is_finished)
+        nodes = tuple((Counter(kept) - has).elements())
+        if nodes:
+            yield Promise(held.key, status.attempts + 1, held.plan.member, nodes)
+
+    # ------------------------------------------------------------------------------------------ usage
+
+    def _used_by_bound_pods(self) -> Snapshot:
+        table, resource = self._current_table(), self._gpu_resource()
+        used = self._used
+        if used is None or used.table.index != table.index or resource != self._used_resource:
+            used, self._used_resource = Snapshot.empty(table), resource
+            self._usage_change, _ = self._mirror.usage_changes(self._usage_change)
+            nodes: Sequence[str] = [node.name for node in table.nodes]
+        else:
+            self._usage_change, nodes = self._mirror.usage_changes(self._usage_change)
+        for node in nodes:
+            row = table.index.get(node)
+            if row is not None:
+                self._read_usage(used, row, node)
+        self._used = used
+        return used
+
+    def _read_usage(self, used: Snapshot, row: int, node: str) -> None:
+        usage = self._mirror.usage_of(node)
+        if usage is None:
+            used.used[row], used.members[row], used.alone[row] = 0, 0, False
+            return
+        used.used[row, CPU] = usage.cpu_millis
+        used.used[row, MEMORY] = usage.memory_bytes
+        used.used[row, GPU] = usage.other(self._used_resource)
+        used.used[row, PODS] = usage.pods
+        used.members[row] = usage.members
+        used.alone[row] = usage.lone_members > 0
+
+
+def request_of_pod(pod: Pod, mirror: Mirror, gpu_resource: str) -> MemberRequest:
+    """Return what one Pod takes, as the request of a member."""
+    usage = mirror.usage_of_pod(pod)
+    return MemberRequest(usage.cpu_millis, usage.memory_bytes, usage.other(gpu_resource), whole_node=is_alone(pod))
+
+
+def _nominated(pod: Pod) -> str:
+    return pod.status.nominated_node_name

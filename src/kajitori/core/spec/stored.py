@@ -1,0 +1,115 @@
+"""The fields of a stored spec that the cluster's view of a Run depends on, each read on its own.
+
+Somebody may have edited a Run to nonsense after it was admitted. Every field that can be read counts; a field that
+cannot be read has the value that it has if it is left out. `core.spec.draft` reads a spec in full and reports faults.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Literal, TypeVar
+
+import msgspec
+
+from kajitori.core.words.quantities import parse_cpu_millis, parse_duration_seconds
+
+T = TypeVar("T")
+
+
+class _Wire(msgspec.Struct, rename="camel"):
+    """A spec as JSON has it, with any type in every field."""
+
+    type: Any = None
+    priority: Any = None
+    stopped: Any = None
+    replicas: Any = None
+    min_replicas: Any = None
+    array: Any = None
+    time_limit: Any = None
+    checkpoint: Any = None
+    resources: Any = None
+    code: Any = None
+    secrets: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class StoredSpec:
+    """A stored spec as far as it can be read."""
+
+    type: Literal["batch", "service"] = "batch"
+    priority: Literal["high", "normal", "low"] | None = None
+    """None: the policy's default priority applies."""
+    stopped: bool = False
+    replicas: int = 1
+    min_replicas: int | None = None
+    is_sweep: bool = False
+    array: str = ""
+    """The indices of a sweep, as written; empty for other runs and if it is no text."""
+    time_limit_seconds: int | None = None
+    has_checkpoint: bool = False
+    checkpoint_every_seconds: int = 0
+    """0: not known."""
+    gpus: int = 0
+    """GPUs of each member."""
+    cpu_millis: int = 0
+    """CPU of each member; 0: the policy's default applies."""
+    code_digest: str = ""
+    secret_names: frozenset[str] = frozenset()
+
+    @property
+    def is_service(self) -> bool:
+        return self.type == "service"
+
+    @property
+    def is_elastic(self) -> bool:
+        """Whether the run may start with fewer members than it asks for."""
+        return 0 < (self.min_replicas or 0) < self.replicas
+
+    @property
+    def members(self) -> int:
+        """Number of members that work together: the members of a sweep work alone."""
+        return 1 if self.is_sweep else max(1, self.replicas)
+
+
+def read_stored(spec: bytes | msgspec.Raw) -> StoredSpec:
+    """Return what can be read of a stored spec. Never raises."""
+    try:
+        wire = _decoder.decode(spec)
+    except msgspec.DecodeError:
+        return StoredSpec()
+    checkpoint = wire.checkpoint if isinstance(wire.checkpoint, dict) else {}
+    resources = wire.resources if isinstance(wire.resources, dict) else {}
+    code = wire.code if isinstance(wire.code, dict) else {}
+    secrets = wire.secrets if isinstance(wire.secrets, list) else []
+    return StoredSpec(
+        type="service" if wire.type == "service" else "batch",
+        priority=wire.priority if wire.priority in ("high", "normal", "low") else None,
+        stopped=wire.stopped is True,
+        replicas=_integer(wire.replicas, 1),
+        min_replicas=_integer(wire.min_replicas, None),
+        is_sweep=wire.array is not None,
+        array=wire.array if isinstance(wire.array, str) else "",
+        time_limit_seconds=_parsed(parse_duration_seconds, wire.time_limit, 0) or None,
+        has_checkpoint=wire.checkpoint is not None,
+        checkpoint_every_seconds=_parsed(parse_duration_seconds, checkpoint.get("every"), 0),
+        gpus=_integer(resources.get("gpu"), 0),
+        cpu_millis=_parsed(parse_cpu_millis, resources.get("cpu"), 0),
+        code_digest=str(code.get("digest") or ""),
+        secret_names=frozenset(str(use["name"]) for use in secrets if isinstance(use, dict) and "name" in use),
+    )
+
+
+_decoder = msgspec.json.Decoder(_Wire)
+
+
+def _integer(value: Any, default: T) -> int | T:
+    return value if isinstance(value, int) and not isinstance(value, bool) else default
+
+
+def _parsed(parse: Callable[[Any], int], value: Any, default: int) -> int:
+    if isinstance(value, (str, int, float)) and not isinstance(value, bool):
+        with suppress(ValueError):
+            return parse(value)
+    return default
