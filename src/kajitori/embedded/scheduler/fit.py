@@ -17,6 +17,8 @@ from kajitori.embedded.objects import Container, Node, NodeSelectorTerm, Pod, Po
 NOT_READY = Taint("node.kubernetes.io/not-ready", "", "NoSchedule")
 UNSCHEDULABLE = Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")
 HARD_EFFECTS = ("NoSchedule", "NoExecute")
+LABEL_SIMULATED = "sim.kajitori.dev/pool"
+"""The label that every simulated node has; containers on these nodes run nothing."""
 
 ENOUGH_CANDIDATES = 100
 """Feasible nodes after which no more are looked at, as kube-scheduler does (`minFeasibleNodesToFind`)."""
@@ -60,6 +62,12 @@ class Demand:
     """What the Pod asks that nothing here honours; empty where all is understood."""
 
     @property
+    def prefers_real_nodes(self) -> bool:
+        """Whether a node that runs containers is better than a simulated one: the Pod asks for no device such as a GPU,
+        and states no preference of its own."""
+        return not self.preferred and not any("/" in resource for resource, _ in self.amounts)
+
+    @property
     def pinned_to(self) -> frozenset[str] | None:
         """The only node names that can fit, where required affinity on `metadata.name` says so."""
         if self.required is None:
@@ -83,6 +91,7 @@ class NodeState:
     unschedulable: bool
     allocatable: Amounts
     max_pods: int
+    simulated: bool = False
     used: Amounts = field(default_factory=dict)
     pods: int = 0
     ports: Counter[HostPort] = field(default_factory=Counter)
@@ -102,6 +111,7 @@ class NodeState:
             unschedulable=node.spec.unschedulable,
             allocatable=allocatable,
             max_pods=allocatable.pop("pods", 0),
+            simulated=LABEL_SIMULATED in (node.metadata.labels or {}),
         )
 
     def take(self, demand: Demand) -> None:

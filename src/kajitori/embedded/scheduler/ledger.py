@@ -60,6 +60,8 @@ class Ledger:
     """Grows whenever something changed that may help a Pod that did not fit."""
     _on_node: dict[str, dict[Key, Placed]] = field(default_factory=dict)
     _order: list[str] = field(default_factory=list)
+    _real: dict[str, NodeState] = field(default_factory=dict)
+    """The nodes that are not simulated."""
     _offset: int = 0
     _judged: dict[Key, int] = field(default_factory=dict)
     _refused: dict[Demand, Choice] = field(default_factory=dict)
@@ -69,6 +71,7 @@ class Ledger:
         """The newest state of a node; None where it is gone."""
         old = self.nodes.get(name)
         if node is None:
+            self._real.pop(name, None)
             if self.nodes.pop(name, None) is not None:
                 self._order = sorted(self.nodes)
                 self.helped()
@@ -79,6 +82,9 @@ class Ledger:
         for placed in self._on_node.get(name, {}).values():
             new.take(placed.demand)
         self.nodes[name] = new
+        self._real.pop(name, None)
+        if not new.simulated:
+            self._real[name] = new
         if old is None:
             self._order = sorted(self.nodes)
         self.helped()
@@ -139,12 +145,20 @@ class Ledger:
         if refused is not None:
             return Decision(pod, refused)
         self._offset += 1
-        choice = choose_node(demand, self.nodes, self._order, self._offset)
+        choice = self._choose(demand)
         if not choice.node:
             self._refused[demand] = choice
         elif not storage.to_select:
             self._put(key, Placed(pod.metadata.uid, choice.node, demand, assumed=True))
         return Decision(pod, choice, storage.to_select)
+
+    def _choose(self, demand: Demand) -> Choice:
+        """Choose a node; `kubectl run` gets one that runs containers, if one has room, rather than a simulated one."""
+        if self._real and len(self._real) < len(self.nodes) and demand.prefers_real_nodes:
+            choice = choose_node(demand, self._real)
+            if choice.node:
+                return choice
+        return choose_node(demand, self.nodes, self._order, self._offset)
 
     def _put(self, key: Key, placed: Placed) -> None:
         self.placed[key] = placed

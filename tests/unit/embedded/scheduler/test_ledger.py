@@ -130,6 +130,41 @@ def test_claims_are_waited_for() -> None:
     assert places(ledger) == {"a": "n"}
 
 
+def simulated(name: str, cpu: int = 4) -> Node:
+    document = msgspec.to_builtins(node(name, cpu))
+    document["metadata"]["labels"] = {"sim.kajitori.dev/pool": "sim"}
+    document["status"]["allocatable"]["nvidia.com/gpu"] = "8"
+    return msgspec.convert(document, Node)
+
+
+def test_a_plain_pod_prefers_a_real_node() -> None:
+    """Among hundreds of emptier simulated nodes as well; if the real one is full, a simulated one is taken."""
+    ledger = Ledger()
+    ledger.see_node("z", node("z", cpu=2))
+    for number in range(300):
+        ledger.see_node(f"a-{number}", simulated(f"a-{number}"))
+    see(ledger, pod("first"))
+    assert places(ledger) == {"first": "z"}
+    see(ledger, pod("second"))
+    assert places(ledger) == {"second": "z"}
+    see(ledger, pod("third"))
+    assert places(ledger)["third"].startswith("a-")
+
+
+def test_gpus_and_stated_preferences_are_placed_as_before() -> None:
+    """A Pod that asks for a device gets it from a simulated node; one that prefers simulated nodes gets one."""
+    ledger = Ledger()
+    ledger.see_node("z", node("z"))
+    ledger.see_node("a", simulated("a"))
+    resources = {"requests": {"nvidia.com/gpu": "1"}}
+    see(ledger, pod("gpu", containers=[{"name": "c", "resources": resources}]))
+    expression = {"key": "sim.kajitori.dev/pool", "operator": "Exists"}
+    preferred = [{"weight": 1, "preference": {"matchExpressions": [expression]}}]
+    node_affinity = {"preferredDuringSchedulingIgnoredDuringExecution": preferred}
+    see(ledger, pod("picky", affinity={"nodeAffinity": node_affinity}))
+    assert places(ledger) == {"gpu": "a", "picky": "a"}
+
+
 class Bookkeeping(RuleBasedStateMachine):
     """Whatever order Nodes and Pods come and go in, use is exactly that of the Pods placed."""
 
