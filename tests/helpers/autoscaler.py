@@ -19,7 +19,7 @@ from tests.helpers.world import World
 
 from kajitori.core.words.times import format_time
 from kajitori.embedded.simulator import SimSettings, SimulatedNodes
-from kajitori.errors import AlreadyExists, InvalidInput, KajitoriError, NotFound
+from kajitori.errors import AlreadyExists, KajitoriError, NotFound
 from kajitori.kube.objects import ProvisioningRequest
 from kajitori.kube.resources import CUSTOM_RESOURCES, POD_TEMPLATES, PROVISIONING_REQUESTS, Resource
 from kajitori.kube.watch import Added, Deleted, watch
@@ -52,14 +52,6 @@ def definition() -> dict[str, Any]:
     return dict(yaml.safe_load((Path(__file__).parent / "provisioningrequests.yaml").read_text()))
 
 
-def _without_rules(schema: Any) -> Any:
-    if isinstance(schema, list):
-        return [_without_rules(each) for each in schema]
-    if isinstance(schema, dict):
-        return {key: _without_rules(each) for key, each in schema.items() if key != "x-kubernetes-validations"}
-    return schema
-
-
 Behaviour = Callable[["Autoscaler", dict[str, Any]], Coroutine[Any, Any, None]]
 """What it does about a request that is new."""
 
@@ -86,10 +78,7 @@ class Autoscaler:
         newest = wanted["spec"]["versions"][0]
         wanted["spec"]["versions"] = [newest | {"name": served.version, "served": True, "storage": True}]
         with contextlib.suppress(AlreadyExists):
-            try:
-                await client.create(CUSTOM_RESOURCES, wanted)
-            except InvalidInput:  # the embedded API server evaluates no CEL rules, and refuses definitions with some
-                await client.create(CUSTOM_RESOURCES, _without_rules(wanted))
+            await client.create(CUSTOM_RESOURCES, wanted)
         while True:
             with contextlib.suppress(NotFound):
                 await client.list(served, self.world.namespace)

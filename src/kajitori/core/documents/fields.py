@@ -28,6 +28,32 @@ INT_OR_STRING: dict[str, Any] = {
 ANY_NUMBER: dict[str, Any] = {"x-kubernetes-preserve-unknown-fields": True}
 """A schema has no word for 'number or text' except 'anything': `cpu: 0.5` and `cpu: 500m` are both right."""
 
+RULES = "x-kubernetes-validations"
+"""In a schema: CEL rules, each with the message that the API server answers if it does not hold."""
+
+_TIME_PATTERN = r"^\s*[0-9][-0-9.:wdhms]*\s*$"
+_SIZE_PATTERN = r"^\s*[+]?[0-9.]+ ?([eE][-+]?[0-9]+|[num]|[kmgtpeKMGTPE]?[iI]?[bB]?)\s*$"
+"""These accept everything that the parsers accept, and some texts that they refuse: the schema is the first check."""
+
+
+def rules(*pairs: tuple[str, str]) -> dict[str, Any]:
+    """Return the part of a schema that holds CEL rules, given as pairs of an expression and a message."""
+    return {RULES: [{"rule": expression, "message": message} for expression, message in pairs]}
+
+
+def _text(max_length: int, expression: str = "", message: str = "") -> WithJsonSchema:
+    """Describe a text that its own check holds to this length, so that an API server stores no longer one."""
+    return WithJsonSchema(
+        {"type": "string", "maxLength": max_length} | (rules((expression, message)) if message else {})
+    )
+
+
+def _number_or_text(least: int, pattern: str, message: str) -> WithJsonSchema:
+    """Describe an amount: a number that is at least `least`, or a text."""
+    expression = f"type(self) == int ? self >= {least} : self.matches(r'{pattern}')"
+    return WithJsonSchema(INT_OR_STRING | {"maxLength": 128} | rules((expression, message)))
+
+
 RESERVED_ENV_PREFIX = "KAJI_"
 LEAST_MEMORY_BYTES = 6 * 2**20
 """What Docker takes as a limit at least: who writes `-m 64` has forgotten a unit."""
@@ -43,13 +69,10 @@ _SERVER_URL = re.compile(
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}", re.ASCII)
 _NOT_OVER = ("/", "/proc", "/sys", "/dev")
 """Every container has its own there; what lies below /proc is nothing that could be mounted over either."""
+_LABEL, _DNS_LABEL_HINT = "self.matches('^[-a-z0-9]+$')", "use lower-case letters, digits and dashes, at most 63"
+_ABSOLUTE, _ABSOLUTE_HINT = "self.startsWith('/')", "begin it with /"
 _USER = re.compile(r"([0-9]{1,10})(?::([0-9]{1,10}))?", re.ASCII)
 _MAX_ID = 2**31 - 1
-
-
-def _at_most(length: int) -> WithJsonSchema:
-    """What the schema says of a text that its own check holds to this length: so an API server stores no longer one."""
-    return WithJsonSchema({"type": "string", "maxLength": length})
 
 
 def _positive(amount: int, value: object, hint: str) -> int:
@@ -80,7 +103,7 @@ def _duration_above_zero(value: Any) -> int:
 
 def _dns_label(text: str) -> str:
     if texts.dns_label(text):
-        raise FieldError(f"{text!r:.80} is not a name", "use lower-case letters, digits and dashes, at most 63")
+        raise FieldError(f"{text!r:.80} is not a name", _DNS_LABEL_HINT)
     return text
 
 
@@ -115,7 +138,7 @@ def _no_nul(text: str) -> str:
 
 def _absolute_path(text: str) -> str:
     if not text.startswith("/"):
-        raise FieldError(f"{text!r:.80} is not an absolute path", "begin it with /")
+        raise FieldError(f"{text!r:.80} is not an absolute path", _ABSOLUTE_HINT)
     if ".." in text.split("/") or "\0" in text or len(text) > 4096:
         raise FieldError(f"{text!r:.80} is not a plain path", "leave out '..'")
     return "/" + "/".join(part for part in text.split("/") if part not in ("", "."))
@@ -184,21 +207,20 @@ def _user(value: Any) -> Any:
 Cpu = Annotated[int, BeforeValidator(_cpu), PlainSerializer(format_cpu, return_type=str), WithJsonSchema(ANY_NUMBER)]
 """Millicores; written `8`, `0.5`, `500m`."""
 
-Memory = Annotated[
-    int, BeforeValidator(_memory), PlainSerializer(format_memory, return_type=str), WithJsonSchema(INT_OR_STRING)
-]
+_SIZE = _number_or_text(1, _SIZE_PATTERN, "write a size above zero, such as 64Gi or 64g")
+_TIME = "write seconds, or a time such as 60s, 1h30m or 7d"
+
+Memory = Annotated[int, BeforeValidator(_memory), PlainSerializer(format_memory, return_type=str), _SIZE]
 """Bytes; written as Kubernetes (`64Gi`) or Docker (`64g`) does."""
 
-MemoryLimit = Annotated[
-    int, BeforeValidator(_memory_limit), PlainSerializer(format_memory, return_type=str), WithJsonSchema(INT_OR_STRING)
-]
+MemoryLimit = Annotated[int, BeforeValidator(_memory_limit), PlainSerializer(format_memory, return_type=str), _SIZE]
 """The same, and enough for a program to start."""
 
 Duration = Annotated[
     int,
     BeforeValidator(parse_duration_seconds),
     PlainSerializer(format_duration, return_type=str),
-    WithJsonSchema(INT_OR_STRING),
+    _number_or_text(0, _TIME_PATTERN, _TIME),
 ]
 """Whole seconds; written `60s`, `1h30m`, `7d`, `90`."""
 
@@ -206,22 +228,26 @@ DurationAboveZero = Annotated[
     int,
     BeforeValidator(_duration_above_zero),
     PlainSerializer(format_duration, return_type=str),
-    WithJsonSchema(INT_OR_STRING),
+    _number_or_text(1, _TIME_PATTERN, _TIME),
 ]
 
-DnsLabel = Annotated[str, AfterValidator(_dns_label), _at_most(63)]
-ObjectName = Annotated[str, AfterValidator(_dns_subdomain), _at_most(253)]
-EnvName = Annotated[str, AfterValidator(_env_name), _at_most(1024)]
-UserEnvName = Annotated[str, AfterValidator(_user_env_name), _at_most(1024)]
-Text = Annotated[str, AfterValidator(_no_nul), _at_most(MAX_TEXT_LENGTH)]
-AbsolutePath = Annotated[str, AfterValidator(_absolute_path), _at_most(4096)]
-MountPath = Annotated[str, AfterValidator(_mount_path), _at_most(4096)]
+DnsLabel = Annotated[str, AfterValidator(_dns_label), _text(63, _LABEL, _DNS_LABEL_HINT)]
+ObjectName = Annotated[str, AfterValidator(_dns_subdomain), _text(253)]
+EnvName = Annotated[str, AfterValidator(_env_name), _text(1024)]
+UserEnvName = Annotated[str, AfterValidator(_user_env_name), _text(1024)]
+Text = Annotated[str, AfterValidator(_no_nul), _text(MAX_TEXT_LENGTH)]
+AbsolutePath = Annotated[str, AfterValidator(_absolute_path), _text(4096, _ABSOLUTE, _ABSOLUTE_HINT)]
+MountPath = Annotated[str, AfterValidator(_mount_path), _text(4096, _ABSOLUTE, _ABSOLUTE_HINT)]
 Digest = Annotated[
     str, AfterValidator(_digest), WithJsonSchema({"type": "string", "pattern": f"^{_DIGEST.pattern}$", "maxLength": 71})
 ]
 Cidr = Annotated[str, AfterValidator(checked_cidr)]
 ServerUrl = Annotated[str, AfterValidator(_server_url)]
-LabelKey = Annotated[str, AfterValidator(_label_key), _at_most(317)]
-LabelValue = Annotated[str, AfterValidator(_label_value), _at_most(63)]
-Image = Annotated[str, AfterValidator(_image), _at_most(1000)]
-User = Annotated[str, BeforeValidator(_user), WithJsonSchema(INT_OR_STRING)]
+LabelKey = Annotated[str, AfterValidator(_label_key), _text(317)]
+LabelValue = Annotated[str, AfterValidator(_label_value), _text(63)]
+Image = Annotated[str, AfterValidator(_image), _text(1000)]
+User = Annotated[
+    str,
+    BeforeValidator(_user),
+    _number_or_text(0, "^[0-9]{1,10}(:[0-9]{1,10})?$", "write numbers: uid or uid:gid, such as 1000:1000"),
+]

@@ -1,16 +1,18 @@
 """The CustomResourceDefinition of `Run`, made from the same types that read and write it.
 
-The API server checks types and sizes, so that nobody fills etcd with what is refused anyway; what goes together, what
-is known and what is allowed is `parse_spec`'s and `decide`'s to say, so that a Run from `kubectl` is refused with the
-same words as one from the command line. Hence unknown fields are kept rather than dropped: a dropped `gpus: 8` would
-start a run without GPUs and tell nobody.
+The schema says what a schema can say: types, sizes, ranges, enumerations, required fields, and CEL rules with our own
+messages for fields that exclude or need each other. So `kubectl apply` refuses `replicas: -1` at once. Every spec that
+`parse_spec` accepts passes the schema. The reverse does not hold: `parse_spec` and `decide` check the rest, such as
+what the policy allows, and a Run from `kubectl` is then refused in its status in the words of the command line. Unknown
+fields are kept for that reason: if the API server dropped a misspelt `gpus: 8`, the run would start without GPUs and
+nobody would be told.
 
-Pydantic's and msgspec's schemas are not structural, as the API server wants them: references are written out, `null`
-branches are left out, and where a field takes several types the extension that says so takes their place.
+Pydantic's and msgspec's schemas are not structural, as the API server requires: references are written out, `null`
+branches are left out, and a field of several types gets the extension for it.
 
-A status is one thing to the API server, whose fields it does not know: it has one writer, who always writes all of it,
-and who checks what he reads (`core.spec.status_check`). With its types here half of the memory that a write of it costs
-the API server would go into checking them; with its leaves listed one by one as somebody's, as much again.
+The schema does not describe the status, which only Kajitori writes, as a whole, and checks when it reads it
+(`core.spec.status_check`). Typed status fields would double the memory that a status write costs the API server, and
+tracking the owner of each field would double it again.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from typing import Any
 
 import msgspec
 
+from kajitori.core.documents.fields import RULES
 from kajitori.core.spec.run import RunSpec
 from kajitori.core.spec.status import RunStatus
 from kajitori.core.words import names
@@ -30,8 +33,20 @@ Schema = dict[str, Any]
 
 SHORT_NAME = "kj"
 _INT_OR_STRING = "x-kubernetes-int-or-string"
-_WORD_LENGTH = 63
-"""Of a field that is one of a few words."""
+_LIMITS = (
+    "enum",
+    "maxItems",
+    "maxLength",
+    "maxProperties",
+    "maximum",
+    "minItems",
+    "minLength",
+    "minimum",
+    "pattern",
+    "required",
+    RULES,
+)
+"""Restrictions that are taken over as they are."""
 _PRESERVE = "x-kubernetes-preserve-unknown-fields"
 
 
@@ -117,7 +132,7 @@ def _converted(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> Sch
     if "$ref" in schema:
         return _converted(definitions[schema["$ref"].rsplit("/", 1)[-1]], definitions) | described
     if schema.get(_INT_OR_STRING):
-        return {_INT_OR_STRING: True} | described
+        return {_INT_OR_STRING: True} | described | _limits(schema)
     if schema.get(_PRESERVE):
         return {_PRESERVE: True} | described
     if "anyOf" in schema:
@@ -125,13 +140,8 @@ def _converted(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> Sch
         if len(branches) != 1:
             raise ValueError(f"a field with several types needs an extension that says so: {schema}")
         return _converted(branches[0], definitions) | described
-    if "enum" in schema:
-        words = [str(word) for word in schema["enum"] if word != ""]
-        text = f"{schema['description']} " if schema.get("description") else ""
-        return {"type": "string", "maxLength": _WORD_LENGTH, "description": f"{text}One of {', '.join(words)}."}
-    kind = schema["type"]
-    converted: Schema = {"type": kind, **described}
-    converted |= {name: schema[name] for name in ("maxItems", "maxLength", "maxProperties") if name in schema}
+    kind = schema.get("type", "string" if "enum" in schema else None)
+    converted: Schema = {"type": kind, **described, **_limits(schema)}
     if kind == "array":
         converted["items"] = _converted(schema["items"], definitions)
     elif kind == "integer":
@@ -147,3 +157,7 @@ def _converted(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> Sch
         else:
             converted[_PRESERVE] = True
     return converted
+
+
+def _limits(schema: Mapping[str, Any]) -> Schema:
+    return {name: schema[name] for name in _LIMITS if name in schema}

@@ -12,7 +12,7 @@ from pathlib import PurePosixPath
 from typing import Annotated, Any, Literal
 
 import msgspec
-from pydantic import Field, field_validator
+from pydantic import ConfigDict, Field, field_validator
 
 from kajitori.core.documents.faults import Document, read
 from kajitori.core.documents.fields import (
@@ -32,6 +32,7 @@ from kajitori.core.documents.fields import (
     Text,
     User,
     UserEnvName,
+    rules,
 )
 from kajitori.core.spec.array import MAX_TEXT as MAX_ARRAY_TEXT
 from kajitori.core.spec.array import Array, parse_array
@@ -58,8 +59,88 @@ TORCHRUN_ENV = frozenset(_TORCHRUN) | {f"PET_{name}" for name in _PET}
 SHM_PATH = "/dev/shm"
 
 
+# CEL rules in the schema of the custom resource, about fields that exclude or need each other: the API server checks at
+# once a part of what `_conflicts` checks. Every spec that `parse_spec` accepts obeys these rules.
+_BATCH = "(!has(self.type) || self.type == 'batch')"
+_NO_LAUNCHER = "(!has(self.launcher) || self.launcher == 'none')"
+_HAS_PROGRAM = "(has(self.command) && size(self.command) > 0 || has(self.args) && size(self.args) > 0)"
+_RESOURCE_RULES = rules(
+    (
+        "!has(self.gpuType) || has(self.gpu) && self.gpu > 0 || has(self.wholeNode) && self.wholeNode",
+        "a GPU type, but no GPUs: add resources.gpu, or wholeNode",
+    ),
+)
+_VOLUME_RULES = rules(
+    (
+        "has(self.name) != has(self.hostPath)",
+        "a volume is either a name that the policy offers or a hostPath: give exactly one of name and hostPath",
+    ),
+)
+_SECRET_RULES = rules(
+    ("has(self.key) == has(self.env)", "key and env go together: give both, or neither"),
+    ("!has(self.path) || !has(self.env)", "either files or a variable: leave path or env out"),
+)
+_TOLERATION_RULES = rules(
+    (
+        "!has(self.operator) || self.operator != 'Exists' || !has(self.value) || self.value == ''",
+        "Exists takes no value: leave value out",
+    ),
+    (
+        "has(self.operator) && self.operator == 'Exists' || has(self.key) && self.key != ''",
+        "a toleration without key tolerates nothing: name the taint's key",
+    ),
+)
+_RUN_RULES = rules(
+    (
+        "!has(self.array) || !has(self.replicas) || self.replicas == 1",
+        "a sweep's members stand under array alone: leave replicas out, or array",
+    ),
+    (
+        f"!has(self.array) || {_BATCH}",
+        "a service's members never end, and those of a sweep do: leave type out, or array",
+    ),
+    (
+        f"!has(self.array) || {_NO_LAUNCHER}",
+        "a launcher starts members that know of each other, and those of a sweep do not: leave launcher out, or array",
+    ),
+    (
+        "!has(self.array) || !has(self.minReplicas)",
+        "each member of a sweep starts by itself: leave minReplicas out, or array",
+    ),
+    (
+        "has(self.array) || !has(self.stopAt)",
+        "only a sweep stops at the first member that fails or succeeds: add array, or leave stopAt out",
+    ),
+    (
+        "!has(self.minReplicas) || self.minReplicas <= (has(self.replicas) ? self.replicas : 1)",
+        "minReplicas is above replicas: raise replicas, or lower minReplicas",
+    ),
+    (
+        f"!has(self.minReplicas) || {_BATCH}",
+        "a service's members start one by one: use type batch, or leave minReplicas out",
+    ),
+    (
+        "!has(self.minReplicas) || !has(self.launcher) || self.launcher != 'mpi'",
+        "an MPI program keeps the size that it was started with: leave minReplicas out, or use another launcher",
+    ),
+    (
+        f"{_NO_LAUNCHER} || {_BATCH}",
+        "a launcher needs members that start and end together: leave launcher out, or use type batch",
+    ),
+    (
+        f"!has(self.launcher) || self.launcher != 'mpi' || {_HAS_PROGRAM}",
+        "with launcher mpi a run names its program, such as [mpirun, ./program]: add command or args",
+    ),
+)
+_REPLICAS_RULES = rules(
+    ("self >= 1", "a run has at least one member; `kaji stop` stops a run, `kaji rm` deletes it"),
+)
+
+
 class Resources(Document):
     """What each member gets. Unless `qos` says otherwise, all of it is both reserved and the limit."""
+
+    model_config = ConfigDict(json_schema_extra=_RESOURCE_RULES)
 
     cpu_millis: Cpu | None = Field(default=None, alias="cpu")
     """Cores: 8, 0.5 or 500m."""
@@ -82,6 +163,8 @@ class Resources(Document):
 class VolumeUse(Document):
     """A folder that is mounted into every member."""
 
+    model_config = ConfigDict(json_schema_extra=_VOLUME_RULES)
+
     name: DnsLabel | None = None
     """A volume that the policy offers."""
     host_path: AbsolutePath | None = None
@@ -95,6 +178,8 @@ class VolumeUse(Document):
 class SecretUse(Document):
     """A Kubernetes Secret of the run's namespace, by name: as environment variables, or as files."""
 
+    model_config = ConfigDict(json_schema_extra=_SECRET_RULES)
+
     name: ObjectName
     key: str | None = Field(default=None, min_length=1, max_length=253)
     """Only this key of the Secret; with env."""
@@ -106,6 +191,8 @@ class SecretUse(Document):
 
 class Toleration(Document):
     """A taint that members may be placed in spite of."""
+
+    model_config = ConfigDict(json_schema_extra=_TOLERATION_RULES)
 
     key: str = Field(default="", max_length=317)
     operator: Literal["Equal", "Exists"] = "Equal"
@@ -137,6 +224,8 @@ class CodeUse(Document):
 class RunSpec(Document):
     """What a run is to do and what it needs."""
 
+    model_config = ConfigDict(json_schema_extra=_RUN_RULES)
+
     type: Literal["batch", "service"] = "batch"
     """batch: members start together and end together. service: each member lives on its own, for good."""
     image: Image
@@ -150,7 +239,7 @@ class RunSpec(Document):
     env: dict[UserEnvName, Text] = Field(default_factory=dict, max_length=MAX_VARIABLES)
     """Environment variables. Secrets do not belong here: name them under secrets."""
     secrets: list[SecretUse] = Field(default_factory=list, max_length=64)
-    replicas: int = Field(default=1, ge=1, le=MAX_REPLICAS)
+    replicas: int = Field(default=1, ge=1, le=MAX_REPLICAS, json_schema_extra=_REPLICAS_RULES)
     """How many members."""
     min_replicas: int | None = Field(default=None, ge=1, le=MAX_REPLICAS)
     """An elastic gang: so many members are enough, and replicas are the most. It starts with what fits, and is started

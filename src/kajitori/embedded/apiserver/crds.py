@@ -5,36 +5,15 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 from functools import partial
-from types import MappingProxyType
-from typing import Any
 
 from kajitori.embedded.apiserver.kinds import Kind, Object
-from kajitori.embedded.apiserver.schemas.models import model_schema
-from kajitori.embedded.apiserver.schemas.schema import ANY, Schema
+from kajitori.embedded.apiserver.schemas.custom import root_schema
+from kajitori.embedded.apiserver.schemas.schema import Schema
 from kajitori.embedded.apiserver.strategies.custom import CustomStrategy, apply_defaults
 from kajitori.kube.resources import Resource
 
 FINALIZER = "customresourcecleanup.apiextensions.k8s.io"
 """On every definition: its objects go first."""
-
-_OWN_KEYS = frozenset(
-    {
-        "type",
-        "properties",
-        "additionalProperties",
-        "items",
-        "required",
-        "description",
-        "nullable",
-        "default",
-        "x-kubernetes-int-or-string",
-        "x-kubernetes-preserve-unknown-fields",
-        "x-kubernetes-embedded-resource",
-        "x-kubernetes-list-type",
-        "x-kubernetes-list-map-keys",
-        "x-kubernetes-map-type",
-    }
-)
 
 
 def kinds_of(definition: Object) -> list[Kind]:
@@ -103,72 +82,3 @@ def version_of(kind: Kind) -> Object:
     """The part of its definition that a custom kind comes from."""
     versions = (kind.custom or {}).get("spec", {}).get("versions", [])
     return next((one for one in versions if one["name"] == kind.resource.version), {})
-
-
-def root_schema(document: dict[str, Any]) -> Schema:
-    """The schema of a whole object, with metadata as every object has it."""
-    schema = convert(document)
-    given = (document.get("properties") or {}).get("metadata") or {}
-    metadata = model_schema("meta_v1", "ObjectMeta")
-    properties = {
-        **schema.properties,
-        "apiVersion": schema.properties.get("apiVersion") or Schema("string", description=_TEXTS["apiVersion"]),
-        "kind": schema.properties.get("kind") or Schema("string", description=_TEXTS["kind"]),
-        "metadata": Schema(
-            "object",
-            properties=metadata.properties,
-            reference=metadata.reference,
-            description=given.get("description") or "Standard object's metadata.",
-        ),
-    }
-    return Schema(
-        "object",
-        properties=MappingProxyType(properties),
-        required=schema.required,
-        preserve_unknown=schema.preserve_unknown,
-        description=schema.description,
-        constraints=schema.constraints,
-        map_type=schema.map_type,
-    )
-
-
-_TEXTS = {
-    "apiVersion": "APIVersion defines the versioned schema of this representation of an object.",
-    "kind": "Kind is a string value representing the REST resource this object represents.",
-}
-
-
-def convert(document: dict[str, Any]) -> Schema:
-    """A structural schema in OpenAPI's words as a Schema."""
-    items = document.get("items")
-    values = document.get("additionalProperties")
-    kind = document.get("type", "any")
-    if document.get("x-kubernetes-int-or-string"):
-        kind = "intorstring"
-    elif kind == "object" and values is not None and values is not False:
-        kind = "map"
-    item: Schema | None = None
-    if kind == "map":
-        item = convert(values) if isinstance(values, dict) else ANY
-    elif isinstance(items, dict):
-        item = convert(items)
-    properties = {name: convert(part) for name, part in (document.get("properties") or {}).items()}
-    embedded = bool(document.get("x-kubernetes-embedded-resource"))
-    if embedded:
-        for name, part in (("apiVersion", Schema("string")), ("kind", Schema("string")), ("metadata", ANY)):
-            properties.setdefault(name, part)
-    return Schema(
-        kind,
-        properties=MappingProxyType(properties),
-        items=item,
-        list_type=document.get("x-kubernetes-list-type", "atomic"),
-        list_map_keys=tuple(document.get("x-kubernetes-list-map-keys") or ()),
-        map_type=document.get("x-kubernetes-map-type", "granular"),
-        required=tuple(document.get("required") or ()) + (("apiVersion", "kind") if embedded else ()),
-        preserve_unknown=bool(document.get("x-kubernetes-preserve-unknown-fields")),
-        description=document.get("description", ""),
-        nullable=bool(document.get("nullable")),
-        default=document.get("default"),
-        constraints=MappingProxyType({name: value for name, value in document.items() if name not in _OWN_KEYS}),
-        embedded_resource=embedded,
-    )

@@ -53,6 +53,8 @@ RUNS = Sort(
     (
         {"spec": {"replicas": 4}},
         {"spec": {"replicas": "four"}},
+        {"spec": {"replicas": -1}},
+        {"spec": {"minReplicas": 9}},
         {"spec": {"resources": {"gpu": 8, "gpuType": "h100"}}},
         {"spec": {"resources": {"memory": True}}},
         {"spec": {"resources": {"cpu": "500m"}}},

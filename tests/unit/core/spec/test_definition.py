@@ -8,9 +8,15 @@ from typing import Any
 import msgspec
 import pytest
 
+from kajitori.core.documents.fields import RULES
 from kajitori.core.spec.definition import custom_resource_definition, structural
 from kajitori.core.spec.run import RunSpec, parse_spec, to_document
 from kajitori.core.spec.status import Attempt, Finding, MemberCounts, Notable, RunStatus, template_text
+from kajitori.embedded.apiserver.schemas.custom import convert
+from kajitori.embedded.apiserver.schemas.schema import ABSENT
+from kajitori.embedded.apiserver.strategies.custom_validation import validate
+from kajitori.embedded.apiserver.strategies.rules import rule_faults
+from kajitori.errors import InvalidInput
 
 VERSION = custom_resource_definition()["spec"]["versions"][0]
 SCHEMA = VERSION["schema"]["openAPIV3Schema"]
@@ -31,6 +37,7 @@ def parts(schema: dict[str, Any], path: str = "") -> Iterator[tuple[str, dict[st
 def test_it_is_structural() -> None:
     """Each part has a type or the extension that replaces it; there are no references, alternatives or nulls."""
     allowed = {"type", "description", "properties", "items", "additionalProperties", "format", *BOUNDS.values()}
+    allowed |= {"enum", "maximum", "minimum", "minLength", "pattern", "required", RULES}
     extensions = {"x-kubernetes-int-or-string", "x-kubernetes-preserve-unknown-fields", "x-kubernetes-map-type"}
     for path, schema in parts(SCHEMA):
         assert schema.keys() <= allowed | extensions, path
@@ -42,16 +49,84 @@ def test_nothing_is_stored_without_a_bound() -> None:
     """Every list, map and text of a spec: what came by kubectl would be refused, but would be in etcd by then."""
     for path, schema in parts(SCHEMA["properties"]["spec"], "spec"):
         kind = schema.get("type")
-        if kind in BOUNDS and "properties" not in schema:
+        if kind in BOUNDS and "properties" not in schema and "enum" not in schema:
             assert schema[BOUNDS[kind]] > 0, path
 
 
-def test_it_judges_types_and_sizes_only() -> None:
-    """What is allowed, required or known is for our own check to say, with all reasons: the schema drops nothing."""
+def test_unknown_fields_and_defaults_are_left_to_the_controller() -> None:
+    """A dropped `gpus: 8` would start a run without GPUs; defaults are the policy's."""
     for path, schema in parts(SCHEMA["properties"]["spec"], "spec"):
-        assert not schema.keys() & {"required", "enum", "minimum", "maximum", "pattern", "default"}, path
+        assert "default" not in schema, path
         if "properties" in schema:
             assert schema["x-kubernetes-preserve-unknown-fields"] is True, path
+
+
+def faults(spec: dict[str, Any]) -> list[str]:
+    """What an API server finds wrong with a spec."""
+    schema = convert(SCHEMA)
+    found = validate(schema, {"spec": spec})
+    return [str(each) for each in found + rule_faults(schema, {"spec": spec}, ABSENT, found)]
+
+
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        ({"replicas": -1}, "spec.replicas: Invalid value: -1: a run has at least one member"),
+        ({"replicas": 100_000}, "spec.replicas"),
+        ({"resources": {"gpu": -3}}, "spec.resources.gpu"),
+        ({"resources": {"memory": "1Qi"}}, 'spec.resources.memory: Invalid value: "1Qi": write a size above zero'),
+        ({"resources": {"memory": 0}}, "spec.resources.memory: Invalid value: 0: write a size above zero"),
+        ({"resources": {"gpuType": "h100"}}, "spec.resources: Invalid value: a GPU type, but no GPUs"),
+        ({"timeLimit": "soon"}, 'spec.timeLimit: Invalid value: "soon": write seconds, or a time'),
+        ({"launcher": "tourchrun"}, 'supported values: "none", "torchrun", "mpi"'),
+        ({"launcher": "mpi"}, "with launcher mpi a run names its program"),
+        ({"launcher": "torchrun", "type": "service"}, "a launcher needs members that start and end together"),
+        ({"array": "0-9", "replicas": 3}, "a sweep's members stand under array alone"),
+        ({"array": "0-9", "type": "service"}, "a service's members never end"),
+        ({"array": "0-9", "launcher": "torchrun"}, "a launcher starts members that know of each other"),
+        ({"array": "0-9", "minReplicas": 1}, "each member of a sweep starts by itself"),
+        ({"stopAt": "first-success"}, "only a sweep stops"),
+        ({"minReplicas": 4, "replicas": 2}, "minReplicas is above replicas"),
+        ({"minReplicas": 1, "type": "service"}, "a service's members start one by one"),
+        ({"minReplicas": 1, "launcher": "mpi", "args": ["a"]}, "an MPI program keeps the size"),
+        ({"volumes": [{"path": "/a"}]}, "spec.volumes[0]: Invalid value: a volume is either a name"),
+        ({"volumes": [{"name": "a", "path": "b"}]}, 'spec.volumes[0].path: Invalid value: "b": begin it with /'),
+        ({"volumes": [{"name": "A b", "path": "/b"}]}, "spec.volumes[0].name"),
+        ({"volumes": [{"name": "a"}]}, "spec.volumes[0].path: Required value"),
+        ({"secrets": [{"name": "a", "key": "k"}]}, "spec.secrets[0]: Invalid value: key and env go together"),
+        ({"secrets": [{"name": "a", "key": "k", "env": "E", "path": "/p"}]}, "either files or a variable"),
+        ({"tolerations": [{"operator": "Exists", "value": "v"}]}, "Exists takes no value"),
+        ({"tolerations": [{"effect": "NoSchedule"}]}, "a toleration without key tolerates nothing"),
+        ({"ports": [70000]}, "spec.ports[0]"),
+        ({"user": "ada"}, 'spec.user: Invalid value: "ada": write numbers'),
+        ({"code": {"digest": "sha256:12"}}, "spec.code.digest"),
+    ],
+)
+def test_what_the_api_server_refuses_is_refused_by_us_as_well(spec: dict[str, Any], said: str) -> None:
+    """The schema names the field and the way out; it never refuses what `parse_spec` takes."""
+    whole = {"image": "bert:3", **spec}
+    assert any(said in fault for fault in faults(whole)), faults(whole)
+    with pytest.raises(InvalidInput):
+        parse_spec(whole)
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"resources": {"memory": "64g", "shm": "1.5 GB", "cpu": 0.5}, "timeLimit": "1:30:00", "grace": 0},
+        {"resources": {"memory": "1e9", "shm": "500m"}, "timeLimit": "2-12", "removeAfter": "1.5h"},
+        {"resources": {"memory": " 64Gi ", "gpuType": "h100", "wholeNode": True}, "user": "1000:1000"},
+        {"array": "0-9%3", "stopAt": "first-failure", "replicas": 1, "launcher": "none", "type": "batch"},
+        {"minReplicas": 2, "replicas": 4, "launcher": "torchrun"},
+        {"launcher": "mpi", "command": ["mpirun"], "replicas": 99_999},
+        {"type": "service", "tolerations": [{"operator": "Exists"}, {"key": "a", "effect": ""}]},
+        {"secrets": [{"name": "a"}, {"name": "a", "path": "/p"}, {"name": "a", "key": "k", "env": "E"}]},
+    ],
+)
+def test_the_schema_takes_what_we_take(spec: dict[str, Any]) -> None:
+    whole = {"image": "bert:3", **spec}
+    parse_spec(whole)
+    assert faults(whole) == []
 
 
 def test_the_status_alone_is_one_thing_to_the_api_server() -> None:
@@ -69,7 +144,7 @@ def test_every_field_is_there() -> None:
     told = SCHEMA["properties"]["status"]["description"].split("Its fields: ")[1].rstrip(".").split(", ")
     assert told == [field.encode_name for field in msgspec.structs.fields(RunStatus)]
     assert spec["resources"]["properties"]["memory"]["x-kubernetes-int-or-string"] is True
-    assert "One of batch, service." in spec["type"]["description"]
+    assert spec["type"]["enum"] == ["batch", "service"]
 
 
 def fits(value: Any, schema: dict[str, Any], path: str = "") -> None:

@@ -149,14 +149,74 @@ def _key() -> tuple[str, str, str]:
     return resource.group, resource.version, resource.plural
 
 
-async def test_rules_that_nobody_would_evaluate_are_refused() -> None:
-    """A definition with CEL rules is not accepted as if they held."""
+def with_rules(**rules: list[dict[str, str]]) -> dict[str, Any]:
+    """The definition of boats with CEL rules for fields of the spec, or for `spec` itself."""
+    body = copy.deepcopy(definition())
+    spec = body["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
+    for name, declared in rules.items():
+        (spec if name == "spec" else spec["properties"][name])["x-kubernetes-validations"] = declared
+    body["spec"]["versions"] = body["spec"]["versions"][:1]
+    body["spec"]["versions"][0]["storage"] = True
+    return body
+
+
+async def test_cel_rules_are_evaluated_with_their_message() -> None:
+    """A broken rule names its field; a rule about the old value holds for updates; unchanged parts are left alone."""
     registry, view = fresh()
-    body = definition()
-    body["spec"]["versions"][0]["schema"]["openAPIV3Schema"] = {
-        "type": "object",
-        "x-kubernetes-validations": [{"rule": "self.a > 1"}],
-    }
-    answer = await create(registry, view, body)
-    assert len(answer.faults) == 1
-    assert "does not evaluate CEL rules" in answer.faults[0]
+    declared = with_rules(
+        size=[
+            {"rule": "self != 13", "message": "bad luck"},
+            {"rule": "self >= oldSelf", "messageExpression": "'boats only grow: ' + string(oldSelf)"},
+        ],
+        spec=[{"rule": "self.size < 10 || self.mode == 'slow'", "message": "too large for that", "fieldPath": ".mode"}],
+    )
+    kind = registry.add_definition((await create(registry, view, declared)).object)[0]
+    version = kind.resource.version
+    assert (await create(registry, view, boat(version, size=13, mode="slow"))).faults == [
+        "spec.size: Invalid value: 13: bad luck"
+    ]
+    assert (await create(registry, view, boat(version, size=12, mode="fast"))).faults == [
+        "spec.mode: Invalid value: too large for that"
+    ]
+    old, new = boat(version, size=13, mode="slow"), boat(version, size=13, mode="fast")
+    assert [str(one) for one in kind.strategy.validate_update(old, old)] == []
+    assert [one.field for one in kind.strategy.validate_update(new, old)] == ["spec.mode"]
+    smaller = boat(version, size=3, mode="slow")
+    assert [str(one) for one in kind.strategy.validate_update(smaller, old)] == [
+        "spec.size: Invalid value: 3: boats only grow: 13"
+    ]
+
+
+async def test_rules_are_not_evaluated_on_what_the_schema_refuses() -> None:
+    """A rule could only fail on what has the wrong type; the answer says that rules are left."""
+    registry, view = fresh()
+    made = await create(registry, view, with_rules(size=[{"rule": "self > 1"}]))
+    registry.add_definition(made.object)
+    faults = (await create(registry, view, boat("v1alpha1", size="large"))).faults
+    assert len(faults) == 2 and "some validation rules were not checked" in faults[0] and "spec.size" in faults[1]
+
+
+@pytest.mark.parametrize(
+    ("declared", "fault"),
+    [
+        ({"rule": "self.size >"}, "compilation failed"),
+        ({"rule": "1 + 1"}, "must evaluate to"),
+        ({"rule": ""}, "rule is not specified"),
+        ({"rule": "self == oldSelf", "optionalOldSelf": True}, "does not support it"),
+    ],
+)
+async def test_rules_that_cannot_be_evaluated_are_refused(declared: dict[str, Any], fault: str) -> None:
+    registry, view = fresh()
+    (only,) = (await create(registry, view, with_rules(spec=[declared]))).faults
+    assert fault in only
+
+
+async def test_a_stricter_schema_leaves_unchanged_fields_alone() -> None:
+    """An object stored before can still be changed elsewhere, and deleted by taking its finalizers off."""
+    registry, _ = await served()
+    kind = registry.find("sea.example", "v1", "boats")
+    assert kind is not None
+    old = boat("v1", size=0, mode="slow")
+    assert kind.strategy.validate_create(old)
+    assert kind.strategy.validate_update(boat("v1", size=0, mode="fast"), old) == []
+    assert kind.strategy.validate_update(boat("v1", size=-1, mode="slow"), old)

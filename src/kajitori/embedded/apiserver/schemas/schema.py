@@ -7,6 +7,11 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
+import msgspec
+
+ABSENT: Any = object()
+"""Stands for the stored value where there is none."""
+_encode = msgspec.json.Encoder().encode
 _EMPTY: Mapping[str, Any] = MappingProxyType({})
 
 
@@ -44,3 +49,20 @@ class Schema:
 
 ANY = Schema(preserve_unknown=True)
 """Whatever stands there is kept."""
+
+
+def is_same(new: Any, old: Any) -> bool:
+    """Whether a value is the stored one, of the same type throughout (`1` and `true` are equal in Python)."""
+    return old is not ABSENT and new == old and _encode(new) == _encode(old)
+
+
+def stored_part(schema: Schema, old: Any, part: Any) -> Any:
+    """Return what a stored value has in place of a part of the new one, or ABSENT. `part` is a property's name or a
+    map's key; for a list, the new item, which corresponds to an old one if the list has keys."""
+    if type(old) is dict and type(part) is str:
+        return old.get(part, ABSENT)
+    if type(old) is not list or schema.list_type != "map" or type(part) is not dict:
+        return ABSENT
+    keys = schema.list_map_keys
+    same = (one for one in old if type(one) is dict and all(one.get(key) == part.get(key) for key in keys))
+    return next(same, ABSENT)

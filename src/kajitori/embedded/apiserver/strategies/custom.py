@@ -11,8 +11,8 @@ from kajitori.embedded.apiserver.causes import Cause, invalid
 from kajitori.embedded.apiserver.kinds import Object, Strategy
 from kajitori.embedded.apiserver.patches.strategic import go_text
 from kajitori.embedded.apiserver.reads import jsonpath
-from kajitori.embedded.apiserver.schemas.schema import Schema
-from kajitori.embedded.apiserver.strategies import warnings
+from kajitori.embedded.apiserver.schemas.schema import ABSENT, Schema
+from kajitori.embedded.apiserver.strategies import rules, warnings
 from kajitori.embedded.apiserver.strategies.custom_validation import validate
 
 _MOST_REPLICAS = 2**31 - 1
@@ -64,8 +64,15 @@ class CustomStrategy(Strategy):
         new["metadata"] = metadata
 
     def validate_create(self, obj: Object) -> list[Cause]:
-        causes = validate(self._load_schema(), {name: value for name, value in obj.items() if name != "metadata"})
-        return causes + self._replicas(obj, "specReplicasPath") + self._scale_status(obj)
+        return self._faults(obj, ABSENT) + self._replicas(obj, "specReplicasPath") + self._scale_status(obj)
+
+    def validate_update(self, new: Object, old: Object) -> list[Cause]:
+        return self._faults(new, old) + self._replicas(new, "specReplicasPath") + self._scale_status(new)
+
+    def _faults(self, new: Object, old: Object) -> list[Cause]:
+        schema = self._load_schema()
+        causes = validate(schema, {name: value for name, value in new.items() if name != "metadata"}, "", old)
+        return causes + rules.rule_faults(schema, new, old, causes)
 
     def _scale_status(self, obj: Object) -> list[Cause]:
         causes = self._replicas(obj, "statusReplicasPath")
@@ -97,10 +104,10 @@ class CustomStrategy(Strategy):
         schema = self._load_schema().properties.get("status")
         if schema is not None and new.get("status") is not None:
             # Messages name a field from the status on, as if that were all.
-            for one in validate(schema, new["status"]):
+            for one in validate(schema, new["status"], "", old.get("status", ABSENT)):
                 inside = one.field and one.field != "<nil>"
                 causes.append(replace(one, field=f"status.{one.field}" if inside else one.field or "status"))
-        return causes + self._scale_status(new)
+        return causes + rules.rule_faults(self._load_schema(), new, old, causes) + self._scale_status(new)
 
 
 def _nested(obj: Object, path: str, wanted: type, name: str) -> tuple[Any, str]:

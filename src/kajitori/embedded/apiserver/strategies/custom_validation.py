@@ -14,7 +14,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from kajitori.embedded.apiserver.causes import Cause, duplicate, not_supported, required, shown, too_long
-from kajitori.embedded.apiserver.schemas.schema import Schema
+from kajitori.embedded.apiserver.schemas.custom import convert
+from kajitori.embedded.apiserver.schemas.schema import ABSENT, Schema, is_same, stored_part
 
 _NOWHERE = "<nil>"
 """How Kubernetes names the field of faults that belong to no single one."""
@@ -24,8 +25,11 @@ _DATE_TIME = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d
 _EMAIL = re.compile(r"[^@\s]+@[^@\s]+")
 
 
-def validate(schema: Schema, value: Any, path: str = "") -> list[Cause]:
-    """Every fault of a value by its schema. Never raises, whatever the value is."""
+def validate(schema: Schema, value: Any, path: str = "", old: Any = ABSENT) -> list[Cause]:
+    """Return every fault of a value by its schema. `old` is the stored value that it replaces: unchanged parts are not
+    validated again, so that a stricter schema does not block changes elsewhere in the object. Never raises."""
+    if is_same(value, old):
+        return []
     if value is None:
         if schema.nullable or schema.type == "any":
             return []
@@ -39,9 +43,9 @@ def validate(schema: Schema, value: Any, path: str = "") -> list[Cause]:
         return causes
     causes = _value_faults(schema.constraints, value, path)
     if type(value) is dict:
-        causes += _object_faults(schema, value, path)
+        causes += _object_faults(schema, value, path, old)
     elif type(value) is list:
-        causes += _list_faults(schema, value, path)
+        causes += _list_faults(schema, value, path, old)
     return causes + _junctor_faults(schema.constraints, value, path)
 
 
@@ -161,7 +165,7 @@ def _number_faults(rules: Mapping[str, Any], value: float, path: str) -> list[Ca
     return causes
 
 
-def _object_faults(schema: Schema, value: dict[str, Any], path: str) -> list[Cause]:
+def _object_faults(schema: Schema, value: dict[str, Any], path: str, old: Any) -> list[Cause]:
     causes: list[Cause] = []
     rules = schema.constraints
     if "maxProperties" in rules and len(value) > rules["maxProperties"]:
@@ -172,7 +176,7 @@ def _object_faults(schema: Schema, value: dict[str, Any], path: str) -> list[Cau
     for name, one in value.items():
         part = schema.properties.get(name) or (schema.items if schema.type == "map" else None)
         if part is not None:
-            causes += validate(part, one, _joined(path, name))
+            causes += validate(part, one, _joined(path, name), stored_part(schema, old, name))
     return causes
 
 
@@ -185,7 +189,7 @@ def _joined(path: str, name: str) -> str:
     return f"{path}.{name}" if path else name
 
 
-def _list_faults(schema: Schema, value: list[Any], path: str) -> list[Cause]:
+def _list_faults(schema: Schema, value: list[Any], path: str, old: Any) -> list[Cause]:
     causes: list[Cause] = []
     rules = schema.constraints
     if "maxItems" in rules and len(value) > rules["maxItems"]:
@@ -194,7 +198,7 @@ def _list_faults(schema: Schema, value: list[Any], path: str) -> list[Cause]:
         causes.append(_fault(path, len(value), f"should have at least {rules['minItems']} items"))
     if schema.items is not None:
         for index, one in enumerate(value):
-            causes += validate(schema.items, one, f"{path}[{index}]")
+            causes += validate(schema.items, one, f"{path}[{index}]", stored_part(schema, old, one))
     seen: list[Any] = []
     for index, one in enumerate(value):
         if schema.list_type == "set":
@@ -234,8 +238,6 @@ def _junctor_faults(rules: Mapping[str, Any], value: Any, path: str) -> list[Cau
 
 
 def _part_faults(document: Mapping[str, Any], value: Any, path: str) -> list[Cause]:
-    from kajitori.embedded.apiserver.crds import convert
-
     return validate(convert(dict(document)), value, path)
 
 

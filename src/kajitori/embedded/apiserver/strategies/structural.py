@@ -5,6 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from kajitori.embedded.apiserver.causes import Cause, forbidden, invalid, not_supported, required
+from kajitori.embedded.apiserver.schemas.conform import prune
+from kajitori.embedded.apiserver.schemas.custom import convert
+from kajitori.embedded.apiserver.strategies import rules
+from kajitori.embedded.apiserver.strategies.custom_validation import validate
 
 Document = dict[str, Any]
 _TYPES = ("array", "boolean", "integer", "number", "object", "string")
@@ -22,10 +26,6 @@ _NOT_IN_JUNCTORS = (
     "x-kubernetes-preserve-unknown-fields",
 )
 _KEY_NEEDED = "this property is in x-kubernetes-list-map-keys, so it must have a default or be a required property"
-_CEL = (
-    "this API server does not evaluate CEL rules (x-kubernetes-validations): an object that breaks them would be "
-    "accepted; take them out, or use a full API server"
-)
 
 
 def validate_structural(document: Document, field: str) -> list[Cause]:
@@ -74,8 +74,7 @@ def _node(document: Any, field: str, *, is_root: bool = False) -> list[Cause]:
         causes.append(forbidden(f"{field}.uniqueItems", detail))
     if document.get("x-kubernetes-preserve-unknown-fields") is False:
         causes.append(invalid(f"{field}.x-kubernetes-preserve-unknown-fields", False, "must be true or undefined"))
-    if document.get("x-kubernetes-validations"):
-        causes.append(invalid(f"{field}.x-kubernetes-validations", "", _CEL))
+    causes += rules.faults_of_definition(document.get("x-kubernetes-validations"), f"{field}.x-kubernetes-validations")
     causes += _lists(document, field) + _junctors(document, field)
     for name, part in (document.get("properties") or {}).items():
         causes += _node(part, f"{field}.properties[{name}]") if not (is_root and name == "metadata") else []
@@ -148,10 +147,6 @@ def _in_junctor(document: Any, field: str) -> list[Cause]:
 
 def _defaults(document: Document, field: str) -> list[Cause]:
     """A default has to be valid itself. Looked at only where the rest is in order."""
-    from kajitori.embedded.apiserver.crds import convert
-    from kajitori.embedded.apiserver.schemas.conform import prune
-    from kajitori.embedded.apiserver.strategies.custom_validation import validate
-
     causes: list[Cause] = []
     for name, part in (document.get("properties") or {}).items():
         if isinstance(part, dict):
