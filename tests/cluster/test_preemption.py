@@ -67,7 +67,7 @@ async def test_a_program_writes_its_checkpoint_gives_way_and_comes_back_from_it(
         status = await world.reaches("training", Phase.SUCCEEDED)
     assert (status.attempts, status.restarts, status.interruptions) == (2, 0, 1)
     assert status.queued_at == before.queued_at
-    words = f"gives way to {world.namespace}/urgent (normal)"
+    words = f"preempted by {world.namespace}/urgent (normal)"
     said = await world.client.list(EVENTS, world.namespace)
     told = [(each["message"], each["count"]) for each in said.items if each["reason"] == Reason.PREEMPTED]
     assert told == [(words, 1)]
@@ -103,7 +103,7 @@ async def test_just_those_give_way_that_have_to_and_what_they_leave_is_nobody_el
         "large waits",
     )
     assert waiting and waiting.reason is Reason.PREEMPTED
-    assert waiting.message.startswith(f"gave way to {world.namespace}/urgent (high); needs 32 h100")
+    assert waiting.message.startswith(f"preempted by {world.namespace}/urgent (high); needs 32 h100")
 
     await world.change("sneak", stopped=True)  # it may pass: of none of them anybody knows how long it takes
     await world.reaches("sneak", Phase.STOPPED)

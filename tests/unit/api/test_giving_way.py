@@ -78,4 +78,4 @@ async def test_who_gave_way_is_told_for_whom(world: World) -> None:
     said = {"phase": "Queued", "queuedAt": "2026-11-21T10:00:00Z", "givesWay": asked}
     world.kubernetes.put("runs", run("low", priority="low", **WANTS) | {"status": said})
     await world.caught_up()
-    assert (await explain(world, "low"))["message"].startswith("gave way to team/held (high, of ada); ")
+    assert (await explain(world, "low"))["message"].startswith("preempted by team/held (high, of ada); ")

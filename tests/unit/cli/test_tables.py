@@ -260,7 +260,7 @@ def test_version_of_both_ends() -> None:
 
 def test_describe_tells_why_a_run_was_interrupted_last() -> None:
     """Also when it runs again."""
-    words = "gives way to nlp/gpt (high, of bob)"
+    words = "preempted by nlp/gpt (high, of bob)"
     setback = {"reason": "Preempted", "message": words, "attempt": 2, "at": "2026-11-21T11:00:00Z"}
     api = FakeWebApi([view("gpt", status={"interruptions": 1, "setback": setback})])
     said = printed(invoke(api, "describe", "gpt").stdout)

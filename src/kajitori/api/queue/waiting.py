@@ -180,7 +180,7 @@ async def start_of_new(
 def _gave_way(run: RunObject) -> str:
     """To whom it did, where it waits for that reason."""
     asked = run.status.gives_way if run.status is not None else None
-    return describe_preemptions(asked, past=True) if asked is not None else ""
+    return describe_preemptions(asked) if asked is not None else ""
 
 
 def _view(api: Api, asked: Situation, applicant: Applicant, found: Answer, phase: Phase) -> ExplanationView:

@@ -1,15 +1,18 @@
-"""The life of a run, as functions of what is written, what is seen, and the time.
+"""The life of a run: pure functions of its stored status, the observed members and the time.
 
-types     members as they are seen, limits, the actions that come out
-life      next_step: what holds for every type of run
-batch     members start together and stop together
-service   members live each on its own
-sweep     members are independent, and each ends by itself
-judgement how a sweep's members ended, as far as that is seen
-ledger    how a sweep's members stand
-yielding  a run that is asked to give way
-growing   an elastic gang that goes on with another size
-progress  how a status changes
+types      members as observed, limits, and the actions that come out
+life       next_step: the rules that hold for every type of run
+batch      members start together and stop together
+service    members live independently
+sweep      members are independent, and each ends by itself
+judgement  observations of a sweep's members, merged into its ledger
+ledger     the progress of a sweep's members
+preemption a run that other runs preempt
+growing    an elastic gang that continues with another size
+membership which Pods count as members
+memory     peak memory of runs
+results    the result of one member of a sweep
+progress   changes of a status that several types share
 """
 
 from kajitori.core.gang.batch import failed_to_create

@@ -1,6 +1,6 @@
 """The life of a batch run: members start together and stop together.
 
-Whatever breaks one member ends the attempt; the next begins when nothing of the last one can run any more.
+A failure of one member ends the whole attempt. The next attempt begins when no member of the last one can still run.
 """
 
 from __future__ import annotations
@@ -49,16 +49,16 @@ from kajitori.core.words.times import parse_time
 _DELETED = "its Pod was deleted from outside"
 
 _SIGNALLED = 128
-"""Exit codes above it are signals."""
+"""Exit codes above this one stand for a signal."""
 
 
 def batch_step(run: Run, status: RunStatus, members: Sequence[Member], now: datetime) -> Step:
-    """What is next for a gang: its attempt is looked at if it has one, and nodes are asked for if not."""
+    """Return the next step of a gang: judge its current attempt, or ask for nodes if it has none."""
     attempt = status.attempt
     if attempt is None or status.phase in (Phase.QUEUED, Phase.RESTARTING):
         return _await_nodes(run, status, members, now)
 
-    run = replace(run, replicas=len(node_by_rank(attempt)))  # what the spec says since then is for the next attempt
+    run = replace(run, replicas=len(node_by_rank(attempt)))  # a changed spec applies from the next attempt on
     planned = [member for member in members if member.attempt == attempt.number and member.rank < run.replicas]
     current = [_unless_deleted(member, status) for member in planned]
     stale = [member for member in members if member.attempt < attempt.number]
@@ -69,7 +69,7 @@ def batch_step(run: Run, status: RunStatus, members: Sequence[Member], now: date
     status = count_members(run, status, current)
     if attempt.launcher == "mpi" and any(
         member.rank == 0 and member.state is MemberState.SUCCEEDED for member in current
-    ):  # the others did what it asked of them, and are ended now
+    ):  # rank 0 tells the others when to end
         status = with_start_times(status, attempt, now)
         return Step(finish(status, Phase.SUCCEEDED, Reason.NONE, "", now, exit_code=0), tidy)
     broken = _cause_of_break(run, status, attempt, current)
@@ -83,7 +83,7 @@ def batch_step(run: Run, status: RunStatus, members: Sequence[Member], now: date
         return grows
 
     missing = sorted(set(range(run.replicas)) - {member.rank for member in current})
-    if missing:  # only before `created`: afterwards a missing member is a lost one
+    if missing:  # only before `created`: after that a missing member is a lost one
         status = with_reason(status, Reason.CREATING, f"creating {members_text(len(missing))}")
         return _within_deadline(run, Step(status, (*tidy, CreateMembers(tuple(missing)))), current, now)
     if not attempt.created:
@@ -99,7 +99,7 @@ def batch_step(run: Run, status: RunStatus, members: Sequence[Member], now: date
         return _leave_draining_node(
             run, status, current, f"member {who} was evicted, and the gang leaves as a whole", now
         )
-    if ending:  # somebody else's doing; the gang goes down once it is gone, until then it may write its checkpoint
+    if ending:  # deleted by another program: the gang ends once the Pod is gone; until then it may write a checkpoint
         first = ending[0]
         reason = first.reason if first.reason in NEVER_COUNTED else Reason.MEMBER_DELETED
         return Step(with_reason(status, reason, f"member {first.rank} is being ended from outside"), tidy)
@@ -115,15 +115,16 @@ def batch_step(run: Run, status: RunStatus, members: Sequence[Member], now: date
 
 
 def _await_nodes(run: Run, status: RunStatus, members: Sequence[Member], now: datetime) -> Step:
-    """Between attempts: end what is left of the last one, wait out the pause, then ask for nodes."""
+    """Return the step between attempts: end the remaining members, wait for the backoff to pass, then ask for nodes."""
     actions = end_remaining(run, status, members)
     blocking = [member for member in members if member.blocks_restart]
-    status = msgspec.structs.replace(status, members=MemberCounts(total=run.replicas))
+    counts = MemberCounts(total=run.replicas)
     if blocking:
         message = f"waiting for {members_text(len(blocking))} of the last attempt to end"
         if status.gives_way is not None:
             message = describe_ending(run, status.gives_way, len(blocking))
-        return Step(msgspec.structs.replace(status, message=message), actions)
+        return Step(msgspec.structs.replace(status, members=counts, message=message), actions)
+    status = msgspec.structs.replace(status, members=counts)
     not_before = parse_time(status.not_before)
     if not_before is not None and now < not_before:
         return Step(status, actions, not_before)
@@ -132,9 +133,9 @@ def _await_nodes(run: Run, status: RunStatus, members: Sequence[Member], now: da
 
 
 def _unless_deleted(member: Member, status: RunStatus) -> Member:
-    """The member; where somebody else ended it, as one that was deleted.
+    """Return the member, as a failed one if another program deleted its Pod.
 
-    Its exit code is an answer to SIGTERM then, and neither a failure of the program nor its success.
+    Its exit code then only answers SIGTERM, and says nothing about success or failure of the program.
     """
     itself = member.state is MemberState.SUCCEEDED or member.reason in COUNTS_AS_RESTART
     if not (member.terminating and member.is_over and itself):
@@ -144,17 +145,17 @@ def _unless_deleted(member: Member, status: RunStatus) -> Member:
 
 
 def _cause_of_break(run: Run, status: RunStatus, attempt: Attempt, current: Sequence[Member]) -> Member | None:
-    """The member whose end explains the end of the attempt, or None while nothing is broken.
+    """Return the member whose end explains the end of the attempt; None while the attempt is intact.
 
-    When several ended, a culprit of a memory kill comes first (it must not be carried to another node), then what was
-    done to the run from outside (it makes the others fail), then the program that failed first; within one second, as
-    times are told, one that was killed by a signal: the others fail because it is gone.
+    If several members ended, the order is: a member killed for memory (it must not be moved to another node), then
+    a cause outside the run (it makes the others fail), then the program that failed first. Times have a resolution
+    of one second; within a second a member killed by a signal comes first, because the others fail when it is gone.
     """
     failed = [
         member
         for member in current
         if member.state is MemberState.FAILED
-        or (member.state is MemberState.PENDING and member.reason in NEVER_RESTARTED)  # what it waits for never comes
+        or (member.state is MemberState.PENDING and member.reason in NEVER_RESTARTED)  # waiting cannot help it
     ]
     lost = [
         replace(member, reason=Reason.NODE_LOST, message=f"node {member.node} does not answer")
@@ -197,7 +198,10 @@ def _cause_of_break(run: Run, status: RunStatus, attempt: Attempt, current: Sequ
 
 
 def _end_broken_attempt(run: Run, status: RunStatus, cause: Member, current: Sequence[Member], now: datetime) -> Step:
-    """The attempt is over: give up, or go back for nodes. The next call deletes what is left, after this is written."""
+    """Return the step that ends a broken attempt: fail the run, or go back for nodes.
+
+    The next call deletes the remaining members, after this status is written.
+    """
     status = msgspec.structs.replace(blame_node(status, cause), resize=None)
     what = cause.message or cause.reason.value
     message = f"member {cause.rank}: {what}"
@@ -211,22 +215,23 @@ def _end_broken_attempt(run: Run, status: RunStatus, cause: Member, current: Seq
             allowed = run.limits.restarts
             tail = f" (restarted {allowed} of {allowed} times)" if allowed else ""
             return Step(finish(status, Phase.FAILED, cause.reason, message + tail, now, exit_code=cause.exit_code))
-        status = msgspec.structs.replace(status, restarts=status.restarts + 1)
+        changes = {"restarts": status.restarts + 1}
     elif cause.reason in START_FAILURES:
-        others = [each for each in current if each.state is MemberState.FAILED and each.rank != cause.rank]
+        others = [m for m in current if m.state is MemberState.FAILED and m.rank != cause.rank]
         if status.attempt is not None:
             status = note_unstarted(status, status.attempt, [cause, *others], now)
         return failed_start(run, status, cause.reason, message, now)
     else:
-        status = msgspec.structs.replace(status, interruptions=status.interruptions + 1)
-    if cause.reason is Reason.NODE_LOST:
-        status = msgspec.structs.replace(status, resize=shrink_to_healthy_nodes(run, current, now))
-    status = msgspec.structs.replace(status, phase=Phase.RESTARTING, reason=cause.reason, message=message)
+        changes = {"interruptions": status.interruptions + 1}
+    resize = shrink_to_healthy_nodes(run, current, now) if cause.reason is Reason.NODE_LOST else None
+    status = msgspec.structs.replace(
+        status, phase=Phase.RESTARTING, reason=cause.reason, message=message, resize=resize, **changes
+    )
     return Step(status, end_members(current, run.limits.restart_grace_seconds))
 
 
 def _leave_draining_node(run: Run, status: RunStatus, current: Sequence[Member], message: str, now: datetime) -> Step:
-    """An operator empties a node: the whole gang goes elsewhere, with the time to write its checkpoint first."""
+    """Return the step that moves a gang off a node being drained, with its full grace to write a checkpoint."""
     status = msgspec.structs.replace(
         status,
         phase=Phase.RESTARTING,
@@ -239,9 +244,10 @@ def _leave_draining_node(run: Run, status: RunStatus, current: Sequence[Member],
 
 
 def failed_to_create(run: Run, status: RunStatus, reason: Reason, message: str, now: datetime) -> Step:
-    """The API server refused a member for good (quota, admission): the attempt is taken down, nothing half stays.
+    """Return the step after the API server refused a member for good (quota, admission): the whole attempt is taken
+    down.
 
-    Of a service, members of earlier attempts are left alone.
+    In a service the members of earlier attempts stay.
     """
     step = failed_start(run, status, reason, message, now)
     step = replace(step, status=with_setback(status, step.status, now))
@@ -254,7 +260,7 @@ def failed_to_create(run: Run, status: RunStatus, reason: Reason, message: str, 
 
 
 def failed_start(run: Run, status: RunStatus, reason: Reason, message: str, now: datetime) -> Step:
-    """The attempt did not come up: free its nodes, come back after a pause that grows. Not a restart of the program."""
+    """Return the step after a failed start: free the nodes and requeue with backoff. It does not count as a restart."""
     status, seconds = with_backoff(status, run.limits, now)
     so_far = f"{status.failed_starts} starts failed, " if status.failed_starts > 1 else ""
     status = msgspec.structs.replace(
@@ -268,7 +274,7 @@ def failed_start(run: Run, status: RunStatus, reason: Reason, message: str, now:
 
 
 def _within_deadline(run: Run, step: Step, waiting: Sequence[Member], now: datetime) -> Step:
-    """The step, unless the attempt has been starting for too long."""
+    """Return the step, or a failed start if the attempt has been starting for too long."""
     attempt = step.status.attempt
     planned = parse_time(attempt.planned_at) if attempt else None
     if attempt is None or planned is None:
@@ -283,6 +289,6 @@ def _within_deadline(run: Run, step: Step, waiting: Sequence[Member], now: datet
     message = f"did not start within {patience} s: {what}"
     culprits = [member for member in waiting if member is worst or member.reason is Reason.UNSCHEDULED]
     status = blame_late(step.status, attempt, culprits)
-    if worst is not None and attempt.created:  # else it is the API server that is slow
+    if worst is not None and attempt.created:  # otherwise the API server is slow, not the node
         status = note_unstarted(status, attempt, [worst, *waiting], now)
     return failed_start(run, status, reason, message, now)

@@ -1,4 +1,4 @@
-"""What is seen of a sweep's members, taken into what is known of them; each fact is taken in once."""
+"""Observations of a sweep's members, merged into its ledger; each observation is counted once."""
 
 from __future__ import annotations
 
@@ -32,38 +32,42 @@ from kajitori.core.spec.run import MAX_RESTARTS_OF_EACH
 from kajitori.core.spec.status import NOTABLE_LIMIT, RunStatus
 from kajitori.core.words.times import parse_time
 
-_HOPELESS_FOR_ALL = (Reason.RUNS_AS_ROOT, Reason.IMAGE_UNFIT)
-"""What follows from image and policy, which all members share."""
+_FATAL_FOR_ALL = (Reason.RUNS_AS_ROOT, Reason.IMAGE_UNFIT)
+"""Failures caused by the image and the policy, which all members share."""
 
 
 class Judgement:
-    """Begins with a status and what it says of the members; after `judge` it has what they are now."""
+    """The status and the ledger of a sweep, brought up to date by `judge`."""
 
     def __init__(self, run: Run, sweep: Sweep, status: RunStatus, ledger: Ledger, now: datetime) -> None:
         self.status = status
         self.ledger = ledger
         self.next_deadline: datetime | None = None
-        self.hopeless: tuple[Phase, Reason, str, int | None] | None = None
+        self.fatal: tuple[Phase, Reason, str, int | None] | None = None
         self._run = run
         self._indices = frozenset(sweep.indices)
         self._now = now
         self._failed_starts: list[Member] = []
         self._late: list[Member] = []
         self._attempt = status.attempt.number if status.attempt is not None else 0
+        self._restarts = self._interruptions = 0
         self._has_started = False
-        """Of the present attempt somebody has, so that starts work again."""
+        """Whether a member of the present attempt has started, which ends the backoff."""
         self._has_ended = False
 
     def judge(self, newest: dict[int, Member]) -> None:
-        """Takes in the newest Pod of each member."""
+        """Merge the newest Pod of each member."""
         for rank in sorted(newest):
             member = newest[rank]
             is_known = self.ledger.has_ended(rank) or rank in self.ledger.again
             if rank in self._indices and not is_known and not member.terminating:
                 self._judge_member(member)
-        if not self._run.stopped:  # else it is ours
-            self._missing(newest)
-        self._pause()
+        if not self._run.stopped:  # a stopped run's Pods were deleted by us
+            self._note_deleted(newest)
+        self._apply_backoff()
+        if self._restarts or self._interruptions:
+            restarts = self.status.restarts + self._restarts
+            self._change(restarts=restarts, interruptions=self.status.interruptions + self._interruptions)
 
     def _judge_member(self, member: Member) -> None:
         if member.state is MemberState.SUCCEEDED:
@@ -78,16 +82,16 @@ class Judgement:
         elif member.state is MemberState.RUNNING:
             self._has_started |= member.attempt == self._attempt
             self.ledger.note_running(parse_time(member.started_at), self._now)
-        elif member.reason in NEVER_RESTARTED:  # what it waits for never comes
+        elif member.reason in NEVER_RESTARTED:  # waiting cannot help it
             self._failed(member)
         else:
             self._pending(member)
 
     def _failed(self, member: Member) -> None:
         reason, limits = member.reason, self._run.limits
-        if reason in _HOPELESS_FOR_ALL:
+        if reason in _FATAL_FOR_ALL:
             message = f"member {member.rank}: {member.message or reason.value}"
-            self.hopeless = Phase.FAILED, reason, message, member.exit_code
+            self.fatal = Phase.FAILED, reason, message, member.exit_code
             return
         may_be_out_of_memory = not limits.memory_limited and reason in MAY_BE_ITS_MEMORY
         used = self.ledger.restarts.get(member.rank, 0)
@@ -99,7 +103,7 @@ class Judgement:
             self._ended(member)
         elif reason in COUNTS_AS_RESTART:
             self.status = blame_node(self.status, member)
-            self._change(restarts=self.status.restarts + 1)
+            self._restarts += 1
             self.ledger.restart(member.rank)
             self._ended(member)
         elif reason in START_FAILURES:
@@ -108,14 +112,11 @@ class Judgement:
             self._interrupt(member)
 
     def _interrupt(self, member: Member) -> None:
-        """Not by it: it is started anew, and that costs nothing."""
+        """Requeue a member that ended through no fault of its own; it does not count as a restart."""
         self.status = blame_node(self.status, member)
-        self._interrupted()
+        self._interruptions += 1
         self.ledger.again.add(member.rank)
         self.ledger.add_member_seconds([member], self._now)
-
-    def _interrupted(self, times: int = 1) -> None:
-        self._change(interruptions=self.status.interruptions + times)
 
     def _change(self, **fields: Any) -> None:
         self.status = msgspec.structs.replace(self.status, **fields)
@@ -135,19 +136,19 @@ class Judgement:
         else:
             self.next_deadline = earliest(self.next_deadline, deadline)
 
-    def _missing(self, newest: dict[int, Member]) -> None:
-        """Members of the attempt whose Pods are gone without their end having been seen: somebody deleted them."""
+    def _note_deleted(self, newest: dict[int, Member]) -> None:
+        """Requeue members of the attempt whose Pods are gone without an observed end: another program deleted them."""
         attempt = self.status.attempt
         if attempt is None or not attempt.created:
             return
         for rank in node_by_rank(attempt):
             is_known = self.ledger.has_ended(rank) or rank in self.ledger.again
             if rank in self._indices and not is_known and rank not in newest:
-                self._interrupted()
+                self._interruptions += 1
                 self.ledger.again.add(rank)
 
-    def _pause(self) -> None:
-        """After failed starts the next come later, and later with each further time in a row."""
+    def _apply_backoff(self) -> None:
+        """Delay the next start after failed starts, longer with each failure in a row."""
         failed = [*self._failed_starts, *self._late]
         self.ledger.again.update(member.rank for member in failed)
         for member in self._failed_starts:
@@ -157,13 +158,13 @@ class Judgement:
         if not failed:
             if self._has_started:
                 self._change(failed_starts=0)
-            if self._has_ended and self.status.reason is Reason.QUOTA:  # there is room for one more
+            if self._has_ended and self.status.reason is Reason.QUOTA:  # the quota has room for one more
                 self._change(not_before="")
             return
-        self._interrupted(len(failed))
+        self._interruptions += len(failed)
         not_before = parse_time(self.status.not_before)
         if not_before is not None and self._now < not_before:
-            return  # others of the same start were quicker to fail
+            return  # other members of the same start failed before and began the backoff
         self.status, seconds = with_backoff(self.status, self._run.limits, self._now)
         if self.status.attempt is not None:
             self.status = note_unstarted(self.status, self.status.attempt, failed, self._now)
@@ -173,7 +174,7 @@ class Judgement:
         self.status = with_reason(self.status, reason, f"member {first.rank}: {what}; tried again in {seconds} s")
 
     def _note(self, member: Member, restarts: int) -> None:
-        """A member that failed for good is worth a look; the first that did are kept."""
+        """Add a note on a member that failed for good; the first NOTABLE_LIMIT are kept."""
         failed = [note for note in self.status.notable if note.rank in self.ledger.failed]
         if len(failed) >= NOTABLE_LIMIT:
             return

@@ -1,4 +1,4 @@
-"""How the members of a sweep stand: the ranges of its status as sets."""
+"""The progress of a sweep's members: the ranges of its status as sets."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kajitori.core.words.times import parse_time
 
 @dataclass(slots=True)
 class Ledger:
-    """Who has succeeded, who has failed for good, who has to be started anew, and how often each was."""
+    """Which members succeeded, failed for good or need another start, and how often each was restarted."""
 
     succeeded: set[int] = field(default_factory=set)
     failed: set[int] = field(default_factory=set)
@@ -26,7 +26,7 @@ class Ledger:
 
     @classmethod
     def of(cls, state: SweepState | None) -> Ledger:
-        """What a status says; nothing where it says nothing."""
+        """Return the ledger stored in a status; an empty one for None."""
         if state is None:
             return cls()
         return cls(
@@ -39,7 +39,7 @@ class Ledger:
         )
 
     def state(self) -> SweepState:
-        """The same as a status holds it."""
+        """Return the ledger as a status stores it."""
         by_count: dict[int, list[int]] = {}
         for index, count in self.restarts.items():
             by_count.setdefault(count, []).append(index)
@@ -53,59 +53,59 @@ class Ledger:
         )
 
     def has_ended(self, index: int) -> bool:
-        """Whether nothing more is to be done for this member."""
+        """Return whether this member needs nothing more."""
         return index in self.succeeded or index in self.failed
 
     def succeed(self, index: int, seconds: int = 0) -> None:
-        """After so long."""
+        """Record that this member succeeded after `seconds`."""
         self.succeeded.add(index)
         self.again.discard(index)
         self.longest_seconds = max(self.longest_seconds, seconds)
 
     def note_running(self, started: datetime | None, now: datetime) -> None:
-        """A member still runs; where it does so for longer than any before, twice as long is expected of the others."""
+        """Double the expected length of a member while this running member exceeds it."""
         while self.longest_seconds and started and now - started > timedelta(seconds=self.longest_seconds):
             self.longest_seconds *= 2
 
     def add_member_seconds(self, members: Iterable[Member], now: datetime) -> None:
-        """The Pods of these members have ended, or are given up now."""
+        """Add the run time of these members, whose Pods have ended or are given up now."""
         self.member_seconds += sum(seconds_of(member, now) for member in members)
 
     def fail(self, index: int) -> None:
-        """For good."""
+        """Record that this member failed for good."""
         self.failed.add(index)
         self.again.discard(index)
 
     def restart(self, index: int) -> None:
-        """Its program failed, and is started once more."""
+        """Record that this member's program failed and is started again."""
         self.restarts[index] = self.restarts.get(index, 0) + 1
         self.again.add(index)
 
     def resume(self, begun: Iterable[int]) -> None:
-        """All that did not succeed is tried anew, as if for the first time; what is left of those begun is given up."""
+        """Requeue every member that did not succeed, with fresh restart counts. `begun` members lose their Pods."""
         self.again = (self.failed | set(begun)) - self.succeeded
         self.restarts = {index: count for index, count in self.restarts.items() if index in self.succeeded}
         self.failed = set()
 
 
 def seconds_of(member: Member, now: datetime) -> int:
-    """How long its program ran, until now where it still does."""
+    """Return how long the member's program ran, until `now` if it still runs."""
     started = parse_time(member.started_at)
     ended = parse_time(member.ended_at) or now
     return max(0, round((ended - started).total_seconds())) if started is not None else 0
 
 
 def ranges(indices: Iterable[int]) -> str:
-    """`0-511,600`."""
+    """Return indices as ranges: `0-511,600`."""
     return compress_ranks(sorted(indices))
 
 
 @lru_cache(maxsize=256)
 def indices_of(text: str) -> frozenset[int]:
-    """The indices of such a text; the same is worked out once."""
+    """Return the indices in a text of ranges; cached."""
     return frozenset(expand_ranks(text))
 
 
 def members_without_nodes(state: SweepState) -> frozenset[int]:
-    """Members that need no node now, whatever an attempt says: they have ended, or are to be placed anew."""
+    """Return the members that need no node now, whatever the attempt says: they have ended or wait for placement."""
     return indices_of(state.succeeded) | indices_of(state.failed) | indices_of(state.again)

@@ -1,7 +1,7 @@
-"""What a run needs next: what holds for every type of run, before its own way of life is asked.
+"""The next step of a run: the rules that hold for every type of run, before those of its own type.
 
-The status that is returned is written before the actions are taken: the intent always comes first (rule 2). The answer
-never depends on which event came, so it may be asked for at any time and any number of times.
+The returned status is written before the actions are performed: intent first (rule 2). The answer depends only on the
+present state, never on an event, so `next_step` can be called at any time and any number of times.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from kajitori.core.words.times import format_time, parse_time
 
 
 def next_step(run: Run, members: Sequence[Member], now: datetime) -> Step:
-    """What a run needs next. `members` are all Pods that belong to this run, of whatever attempt."""
+    """Return what a run needs next. `members` are all Pods that belong to this run, of every attempt."""
     step = _next_step(run, members, now)
     return replace(step, status=with_setback(run.status, with_time_ran(run, step.status, now), now))
 
@@ -112,24 +112,30 @@ def _recover_lost_status(run: Run, status: RunStatus, members: Sequence[Member],
 
 
 def _delete(run: Run, status: RunStatus, members: Sequence[Member]) -> Step:
-    """The run goes once its last Pod is gone. Not waited for: Pods on dead nodes (rule 6), and Pods that have ended and
-    are only kept by somebody else's finalizer."""
+    """Return the step of a run being deleted: its finalizer is removed once its last Pod is gone.
+
+    Two kinds of Pods do not block that: Pods on dead nodes (rule 6), and ended Pods that only another controller's
+    finalizer keeps.
+    """
     if any(not member.terminating or (member.node_ready and not member.is_held) for member in members):
         status = with_reason(status, Reason.DELETING, "its members are being ended")
         grace = run.limits.last_grace_seconds
-        untold = any(member.has_longer_than(grace) for member in members)
-        return Step(status, (DeleteMembers(grace),) if untold else ())
+        any_has_longer = any(member.has_longer_than(grace) for member in members)
+        return Step(status, (DeleteMembers(grace),) if any_has_longer else ())
     return Step(status, (Release(),))
 
 
 def _tidy(run: Run, status: RunStatus, members: Sequence[Member]) -> Step:
-    """A finished run's Pods stay, to be read; those that still run are ended."""
+    """Return the step of a finished run: members that still run are ended; the other Pods stay for their logs."""
     return Step(status, end_members(members, run.limits.restart_grace_seconds))
 
 
 def _counts_after_end(counts: MemberCounts, members: Sequence[Member]) -> MemberCounts:
-    """The counts of a run that has ended: how many failed and succeeded stays as it was then, those that are still to
-    end are counted as long as they do. Without a total nothing was counted."""
+    """Return the counts of a run that has ended.
+
+    The numbers of failed and succeeded members stay as they were at its end; members that are still ending are
+    counted until they are gone. A total of 0 means that members were never counted.
+    """
     if not counts.total:
         return counts
     alive = [member.state for member in members if member.blocks_restart]
@@ -138,7 +144,7 @@ def _counts_after_end(counts: MemberCounts, members: Sequence[Member]) -> Member
 
 
 def _until_removed(run: Run, step: Step, now: datetime) -> Step:
-    """The step of a run that has ended: it is removed once that is long enough ago."""
+    """Return the step of a finished run, with its removal once its retention time has passed."""
     seconds, ended = run.limits.remove_after_seconds, parse_time(step.status.finished_at)
     if seconds is None or ended is None:
         return step

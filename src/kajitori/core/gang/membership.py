@@ -1,8 +1,8 @@
-"""Which Pods that a run owns count as its members now.
+"""Which Pods of a run count as its members now.
 
-Owning is proven by the Pod's namespace and its owner reference or signature (`kube.mirror.pod_index`). An owner
-reference can be written by anyone who may create Pods in the namespace, so ownership alone makes no member: the attempt
-and the rank in the Pod's name, which nobody can change, must be ones that the run has planned.
+A run owns a Pod if namespace and owner reference or signature prove it (`kube.mirror.pod_index`). Anyone who may create
+Pods in the namespace can write an owner reference, so ownership alone makes no member: the attempt and rank in the
+Pod's name, which cannot be changed, must be ones that the run has planned.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Coverage:
     ranks: Container[int]
 
     def covers(self, attempt: int, rank: int) -> bool:
-        """Whether the Pod of this attempt and rank counts as a member."""
+        """Return whether the Pod of this attempt and rank counts as a member."""
         return attempt in self.attempts and rank in self.ranks
 
 
@@ -35,7 +35,7 @@ _ANY_RANK = range(100_000)
 def coverage(
     status: RunStatus | None, kind: Literal["batch", "service"], indices: Container[int] | None = None
 ) -> Coverage:
-    """The attempts and ranks whose Pods count as members of a run with this status.
+    """Return the attempts and ranks whose Pods count as members of a run with this status.
 
     The attempt of a gang replaces the one before. Members of services and sweeps outlive the attempt that made them, so
     all attempts so far count. `indices` are those of a sweep; None if the spec does not say them any more.

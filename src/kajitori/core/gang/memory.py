@@ -1,4 +1,4 @@
-"""What members needed of memory: the peak that is recorded of each run, and what the next of its kind is told."""
+"""Peak memory of runs: how it is recorded, and what a new run is told about earlier runs of its kind."""
 
 from __future__ import annotations
 
@@ -11,43 +11,43 @@ from kajitori.core.spec.status import MemoryPeak
 from kajitori.core.words.quantities import round_memory
 
 WORTH_WRITING = 1.05
-"""While a run goes on, a peak is written once it has grown by so much: to double, it takes fifteen writes."""
+"""Growth factor from which a running run's peak is written again; a doubling takes fifteen writes."""
 
 EARLIER_RUNS = 10
-"""Of one kind, the newest that are looked at."""
+"""Most earlier runs of a kind that are considered, newest first."""
 
 
 @dataclass(frozen=True, slots=True)
 class MemberPeak:
-    """What one member held at most, as far as anybody saw."""
+    """The observed peak memory of one member."""
 
     rank: int
     attempt: int
     node: str
     size_bytes: int
     limit_bytes: int = 0
-    """Its memory limit; 0 where it has none."""
+    """Its memory limit; 0 if it has none."""
     at: str = ""
-    """When that was seen."""
+    """Time of the observation."""
     ran_out: bool = False
-    """It was ended because it used more than it may."""
+    """It was killed because it exceeded its memory limit."""
 
 
 @dataclass(frozen=True, slots=True)
 class EarlierRun:
-    """A run of the same kind that is over, or goes on, with what it needed."""
+    """An ended or running run of the same kind, with its peak."""
 
     name: str
     peak: MemoryPeak
 
     @property
     def day(self) -> str:
-        """`2026-11-20`"""
+        """Date of the peak: `2026-11-20`."""
         return self.peak.at.partition("T")[0]
 
 
 def with_member(known: MemoryPeak | None, member: MemberPeak) -> MemoryPeak | None:
-    """The peak of a run, now that this is known of a member. The same object where nothing grew."""
+    """Return a run's peak after this observation of a member; the same object if nothing grew."""
     if member.size_bytes <= 0:
         return known
     if known is not None and known.peak_bytes >= member.size_bytes:
@@ -67,7 +67,7 @@ def with_member(known: MemoryPeak | None, member: MemberPeak) -> MemoryPeak | No
 
 
 def merged(one: MemoryPeak | None, other: MemoryPeak | None) -> MemoryPeak | None:
-    """What both know together. The same object as `one` where the other knows nothing more."""
+    """Return the peak that combines both; `one` itself if `other` adds nothing."""
     if one is None or other is None:
         return other if one is None else one
     larger = other if other.peak_bytes > one.peak_bytes else one
@@ -78,14 +78,14 @@ def merged(one: MemoryPeak | None, other: MemoryPeak | None) -> MemoryPeak | Non
 
 
 def with_total(known: MemoryPeak | None, total_bytes: int) -> MemoryPeak | None:
-    """The peak of a run whose members held so much together at one look."""
+    """Return a run's peak after its members together used `total_bytes` at one time."""
     if known is None or known.total_bytes >= total_bytes:
         return known
     return msgspec.structs.replace(known, total_bytes=total_bytes)
 
 
 def is_worth_writing(old: MemoryPeak | None, new: MemoryPeak | None) -> bool:
-    """Whether a run is written for the sake of its peak alone."""
+    """Return whether the peak changed enough to write the run for it alone."""
     if old is None or new is None:
         return old is not new
     grew = new.peak_bytes >= old.peak_bytes * WORTH_WRITING or new.total_bytes >= old.total_bytes * WORTH_WRITING
@@ -95,22 +95,24 @@ def is_worth_writing(old: MemoryPeak | None, new: MemoryPeak | None) -> bool:
 def add_earlier_peaks(
     earlier: Sequence[EarlierRun], limit_bytes: int | None, add: Callable[..., None], *, asked: bool = True
 ) -> None:
-    """Adds the finding about what earlier runs of this kind needed, where some are known: newest first, of which the
-    highest counts. `limit_bytes` is what each member of this one may use; `asked` whether its user said so: who leaves
-    it to policy, and gets enough, need not be told each time (`MemoryEnough`).
+    """Add a finding about the memory that earlier runs of this kind needed, if there are any; the highest peak
+    counts.
+
+    `earlier` has the newest run first. `limit_bytes` is the limit of each member of this run, None for no limit.
+    `asked` is False if policy chose the limit; a sufficient limit then gets the quieter finding `MemoryEnough`.
     """
-    looked_at = earlier[:EARLIER_RUNS]
-    if not looked_at:
+    considered = earlier[:EARLIER_RUNS]
+    if not considered:
         return
-    highest = max(looked_at, key=lambda each: each.peak.peak_bytes)
-    ended = [each for each in looked_at if each.peak.ran_out]
-    out = max(ended, key=lambda each: each.peak.peak_bytes, default=None)
+    highest = max(considered, key=lambda run: run.peak.peak_bytes)
+    killed = [run for run in considered if run.peak.ran_out]
+    out = max(killed, key=lambda run: run.peak.peak_bytes, default=None)
     needed = f"{round_memory(highest.peak.peak_bytes)} a member ({highest.name}, {highest.day})"
     asks = f"this one asks for {round_memory(limit_bytes)}" if limit_bytes is not None else "this one has no limit"
     if out is not None and limit_bytes is not None and limit_bytes <= out.peak.peak_bytes:
         used = round_memory(out.peak.peak_bytes)
         message = (
-            f"{out.name} ({out.day}), a run of this kind, was ended when a member had used {used}; {asks}, no more"
+            f"{out.name} ({out.day}), a run of this kind, was killed when a member had used {used}; {asks}, no more"
         )
         add("MemoryRanOut", message, _FIELD)
     elif limit_bytes is not None and limit_bytes < highest.peak.peak_bytes:

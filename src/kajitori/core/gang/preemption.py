@@ -1,7 +1,7 @@
-"""A run that is asked to give way: its members get SIGTERM and all of their grace, and it goes back to its place.
+"""Preemption of a run: its members get SIGTERM and their full grace, and the run is queued again.
 
-Whom it gives way to is written into its status first. As long as none of its members was told, that can be taken back:
-where the other one does not wait any more, nobody is ended for it. After that the gang leaves as a whole.
+The preemption is written into the run's status first. Until a member was asked to end, it can be withdrawn: if the
+preemptor no longer waits, no member is ended for it. After that the whole gang ends.
 """
 
 from __future__ import annotations
@@ -16,74 +16,78 @@ from kajitori.core.spec.reasons import NEVER_RESTARTED, Phase, Reason
 from kajitori.core.spec.status import GivesWay, GivesWayTo, RunStatus
 
 
-def preempt(status: RunStatus, asked: GivesWay) -> RunStatus:
-    """The status of a run that is asked to give way; its life acts on it."""
-    return msgspec.structs.replace(
-        status, gives_way=asked, resize=None, reason=Reason.PREEMPTED, message=describe_preemptions(asked)
-    )
+def preempt(status: RunStatus, preemption: GivesWay) -> RunStatus:
+    """Return the status of a run with this preemption; the run's next step acts on it."""
+    message = describe_preemptions(preemption)
+    return msgspec.structs.replace(status, gives_way=preemption, resize=None, reason=Reason.PREEMPTED, message=message)
 
 
 def preempt_batch(run: Run, status: RunStatus, current: Sequence[Member], broken: Member | None) -> Step | None:
-    """What a gang does that was asked; None where it was not, or ends by itself. broken: what broke it, if anything."""
-    asked, attempt = status.gives_way, status.attempt
-    if asked is None or attempt is None:
+    """Return the step of a preempted gang; None if it is not preempted, or ends by itself.
+
+    `broken` is the member that broke the gang, if any.
+    """
+    preemption, attempt = status.gives_way, status.attempt
+    if preemption is None or attempt is None:
         return None
-    told = any(member.terminating for member in current) or (attempt.created and len(current) < run.replicas)
-    if broken is not None and (broken.reason in NEVER_RESTARTED or not told):
+    begun = any(member.terminating for member in current) or (attempt.created and len(current) < run.replicas)
+    if broken is not None and (broken.reason in NEVER_RESTARTED or not begun):
         return None
-    if not told and all(member.is_over for member in current):
+    if not begun and all(member.is_over for member in current):
         return None
-    if not told:
-        return _begin_or_withdraw(run, status, asked)
+    if not begun:
+        return _begin_or_withdraw(run, status, preemption)
     status = msgspec.structs.replace(
         status,
         phase=Phase.RESTARTING,
         reason=Reason.PREEMPTED,
-        message=describe_preemptions(asked),
+        message=describe_preemptions(preemption),
         interruptions=status.interruptions + 1,
     )
     return Step(status, (DeleteMembers(run.limits.grace_seconds, unfinished_only=True),))
 
 
 def preempt_service(run: Run, status: RunStatus, members: Sequence[Member]) -> Step | None:
-    """The same for a service: all of it gives way, and comes back when there is room for all of it."""
-    asked = status.gives_way
+    """Return the step of a preempted service, which ends as a whole and waits until all of it fits again; else None."""
+    preemption = status.gives_way
     alive = [member for member in members if member.blocks_restart]
-    if asked is None or (status.phase is Phase.QUEUED and not alive):
+    if preemption is None or (status.phase is Phase.QUEUED and not alive):
         return None
     if status.phase is not Phase.QUEUED:
         if not all(member.terminating for member in alive):
-            return _begin_or_withdraw(run, status, asked)
+            return _begin_or_withdraw(run, status, preemption)
         status = msgspec.structs.replace(status, phase=Phase.QUEUED, interruptions=status.interruptions + 1)
-    message = describe_ending(run, asked, len(alive)) if alive else describe_preemptions(asked)
+    message = describe_ending(run, preemption, len(alive)) if alive else describe_preemptions(preemption)
     return Step(with_reason(status, Reason.PREEMPTED, message), end_remaining(run, status, alive))
 
 
-def describe_ending(run: Run, asked: GivesWay, alive: int) -> str:
-    """What is said until so many members have ended."""
-    words = describe_preemptions(asked, withdrawn=run.withdrawn)
-    return f"{words}; {members_text(alive)} still ending, within {run.limits.grace_seconds} s"
+def describe_ending(run: Run, preemption: GivesWay, alive: int) -> str:
+    """Return the message while `alive` members are still ending."""
+    preempted = describe_preemptions(preemption, withdrawn=run.withdrawn)
+    return f"{preempted}; {members_text(alive)} still ending, within {run.limits.grace_seconds} s"
 
 
-def describe_withdrawal(asked: Sequence[GivesWayTo]) -> str:
-    """What is said where it goes on, since none of these waits any more."""
-    *names, last = sorted({each.to for each in asked})
-    who = f"{', '.join(names)} and {last} do" if names else f"{last} does"
-    return f"goes on: {who} not wait for its nodes any more"
+def describe_withdrawal(preemptions: Sequence[GivesWayTo]) -> str:
+    """Return the message of a run that goes on because none of these preemptors waits any more."""
+    *names, last = sorted({preemption.to for preemption in preemptions})
+    who = f"{', '.join(names)} and {last} no longer wait" if names else f"{last} no longer waits"
+    return f"goes on: {who} for its nodes"
 
 
 def end_remaining(run: Run, status: RunStatus, members: Sequence[Member]) -> tuple[Action, ...]:
-    """Ends what is left of an attempt that is over: whoever gives way or grows has all of his grace, survivors of a
-    broken gang a short one."""
-    in_order = status.gives_way is not None or status.reason is Reason.GROWS
-    grace = run.limits.grace_seconds if in_order else run.limits.restart_grace_seconds
+    """Return the deletion of the remaining members of an ended attempt.
+
+    Members of a run that is preempted or resized get their full grace, survivors of a broken gang a short one.
+    """
+    is_planned = status.gives_way is not None or status.reason is Reason.GROWS
+    grace = run.limits.grace_seconds if is_planned else run.limits.restart_grace_seconds
     return end_members(members, grace)
 
 
-def _begin_or_withdraw(run: Run, status: RunStatus, asked: GivesWay) -> Step:
-    """Nobody, or not everybody, was told yet."""
-    if run.preemptor_waits(asked):
-        status = with_reason(status, Reason.PREEMPTED, describe_preemptions(asked))
+def _begin_or_withdraw(run: Run, status: RunStatus, preemption: GivesWay) -> Step:
+    """Return the step of a preemption that not every member was asked for yet."""
+    if run.preemptor_waits(preemption):
+        status = with_reason(status, Reason.PREEMPTED, describe_preemptions(preemption))
         return Step(status, (DeleteMembers(run.limits.grace_seconds, unfinished_only=True),))
     status = msgspec.structs.replace(status, gives_way=None)
-    return Step(with_reason(status, Reason.NONE, describe_withdrawal((asked,))))
+    return Step(with_reason(status, Reason.NONE, describe_withdrawal((preemption,))))

@@ -1,4 +1,4 @@
-"""Small steps that batch runs and services share: how a status changes, what is said, where members go."""
+"""Changes of a status that several types of run share, the texts in it, and requests for nodes."""
 
 from __future__ import annotations
 
@@ -28,22 +28,25 @@ from kajitori.core.words.node_lists import compress_ranks, expand, expand_ranks
 from kajitori.core.words.times import format_time, parse_time
 
 AVOID_AFTER_FAILURES = 2
-"""A node on which a run's members failed this often is avoided for that run."""
+"""Failures of a run's members on one node after which the run avoids that node."""
 
 UNSCHEDULED_PATIENCE_SECONDS = 30
-"""A Pod is pinned to a node with room for it. If the scheduler says no and does not think again (it judged while its
-cache was still filling, or a foreign Pod was quicker), a new attempt comes sooner than its next look, minutes later."""
+"""Longest wait for the scheduler to bind a Pod.
+
+A Pod is pinned to a node with room for it. The scheduler may still refuse it, because its cache was filling or a Pod of
+another owner was faster, and look again only minutes later. A new attempt is quicker.
+"""
 
 _REMEMBERED_NODES = 64
 _REMEMBERED_STARTS = 8
 
-_ASKS_SHOWN = 3
+_PREEMPTIONS_SHOWN = 3
 
 SETBACK_LENGTH = 300
-"""Characters that are kept of why a run was interrupted."""
+"""Characters of a setback's message that are kept."""
 
 _RANKS_SHOWN = 40
-"""Characters of a list of members; of a longer one their number is told."""
+"""Longest list of members in a message, in characters; a longer one is replaced by its count."""
 
 
 # ------------------------------------------------------------------------------------------------ placement
@@ -61,7 +64,7 @@ def place_on(
     launcher: str = "none",
     bind_direct: bool = False,
 ) -> RunStatus:
-    """The status of a run whose next attempt gets these nodes (a compact list, in rank order)."""
+    """Return the status of a run whose next attempt gets these nodes (a compact list, in rank order)."""
     number = status.attempts + 1
     attempt = Attempt(
         number=number,
@@ -88,13 +91,13 @@ def place_on(
 
 
 def with_setback(before: RunStatus, status: RunStatus, now: datetime) -> RunStatus:
-    """The status with why the run was interrupted or is started again, if that has just happened."""
+    """Return the status with the reason of an interruption or restart, if one has just happened."""
     happened = status.restarts + status.interruptions > before.restarts + before.interruptions
     if not happened or status.reason is Reason.GROWS:
         return status
     reason, message = status.reason.value, status.message
     if status.sweep is not None and status.notable and status.reason is not Reason.PREEMPTED:
-        newest = max(status.notable, key=lambda each: each.since)
+        newest = max(status.notable, key=lambda note: note.since)
         reason, message = newest.reason, f"member {newest.rank}: {newest.message or newest.reason}"
     number = status.attempt.number if status.attempt is not None else 0
     setback = Setback(reason=reason, message=message[:SETBACK_LENGTH], attempt=number, at=format_time(now))
@@ -102,89 +105,89 @@ def with_setback(before: RunStatus, status: RunStatus, now: datetime) -> RunStat
 
 
 def keep_waiting(status: RunStatus, reason: Reason, message: str) -> RunStatus:
-    """The status of a run that the planner found no place for; a sweep of which members are there goes on meanwhile."""
+    """Return the status of a run that the planner found no place for. A sweep with running members goes on
+    meanwhile."""
     if status.sweep is not None and status.phase in _ALIVE:
         return msgspec.structs.replace(status, reason=reason, message=message[:1000])
     if status.gives_way is not None:
-        message = f"{describe_preemptions(status.gives_way, past=True)}; {message}"
+        message = f"{describe_preemptions(status.gives_way)}; {message}"
     reason = waiting_reason(status, reason)
     return msgspec.structs.replace(status, phase=Phase.QUEUED, reason=reason, message=message[:1000], resize=None)
 
 
 def waiting_reason(status: RunStatus, reason: Reason) -> Reason:
-    """The reason that a run has which waits for this one: until it starts again, that it gave way comes first."""
+    """Return the reason to show for a run that waits for `reason`: until it starts again, its preemption comes
+    first."""
     return reason if status.gives_way is None else Reason.PREEMPTED
 
 
 def preemptions_of(status: RunStatus) -> tuple[GivesWayTo, ...]:
-    """To whom it gives way; of a sweep some members may do so to one run, some to another."""
+    """Return the preemptions of a run. Different members of a sweep may be preempted by different runs."""
     return status.gives_way.each if status.gives_way is not None else ()
 
 
-def describe_preemptions(asked: GivesWay, *, past: bool = False, withdrawn: Collection[tuple[str, int]] = ()) -> str:
-    """`gives way to vision/bert (high, of ana)`, `members 3-5 give way to …; member 7 gives way to …`."""
-    more = len(asked.others) + 1 - _ASKS_SHOWN
+def describe_preemptions(preemptions: GivesWay, *, withdrawn: Collection[tuple[str, int]] = ()) -> str:
+    """Return a text such as `preempted by vision/bert (high, of ana)`, or `members 3-5 preempted by …; member 7 …`."""
+    more = len(preemptions.others) + 1 - _PREEMPTIONS_SHOWN
     shown = [
-        _describe_preemption(each, past=past)
-        + (", which does not wait for it any more" if each.waiting in withdrawn else "")
-        for each in asked.each[:_ASKS_SHOWN]
+        _describe_preemption(preemption) + (", which no longer waits" if preemption.waiting in withdrawn else "")
+        for preemption in preemptions.each[:_PREEMPTIONS_SHOWN]
     ]
     if more > 0:
-        shown.append(f"others to {more} more {'run' if more == 1 else 'runs'}")
+        shown.append(f"others by {more} more {'run' if more == 1 else 'runs'}")
     return "; ".join(shown)
 
 
-def _describe_preemption(asked: GivesWayTo, *, past: bool) -> str:
-    why = ", whose team is guaranteed what it asks for" if asked.guaranteed else ""
-    who, several = preempted_members_text(asked), len(indices_of(asked.ranks)) > 1
-    does = "gave" if past else "give" if several else "gives"
-    return f"{who}{' ' if who else ''}{does} way to {asked.who}{why}"
+def _describe_preemption(preemption: GivesWayTo) -> str:
+    members = preempted_members_text(preemption)
+    why = ", whose team is guaranteed what it asks for" if preemption.guaranteed else ""
+    return f"{members}{' ' if members else ''}preempted by {preemption.who}{why}"
 
 
-def preempted_members_text(asked: GivesWayTo) -> str:
-    """`member 3`, `members 3-5`, `70 members`: those that give way of a sweep; nothing where all of the run does."""
-    if not asked.ranks:
+def preempted_members_text(preemption: GivesWayTo) -> str:
+    """Return which members of a sweep are preempted: `member 3`, `members 3-5`, `70 members`; empty for a whole run."""
+    if not preemption.ranks:
         return ""
-    count = len(indices_of(asked.ranks))
+    count = len(indices_of(preemption.ranks))
     if count == 1:
-        return f"member {asked.ranks}"
-    return f"members {asked.ranks}" if len(asked.ranks) <= _RANKS_SHOWN else members_text(count)
+        return f"member {preemption.ranks}"
+    return f"members {preemption.ranks}" if len(preemption.ranks) <= _RANKS_SHOWN else members_text(count)
 
 
-def is_preempted_by(asked: GivesWayTo, rank: int, attempt: int) -> bool:
-    """Whether this member of a run that gives way does, to this one; of a sweep not every one has to."""
-    return not asked.ranks or (attempt <= asked.attempt and rank in indices_of(asked.ranks))
+def is_preempted_by(preemption: GivesWayTo, rank: int, attempt: int) -> bool:
+    """Return whether this preemption concerns this member. In a sweep it may concern only some members."""
+    return not preemption.ranks or (attempt <= preemption.attempt and rank in indices_of(preemption.ranks))
 
 
 def already_says(status: RunStatus, reason: Reason) -> bool:
-    """Whether a run that waits says that it does so for this reason."""
+    """Return whether the status of a waiting run already has this reason."""
     goes_on = status.sweep is not None and status.phase in _ALIVE
     return (status.phase is Phase.QUEUED or goes_on) and status.reason is reason
 
 
 def node_by_rank(attempt: Attempt) -> dict[int, str]:
-    """Which node each covered rank of an attempt was given."""
+    """Return the node of every rank that the attempt covers."""
     nodes = expand(attempt.nodes)
     ranks = expand_ranks(attempt.ranks) if attempt.ranks else range(len(nodes))
     return dict(zip(ranks, nodes, strict=False))
 
 
 def needs_nodes(status: RunStatus, ranks: tuple[int, ...], *, expand_previous: bool = True) -> NeedsNodes:
-    """What to ask the planner for: these ranks, near where they were, off the nodes they failed on."""
+    """Return the request to the planner: these ranks, near their previous nodes, and off nodes that they failed on."""
     avoid = frozenset(node for node, failures in status.avoid_nodes.items() if failures >= AVOID_AFTER_FAILURES)
     previous = node_by_rank(status.attempt) if status.attempt and expand_previous else {}
     return NeedsNodes(ranks, previous, avoid)
 
 
 def end_members(members: Iterable[Member], grace_seconds: int) -> tuple[Action, ...]:
-    """One deletion by collection, where any running or waiting member was not asked to end yet."""
+    """Return one deletion by collection, if any pending or running member was not asked to end yet."""
     if any(not member.terminating and not member.is_over for member in members):
         return (DeleteMembers(grace_seconds, unfinished_only=True),)
     return ()
 
 
 def stop_members(members: Iterable[Member], grace_seconds: int) -> tuple[Action, ...]:
-    """As `end_members`, for a run that a user stops: members that terminate with a longer grace are deleted again."""
+    """Return the same for a run that a user stops: members that terminate with a longer grace are deleted again."""
     if any(member.has_longer_than(grace_seconds) and not member.is_over for member in members):
         return (DeleteMembers(grace_seconds, unfinished_only=True),)
     return ()
@@ -194,7 +197,7 @@ def stop_members(members: Iterable[Member], grace_seconds: int) -> tuple[Action,
 
 
 def count_members(run: Run, status: RunStatus, members: Sequence[Member]) -> RunStatus:
-    """The status with the members' counts and the few worth a look."""
+    """Return the status with the members' counts and notes on the members that need attention."""
     states = [member.state for member in members]
     counts = MemberCounts(
         total=run.replicas,
@@ -211,13 +214,13 @@ def count_members(run: Run, status: RunStatus, members: Sequence[Member]) -> Run
 
 
 def blocked_members(members: Iterable[Member]) -> list[Member]:
-    """Those that do not run yet, and wait for more than to be made."""
+    """Return the pending members that wait for something other than their creation."""
     nothing = (Reason.NONE, Reason.CREATING)
-    return [each for each in members if each.state is MemberState.PENDING and each.reason not in nothing]
+    return [member for member in members if member.state is MemberState.PENDING and member.reason not in nothing]
 
 
 def notes_of(members: Iterable[Member], before: Iterable[Notable] = ()) -> list[Notable]:
-    """What is told of these members; since when, where it was told before."""
+    """Return notes on these members. An earlier note on the same member and attempt keeps its time."""
     since = {(note.rank, note.attempt): note.since for note in before}
     return [
         Notable(
@@ -234,7 +237,7 @@ def notes_of(members: Iterable[Member], before: Iterable[Notable] = ()) -> list[
 
 
 def as_starting(status: RunStatus, pending: Sequence[Member]) -> RunStatus:
-    """The status while members are not running yet: it names what the worst of them waits for."""
+    """Return the status while members are not running yet; it names what the worst of them waits for."""
     worst = worst_of(pending)
     reason = worst.reason if worst and worst.reason is not Reason.NONE else Reason.CREATING
     message = f"{members_text(len(pending))} not running yet"
@@ -244,24 +247,24 @@ def as_starting(status: RunStatus, pending: Sequence[Member]) -> RunStatus:
 
 
 def as_running(status: RunStatus, attempt: Attempt, now: datetime) -> RunStatus:
-    """The status once every member runs."""
+    """Return the status once every member runs."""
     status = with_start_times(status, attempt, now)
     return msgspec.structs.replace(status, phase=Phase.RUNNING, reason=Reason.NONE, message="", failed_starts=0)
 
 
 def with_start_times(status: RunStatus, attempt: Attempt, now: datetime) -> RunStatus:
-    """The status with the times of the first start, of the attempt and of the run."""
+    """Return the status with the first start times of the attempt and of the run."""
     if not attempt.started_at:
         attempt = msgspec.structs.replace(attempt, started_at=format_time(now))
     return msgspec.structs.replace(status, attempt=attempt, started_at=status.started_at or format_time(now))
 
 
 def with_time_ran(run: Run, status: RunStatus, now: datetime) -> RunStatus:
-    """The next status of a run; where it says that an attempt is over, with the time that this one ran."""
+    """Return the status with the run time of the attempt added, if this status says that the attempt is over."""
     before = run.status.phase
-    if run.type == "service" or run.sweep is not None:  # members come and go: from the first start to the end
+    if run.type == "service" or run.sweep is not None:  # members start and end independently: first start to end
         is_over, since = status.phase.is_final and not before.is_final, status.started_at
-        if run.sweep is not None and not since and status.attempt is not None:  # nobody was seen running
+        if run.sweep is not None and not since and status.attempt is not None:  # no member was observed running
             since = status.attempt.planned_at
     else:
         is_over = before in _ALIVE and status.phase not in _ALIVE
@@ -275,7 +278,7 @@ def with_time_ran(run: Run, status: RunStatus, now: datetime) -> RunStatus:
 
 
 def _size_fraction(run: Run) -> float:
-    """How much of its full size an elastic gang has; all else is always whole."""
+    """Return the size of an elastic gang's attempt as a fraction of the full size; 1.0 for any other run."""
     attempt = run.status.attempt
     return attempt.world_size / run.replicas if run.fewest is not None and attempt is not None else 1.0
 
@@ -286,20 +289,20 @@ _ALIVE = (Phase.STARTING, Phase.RUNNING)
 def finish(
     status: RunStatus, phase: Phase, reason: Reason, message: str, now: datetime, *, exit_code: int | None = None
 ) -> RunStatus:
-    """The status of a run that is over."""
+    """Return the status of a run that has ended."""
     return msgspec.structs.replace(
         status, phase=phase, reason=reason, message=message[:1000], exit_code=exit_code, finished_at=format_time(now)
     )
 
 
 def refuse(status: RunStatus, message: str, generation: int, now: datetime) -> RunStatus:
-    """The status of a run that policy refuses, wherever it came from: final, with every reason, and no Pod."""
+    """Return the status of a run that policy refuses: final, with every reason, and without Pods."""
     status = msgspec.structs.replace(status, observed_generation=generation)
     return finish(status, Phase.FAILED, Reason.REFUSED, message, now)
 
 
 def run_without_spec(type: Literal["batch", "service"], generation: int, status: RunStatus, deleting: bool) -> Run:
-    """A run of which only the status can be believed, since its spec is refused now: it may end, nothing else."""
+    """Return the life of a run whose spec is refused now: only its status can be trusted, so it may end and no more."""
     template = status.attempt.pod_template if status.attempt else {}
     grace = template.get("spec", {}).get("terminationGracePeriodSeconds", Limits().grace_seconds)
     attempted = len(expand(status.attempt.nodes)) if status.attempt else 0
@@ -313,7 +316,7 @@ def run_without_spec(type: Literal["batch", "service"], generation: int, status:
 
 
 def with_backoff(status: RunStatus, limits: Limits, now: datetime) -> tuple[RunStatus, int]:
-    """After a start that failed: the status that says when the next may come, and the pause in seconds, which grows."""
+    """Return the status after a failed start, and the backoff in seconds, which grows with every failure in a row."""
     failed_starts = status.failed_starts + 1
     doublings = min(failed_starts - 1, 16)
     seconds = min(limits.start_pause_seconds * 2**doublings, limits.start_pause_max_seconds)
@@ -322,19 +325,19 @@ def with_backoff(status: RunStatus, limits: Limits, now: datetime) -> tuple[RunS
 
 
 def start_patience_seconds(limits: Limits, worst: Member | None) -> int:
-    """How long a start may take, when this is its worst member."""
+    """Return how long a start may take if `worst` is its worst member."""
     if worst is not None and worst.reason in (Reason.UNSCHEDULED, Reason.STORAGE):
         return min(limits.start_deadline_seconds, UNSCHEDULED_PATIENCE_SECONDS)
     return limits.start_deadline_seconds
 
 
 def with_reason(status: RunStatus, reason: Reason, message: str) -> RunStatus:
-    """The status with other words about why it is in its phase."""
+    """Return the status with another reason and message for its phase."""
     return msgspec.structs.replace(status, reason=reason, message=message)
 
 
 def blame_node(status: RunStatus, member: Member) -> RunStatus:
-    """Remembers on which node a member failed, unless the failure says nothing about the node."""
+    """Count a failure against the member's node, unless the failure says nothing about the node."""
     if not member.node or member.reason in _NOT_THE_NODE:
         return status
     failures = dict(status.avoid_nodes)
@@ -345,7 +348,7 @@ def blame_node(status: RunStatus, member: Member) -> RunStatus:
 
 
 def blame_late(status: RunStatus, attempt: Attempt, late: Iterable[Member]) -> RunStatus:
-    """Remembers on which nodes members did not come up: those that were planned, where nobody let them there."""
+    """Count a failure against the nodes of late members: the planned node if a member was never bound to one."""
     planned = node_by_rank(attempt)
     for member in late:
         status = blame_node(status, replace(member, node=member.node or planned.get(member.rank, "")))
@@ -353,18 +356,21 @@ def blame_late(status: RunStatus, attempt: Attempt, late: Iterable[Member]) -> R
 
 
 def note_unstarted(status: RunStatus, attempt: Attempt, failed: Sequence[Member], now: datetime) -> RunStatus:
-    """Remembers which node alone kept an attempt from starting. failed: all members that did not come up, the worst
-    first; where these are on several nodes it is none's fault, nor where another Pod was quicker."""
+    """Record the one node that kept an attempt from starting.
+
+    `failed` are all members that did not start, the worst first. Nothing is recorded if they are on several nodes,
+    or if another Pod took the node's room first.
+    """
     planned = node_by_rank(attempt)
     nodes = {member.node or planned.get(member.rank, "") for member in failed}
     if len(nodes) != 1 or "" in nodes:
         return status
     (node,), worst = nodes, failed[0]
     reason = Reason.START_DEADLINE if worst.reason in (Reason.NONE, Reason.CREATING) else worst.reason
-    if reason not in _MAY_BE_THE_NODE or any(said in worst.message for said in _NODE_TAKEN_MEANWHILE):
+    if reason not in _MAY_BE_THE_NODE or any(text in worst.message for text in _NODE_TAKEN_MEANWHILE):
         return status
     (note,) = notes_of([replace(worst, node=node, reason=reason, ended_at=format_time(now))])
-    others = [each for each in status.unstarted if each.node != node]
+    others = [note for note in status.unstarted if note.node != node]
     return msgspec.structs.replace(status, unstarted=[*others, note][-_REMEMBERED_STARTS:])
 
 
@@ -378,7 +384,7 @@ _MAY_BE_THE_NODE = (
 )
 
 _NODE_TAKEN_MEANWHILE = ("Node didn't have enough resource", "OutOf", "Predicate ")
-"""In what a kubelet says that took another Pod meanwhile, or whose node was changed."""
+"""Texts in the refusal of a kubelet that accepted another Pod meanwhile, or whose node was changed."""
 
 _NOT_THE_NODE = (
     Reason.STORAGE,
@@ -403,17 +409,17 @@ _SLOWNESS = (
 
 
 def worst_of(waiting: Sequence[Member]) -> Member | None:
-    """Of the members that wait, the one whose reason is the least likely to go away by itself."""
+    """Return the waiting member whose reason is the least likely to disappear by itself."""
     return min(
         waiting, key=lambda m: (_SLOWNESS.index(m.reason) if m.reason in _SLOWNESS else 99, m.rank), default=None
     )
 
 
 def earliest(*moments: datetime | None) -> datetime | None:
-    """The first of these moments; None where there is none."""
+    """Return the earliest of these times; None if there is none."""
     return min((moment for moment in moments if moment is not None), default=None)
 
 
 def members_text(count: int) -> str:
-    """`1 member`, `2 members`."""
+    """Return `1 member` or `2 members`."""
     return "1 member" if count == 1 else f"{count} members"

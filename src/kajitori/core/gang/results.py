@@ -1,4 +1,4 @@
-"""How a member of a sweep ended, and what it said as its result: one small record of each, kept when its Pod goes."""
+"""The result of one member of a sweep: a small record that is kept after its Pod is deleted."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ import msgspec
 
 
 class MemberResult(msgspec.Struct, rename="camel", omit_defaults=True, frozen=True, kw_only=True):
-    """One row of the table of results."""
+    """One row of a sweep's table of results."""
 
     index: int
     state: str
-    """Waiting, Pending, Running, Succeeded or Failed; NotRun where the sweep ended without it."""
+    """Waiting, Pending, Running, Succeeded or Failed; NotRun if the sweep ended without starting it."""
     attempt: int = 0
-    """The attempt of the run that it was started in last: it stands in the name of its Pod."""
+    """Number of the run's attempt in which it was last started; it is part of its Pod's name."""
     restarts: int = 0
-    """How often its program was started again after it had failed."""
+    """How often its program was started again after a failure."""
     exit_code: int | None = None
     reason: str = ""
     message: str = ""
@@ -24,27 +24,30 @@ class MemberResult(msgspec.Struct, rename="camel", omit_defaults=True, frozen=Tr
     started_at: str = ""
     ended_at: str = ""
     peak_bytes: int = 0
-    """The most memory that it held, as far as its node told; 0 where nobody knows."""
+    """Peak memory, as reported by its node; 0 if unknown."""
     result: Any = None
-    """What its program wrote to the file that KAJI_RESULT names: read as JSON where it is that, else as text."""
+    """What its program wrote to the file named by KAJI_RESULT: parsed as JSON if possible, else the text."""
 
 
 _decoder = msgspec.json.Decoder(MemberResult)
 
 
 def encode(result: MemberResult) -> bytes:
-    """As it is kept."""
+    """Return the record as it is stored."""
     return msgspec.json.encode(result)
 
 
 def decode(record: bytes) -> MemberResult:
-    """The same again. Raises ValueError where it is none."""
+    """Return the stored record. Raises ValueError if it cannot be decoded."""
     return _decoder.decode(record)
 
 
 def parse_result(message: str, *, succeeded: bool) -> Any:
-    """The result that a program's last words are: of one that succeeded any; of one that failed JSON alone, since
-    Kubernetes takes the end of its log where it wrote nothing."""
+    """Return the result in a container's termination message; None if it has none.
+
+    A succeeded program may write any text. For a failed one only JSON counts: if it wrote nothing, Kubernetes puts
+    the end of its log there.
+    """
     text = message.strip()
     if not text:
         return None

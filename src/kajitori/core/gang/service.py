@@ -1,4 +1,4 @@
-"""The life of a service: members live on their own; a failed or lost one is replaced, the others are left alone."""
+"""The life of a service: members live independently; a failed or lost one is replaced, the others stay."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from kajitori.core.words.times import parse_time
 
 
 def service_step(run: Run, status: RunStatus, members: Sequence[Member], now: datetime) -> Step:
-    """Members live on their own: a failed or lost one is replaced, the others are left alone."""
+    """Return the next step of a service: replace failed and lost members, and leave the others alone."""
     leaves = preempt_service(run, status, members)
     if leaves is not None:
         return leaves
@@ -52,7 +52,7 @@ def service_step(run: Run, status: RunStatus, members: Sequence[Member], now: da
     ]
     failed = [m for m in gone if m.state is MemberState.FAILED and not m.terminating and m.rank < run.replicas]
     culprit = min((m for m in failed if m.reason is Reason.OUT_OF_MEMORY), key=lambda m: m.rank, default=None)
-    if culprit is not None:  # its successor would go to another node, and eat that one's memory (rule 7)
+    if culprit is not None:  # its successor would exhaust the memory of another node (rule 7)
         status = count_members(run, status, members)
         message = f"member {culprit.rank}: {culprit.message}"
         return Step(finish(status, Phase.FAILED, culprit.reason, message, now, exit_code=culprit.exit_code))
@@ -62,7 +62,7 @@ def service_step(run: Run, status: RunStatus, members: Sequence[Member], now: da
             status = blame_node(status, member)
     refused = [m for m in failed if m.reason in START_FAILURES and (m.rank, m.attempt) not in noted]
     not_before = parse_time(status.not_before)
-    is_pausing = not_before is not None and now < not_before  # then these were counted already
+    is_pausing = not_before is not None and now < not_before  # these failures were counted when the backoff began
     newly_late = [member for member in late if not member.terminating]
     if not is_pausing and (refused or newly_late):
         status, _ = with_backoff(status, run.limits, now)
@@ -105,7 +105,7 @@ def service_step(run: Run, status: RunStatus, members: Sequence[Member], now: da
 def _late_members(
     run: Run, status: RunStatus, newest: Iterable[Member], now: datetime
 ) -> tuple[list[Member], datetime | None]:
-    """Members that should have started by now, and when the next of the others should have."""
+    """Return the members that should have started by now, and the earliest start deadline of the others."""
     attempt = status.attempt
     planned = parse_time(attempt.planned_at) if attempt else None
     if attempt is None or planned is None:
@@ -123,5 +123,5 @@ def _late_members(
 
 
 def _has_lost_its_node(member: Member) -> bool:
-    """Its node does not answer, or is being emptied."""
+    """Return whether its node does not answer, or is being drained."""
     return bool(member.node) and (not member.node_ready or member.node_draining)

@@ -1,7 +1,7 @@
 """The life of a sweep: independent members, a limited number of them at once, each started until it has ended.
 
-An attempt covers those that are started together, as in a service. How each member stands is written into the status
-(`gang.ledger`) before its Pod is taken away: from what is written and what is seen, whoever leads next goes on.
+An attempt covers the members that are started together, as in a service. The progress of each member is written into
+the status (`gang.ledger`) before its Pod is deleted, so the next leader can continue from the status and the Pods.
 """
 
 from __future__ import annotations
@@ -49,33 +49,34 @@ from kajitori.core.words.node_lists import compress, compress_ranks
 from kajitori.core.words.times import format_time, parse_time
 
 MAX_PLACED_AT_ONCE = 1000
-"""So many members are placed by one attempt at most: its list of nodes stays small however scattered they are."""
+"""Most members that one attempt places. It bounds the length of the attempt's node list, however scattered they are."""
 
 REMOVED_AT_ONCE = 256
-"""Pods of members that have ended, at one look; the next look has the others."""
+"""Most Pods of ended members that one step deletes; later steps delete the others."""
 
 CYCLE = timedelta(seconds=1)
-"""Unless a quarter of its places is free, a sweep is given nodes at most this often: each time is two writes of the
-Run, whatever the number of members."""
+"""Shortest time between two placements of a sweep, unless a quarter of its places is free.
+
+Each placement costs two writes of the Run, whatever the number of members.
+"""
 
 
 def sweep_step(run: Run, sweep: Sweep, status: RunStatus, members: Sequence[Member], now: datetime) -> Step:
-    """What a sweep needs next."""
-    stored = Ledger.of(run.status.sweep)  # what is not written yet is not acted on
+    """Return the next step of a sweep."""
+    stored = Ledger.of(run.status.sweep)  # Pods are deleted only after their members' end was written
     newest = _newest(members)
     removals = _removals(run, sweep, stored, newest, members)
-    # 1. Who has ended since, and how; who has to be started anew.
+    # 1. Record which members ended since, and which need another start.
     judgement = Judgement(run, sweep, status, Ledger.of(status.sweep), now)
     judgement.judge(newest)
     status, ledger = judgement.status, judgement.ledger
-    status = msgspec.structs.replace(status, sweep=ledger.state())
     status = _with_counts(run, sweep, status, ledger, newest)
-    # 2. Is it over?
-    end = judgement.hopeless or _outcome(sweep, status, ledger)
-    going = [each for each in newest.values() if each.blocks_restart and not _is_recorded(ledger, each)]
+    # 2. Finish the sweep if its members have ended, or if it was stopped.
+    end = judgement.fatal or _outcome(sweep, status, ledger)
+    unfinished = [m for m in newest.values() if m.blocks_restart and not _is_recorded(ledger, m)]
     if end is not None:
         phase, reason, message, exit_code = end
-        ledger.add_member_seconds(going, now)
+        ledger.add_member_seconds(unfinished, now)
         status = msgspec.structs.replace(status, sweep=ledger.state())
         return Step(finish(status, phase, reason, message, now, exit_code=exit_code), removals)
     alive = [member for member in members if member.blocks_restart]
@@ -83,28 +84,28 @@ def sweep_step(run: Run, sweep: Sweep, status: RunStatus, members: Sequence[Memb
         if not alive:
             return Step(finish(status, Phase.STOPPED, Reason.STOPPED_BY_USER, "stopped on request", now), removals)
         if run.status.reason is not Reason.STOPPING:
-            ledger.add_member_seconds(going, now)
+            ledger.add_member_seconds(unfinished, now)
             status = msgspec.structs.replace(status, sweep=ledger.state())
         status = with_reason(status, Reason.STOPPING, f"asked to stop; {members_text(len(alive))} still running")
         return Step(status, (*removals, *stop_members(alive, run.limits.last_grace_seconds)))
     if status.gives_way is not None and alive:
-        leaves = _preempt_members(run, status, ledger, alive, removals, now)
-        if leaves is not None:
-            return leaves
+        preemption = _preempt_members(run, status, ledger, alive, removals, now)
+        if preemption is not None:
+            return preemption
         status = _without_finished_preemptions(run, status)
     status = _with_phase(status, alive, now)
-    # 3. An attempt that was begun is completed before the next.
+    # 3. Complete an attempt that was begun before the next one.
     attempt = status.attempt
     if attempt is not None and not attempt.created:
-        made = {member.rank for member in members if member.attempt == attempt.number}
-        wanted = [rank for rank in node_by_rank(attempt) if rank in set(sweep.indices) and rank not in made]
-        to_make = [rank for rank in wanted if not ledger.has_ended(rank) and rank not in ledger.again]
+        created = {member.rank for member in members if member.attempt == attempt.number}
+        wanted = frozenset(sweep.indices) - created - ledger.again
+        to_make = [rank for rank in node_by_rank(attempt) if rank in wanted and not ledger.has_ended(rank)]
         if to_make:
             if not alive:
                 status = with_reason(status, Reason.CREATING, f"creating {members_text(len(to_make))}")
             return Step(status, (*removals, CreateMembers(tuple(to_make))))
         status = msgspec.structs.replace(status, attempt=msgspec.structs.replace(attempt, created=True))
-    # 4. Ask for as many nodes as may be used now.
+    # 4. Ask for as many nodes as the sweep may use now.
     wake_at = judgement.next_deadline
     ask = _to_place(sweep, ledger, members, len(alive))
     if not ask:
@@ -123,59 +124,64 @@ def sweep_step(run: Run, sweep: Sweep, status: RunStatus, members: Sequence[Memb
 def _preempt_members(
     run: Run, status: RunStatus, ledger: Ledger, alive: Sequence[Member], removals: Sequence[Action], now: datetime
 ) -> Step | None:
-    """Those that were asked give way, with all of their grace, and are started anew when there is room. None once they
-    have, and others go on."""
-    going, kept, taken_back = list[GivesWayTo](), list[GivesWayTo](), list[GivesWayTo]()
-    ending: dict[str, Member] = {}
-    for asked in preemptions_of(status):
-        theirs = [each for each in alive if is_preempted_by(asked, each.rank, each.attempt)]
-        told = any(member.terminating or member.rank in ledger.again for member in theirs)
-        if theirs and (told or run.preemptor_waits(asked)):
-            going.append(asked)
-            ending |= {member.pod: member for member in theirs}
-        elif theirs:
-            taken_back.append(asked)
-        if asked in going or (not theirs and run.preemptor_waits(asked)):  # what they left stays promised
-            kept.append(asked)
+    """Return the step that ends the preempted members with their full grace; they start again when there is room.
+
+    None once they have ended, and the other members go on.
+    """
+    ending, kept, withdrawn = list[GivesWayTo](), list[GivesWayTo](), list[GivesWayTo]()
+    ending_members: dict[str, Member] = {}
+    for preemption in preemptions_of(status):
+        concerned = [member for member in alive if is_preempted_by(preemption, member.rank, member.attempt)]
+        begun = any(member.terminating or member.rank in ledger.again for member in concerned)
+        if concerned and (begun or run.preemptor_waits(preemption)):
+            ending.append(preemption)
+            ending_members |= {member.pod: member for member in concerned}
+        elif concerned:
+            withdrawn.append(preemption)
+        if preemption in ending or (not concerned and run.preemptor_waits(preemption)):  # its nodes stay reserved
+            kept.append(preemption)
     status = msgspec.structs.replace(status, gives_way=GivesWay.of(kept) if kept else None)
-    if not going and not taken_back:
+    if not ending and not withdrawn:
         return None
-    if not going:
-        return Step(with_reason(status, Reason.NONE, describe_withdrawal(taken_back)), (*removals,))
-    leaving = {member.rank for member in ending.values() if not ledger.has_ended(member.rank)}
-    if not leaving <= ledger.again:
-        ledger.add_member_seconds((member for member in ending.values() if not _is_recorded(ledger, member)), now)
-        ledger.again |= leaving
+    if not ending:
+        return Step(with_reason(status, Reason.NONE, describe_withdrawal(withdrawn)), (*removals,))
+    ranks = {member.rank for member in ending_members.values() if not ledger.has_ended(member.rank)}
+    if not ranks <= ledger.again:
+        new = (member for member in ending_members.values() if not _is_recorded(ledger, member))
+        ledger.add_member_seconds(new, now)
+        ledger.again |= ranks
         status = msgspec.structs.replace(status, interruptions=status.interruptions + 1, sweep=ledger.state())
-    status = with_reason(status, Reason.PREEMPTED, describe_ending(run, GivesWay.of(going), len(ending)))
-    if all(asked.ranks for asked in going):  # each is ended alone, once that is written
+    status = with_reason(status, Reason.PREEMPTED, describe_ending(run, GivesWay.of(ending), len(ending_members)))
+    if all(preemption.ranks for preemption in ending):  # `_removals` deletes each Pod once this is written
         return Step(status, (*removals,))
-    return Step(status, (*removals, *end_members(list(ending.values()), run.limits.grace_seconds)))
+    return Step(status, (*removals, *end_members(list(ending_members.values()), run.limits.grace_seconds)))
 
 
 def _without_finished_preemptions(run: Run, status: RunStatus) -> RunStatus:
-    """The status once those are gone that gave way. What they left stays promised to whoever waits for it."""
-    asked = [each for each in preemptions_of(status) if run.preemptor_waits(each)]
+    """Return the status after preempted members have ended. Their nodes stay reserved while preemptors wait."""
+    kept = [preemption for preemption in preemptions_of(status) if run.preemptor_waits(preemption)]
     reason, message = (Reason.NONE, "") if status.reason is Reason.PREEMPTED else (status.reason, status.message)
-    return msgspec.structs.replace(
-        status, gives_way=GivesWay.of(asked) if asked else None, reason=reason, message=message
-    )
+    gives_way = GivesWay.of(kept) if kept else None
+    return msgspec.structs.replace(status, gives_way=gives_way, reason=reason, message=message)
 
 
 def _is_recorded(ledger: Ledger, member: Member) -> bool:
-    """Whether a member's end is taken in already."""
+    """Return whether the ledger already has this member's end."""
     return ledger.has_ended(member.rank) or member.rank in ledger.again
 
 
 def end_sweep(run: Run, sweep: Sweep, status: RunStatus, members: Sequence[Member]) -> Step:
-    """What is left to do for one that has ended: its members end, the Pods of those that have are taken away."""
+    """Return the step of a finished sweep: end members that still run, and delete the Pods of the others."""
     removals = _removals(run, sweep, Ledger.of(run.status.sweep), _newest(members), members)
     return Step(status, (*removals, *end_members(members, run.limits.grace_seconds)))
 
 
 def resume_sweep(status: RunStatus, members: Iterable[Member]) -> RunStatus:
-    """The status of a sweep that goes on after its end: with all members that did not succeed. Whoever did meanwhile is
-    still to be taken in."""
+    """Return the status of a sweep that is resumed after its end: all members that did not succeed are queued
+    again.
+
+    Members whose Pods succeeded meanwhile are not requeued; the next judgement records them.
+    """
     ledger = Ledger.of(status.sweep)
     newest = _newest(members)
     begun = {*newest, *(node_by_rank(status.attempt) if status.attempt is not None else ())}
@@ -186,8 +192,10 @@ def resume_sweep(status: RunStatus, members: Iterable[Member]) -> RunStatus:
 
 
 def has_lost_ledger(run: Run, members: Sequence[Member]) -> bool:
-    """Whether a sweep goes on whose status was lost, or damaged before it was resumed: what is kept of its members'
-    results has to tell how they stand."""
+    """Return whether the sweep must continue, but its status was lost, or damaged before it was resumed.
+
+    Its progress then has to come from the kept results of its members.
+    """
     if run.sweep is None or run.stopped or run.deleting:
         return False
     status = run.status
@@ -197,7 +205,7 @@ def has_lost_ledger(run: Run, members: Sequence[Member]) -> bool:
 
 
 def with_succeeded(run: Run, succeeded: Iterable[int]) -> Run:
-    """Such a run, with what is known of those of its members that succeeded."""
+    """Return the run with a ledger in which these members succeeded."""
     ledger = Ledger(succeeded=set(succeeded))
     return replace(run, status=msgspec.structs.replace(run.status, sweep=ledger.state()))
 
@@ -212,35 +220,38 @@ def place_sweep(
     launcher: str,
     bind_direct: bool = False,
 ) -> RunStatus:
-    """The status of a sweep of which these members get these nodes (a compact list, in their order)."""
+    """Return the status of a sweep whose next members get these nodes (a compact list, in rank order)."""
     ledger = Ledger.of(status.sweep)
     ledger.again.difference_update(ranks)
     goes_on = status.phase is Phase.RUNNING
-    asked = status.gives_way if status.gives_way is not None and status.gives_way.ranks else None
+    preemption = status.gives_way if status.gives_way is not None and status.gives_way.ranks else None
     status = place_on(status, ranks, nodes, template, 0, 0, now, launcher=launcher, bind_direct=bind_direct)
     assert status.attempt is not None
     attempt = msgspec.structs.replace(status.attempt, world_size=1)
-    if goes_on:  # with the others: nothing to be told, and what some of them left is still for whom they did
-        status = msgspec.structs.replace(status, phase=Phase.RUNNING, reason=Reason.NONE, gives_way=asked)
+    if goes_on:  # other members run; nodes freed by a preemption stay reserved for its preemptor
+        status = msgspec.structs.replace(status, phase=Phase.RUNNING, reason=Reason.NONE, gives_way=preemption)
     return msgspec.structs.replace(status, sweep=ledger.state(), attempt=attempt)
 
 
 def _earliest_start(sweep: Sweep, status: RunStatus, alive: int) -> datetime | None:
-    """Before when no further members are placed: a pause after failed starts, or so that several are placed at once."""
-    pause_ends = parse_time(status.not_before)
+    """Return the time before which no more members are placed: the end of a backoff, or the end of the cycle."""
+    backoff_ends = parse_time(status.not_before)
     planned_at = parse_time(status.attempt.planned_at) if status.attempt is not None else None
     is_limited = sweep.at_once < len(sweep.indices)
     if planned_at is None or not alive or (is_limited and 4 * (sweep.at_once - alive) >= sweep.at_once):
-        return pause_ends
-    return max(pause_ends or planned_at, planned_at + CYCLE)
+        return backoff_ends
+    return max(backoff_ends or planned_at, planned_at + CYCLE)
 
 
 def failed_to_create_in_sweep(
-    run: Run, status: RunStatus, reason: Reason, message: str, not_made: Sequence[int], now: datetime
+    run: Run, status: RunStatus, reason: Reason, message: str, not_created: Sequence[int], now: datetime
 ) -> RunStatus:
-    """The API server refused a member for good (quota, admission): those that were not made are tried again later."""
+    """Return the status after the API server refused a member for good (quota, admission).
+
+    The members that were not created are tried again after the backoff.
+    """
     ledger = Ledger.of(status.sweep)
-    ledger.again.update(not_made)
+    ledger.again.update(not_created)
     status, seconds = with_backoff(status, run.limits, now)
     message = f"{message}; tried again in {seconds} s"
     attempt = msgspec.structs.replace(status.attempt, created=True) if status.attempt is not None else None
@@ -250,10 +261,11 @@ def failed_to_create_in_sweep(
     )
 
 
-def without_uncreated(status: RunStatus, left_out: Sequence[int]) -> RunStatus:
-    """The status of a sweep without those of its attempt that were not made: the quota had no room for them."""
+def without_uncreated(status: RunStatus, uncreated: Sequence[int]) -> RunStatus:
+    """Return the status of a sweep without the members of its attempt that the quota had no room for."""
     assert status.attempt is not None
     nodes = node_by_rank(status.attempt)
+    left_out = frozenset(uncreated)
     kept = [rank for rank in nodes if rank not in left_out]
     attempt = msgspec.structs.replace(
         status.attempt, ranks=compress_ranks(kept), nodes=compress([nodes[rank] for rank in kept])
@@ -272,7 +284,7 @@ def _newest(members: Iterable[Member]) -> dict[int, Member]:
 def _removals(
     run: Run, sweep: Sweep, stored: Ledger, newest: dict[int, Member], members: Sequence[Member]
 ) -> tuple[Action, ...]:
-    """Pods that are no longer needed, as far as that is written: those of members that have ended or are given up."""
+    """Return deletions of Pods no longer needed: their members' end is written, or they are not the newest."""
     indices = frozenset(sweep.indices)
     found: list[Action] = []
     for member in members:
@@ -287,21 +299,21 @@ def _removals(
 
 
 def _to_place(sweep: Sweep, ledger: Ledger, members: Sequence[Member], alive: int) -> tuple[int, ...]:
-    """Which members get nodes next, those first that were started before.
+    """Return the members that get nodes next; members that were started before come first.
 
-    Who still has a Pod waits until it is gone, unless that is on a dead node (rule 6).
+    A member that still has a Pod waits until the Pod is gone, unless it is on a dead node (rule 6).
     """
     room = max(0, min(sweep.at_once - alive, MAX_PLACED_AT_ONCE))
-    there = {member.rank for member in members if member.node_ready or not member.terminating}
-    open_ones = [index for index in sweep.indices if not ledger.has_ended(index) and index not in there]
-    if len(open_ones) > room:
-        open_ones.sort(key=lambda index: index not in ledger.again)  # stable: by index otherwise
-        open_ones = open_ones[:room]
-    return tuple(sorted(open_ones))
+    with_pod = {member.rank for member in members if member.node_ready or not member.terminating}
+    unplaced = [index for index in sweep.indices if not ledger.has_ended(index) and index not in with_pod]
+    if len(unplaced) > room:
+        unplaced.sort(key=lambda index: index not in ledger.again)  # stable: by index otherwise
+        unplaced = unplaced[:room]
+    return tuple(sorted(unplaced))
 
 
 def _with_counts(run: Run, sweep: Sweep, status: RunStatus, ledger: Ledger, newest: dict[int, Member]) -> RunStatus:
-    """The status with the members' counts and the few worth a look."""
+    """Return the status with the ledger, the members' counts and notes on the members that need attention."""
     indices = frozenset(sweep.indices)
     current = [
         member
@@ -318,35 +330,39 @@ def _with_counts(run: Run, sweep: Sweep, status: RunStatus, ledger: Ledger, newe
     )
     failed = [note for note in status.notable if note.rank in ledger.failed]
     waiting = notes_of(blocked_members(current)[:NOTABLE_LIMIT], status.notable)
-    return msgspec.structs.replace(status, members=counts, notable=[*failed, *waiting][:NOTABLE_LIMIT])
+    notable = [*failed, *waiting][:NOTABLE_LIMIT]
+    return msgspec.structs.replace(status, sweep=ledger.state(), members=counts, notable=notable)
 
 
 def _outcome(sweep: Sweep, status: RunStatus, ledger: Ledger) -> tuple[Phase, Reason, str, int | None] | None:
-    """Phase, reason, words and exit code of a sweep that is over now; None while it is not."""
+    """Return phase, reason, message and exit code of a sweep that has ended; None while it goes on."""
     total, failed, succeeded = status.members.total, status.members.failed, status.members.succeeded
     if sweep.stop_at == "first-success" and succeeded:
         first = min(ledger.succeeded & frozenset(sweep.indices))
-        return Phase.SUCCEEDED, Reason.NONE, f"member {first} succeeded, which was to be enough", 0
+        return Phase.SUCCEEDED, Reason.NONE, f"member {first} succeeded, which is enough for this sweep", 0
     all_ended = failed + succeeded >= total
     if failed and (all_ended or sweep.stop_at == "first-failure"):
         first_note = next((note for note in status.notable if note.rank in ledger.failed), None)
-        words = f"{failed} of {members_text(total)} failed" if all_ended else "stopped at the first failure"
+        summary = f"{failed} of {members_text(total)} failed" if all_ended else "stopped at the first failure"
         if first_note is None:
-            return Phase.FAILED, Reason.PROGRAM_FAILED, words, None
-        message = f"{words}; {'the first: ' if failed > 1 else ''}member {first_note.rank}: {first_note.message}"
+            return Phase.FAILED, Reason.PROGRAM_FAILED, summary, None
+        message = f"{summary}; {'the first: ' if failed > 1 else ''}member {first_note.rank}: {first_note.message}"
         return Phase.FAILED, Reason(first_note.reason), message, first_note.exit_code
     return (Phase.SUCCEEDED, Reason.NONE, "", 0) if all_ended else None
 
 
 def _with_phase(status: RunStatus, alive: Sequence[Member], now: datetime) -> RunStatus:
-    """The phase, by who is there; why further members wait stays with it as the queue told it."""
-    is_told = (
+    """Return the status with the phase that the present members imply.
+
+    The reason and message of the queue, about members that still wait, are kept.
+    """
+    keeps_reason = (
         status.gives_way is not None
         or status.reason in WAITING
         or (status.reason in START_FAILURES and bool(status.not_before))
     )
     if any(member.state is MemberState.RUNNING for member in alive) or (alive and status.started_at):
-        reason, message = (status.reason, status.message) if is_told else (Reason.NONE, "")
+        reason, message = (status.reason, status.message) if keeps_reason else (Reason.NONE, "")
         started_at = status.started_at or format_time(now)
         return msgspec.structs.replace(
             status, phase=Phase.RUNNING, reason=reason, message=message, started_at=started_at
@@ -355,6 +371,6 @@ def _with_phase(status: RunStatus, alive: Sequence[Member], now: datetime) -> Ru
         return as_starting(status, [member for member in alive if member.state is MemberState.PENDING])
     if status.attempt is not None and not status.attempt.created:
         return msgspec.structs.replace(status, phase=Phase.STARTING)
-    if not is_told:
+    if not keeps_reason:
         status = with_reason(status, Reason.NOT_PLANNED_YET, "")
     return msgspec.structs.replace(status, phase=Phase.QUEUED)

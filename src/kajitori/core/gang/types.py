@@ -1,4 +1,4 @@
-"""What the life of a run is made of: members as they are seen, limits, and the actions that come out."""
+"""The types of a run's life: members as observed, limits, and the actions that `next_step` returns."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kajitori.core.spec.status import GivesWayTo, RunStatus
 
 
 class MemberState(StrEnum):
-    """How far a member's Pod has come."""
+    """State of a member's Pod."""
 
     PENDING = "Pending"
     RUNNING = "Running"
@@ -22,7 +22,7 @@ class MemberState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A Pod of this run, as far as its life is concerned."""
+    """A Pod of this run, with what the run's life depends on."""
 
     rank: int
     attempt: int
@@ -31,86 +31,88 @@ class Member:
     state: MemberState
     node: str = ""
     reason: Reason = Reason.NONE
-    """Why it is pending, or how it failed."""
+    """Why the member is pending, or how it failed."""
     message: str = ""
     exit_code: int | None = None
     created_at: str = ""
-    """When its Pod was made."""
+    """Time at which its Pod was created."""
     started_at: str = ""
-    """When its program did."""
+    """Time at which its program started."""
     ended_at: str = ""
     terminating: bool = False
     held: bool = False
-    """Somebody else's finalizer keeps its Pod."""
+    """Another controller's finalizer keeps the Pod."""
     grace_seconds: int | None = None
-    """How long it has between SIGTERM and SIGKILL, once it is terminating; None where nobody knows."""
+    """Seconds between SIGTERM and SIGKILL once the Pod is terminating; None if unknown."""
     node_ready: bool = True
-    """False where the node does not answer any more, or is gone: nothing there will ever be confirmed."""
+    """False if the node no longer answers or is gone, so nothing on it can be confirmed any more."""
     node_draining: bool = False
-    """An operator wants the node emptied."""
+    """An operator is emptying the node."""
     node_cordoned: bool = False
-    """The node takes nothing new; it may be on its way to be emptied, or not."""
+    """The node accepts no new Pods; it may or may not be drained next."""
 
     @property
     def is_over(self) -> bool:
-        """Its processes have ended, as its kubelet reported."""
+        """Whether its processes have ended, as the kubelet reported."""
         return self.state in (MemberState.SUCCEEDED, MemberState.FAILED)
 
     @property
     def is_held(self) -> bool:
-        """It has ended, and would be gone but for somebody else's finalizer."""
+        """Whether it has ended and only another controller's finalizer keeps its Pod."""
         return self.is_over and self.held
 
     @property
     def blocks_restart(self) -> bool:
-        """It may still run beside a successor. A Pod on a dead node is not waited for (rule 6)."""
+        """Whether it may still run beside its successor. A Pod on a dead node does not block (rule 6)."""
         return not self.is_over and self.node_ready
 
     def has_longer_than(self, seconds: int) -> bool:
-        """Whether it was not asked to end yet, or has more time for that than this."""
+        """Whether it was not asked to end yet, or its remaining grace is longer than `seconds`."""
         return not self.terminating or (self.grace_seconds or 0) > seconds
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What `decide` resolved from spec and policy for the life of a run."""
+    """Limits of a run's life, resolved from spec and policy by `decide`."""
 
     restarts: int = 0
     memory_limited: bool = True
-    """Without a limit it is not carried to another node, whatever ended it: it may have been what ate the last one's
-    memory."""
+    """If False, a member killed for any reason that may be memory is not moved to another node: without a limit it
+    may have exhausted the memory of the last one."""
     grace_seconds: int = 30
     restart_grace_seconds: int = 5
     start_deadline_seconds: int = 600
     time_limit_seconds: int | None = None
     start_pause_seconds: int = 10
-    """The pause after a first failed start; it doubles with each further one in a row."""
+    """Backoff after the first failed start; it doubles with each further failed start in a row."""
     start_pause_max_seconds: int = 600
     stop_grace_seconds: int | None = None
-    """Instead of `grace_seconds` when the run is stopped or deleted."""
+    """Grace used instead of `grace_seconds` when the run is stopped or deleted."""
     remove_after_seconds: int | None = None
-    """A run that ended longer ago is deleted; None: it stays."""
+    """A run that ended longer ago than this is deleted; None keeps it."""
 
     @property
     def last_grace_seconds(self) -> int:
-        """Between SIGTERM and SIGKILL when the run is stopped or deleted. At least a second: an API server forgets a
-        Pod that has no grace at once, while its processes may still run."""
+        """Seconds between SIGTERM and SIGKILL when the run is stopped or deleted; at least one.
+
+        With a grace of zero an API server forgets the Pod at once, while its processes may still run.
+        """
         return max(1, self.grace_seconds if self.stop_grace_seconds is None else self.stop_grace_seconds)
 
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """What of a sweep's spec its life depends on."""
+    """The part of a sweep's spec that its life depends on."""
 
     indices: tuple[int, ...]
-    """Of its members, upwards."""
+    """Indices of its members, ascending."""
     at_once: int
     stop_at: Literal["", "first-failure", "first-success"] = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What of a Run's object its life depends on."""
+    """The part of a Run object that its life depends on."""
 
     type: Literal["batch", "service"]
     replicas: int
@@ -121,35 +123,35 @@ class Run:
     resumes: int = 0
     generation: int = 0
     withdrawn: frozenset[tuple[str, int]] = frozenset()
-    """Of those that it gives way to (`GivesWayTo.waiting`): who does not wait for its nodes any more."""
+    """Preemptions of this run (`GivesWayTo.waiting`) whose preemptor no longer waits for the nodes."""
     sweep: Sweep | None = None
-    """Its members are independent of each other; `replicas` is their number."""
+    """Set for a sweep: its members are independent, and `replicas` is their number."""
     fewest: int | None = None
-    """Of an elastic gang: so many members are enough to start with, `replicas` are the most."""
+    """Set for an elastic gang: the fewest members it can start with; `replicas` is the most."""
 
     def preemptor_waits(self, asked: GivesWayTo) -> bool:
-        """Whether whoever it gives way to so still waits for its nodes."""
+        """Return whether the preemptor of this preemption still waits for the run's nodes."""
         return asked.waiting not in self.withdrawn
 
 
 @dataclass(frozen=True, slots=True)
 class NeedsNodes:
-    """The run waits for the planner: these ranks need a node."""
+    """The run waits for the planner: these ranks need a node each."""
 
     ranks: tuple[int, ...]
     previous: dict[int, str]
     avoid: frozenset[str]
     fewest: int | None = None
-    """It takes what it gets, from so many members on; None: all or nothing."""
+    """The run accepts any number of nodes from this many on; None means all or nothing."""
     grows: bool = False
-    """It can have more members later; nobody is asked to give way for more than the fewest."""
+    """The run can get more members later; other runs are preempted only for the fewest."""
     since: str = ""
-    """Since when it waits, where that is not the time since the run was queued."""
+    """Start of the waiting time, if it differs from the time at which the run was queued."""
 
 
 @dataclass(frozen=True, slots=True)
 class CreateMembers:
-    """Create these Pods of the attempt that stands in the status."""
+    """Create these Pods of the attempt in the status."""
 
     ranks: tuple[int, ...]
 
@@ -160,14 +162,14 @@ class DeleteMembers:
 
     grace_seconds: int
     attempt: int | None = None
-    """Only this attempt's."""
+    """If set, delete only the Pods of this attempt."""
     unfinished_only: bool = False
-    """Leave those that ended: their logs are still to be read."""
+    """Keep the Pods that have ended, so that their logs can still be read."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeleteMember:
-    """Delete one Pod, if it still is the one that was seen."""
+    """Delete one Pod if it is still the Pod that was observed."""
 
     pod: str
     uid: str
@@ -176,12 +178,12 @@ class DeleteMember:
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """Nothing of the run is left: let its object go."""
+    """Remove the finalizer of the Run object: none of its Pods is left."""
 
 
 @dataclass(frozen=True, slots=True)
 class Remove:
-    """Delete the run's object: the run ended long enough ago."""
+    """Delete the Run object: its retention time has passed."""
 
 
 Action = NeedsNodes | CreateMembers | DeleteMembers | DeleteMember | Release | Remove
@@ -189,7 +191,7 @@ Action = NeedsNodes | CreateMembers | DeleteMembers | DeleteMember | Release | R
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What to write, what to do then, and when to ask again at the latest even if nothing is seen to change."""
+    """The status to write, the actions to take after that, and the latest time to call `next_step` again."""
 
     status: RunStatus
     actions: tuple[Action, ...] = ()

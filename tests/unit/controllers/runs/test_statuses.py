@@ -253,12 +253,12 @@ async def test_a_preemption_is_one_event_and_one_line_of_the_log(
     first = preempt(RUNNING, asked)
     ending = msgspec.structs.replace(first, phase=Phase.RESTARTING, interruptions=1)
     waits = keep_waiting(ending, Reason.WAITING_FOR_GPU, "needs 8 h100")
-    assert waits.reason is Reason.PREEMPTED and waits.message.startswith("gave way to nlp/gpt (high, of bob)")
+    assert waits.reason is Reason.PREEMPTED and waits.message.startswith("preempted by nlp/gpt (high, of bob)")
     async with scene.statuses() as (statuses, _):
         with caplog.at_level("INFO", "kajitori"):
             for before, after in ((RUNNING, first), (first, ending), (ending, waits)):
                 await statuses.write(run_of("9", before), after)
-    assert told == [("Preempted", "gives way to nlp/gpt (high, of bob)")]
+    assert told == [("Preempted", "preempted by nlp/gpt (high, of bob)")]
     (record,) = caplog.records
-    assert record.getMessage() == "run vision/bert: Preempted: gives way to nlp/gpt (high, of bob)"
+    assert record.getMessage() == "run vision/bert: Preempted: preempted by nlp/gpt (high, of bob)"
     assert vars(record)["run"] == "vision/bert"

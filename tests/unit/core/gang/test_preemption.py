@@ -28,7 +28,7 @@ from kajitori.core.spec.reasons import Phase, Reason
 from kajitori.core.spec.status import Attempt, GivesWay, MemberCounts, RunStatus, Setback, SweepState
 
 ASKED = GivesWay(to="vision/urgent", uid="uid-urgent", who="vision/urgent (high, of ana)", since="2026-11-21T12:00:00Z")
-WORDS = "gives way to vision/urgent (high, of ana)"
+WORDS = "preempted by vision/urgent (high, of ana)"
 ALL_OF_IT = DeleteMembers(60, unfinished_only=True)
 
 
@@ -59,7 +59,7 @@ def test_nobody_is_ended_for_one_who_does_not_wait_any_more(type: str) -> None:
     answer = step(asked(type, wanted=False), member(0), member(1))
     assert answer.actions == ()
     assert (answer.status.phase, answer.status.gives_way, answer.status.reason) == (Phase.RUNNING, None, Reason.NONE)
-    assert answer.status.message == "goes on: vision/urgent does not wait for its nodes any more"
+    assert answer.status.message == "goes on: vision/urgent no longer waits for its nodes"
     assert step(after(asked(type), answer), member(0), member(1)).status.phase is Phase.RUNNING
 
 
@@ -73,7 +73,7 @@ def test_a_gang_leaves_as_a_whole_once_one_of_it_was_told() -> None:
         for rest in (member(1), member(1, terminating=True)):
             later = step(told, member(0, SUCCEEDED, terminating=True), rest)
             assert later.actions == (() if rest.terminating else (ALL_OF_IT,))
-            said = "" if wanted else ", which does not wait for it any more"
+            said = "" if wanted else ", which no longer waits"
             assert later.status.message == f"{WORDS}{said}; 1 member still ending, within 60 s"
 
 
@@ -171,6 +171,6 @@ def test_a_sweep_gives_up_those_that_run_and_repeats_nobody_else() -> None:
 def test_until_it_starts_again_it_says_to_whom_it_gave_way() -> None:
     waiting = keep_waiting(asked().status, Reason.WAITING_FOR_GPU, "needs 16 h100 on 2 whole nodes")
     assert (waiting.phase, waiting.reason) == (Phase.QUEUED, Reason.PREEMPTED)
-    assert waiting.message == "gave way to vision/urgent (high, of ana); needs 16 h100 on 2 whole nodes"
+    assert waiting.message == "preempted by vision/urgent (high, of ana); needs 16 h100 on 2 whole nodes"
     again = place_on(waiting, (0, 1), "n[0-1]", {}, 0, 2, NOW)
     assert (again.phase, again.attempts, again.gives_way) == (Phase.STARTING, 2, None)

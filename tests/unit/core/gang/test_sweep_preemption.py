@@ -46,7 +46,7 @@ def some_give_way(ranks: str, **status: Any) -> Run:
 def test_of_some_that_give_way_the_others_notice_nothing() -> None:
     """They are started again, which costs no restart; what they left is promised until whoever waits for it has it."""
     run = some_give_way("1-2")
-    assert run.status.message == "members 1-2 give way to vision/bert (high, of ana)"
+    assert run.status.message == "members 1-2 preempted by vision/bert (high, of ana)"
     four = [member(rank) for rank in range(4)]
     answer = step(run, *four)
     assert (answer.status.sweep, answer.actions) == (SweepState(again="1-2"), ())
@@ -70,19 +70,19 @@ def test_of_some_that_give_way_the_others_notice_nothing() -> None:
 
 def test_of_many_members_that_give_way_their_number_is_told() -> None:
     many = ",".join(map(str, range(0, 140, 2)))
-    assert some_give_way(many).status.message == "70 members give way to vision/bert (high, of ana)"
+    assert some_give_way(many).status.message == "70 members preempted by vision/bert (high, of ana)"
 
 
 def test_some_that_are_not_told_yet_go_on_if_nobody_waits_any_more() -> None:
     """Once it is written that they are to be started again, they leave."""
     run, four = some_give_way("3"), [member(rank) for rank in range(4)]
-    assert run.status.message == "member 3 gives way to vision/bert (high, of ana)"
+    assert run.status.message == "member 3 preempted by vision/bert (high, of ana)"
     stays = step(withdrawn(run), *four)
     assert (stays.status.gives_way, stays.status.sweep, stays.actions) == (None, SweepState(), ())
     written = after(run, step(run, *four))
     leaves = step(withdrawn(written), *four)
     assert leaves.actions == (DeleteMember(four[3].pod, four[3].uid, 30),)
-    assert "which does not wait for it any more" in leaves.status.message
+    assert "which no longer waits" in leaves.status.message
     gone = step(withdrawn(after(run, leaves)), *four[:3])
     assert (gone.status.gives_way, asked_of(gone)) == (None, (3,))
 
@@ -96,7 +96,7 @@ def test_members_give_way_to_several_runs_each_for_itself() -> None:
     run = after(run, step(run, *four))
     asked = GivesWay(to="nlp/two", uid="u2", who="nlp/two (high)", ranks="2-3", attempt=1, others=first.each)
     run = replace(run, status=gang.preempt(run.status, asked))
-    words = "members 2-3 give way to nlp/two (high); member 1 gives way to vision/bert (high, of ana)"
+    words = "members 2-3 preempted by nlp/two (high); member 1 preempted by vision/bert (high, of ana)"
     assert run.status.message == words
     answer = step(run, *four)
     assert (answer.status.sweep, answer.status.interruptions) == (SweepState(again="1-3"), 2)
@@ -108,14 +108,14 @@ def test_members_give_way_to_several_runs_each_for_itself() -> None:
     # 1. One of them is gone, and whom it gave way to has what it waited for.
     later = step(withdrawn(after(run, told), "vision/bert"), four[0], *four[2:])
     assert later.status.gives_way is not None and [each.to for each in later.status.gives_way.each] == ["nlp/two"]
-    assert later.status.message == "members 2-3 give way to nlp/two (high); 2 members still ending, within 30 s"
+    assert later.status.message == "members 2-3 preempted by nlp/two (high); 2 members still ending, within 30 s"
     # 2. Or the other two.
     later = step(withdrawn(after(run, told), "nlp/two"), *four[:2])
     assert later.status.gives_way == first
-    assert later.status.message.startswith("member 1 gives way to vision/bert (high, of ana); 1 member still ending")
+    assert later.status.message.startswith("member 1 preempted by vision/bert (high, of ana); 1 member still ending")
     # 3. Or they are gone, and it still waits: what they left stays promised.
     later = step(after(run, told), *four[:2])
-    assert (later.status.gives_way, later.status.message.count("way to")) == (asked, 1)
+    assert (later.status.gives_way, later.status.message.count("preempted by")) == (asked, 1)
     # 4. All are gone.
     gone = step(after(run, told), four[0])
     assert (gone.status.gives_way, gone.status.reason, asked_of(gone)) == (asked, Reason.NONE, (1, 2, 3))
@@ -132,14 +132,14 @@ def test_of_several_whom_members_give_way_to_one_does_not_wait_any_more() -> Non
     assert (answer.status.sweep, answer.status.gives_way) == (SweepState(again="1"), first)
     both = step(withdrawn(run), *four)
     assert (both.status.sweep, both.status.gives_way, both.actions) == (SweepState(), None, ())
-    assert both.status.message == "goes on: nlp/two and vision/bert do not wait for its nodes any more"
+    assert both.status.message == "goes on: nlp/two and vision/bert no longer wait for its nodes"
 
 
 def test_of_many_runs_that_members_give_way_to_some_are_named() -> None:
     others = tuple(GivesWay(to=f"t/r{n}", uid=f"u{n}", who=f"t/r{n}", ranks=str(n), attempt=1) for n in range(1, 6))
     asked = GivesWay(to="t/r0", uid="u0", who="t/r0", ranks="0", attempt=1, others=others)
-    said = "; ".join(f"member {n} gives way to t/r{n}" for n in range(3))
-    assert gang.preempt(RunStatus(), asked).message == f"{said}; others to 3 more runs"
+    said = "; ".join(f"member {n} preempted by t/r{n}" for n in range(3))
+    assert gang.preempt(RunStatus(), asked).message == f"{said}; others by 3 more runs"
 
 
 def test_who_ends_while_it_is_to_give_way_has_ended() -> None:
