@@ -11,7 +11,7 @@ needs an API server of somebody else, whose kubeconfig then is ~/cluster.yaml. C
     <!-- until: COMMAND -->            waits until the command succeeds
     <!-- stop -->                      ends the servers that were started
 
-Homes, host names, process numbers, ports, times, ages and notes differ from run to run: a page that differs only in
+Homes, host names, process numbers, ports, times, ages, digests and notes differ from run to run: a page that differs only in
 those is up to date.
 """
 
@@ -64,6 +64,7 @@ _VOLATILE = (
     (re.compile(rf"{HOST}-\d+"), f"{HOST}-N"),
     (re.compile(r"(\d+|[Aa]n?|About an?|Less than a) (second|minute|hour|day)s?( ago)?"), "AGE"),
     (re.compile(r"\b(\d+[smhd])+(?=\s|$)"), "AGE"),
+    (re.compile(r"sha256:[0-9a-f]{64}"), "sha256:DIGEST"),
     (re.compile(r"127\.0\.0\.1:\d+"), "127.0.0.1:PORT"),
     (re.compile(r"(process|port|pid|step) \d+"), r"\1 N"),
     (re.compile(r"\bv?\d+\.\d+\.\d+\S*"), "VERSION"),
