@@ -11,8 +11,8 @@ needs an API server of somebody else, whose kubeconfig then is ~/cluster.yaml. C
     <!-- until: COMMAND -->            waits until the command succeeds
     <!-- stop -->                      ends the servers that were started
 
-Homes, host names, process numbers, ports, times, ages, digests and notes differ from run to run: a page that differs only in
-those is up to date.
+Homes, host names, process numbers, ports, times, ages, digests and notes differ from run to run: a page that differs
+only in those is up to date.
 """
 
 from __future__ import annotations
