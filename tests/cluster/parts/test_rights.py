@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from datetime import UTC, datetime
 from typing import Any
 
 from tests.helpers.autoscaler import POOL, definition
@@ -11,6 +12,7 @@ from tests.helpers.site import CONTROLLERS, POLICY, RELAY, RUNS, SERVER, SMALL, 
 
 from kajitori.core.pods.tickets import Ticket, sign
 from kajitori.core.words import names
+from kajitori.core.words.times import format_time
 
 INSTALLING = ("scheduling.k8s.io", "priorityclasses", "patch", "")
 """What each part tries first in case that it may; `kajitori-installer` may."""
@@ -167,10 +169,20 @@ def a_gang_asks_for_nodes(site: Site, run: str) -> None:
 
 
 def the_api_server_refuses(site: Site) -> None:
-    """A member that is larger than a LimitRange allows, which is named; its checkpoint's claim stays."""
+    """A member that is larger than a LimitRange allows, which is named; then its checkpoint's claim finds no volume, as
+    whoever provides storage would report it."""
     limits = [{"type": "Container", "max": {"memory": "2Gi"}}]
     site.change("POST", f"{CORE}/limitranges", {"metadata": {"name": "small"}, "spec": {"limits": limits}})
     checkpoint = {"path": "/ckpt", "size": "1Gi"}
     site.submit("kept", resources=SMALL | {"memory": "3Gi"}, checkpoint=checkpoint)
     site.until(lambda: "LimitRange small" in str(site.run("kept").get("message")), "it is named")
+    claim = {"kind": "PersistentVolumeClaim", "namespace": "vision", "name": "kept-checkpoint"}
+    event = {"metadata": {"name": "kept-checkpoint.1"}, "involvedObject": claim, "type": "Warning"}
+    event |= {
+        "reason": "ProvisioningFailed",
+        "message": "no disks left",
+        "lastTimestamp": format_time(datetime.now(UTC)),
+    }
+    site.change("POST", f"{CORE}/events", event)
+    site.until(lambda: "kept-checkpoint: no disks left" in str(site.run("kept").get("message")), "the claim is named")
     site.change("DELETE", f"{CORE}/limitranges/small")
