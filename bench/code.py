@@ -37,8 +37,8 @@ import yaml
 
 from bench.common import Limit, print_limits, print_table
 from bench.discovery import NAMESPACE, RUN, cpu_seconds, make_gang, web_api
-from kajitori.blobs.blobs import open_blobs
 from kajitori.blobs.code import CodeStore
+from kajitori.blobs.opening import open_blobs
 from kajitori.codepack.packing import Pack, pack
 from kajitori.codepack.parts import compress
 from kajitori.configuration.settings import LEASE_NAMESPACE

@@ -44,6 +44,7 @@ from bench.gangs import (
 from bench.processes import in_words, processor_seconds, since
 from kajitori.core.policy.file import parse_policy
 from kajitori.embedded.cluster import EmbeddedCluster, EmbeddedSettings
+from kajitori.entrypoints.run_adapter import RUN_WORKLOAD
 from kajitori.kube.client import KubeClient
 from kajitori.kube.config import KubeConfig
 from kajitori.kube.platform.install import install
@@ -140,7 +141,7 @@ def embedded(size: Size) -> Footprint:
         settings = EmbeddedSettings(folder, cluster_cidr="10.240.0.0/12")
         async with EmbeddedCluster(settings) as cluster, KubeClient(cluster.client_config()) as client:
             stop = asyncio.Event()
-            working = asyncio.create_task(cluster.run_controllers(client, stop))
+            working = asyncio.create_task(cluster.run_controllers(client, stop, workload=RUN_WORKLOAD))
             database = partial(asyncio.to_thread, _file_bytes, folder)
             try:
                 alive = ("--heartbeat", "10")

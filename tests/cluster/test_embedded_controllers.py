@@ -20,9 +20,10 @@ from tests.helpers.real_cluster import RealCluster, require_binaries, running_cl
 
 from kajitori import errors
 from kajitori.embedded.apiserver.certificates import issue_serving
-from kajitori.embedded.controller_manager import Manager
+from kajitori.embedded.controller_manager import ControllerManager
 from kajitori.embedded.controllers.endpoints import ENDPOINT_SLICES
 from kajitori.embedded.simulator import SimSettings, SimulatedNodes
+from kajitori.entrypoints.run_adapter import RUN_WORKLOAD
 from kajitori.kube.client import KubeClient
 from kajitori.kube.config import KubeConfig
 from kajitori.kube.resources import BUDGETS, CLAIMS, NODES, PERSISTENT_VOLUMES, PODS, SERVICES
@@ -63,7 +64,9 @@ class World:
         self.folder = folder
         self.settings = SimSettings(count=2, prefix="sim-", cpu="4", heartbeat_seconds=0.3)
         self.sim = SimulatedNodes(client, self.settings, serving=self.serving)
-        self.manager = Manager(client, folder, grace_seconds=2.0, quarantine_seconds=0.5)
+        self.manager = ControllerManager(
+            client, folder, grace_seconds=2.0, quarantine_seconds=0.5, workload=RUN_WORKLOAD
+        )
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[World]:

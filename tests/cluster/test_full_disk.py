@@ -15,10 +15,11 @@ from pathlib import Path
 import pytest
 from tests.helpers.apiserver import MERGE, embedded_apiserver
 
-from kajitori.blobs.blobs import Blobs, open_blobs
+from kajitori.blobs.blobs import Blobs
 from kajitori.blobs.code import CodeStore
 from kajitori.blobs.folder import TEMPORARY
 from kajitori.blobs.logs import KeptLogs, MemberLogName
+from kajitori.blobs.opening import open_blobs
 from kajitori.codepack.packing import Pack, pack
 from kajitori.codepack.parts import compress
 from kajitori.embedded.store import DataFolderUnusable, Store

@@ -7,8 +7,8 @@ import asyncio
 import pytest
 from tests.helpers.world import World
 
-from kajitori.blobs.blobs import open_blobs
 from kajitori.blobs.logs import KeptLogs
+from kajitori.blobs.opening import open_blobs
 from kajitori.core.spec.reasons import Phase
 from kajitori.errors import InvalidInput, Unavailable
 from kajitori.kube.client import KubeClient

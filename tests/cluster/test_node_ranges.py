@@ -20,7 +20,7 @@ import pytest
 from tests.helpers.apiserver import embedded_apiserver
 from tests.helpers.real_cluster import RealCluster, require_binaries
 
-from kajitori.embedded.controller_manager import Manager
+from kajitori.embedded.controller_manager import ControllerManager
 from kajitori.embedded.kubelet.kubelet import Kubelet
 from kajitori.embedded.kubelet.settings import KubeletSettings
 from kajitori.errors import InvalidInput, NotFound
@@ -63,7 +63,7 @@ async def client(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterato
         return
     async with embedded_apiserver() as embedded, KubeClient(KubeConfig.from_file(embedded.kubeconfig)) as client:
         stop = asyncio.Event()
-        managing = asyncio.create_task(Manager(client, tmp_path / "volumes", cluster_cidr=CLUSTER).run(stop))
+        managing = asyncio.create_task(ControllerManager(client, tmp_path / "volumes", cluster_cidr=CLUSTER).run(stop))
         yield client
         stop.set()
         await managing

@@ -7,8 +7,8 @@ import contextlib
 
 from tests.helpers.world import World
 
-from kajitori.blobs.blobs import open_blobs
 from kajitori.blobs.logs import KeptLogs
+from kajitori.blobs.opening import open_blobs
 from kajitori.core.gang.results import MemberResult
 from kajitori.core.spec.reasons import Phase, Reason
 from kajitori.core.words import names

@@ -22,6 +22,7 @@ from kajitori.embedded.cluster import EmbeddedCluster, EmbeddedSettings
 from kajitori.embedded.kubelet.kubelet import Kubelet
 from kajitori.embedded.kubelet.settings import KubeletSettings
 from kajitori.entrypoints.process import run_loop
+from kajitori.entrypoints.run_adapter import RUN_WORKLOAD, RunPods
 from kajitori.kube.client import KubeClient
 from kajitori.kube.config import KubeConfig
 from kajitori.kube.mirror.mirror import Mirror
@@ -74,7 +75,7 @@ class ServerPart:
         """Works until it is killed."""
         settings = EmbeddedSettings(self.folder, port=self.port)
         async with EmbeddedCluster(settings) as cluster, KubeClient(cluster.client_config()) as client:
-            await cluster.run_controllers(client, asyncio.Event())
+            await cluster.run_controllers(client, asyncio.Event(), workload=RUN_WORKLOAD)
 
 
 @dataclass(frozen=True)
@@ -87,7 +88,7 @@ class KubeletPart:
     async def run(self) -> None:
         """Works until it is killed."""
         async with KubeClient(KubeConfig.from_file(self.kubeconfig)) as client:
-            await Kubelet(client, self.settings).run(asyncio.Event())
+            await Kubelet(client, self.settings, adapter=RunPods()).run(asyncio.Event())
 
 
 Part = ControllerPart | ServerPart | KubeletPart

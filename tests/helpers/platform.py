@@ -20,18 +20,19 @@ from tests.helpers.certificates import client_certificate
 from tests.helpers.real_cluster import find_binary, require_binaries, running_cluster, unicast_address
 from tests.helpers.shared import SHARED_SERVERS
 
-from kajitori.blobs.blobs import open_blobs
 from kajitori.blobs.logs import KeptLogs
+from kajitori.blobs.opening import open_blobs
 from kajitori.cluster.view import ClusterView
 from kajitori.configuration.policy_file import PolicyFile
 from kajitori.controllers.runs.controller import RunController
 from kajitori.core.policy.file import parse_policy
 from kajitori.embedded.apiserver.certificates import issue_serving
 from kajitori.embedded.cluster import EmbeddedCluster, EmbeddedSettings
-from kajitori.embedded.controller_manager import Manager
+from kajitori.embedded.controller_manager import ControllerManager
 from kajitori.embedded.kubelet.kubelet import Kubelet
 from kajitori.embedded.kubelet.settings import KubeletSettings, ServerSettings
 from kajitori.embedded.simulator import SimSettings, SimulatedNodes
+from kajitori.entrypoints.run_adapter import RUN_WORKLOAD, RunPods
 from kajitori.kube.client import KubeClient
 from kajitori.kube.config import KubeConfig
 from kajitori.kube.mirror.mirror import Mirror
@@ -116,7 +117,7 @@ async def _embedded(folder: Path) -> AsyncIterator[Path]:
         server = ServerSettings(certificate=certificate, key=key, client_ca=cluster.certificates.ca)
         async with (
             KubeClient(cluster.client_config()) as client,
-            _working(Manager(client, cluster.volumes)),
+            _working(ControllerManager(client, cluster.volumes, workload=RUN_WORKLOAD)),
             _around(
                 cluster.client_config(), cluster.kubeconfig, server, folder, serving=(certificate, key)
             ) as kubeconfig,
@@ -147,7 +148,10 @@ async def _around(
     )
     async with KubeClient(config) as client:
         await install(client)
-        kubelet, nodes = Kubelet(client, settings), SimulatedNodes(client, simulated, serving=serving)
+        kubelet, nodes = (
+            Kubelet(client, settings, adapter=RunPods()),
+            SimulatedNodes(client, simulated, serving=serving),
+        )
         policy = PolicyFile(None, without_file=parse_policy(POLICY))
         async with Mirror(client) as mirror, _working(kubelet), _working(nodes):
             await asyncio.wait_for(mirror.wait_synced(), BOUND_SECONDS)
@@ -167,7 +171,7 @@ async def _ready(mirror: Mirror) -> None:
 
 
 @contextlib.asynccontextmanager
-async def _working(part: Manager | Kubelet | SimulatedNodes | RunController) -> AsyncIterator[None]:
+async def _working(part: ControllerManager | Kubelet | SimulatedNodes | RunController) -> AsyncIterator[None]:
     """A part at work; what it dies of comes out at the end."""
     stop = asyncio.Event()
     task = asyncio.create_task(part.run(stop))

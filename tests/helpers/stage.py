@@ -26,7 +26,8 @@ from kajitori.cluster.view import ClusterView
 from kajitori.configuration.policy_file import PolicyFile
 from kajitori.controllers.runs.controller import RunController
 from kajitori.core.words import names
-from kajitori.embedded.controller_manager import Manager
+from kajitori.embedded.controller_manager import ControllerManager
+from kajitori.entrypoints.run_adapter import RUN_WORKLOAD
 from kajitori.kube.client import KubeClient
 from kajitori.kube.config import KubeConfig
 from kajitori.kube.mirror.mirror import Mirror
@@ -143,7 +144,7 @@ async def staged(
             embedded = await closing.enter_async_context(embedded_apiserver())
             kubeconfig = embedded.kubeconfig
             client = await closing.enter_async_context(KubeClient(KubeConfig.from_file(kubeconfig)))
-            managing = Manager(client, folder / "volumes")
+            managing = ControllerManager(client, folder / "volumes", workload=RUN_WORKLOAD)
             await closing.enter_async_context(working(managing.run))
         controllers = real.config_of(CONTROLLER) if real is not None else client.config
         world = await closing.enter_async_context(World(client, kubeconfig, folder, controllers=controllers).running())

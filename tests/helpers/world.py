@@ -35,11 +35,12 @@ from kajitori.core.spec.status import RunStatus
 from kajitori.core.words import names
 from kajitori.core.words.node_lists import expand
 from kajitori.embedded.apiserver.certificates import issue_serving
-from kajitori.embedded.controller_manager import Manager
+from kajitori.embedded.controller_manager import ControllerManager
 from kajitori.embedded.kubelet.eviction import available_memory_bytes
 from kajitori.embedded.kubelet.kubelet import Kubelet
 from kajitori.embedded.kubelet.settings import KubeletSettings
 from kajitori.embedded.simulator import SimSettings, SimulatedNodes
+from kajitori.entrypoints.run_adapter import RUN_WORKLOAD, RunPods
 from kajitori.errors import AlreadyExists, Forbidden, KajitoriError, NotFound
 from kajitori.kube.client import KubeClient, PatchKind
 from kajitori.kube.config import KubeConfig
@@ -346,7 +347,8 @@ async def this_machine(
     kubelet_settings = KubeletSettings(
         "here", world.folder / "kubelet", labels=selector, address="127.0.0.1", **settings
     )
-    kubelet, stop = Kubelet(world.client, kubelet_settings, available_memory=available_memory), asyncio.Event()
+    kubelet = Kubelet(world.client, kubelet_settings, available_memory=available_memory, adapter=RunPods())
+    stop = asyncio.Event()
     task = asyncio.create_task(kubelet.run(stop))
     world.policy = PolicyFile(
         None,
@@ -403,7 +405,7 @@ async def world(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
         return
     async with embedded_apiserver() as embedded, KubeClient(KubeConfig.from_file(embedded.kubeconfig)) as client:
         stop = asyncio.Event()
-        managing = asyncio.create_task(Manager(client, tmp_path / "volumes").run(stop))
+        managing = asyncio.create_task(ControllerManager(client, tmp_path / "volumes", workload=RUN_WORKLOAD).run(stop))
         try:
             there = World(client, embedded.kubeconfig, tmp_path)
             there.serving = issue_serving(embedded.certificates, tmp_path / "sim", "sim", ("127.0.0.1",))

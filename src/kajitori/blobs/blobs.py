@@ -10,24 +10,19 @@ from __future__ import annotations
 import re
 import secrets
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, AsyncIterable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterable
 from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import datetime
-from pathlib import Path
-from urllib.parse import unquote, urlsplit
 
-from kajitori.errors import Fault, InvalidInput, NotFound, StorageFull, TooLarge
+from kajitori.errors import NotFound, StorageFull, TooLarge
 
 CHUNK_BYTES = 1 << 20
 """Pieces in which blobs are read."""
 
 
-_KEY = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]{0,199}(/[A-Za-z0-9_-][A-Za-z0-9_.-]{0,199})*", re.ASCII)
+_PATH = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]{0,199}(/[A-Za-z0-9_-][A-Za-z0-9_.-]{0,199})*", re.ASCII)
 _MAX_KEY_LENGTH = 900  # Azure and S3 take 1024, with the prefix of the URL
-_PLACES = ("s3", "az", "gs")
-_BUCKET = re.compile(r"[A-Za-z0-9$][A-Za-z0-9._-]{2,221}", re.ASCII)
-"""No cloud has shorter ones; capitals and '_' old ones have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,63 +110,14 @@ class Blobs(ABC):
             await self.delete(key)
 
 
-async def open_blobs(url: str, options: Mapping[str, str] | None = None, *, field: str = "blobs") -> Blobs:
-    """The store at a URL: `file:///folder`, `s3://bucket/prefix`, `az://container/prefix`, `gs://bucket/prefix`.
-
-    `options` are the settings of the S3, Azure or Google client in object_store's words (`endpoint`, `region`,
-    `access_key_id`, `account_name`, …); what they leave open is taken from the environment, as those clouds' own tools
-    do. A folder is made if it is missing, and what a crashed writer left in it is removed. `field` is how messages name
-    the setting. Raises InvalidInput with every fault at once, Unavailable where a folder can't be used.
-    """
-    options = dict(options or {})
-    faults: list[Fault] = []
-    try:
-        parts = urlsplit(url)
-    except ValueError:
-        parts = urlsplit("")
-    shown = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
-    place = field if field.startswith("--") else f"{field}.url"
-    if parts.scheme not in (*_PLACES, "file"):
-        hint = "such as file:///var/lib/kajitori/blobs, s3://bucket/prefix, az://container/prefix or gs://bucket/prefix"
-        raise InvalidInput.one(place, "names no kind of store", value=parts.scheme[:80], hint=hint)
-    if "@" in parts.netloc or parts.query or parts.fragment:
-        hint = "credentials and settings stand in the environment" + (
-            "" if field.startswith("--") else f" or in {field}.options"
-        )
-        faults.append(Fault(place, "has more than a place and a path", shown, hint))
-    if parts.scheme == "file":
-        folder = unquote(parts.path)
-        if parts.netloc not in ("", "localhost") or not folder.startswith("/") or "\0" in folder:
-            faults.append(Fault(place, "is not the path of a folder", shown, "write file:///var/lib/kajitori/blobs"))
-        if options:
-            message = "a folder takes no options"
-            faults += [Fault(f"{field}.options.{name}", message, hint="leave it out") for name in sorted(options)]
-        if faults:
-            raise InvalidInput(faults)
-        from kajitori.blobs.folder import open_folder
-
-        return await open_folder(Path(folder))
-    prefix = parts.path.strip("/")
-    what, bucket = "container" if parts.scheme == "az" else "bucket", parts.netloc.rpartition("@")[2]
-    example = f"{parts.scheme}://{what}/prefix"
-    if not bucket:
-        faults.append(Fault(place, f"names no {what}", shown, f"write {example}"))
-    elif not _BUCKET.fullmatch(bucket):
-        hint = f"a {what} has 3 characters or more: letters, digits, '-', '_' and '.'; write {example}"
-        faults.append(Fault(place, f"{bucket!r:.80} can't be the name of a {what}", shown, hint))
-    if prefix and not _KEY.fullmatch(prefix):
-        hint = "letters, digits, '-', '_' and '.' between slashes; no part begins with a dot"
-        faults.append(Fault(place, f"{prefix!r:.80} is no prefix", shown, hint))
-    if faults:
-        raise InvalidInput(faults)
-    from kajitori.blobs.cloud import open_objects
-
-    return open_objects(parts.scheme, parts.netloc, prefix, options, field=field)
+def is_path(text: str) -> bool:
+    """Return whether a text is a path of plain segments, as keys and prefixes of keys are."""
+    return _PATH.fullmatch(text) is not None
 
 
 def check_key(key: str) -> str:
-    """The key itself. Raises ValueError for what could leave the store or mean two things."""
-    if len(key) > _MAX_KEY_LENGTH or not _KEY.fullmatch(key):
+    """Return the key. Raises ValueError for one that is too long, could leave the store or is ambiguous."""
+    if len(key) > _MAX_KEY_LENGTH or not is_path(key):
         raise ValueError(f"{key!r:.200} is not a blob's key")
     return key
 

@@ -4,25 +4,15 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from kajitori.cli.terminal import say
-from kajitori.errors import KajitoriError
-
-if TYPE_CHECKING:
-    from kajitori.cli.connection.http import Api
 
 NOTICE = "Kajitori-Notice"
 """The header of the server's answers that carries it."""
 
 TOLD_AGAIN_SECONDS = 60.0
 """A notice that was withdrawn is told again when it comes back, at most this often."""
-
-FIRST_LOOK_SECONDS = 5.0
-LOOK_SECONDS = 10.0
-"""How often a command that waits for a run asks whether a controller is at work."""
 
 
 class Notices:
@@ -50,26 +40,3 @@ class Notices:
                 return
             self._told_at = now
         self.say(f"note: {words}")
-
-
-@contextmanager
-def looking_for_notices(api: Api) -> Iterator[None]:
-    """Ask the server now and then, in a thread: a stream that is open for hours carries no new header."""
-    over = threading.Event()
-
-    def look() -> None:
-        pause = FIRST_LOOK_SECONDS
-        while not over.wait(pause):
-            pause = LOOK_SECONDS
-            try:
-                api.get("/v1/controller", tries=1, timeout_seconds=LOOK_SECONDS)
-            except KajitoriError:
-                pass  # the stream itself tells that a server is away
-            except RuntimeError:
-                return  # the client was closed meanwhile
-
-    threading.Thread(target=look, name="notices", daemon=True).start()
-    try:
-        yield
-    finally:
-        over.set()

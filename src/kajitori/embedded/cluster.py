@@ -19,7 +19,8 @@ from kajitori.embedded.apiserver.addresses import CLUSTER_RANGE
 from kajitori.embedded.apiserver.auth import Authenticator
 from kajitori.embedded.apiserver.certificates import Certificates, ensure_certificates, ensure_token, write_kubeconfig
 from kajitori.embedded.apiserver.server import ApiServer
-from kajitori.embedded.controller_manager import Manager
+from kajitori.embedded.controller_manager import ControllerManager
+from kajitori.embedded.controllers.disruption import Workload
 from kajitori.embedded.store import Store
 from kajitori.errors import InvalidInput
 from kajitori.kube.client import KubeClient
@@ -99,11 +100,21 @@ class EmbeddedCluster:
         """How to talk to it as its administrator."""
         return KubeConfig.from_file(self.kubeconfig)
 
-    async def run_controllers(self, client: KubeClient, stop: asyncio.Event) -> None:
-        """What a cluster needs beside its API server: somebody who binds Pods, judges nodes, makes volumes."""
-        settings = self.settings
-        cluster_cidr = IPv4Network(settings.cluster_cidr)
-        await Manager(client, self.volumes, cluster_cidr=cluster_cidr, node_prefix=settings.node_prefix).run(stop)
+    async def run_controllers(
+        self, client: KubeClient, stop: asyncio.Event, *, workload: Workload | None = None
+    ) -> None:
+        """Run the scheduler and the controllers until `stop` is set.
+
+        `workload` is a custom kind whose objects own Pods and have disruption budgets.
+        """
+        manager = ControllerManager(
+            client,
+            self.volumes,
+            cluster_cidr=IPv4Network(self.settings.cluster_cidr),
+            node_prefix=self.settings.node_prefix,
+            workload=workload,
+        )
+        await manager.run(stop)
 
     async def _started(self, store: Store, authenticator: Authenticator) -> ApiServer:
         settings = self.settings

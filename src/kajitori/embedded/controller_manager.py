@@ -1,4 +1,4 @@
-"""Everything that makes an API server a cluster, in one place: binder and controllers over one cache."""
+"""The scheduler and the controllers of an embedded cluster, which share one cache."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 from kajitori.embedded.controllers.cache import Cache
 from kajitori.embedded.controllers.controller import Controller
-from kajitori.embedded.controllers.disruption import Disruption
+from kajitori.embedded.controllers.disruption import Disruption, Workload
 from kajitori.embedded.controllers.endpoints import Endpoints
 from kajitori.embedded.controllers.lifecycle import QUARANTINE_SECONDS, NodeLifecycle
 from kajitori.embedded.controllers.node_health import GRACE_SECONDS
@@ -19,12 +19,14 @@ from kajitori.embedded.tasks import run_until
 from kajitori.kube.client import KubeClient
 
 
-class Manager:
-    """Binder, node life cycle, claims, EndpointSlices, disruption budgets, nodes' ranges of Pod addresses; each kind is
-    watched once for all of them.
+class ControllerManager:
+    """Runs the binder and the controllers of nodes, claims, EndpointSlices, disruption budgets and Pod address ranges.
 
-    volumes: the folder below which claims get theirs; only the cluster's owner should be able to enter it.
-    cluster_cidr: what nodes' ranges of Pod addresses are cut from, each `node_prefix` long; None: nobody gives any.
+    They share one watch per kind.
+
+    volumes: the folder below which each claim gets a folder; only the cluster's owner should be able to enter it.
+    cluster_cidr: the network from which each node gets a range of Pod addresses, `node_prefix` long; None gives none.
+    workload: a custom kind whose objects own Pods and have disruption budgets.
     """
 
     def __init__(
@@ -36,6 +38,7 @@ class Manager:
         quarantine_seconds: float = QUARANTINE_SECONDS,
         cluster_cidr: IPv4Network | None = None,
         node_prefix: int = 24,
+        workload: Workload | None = None,
     ) -> None:
         self.cache = Cache(client)
         self.loops: list[Binder | Controller] = [
@@ -43,11 +46,11 @@ class Manager:
             NodeLifecycle(client, self.cache, grace_seconds=grace_seconds, quarantine_seconds=quarantine_seconds),
             Provisioner(client, volumes, self.cache),
             Endpoints(client, self.cache),
-            Disruption(client, self.cache),
+            Disruption(client, self.cache, workload=workload),
         ]
         if cluster_cidr is not None:
             self.loops.append(NodeIpam(client, cluster_cidr, node_prefix, self.cache))
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Work until `stop` is set. Raises ApiError where the API server refuses for good."""
+        """Work until `stop` is set. Raises ApiError if the API server refuses for good."""
         await run_until(stop, self.cache.run(), *(loop.run(stop) for loop in self.loops))

@@ -13,6 +13,7 @@ from kajitori.embedded.kubelet.settings import KubeletSettings, ServerSettings
 from kajitori.embedded.kubelet.uninstall import uninstall
 from kajitori.entrypoints.logs import say
 from kajitori.entrypoints.process import GPU_TYPE_LABEL, existing, node_name, run_until_told, stop_signal
+from kajitori.entrypoints.run_adapter import RunPods
 
 
 def node(options: NodeOptions) -> int:
@@ -22,7 +23,7 @@ def node(options: NodeOptions) -> int:
         stop = stop_signal()
         async with existing(options.kubeconfig, options.context) as client:
             settings = _kubelet_settings(options)
-            kubelet = Kubelet(client, settings)
+            kubelet = Kubelet(client, settings, adapter=RunPods())
             say(f"This machine is node {settings.node_name}.")
             await kubelet.run(stop)
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from kajitori.blobs.blobs import Blobs, open_blobs
+from kajitori.blobs.blobs import Blobs
 from kajitori.blobs.code import CodeLimits
+from kajitori.blobs.opening import open_blobs
 from kajitori.configuration.policy_file import PolicyFile
 
 

@@ -17,9 +17,10 @@ from typing import Any
 from kajitori.api.app import create_app
 from kajitori.api.context import USER_AGENT, ApiDependencies
 from kajitori.api.serving.server import ApiServer as WebApi
-from kajitori.blobs.blobs import Blobs, open_blobs
+from kajitori.blobs.blobs import Blobs
 from kajitori.blobs.code import CodeStore
 from kajitori.blobs.logs import KeptLogs
+from kajitori.blobs.opening import open_blobs
 from kajitori.cluster.view import ClusterView
 from kajitori.configuration import cluster_file
 from kajitori.configuration.networks_file import NetworksFile
@@ -39,6 +40,7 @@ from kajitori.embedded.store.repair import Repaired, repair
 from kajitori.entrypoints.leader import candidate
 from kajitori.entrypoints.logs import say
 from kajitori.entrypoints.process import Part, ensure_namespace, node_name, run_until_told, stop_signal, supervise
+from kajitori.entrypoints.run_adapter import RUN_WORKLOAD, RunPods
 from kajitori.entrypoints.serving import Serving, serving_of
 from kajitori.entrypoints.sim import pools_of
 from kajitori.entrypoints.stores import code_limits
@@ -88,7 +90,7 @@ async def _up_embedded(options: UpOptions) -> None:
             await ensure_namespace(client, namespace)
 
         async def controllers(stop: asyncio.Event) -> None:
-            await cluster.run_controllers(client, stop)
+            await cluster.run_controllers(client, stop, workload=RUN_WORKLOAD)
 
         parts: list[tuple[str, Part]] = [("embedded cluster", controllers)]
         serving = issue_serving(cluster.certificates, options.data / "sim", "sim", (options.host,))
@@ -423,4 +425,5 @@ def _own_kubelet(options: UpOptions, cluster: EmbeddedCluster, client: KubeClien
     root = options.data / "node"
     certificate, key = issue_serving(cluster.certificates, root / "pki", name, (options.host,))
     server = ServerSettings(address=options.host, certificate=certificate, key=key, client_ca=cluster.certificates.ca)
-    return Kubelet(client, KubeletSettings(node_name=name, root_dir=root, address=options.host, server=server))
+    settings = KubeletSettings(node_name=name, root_dir=root, address=options.host, server=server)
+    return Kubelet(client, settings, adapter=RunPods())

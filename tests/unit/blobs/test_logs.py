@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from kajitori.blobs.blobs import open_blobs
 from kajitori.blobs.logs import KeptLog, KeptLogs, MemberLogName
+from kajitori.blobs.opening import open_blobs
 from kajitori.errors import NotFound
 
 MONTH = timedelta(days=30)

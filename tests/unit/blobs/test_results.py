@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kajitori.blobs.blobs import open_blobs
+from kajitori.blobs.opening import open_blobs
 from kajitori.blobs.results import NEW_RUN, KeptResults
 from kajitori.core.gang.results import MemberResult, parse_result
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tests.unit.cli.fake_web_api import RUNS, FakeWebApi, invoke, ndjson, view
 
-from kajitori.cli import notices
+from kajitori.cli.connection import streams
 from kajitori.cli.context import COMPLETING
 from kajitori.cli.notices import Notices
 
@@ -76,7 +76,7 @@ def test_a_shell_that_completes_words_is_told_nothing() -> None:
 
 def test_who_waits_is_told_while_the_stream_is_open(monkeypatch: pytest.MonkeyPatch) -> None:
     """The controller dies after `kaji wait` has begun: its stream is silent, so it asks beside it."""
-    monkeypatch.setattr(notices, "FIRST_LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(streams, "FIRST_LOOK_SECONDS", 0.0)
     api, asked = FakeWebApi(runs=RUNS), threading.Event()
 
     def look(_call: object) -> Any:

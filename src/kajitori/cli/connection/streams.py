@@ -6,20 +6,24 @@ import json
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from kajitori.cli.connection.http import Api, Broken, run_path
-from kajitori.cli.notices import looking_for_notices
 from kajitori.cli.pages.run_words import View, is_final
-from kajitori.errors import NotFound, Unavailable
+from kajitori.errors import KajitoriError, NotFound, Unavailable
 
 FIRST_PAUSE_SECONDS = 0.5
 LONGEST_PAUSE_SECONDS = 5.0
 GIVE_UP_SECONDS = 120.0
 """After the first of a row of failures: a server that is started again is waited for."""
 TOLD_AFTER_SECONDS = 3.0
+
+FIRST_LOOK_SECONDS = 5.0
+LOOK_SECONDS = 10.0
+"""How often a command that waits for a run asks whether a controller is at work."""
 
 REMEMBERED_EVENTS = 10_000
 """So many are known again when they are told a second time after a broken connection."""
@@ -247,3 +251,26 @@ def _frames(chunks: Iterator[bytes]) -> Iterator[tuple[dict[str, Any], bytes]]:
         rest = rest[begin:]
     if rest:
         raise Broken("the server sent half a log")
+
+
+@contextmanager
+def looking_for_notices(api: Api) -> Iterator[None]:
+    """Ask the server now and then, in a thread: a stream that is open for hours carries no new header."""
+    over = threading.Event()
+
+    def look() -> None:
+        pause = FIRST_LOOK_SECONDS
+        while not over.wait(pause):
+            pause = LOOK_SECONDS
+            try:
+                api.get("/v1/controller", tries=1, timeout_seconds=LOOK_SECONDS)
+            except KajitoriError:
+                pass  # the stream itself tells that a server is away
+            except RuntimeError:
+                return  # the client was closed meanwhile
+
+    threading.Thread(target=look, name="notices", daemon=True).start()
+    try:
+        yield
+    finally:
+        over.set()

@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Sequence
 
 from kajitori.embedded.kubelet import eviction
 from kajitori.embedded.kubelet import manifest as pods
+from kajitori.embedded.kubelet.adapter import PodAdapter
 from kajitori.embedded.kubelet.alone import alone
 from kajitori.embedded.kubelet.cluster import Cluster, PodGone, PodSeen, PodsListed
 from kajitori.embedded.kubelet.events import EventRecorder
@@ -48,6 +49,7 @@ class Kubelet:
         settings: KubeletSettings,
         *,
         available_memory: Callable[[], int] = eviction.available_memory_bytes,
+        adapter: PodAdapter | None = None,
         detect: Callable[..., detection.Machine] = detection.detect,
     ) -> None:
         self.cluster: Cluster = KubeCluster(client) if isinstance(client, KubeClient) else client
@@ -56,6 +58,7 @@ class Kubelet:
         self.registered = asyncio.Event()
         self._available_memory = available_memory
         self._detect = detect
+        self._adapter = adapter or PodAdapter()
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._statistics = Statistics()
         self._pressure = Pressure(settings.eviction)
@@ -113,6 +116,7 @@ class Kubelet:
             GpuLedger(detected.gpus),
             address,
             network,
+            self._adapter,
         )
         self.node = NodeStatus(self.context)
         strays = await asyncio.to_thread(end_strays, settings.root_dir)
@@ -122,7 +126,7 @@ class Kubelet:
         living = {pods.uid(record.pod) for record in records}
         closing.push_async_callback(network.stop)
         await network.start(living)
-        NetworkPods(settings.root_dir).keep(living)
+        NetworkPods(settings.root_dir, self._adapter).keep(living)
         self._server = KubeletServer(self)
         closing.push_async_callback(self._server.stop)
         closing.push_async_callback(lambda: _ended(self._tasks.values()))

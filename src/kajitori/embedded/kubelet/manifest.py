@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from kajitori.core.words import names
 from kajitori.core.words.quantities import parse_cpu_millis, parse_memory_bytes
+from kajitori.embedded import names
 
 Manifest = dict[str, Any]
 

@@ -10,9 +10,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 from kajitori import __version__
-from kajitori.core.words import names
 from kajitori.core.words.quantities import format_cpu, format_memory
 from kajitori.core.words.times import format_time
+from kajitori.embedded import names
 from kajitori.embedded.kubelet.machine.detection import resolves_to_here
 from kajitori.embedded.kubelet.network.pod_networks import overlap
 from kajitori.embedded.kubelet.pods.context import Context

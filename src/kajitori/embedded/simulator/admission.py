@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from kajitori.core.words.names import GPU_RESOURCE
+from kajitori.embedded.names import GPU_RESOURCE
 from kajitori.embedded.objects import Pod
 from kajitori.embedded.scheduler.fit import Demand, NodeState, amount, demand_of, matches_node, misfits
 from kajitori.embedded.simulator.behaviour import SimPod

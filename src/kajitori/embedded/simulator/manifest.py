@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from kajitori.core.words.names import ANNOTATION_SERVING_CERTIFICATE, GPU_RESOURCE
 from kajitori.core.words.times import format_time
+from kajitori.embedded.names import ANNOTATION_SERVING_CERTIFICATE, GPU_RESOURCE
 from kajitori.embedded.simulator.settings import SimSettings
 
 LABEL_POOL = "sim.kajitori.dev/pool"

@@ -19,9 +19,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from kajitori import errors
-from kajitori.core.words.names import ANNOTATION_SERVING_CERTIFICATE
 from kajitori.embedded.controllers.informer import Informer, Key
 from kajitori.embedded.controllers.node_health import NOT_READY, is_node_ready
+from kajitori.embedded.names import ANNOTATION_SERVING_CERTIFICATE
 from kajitori.embedded.objects import Node, condition
 from kajitori.embedded.simulator import manifest
 from kajitori.embedded.simulator.behaviour import PREFIX, SimPod

@@ -16,8 +16,8 @@ from tests.unit.api.fake_kubernetes import FakeLog, Object, attempts, pod, run
 from kajitori.api.logs import source as log_source
 from kajitori.api.logs.lines import LINE_LIMIT_BYTES
 from kajitori.api.logs.slots import MAX_LOGS
-from kajitori.blobs.blobs import open_blobs
 from kajitori.blobs.logs import KeptLogs, MemberLogName
+from kajitori.blobs.opening import open_blobs
 from kajitori.core.words.rotation_notice import dropped_by_rotation
 
 PATH = "/v1/runs/team/bert/logs"

@@ -9,8 +9,8 @@ from typing import Any, cast
 
 import pytest
 
-from kajitori.blobs.blobs import open_blobs
 from kajitori.blobs.logs import KeptLogs, MemberLogName
+from kajitori.blobs.opening import open_blobs
 from kajitori.controllers.records import logs
 from kajitori.controllers.records.logs import LogKeeper
 from kajitori.controllers.runs.attempts import Whose

@@ -11,8 +11,8 @@ from typing import Any, cast
 
 import msgspec
 
-from kajitori.blobs.blobs import open_blobs
 from kajitori.blobs.logs import KeptLogs, MemberLogName
+from kajitori.blobs.opening import open_blobs
 from kajitori.controllers.records.logs import LogKeeper
 from kajitori.controllers.records.tidying import overdue, referenced_code, tidy
 from kajitori.core.policy.model import Logs

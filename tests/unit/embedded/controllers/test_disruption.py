@@ -7,14 +7,16 @@ from typing import Any
 import msgspec
 import pytest
 
-from kajitori.core.words import names
 from kajitori.embedded.controllers import budgets
-from kajitori.embedded.controllers.disruption import Disruption
+from kajitori.embedded.controllers.disruption import Disruption, Workload
 from kajitori.embedded.objects import Pod
 from kajitori.kube.client import KubeClient
 from kajitori.kube.config import KubeConfig
+from kajitori.kube.resources import Resource
 
 NS = "team"
+JOBS = Resource("example.com", "v1", "jobs", "Job")
+UID_LABEL = "example.com/job-uid"
 
 
 def budget(name: str, labels: dict[str, str], disrupted: dict[str, str] | None = None) -> budgets.Budget:
@@ -31,14 +33,14 @@ def pod(name: str, labels: dict[str, str], *, ready: bool = True, namespace: str
 
 
 def of(uid: str) -> dict[str, str]:
-    return {names.LABEL_RUN_UID: uid}
+    return {UID_LABEL: uid}
 
 
 class Told(Disruption):
     """What would be written, in place of writing it."""
 
     def __init__(self, client: KubeClient) -> None:
-        super().__init__(client)
+        super().__init__(client, workload=Workload(JOBS, UID_LABEL))
         self.written: dict[str, int] = {}
 
     async def _write(self, namespace: str, name: str, budget: budgets.Budget, wanted: dict[str, Any]) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from kajitori.embedded.kubelet.adapter import PodAdapter
 from kajitori.embedded.kubelet.containers.container import Container, Launch, marked_processes
 from kajitori.embedded.kubelet.kubelet import Kubelet
 from kajitori.embedded.kubelet.settings import KubeletSettings
@@ -92,11 +93,18 @@ async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
                 os.kill(pid, signal.SIGKILL)
 
 
+class RewritingAdapter(PodAdapter):
+    """Lets the kubelet rewrite variables that begin with `APP_`."""
+
+    variable_prefix = "APP_"
+
+
 class Machine:
     """A kubelet on this machine beside a pretended API server; `crash` and `start` are what a machine goes through."""
 
-    def __init__(self, root: Path, **settings: Any) -> None:
+    def __init__(self, root: Path, *, adapter: PodAdapter | None = None, **settings: Any) -> None:
         self.root = root
+        self.adapter = adapter or RewritingAdapter()
         self.cluster = FakeCluster()
         self.options = {
             "namespaces": False,
@@ -113,7 +121,9 @@ class Machine:
 
     async def start(self) -> None:
         settings = KubeletSettings(node_name="node", root_dir=self.root, **self.options)
-        self.kubelet = Kubelet(self.cluster, settings, available_memory=lambda: self.memory_available)
+        self.kubelet = Kubelet(
+            self.cluster, settings, available_memory=lambda: self.memory_available, adapter=self.adapter
+        )
         self._stop = asyncio.Event()
         self._task = asyncio.create_task(self.kubelet.run(self._stop))
         registered = asyncio.create_task(self.kubelet.registered.wait())

@@ -272,9 +272,9 @@ async def test_deadline(machine: Machine) -> None:
 
 
 async def test_what_the_program_says_last(machine: Machine) -> None:
-    """A variable of ours that holds the termination message path names a file of the Pod's own, which goes with it."""
-    container = {"env": [{"name": "KAJI_RESULT", "value": "/dev/termination-log"}]}
-    await machine.cluster.submit("p", *sh("printf '{\"loss\": 1}' > $KAJI_RESULT"), container=container)
+    """A rewritable variable that holds the termination message path names a file of the Pod, which goes with the Pod."""
+    container = {"env": [{"name": "APP_RESULT", "value": "/dev/termination-log"}]}
+    await machine.cluster.submit("p", *sh("printf '{\"loss\": 1}' > $APP_RESULT"), container=container)
     await machine.phase("p", "Succeeded")
     assert machine.cluster.container("p")["state"]["terminated"]["message"] == '{"loss": 1}'
     assert len(list((machine.root / "messages").iterdir())) == 1
@@ -284,9 +284,9 @@ async def test_what_the_program_says_last(machine: Machine) -> None:
 
 
 async def test_no_more_of_it_than_kubernetes_takes_and_no_other_file(machine: Machine) -> None:
-    container = {"env": [{"name": "KAJI_RESULT", "value": "/dev/termination-log"}]}
-    await machine.cluster.submit("long", *sh("head -c 9000 /dev/zero | tr '\\0' x > $KAJI_RESULT"), container=container)
-    await machine.cluster.submit("link", *sh("ln -sf /etc/hostname $KAJI_RESULT"), container=container)
+    container = {"env": [{"name": "APP_RESULT", "value": "/dev/termination-log"}]}
+    await machine.cluster.submit("long", *sh("head -c 9000 /dev/zero | tr '\\0' x > $APP_RESULT"), container=container)
+    await machine.cluster.submit("link", *sh("ln -sf /etc/hostname $APP_RESULT"), container=container)
     await machine.phase("long", "Succeeded")
     await machine.phase("link", "Succeeded")
     assert machine.cluster.container("long")["state"]["terminated"]["message"] == "x" * 4096

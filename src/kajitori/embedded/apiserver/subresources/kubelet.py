@@ -11,7 +11,7 @@ from aiohttp import web
 from cryptography import x509
 from multidict import MultiMapping
 
-from kajitori.core.words import names
+from kajitori.embedded import names
 from kajitori.embedded.apiserver.certificates import Certificates
 from kajitori.embedded.apiserver.kinds import Object
 from kajitori.embedded.apiserver.objects import Objects

@@ -8,7 +8,7 @@ import ssl
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import aclosing
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from aiohttp import web
 
@@ -20,13 +20,11 @@ from kajitori.embedded.kubelet.http.authentication import Gate
 from kajitori.embedded.kubelet.http.port_forward import PodPorts, serve_port_forward
 from kajitori.embedded.kubelet.http.remote import Wanted, serve_remote
 from kajitori.embedded.kubelet.http.tls import server_context, trust_clients
+from kajitori.embedded.kubelet.pods.context import Context
 from kajitori.embedded.kubelet.pods.slot import Slot
 from kajitori.embedded.kubelet.pods.worker import PodWorker
 from kajitori.errors import Forbidden, InvalidInput, KajitoriError, NotFound, Unavailable
 from kajitori.kube import resources
-
-if TYPE_CHECKING:
-    from kajitori.embedded.kubelet.kubelet import Kubelet
 
 log = logging.getLogger(__name__)
 
@@ -39,11 +37,26 @@ HUNG_UP = 499
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
+class ServedNode(Protocol):
+    """What the server needs of the kubelet whose Pods it serves."""
+
+    context: Context
+    workers: dict[str, PodWorker]
+
+    def find(self, namespace: str, name: str) -> PodWorker | None: ...
+
+    def summary(self) -> dict[str, object]: ...
+
+    def resources(self) -> bytes: ...
+
+
 class KubeletServer:
-    def __init__(self, kubelet: Kubelet) -> None:
+    """Serves logs, exec, attach, port-forward and statistics of one node's Pods over HTTPS."""
+
+    def __init__(self, kubelet: ServedNode) -> None:
         self._kubelet = kubelet
-        settings = kubelet.settings
-        self._gate = Gate(kubelet.cluster, settings.server, settings.node_name)
+        self._settings, self._cluster = kubelet.context.settings, kubelet.context.cluster
+        self._gate = Gate(self._cluster, self._settings.server, self._settings.node_name)
         self._runner: web.AppRunner | None = None
         self._tls: ssl.SSLContext
         self.fingerprint = ""
@@ -51,7 +64,7 @@ class KubeletServer:
 
     async def start(self) -> int:
         """Listens; answers the port."""
-        settings, address = self._kubelet.settings, self._kubelet.context.address
+        settings, address = self._settings, self._kubelet.context.address
         app = web.Application(middlewares=[_errors])
         app.router.add_get("/healthz", _healthy)
         app.router.add_get("/pods", self._guarded(self._pods, "get", "proxy"))
@@ -82,10 +95,10 @@ class KubeletServer:
         """Unless the settings name an authority, that of the API server's clients is believed, where it tells which
         that is and lets this node know. Raises Unavailable.
         """
-        if self._kubelet.settings.server.client_ca is not None:
+        if self._settings.server.client_ca is not None:
             return
         try:
-            told = await self._kubelet.cluster.get(resources.CONFIG_MAPS, AUTHENTICATION, AUTHENTICATION_NAMESPACE)
+            told = await self._cluster.get(resources.CONFIG_MAPS, AUTHENTICATION, AUTHENTICATION_NAMESPACE)
         except (NotFound, Forbidden):
             return
         authority = (told.get("data") or {}).get("client-ca-file")

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from kajitori.embedded.kubelet.machine.detection import Gpu
 
-ANNOTATION = "kajitori.dev/gpus"
 VISIBLE_DEVICES = "CUDA_VISIBLE_DEVICES"
 
 

@@ -1,81 +1,97 @@
-"""Where the packets of this machine's Pods are found: one file for each, for whoever counts traffic."""
+"""One file per Pod that says where the kernel can count the Pod's packets, for a program that counts traffic."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Mapping
+import json
+from collections.abc import Collection
 from pathlib import Path
 
 import msgspec
 
-from kajitori.core.traffic import totals
-from kajitori.core.words import names
 from kajitori.embedded.kubelet import manifest as pods
+from kajitori.embedded.kubelet.adapter import PodAdapter
 from kajitori.embedded.kubelet.manifest import Manifest
 
 
+class PacketPath(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """A Pod on this node, and where its packets are found. The file also has the fields of the platform's adapter."""
+
+    uid: str
+    namespace: str
+    name: str
+    interface: str = ""
+    """The end of the Pod's network that is on the node; empty if the Pod uses the node's network."""
+    addresses: tuple[str, ...] = ()
+    """The Pod's own addresses; none if it uses the node's network."""
+    cgroups: tuple[str, ...] = ()
+    """Paths of the control groups (version 2) of the Pod's processes, if the Pod uses the node's network."""
+
+
 class NetworkPods:
-    """A folder of `core.traffic.totals.Pod`: the Pod's file is there before its first program starts, and goes with its
-    network."""
+    """The folder with these files.
 
-    def __init__(self, root: Path) -> None:
+    The kubelet writes a Pod's file before the Pod's first program starts, and removes it with the Pod's network.
+    """
+
+    def __init__(self, root: Path, adapter: PodAdapter) -> None:
         self._folder = root / "network"
+        self._adapter = adapter
 
-    def tell(self, pod: Manifest, interface: str, address: str) -> None:
-        """Tells of a Pod, where it has an interface of its own."""
+    def write_interface(self, pod: Manifest, interface: str, address: str) -> None:
+        """Write the file of a Pod that has an interface of its own; do nothing if `interface` is empty."""
         if interface:
-            self._write(msgspec.structs.replace(_described(pod), interface=interface, addresses=(address,)))
+            self._write(pod, interface=interface, addresses=(address,))
 
-    def tell_groups(self, pod: Manifest, groups: Collection[str]) -> None:
-        """Tells of a Pod on the node's own network, one of whose containers is about to start in these control groups
-        of version 2. They are made, so that they can be counted by from the first packet on."""
+    def write_groups(self, pod: Manifest, groups: Collection[str]) -> None:
+        """Write the file of a Pod on the node's own network, before a container starts in these control groups.
+
+        Creates the groups (version 2), so that packets can be counted from the first one on.
+        """
         if not groups:
             return
         for path in groups:
             Path(path).mkdir(parents=True, exist_ok=True)
         before: tuple[str, ...] = ()
         with contextlib.suppress(OSError, msgspec.DecodeError):
-            before = msgspec.json.decode(self._file(pods.uid(pod)).read_bytes(), type=totals.Pod).cgroups
+            before = msgspec.json.decode(self._file(pods.uid(pod)).read_bytes(), type=PacketPath).cgroups
         earlier = [path for path in before if path not in groups and Path(path).exists()]
-        self._write(msgspec.structs.replace(_described(pod), cgroups=(*earlier, *groups)))
+        self._write(pod, cgroups=(*earlier, *groups))
 
-    def _write(self, told: totals.Pod) -> None:
-        self._make()
-        file = self._file(told.uid)
+    def forget(self, uid: str) -> None:
+        """Remove the file of a Pod whose network is gone."""
+        self._file(uid).unlink(missing_ok=True)
+
+    def keep(self, living: Collection[str]) -> None:
+        """Create the folder, and remove the files of all Pods but `living` (UIDs).
+
+        A reader that finds the folder knows that it reads the right one.
+        """
+        self._make_folder()
+        for file in self._folder.iterdir():
+            if file.stem not in living:
+                file.unlink(missing_ok=True)
+
+    def _write(
+        self, pod: Manifest, *, interface: str = "", addresses: tuple[str, ...] = (), cgroups: tuple[str, ...] = ()
+    ) -> None:
+        metadata = pod["metadata"]
+        path = PacketPath(
+            uid=pods.uid(pod),
+            namespace=metadata.get("namespace", "default"),
+            name=metadata["name"],
+            interface=interface,
+            addresses=addresses,
+            cgroups=cgroups,
+        )
+        self._make_folder()
+        file = self._file(path.uid)
         fresh = file.with_suffix(".new")
-        fresh.write_bytes(msgspec.json.encode(told))
+        fresh.write_text(json.dumps({**self._adapter.traffic_labels(pod), **msgspec.to_builtins(path)}))
         fresh.replace(file)
 
     def _file(self, uid: str) -> Path:
         return self._folder / f"{uid}.json"
 
-    def forget(self, uid: str) -> None:
-        """Its network is gone."""
-        self._file(uid).unlink(missing_ok=True)
-
-    def keep(self, living: Collection[str]) -> None:
-        """Forgets all others. From then on the folder is there: who reads it knows that it is the right one."""
-        self._make()
-        for file in self._folder.iterdir():
-            if file.stem not in living:
-                file.unlink(missing_ok=True)
-
-    def _make(self) -> None:
+    def _make_folder(self) -> None:
         self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-
-
-def _described(pod: Manifest) -> totals.Pod:
-    metadata = pod["metadata"]
-    # Whoever makes a Pod writes its labels; a run is the owner of its members.
-    owners = metadata.get("ownerReferences") or ()
-    run: Mapping[str, str] = next(
-        (each for each in owners if each.get("controller") and each.get("kind") == names.KIND), {}
-    )
-    return totals.Pod(
-        uid=pods.uid(pod),
-        namespace=metadata.get("namespace", "default"),
-        name=metadata["name"],
-        run=run.get("name", ""),
-        run_uid=run.get("uid", ""),
-        user=(metadata.get("annotations") or {}).get(names.ANNOTATION_OWNER, "") if run else "",
-    )

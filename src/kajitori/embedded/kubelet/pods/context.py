@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from kajitori.embedded.kubelet import manifest as pods
+from kajitori.embedded.kubelet.adapter import PodAdapter
 from kajitori.embedded.kubelet.cluster import Cluster
 from kajitori.embedded.kubelet.containers.environment import PodFacts
 from kajitori.embedded.kubelet.events import EventRecorder
@@ -30,6 +31,7 @@ class Context:
     gpus: GpuLedger
     address: str
     network: PodNetwork
+    adapter: PodAdapter = field(default_factory=PodAdapter)
     clock: Callable[[], float] = time.time
     """Seconds since 1970."""
     admitted: dict[str, Request] = field(default_factory=dict)

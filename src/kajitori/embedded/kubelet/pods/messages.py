@@ -1,6 +1,7 @@
-"""Termination messages: what a container's program writes to the file that its Pod names stands in its last status.
+"""Termination messages: the status of an ended container shows what its program wrote into the Pod's message file.
 
-Nothing is mounted over that path: it is this machine's own. A variable of ours that holds it tells where the file lies.
+The kubelet mounts nothing over the path of that file, since the path belongs to this machine. Instead it rewrites the
+environment variables of the platform's programs that hold the path.
 """
 
 from __future__ import annotations
@@ -10,24 +11,29 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from kajitori.core.documents.fields import RESERVED_ENV_PREFIX
-
 DEFAULT_PATH = "/dev/termination-log"
 MAX_BYTES = 4096
-"""What Kubernetes takes of one container."""
+"""Longest message of one container that Kubernetes keeps."""
 
 
-def told(
-    environment: Mapping[str, str], container: Mapping[str, Any], file: Path, owner: tuple[int, int] | None
+def with_message_file(
+    environment: Mapping[str, str],
+    container: Mapping[str, Any],
+    file: Path,
+    owner: tuple[int, int] | None,
+    variable_prefix: str,
 ) -> dict[str, str]:
-    """The environment, in which variables of ours that hold the path name the file instead; it is made where any does.
-    `owner`: user and group of the program where these are not the kubelet's own."""
+    """Return the environment in which variables that hold the container's message path name `file` instead.
+
+    Only variables that begin with `variable_prefix` are rewritten (empty: none), and the file is created if there is
+    one. `owner` is the user and group of the program where they are not the kubelet's own.
+    """
     path = container.get("terminationMessagePath") or DEFAULT_PATH
-    names = [name for name, value in environment.items() if name.startswith(RESERVED_ENV_PREFIX) and value == path]
-    if not names:
+    names = [name for name, value in environment.items() if name.startswith(variable_prefix) and value == path]
+    if not variable_prefix or not names:
         return dict(environment)
     file.parent.mkdir(mode=0o711, parents=True, exist_ok=True)
-    file.unlink(missing_ok=True)  # of a start that a crash cut off
+    file.unlink(missing_ok=True)  # left by a start that a crash interrupted
     fd = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
         if owner is not None:
@@ -38,9 +44,9 @@ def told(
 
 
 def read(file: Path) -> str:
-    """What was written there, as far as Kubernetes takes it; nothing where nothing was.
+    """Return the first MAX_BYTES of the message; empty if the program wrote none.
 
-    The program may have put anything there: only a plain file is read.
+    The program may have put anything at that path, so only a regular file is read.
     """
     try:
         fd = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)

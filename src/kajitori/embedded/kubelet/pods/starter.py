@@ -13,7 +13,6 @@ from typing import Any
 
 from kajitori.embedded.kubelet import manifest as pods
 from kajitori.embedded.kubelet.containers import environment as environments
-from kajitori.embedded.kubelet.containers import first_step
 from kajitori.embedded.kubelet.containers.container import Launch
 from kajitori.embedded.kubelet.manifest import Manifest
 from kajitori.embedded.kubelet.network import peers
@@ -22,7 +21,12 @@ from kajitori.embedded.kubelet.pods import admission, messages
 from kajitori.embedded.kubelet.pods.context import Context
 from kajitori.embedded.kubelet.pods.records import PodFolders, PodRecord
 from kajitori.embedded.kubelet.pods.slot import Slot
-from kajitori.embedded.kubelet.volumes.mount_plan import plan_mounts
+from kajitori.embedded.kubelet.volumes.mount_plan import (
+    mounts_hosts_file,
+    plan_mounts,
+    relocated_environment,
+    relocated_folder,
+)
 from kajitori.embedded.kubelet.volumes.pod_volumes import Volume
 from kajitori.errors import KajitoriError, NotFound
 from kajitori.kube import resources
@@ -54,10 +58,10 @@ class Starter:
         started.
         """
         notes: list[str] = []
-        own = first_step.own_folders(pod)
+        relocatable = self._context.adapter.relocatable_volumes(pod)
         for spec in pods.all_containers(pod):
             ability = self._context.machine.mounts
-            plan = plan_mounts(spec, self._volumes or {}, ability, Path("/"), {}, own_folders=own)
+            plan = plan_mounts(spec, self._volumes or {}, ability, Path("/"), {}, relocatable=relocatable)
             notes += plan.notes
         return list(dict.fromkeys(notes))
 
@@ -69,10 +73,10 @@ class Starter:
         context, spec, settings = self._context, slot.spec, self._context.settings
         if self._volumes is None:
             await self.refresh_volumes(pod, record)
-        mounts, own = context.machine.mounts, first_step.own_folders(pod)
-        begins = first_step.is_first_step(pod, spec)
-        # Our own program on this machine: what it is made of may be readable for the kubelet's user alone.
-        uid, gid = (None, None) if begins else admission.identity(pod, spec)
+        mounts, relocatable = context.machine.mounts, context.adapter.relocatable_volumes(pod)
+        program = context.adapter.local_program(pod, spec)
+        # A local program runs as the kubelet's own user, who may be the only one who can read the program's files.
+        uid, gid = (None, None) if program is not None else admission.identity(pod, spec)
         if uid is not None and gid is None:
             gid = _primary_group(uid)
         base = environments.base_environment(settings.inherited_variables, uid) | dict(settings.extra_env)
@@ -82,14 +86,16 @@ class Starter:
             environment |= context.gpus.environment(record.gpus)
         else:
             environment |= context.gpus.environment([])
-        if begins:
-            environment = first_step.environment(environment, *admission.identity(pod, spec))
+        if program is not None:
+            user, group = admission.identity(pod, spec)
+            environment = program.environment(environment, user, group, mounts=mounts.possible)
         working_dir = spec.get("workingDir") or _home(environment)
         if not mounts.possible:
-            environment = first_step.without_mounts(environment, spec, self._volumes or {}, own)
-            working_dir = first_step.working_dir(working_dir, spec, self._volumes or {}, own)
-        argv = first_step.command() if begins else environments.command_line(spec, environment)
-        resolves = mounts.possible and first_step.mounts_etc_hosts(spec)
+            volumes, prefix = self._volumes or {}, context.adapter.variable_prefix
+            environment = relocated_environment(environment, spec, volumes, relocatable, prefix)
+            working_dir = relocated_folder(working_dir, spec, volumes, relocatable)
+        argv = program.argv if program is not None else environments.command_line(spec, environment)
+        resolves = mounts.possible and mounts_hosts_file(spec)
         named = {} if resolves else peers.named_peers(pod, environment)
         addresses = await self._addresses(pod, record, set(named.values()))
         environment = peers.substitute(pod, environment, addresses, named)
@@ -107,14 +113,14 @@ class Starter:
             scratch,
             environment,
             self._hosts_file(pod, record, addresses) if mounts.possible else None,
-            own,
+            relocatable,
         )
         limit, request = pods.container_limit(spec), pods.container_request(spec)
         groups = context.machine.cgroups.for_container(
             slot.container_id(slot.attempt + 1),
             cpu_request_millis=request.cpu_millis,
-            # A tenth of a second of our own would take seconds in a small member's share of a core.
-            cpu_limit_millis=0 if begins else limit.cpu_millis,
+            # A local program works for 0.1 s; with a small container's share of a core that would take seconds.
+            cpu_limit_millis=0 if program is not None else limit.cpu_millis,
             memory_limit_bytes=limit.memory_bytes,
             most_processes=context.most_processes,
         )
@@ -125,7 +131,7 @@ class Starter:
         changes_user = (uid, gid) != (None, None) and os.geteuid() == 0
         owner = (uid, gid) if changes_user and uid is not None and gid is not None else None
         message = self._folders.message(slot.name, slot.attempt + 1)
-        environment = messages.told(environment, spec, message, owner)
+        environment = messages.with_message_file(environment, spec, message, owner, context.adapter.variable_prefix)
         return Launch(
             argv=argv,
             environment=environment,
@@ -148,9 +154,9 @@ class Starter:
         )
 
     async def _tell_groups(self, pod: Manifest, groups: list[str]) -> None:
-        told = NetworkPods(self._context.settings.root_dir)
+        packet_paths = NetworkPods(self._context.settings.root_dir, self._context.adapter)
         try:
-            await asyncio.to_thread(told.tell_groups, pod, groups)
+            await asyncio.to_thread(packet_paths.write_groups, pod, groups)
         except OSError as error:  # nobody waits for being counted
             log.warning("traffic of Pod %s counts as the node's: %s", pod["metadata"]["name"], error)
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from kajitori.core.words import names
 from kajitori.core.words.times import format_time
+from kajitori.embedded import names
 from kajitori.embedded.kubelet import manifest as pods
 from kajitori.embedded.kubelet.containers.container import ContainerState
 from kajitori.embedded.kubelet.manifest import Manifest

@@ -11,9 +11,9 @@ import shutil
 from datetime import UTC, datetime
 from typing import Any
 
+from kajitori.embedded import names
 from kajitori.embedded.kubelet import manifest as pods
 from kajitori.embedded.kubelet.containers.environment import ConfigError
-from kajitori.embedded.kubelet.machine.gpus import ANNOTATION
 from kajitori.embedded.kubelet.manifest import Manifest
 from kajitori.embedded.kubelet.network.links import NetworkError
 from kajitori.embedded.kubelet.network.packet_paths import NetworkPods
@@ -55,7 +55,7 @@ class PodWorker:
         self._to_adopt = list(self.slots.values()) if record is not None else []
         self._starter = Starter(context, self.folders)
         self._care = Care(context.events, self.record, lambda: self.pod, self.wake)
-        self._network_pods = NetworkPods(context.settings.root_dir)
+        self._network_pods = NetworkPods(context.settings.root_dir, context.adapter)
         self._gone = False
         self._wake = asyncio.Event()
         self._reporter = Reporter(context.cluster)
@@ -189,7 +189,7 @@ class PodWorker:
         self._save()
         self.restored = True
         if identifiers:
-            patch = {"metadata": {"uid": self.uid, "annotations": {ANNOTATION: ",".join(identifiers)}}}
+            patch = {"metadata": {"uid": self.uid, "annotations": {names.ANNOTATION_GPUS: ",".join(identifiers)}}}
             with contextlib.suppress(KajitoriError):  # the record is what counts
                 name, namespace = pods.name_and_namespace(pod)
                 await self.context.cluster.patch(resources.PODS, name, patch, namespace)
@@ -270,7 +270,7 @@ class PodWorker:
         if address == self.record.pod_ip:
             return False
         self.record.pod_ip = address
-        self._network_pods.tell(self.pod, self.context.network.interface(self.uid), address)
+        self._network_pods.write_interface(self.pod, self.context.network.interface(self.uid), address)
         return True
 
     async def _start(self, slot: Slot) -> float:

@@ -13,9 +13,26 @@ from .attachment import Attachment
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    import select
+    from typing import Any, Protocol
 
-    from .main import Shim
+    class ServedContainer(Protocol):
+        """What a connection needs of the shim that serves it."""
+
+        identity: process.Identity
+        leader: int
+        killing: bool
+        stdin: int
+        poll: select.poll
+        connections: dict[int, Connection]
+        awaited: dict[int, Connection]
+
+        def stop(self, number: int, grace_seconds: float) -> None: ...
+
+        def signal_leader(self, number: int) -> None: ...
+
+        def close_stdin(self) -> None: ...
+
 
 MESSAGE_BYTES = 256 * 1024
 
@@ -34,7 +51,7 @@ class Connection:
     `{"do": "close_stdin"}` ends the program's input for good.
     """
 
-    def __init__(self, shim: Shim, connected: socket.socket) -> None:
+    def __init__(self, shim: ServedContainer, connected: socket.socket) -> None:
         self.shim = shim
         self.socket = connected
         self.pid = 0

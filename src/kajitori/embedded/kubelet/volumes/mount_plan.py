@@ -1,12 +1,11 @@
-"""Which mounts a container gets; without mount namespaces, which of them are not needed because the path is the
-same.
-"""
+"""The mounts of a container. A node without mount namespaces does without a mount whose source is its target, and
+rewrites variables and the working folder for volumes that may lie elsewhere."""
 
 from __future__ import annotations
 
 import os
 import posixpath
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,18 +15,19 @@ from kajitori.embedded.kubelet.machine.detection import MountAbility
 from kajitori.embedded.kubelet.volumes.pod_volumes import SHARED_MEMORY, Volume
 from kajitori.errors import KajitoriError
 
+HOSTS_PATH = "/etc/hosts"
 SERVICE_ACCOUNT_PATH = "/var/run/secrets/kubernetes.io/serviceaccount"
 
 
 class MountsUnavailable(KajitoriError):
-    """A volume can't appear at its mount path on this node, now or later."""
+    """A volume can't appear at its mount path on this node, and waiting does not help."""
 
     code = "MountsUnavailable"
 
 
 @dataclass(frozen=True)
 class MountPlan:
-    """`namespace` is what the shim is told, None where no mount is needed; `notes` are what the user should know."""
+    """`namespace` goes to the shim, None if the container needs no mount; `notes` are for the user."""
 
     namespace: Mapping[str, Any] | None = None
     notes: Sequence[str] = ()
@@ -40,12 +40,14 @@ def plan_mounts(
     scratch: Path,
     environment: Mapping[str, str],
     hosts_file: Path | None = None,
-    own_folders: Collection[str] = (),
+    relocatable: Collection[str] = (),
 ) -> MountPlan:
-    """The mounts of one container. `scratch` is an empty folder of its own; `hosts_file` becomes its `/etc/hosts`;
-    volumes that are `own_folders` are found without being mounted.
+    """Plan the mounts of one container.
 
-    Raises MountsUnavailable, which says why and what would work, and names every volume that is in the way.
+    `scratch` is an empty folder for this container, and `hosts_file` becomes its `/etc/hosts`. `relocatable` names the
+    volumes that programs find without a mount.
+
+    Raises MountsUnavailable, which names every volume that cannot be mounted, and says why and what would work.
     """
     mounts = []
     for mount in container.get("volumeMounts") or ():
@@ -65,12 +67,57 @@ def plan_mounts(
             }
         )
     if not ability.possible:
-        return _without_namespace([mount for mount in mounts if mount["name"] not in own_folders], ability)
-    if hosts_file is not None and not any(mount["target"] == "/etc/hosts" for mount in mounts):
-        mounts.append({"source": str(hosts_file), "sub_path": "", "target": "/etc/hosts", "read_only": True})
+        return _without_namespace([mount for mount in mounts if mount["name"] not in relocatable], ability)
+    if hosts_file is not None and not any(mount["target"] == HOSTS_PATH for mount in mounts):
+        mounts.append({"source": str(hosts_file), "sub_path": "", "target": HOSTS_PATH, "read_only": True})
     if not mounts:
         return MountPlan()
     return MountPlan({"user_namespace": ability.user_namespace, "scratch": str(scratch), "mounts": mounts})
+
+
+def mounts_hosts_file(container: Mapping[str, Any]) -> bool:
+    """Return whether the container mounts a file of its own at /etc/hosts."""
+    return any(posixpath.normpath(mount["mountPath"]) == HOSTS_PATH for mount in container.get("volumeMounts") or ())
+
+
+def relocated_environment(
+    environment: Mapping[str, str],
+    container: Mapping[str, Any],
+    volumes: Mapping[str, Volume],
+    relocatable: Collection[str],
+    variable_prefix: str,
+) -> dict[str, str]:
+    """Return the environment for a node that mounts nothing.
+
+    Variables that begin with `variable_prefix` and point into a `relocatable` volume point to its folder on this
+    machine.
+    """
+    relocated = dict(environment)
+    for target, source in _relocations(container, volumes, relocatable):
+        for name, value in environment.items():
+            if name.startswith(variable_prefix) and (value == target or value.startswith(f"{target}/")):
+                relocated[name] = source + value.removeprefix(target)
+    return relocated
+
+
+def relocated_folder(
+    folder: str, container: Mapping[str, Any], volumes: Mapping[str, Volume], relocatable: Collection[str]
+) -> str:
+    """Return where a working folder is on a node that mounts nothing: its `relocatable` volume lies elsewhere."""
+    for target, source in _relocations(container, volumes, relocatable):
+        if folder == target or folder.startswith(f"{target}/"):
+            return source + folder.removeprefix(target)
+    return folder
+
+
+def _relocations(
+    container: Mapping[str, Any], volumes: Mapping[str, Volume], relocatable: Collection[str]
+) -> Iterator[tuple[str, str]]:
+    """Yield (mount path, folder on this machine) of each mount of a `relocatable` volume."""
+    for mount in container.get("volumeMounts") or ():
+        if mount["name"] in relocatable:
+            source = posixpath.join(str(volumes[mount["name"]].path), mount.get("subPath") or "")
+            yield posixpath.normpath(mount["mountPath"]), posixpath.normpath(source)
 
 
 def _without_namespace(mounts: Sequence[Mapping[str, Any]], ability: MountAbility) -> MountPlan:

@@ -14,7 +14,7 @@ from aiohttp import web
 from cryptography import x509
 from tests.helpers.apiserver import MERGE, EmbeddedApiServer, embedded_apiserver
 
-from kajitori.core.words import names
+from kajitori.embedded import names
 from kajitori.embedded.apiserver.certificates import issue_serving
 from kajitori.embedded.fingerprints import fingerprint
 from kajitori.embedded.kubelet.http.tls import server_context

@@ -9,26 +9,28 @@ import msgspec
 from kajitori.agent.pods import PodFolder
 from kajitori.core.traffic.totals import Pod
 from kajitori.core.words import names
+from kajitori.embedded.kubelet.adapter import PodAdapter
 from kajitori.embedded.kubelet.network.packet_paths import NetworkPods
+from kajitori.entrypoints.run_adapter import RunPods
 
 
 def test_a_pod_on_the_nodes_network_is_told_by_its_groups(tmp_path: Path) -> None:
     """Those of all its containers, which are there before anything starts in them; those that are gone are not told."""
-    told = NetworkPods(tmp_path)
+    told = NetworkPods(tmp_path, RunPods())
     pod = {"metadata": {"name": "host", "namespace": "vision", "uid": "u1"}}
     first, second = tmp_path / "groups" / "one", tmp_path / "groups" / "two"
 
     def groups() -> tuple[str, ...]:
         return msgspec.json.decode((tmp_path / "network" / "u1.json").read_bytes(), type=Pod).cgroups
 
-    told.tell_groups(pod, [])
+    told.write_groups(pod, [])
     assert not (tmp_path / "network").exists()
-    told.tell_groups(pod, [str(first)])
+    told.write_groups(pod, [str(first)])
     assert first.is_dir()
-    told.tell_groups(pod, [str(second)])
+    told.write_groups(pod, [str(second)])
     assert groups() == (str(first), str(second))
     first.rmdir()
-    told.tell_groups(pod, [str(second)])
+    told.write_groups(pod, [str(second)])
     assert groups() == (str(second),)
     told.forget("u1")
     assert list((tmp_path / "network").iterdir()) == []
@@ -36,18 +38,18 @@ def test_a_pod_on_the_nodes_network_is_told_by_its_groups(tmp_path: Path) -> Non
 
 def test_the_folder_is_there_before_any_pod_is(tmp_path: Path) -> None:
     """So that whoever counts traffic knows that there are none, and that it is the right folder."""
-    NetworkPods(tmp_path).keep([])
+    NetworkPods(tmp_path, PodAdapter()).keep([])
     assert PodFolder(tmp_path / "network").pods() == {}
 
 
 def test_whose_pod_it_is_is_told(tmp_path: Path) -> None:
     """Its run and who submitted it, as its owner and the controller say; a Pod of no run has no user."""
-    told = NetworkPods(tmp_path)
+    told = NetworkPods(tmp_path, RunPods())
     owner = {"kind": names.KIND, "name": "bert", "uid": "r1", "controller": True}
     for uid, owners in (("u1", [owner]), ("u2", [])):
         annotations = {names.ANNOTATION_OWNER: "ada"}
         metadata = {"name": uid, "namespace": "vision", "uid": uid, "annotations": annotations}
-        told.tell({"metadata": {**metadata, "ownerReferences": owners}}, "veth1", "10.0.0.1")
+        told.write_interface({"metadata": {**metadata, "ownerReferences": owners}}, "veth1", "10.0.0.1")
     found = PodFolder(tmp_path / "network").pods()
     assert [(pod.run, pod.run_uid, pod.user) for _, pod in sorted(found.items())] == [
         ("bert", "r1", "ada"),

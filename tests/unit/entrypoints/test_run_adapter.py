@@ -21,7 +21,7 @@ from kajitori.core.pods.manifests import MemberPods, launcher_of
 from kajitori.core.policy.file import parse_policy
 from kajitori.core.spec.run import parse_spec
 from kajitori.core.words import first_step
-from kajitori.embedded.kubelet.containers.first_step import is_first_step
+from kajitori.entrypoints.run_adapter import FirstStep, RunPods
 from kajitori.kube import resources
 
 ADDRESSES = ["127.0.0.1", "127.0.0.2"]
@@ -79,7 +79,7 @@ def member(server: str, rank: int, script: str = SCRIPT, **fields: Any) -> dict[
 
 
 async def started(tmp_path: Path, *, namespaces: bool) -> Machine:
-    machine = Machine(tmp_path / "kubelet", namespaces=namespaces)
+    machine = Machine(tmp_path / "kubelet", adapter=RunPods(), namespaces=namespaces)
     await machine.start()
     return machine
 
@@ -173,7 +173,7 @@ async def test_code_that_is_another_never_runs(tmp_path: Path, server: str) -> N
 
 async def test_a_path_without_python_does_not_matter(tmp_path: Path, server: str) -> None:
     """Nor does what lies in the folder that it starts in."""
-    machine = Machine(tmp_path / "kubelet", extra_env={"PATH": "/nowhere", "HOME": str(tmp_path)})
+    machine = Machine(tmp_path / "kubelet", adapter=RunPods(), extra_env={"PATH": "/nowhere", "HOME": str(tmp_path)})
     (tmp_path / "json.py").write_text("raise SystemExit(9)")
     await machine.start()
     await machine.cluster.create(resources.PODS, member(server, 0, "exit 0"), "default")
@@ -202,13 +202,14 @@ def test_only_what_writes_into_an_empty_folder_is_a_first_step(source: dict[str,
     """A Pod that only looks like a member of ours is one like any other."""
     pod = member("http://x", 0)
     (step,) = pod["spec"]["initContainers"]
-    assert is_first_step(pod, step)
-    assert not is_first_step(pod, pod["spec"]["containers"][0])
-    assert not is_first_step({**pod, "metadata": {"annotations": {}}}, step)
+    adapter = RunPods()
+    assert isinstance(adapter.local_program(pod, step), FirstStep)
+    assert adapter.local_program(pod, pod["spec"]["containers"][0]) is None
+    assert adapter.local_program({**pod, "metadata": {"annotations": {}}}, step) is None
     deeper = {**step, "volumeMounts": [{**step["volumeMounts"][0], "subPath": "x"}]}
-    assert not is_first_step(pod, deeper)
+    assert adapter.local_program(pod, deeper) is None
     volumes = [{"name": first_step.VOLUME, **source}]
-    assert not is_first_step({**pod, "spec": {**pod["spec"], "volumes": volumes}}, step)
+    assert adapter.local_program({**pod, "spec": {**pod["spec"], "volumes": volumes}}, step) is None
 
 
 async def test_a_step_that_fails_fails_the_pod_with_its_words(tmp_path: Path) -> None:

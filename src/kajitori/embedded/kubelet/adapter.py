@@ -1,0 +1,53 @@
+"""What a platform above the cluster may tell the kubelet about the platform's own Pods."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from kajitori.embedded.kubelet.manifest import Manifest
+
+
+class LocalProgram(Protocol):
+    """A program of this machine that runs in place of a container's image, as the kubelet's own user."""
+
+    @property
+    def argv(self) -> Sequence[str]:
+        """The command line."""
+        ...
+
+    def environment(
+        self, container_environment: Mapping[str, str], user: int | None, group: int | None, *, mounts: bool
+    ) -> dict[str, str]:
+        """Return the program's environment.
+
+        `container_environment` is what the container's own program would find, and `user` and `group` are the numeric
+        identifiers that the container asks for. `mounts` says whether this node can mount volumes.
+        """
+        ...
+
+
+class PodAdapter:
+    """Adapts the Pods of one platform to a node that runs plain processes and has no images.
+
+    This class adapts nothing. A program that builds a `Kubelet` may pass a subclass.
+    """
+
+    variable_prefix = ""
+    """Prefix of the environment variables that the kubelet may rewrite, since the platform's programs find files by
+    them. Empty: the kubelet rewrites none."""
+
+    def relocatable_volumes(self, pod: Manifest) -> frozenset[str]:
+        """Return the names of the Pod's volumes that need no mount.
+
+        Where the node cannot mount them, variables that begin with `variable_prefix` name their folders instead.
+        """
+        return frozenset()
+
+    def local_program(self, pod: Manifest, container: Mapping[str, Any]) -> LocalProgram | None:
+        """Return the program that runs in place of the container's image; None to run the container's own command."""
+        return None
+
+    def traffic_labels(self, pod: Manifest) -> Mapping[str, str]:
+        """Return the fields that the Pod's file for traffic counters has beside the kubelet's own fields."""
+        return {}

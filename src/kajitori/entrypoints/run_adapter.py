@@ -1,0 +1,92 @@
+"""What the embedded cluster has to know about Runs; the entry points pass it in, since `embedded` knows none of it.
+
+The first step of a member is an init container from this platform's own image. A node that runs plain processes cannot
+run the image, but the step's program is part of this package: the machine's own Python runs it.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import zstandard
+
+import kajitori
+from kajitori.core.documents.fields import RESERVED_ENV_PREFIX
+from kajitori.core.words import first_step, names
+from kajitori.embedded.controllers.disruption import Workload
+from kajitori.embedded.kubelet.adapter import PodAdapter
+from kajitori.embedded.kubelet.manifest import Manifest
+from kajitori.embedded.kubelet.volumes.pod_volumes import kind_of
+from kajitori.kube.resources import RUNS
+
+RUN_WORKLOAD = Workload(RUNS, names.LABEL_RUN_UID)
+"""Runs as the embedded disruption controller needs to know them."""
+
+_PACKAGES = Path(kajitori.__file__).parents[1]
+_LIBRARIES = Path(zstandard.__file__).parents[1]
+"""The folder of the library that unpacks code."""
+
+
+class FirstStep:
+    """The program of a member's first step, run by this machine's own Python."""
+
+    argv = (sys.executable, "-P", "-S", "-m", first_step.PROGRAM)
+    """`-S`, since reading every installed package's `.pth` file takes longer than the step's work; the environment
+    names what the step needs beside the standard library."""
+
+    def environment(
+        self, container_environment: Mapping[str, str], user: int | None, group: int | None, *, mounts: bool
+    ) -> dict[str, str]:
+        """Return the step's environment: of the container's variables only those that this platform reserves.
+
+        The step runs as the kubelet's own user, so nothing in a Pod may turn it into another program or let it write
+        elsewhere. `user` and `group` of the member's program become a variable where they are not the kubelet's own.
+        """
+        own = {name: value for name, value in container_environment.items() if name.startswith(RESERVED_ENV_PREFIX)}
+        own |= {"PYTHONPATH": f"{_PACKAGES}:{_LIBRARIES}", first_step.FOLDER_ENV: first_step.FOLDER}
+        own.pop(first_step.OWNER_ENV, None)
+        if user is not None and os.geteuid() == 0:
+            own[first_step.OWNER_ENV] = f"{user}:{group if group is not None else user}"
+        if not mounts:  # the step cannot replace /etc/hosts, so names of members would not resolve
+            own[first_step.BY_ADDRESS_ENV] = "1"
+        return own
+
+
+class RunPods(PodAdapter):
+    """Adapts members of Runs to a node that runs plain processes."""
+
+    variable_prefix = RESERVED_ENV_PREFIX
+
+    def relocatable_volumes(self, pod: Manifest) -> frozenset[str]:
+        """Return the names of the volumes that only variables of this platform point to."""
+        listed = (pod["metadata"].get("annotations") or {}).get(first_step.ANNOTATION_OWN_FOLDERS, "")
+        return frozenset(name for name in listed.split(",") if name)
+
+    def local_program(self, pod: Manifest, container: Mapping[str, Any]) -> FirstStep | None:
+        """Return the first step's program for a first step: one that writes only into an emptyDir of the Pod."""
+        if container["name"] != first_step.CONTAINER:
+            return None
+        empty_folders = {volume["name"] for volume in pod["spec"].get("volumes") or () if kind_of(volume) == "emptyDir"}
+        mounted_whole = {
+            mount["name"]
+            for mount in container.get("volumeMounts") or ()
+            if mount.keys() <= {"name", "mountPath", "readOnly"} and mount["mountPath"] == first_step.FOLDER
+        }
+        return FirstStep() if self.relocatable_volumes(pod) & empty_folders & mounted_whole else None
+
+    def traffic_labels(self, pod: Manifest) -> Mapping[str, str]:
+        """Return the run that the Pod belongs to, its UID and its user; nothing for a Pod of no run.
+
+        Anybody who creates a Pod writes its labels, so only the owner reference counts.
+        """
+        owners = pod["metadata"].get("ownerReferences") or ()
+        run = next((owner for owner in owners if owner.get("controller") and owner.get("kind") == names.KIND), None)
+        if run is None:
+            return {}
+        user = (pod["metadata"].get("annotations") or {}).get(names.ANNOTATION_OWNER, "")
+        labels = {"run": run.get("name", ""), "runUid": run.get("uid", ""), "user": user}
+        return {name: value for name, value in labels.items() if value}
