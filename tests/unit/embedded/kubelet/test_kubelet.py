@@ -272,7 +272,7 @@ async def test_deadline(machine: Machine) -> None:
 
 
 async def test_what_the_program_says_last(machine: Machine) -> None:
-    """A rewritable variable that holds the termination message path names a file of the Pod, which goes with the Pod."""
+    """A rewritable variable with the path of the termination message names a file that goes with the Pod."""
     container = {"env": [{"name": "APP_RESULT", "value": "/dev/termination-log"}]}
     await machine.cluster.submit("p", *sh("printf '{\"loss\": 1}' > $APP_RESULT"), container=container)
     await machine.phase("p", "Succeeded")
