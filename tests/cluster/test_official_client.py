@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import http.client
 import secrets
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -51,6 +53,14 @@ def until(condition: Callable[[], Any]) -> None:
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.1)
+
+
+SERVE = """
+import http.server, sys
+server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), http.server.SimpleHTTPRequestHandler)
+open(sys.argv[1], "w").write(str(server.server_port))
+server.serve_forever()
+"""
 
 
 def pod(name: str, *command: str, **labels: str) -> Any:
@@ -127,6 +137,49 @@ def test_exec_talks_both_ways(core: Any, namespace: str) -> None:
     assert said == "got bert\n"
     assert talking.returncode == 7
     talking.close()
+
+
+def test_attach_talks_to_the_program(core: Any, namespace: str) -> None:
+    """What is typed reaches the Pod's own program; its output comes until it ends."""
+    body = pod("shell", "sh", "-c", "while read word; do echo got $word; done")
+    body.spec.containers[0].stdin = body.spec.containers[0].stdin_once = True
+    core.create_namespaced_pod(namespace, body)
+    wait_for(core, namespace, "shell", "Running")
+    talking = stream(
+        core.connect_get_namespaced_pod_attach,
+        "shell",
+        namespace,
+        stdin=True,
+        stdout=True,
+        stderr=True,
+        _preload_content=False,
+    )
+    talking.write_stdin("bert\n")
+    assert talking.readline_stdout(timeout=BOUND_SECONDS) == "got bert"
+    talking.close()
+    wait_for(core, namespace, "shell", "Succeeded")
+
+
+def test_ports_are_forwarded(core: Any, namespace: str, tmp_path: Path) -> None:
+    """Two ports over one connection: HTTP from the one, and why there is nothing at the other."""
+    (tmp_path / "served").write_text("hello")
+    there = tmp_path / "port"
+    body = pod("web", sys.executable, "-c", SERVE, str(there))
+    body.spec.containers[0].working_dir = str(tmp_path)
+    core.create_namespaced_pod(namespace, body)
+    until(lambda: there.exists() and there.read_text())
+    port = int(there.read_text())
+    forwarded = kubernetes.stream.portforward(
+        core.connect_get_namespaced_pod_portforward, "web", namespace, ports=f"{port},1"
+    )
+    connection = http.client.HTTPConnection("127.0.0.1", port)
+    connection.sock = forwarded.socket(port)
+    connection.request("GET", "/served")
+    assert connection.getresponse().read() == b"hello"
+    until(lambda: forwarded.error(1))
+    assert "nothing listens on port 1" in forwarded.error(1)
+    assert forwarded.error(port) is None
+    forwarded.close()
 
 
 def test_logs_are_followed_to_the_end(core: Any, namespace: str, tmp_path: Path) -> None:
