@@ -267,7 +267,8 @@ class Session:
                     if self._unread_bytes > UNREAD_BYTES:
                         self._has_room.clear()
                     stream.take(data, ended)
-                    self._forget(number)
+                    if ended:  # not before: what comes next in the same piece has closed it already
+                        self._forget(number)
             case StreamReset(number, _):
                 if (stream := self._streams.pop(number, None)) is not None:
                     stream.give_up()
