@@ -29,7 +29,7 @@ from kajitori.core.words.taints import Taint, Toleration
 
 NODES, QUEUED = 7_500, 10_000
 GANGS, VICTIM_OF = 2_000, 1_000
-"""So many gangs of low priority run on all nodes, and a gang of so many nodes has some of them give way."""
+"""Gangs of low priority that run on all nodes, and the nodes of a gang for which some of them are preempted."""
 GROWTH = (100, 300, 1_000, 3_000, 7_500, 15_000)
 GIB = 1 << 30
 HOUR = 3600.0
@@ -57,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             ("a gang of all nodes, placed", f"{whole.milliseconds:.1f}", "1", "0"),
             ("a gang of all nodes, reserved among as many runs", f"{reserving.milliseconds:.1f}", "0", "1"),
             (
-                f"who of {GANGS:,} gives way to a gang of {VICTIM_OF:,}",
+                f"which of {GANGS:,} are preempted for a gang of {VICTIM_OF:,}",
                 f"{preempting.milliseconds:.1f}",
                 "0",
                 "0",

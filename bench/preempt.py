@@ -1,4 +1,4 @@
-"""How fast a large gang gets the nodes of another one that gives way, beside a bare script that only replaces the Pods.
+"""How fast a large gang gets the nodes of a preempted gang, beside a bare script that only replaces the Pods.
 
     python -m bench.preempt            a gang of 1,000 whole-node members on as many simulated nodes, five rounds
     python -m bench.preempt --small    40 members on 40 nodes, two rounds
@@ -7,8 +7,8 @@ A real kube-apiserver with etcd on this machine (see tests/helpers/real_cluster.
 plays the kubelets: Pods go Running and, told to end, end at once. Each round measures, in turns:
 
     ours      a gang of low priority holds every node: from `POST /v1/runs` of one of high priority until all its Pods
-              are bound. It is checked, finds no room, who gives way is chosen and written down, its members are ended
-              and waited for; then placement and template are stored and the new Pods are created on the freed nodes
+              are bound. It is checked, finds no room, the gang to preempt is chosen and written down, its members end;
+              then placement and template are stored and the new Pods are created on the freed nodes
     bare      the same Pods without an owner: a script deletes the old ones by collection, sees them gone, and creates
               the new ones on the same nodes with the same client
 """

@@ -52,7 +52,7 @@ async def test_it_grows_into_free_nodes_and_shrinks_for_who_comes_before_it(worl
     await world.submit("urgent", replicas=3, resources=WHOLE)
     await world.reaches("urgent", Phase.RUNNING)
     status = await world.reaches("bert", Phase.RUNNING, attempt=3)
-    assert (status.members.running, status.restarts, status.interruptions, status.gives_way) == (5, 0, 1, None)
+    assert (status.members.running, status.restarts, status.interruptions, status.preemption) == (5, 0, 1, None)
 
 
 async def test_a_controller_that_is_killed_is_followed_by_one_that_lets_it_grow_onto_its_nodes(world: World) -> None:

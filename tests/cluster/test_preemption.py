@@ -1,4 +1,4 @@
-"""Gangs that give way, the same on the embedded server and on a real kube-apiserver with a real kube-scheduler."""
+"""Preemption, the same on the embedded server and on a real kube-apiserver with a real kube-scheduler."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kajitori.core import gang
 from kajitori.core.policy.model import Policy
 from kajitori.core.policy.preemption import Preemption
 from kajitori.core.spec.reasons import Phase, Reason
-from kajitori.core.spec.status import GivesWay, RunStatus
+from kajitori.core.spec.status import Preempted, RunStatus
 from kajitori.core.words import names
 from kajitori.core.words.node_lists import expand_ranks
 from kajitori.core.words.times import format_time, parse_time
@@ -43,7 +43,7 @@ time.sleep(600)
 """Writes its checkpoint when it is asked to end, which takes a second; with a checkpoint it has nothing left to do."""
 
 
-async def test_a_program_writes_its_checkpoint_gives_way_and_comes_back_from_it(world: World) -> None:
+async def test_a_preempted_program_writes_a_checkpoint_and_resumes(world: World) -> None:
     """It costs no restart, and it keeps its place in the queue. Whoever looks at its events sees for whom it left."""
     async with this_machine(world, cpu_millis=1000) as selector:
         world.policy = PolicyFile(None, without_file=at_once(world.policy.current().policy))
@@ -75,7 +75,7 @@ async def test_a_program_writes_its_checkpoint_gives_way_and_comes_back_from_it(
     assert (status.setback.reason, status.setback.message, status.setback.attempt) == ("Preempted", words, 1)
 
 
-async def test_just_those_give_way_that_have_to_and_what_they_leave_is_nobody_elses(world: World) -> None:
+async def test_just_enough_is_preempted_and_its_nodes_are_reserved(world: World) -> None:
     """One large gang instead of two small ones, after its minimum run time; while its members take their grace nobody
     else is asked, and nobody else takes what comes free. Then it comes back."""
     world.use_policy(preemption={"minimumRunTime": "2s"}, inject=SLOW_END)
@@ -87,17 +87,17 @@ async def test_just_those_give_way_that_have_to_and_what_they_leave_is_nobody_el
     nodes, told = set(world.nodes_of("large")), set[str]()
     world.mirror.on_change(lambda *_: told.add(world.status("urgent").message))
     await world.submit("urgent", replicas=4, resources=WHOLE, priority="high")
-    asked = await world.until(lambda: world.status("large").gives_way, "large is asked")
-    assert asked and (asked.to, asked.guaranteed) == (f"{world.namespace}/urgent", False)
+    asked = await world.until(lambda: world.status("large").preemption, "large is asked")
+    assert asked and (asked.by, asked.guaranteed) == (f"{world.namespace}/urgent", False)
     assert ran_for(world.status("large"), asked) >= timedelta(seconds=2)
     await world.submit("sneak", replicas=1, resources=WHOLE, priority="low")
 
     await world.reaches("urgent", Phase.RUNNING)
     assert set(world.nodes_of("urgent")) == nodes
-    said = f"asks {world.namespace}/large (low) to give way; its nodes are free by "
+    said = f"preempts {world.namespace}/large (low); its nodes are free by "
     assert any(message.startswith(said) for message in told), told
     assert [world.status(name).attempts for name in ("small-a", "small-b", "sneak")] == [1, 1, 0]
-    assert all(world.status(name).gives_way is None for name in ("small-a", "small-b"))
+    assert all(world.status(name).preemption is None for name in ("small-a", "small-b"))
     waiting = await world.until(
         lambda: (status := world.status("large")).phase is Phase.QUEUED and "needs" in status.message and status,
         "large waits",
@@ -109,10 +109,10 @@ async def test_just_those_give_way_that_have_to_and_what_they_leave_is_nobody_el
     await world.reaches("sneak", Phase.STOPPED)
     await world.succeed("urgent")
     back = await world.reaches("large", Phase.RUNNING, attempt=2)
-    assert (back.restarts, back.interruptions, back.gives_way) == (0, 1, None)
+    assert (back.restarts, back.interruptions, back.preemption) == (0, 1, None)
 
 
-async def test_of_a_sweep_as_many_members_give_way_as_are_needed(world: World) -> None:
+async def test_only_as_many_sweep_members_are_preempted_as_needed(world: World) -> None:
     """The youngest, for two runs that come while nobody leads, and under a controller that is killed in between; the
     others notice nothing, and no restart is counted."""
     world.use_policy(preemption={"minimumRunTime": "0s"}, inject=SLOW_END)
@@ -129,14 +129,14 @@ async def test_of_a_sweep_as_many_members_give_way_as_are_needed(world: World) -
     )
     await world.kill_controller(task)
     world.start_controller()
-    assert asks and {(each.to, len(expand_ranks(each.ranks))) for each in asks} == {
+    assert asks and {(each.by, len(expand_ranks(each.ranks))) for each in asks} == {
         (f"{world.namespace}/urgent", 3),
         (f"{world.namespace}/second", 1),
     }
     assert f"way to {world.namespace}/urgent (high)" in world.status("grid").message
     for name in ("urgent", "second"):
         await world.reaches(name, Phase.RUNNING)
-    await world.until(lambda: world.status("grid").gives_way is None, "it is told that this is over")
+    await world.until(lambda: world.status("grid").preemption is None, "it is told that this is over")
     status = world.status("grid")
     assert (status.phase, status.restarts, status.members.running) == (Phase.RUNNING, 0, 4)
     left = {pod.metadata.name: pod.metadata.uid for pod in world.pods("grid")}
@@ -166,14 +166,14 @@ async def test_a_controller_that_is_killed_before_it_told_anybody_is_followed_by
     await world.reaches("urgent", Phase.RUNNING)
     assert world.status("first").interruptions == 1
     second = await world.until(
-        lambda: (status := world.status("second")).gives_way is None and status, "second goes on"
+        lambda: (status := world.status("second")).preemption is None and status, "second goes on"
     )
     assert second and (second.phase, second.attempts, second.interruptions) == (Phase.RUNNING, 1, 0)
     assert len(world.pods("second", 1)) == 4
 
 
-async def test_a_sweep_and_a_service_give_way_as_a_whole_and_come_back(world: World) -> None:
-    """The sweep with as many members as find room beside the one it gave way to; the service with all or none."""
+async def test_a_sweep_and_a_service_are_preempted_as_a_whole_and_restart(world: World) -> None:
+    """The sweep with as many members as find room beside the one it was preempted by; the service with all or none."""
     world.use_policy(preemption={"minimumRunTime": "0s"})
     world.start_controller()
     await world.submit("sweep", array="0-4", resources=WHOLE, priority="low")
@@ -189,7 +189,7 @@ async def test_a_sweep_and_a_service_give_way_as_a_whole_and_come_back(world: Wo
     await world.succeed("urgent")
     await world.until(lambda: world.status("sweep").members.running == 5, "all of the sweep run again")
     status = await world.reaches("web", Phase.RUNNING)
-    assert (status.members.running, status.restarts, status.gives_way) == (3, 0, None)
+    assert (status.members.running, status.restarts, status.preemption) == (3, 0, None)
 
 
 async def test_a_team_gets_back_what_it_is_guaranteed(world: World) -> None:
@@ -207,9 +207,9 @@ async def test_a_team_gets_back_what_it_is_guaranteed(world: World) -> None:
         await world.submit("ours", replicas=2, resources=WHOLE, priority="low")
         status = await world.reaches("ours", Phase.RUNNING)
         borrowed = there(world, team, "two")
-        assert status.attempts == 1 and borrowed.gives_way is not None and borrowed.gives_way.guaranteed
+        assert status.attempts == 1 and borrowed.preemption is not None and borrowed.preemption.guaranteed
         assert "whose team is guaranteed what it asks for" in borrowed.message
-        assert (there(world, team, "six").phase, there(world, team, "six").gives_way) == (Phase.RUNNING, None)
+        assert (there(world, team, "six").phase, there(world, team, "six").preemption) == (Phase.RUNNING, None)
         assert world.status("beyond").attempts == 0
 
 
@@ -222,7 +222,7 @@ def at_once(policy: Policy) -> Policy:
     return policy.model_copy(update={"preemption": rules})
 
 
-def ran_for(status: RunStatus, asked: GivesWay) -> timedelta:
+def ran_for(status: RunStatus, asked: Preempted) -> timedelta:
     """How long a run had run when it was asked."""
     assert status.attempt is not None
     started, since = parse_time(status.attempt.started_at), parse_time(asked.since)
@@ -234,8 +234,8 @@ async def intend(world: World, name: str, *, to: str) -> None:
     """What a controller writes before anything else."""
     run, waiting = world.run(name), world.run(to)
     assert run is not None and run.status is not None and waiting is not None
-    asked = GivesWay(
-        to=f"{world.namespace}/{to}", uid=waiting.metadata.uid, who=to, since=format_time(datetime.now(UTC))
+    asked = Preempted(
+        by=f"{world.namespace}/{to}", uid=waiting.metadata.uid, who=to, since=format_time(datetime.now(UTC))
     )
     await write_status(world.client, run, gang.preempt(run.status, asked))
 

@@ -32,7 +32,7 @@ from kajitori.blobs.logs import KeptLogs
 from kajitori.cluster.applicants import Applicants
 from kajitori.cluster.health import HealthView
 from kajitori.cluster.outlook import Outlook
-from kajitori.cluster.preemptions import GivingWay
+from kajitori.cluster.preemptions import Preemptions
 from kajitori.cluster.view import ClusterView
 from kajitori.configuration.networks_file import NetworksFile
 from kajitori.configuration.policy_file import PolicyFile
@@ -134,7 +134,7 @@ class Api:
         self.cluster = ClusterView(deps.mirror, deps.policy)
         self.applicants = Applicants(deps.mirror, self.cluster)
         self.outlook = Outlook(deps.mirror, self.cluster)
-        self.giving_way = GivingWay(deps.mirror, self.cluster, self.outlook)
+        self.preemptions = Preemptions(deps.mirror, self.cluster, self.outlook)
         self.health = HealthView(deps.mirror, self.cluster)
         self.asking = asyncio.Lock()
         """Held by whoever asks the planner, in a thread: one at a time, or nobody else would be answered."""

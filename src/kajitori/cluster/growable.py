@@ -21,7 +21,7 @@ def may_grow(run: RunObject, spec: StoredSpec) -> bool:
     status = run.status
     if status is None or status.phase is not Phase.RUNNING or status.reason or run.metadata.deletion_timestamp:
         return False
-    if status.attempt is None or status.resize is not None or status.gives_way is not None:
+    if status.attempt is None or status.resize is not None or status.preemption is not None:
         return False
     if spec.stopped or not spec.is_elastic:
         return False

@@ -26,7 +26,7 @@ from kajitori.core.queue.guarantees import Guaranteed, Holding
 from kajitori.core.queue.preemption import Running
 from kajitori.core.queue.preemption_cycle import Request, Requests, Settled, Wanting, ask, settle
 from kajitori.core.spec.reasons import Phase
-from kajitori.core.spec.status import GivesWay, GivesWayTo
+from kajitori.core.spec.status import Preempted, PreemptedBy
 from kajitori.core.words.node_lists import compress_ranks
 from kajitori.core.words.times import format_time, parse_time
 from kajitori.kube.mirror.mirror import Key, Mirror
@@ -44,11 +44,11 @@ ASKED_OF_A_SWEEP = 16
 """For so many runs at a time members of one sweep are asked, and at one look for a few more: each stands in its status,
 and takes half a kilobyte there beside the members' indices."""
 
-ASKS = "asks "
+ASKS = "preempts "
 """What is said of a run for which others are on their way out begins so."""
 
 
-class GivingWay:
+class Preemptions:
     """Gangs that are asked to give way, and what comes free for whom. It follows the mirror by itself."""
 
     def __init__(self, mirror: Mirror, cluster: ClusterView, outlook: Outlook) -> None:
@@ -56,7 +56,7 @@ class GivingWay:
         self._cluster = cluster
         self._occupancy = cluster.occupancy
         self._outlook = outlook
-        self._asked: dict[Key, tuple[GivesWayTo, ...]] = {}
+        self._asked: dict[Key, tuple[PreemptedBy, ...]] = {}
         """Runs that give way, and to whom: their status says so, or will as soon as the mirror shows what is being
         written."""
         for key in mirror.runs:
@@ -71,12 +71,12 @@ class GivingWay:
 
     def _look_at(self, key: Key) -> None:
         run = self._mirror.runs.get(key)
-        if run is None or run.status is None or run.status.gives_way is None:
+        if run is None or run.status is None or run.status.preemption is None:
             self._asked.pop(key, None)
         else:
-            self._asked[key] = run.status.gives_way.each
+            self._asked[key] = run.status.preemption.each
 
-    def note_asking(self, key: Key, asked: GivesWay) -> None:
+    def note_preempting(self, key: Key, asked: Preempted) -> None:
         """It is being written that this run gives way; until the mirror shows another version of it that counts as
         done."""
         self._asked[key] = asked.each
@@ -90,20 +90,20 @@ class GivingWay:
         """Whether anybody gives way, or is asked to."""
         return bool(self._asked)
 
-    def givers(self, key: str) -> list[tuple[RunObject, GivesWayTo]]:
+    def givers(self, key: str) -> list[tuple[RunObject, PreemptedBy]]:
         """Runs that give way, or gave way, to this one (`namespace/name`), as long as it waits for what they had."""
-        return [(run, asked) for run, asked in self._all_asked() if asked.to == key and self._waits(asked)]
+        return [(run, asked) for run, asked in self._all_asked() if asked.by == key and self._waits(asked)]
 
-    def _all_asked(self) -> Iterator[tuple[RunObject, GivesWayTo]]:
+    def _all_asked(self) -> Iterator[tuple[RunObject, PreemptedBy]]:
         for key, asks in sorted(self._asked.items(), key=lambda item: item[0]):
             run = self._mirror.runs.get(key)
             if run is not None and run.status is not None:
                 yield from ((run, asked) for asked in asks)
 
-    def _waits(self, asked: GivesWayTo) -> bool:
+    def _waits(self, asked: PreemptedBy) -> bool:
         return preemptor_waits(self._mirror, self._cluster.specs, asked)
 
-    def _still_asked(self, key: Key) -> list[GivesWayTo]:
+    def _still_asked(self, key: Key) -> list[PreemptedBy]:
         """To whom a run gives way that still waits for it."""
         return [asked for asked in self._asked.get(key, ()) if self._waits(asked)]
 
@@ -118,7 +118,7 @@ class GivingWay:
 
     def freed_for(self, waiting: Iterable[Applicant]) -> list[Applicant]:
         """Those of them that others give way to, in the order in which they have what comes free."""
-        keys = {asked.to for _, asked in self._all_asked() if self._waits(asked)}
+        keys = {asked.by for _, asked in self._all_asked() if self._waits(asked)}
         found = [each for each in waiting if each.request.key in keys]
         found.sort(key=lambda each: (-each.request.priority, each.request.queued_at, each.request.key))
         return found
@@ -161,12 +161,12 @@ class GivingWay:
         shown = ", ".join(self._describe_giver(run, asked) for run, asked in givers[:3])
         more = f" and {len(givers) - 3} more" if len(givers) > 3 else ""
         if not ends:
-            return f"{shown}{more} gave way"
+            return f"preempted {shown}{more}"
         is_one = len(givers) == 1 and len(indices_of(givers[0][1].ranks)) < 2
         its = "its" if is_one else "their"
-        return f"{ASKS}{shown}{more} to give way; {its} nodes are free by {max(ends):%H:%M:%S} UTC"
+        return f"{ASKS}{shown}{more}; {its} nodes are free by {max(ends):%H:%M:%S} UTC"
 
-    def _describe_giver(self, run: RunObject, asked: GivesWayTo) -> str:
+    def _describe_giver(self, run: RunObject, asked: PreemptedBy) -> str:
         members = preempted_members_text(asked)
         return f"{members} of {self.describe(run)}" if members else self.describe(run)
 
@@ -176,14 +176,14 @@ class GivingWay:
         said = f"{self._word(run)}, of {owner}" if owner else self._word(run)
         return f"{run.metadata.namespace}/{run.metadata.name} ({said})"
 
-    def intents(self, request: Request, waiting: RunObject, now: datetime) -> dict[Key, GivesWay]:
+    def intents(self, request: Request, waiting: RunObject, now: datetime) -> dict[Key, Preempted]:
         """What is written into the status of each run that gives way, or of which some members do; of these with what
         stands there of others."""
         ranks: dict[Key, list[int]] = {}
         for victim in request.victims:
             ranks.setdefault(key_of(victim.key), []).extend([] if victim.rank is None else [victim.rank])
-        asked = GivesWay(
-            to=request.key,
+        asked = Preempted(
+            by=request.key,
             uid=waiting.metadata.uid,
             attempts=waiting.status.attempts if waiting.status is not None else 0,
             who=self.describe(waiting),
@@ -192,12 +192,12 @@ class GivingWay:
         )
         return {key: self._of_members(asked, key, sorted(those)) for key, those in ranks.items()}
 
-    def _of_members(self, asked: GivesWay, key: Key, ranks: Sequence[int]) -> GivesWay:
+    def _of_members(self, asked: Preempted, key: Key, ranks: Sequence[int]) -> Preempted:
         run = self._mirror.runs.get(key)
         if not ranks or run is None or run.status is None:
             return asked
         asked = msgspec.structs.replace(asked, ranks=compress_ranks(ranks), attempt=run.status.attempts)
-        return GivesWay.of([asked, *(each for each in self._still_asked(key) if each.ranks)])
+        return Preempted.of([asked, *(each for each in self._still_asked(key) if each.ranks)])
 
     # ------------------------------------------------------------------------------------------ what runs
 
@@ -307,7 +307,7 @@ class GivingWay:
     def _word(self, run: RunObject) -> str:
         return self._cluster.specs.of(run).priority or self._cluster.policy.defaults.priority
 
-    def _ends_at(self, run: RunObject, asked: GivesWayTo) -> datetime | None:
+    def _ends_at(self, run: RunObject, asked: PreemptedBy) -> datetime | None:
         """When the last of those that give way is gone at the latest; None where none is left."""
         alive = (pod for pod in self._mirror.pods_of_run(run) if not pod.is_finished)
         pods = [pod for pod in alive if (m := pod.member) is not None and is_preempted_by(asked, m.rank, m.attempt)]
@@ -329,9 +329,9 @@ def key_of(name: str) -> Key:
     return namespace, short
 
 
-def preemptor_waits(mirror: Mirror, specs: StoredSpecs, asked: GivesWayTo) -> bool:
+def preemptor_waits(mirror: Mirror, specs: StoredSpecs, asked: PreemptedBy) -> bool:
     """Whether the run that was to have these nodes is still there and waits for them."""
-    run = mirror.runs.get(key_of(asked.to))
+    run = mirror.runs.get(key_of(asked.by))
     if run is None or run.metadata.uid != asked.uid or run.metadata.deletion_timestamp:
         return False
     status = run.status

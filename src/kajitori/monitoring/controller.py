@@ -74,7 +74,7 @@ class ControllerMetrics:
         self.runs_ended = Counter(RUNS_ENDED, "Runs that ended, by their phase.", ("phase",), registry=registry)
         self.preemptions = Counter(
             PREEMPTIONS,
-            "Runs that were told to give way, because another has a higher priority or a guarantee.",
+            "Runs that were preempted, because another has a higher priority or a guarantee.",
             ("cause",),
             registry=registry,
         )

@@ -28,7 +28,7 @@ from kajitori.core.placement.planner import occupy_rows, room_of
 from kajitori.core.policy.file import parse_policy
 from kajitori.core.spec.node_request import NodeRequest, RequestState
 from kajitori.core.spec.reasons import Phase
-from kajitori.core.spec.status import Attempt, GivesWay, MemberCounts, RunStatus, SweepState, template_text
+from kajitori.core.spec.status import Attempt, MemberCounts, Preempted, RunStatus, SweepState, template_text
 from kajitori.core.words import names
 from kajitori.core.words.node_lists import compress
 from kajitori.kube.client import KubeClient
@@ -140,9 +140,9 @@ class Scene(QueueScene):
             status = msgspec.structs.replace(status, sweep=SweepState(), members=counts)
         to = each["to"]
         if to is not None and (waiting := self.mirror.runs.get(("red", to))) is not None and each["bound"]:
-            asked = GivesWay(to=f"red/{to}", uid=waiting.metadata.uid, who=to, since=ago(seconds=5))
+            asked = Preempted(by=f"red/{to}", uid=waiting.metadata.uid, who=to, since=ago(seconds=5))
             if not each["sweep"]:
-                status = msgspec.structs.replace(status, gives_way=asked)
+                status = msgspec.structs.replace(status, preemption=asked)
         self.show(each["name"], status, team=each["team"], owner=each["owner"], **spec)
 
     def show_foreign(self, each: dict[str, Any]) -> None:
@@ -206,10 +206,10 @@ class Scene(QueueScene):
             queue.wait(in_queue(applicant))
         return queue.plan((), NOW)
 
-    def others_give_way_to_other_than(self, key: str) -> bool:
+    def preempts_for_other_than(self, key: str) -> bool:
         """Whether nodes come free for another run: where that is put may change with everything that ends meanwhile."""
-        asks = (run.status.gives_way for run in self.mirror.runs.values() if run.status is not None)
-        return any(asked is not None and asked.to != key for asked in asks)
+        asks = (run.status.preemption for run in self.mirror.runs.values() if run.status is not None)
+        return any(asked is not None and asked.by != key for asked in asks)
 
 
 def in_order(cycle: Cycle) -> list[str]:
@@ -360,7 +360,7 @@ def test_what_is_said_is_what_the_controller_does(case: Case) -> None:
             continue
         if not starts:  # else others take nodes in the same cycle that this one asks for
             assert set(view.asks or ()) == asks.get(key, set()), key
-        if view.to_free is UNKNOWN or not view.exact or scene.others_give_way_to_other_than(key):
+        if view.to_free is UNKNOWN or not view.exact or scene.preempts_for_other_than(key):
             continue
         for left_out in (None, *view.to_free):
             after = case.after([step for step in view.to_free if step is not left_out]).scene().cycle()

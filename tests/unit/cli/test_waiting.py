@@ -136,13 +136,13 @@ def test_explain() -> None:
     assert json.loads(invoke(api, "explain", "be", "-o", "json").stdout) == EXPLANATION
 
 
-def test_explain_whom_it_asks_to_give_way() -> None:
+def test_explain_names_the_runs_that_it_preempts() -> None:
     """First, since it starts by that alone."""
     answer = EXPLANATION | {"asks": ["nlp/cheap", "nlp/cheaper"]}
     said = printed(
         invoke(FakeWebApi(RUNS, answers={"GET /v1/runs/vision/bert/explain": answer}), "explain", "be").stdout
     )
-    place = said.index("It asks to give way, and starts once that is done")
+    place = said.index("It preempts these runs and starts when they have left")
     assert said[place + 1 : place + 5] == [
         "  nlp/cheap",
         "  nlp/cheaper",

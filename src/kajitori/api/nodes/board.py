@@ -92,7 +92,7 @@ def board(api: Api) -> GpuBoard:
         types=in_order,
         users=_users(holdings.values()),
         teams=_teams(holdings.values()),
-        guarantees=[guarantee_view(each) for each in api.giving_way.guarantees(api.now())],
+        guarantees=[guarantee_view(each) for each in api.preemptions.guarantees(api.now())],
         pools=pool_views(api),
     )
 

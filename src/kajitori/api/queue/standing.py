@@ -37,10 +37,10 @@ async def standing(api: Api, newcomer: Applicant | None = None) -> Standing:
     line = api.outlook.line_up(everybody, now)
     moment = this_moment(api.cluster, api.outlook.endings(now), now.timestamp())
     asked = newcomer.request.key if newcomer is not None else ""
-    first = [each.request.key for each in api.giving_way.freed_for(everybody)]
+    first = [each.request.key for each in api.preemptions.freed_for(everybody)]
     before = first[: first.index(asked)] if asked in first else first
     theirs = [each for each in waiting if each.request.key in before]
-    settled = api.giving_way.settle(theirs, moment.snapshot, now)  # what was freed for them is theirs
+    settled = api.preemptions.settle(theirs, moment.snapshot, now)  # what was freed for them is theirs
     queue = [queued for queued in line.queue if queued.gang.key not in settled.keys]
     if asked in first:  # then it is its turn, whatever its place
         turns = {key: turn for turn, key in enumerate((*before, asked))}

@@ -130,7 +130,7 @@ def _guarantees_of(api: Api, applicant: Applicant) -> list[GuaranteeView]:
     namespace, member = applicant.run.metadata.namespace, applicant.request.member
     return [
         guarantee_view(each)
-        for each in api.giving_way.guarantees(api.now())
+        for each in api.preemptions.guarantees(api.now())
         if each.guarantee.namespace == namespace and each.guarantee.is_about(gpus=member.gpus, alone=member.alone)
     ]
 
@@ -143,7 +143,7 @@ def _would_ask(api: Api, now: Standing, found: Answer, key: str) -> list[str]:
     before = {queued.gang.key for queued in queue}
     waiting = [each for each in now.waiting if each.request.key in before]
     look = Look(now.line.now, now.line.ranking, now.line.expected, queue, found.looked)
-    for request in api.giving_way.ask(look, waiting, now.settled, api.now()).requests:
+    for request in api.preemptions.ask(look, waiting, now.settled, api.now()).requests:
         if request.key == key:
             return list(dict.fromkeys(victim.key for victim in request.victims))  # of a sweep often several members
     return []
@@ -177,9 +177,9 @@ async def start_of_new(
     return view, placement
 
 
-def _gave_way(run: RunObject) -> str:
+def _preempted_by(run: RunObject) -> str:
     """To whom it did, where it waits for that reason."""
-    asked = run.status.gives_way if run.status is not None else None
+    asked = run.status.preemption if run.status is not None else None
     return describe_preemptions(asked) if asked is not None else ""
 
 
@@ -192,7 +192,7 @@ def _view(api: Api, asked: Situation, applicant: Applicant, found: Answer, phase
     else:
         assert found.shortage is not None
         told = explain(asked.snapshot, request, found.shortage, api.cluster.uses)
-    asks = api.giving_way.words_for(request.key)
+    asks = api.preemptions.words_for(request.key)
     waits = {queued.gang.key for queued in asked.queue}  # its end is not that of what it has now
     there = (each for each in asked.occupants if not each.sweep or each.run not in waits)
     ends: dict[str, float] = {}
@@ -202,7 +202,7 @@ def _view(api: Api, asked: Situation, applicant: Applicant, found: Answer, phase
     view = ExplanationView(
         phase=phase.value,
         reason=told.reason.value,
-        message="; ".join(each for each in (_gave_way(applicant.run), asks, told.lacks) if each),
+        message="; ".join(each for each in (_preempted_by(applicant.run), asks, told.lacks) if each),
         members=told.members,
         most=len(request.ranks),
         fit_now=told.fit_now,

@@ -49,7 +49,7 @@ def print_explanation(cli: Cli, title: str, answer: Mapping[str, Any]) -> None:
         print_pairs(((_ROOM.get(kind, kind), str(count)) for kind, count in room.items() if count), indent=2)
     asks = answer.get("asks") or ()
     if asks:
-        heading("It asks to give way, and starts once that is done")
+        heading("It preempts these runs and starts when they have left")
         for each in asks:
             echo(f"  {each}")
     _print_steps(cli, answer)

@@ -11,7 +11,7 @@ from functools import cache
 import numpy as np
 
 from kajitori.cluster.outlook import Applicant, Look, Outlook
-from kajitori.cluster.preemptions import GivingWay, key_of
+from kajitori.cluster.preemptions import Preemptions, key_of
 from kajitori.cluster.view import ClusterView
 from kajitori.controllers.queue.growing import Growing, Grows
 from kajitori.controllers.queue.heads import Heads
@@ -162,7 +162,7 @@ class Queue:
         self._mirror = mirror
         self._cluster = cluster
         self._outlook = Outlook(mirror, cluster)
-        self.giving_way = GivingWay(mirror, cluster, self._outlook)
+        self.preemptions = Preemptions(mirror, cluster, self._outlook)
         self._waiting: dict[Key, Waiting] = {}
         self._placed: dict[Key, Placed] = {}
         self._heads = Heads()
@@ -229,13 +229,13 @@ class Queue:
         keys = {placement.key for placement in back}
         others = (each for each in applicants if each.request.key not in keys)
         with self._metrics.step("settle"):
-            settled = self.giving_way.settle(others, snapshot, now)
+            settled = self.preemptions.settle(others, snapshot, now)
             settled = self._widened(replace(settled, placements=(*back, *settled.placements)), applicants)
         snapshot, placed = settled.state, list(self._endings(now))
         with self._metrics.step("schedule"):
             look = self._outlook.look(applicants, snapshot, now, placed=placed, settled=settled.keys)
         with self._metrics.step("preempt"):
-            requests = self.giving_way.ask(look, applicants, settled, now)
+            requests = self.preemptions.ask(look, applicants, settled, now)
         for placement in look.schedule.placements:
             occupy(snapshot, by_key[placement.key].request.member, placement.nodes)
         own, fit = (
@@ -257,7 +257,7 @@ class Queue:
     def plan_heads(self, busy: Collection[Key], now: datetime, left: Left | None = None) -> Cycle:
         """What of a long queue may start at once on what has come free since the last look at the whole of it: the
         first of each shape are looked at. Nothing where nodes come free for somebody: that is for the whole look."""
-        if self.giving_way.is_asked or self._returning:
+        if self.preemptions.is_asked or self._returning:
             return Cycle()
         self._forget_shown(now)
         all_heads = self._heads.take(self._still_waits, HEADS)
@@ -287,7 +287,7 @@ class Queue:
             return []
         self._forget_shown(now)
         applicants = [Applicant(waiting.run, waiting.request) for waiting in self._waiting.values()]
-        free_for_all = self.giving_way.settle(applicants, self._used(), now).state
+        free_for_all = self.preemptions.settle(applicants, self._used(), now).state
         waiting = [each.request for each in applicants]
         grows = [each for each in growing.look(free_for_all, waiting, now) if each.key not in busy]
         for each in grows:

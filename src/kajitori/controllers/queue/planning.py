@@ -25,7 +25,7 @@ from kajitori.core import gang
 from kajitori.core.placement.planner import Placement, Shortage
 from kajitori.core.queue.explain import Explainer
 from kajitori.core.queue.preemption_cycle import Request
-from kajitori.core.spec.status import GivesWay, RunStatus
+from kajitori.core.spec.status import Preempted, RunStatus
 from kajitori.core.words.times import parse_time
 from kajitori.kube.mirror.mirror import Mirror
 from kajitori.kube.objects import RunObject
@@ -218,10 +218,10 @@ class Planning:
 
     def _freed(self, cycle: Cycle) -> dict[str, str]:
         """By the gang's key: who gives way to those that wait, in words."""
-        if not self._queue.giving_way.is_asked:
+        if not self._queue.preemptions.is_asked:
             return {}
         keys = (waiting.request.key for waiting, _ in cycle.waits)
-        return {key: words for key in keys if (words := self._queue.giving_way.words_for(key))}
+        return {key: words for key in keys if (words := self._queue.preemptions.words_for(key))}
 
     def _plan_at(self, moment: datetime) -> None:
         """The queue is looked at again then, or earlier."""
@@ -270,27 +270,27 @@ class Planning:
     def _make_way(self, requests: Iterable[Request]) -> None:
         """Has others give way, to each all that it asks; nobody for now if one of these is being worked on, and may be
         another soon. A sweep of which several ask members is told of all at once."""
-        told: dict[Key, tuple[RunObject, GivesWay]] = {}
+        told: dict[Key, tuple[RunObject, Preempted]] = {}
         for request in requests:
             waiting = self._mirror.runs.get(key_of(request.key))
             busy = self._work.busy & {key_of(victim.key) for victim in request.victims}
             if busy or waiting is None:
                 self._passed_over.update(busy)
                 continue
-            for key, asked in self._queue.giving_way.intents(request, waiting, self._now()).items():
+            for key, asked in self._queue.preemptions.intents(request, waiting, self._now()).items():
                 run = self._mirror.runs.get(key)
                 if run is not None:
-                    self._queue.giving_way.note_asking(key, asked)
+                    self._queue.preemptions.note_preempting(key, asked)
                     told[key] = run, asked
         for key, (run, asked) in told.items():
-            self._work.begin(key, partial(self._give_way, key, run, asked))
+            self._work.begin(key, partial(self._preempt, key, run, asked))
 
-    async def _give_way(self, key: Key, run: RunObject, asked: GivesWay) -> None:
+    async def _preempt(self, key: Key, run: RunObject, asked: Preempted) -> None:
         """Writes that this run gives way; its life does the rest."""
         try:
             await self._statuses.write(run, gang.preempt(self._statuses.standing(run), asked))
         except BaseException:
-            self._queue.giving_way.note_failed(key)
+            self._queue.preemptions.note_failed(key)
             self._changed = True
             raise
 

@@ -93,15 +93,15 @@ class Statuses:
         return version
 
     def _count(self, old: RunStatus, status: RunStatus) -> None:
-        """Counts what a write tells: setbacks by their reason, ends, and whom runs were told to give way to."""
+        """Counts what a write tells: setbacks by their reason, ends, and the runs that preempt others."""
         if status.phase.is_final and not old.phase.is_final:
             self._metrics.runs_ended.labels(status.phase.value).inc()
         setbacks = _setbacks(status) - _setbacks(old)
         failed = status.phase is Phase.FAILED and old.phase is not Phase.FAILED
         if (setbacks > 0 and status.reason is not Reason.GROWS) or failed:
             self._metrics.failures.labels(_reason_of(status)).inc(max(1, setbacks))
-        known = {asked.waiting for asked in old.gives_way.each} if old.gives_way is not None else set()
-        for asked in status.gives_way.each if status.gives_way is not None else ():
+        known = {asked.waiting for asked in old.preemption.each} if old.preemption is not None else set()
+        for asked in status.preemption.each if status.preemption is not None else ():
             if asked.waiting not in known:
                 self._metrics.preemptions.labels("guarantee" if asked.guaranteed else "priority").inc()
 
@@ -250,8 +250,8 @@ def _reason_of(status: RunStatus) -> str:
 
 def _told(status: RunStatus) -> tuple[object, ...]:
     """What of a status is told in an Event when it changes. A preemption is told once, when it is decided: that members
-    end for it, and that the run waits then, is the same news. Members of a sweep may give way to several runs."""
-    asked = status.gives_way if status.reason is Reason.PREEMPTED else None
+    end for it, and that the run waits then, is the same news. Members of a sweep may be preempted by several runs."""
+    asked = status.preemption if status.reason is Reason.PREEMPTED else None
     if asked is not None:
         return "", status.reason, asked.uid
     return status.phase, status.reason, ""

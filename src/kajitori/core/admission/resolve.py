@@ -119,7 +119,7 @@ def resolve(spec: RunSpec, policy: Policy, facts: Facts, findings: Findings) -> 
         tolerations=kept,
         reach=_reach(spec, policy, findings),
     )
-    _tell_who_gives_way(spec, policy, resolved, findings)
+    _tell_who_may_be_preempted(spec, policy, resolved, findings)
     _tell_who_changes_size(spec, resolved, findings)
     return _without_carrying_harm(spec, resolved, findings)
 
@@ -143,7 +143,7 @@ def _reach(spec: RunSpec, policy: Policy, findings: Findings) -> Reach:
     return reach
 
 
-def _tell_who_gives_way(spec: RunSpec, policy: Policy, resolved: Resolved, findings: Findings) -> None:
+def _tell_who_may_be_preempted(spec: RunSpec, policy: Policy, resolved: Resolved, findings: Findings) -> None:
     """What may happen to a run because others need its nodes."""
     if not policy.preemption.enabled:
         return
@@ -153,8 +153,8 @@ def _tell_who_gives_way(spec: RunSpec, policy: Policy, resolved: Resolved, findi
         begins = spec.type == "batch" and spec.checkpoint is None
         tail = "; without a checkpoint (--checkpoint) it begins anew then" if begins else ""
         runs = f"once it has run for {format_duration(minimum)}"
-        message = f"runs of higher priority may ask it to give way {runs}: {then}{tail}"
-        findings.add("MayGiveWay", message, "spec.priority")
+        message = f"runs of higher priority may preempt it {runs}: {then}{tail}"
+        findings.add("MayBePreempted", message, "spec.priority")
         return
     alone = spec.resources.whole_node or resolved.memory_limit_bytes is None
     if any(each.is_about(gpus=resolved.gpus, alone=alone) for each in policy.guarantees):

@@ -121,8 +121,8 @@ def _await_nodes(run: Run, status: RunStatus, members: Sequence[Member], now: da
     counts = MemberCounts(total=run.replicas)
     if blocking:
         message = f"waiting for {members_text(len(blocking))} of the last attempt to end"
-        if status.gives_way is not None:
-            message = describe_ending(run, status.gives_way, len(blocking))
+        if status.preemption is not None:
+            message = describe_ending(run, status.preemption, len(blocking))
         return Step(msgspec.structs.replace(status, members=counts, message=message), actions)
     status = msgspec.structs.replace(status, members=counts)
     not_before = parse_time(status.not_before)

@@ -165,7 +165,7 @@ def _resumed(run: Run, status: RunStatus, now: datetime) -> RunStatus:
         failed_starts=0,
         not_before="",
         setback=None,
-        gives_way=None,
+        preemption=None,
         resize=None,
         exit_code=None,
         notable=[],

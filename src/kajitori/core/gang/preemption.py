@@ -13,13 +13,13 @@ import msgspec
 from kajitori.core.gang.progress import describe_preemptions, end_members, members_text, with_reason
 from kajitori.core.gang.types import Action, DeleteMembers, Member, Run, Step
 from kajitori.core.spec.reasons import NEVER_RESTARTED, Phase, Reason
-from kajitori.core.spec.status import GivesWay, GivesWayTo, RunStatus
+from kajitori.core.spec.status import Preempted, PreemptedBy, RunStatus
 
 
-def preempt(status: RunStatus, preemption: GivesWay) -> RunStatus:
+def preempt(status: RunStatus, preemption: Preempted) -> RunStatus:
     """Return the status of a run with this preemption; the run's next step acts on it."""
     message = describe_preemptions(preemption)
-    return msgspec.structs.replace(status, gives_way=preemption, resize=None, reason=Reason.PREEMPTED, message=message)
+    return msgspec.structs.replace(status, preemption=preemption, resize=None, reason=Reason.PREEMPTED, message=message)
 
 
 def preempt_batch(run: Run, status: RunStatus, current: Sequence[Member], broken: Member | None) -> Step | None:
@@ -27,7 +27,7 @@ def preempt_batch(run: Run, status: RunStatus, current: Sequence[Member], broken
 
     `broken` is the member that broke the gang, if any.
     """
-    preemption, attempt = status.gives_way, status.attempt
+    preemption, attempt = status.preemption, status.attempt
     if preemption is None or attempt is None:
         return None
     begun = any(member.terminating for member in current) or (attempt.created and len(current) < run.replicas)
@@ -49,7 +49,7 @@ def preempt_batch(run: Run, status: RunStatus, current: Sequence[Member], broken
 
 def preempt_service(run: Run, status: RunStatus, members: Sequence[Member]) -> Step | None:
     """Return the step of a preempted service, which ends as a whole and waits until all of it fits again; else None."""
-    preemption = status.gives_way
+    preemption = status.preemption
     alive = [member for member in members if member.blocks_restart]
     if preemption is None or (status.phase is Phase.QUEUED and not alive):
         return None
@@ -61,15 +61,15 @@ def preempt_service(run: Run, status: RunStatus, members: Sequence[Member]) -> S
     return Step(with_reason(status, Reason.PREEMPTED, message), end_remaining(run, status, alive))
 
 
-def describe_ending(run: Run, preemption: GivesWay, alive: int) -> str:
+def describe_ending(run: Run, preemption: Preempted, alive: int) -> str:
     """Return the message while `alive` members are still ending."""
     preempted = describe_preemptions(preemption, withdrawn=run.withdrawn)
     return f"{preempted}; {members_text(alive)} still ending, within {run.limits.grace_seconds} s"
 
 
-def describe_withdrawal(preemptions: Sequence[GivesWayTo]) -> str:
+def describe_withdrawal(preemptions: Sequence[PreemptedBy]) -> str:
     """Return the message of a run that goes on because none of these preemptors waits any more."""
-    *names, last = sorted({preemption.to for preemption in preemptions})
+    *names, last = sorted({preemption.by for preemption in preemptions})
     who = f"{', '.join(names)} and {last} no longer wait" if names else f"{last} no longer waits"
     return f"goes on: {who} for its nodes"
 
@@ -79,15 +79,15 @@ def end_remaining(run: Run, status: RunStatus, members: Sequence[Member]) -> tup
 
     Members of a run that is preempted or resized get their full grace, survivors of a broken gang a short one.
     """
-    is_planned = status.gives_way is not None or status.reason is Reason.GROWS
+    is_planned = status.preemption is not None or status.reason is Reason.GROWS
     grace = run.limits.grace_seconds if is_planned else run.limits.restart_grace_seconds
     return end_members(members, grace)
 
 
-def _begin_or_withdraw(run: Run, status: RunStatus, preemption: GivesWay) -> Step:
+def _begin_or_withdraw(run: Run, status: RunStatus, preemption: Preempted) -> Step:
     """Return the step of a preemption that not every member was asked for yet."""
     if run.preemptor_waits(preemption):
         status = with_reason(status, Reason.PREEMPTED, describe_preemptions(preemption))
         return Step(status, (DeleteMembers(run.limits.grace_seconds, unfinished_only=True),))
-    status = msgspec.structs.replace(status, gives_way=None)
+    status = msgspec.structs.replace(status, preemption=None)
     return Step(with_reason(status, Reason.NONE, describe_withdrawal((preemption,))))

@@ -15,10 +15,10 @@ from kajitori.core.spec.reasons import Phase, Reason
 from kajitori.core.spec.status import (
     NOTABLE_LIMIT,
     Attempt,
-    GivesWay,
-    GivesWayTo,
     MemberCounts,
     Notable,
+    Preempted,
+    PreemptedBy,
     Ran,
     RunStatus,
     Setback,
@@ -85,7 +85,7 @@ def place_on(
         attempt=attempt,
         attempts=number,
         not_before="",
-        gives_way=None,
+        preemption=None,
         resize=None,
     )
 
@@ -109,8 +109,8 @@ def keep_waiting(status: RunStatus, reason: Reason, message: str) -> RunStatus:
     meanwhile."""
     if status.sweep is not None and status.phase in _ALIVE:
         return msgspec.structs.replace(status, reason=reason, message=message[:1000])
-    if status.gives_way is not None:
-        message = f"{describe_preemptions(status.gives_way)}; {message}"
+    if status.preemption is not None:
+        message = f"{describe_preemptions(status.preemption)}; {message}"
     reason = waiting_reason(status, reason)
     return msgspec.structs.replace(status, phase=Phase.QUEUED, reason=reason, message=message[:1000], resize=None)
 
@@ -118,15 +118,15 @@ def keep_waiting(status: RunStatus, reason: Reason, message: str) -> RunStatus:
 def waiting_reason(status: RunStatus, reason: Reason) -> Reason:
     """Return the reason to show for a run that waits for `reason`: until it starts again, its preemption comes
     first."""
-    return reason if status.gives_way is None else Reason.PREEMPTED
+    return reason if status.preemption is None else Reason.PREEMPTED
 
 
-def preemptions_of(status: RunStatus) -> tuple[GivesWayTo, ...]:
+def preemptions_of(status: RunStatus) -> tuple[PreemptedBy, ...]:
     """Return the preemptions of a run. Different members of a sweep may be preempted by different runs."""
-    return status.gives_way.each if status.gives_way is not None else ()
+    return status.preemption.each if status.preemption is not None else ()
 
 
-def describe_preemptions(preemptions: GivesWay, *, withdrawn: Collection[tuple[str, int]] = ()) -> str:
+def describe_preemptions(preemptions: Preempted, *, withdrawn: Collection[tuple[str, int]] = ()) -> str:
     """Return a text such as `preempted by vision/bert (high, of ana)`, or `members 3-5 preempted by …; member 7 …`."""
     more = len(preemptions.others) + 1 - _PREEMPTIONS_SHOWN
     shown = [
@@ -138,13 +138,13 @@ def describe_preemptions(preemptions: GivesWay, *, withdrawn: Collection[tuple[s
     return "; ".join(shown)
 
 
-def _describe_preemption(preemption: GivesWayTo) -> str:
+def _describe_preemption(preemption: PreemptedBy) -> str:
     members = preempted_members_text(preemption)
     why = ", whose team is guaranteed what it asks for" if preemption.guaranteed else ""
     return f"{members}{' ' if members else ''}preempted by {preemption.who}{why}"
 
 
-def preempted_members_text(preemption: GivesWayTo) -> str:
+def preempted_members_text(preemption: PreemptedBy) -> str:
     """Return which members of a sweep are preempted: `member 3`, `members 3-5`, `70 members`; empty for a whole run."""
     if not preemption.ranks:
         return ""
@@ -154,7 +154,7 @@ def preempted_members_text(preemption: GivesWayTo) -> str:
     return f"members {preemption.ranks}" if len(preemption.ranks) <= _RANKS_SHOWN else members_text(count)
 
 
-def is_preempted_by(preemption: GivesWayTo, rank: int, attempt: int) -> bool:
+def is_preempted_by(preemption: PreemptedBy, rank: int, attempt: int) -> bool:
     """Return whether this preemption concerns this member. In a sweep it may concern only some members."""
     return not preemption.ranks or (attempt <= preemption.attempt and rank in indices_of(preemption.ranks))
 

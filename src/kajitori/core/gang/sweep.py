@@ -44,7 +44,7 @@ from kajitori.core.gang.types import (
     Sweep,
 )
 from kajitori.core.spec.reasons import START_FAILURES, WAITING, Phase, Reason
-from kajitori.core.spec.status import NOTABLE_LIMIT, GivesWay, GivesWayTo, MemberCounts, RunStatus
+from kajitori.core.spec.status import NOTABLE_LIMIT, MemberCounts, Preempted, PreemptedBy, RunStatus
 from kajitori.core.words.node_lists import compress, compress_ranks
 from kajitori.core.words.times import format_time, parse_time
 
@@ -88,7 +88,7 @@ def sweep_step(run: Run, sweep: Sweep, status: RunStatus, members: Sequence[Memb
             status = msgspec.structs.replace(status, sweep=ledger.state())
         status = with_reason(status, Reason.STOPPING, f"asked to stop; {members_text(len(alive))} still running")
         return Step(status, (*removals, *stop_members(alive, run.limits.last_grace_seconds)))
-    if status.gives_way is not None and alive:
+    if status.preemption is not None and alive:
         preemption = _preempt_members(run, status, ledger, alive, removals, now)
         if preemption is not None:
             return preemption
@@ -128,7 +128,7 @@ def _preempt_members(
 
     None once they have ended, and the other members go on.
     """
-    ending, kept, withdrawn = list[GivesWayTo](), list[GivesWayTo](), list[GivesWayTo]()
+    ending, kept, withdrawn = list[PreemptedBy](), list[PreemptedBy](), list[PreemptedBy]()
     ending_members: dict[str, Member] = {}
     for preemption in preemptions_of(status):
         concerned = [member for member in alive if is_preempted_by(preemption, member.rank, member.attempt)]
@@ -140,7 +140,7 @@ def _preempt_members(
             withdrawn.append(preemption)
         if preemption in ending or (not concerned and run.preemptor_waits(preemption)):  # its nodes stay reserved
             kept.append(preemption)
-    status = msgspec.structs.replace(status, gives_way=GivesWay.of(kept) if kept else None)
+    status = msgspec.structs.replace(status, preemption=Preempted.of(kept) if kept else None)
     if not ending and not withdrawn:
         return None
     if not ending:
@@ -151,7 +151,7 @@ def _preempt_members(
         ledger.add_member_seconds(new, now)
         ledger.again |= ranks
         status = msgspec.structs.replace(status, interruptions=status.interruptions + 1, sweep=ledger.state())
-    status = with_reason(status, Reason.PREEMPTED, describe_ending(run, GivesWay.of(ending), len(ending_members)))
+    status = with_reason(status, Reason.PREEMPTED, describe_ending(run, Preempted.of(ending), len(ending_members)))
     if all(preemption.ranks for preemption in ending):  # `_removals` deletes each Pod once this is written
         return Step(status, (*removals,))
     return Step(status, (*removals, *end_members(list(ending_members.values()), run.limits.grace_seconds)))
@@ -161,8 +161,8 @@ def _without_finished_preemptions(run: Run, status: RunStatus) -> RunStatus:
     """Return the status after preempted members have ended. Their nodes stay reserved while preemptors wait."""
     kept = [preemption for preemption in preemptions_of(status) if run.preemptor_waits(preemption)]
     reason, message = (Reason.NONE, "") if status.reason is Reason.PREEMPTED else (status.reason, status.message)
-    gives_way = GivesWay.of(kept) if kept else None
-    return msgspec.structs.replace(status, gives_way=gives_way, reason=reason, message=message)
+    preemption = Preempted.of(kept) if kept else None
+    return msgspec.structs.replace(status, preemption=preemption, reason=reason, message=message)
 
 
 def _is_recorded(ledger: Ledger, member: Member) -> bool:
@@ -224,12 +224,12 @@ def place_sweep(
     ledger = Ledger.of(status.sweep)
     ledger.again.difference_update(ranks)
     goes_on = status.phase is Phase.RUNNING
-    preemption = status.gives_way if status.gives_way is not None and status.gives_way.ranks else None
+    preemption = status.preemption if status.preemption is not None and status.preemption.ranks else None
     status = place_on(status, ranks, nodes, template, 0, 0, now, launcher=launcher, bind_direct=bind_direct)
     assert status.attempt is not None
     attempt = msgspec.structs.replace(status.attempt, world_size=1)
     if goes_on:  # other members run; nodes freed by a preemption stay reserved for its preemptor
-        status = msgspec.structs.replace(status, phase=Phase.RUNNING, reason=Reason.NONE, gives_way=preemption)
+        status = msgspec.structs.replace(status, phase=Phase.RUNNING, reason=Reason.NONE, preemption=preemption)
     return msgspec.structs.replace(status, sweep=ledger.state(), attempt=attempt)
 
 
@@ -357,7 +357,7 @@ def _with_phase(status: RunStatus, alive: Sequence[Member], now: datetime) -> Ru
     The reason and message of the queue, about members that still wait, are kept.
     """
     keeps_reason = (
-        status.gives_way is not None
+        status.preemption is not None
         or status.reason in WAITING
         or (status.reason in START_FAILURES and bool(status.not_before))
     )

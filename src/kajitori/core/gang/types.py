@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Literal
 
 from kajitori.core.spec.reasons import Reason
-from kajitori.core.spec.status import GivesWayTo, RunStatus
+from kajitori.core.spec.status import PreemptedBy, RunStatus
 
 
 class MemberState(StrEnum):
@@ -123,13 +123,13 @@ class Run:
     resumes: int = 0
     generation: int = 0
     withdrawn: frozenset[tuple[str, int]] = frozenset()
-    """Preemptions of this run (`GivesWayTo.waiting`) whose preemptor no longer waits for the nodes."""
+    """Preemptions of this run (`PreemptedBy.waiting`) whose preemptor no longer waits for the nodes."""
     sweep: Sweep | None = None
     """Set for a sweep: its members are independent, and `replicas` is their number."""
     fewest: int | None = None
     """Set for an elastic gang: the fewest members it can start with; `replicas` is the most."""
 
-    def preemptor_waits(self, asked: GivesWayTo) -> bool:
+    def preemptor_waits(self, asked: PreemptedBy) -> bool:
         """Return whether the preemptor of this preemption still waits for the run's nodes."""
         return asked.waiting not in self.withdrawn
 

@@ -70,7 +70,7 @@ class GangRequest:
     fewest: int | None = None
     """So many members are enough to start; more take what fits, the first ranks first. None: all of them or none."""
     grows: bool = False
-    """It can have more members later: others give way for the fewest alone."""
+    """It can have more members later: others are preempted for the fewest alone."""
 
     @property
     def least(self) -> int:

@@ -252,7 +252,7 @@ def priority_class() -> Manifest:
         "metadata": {"name": names.PRIORITY_CLASS, "labels": {names.LABEL_MANAGED_BY: names.MANAGED_BY}},
         "value": 0,
         "preemptionPolicy": "Never",
-        "description": "Members of Kajitori's runs: who gives way is decided gang by gang, never by the scheduler.",
+        "description": "Members of Kajitori's runs. Kajitori preempts whole gangs; the scheduler preempts nothing.",
     }
 
 

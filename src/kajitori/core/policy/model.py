@@ -35,7 +35,7 @@ class Priority(Document):
     value: int = Field(ge=-1_000_000, le=1_000_000)
     """Higher goes first."""
     class_name: ObjectName = PRIORITY_CLASS
-    """The PriorityClass of its Pods. It must have preemptionPolicy Never: who gives way is decided gang by gang."""
+    """The PriorityClass of its Pods. It must have preemptionPolicy Never: Kajitori preempts whole gangs."""
 
 
 def _priorities() -> dict[PriorityWord, Priority]:
@@ -151,7 +151,7 @@ class Policy(Document):
         high, normal, low = (found[word].value for word in ("high", "normal", "low"))
         if not high >= normal >= low:
             message = f"high ({high}), normal ({normal}) and low ({low}) are not in this order"
-            raise FieldError(message, "whoever has the higher value goes first, and low ones give way to him")
+            raise FieldError(message, "runs of the higher value go first and preempt runs of low priority")
         return found
 
     @field_validator("guarantees")

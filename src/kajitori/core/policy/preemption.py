@@ -1,4 +1,4 @@
-"""What policy says about who gives way to whom, and what a team is guaranteed."""
+"""Policy for preemption, and what a team is guaranteed."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from kajitori.errors import FieldError
 
 
 class Preemption(Document):
-    """Runs of low priority give way to others: they are asked to write a checkpoint, and go back to their place in the
-    queue."""
+    """Runs of low priority are preempted for others: they get time to write a checkpoint, and are queued again at their
+    place."""
 
     enabled: bool = True
-    """Whether running gangs are asked to give way at all; without it a guarantee is met only as others end."""
+    """Whether running gangs are preempted at all; without it a guarantee is met only as other runs end."""
     minimum_run_seconds: Duration = Field(default=600, alias="minimumRunTime")
-    """A gang is asked only when it has run for this long since its members last started."""
+    """A gang is preempted only after it has run for this long since its members last started."""
 
 
 class Guarantee(Document):

@@ -208,7 +208,7 @@ class Checkpoint(Document):
     size_bytes: Memory | None = Field(default=None, alias="size")
     """How much room to ask for, where the policy makes a claim for it."""
     every_seconds: DurationAboveZero | None = Field(default=None, alias="every")
-    """How often the program writes one, such as 10m. Where runs have to give way, those that have just written theirs
+    """How often the program writes one, such as 10m. If runs are preempted, those that have just written theirs
     are asked first."""
 
 

@@ -106,50 +106,50 @@ class MemoryPeak(msgspec.Struct, rename="camel", omit_defaults=True, frozen=True
     """A member was ended because it used more than it may."""
 
 
-class GivesWayTo(msgspec.Struct, rename="camel", omit_defaults=True, frozen=True, kw_only=True):
-    """One run that another gives way to."""
+class PreemptedBy(msgspec.Struct, rename="camel", omit_defaults=True, frozen=True, kw_only=True):
+    """A run for which another run, or some of its members, are preempted."""
 
-    to: str
+    by: str
     """`namespace/name` of the run that waits."""
     uid: str
     attempts: int = 0
-    """How many attempts that one had had: once it has more, it has what it waited for."""
+    """Number of attempts that it had had: once it has more, it has the nodes that it waited for."""
     who: str = ""
     """The same run, in words."""
     guaranteed: bool = False
-    """Its team is guaranteed what it asks for; else it is of higher priority."""
+    """Whether its team is guaranteed what it asks for; else it has a higher priority."""
     since: str = ""
     ranks: str = ""
-    """Of a sweep: the members that do, as ranges; the others go on. Empty: all of the run."""
+    """The preempted members of a sweep, as ranges; its other members go on. Empty: the whole run is preempted."""
     attempt: int = 0
-    """With these: the last attempt then. Members of later ones are not meant."""
+    """With `ranks`: the last attempt at that time. Members of later attempts are not preempted."""
 
     @property
     def waiting(self) -> tuple[str, int]:
-        """UID and attempts of the run that waits: another start of it is another one here."""
+        """UID and attempts of the run that waits: each start of it is a preemptor of its own."""
         return self.uid, self.attempts
 
 
-class GivesWay(GivesWayTo, rename="camel", omit_defaults=True, frozen=True, kw_only=True):
-    """Whom a run was asked to give way to: written before any of its members is told, kept until it starts again."""
+class Preempted(PreemptedBy, rename="camel", omit_defaults=True, frozen=True, kw_only=True):
+    """The preemption of a run: written before any of its members is asked to end, kept until it starts again."""
 
-    others: tuple[GivesWayTo, ...] = ()
-    """Of a sweep: whom other members were asked to give way to before, the last of them first."""
+    others: tuple[PreemptedBy, ...] = ()
+    """Earlier preemptions of other members of a sweep, the latest first."""
 
     @classmethod
-    def of(cls, asks: Sequence[GivesWayTo]) -> GivesWay:
-        """These together, one at least."""
+    def of(cls, asks: Sequence[PreemptedBy]) -> Preempted:
+        """Return these as one; at least one is needed."""
         first, *others = asks
         return cls(**_fields(first), others=tuple(others))
 
     @property
-    def each(self) -> tuple[GivesWayTo, ...]:
-        """All of it, one by one."""
-        return GivesWayTo(**_fields(self)), *self.others
+    def each(self) -> tuple[PreemptedBy, ...]:
+        """All of these, one by one."""
+        return PreemptedBy(**_fields(self)), *self.others
 
 
-def _fields(asked: GivesWayTo) -> dict[str, Any]:
-    return {name: getattr(asked, name) for name in GivesWayTo.__struct_fields__}
+def _fields(asked: PreemptedBy) -> dict[str, Any]:
+    return {name: getattr(asked, name) for name in PreemptedBy.__struct_fields__}
 
 
 class Resize(msgspec.Struct, rename="camel", omit_defaults=True, frozen=True, kw_only=True):
@@ -231,8 +231,8 @@ class RunStatus(msgspec.Struct, rename="camel", omit_defaults=True, frozen=True,
     """What members needed; None until somebody has seen it."""
     setback: Setback | None = None
     """Why it was interrupted or started again last; it stays when the run runs again."""
-    gives_way: GivesWay | None = None
-    """Whom it was asked to give way to; until it starts again. Members of a sweep may give way to several."""
+    preemption: Preempted | None = None
+    """The run that preempts it; kept until it starts again. Members of a sweep may be preempted by several runs."""
     resize: Resize | None = None
     """Of an elastic gang that is about to go on with another size."""
     ran: Ran | None = None

@@ -94,13 +94,13 @@ def _faults(status: RunStatus) -> Iterator[str]:
         yield from _time_faults("setback.at", status.setback.at)
     if status.memory is not None:
         yield from _memory_faults(status.memory)
-    for asked in status.gives_way.each if status.gives_way is not None else ():
+    for asked in status.preemption.each if status.preemption is not None else ():
         if not 0 <= asked.attempts < _LARGEST:
-            yield f"givesWay.attempts is {asked.attempts}"
-        yield from _ranks_faults("givesWay.ranks", asked.ranks)
-        yield from _time_faults("givesWay.since", asked.since)
-    if status.gives_way is not None and any(not other.ranks for other in status.gives_way.others):
-        yield "givesWay.others are not of members"
+            yield f"preemption.attempts is {asked.attempts}"
+        yield from _ranks_faults("preemption.ranks", asked.ranks)
+        yield from _time_faults("preemption.since", asked.since)
+    if status.preemption is not None and any(not other.ranks for other in status.preemption.others):
+        yield "preemption.others are not of members"
     if status.resize is not None:
         yield from _resize_faults(status.resize)
     if status.ran is not None:

@@ -70,7 +70,7 @@ async def test_a_quota_of_the_namespace_is_in_the_way_before_the_run_is_submitte
     assert (await what_if(world, WANTS)).json()["starts"] is True
 
 
-async def test_whom_it_would_ask_to_give_way(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_if_names_the_runs_that_would_be_preempted(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """A run of high priority does not wait for the end of one of low priority; one of low priority does. While nodes
     come and go nobody is named."""
     requests = {"cpu": "1", "memory": "2Gi", "nvidia.com/gpu": "8"}

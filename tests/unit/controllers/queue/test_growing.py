@@ -14,7 +14,7 @@ from kajitori.cluster.outlook import Applicant
 from kajitori.controllers.queue.controller import Queue
 from kajitori.controllers.queue.growing import Growing
 from kajitori.core.spec.reasons import Phase, Reason
-from kajitori.core.spec.status import GivesWay, MemberCounts, Resize, RunStatus
+from kajitori.core.spec.status import MemberCounts, Preempted, Resize, RunStatus
 from kajitori.kube.resources import RUNS
 
 ELASTIC: dict[str, Any] = {
@@ -129,7 +129,7 @@ NOT_NOW: dict[str, dict[str, Any]] = {
     "it starts": {"phase": Phase.STARTING},
     "a member of it is being ended": {"reason": Reason.MEMBER_DELETED},
     "it is to have other nodes": {"resize": Resize(nodes="n0", fewest=1)},
-    "it gives way": {"gives_way": GivesWay(to="team/other", uid="u", who="team/other")},
+    "it is preempted": {"preemption": Preempted(by="team/other", uid="u", who="team/other")},
     "a member of it does not run": {"members": MemberCounts(total=2, running=1, pending=1)},
     "it has not started": {"attempt": None},
 }
@@ -204,11 +204,11 @@ def test_it_does_not_grow_into_what_is_kept_for_one_of_lower_priority_that_comes
 
 
 def test_it_does_not_grow_into_what_comes_free_for_somebody() -> None:
-    """Whoever gave way to one of lower priority, that a team is guaranteed, did not do it for this one."""
+    """It was freed for a run of lower priority, within a guarantee."""
     scene = Scene(4)
     scene.queues("owed", 2, priority=-100)
     uid = scene.mirror.runs["team", "owed"].metadata.uid
-    scene.show("gave", RunStatus(phase=Phase.QUEUED, gives_way=GivesWay(to="team/owed", uid=uid, who="team/owed")))
+    scene.show("gave", RunStatus(phase=Phase.QUEUED, preemption=Preempted(by="team/owed", uid=uid, who="team/owed")))
     scene.runs("bert", "n3", since=ago(hours=1), **ELASTIC, priority="high")
     assert scene.grows(0) == {}
     assert scene.grows(10) == {"bert": ("n3", "n2")}

@@ -15,7 +15,7 @@ from kajitori.controllers.runs.statuses import BUSY_INTERVAL, STATUS_INTERVAL, U
 from kajitori.core.gang import keep_waiting, preempt
 from kajitori.core.spec.node_request import NodeRequest, RequestState
 from kajitori.core.spec.reasons import Phase, Reason
-from kajitori.core.spec.status import Attempt, GivesWay, MemberCounts, RunStatus
+from kajitori.core.spec.status import Attempt, MemberCounts, Preempted, RunStatus
 from kajitori.kube.concurrency import ConcurrencyLimiter
 from kajitori.kube.events import EventRecorder
 from kajitori.kube.mirror.mirror import Mirror
@@ -205,9 +205,9 @@ async def test_turns_are_told_as_events_once(monkeypatch: pytest.MonkeyPatch) ->
         await statuses.write(run_of("9", again), resumed)  # its counts begin anew, which is no setback
         assert told == [("Warning", "NodeLost"), ("Warning", "NodeLost"), ("Normal", "NotPlannedYet")]
         told.clear()
-        first = preempt(RUNNING, GivesWay(to="team/a", uid="a", ranks="1"))
-        assert first.gives_way is not None
-        second = preempt(first, GivesWay(to="team/b", uid="b", ranks="2", others=first.gives_way.each))
+        first = preempt(RUNNING, Preempted(by="team/a", uid="a", ranks="1"))
+        assert first.preemption is not None
+        second = preempt(first, Preempted(by="team/b", uid="b", ranks="2", others=first.preemption.each))
         for before, after in (
             (RUNNING, first),
             (first, second),
@@ -218,9 +218,9 @@ async def test_turns_are_told_as_events_once(monkeypatch: pytest.MonkeyPatch) ->
 
 
 async def test_what_is_written_is_counted_by_its_reason() -> None:
-    """A setback once, however often the status is written while it lasts; an end once; each run that is to give way."""
+    """A setback once, however often the status is written while it lasts; an end once; each preemption."""
     scene, metrics = Scene(), ControllerMetrics.unread()
-    told = GivesWay(to="nlp/gpt", uid="u2", who="nlp/gpt", guaranteed=True)
+    told = Preempted(by="nlp/gpt", uid="u2", who="nlp/gpt", guaranteed=True)
     lost = RunStatus(phase=Phase.RESTARTING, reason=Reason.NODE_LOST, interruptions=1, queued_at=RUNNING.queued_at)
     failed = msgspec.structs.replace(lost, phase=Phase.FAILED, reason=Reason.PROGRAM_FAILED)
     grown = RunStatus(phase=Phase.RESTARTING, reason=Reason.GROWS, interruptions=1, queued_at=RUNNING.queued_at)
@@ -249,7 +249,7 @@ async def test_a_preemption_is_one_event_and_one_line_of_the_log(
     """When it is decided, with whom it is for; not again when its members end for it, nor when the run waits."""
     scene, told = Scene(), list[tuple[str, str]]()
     monkeypatch.setattr(EventRecorder, "say", lambda _, about, kind, reason, message: told.append((reason, message)))
-    asked = GivesWay(to="nlp/gpt", uid="u2", who="nlp/gpt (high, of bob)")
+    asked = Preempted(by="nlp/gpt", uid="u2", who="nlp/gpt (high, of bob)")
     first = preempt(RUNNING, asked)
     ending = msgspec.structs.replace(first, phase=Phase.RESTARTING, interruptions=1)
     waits = keep_waiting(ending, Reason.WAITING_FOR_GPU, "needs 8 h100")

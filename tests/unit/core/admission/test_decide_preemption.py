@@ -1,4 +1,4 @@
-"""What a run is told about giving way to others, when it is submitted."""
+"""What a run is told about preemption when it is submitted."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ def told(spec: dict[str, Any], policy: dict[str, Any] | None = None) -> dict[str
     return {finding.code: finding.message for finding in decision.findings}
 
 
-def test_a_run_of_low_priority_is_told_that_it_may_have_to_give_way() -> None:
+def test_a_run_of_low_priority_is_told_that_it_may_be_preempted() -> None:
     """After how long, what its program sees then, and what it means without a checkpoint."""
-    said = "runs of higher priority may ask it to give way once it has run for 10m: its members get SIGTERM and 1m to "
+    said = "runs of higher priority may preempt it once it has run for 10m: its members get SIGTERM and 1m to "
     said += "write a checkpoint, and it goes back to the queue"
-    assert told({"priority": "low", "checkpoint": {"path": "/ckpt"}})["MayGiveWay"] == said
+    assert told({"priority": "low", "checkpoint": {"path": "/ckpt"}})["MayBePreempted"] == said
     anew = "; without a checkpoint (--checkpoint) it begins anew then"
-    assert told({"priority": "low"})["MayGiveWay"] == said + anew
-    assert told({"priority": "low", "type": "service"})["MayGiveWay"] == said
-    assert told({}, {"defaults": {"priority": "low"}})["MayGiveWay"] == said + anew
-    assert "MayGiveWay" not in told({"priority": "normal"})
-    assert "MayGiveWay" not in told({"priority": "low"}, {"preemption": {"enabled": False}})
+    assert told({"priority": "low"})["MayBePreempted"] == said + anew
+    assert told({"priority": "low", "type": "service"})["MayBePreempted"] == said
+    assert told({}, {"defaults": {"priority": "low"}})["MayBePreempted"] == said + anew
+    assert "MayBePreempted" not in told({"priority": "normal"})
+    assert "MayBePreempted" not in told({"priority": "low"}, {"preemption": {"enabled": False}})
 
 
 @pytest.mark.parametrize(

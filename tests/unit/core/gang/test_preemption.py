@@ -1,4 +1,4 @@
-"""A run that is asked to give way: nobody is ended in vain, nobody without his grace, and never half a gang."""
+"""A preempted run: no member is ended in vain or without its grace period, and never half a gang."""
 
 from __future__ import annotations
 
@@ -25,9 +25,11 @@ from kajitori.core.gang import (
     preempt,
 )
 from kajitori.core.spec.reasons import Phase, Reason
-from kajitori.core.spec.status import Attempt, GivesWay, MemberCounts, RunStatus, Setback, SweepState
+from kajitori.core.spec.status import Attempt, MemberCounts, Preempted, RunStatus, Setback, SweepState
 
-ASKED = GivesWay(to="vision/urgent", uid="uid-urgent", who="vision/urgent (high, of ana)", since="2026-11-21T12:00:00Z")
+ASKED = Preempted(
+    by="vision/urgent", uid="uid-urgent", who="vision/urgent (high, of ana)", since="2026-11-21T12:00:00Z"
+)
 WORDS = "preempted by vision/urgent (high, of ana)"
 ALL_OF_IT = DeleteMembers(60, unfinished_only=True)
 
@@ -58,7 +60,7 @@ def test_the_intent_is_written_before_anybody_is_told(type: str) -> None:
 def test_nobody_is_ended_for_one_who_does_not_wait_any_more(type: str) -> None:
     answer = step(asked(type, wanted=False), member(0), member(1))
     assert answer.actions == ()
-    assert (answer.status.phase, answer.status.gives_way, answer.status.reason) == (Phase.RUNNING, None, Reason.NONE)
+    assert (answer.status.phase, answer.status.preemption, answer.status.reason) == (Phase.RUNNING, None, Reason.NONE)
     assert answer.status.message == "goes on: vision/urgent no longer waits for its nodes"
     assert step(after(asked(type), answer), member(0), member(1)).status.phase is Phase.RUNNING
 
@@ -103,7 +105,7 @@ def test_why_it_was_interrupted_is_known_when_it_runs_again() -> None:
     assert placed.attempt is not None
     made = msgspec.structs.replace(placed, attempt=msgspec.structs.replace(placed.attempt, created=True))
     runs = step(replace(told, status=made), member(0, attempt=2), member(1, attempt=2))
-    assert (runs.status.phase, runs.status.gives_way) == (Phase.RUNNING, None)
+    assert (runs.status.phase, runs.status.preemption) == (Phase.RUNNING, None)
     expected = Setback(reason="Preempted", message=WORDS, attempt=1, at="2026-11-21T12:00:00Z")
     assert runs.status.setback == expected
     lost = member(1, FAILED, attempt=2, reason=Reason.NODE_LOST, message="node n3 is gone")
@@ -139,7 +141,7 @@ def test_a_service_leaves_as_a_whole_and_comes_back_so() -> None:
     assert not any(isinstance(action, DeleteMember) for action in back.actions)
 
 
-def test_a_service_whose_members_are_gone_at_once_gave_way_all_the_same() -> None:
+def test_a_service_whose_members_end_at_once_was_preempted() -> None:
     """None of them was seen while it ended."""
     subject = asked("service")
     gone = step(subject)
@@ -157,7 +159,7 @@ def test_a_sweep_gives_up_those_that_run_and_repeats_nobody_else() -> None:
     status = msgspec.structs.replace(life.status, attempt=attempt)
     subject = replace(life, status=status, replicas=3, sweep=Sweep((0, 1, 2), 3))
     kept = step(replace(subject, withdrawn=frozenset((ASKED.waiting,))), member(1), member(2))
-    assert (kept.status.gives_way, kept.actions) == (None, ())
+    assert (kept.status.preemption, kept.actions) == (None, ())
     told = step(subject, member(1), member(2))
     assert told.status.sweep == SweepState(succeeded="0", again="1-2")
     assert (told.status.reason, told.status.interruptions, told.actions) == (Reason.PREEMPTED, 1, (ALL_OF_IT,))
@@ -168,9 +170,9 @@ def test_a_sweep_gives_up_those_that_run_and_repeats_nobody_else() -> None:
     assert (needs.ranks, back.status.restarts, back.status.members.failed) == ((1, 2), 0, 0)
 
 
-def test_until_it_starts_again_it_says_to_whom_it_gave_way() -> None:
+def test_until_it_starts_again_it_names_its_preemptor() -> None:
     waiting = keep_waiting(asked().status, Reason.WAITING_FOR_GPU, "needs 16 h100 on 2 whole nodes")
     assert (waiting.phase, waiting.reason) == (Phase.QUEUED, Reason.PREEMPTED)
     assert waiting.message == "preempted by vision/urgent (high, of ana); needs 16 h100 on 2 whole nodes"
     again = place_on(waiting, (0, 1), "n[0-1]", {}, 0, 2, NOW)
-    assert (again.phase, again.attempts, again.gives_way) == (Phase.STARTING, 2, None)
+    assert (again.phase, again.attempts, again.preemption) == (Phase.STARTING, 2, None)

@@ -18,10 +18,10 @@ from kajitori.core.spec.array import MAX_INDEX, MAX_MEMBERS
 from kajitori.core.spec.reasons import Phase, Reason
 from kajitori.core.spec.status import (
     Attempt,
-    GivesWay,
-    GivesWayTo,
     MemberCounts,
     Notable,
+    Preempted,
+    PreemptedBy,
     Ran,
     RunStatus,
     SweepState,
@@ -202,10 +202,10 @@ def test_its_status_stays_small_with_ten_thousand_members_whatever_their_states(
         notable=[Notable(rank=i, node=nodes[i], reason="ProgramFailed", message="x" * 300) for i in range(64)],
     )
     others = [
-        GivesWayTo(to="n" * 127, uid="u" * 36, who="w" * 200, since="2026-11-21T12:00:00Z", ranks=ranges(rest[n::26]))
+        PreemptedBy(by="n" * 127, uid="u" * 36, who="w" * 200, since="2026-11-21T12:00:00Z", ranks=ranges(rest[n::26]))
         for n in range(26)
     ]
-    status = msgspec.structs.replace(status, gives_way=GivesWay.of(others))
+    status = msgspec.structs.replace(status, preemption=Preempted.of(others))
     assert damage(status) == ""
     assert Ledger.of(status.sweep) == ledger
     document = msgspec.json.encode(to_document(status))
@@ -234,7 +234,7 @@ def test_what_members_had_of_the_cluster_is_counted_once_however_they_end() -> N
     assert (answer.status.sweep.member_seconds, answer.status.ran) == (10 + 10 + 60, None)
     again = step(after(run, answer), member(0, SUCCEEDED, **took), failed(1, **took), *going, at=minute)
     assert again.status.sweep == answer.status.sweep
-    asked = GivesWay(to="vision/bert", uid="u", who="vision/bert (high, of ana)")
+    asked = Preempted(by="vision/bert", uid="u", who="vision/bert (high, of ana)")
     leaves = replace(run, status=gang.preempt(run.status, asked))
     stops = replace(run, stopped=True)
     for subject in (leaves, stops):

@@ -1,4 +1,4 @@
-"""Sweeps whose members give way, all or some of them, to one run or several."""
+"""Sweeps of which all or some members are preempted, by one run or several."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from tests.helpers.sweeps import asked_of, step, sweep
 from kajitori.core import gang
 from kajitori.core.gang import DeleteMember, DeleteMembers, Run
 from kajitori.core.spec.reasons import Phase, Reason
-from kajitori.core.spec.status import GivesWay, RunStatus, SweepState
+from kajitori.core.spec.status import Preempted, RunStatus, SweepState
 
 
-def test_it_gives_way_as_a_whole_with_all_of_its_grace_and_comes_back() -> None:
-    asked = GivesWay(to="vision/bert", uid="u", who="vision/bert (high, of ana)")
+def test_a_sweep_is_preempted_as_a_whole_with_full_grace_and_restarts() -> None:
+    asked = Preempted(by="vision/bert", uid="u", who="vision/bert (high, of ana)")
     run = sweep(3, sweep=SweepState(succeeded="0"))
     run = replace(run, status=gang.preempt(run.status, asked))
     answer = step(run, member(1), member(2))
@@ -26,26 +26,26 @@ def test_it_gives_way_as_a_whole_with_all_of_its_grace_and_comes_back() -> None:
     gone = step(after(run, ending))
     assert (gone.status.phase, gone.status.reason, asked_of(gone)) == (Phase.QUEUED, Reason.PREEMPTED, (1, 2))
     not_any_more = step(withdrawn(run), member(1), member(2))
-    assert (not_any_more.status.gives_way, not_any_more.actions) == (None, ())
+    assert (not_any_more.status.preemption, not_any_more.actions) == (None, ())
 
 
 def withdrawn(run: Run, *to: str) -> Run:
-    """Those (all of them, where none is named) that it gives way to do not wait any more."""
-    asked = run.status.gives_way
+    """These preemptors (all of them if none is named) do not wait any more."""
+    asked = run.status.preemption
     assert asked is not None
-    return replace(run, withdrawn=frozenset(each.waiting for each in asked.each if not to or each.to in to))
+    return replace(run, withdrawn=frozenset(each.waiting for each in asked.each if not to or each.by in to))
 
 
-def some_give_way(ranks: str, **status: Any) -> Run:
-    """A sweep of four, of which these members are asked to give way."""
-    asked = GivesWay(to="vision/bert", uid="u", who="vision/bert (high, of ana)", ranks=ranks, attempt=1)
+def some_preempted(ranks: str, **status: Any) -> Run:
+    """A sweep of four, of which these members are preempted."""
+    asked = Preempted(by="vision/bert", uid="u", who="vision/bert (high, of ana)", ranks=ranks, attempt=1)
     run = sweep(4, **status)
     return replace(run, status=gang.preempt(run.status, asked))
 
 
-def test_of_some_that_give_way_the_others_notice_nothing() -> None:
+def test_members_that_are_not_preempted_notice_nothing() -> None:
     """They are started again, which costs no restart; what they left is promised until whoever waits for it has it."""
-    run = some_give_way("1-2")
+    run = some_preempted("1-2")
     assert run.status.message == "members 1-2 preempted by vision/bert (high, of ana)"
     four = [member(rank) for rank in range(4)]
     answer = step(run, *four)
@@ -58,43 +58,43 @@ def test_of_some_that_give_way_the_others_notice_nothing() -> None:
     assert (gone.status.phase, gone.status.reason, asked_of(gone)) == (Phase.RUNNING, Reason.NONE, (1, 2))
     assert (gone.status.restarts, gone.status.interruptions) == (0, 1)
     waits = gang.keep_waiting(gone.status, Reason.WAITING_FOR_GPU, "needs 8 h100")
-    assert waits.gives_way is not None
+    assert waits.preemption is not None
     placed = gang.place_sweep(waits, [1], "n9", {}, NOW, launcher="array")
-    assert placed.gives_way == run.status.gives_way
+    assert placed.preemption == run.status.preemption
     placed = with_attempt(placed, created=True)
     again = step(replace(run, status=placed), member(0), member(1, attempt=2), member(3))
     assert (again.status.sweep, again.status.interruptions) == (SweepState(again="2"), 1)
     started = step(withdrawn(replace(run, status=placed)), member(0), member(1, attempt=2), member(3))
-    assert (started.status.gives_way, asked_of(started)) == (None, (2,))
+    assert (started.status.preemption, asked_of(started)) == (None, (2,))
 
 
-def test_of_many_members_that_give_way_their_number_is_told() -> None:
+def test_many_preempted_members_are_counted() -> None:
     many = ",".join(map(str, range(0, 140, 2)))
-    assert some_give_way(many).status.message == "70 members preempted by vision/bert (high, of ana)"
+    assert some_preempted(many).status.message == "70 members preempted by vision/bert (high, of ana)"
 
 
 def test_some_that_are_not_told_yet_go_on_if_nobody_waits_any_more() -> None:
     """Once it is written that they are to be started again, they leave."""
-    run, four = some_give_way("3"), [member(rank) for rank in range(4)]
+    run, four = some_preempted("3"), [member(rank) for rank in range(4)]
     assert run.status.message == "member 3 preempted by vision/bert (high, of ana)"
     stays = step(withdrawn(run), *four)
-    assert (stays.status.gives_way, stays.status.sweep, stays.actions) == (None, SweepState(), ())
+    assert (stays.status.preemption, stays.status.sweep, stays.actions) == (None, SweepState(), ())
     written = after(run, step(run, *four))
     leaves = step(withdrawn(written), *four)
     assert leaves.actions == (DeleteMember(four[3].pod, four[3].uid, 30),)
     assert "which no longer waits" in leaves.status.message
     gone = step(withdrawn(after(run, leaves)), *four[:3])
-    assert (gone.status.gives_way, asked_of(gone)) == (None, (3,))
+    assert (gone.status.preemption, asked_of(gone)) == (None, (3,))
 
 
-def test_members_give_way_to_several_runs_each_for_itself() -> None:
+def test_members_are_preempted_by_several_runs_independently() -> None:
     """Each is told, and comes back, as if it were alone; what is over for one of them is not over for the others."""
-    run = some_give_way("1")
-    assert run.status.gives_way is not None
-    first = run.status.gives_way
+    run = some_preempted("1")
+    assert run.status.preemption is not None
+    first = run.status.preemption
     four = [member(rank) for rank in range(4)]
     run = after(run, step(run, *four))
-    asked = GivesWay(to="nlp/two", uid="u2", who="nlp/two (high)", ranks="2-3", attempt=1, others=first.each)
+    asked = Preempted(by="nlp/two", uid="u2", who="nlp/two (high)", ranks="2-3", attempt=1, others=first.each)
     run = replace(run, status=gang.preempt(run.status, asked))
     words = "members 2-3 preempted by nlp/two (high); member 1 preempted by vision/bert (high, of ana)"
     assert run.status.message == words
@@ -105,45 +105,45 @@ def test_members_give_way_to_several_runs_each_for_itself() -> None:
     assert told.actions == tuple(DeleteMember(each.pod, each.uid, 30) for each in four[1:])
     assert told.status.interruptions == 2
     assert told.status.message == f"{words}; 3 members still ending, within 30 s"
-    # 1. One of them is gone, and whom it gave way to has what it waited for.
+    # 1. One of them is gone, and whom it was preempted by has what it waited for.
     later = step(withdrawn(after(run, told), "vision/bert"), four[0], *four[2:])
-    assert later.status.gives_way is not None and [each.to for each in later.status.gives_way.each] == ["nlp/two"]
+    assert later.status.preemption is not None and [each.by for each in later.status.preemption.each] == ["nlp/two"]
     assert later.status.message == "members 2-3 preempted by nlp/two (high); 2 members still ending, within 30 s"
     # 2. Or the other two.
     later = step(withdrawn(after(run, told), "nlp/two"), *four[:2])
-    assert later.status.gives_way == first
+    assert later.status.preemption == first
     assert later.status.message.startswith("member 1 preempted by vision/bert (high, of ana); 1 member still ending")
     # 3. Or they are gone, and it still waits: what they left stays promised.
     later = step(after(run, told), *four[:2])
-    assert (later.status.gives_way, later.status.message.count("preempted by")) == (asked, 1)
+    assert (later.status.preemption, later.status.message.count("preempted by")) == (asked, 1)
     # 4. All are gone.
     gone = step(after(run, told), four[0])
-    assert (gone.status.gives_way, gone.status.reason, asked_of(gone)) == (asked, Reason.NONE, (1, 2, 3))
+    assert (gone.status.preemption, gone.status.reason, asked_of(gone)) == (asked, Reason.NONE, (1, 2, 3))
 
 
-def test_of_several_whom_members_give_way_to_one_does_not_wait_any_more() -> None:
+def test_one_of_several_preemptors_stops_waiting() -> None:
     """Its members go on if they were not told yet; the others leave."""
-    first = some_give_way("1").status.gives_way
+    first = some_preempted("1").status.preemption
     assert first is not None
-    asked = GivesWay(to="nlp/two", uid="u2", who="nlp/two (high)", ranks="2-3", attempt=1, others=first.each)
+    asked = Preempted(by="nlp/two", uid="u2", who="nlp/two (high)", ranks="2-3", attempt=1, others=first.each)
     run, four = sweep(4), [member(rank) for rank in range(4)]
     run = replace(run, status=gang.preempt(run.status, asked))
     answer = step(withdrawn(run, "nlp/two"), *four)
-    assert (answer.status.sweep, answer.status.gives_way) == (SweepState(again="1"), first)
+    assert (answer.status.sweep, answer.status.preemption) == (SweepState(again="1"), first)
     both = step(withdrawn(run), *four)
-    assert (both.status.sweep, both.status.gives_way, both.actions) == (SweepState(), None, ())
+    assert (both.status.sweep, both.status.preemption, both.actions) == (SweepState(), None, ())
     assert both.status.message == "goes on: nlp/two and vision/bert no longer wait for its nodes"
 
 
-def test_of_many_runs_that_members_give_way_to_some_are_named() -> None:
-    others = tuple(GivesWay(to=f"t/r{n}", uid=f"u{n}", who=f"t/r{n}", ranks=str(n), attempt=1) for n in range(1, 6))
-    asked = GivesWay(to="t/r0", uid="u0", who="t/r0", ranks="0", attempt=1, others=others)
+def test_some_of_many_preemptors_are_named() -> None:
+    others = tuple(Preempted(by=f"t/r{n}", uid=f"u{n}", who=f"t/r{n}", ranks=str(n), attempt=1) for n in range(1, 6))
+    asked = Preempted(by="t/r0", uid="u0", who="t/r0", ranks="0", attempt=1, others=others)
     said = "; ".join(f"member {n} preempted by t/r{n}" for n in range(3))
     assert gang.preempt(RunStatus(), asked).message == f"{said}; others by 3 more runs"
 
 
-def test_who_ends_while_it_is_to_give_way_has_ended() -> None:
-    run = some_give_way("0,3")
+def test_a_member_that_ends_while_it_is_preempted_has_ended() -> None:
+    run = some_preempted("0,3")
     answer = step(run, member(0, SUCCEEDED), member(1), member(2), member(3))
     assert answer.status.sweep == SweepState(succeeded="0", again="3")
     over = step(run, member(0, SUCCEEDED), member(1), member(2), member(3, SUCCEEDED))

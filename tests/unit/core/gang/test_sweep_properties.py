@@ -28,7 +28,7 @@ from kajitori.core.gang import (
 from kajitori.core.gang.ledger import Ledger
 from kajitori.core.gang.progress import preemptions_of
 from kajitori.core.spec.reasons import Phase, Reason
-from kajitori.core.spec.status import GivesWay, RunStatus
+from kajitori.core.spec.status import Preempted, RunStatus
 from kajitori.core.spec.status_check import damage
 from kajitori.core.words.node_lists import compress, compress_ranks
 
@@ -44,7 +44,7 @@ class World:
     ended: dict[int, list[MemberState]] = field(default_factory=dict)
     """How each member ended, of those whose end nobody took back."""
     asked: int = 0
-    """How often some of its members were asked to give way."""
+    """How often some of its members were preempted."""
 
     def look(self, *, room: int, cut_off: int | None = None) -> None:
         """One look of a controller; one that is `cut_off` dies after so many of its writes."""
@@ -107,7 +107,7 @@ class World:
             self.pods[name] = replace(pod, terminating=True)
 
     def ask(self, place: int) -> None:
-        """Some of its members are asked to give way, maybe beside others; or one of those that they were asked for does
+        """Some of its members are preempted, maybe beside others; or one of those that they were asked for does
         not wait any more."""
         status, alive = self.run.status, sorted({pod.rank for pod in self.pods.values() if not pod.is_over})
         waiting = [each for each in preemptions_of(status) if self.run.preemptor_waits(each)]
@@ -115,7 +115,7 @@ class World:
             self.run = replace(self.run, withdrawn=self.run.withdrawn | {waiting[place % len(waiting)].waiting})
         elif alive and not status.phase.is_final:
             ranks = compress_ranks(alive[place % len(alive) :][: 1 + place % 3])
-            asked = GivesWay(to=f"vision/{place}", uid=f"u{self.asked}", ranks=ranks, attempt=status.attempts)
+            asked = Preempted(by=f"vision/{place}", uid=f"u{self.asked}", ranks=ranks, attempt=status.attempts)
             self.asked += 1
             self.run = replace(
                 self.run, status=gang.preempt(status, msgspec.structs.replace(asked, others=tuple(waiting)))

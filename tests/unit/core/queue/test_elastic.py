@@ -19,7 +19,7 @@ from kajitori.core.placement.snapshot import NodeFacts, NodeTable, Snapshot
 from kajitori.core.policy.elastic import Elastic
 from kajitori.core.queue.elastic import Growable, Patience, come_back, grown
 from kajitori.core.spec.reasons import Phase, Reason
-from kajitori.core.spec.status import Attempt, GivesWay, Resize, RunStatus
+from kajitori.core.spec.status import Attempt, Preempted, Resize, RunStatus
 from kajitori.core.words.node_lists import expand
 
 NOW = datetime(2026, 11, 22, 12, 0, tzinfo=UTC)
@@ -176,9 +176,9 @@ def test_to_grow_all_members_get_their_grace_and_nothing_is_counted() -> None:
     assert isinstance(asks, NeedsNodes) and (asks.ranks, asks.fewest) == (tuple(range(8)), 2)
 
 
-def test_what_is_kept_is_kept_no_longer_once_it_waits_gives_way_or_has_started() -> None:
+def test_kept_nodes_are_given_up_when_it_waits_starts_or_is_preempted() -> None:
     grows = gang.grow(runs().status, ["n0"], 1, NOW)
-    asked = gang.preempt(grows, GivesWay(to="team/urgent", uid="1", who="team/urgent"))
+    asked = gang.preempt(grows, Preempted(by="team/urgent", uid="1", who="team/urgent"))
     assert asked.resize is None
     assert gang.keep_waiting(grows, Reason.WAITING_FOR_GPU, "needs 16 h100").resize is None
     assert gang.place_on(grows, range(1), "n0", {}, 1, 1, NOW).resize is None

@@ -142,7 +142,7 @@ def test_within_a_guarantee_of_nodes_stands_who_has_so_many_for_himself() -> Non
     assert [gang.key for gang in cluster.running if guaranteed.is_borrowed(gang)] == ["whole"]
 
 
-def test_what_stands_within_cores_gives_way_to_no_other_team() -> None:
+def test_a_guarantee_of_cores_protects_from_other_teams() -> None:
     cluster = Cluster([guarantee("data", cpu=32), guarantee("etl", cpu=32)])
     cluster.runs("kept", SMALL, 0, 0, 0, 0, team="data", priority=LOW)
     cluster.runs("lent", SMALL, 0, 0, 0, 0, team="data", priority=LOW)
@@ -249,7 +249,7 @@ def gangs(cpus: Sequence[int], memories: Sequence[int], most: int, wholes: Seque
 
 @dataclass
 class Simulation:
-    """Gangs that want nodes, as nothing ends and nothing comes: who was asked gives way, and waits again."""
+    """Gangs that want nodes, as nothing ends and nothing comes: a preempted gang ends and waits again."""
 
     guarantees: list[Guarantee]
     everybody: list[Gang]

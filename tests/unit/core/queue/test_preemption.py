@@ -1,4 +1,4 @@
-"""Who gives way: the fewest gangs, those that lose least, each of them needed, and nobody in vain."""
+"""Which gangs are preempted: the fewest, those that lose least, each of them needed, none in vain."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def fits(state: Snapshot, waiting: GangRequest, gone: tuple[Running, ...] = ()) 
     return isinstance(place(without(state, gone), waiting), Placement)
 
 
-def test_the_fewest_gangs_give_way() -> None:
+def test_the_fewest_gangs_are_preempted() -> None:
     state = snapshot(6)
     small = [runs(state, f"small-{row}", row) for row in range(3)]
     large = runs(state, "large", 3, 4, 5, unsaved_seconds=60 * MINUTE)
@@ -75,7 +75,7 @@ def test_beside_one_who_is_needed_whoever_loses_least() -> None:
     assert sorted(keys(choose_victims(state, waits(3), [large, *small]))) == ["large", "lost-5"]
 
 
-def test_nobody_gives_way_in_vain() -> None:
+def test_no_gang_is_preempted_in_vain() -> None:
     """Where there is room already, and where there would be none even without all of them."""
     state = snapshot(3)
     gangs = [runs(state, "a", 0), runs(state, "b", 1)]

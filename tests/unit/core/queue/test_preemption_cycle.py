@@ -1,4 +1,4 @@
-"""Who is asked to give way to whom: by priority, and for what a team is guaranteed; and who gets what comes free."""
+"""Preemption over the whole queue, by priority and by guarantee; and which runs get the freed nodes."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_of_a_sweep_the_oldest_members_stand_within_what_a_team_is_guaranteed() 
     ("waiting", "runs", "asked"),
     [(HIGH, LOW, True), (NORMAL, LOW, True), (LOW, LOW, False), (HIGH, NORMAL, False), (NORMAL, HIGH, False)],
 )
-def test_only_low_gives_way_and_only_to_higher(waiting: int, runs: int, asked: bool) -> None:
+def test_only_low_runs_are_preempted_and_only_by_higher_ones(waiting: int, runs: int, asked: bool) -> None:
     cluster = Cluster(1)
     cluster.runs("runs", 0, priority=runs)
     assert cluster.asked(waits("waits", 1, priority=waiting)) == ({"waits": ["runs"]} if asked else {})
@@ -179,7 +179,7 @@ def test_who_may_start_with_fewer_members_has_others_asked_for_as_many_as_can_be
     assert Cluster(1).asked(sweep) == {}
 
 
-def test_for_an_elastic_gang_others_give_way_for_its_fewest_members_alone() -> None:
+def test_an_elastic_gang_preempts_for_its_fewest_members_alone() -> None:
     """And it gets no more of what is free before others are looked at."""
     cluster = Cluster(nodes=4)
     leaves = cluster.runs("a", 0)
@@ -229,7 +229,7 @@ def test_what_a_team_holds_already_counts() -> None:
     assert cluster.asked(waits("both", 2, team="vision")) == {}
 
 
-def test_a_gang_within_what_its_team_is_guaranteed_gives_way_to_no_other_team() -> None:
+def test_a_gang_within_a_guarantee_is_not_preempted_by_other_teams() -> None:
     """Low as it may be; to its own team it does. Of several, the oldest of the highest priority stand within it."""
     cluster = Cluster(3)
     cluster.guarantee("vision", 8)
@@ -269,7 +269,7 @@ def test_what_a_team_is_guaranteed_is_its_own_though_somebody_waits_for_it_in_va
 
 
 @pytest.mark.parametrize(("borrower", "by_right"), [(LOW, False), (NORMAL, True)])
-def test_whoever_would_give_way_to_priority_is_not_told_of_guarantees(borrower: int, by_right: bool) -> None:
+def test_preemption_by_priority_does_not_mention_guarantees(borrower: int, by_right: bool) -> None:
     cluster = Cluster(1)
     cluster.guarantee("ours", 8)
     cluster.runs("borrows", 0, priority=borrower, team="other")
@@ -368,14 +368,14 @@ def test_what_comes_free_goes_to_whom_it_was_freed_for() -> None:
 
 
 def test_what_comes_free_is_promised_once() -> None:
-    """Two that others give way to wait for different nodes."""
+    """Two preempting runs wait for different nodes."""
     cluster = Cluster(2)
     leaving = [cluster.runs("a", 0), cluster.runs("b", 1)]
     settled = settle(cluster.state, [waits("first", 1).gang, waits("second", 1).gang], leaving)
     assert [(each.key, each.nodes) for each in settled.kept] == [("first", ("n0",)), ("second", ("n1",))]
 
 
-def test_a_sweep_that_others_give_way_to_takes_what_there_is() -> None:
+def test_a_preempting_sweep_takes_what_is_free() -> None:
     """All of it, and it does not wait until there is room for every member."""
     cluster = Cluster(3)
     cluster.runs("leaves", 0)
@@ -426,7 +426,7 @@ gangs = st.builds(
     everybody=st.lists(gangs, min_size=1, max_size=9, unique_by=lambda gang: gang.key),
     guaranteed=st.dictionaries(st.sampled_from(["vision", "speech"]), st.integers(1, 4)),
 )
-def test_who_gave_way_does_not_push_back(everybody: list[Gang], guaranteed: dict[str, int]) -> None:
+def test_a_preempted_gang_does_not_preempt_its_preemptor(everybody: list[Gang], guaranteed: dict[str, int]) -> None:
     """If nothing ends and nothing comes, the cluster comes to rest: no two gangs take each other's nodes in turn. And
     nobody was ever pushed away from what his team is guaranteed by another team."""
     nodes, minute = 6, 0

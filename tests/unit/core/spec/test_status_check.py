@@ -8,10 +8,10 @@ import pytest
 
 from kajitori.core.spec.node_request import NodeRequest
 from kajitori.core.spec.reasons import Phase, Reason
-from kajitori.core.spec.status import Attempt, GivesWay, GivesWayTo, MemberCounts, Ran, RunStatus, template_text
+from kajitori.core.spec.status import Attempt, MemberCounts, Preempted, PreemptedBy, Ran, RunStatus, template_text
 from kajitori.core.spec.status_check import damage, damaged
 
-ASKED = GivesWayTo(to="a/b", uid="u", ranks="0", since="2026-11-21T12:00:00Z")
+ASKED = PreemptedBy(by="a/b", uid="u", ranks="0", since="2026-11-21T12:00:00Z")
 TEMPLATE = {
     "metadata": {"labels": {"a": "b"}},
     "spec": {"containers": [{"name": "main", "resources": {"limits": {"cpu": "8", "nvidia.com/gpu": "8"}}}]},
@@ -23,8 +23,8 @@ def attempt(**changes: Any) -> Attempt:
     return Attempt(**(given | changes))
 
 
-def others(**changes: Any) -> GivesWay:
-    return GivesWay.of([ASKED, GivesWayTo(to="a/b", uid="u", **changes)])
+def others(**changes: Any) -> Preempted:
+    return Preempted.of([ASKED, PreemptedBy(by="a/b", uid="u", **changes)])
 
 
 @pytest.mark.parametrize(
@@ -34,7 +34,7 @@ def others(**changes: Any) -> GivesWay:
         RunStatus(phase=Phase.RUNNING, attempt=attempt(), attempts=2, started_at="2026-11-21T12:00:00Z"),
         RunStatus(attempt=attempt(template=""), attempts=7),
         RunStatus(attempt=attempt(ranks="0,5-7"), attempts=2),
-        RunStatus(gives_way=GivesWay.of([ASKED, ASKED])),
+        RunStatus(preemption=Preempted.of([ASKED, ASKED])),
     ],
 )
 def test_what_kajitori_writes_makes_sense(status: RunStatus) -> None:
@@ -51,10 +51,10 @@ def test_what_kajitori_writes_makes_sense(status: RunStatus) -> None:
         (RunStatus(ran=Ran(seconds=-1, until="")), "ran.seconds"),
         (RunStatus(ran=Ran(seconds=1, until="yesterday")), "ran.until"),
         (RunStatus(not_before="2026-11-21T12:00:00"), "not_before"),
-        (RunStatus(gives_way=GivesWay(to="a/b", uid="u", attempts=-1)), "givesWay.attempts"),
-        (RunStatus(gives_way=others(ranks="9-1")), "givesWay.ranks"),
-        (RunStatus(gives_way=others(since="now", ranks="1")), "givesWay.since"),
-        (RunStatus(gives_way=others()), "givesWay.others"),
+        (RunStatus(preemption=Preempted(by="a/b", uid="u", attempts=-1)), "preemption.attempts"),
+        (RunStatus(preemption=others(ranks="9-1")), "preemption.ranks"),
+        (RunStatus(preemption=others(since="now", ranks="1")), "preemption.since"),
+        (RunStatus(preemption=others()), "preemption.others"),
         (RunStatus(node_request=NodeRequest(pool="spot", nodes=-1, attempt=1)), "nodeRequest.nodes"),
         (RunStatus(node_request=NodeRequest(pool="spot", nodes=1, attempt=1, since="now")), "nodeRequest.since"),
         (RunStatus(started_at="9999-12-31T23:59:59Z"), "started_at"),

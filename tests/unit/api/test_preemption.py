@@ -1,4 +1,4 @@
-"""What explain says of runs for which others give way, and of those that may not have what comes free."""
+"""Explanations of runs that preempt others, and of runs that may not have the freed nodes."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ async def given_way(world: World, *, told: bool) -> None:
     world.kubernetes.put("pods", pod(held, node="g1", gpus=8))
     queued = {"phase": "Queued", "queuedAt": "2026-11-21T11:05:00Z"}
     urgent = world.kubernetes.put("runs", run("urgent", priority="high", owner="ada", **WANTS) | {"status": queued})
-    asked = {"to": "team/urgent", "uid": urgent["metadata"]["uid"], "since": "2026-11-21T11:59:50Z"}
-    said = attempts(1, phase="Restarting" if told else "Running", reason="Preempted", givesWay=asked)
+    asked = {"by": "team/urgent", "uid": urgent["metadata"]["uid"], "since": "2026-11-21T11:59:50Z"}
+    said = attempts(1, phase="Restarting" if told else "Running", reason="Preempted", preemption=asked)
     low = world.kubernetes.put("runs", run("low", priority="low", owner="grace") | {"status": said})
     member: Object = pod(low, node="g2", gpus=8)
     if told:
@@ -37,13 +37,13 @@ async def test_a_run_says_whom_it_asks_and_when_the_nodes_are_free(world: World)
     """By the grace that members have left once they were told, before that by all of it."""
     await given_way(world, told=True)
     message = (await explain(world, "urgent"))["message"]
-    assert message.startswith("asks team/low (low, of grace) to give way; its nodes are free by 12:00:25 UTC; needs 8")
+    assert message.startswith("preempts team/low (low, of grace); its nodes are free by 12:00:25 UTC; needs 8")
 
 
 async def test_before_they_are_told_all_of_their_grace_counts(world: World) -> None:
     await given_way(world, told=False)
     message = (await explain(world, "urgent"))["message"]
-    assert message.startswith("asks team/low (low, of grace) to give way; its nodes are free by 12:00:20 UTC; needs 8")
+    assert message.startswith("preempts team/low (low, of grace); its nodes are free by 12:00:20 UTC; needs 8")
 
 
 async def another_waits(world: World) -> None:
@@ -71,11 +71,11 @@ async def test_what_comes_free_for_a_run_is_its_own_though_another_stands_before
     assert [(each["kind"], each["name"]) for each in found["toFree"]] == [("run", "team/low")]
 
 
-async def test_who_gave_way_is_told_for_whom(world: World) -> None:
+async def test_a_preempted_run_names_its_preemptor(world: World) -> None:
     held = world.kubernetes.put("runs", run("held", priority="high") | {"status": attempts(1, phase="Running")})
     world.kubernetes.put("pods", pod(held, node="g1", gpus=8))
-    asked = {"to": "team/held", "uid": held["metadata"]["uid"], "who": "team/held (high, of ada)"}
-    said = {"phase": "Queued", "queuedAt": "2026-11-21T10:00:00Z", "givesWay": asked}
+    asked = {"by": "team/held", "uid": held["metadata"]["uid"], "who": "team/held (high, of ada)"}
+    said = {"phase": "Queued", "queuedAt": "2026-11-21T10:00:00Z", "preemption": asked}
     world.kubernetes.put("runs", run("low", priority="low", **WANTS) | {"status": said})
     await world.caught_up()
     assert (await explain(world, "low"))["message"].startswith("preempted by team/held (high, of ada); ")

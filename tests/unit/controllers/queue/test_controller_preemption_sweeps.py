@@ -1,11 +1,11 @@
-"""Which members of sweeps are asked to give way, and to whom."""
+"""Which members of sweeps are preempted, and for which runs."""
 
 from __future__ import annotations
 
 from datetime import timedelta
 
 import msgspec
-from tests.helpers.giving_way_scene import GivingWayScene
+from tests.helpers.preemption_scene import PreemptionScene
 from tests.helpers.queue_scene import NOW
 
 from kajitori.cluster.preemptions import ASKED_OF_A_SWEEP, key_of
@@ -17,7 +17,7 @@ from kajitori.core.words.times import format_time
 
 def test_of_a_sweep_only_as_many_members_are_asked_as_it_takes() -> None:
     """The youngest; it is said which, and what they leave is kept."""
-    scene = GivingWayScene(4)
+    scene = PreemptionScene(4)
     status = scene.sweep("grid", 50, 10, 20, 40)
     scene.waits("urgent", 2, queued_at="2026-11-21T10:00:00Z")
     assert scene.asks() == {"team/urgent": ["team/grid", "team/grid"]}
@@ -29,8 +29,8 @@ def test_of_a_sweep_only_as_many_members_are_asked_as_it_takes() -> None:
     scene.put("grid", asked_status)
     scene.begin_anew()
     assert (scene.asks(), scene.starts()) == ({}, {})
-    said = "asks members 1-2 of team/grid (low) to give way; their nodes are free by 12:01:00 UTC"
-    assert scene.queue.giving_way.words_for("team/urgent") == said
+    said = "preempts members 1-2 of team/grid (low); their nodes are free by 12:01:00 UTC"
+    assert scene.queue.preemptions.words_for("team/urgent") == said
     # 2. One of them is gone, then both.
     scene.member_ends("grid", 1)
     assert (scene.asks(), scene.starts()) == ({}, {})
@@ -39,9 +39,9 @@ def test_of_a_sweep_only_as_many_members_are_asked_as_it_takes() -> None:
     assert scene.asks() == {}
 
 
-def test_while_members_of_a_sweep_give_way_others_are_asked_for_whoever_comes_next() -> None:
+def test_more_members_are_preempted_while_others_are_ending() -> None:
     """Each run has what its own members leave. Whoever leads next knows all of it from the sweep's status."""
-    scene = GivingWayScene(4)
+    scene = PreemptionScene(4)
     status = scene.sweep("grid", 50, 10, 20, 40)
     scene.waits("urgent", 2, queued_at="2026-11-21T10:00:00Z")
     first = scene.intends("grid")
@@ -50,15 +50,15 @@ def test_while_members_of_a_sweep_give_way_others_are_asked_for_whoever_comes_ne
     scene.waits("second", 1)
     assert scene.asks() == {"team/second": ["team/grid"]}
     both = scene.intends("grid", "second")
-    assert [(each.to, each.ranks) for each in both.each] == [("team/second", "3"), ("team/urgent", "1-2")]
+    assert [(each.by, each.ranks) for each in both.each] == [("team/second", "3"), ("team/urgent", "1-2")]
     assert both.others == first.each
     assert scene.asks() == {}
     scene.put("grid", msgspec.structs.replace(gang.preempt(status, both), sweep=SweepState(again="1-3")))
     scene.begin_anew()
     assert (scene.asks(), scene.starts()) == ({}, {})
-    words = scene.queue.giving_way.words_for
-    assert words("team/urgent").startswith("asks members 1-2 of team/grid (low) to give way")
-    assert words("team/second").startswith("asks member 3 of team/grid (low) to give way; its nodes")
+    words = scene.queue.preemptions.words_for
+    assert words("team/urgent").startswith("preempts members 1-2 of team/grid (low)")
+    assert words("team/second").startswith("preempts member 3 of team/grid (low); its nodes")
     # 2. What comes free is first for whoever waits for longest.
     scene.member_ends("grid", 1)
     assert scene.starts() == {}
@@ -74,12 +74,12 @@ def test_while_members_of_a_sweep_give_way_others_are_asked_for_whoever_comes_ne
     scene.queue.leave(("team", "second"))
     assert scene.asks() == {"team/third": ["team/grid"]}
     (alone,) = scene.intends("grid", "third").each
-    assert (alone.to, alone.ranks) == ("team/third", "0")
+    assert (alone.by, alone.ranks) == ("team/third", "0")
 
 
 def test_of_a_sweep_further_members_are_asked_for_so_many_runs_at_a_time() -> None:
     """So that its status stays small."""
-    scene = GivingWayScene(ASKED_OF_A_SWEEP + 2)
+    scene = PreemptionScene(ASKED_OF_A_SWEEP + 2)
     status = scene.sweep("grid", *range(1, ASKED_OF_A_SWEEP + 3))
     for number in range(ASKED_OF_A_SWEEP + 2):
         name = f"wants-{number:02}"
@@ -87,31 +87,31 @@ def test_of_a_sweep_further_members_are_asked_for_so_many_runs_at_a_time() -> No
         if number < ASKED_OF_A_SWEEP:
             status = gang.preempt(status, scene.intends("grid", name))
             scene.put("grid", status)
-    assert status.gives_way is not None and len(status.gives_way.each) == ASKED_OF_A_SWEEP
+    assert status.preemption is not None and len(status.preemption.each) == ASKED_OF_A_SWEEP
     assert scene.asks() == {}
     scene.put("wants-03", RunStatus(phase=Phase.STOPPED))
     scene.queue.leave(("team", "wants-03"))
     assert len(scene.asks()) == 2
-    assert len(to_document(status)["givesWay"]["others"]) < ASKED_OF_A_SWEEP
+    assert len(to_document(status)["preemption"]["others"]) < ASKED_OF_A_SWEEP
 
 
 def test_in_one_look_members_of_a_sweep_are_asked_for_several() -> None:
     """All of it is one write."""
-    scene = GivingWayScene(3)
+    scene = PreemptionScene(3)
     scene.sweep("grid", 50, 10, 20)
     for name in ("first", "second"):
         scene.waits(name, 1)
     first, second = scene.plan().requests.requests
     asked = {}
     for request in (first, second):
-        asked = scene.queue.giving_way.intents(request, scene.mirror.runs[key_of(request.key)], NOW)
+        asked = scene.queue.preemptions.intents(request, scene.mirror.runs[key_of(request.key)], NOW)
         for key, each in asked.items():
-            scene.queue.giving_way.note_asking(key, each)
-    assert [(each.to, each.ranks) for each in asked["team", "grid"].each] == [(second.key, "2"), (first.key, "1")]
+            scene.queue.preemptions.note_preempting(key, each)
+    assert [(each.by, each.ranks) for each in asked["team", "grid"].each] == [(second.key, "2"), (first.key, "1")]
 
 
 def test_members_of_a_sweep_that_nobody_has_seen_yet_are_its_youngest() -> None:
-    scene = GivingWayScene(2)
+    scene = PreemptionScene(2)
     status = msgspec.structs.replace(scene.runs("grid", "n0", "n1"), sweep=SweepState())
     scene.put("grid", status)
     scene.ends("grid")

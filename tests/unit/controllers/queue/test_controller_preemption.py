@@ -1,4 +1,4 @@
-"""Who is asked to give way, and who gets what comes free, by what stands in the statuses of Runs alone."""
+"""Which runs are preempted, and which runs get the freed nodes, as the statuses of Runs alone show it."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from datetime import timedelta
 import msgspec
 import pytest
 from tests.helpers.gangs import with_attempt
-from tests.helpers.giving_way_scene import TEMPLATE, GivingWayScene
+from tests.helpers.preemption_scene import TEMPLATE, PreemptionScene
 from tests.helpers.queue_scene import NOW
 
 from kajitori.core import gang
 from kajitori.core.spec.reasons import Phase, Reason
-from kajitori.core.spec.status import Attempt, GivesWay, RunStatus, template_text
+from kajitori.core.spec.status import Attempt, Preempted, RunStatus, template_text
 from kajitori.core.words import names
 from kajitori.core.words.times import format_time
 
@@ -20,7 +20,7 @@ from kajitori.core.words.times import format_time
 @pytest.mark.parametrize("type", ["batch", "service"])
 def test_a_run_that_is_asked_is_not_asked_again_from_the_write_on_until_it_is_gone(type: str) -> None:
     """However the controllers change meanwhile; and nobody else is asked in its place."""
-    scene = GivingWayScene(3)
+    scene = PreemptionScene(3)
     status = scene.runs("low", "n0", type=type)
     scene.runs("spare", "n1")
     scene.runs("high", "n2", priority="high")
@@ -46,10 +46,10 @@ def test_a_run_that_is_asked_is_not_asked_again_from_the_write_on_until_it_is_go
 
 
 def test_what_comes_free_is_nobody_elses_though_he_comes_first() -> None:
-    scene = GivingWayScene(2)
+    scene = PreemptionScene(2)
     scene.waits("first", 1, priority=100, queued_at="2026-11-20T00:00:00Z")
     scene.waits("urgent", 2)
-    asked = GivesWay(to="team/urgent", uid="uid-urgent", since=format_time(NOW))
+    asked = Preempted(by="team/urgent", uid="uid-urgent", since=format_time(NOW))
     low = scene.runs("low", "n0")
     scene.put("low", gang.preempt(low, asked))
     scene.begin_anew()
@@ -62,10 +62,10 @@ def test_what_comes_free_is_nobody_elses_though_he_comes_first() -> None:
 
 def test_whoever_leads_follows_what_statuses_say_of_it() -> None:
     """From when it stands there, whoever wrote it, until it does not any more."""
-    scene = GivingWayScene(1)
+    scene = PreemptionScene(1)
     scene.waits("urgent", 1)
     low = scene.runs("low", "n0")
-    asked = GivesWay(to="team/urgent", uid="uid-urgent", since=format_time(NOW))
+    asked = Preempted(by="team/urgent", uid="uid-urgent", since=format_time(NOW))
     scene.put("low", gang.preempt(low, asked))
     assert scene.asks() == {}
     scene.put("low", low)
@@ -73,14 +73,14 @@ def test_whoever_leads_follows_what_statuses_say_of_it() -> None:
 
 
 def test_what_came_free_for_several_goes_to_the_most_important_first_then_to_who_waits_for_longest() -> None:
-    scene = GivingWayScene(2)
+    scene = PreemptionScene(2)
     for name, priority, queued_at in (
         ("late", 0, "2026-11-21T11:00:00Z"),
         ("early", 0, "2026-11-21T10:00:00Z"),
         ("high", 100, "2026-11-21T11:30:00Z"),
     ):
         scene.waits(name, 1, priority=priority, queued_at=queued_at)
-        status = RunStatus(phase=Phase.QUEUED, gives_way=GivesWay(to=f"team/{name}", uid=f"uid-{name}"))
+        status = RunStatus(phase=Phase.QUEUED, preemption=Preempted(by=f"team/{name}", uid=f"uid-{name}"))
         scene.put(f"left-for-{name}", status)
     assert scene.starts() == {"high": ("n0",), "early": ("n1",)}
 
@@ -97,10 +97,10 @@ def test_what_came_free_for_several_goes_to_the_most_important_first_then_to_who
 )
 def test_for_one_who_does_not_wait_any_more_nothing_is_kept(urgent: RunStatus | None) -> None:
     """It is gone, has ended, or has found other nodes."""
-    scene = GivingWayScene(1)
+    scene = PreemptionScene(1)
     if urgent is not None:
         scene.put("urgent", urgent)
-    asked = GivesWay(to="team/urgent", uid="uid-urgent", since=format_time(NOW))
+    asked = Preempted(by="team/urgent", uid="uid-urgent", since=format_time(NOW))
     low = scene.runs("low", "n0")
     scene.put("low", gang.preempt(low, asked))
     scene.waits("other", 1)
@@ -112,10 +112,10 @@ def test_for_one_who_does_not_wait_any_more_nothing_is_kept(urgent: RunStatus | 
 
 @pytest.mark.parametrize("changed", [{"uid": "another"}, {"deletion_timestamp": "2026-11-21T11:59:00Z"}])
 def test_for_another_run_of_its_name_or_one_that_is_deleted_nothing_is_kept(changed: dict[str, str]) -> None:
-    scene = GivingWayScene(1)
+    scene = PreemptionScene(1)
     waits = scene.put("urgent", RunStatus())
     low = scene.runs("low", "n0")
-    scene.put("low", gang.preempt(low, GivesWay(to="team/urgent", uid=waits.metadata.uid)))
+    scene.put("low", gang.preempt(low, Preempted(by="team/urgent", uid=waits.metadata.uid)))
     scene.waits("other", 1)
     assert scene.asks() == {}
     meta = msgspec.structs.replace(waits.metadata, **changed)
@@ -124,61 +124,61 @@ def test_for_another_run_of_its_name_or_one_that_is_deleted_nothing_is_kept(chan
 
 
 def test_room_that_somebody_starts_on_at_this_moment_helps_nobody_else() -> None:
-    scene = GivingWayScene(2)
+    scene = PreemptionScene(2)
     scene.runs("low", "n0")
     scene.waits("first", 1, priority=100)
     scene.waits("urgent", 1)
     assert scene.asks() == {"team/urgent": ["team/low"]}
 
 
-def test_who_gives_way_is_named_and_when_the_last_of_them_is_gone_at_the_latest() -> None:
+def test_preempted_runs_are_named_with_their_latest_end() -> None:
     """His grace counts from when he was asked; once his members are told, what their Pods say."""
-    scene = GivingWayScene(4)
+    scene = PreemptionScene(4)
     scene.waits("urgent", 4)
-    asked = GivesWay(to="team/urgent", uid="uid-urgent", since=format_time(NOW))
-    words = scene.queue.giving_way.words_for
+    asked = Preempted(by="team/urgent", uid="uid-urgent", since=format_time(NOW))
+    words = scene.queue.preemptions.words_for
     assert words("team/urgent") == ""
     for number in range(4):
         low = scene.runs(f"low-{number}", f"n{number}")
         scene.put(f"low-{number}", gang.preempt(low, asked))
         if number == 0:
-            assert words("team/urgent") == "asks team/low-0 (low) to give way; its nodes are free by 12:01:00 UTC"
+            assert words("team/urgent") == "preempts team/low-0 (low); its nodes are free by 12:01:00 UTC"
     shown = ", ".join(f"team/low-{number} (low)" for number in range(3))
-    assert words("team/urgent") == f"asks {shown} and 1 more to give way; their nodes are free by 12:01:00 UTC"
+    assert words("team/urgent") == f"preempts {shown} and 1 more; their nodes are free by 12:01:00 UTC"
     for number in range(4):
         scene.told(f"low-{number}")
     assert words("team/urgent").endswith("their nodes are free by 12:00:50 UTC")
     for number in range(4):
         scene.ends(f"low-{number}")
-    assert words("team/urgent") == f"{shown} and 1 more gave way"
+    assert words("team/urgent") == f"preempted {shown} and 1 more"
 
 
 def test_a_write_that_failed_asks_again() -> None:
-    scene = GivingWayScene(1)
+    scene = PreemptionScene(1)
     scene.runs("low", "n0")
     scene.waits("urgent", 1)
     scene.intends("low")
     assert scene.asks() == {}
-    scene.queue.giving_way.note_failed(("team", "low"))
+    scene.queue.preemptions.note_failed(("team", "low"))
     assert scene.asks() == {"team/urgent": ["team/low"]}
 
 
 def test_a_run_that_is_being_stopped_counts_as_coming_free() -> None:
     """Its members may not have been told yet; a service that starts, or replaces a member, is not on its way out."""
     for stopping in ("batch", "service"):
-        scene = GivingWayScene(2)
+        scene = PreemptionScene(2)
         status = scene.runs("stopped", "n0", type=stopping)
         scene.put("stopped", msgspec.structs.replace(status, reason=Reason.STOPPING))
         scene.runs("low", "n1")
         scene.waits("urgent", 1)
         assert scene.asks() == {}
-    scene = GivingWayScene(2)
+    scene = PreemptionScene(2)
     scene.runs("between-two-attempts", "n0", phase=Phase.RESTARTING)
     scene.runs("low", "n1")
     scene.waits("urgent", 1)
     assert scene.asks() == {}
     for phase in (Phase.STARTING, Phase.RESTARTING):
-        scene = GivingWayScene(2)
+        scene = PreemptionScene(2)
         scene.runs("web", "n0", type="service", phase=phase, priority="normal")
         scene.runs("low", "n1")
         scene.waits("urgent", 1)
@@ -187,7 +187,7 @@ def test_a_run_that_is_being_stopped_counts_as_coming_free() -> None:
 
 def test_how_much_a_gang_loses_is_told_by_its_checkpoints() -> None:
     """Fifty minutes of the last hour are saved where a program writes one every fifty minutes."""
-    scene = GivingWayScene(2)
+    scene = PreemptionScene(2)
     scene.runs("without", "n0", checkpoint={"path": "/ckpt"})
     scene.runs("with", "n1", checkpoint={"path": "/ckpt", "every": "50m"})
     scene.waits("urgent", 1)
@@ -197,7 +197,7 @@ def test_how_much_a_gang_loses_is_told_by_its_checkpoints() -> None:
 
 
 def test_a_gang_is_looked_at_again_when_its_minimum_run_time_is_over() -> None:
-    scene = GivingWayScene(1, preemption={"minimumRunTime": "90m"})
+    scene = PreemptionScene(1, preemption={"minimumRunTime": "90m"})
     scene.runs("low", "n0")
     scene.waits("urgent", 1)
     requests = scene.plan().requests
@@ -206,15 +206,15 @@ def test_a_gang_is_looked_at_again_when_its_minimum_run_time_is_over() -> None:
 
 @pytest.mark.parametrize(("type", "asked"), [("batch", False), ("service", True)])
 def test_a_service_has_run_since_it_started_whichever_of_its_members_was_replaced_since(type: str, asked: bool) -> None:
-    scene = GivingWayScene(1, preemption={"minimumRunTime": "30m"})
+    scene = PreemptionScene(1, preemption={"minimumRunTime": "30m"})
     status = scene.runs("low", "n0", type=type)
     scene.put("low", with_attempt(status, started_at=format_time(NOW - timedelta(minutes=1))))
     scene.waits("urgent", 1)
     assert bool(scene.asks()) == asked
 
 
-def test_a_service_of_low_priority_gives_way_beside_a_more_important_one() -> None:
-    scene = GivingWayScene(2)
+def test_a_low_service_is_preempted_and_a_higher_one_is_not() -> None:
+    scene = PreemptionScene(2)
     scene.runs("shop", "n0", type="service", priority="normal")
     scene.runs("web", "n1", type="service")
     scene.waits("urgent", 1)
@@ -224,15 +224,15 @@ def test_a_service_of_low_priority_gives_way_beside_a_more_important_one() -> No
 def test_whose_time_is_over_before_he_could_be_asked_to_leave_is_not_asked() -> None:
     """Nor is anybody in his place."""
     for limit, asked in (("61m", False), ("2h", True)):
-        scene = GivingWayScene(1)
+        scene = PreemptionScene(1)
         scene.runs("low", "n0", timeLimit=limit)
         scene.waits("urgent", 1)
         assert bool(scene.asks()) == asked
 
 
-def test_nobody_gives_way_to_a_test_of_a_node() -> None:
+def test_a_test_of_a_node_preempts_nothing() -> None:
     """It can wait; work goes on meanwhile."""
-    scene = GivingWayScene(1, preflight={"namespace": "team"})
+    scene = PreemptionScene(1, preflight={"namespace": "team"})
     scene.runs("low", "n0")
     scene.waits("preflight", 1, priority=100, annotations={names.ANNOTATION_TESTED_NODE: "n0"})
     assert scene.asks() == {}
@@ -241,10 +241,10 @@ def test_nobody_gives_way_to_a_test_of_a_node() -> None:
 
 
 def test_a_team_is_guaranteed_what_another_one_borrowed() -> None:
-    scene = GivingWayScene(2, guarantees=[{"namespace": "team", "gpus": 8}])
+    scene = PreemptionScene(2, guarantees=[{"namespace": "team", "gpus": 8}])
     scene.runs("theirs", "n0", "n1", team="other", priority="high")
     scene.waits("ours", 1, priority=-100)
     (request,) = scene.plan().requests.requests
     assert ([victim.key for victim in request.victims], request.guaranteed) == (["other/theirs"], True)
-    (said,) = scene.queue.giving_way.intents(request, scene.mirror.runs["team", "ours"], NOW).values()
-    assert (said.to, said.who, said.guaranteed) == ("team/ours", "team/ours (normal)", True)
+    (said,) = scene.queue.preemptions.intents(request, scene.mirror.runs["team", "ours"], NOW).values()
+    assert (said.by, said.who, said.guaranteed) == ("team/ours", "team/ours (normal)", True)

@@ -1,4 +1,4 @@
-"""Runs that may be asked to give way, and runs that wait for their nodes, by what stands in statuses alone."""
+"""Runs that may be preempted, and runs that wait for their nodes, as statuses of Runs alone show them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kajitori.controllers.queue.controller import Cycle, Queue, Waiting
 from kajitori.core.placement.planner import GangRequest
 from kajitori.core.policy.file import parse_policy
 from kajitori.core.spec.reasons import Phase
-from kajitori.core.spec.status import Attempt, GivesWay, MemberCounts, RunStatus, SweepState, template_text
+from kajitori.core.spec.status import Attempt, MemberCounts, Preempted, RunStatus, SweepState, template_text
 from kajitori.core.words import names
 from kajitori.core.words.node_lists import compress
 from kajitori.core.words.times import format_time
@@ -31,7 +31,7 @@ TEMPLATE: dict[str, Any] = {
 }
 
 
-class GivingWayScene:
+class PreemptionScene:
     """Nodes with eight GPUs each, runs on them and runs that wait; nothing is watched, and nothing is remembered but
     what the mirror shows."""
 
@@ -145,10 +145,10 @@ class GivingWayScene:
     def starts(self) -> dict[str, tuple[str, ...]]:
         return who_starts(self.plan())
 
-    def intends(self, name: str, to: str = "urgent", **more: Any) -> GivesWay:
+    def intends(self, name: str, to: str = "urgent", **more: Any) -> Preempted:
         """What is about to be written into its status."""
         (request,) = (each for each in self.plan().requests.requests if each.key == f"team/{to}")
         waiting = self.mirror.runs["team", to]
-        asked = self.queue.giving_way.intents(request, waiting, NOW)["team", name]
-        self.queue.giving_way.note_asking(("team", name), asked)
+        asked = self.queue.preemptions.intents(request, waiting, NOW)["team", name]
+        self.queue.preemptions.note_preempting(("team", name), asked)
         return asked
