@@ -16,6 +16,7 @@ import socket
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from aiohttp import WSCloseCode, WSMsgType, web
 
@@ -53,7 +54,7 @@ class PodPorts:
     uid: str
     namespace: str
     """File of its network namespace; nothing for the machine's."""
-    until_gone: Callable[[], Awaitable[None]]
+    until_gone: Callable[[], Awaitable[object]]
     """Returns when nothing of the Pod is left on this node."""
 
     async def connect(self, port: int) -> socket.socket:
@@ -84,6 +85,8 @@ class PodPorts:
         why = str(error) or type(error).__name__
         if error.errno == errno.ECONNREFUSED:
             why = f"nothing listens on port {port} of localhost in the Pod: connection refused"
+        elif error.errno == errno.ENOENT:
+            why = "the Pod's network is gone"
         return f"error forwarding port {port} to pod {self.name}, uid {self.uid}: {why}"
 
     async def _socket(self, family: socket.AddressFamily) -> socket.socket:
@@ -182,7 +185,7 @@ async def _join(
         await ended(*tasks)
 
 
-async def _first(*tasks: asyncio.Future[None]) -> None:
+async def _first(*tasks: asyncio.Future[Any]) -> None:
     """Returns when one of them has ended. Raises what it raised."""
     done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     for task in done:

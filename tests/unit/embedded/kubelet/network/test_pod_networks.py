@@ -16,6 +16,7 @@ import uvloop
 from tests.helpers.networks import in_a_network_of_its_own, ip, needs_networks, nft
 from tests.unit.embedded.kubelet.conftest import Machine, until
 
+from kajitori.embedded.kubelet.http.port_forward import PodPorts
 from kajitori.embedded.kubelet.machine.cgroup_layout import group_name, groups_called
 from kajitori.embedded.kubelet.network.links import addresses, run
 from kajitori.embedded.kubelet.network.pod_networks import PodNetwork
@@ -100,6 +101,7 @@ async def story(machine: Machine) -> None:
     assert machine.cluster.status("host")["podIP"] == "127.0.0.1"
     assert "kaji-" in machine.log("host")
     assert machine.log("host").split()[-1] == socket.gethostname()
+    await a_port_that_is_reached_from_inside(machine)
     await an_address_that_is_used_again(machine)
     await one_that_was_half_made(machine.kubelet.context.network)
     addresses = [machine.cluster.status(name)["podIP"] for name in ("a", "b", "c")]
@@ -121,6 +123,28 @@ def whoever_counts_traffic_is_told(machine: Machine) -> None:
     assert (told["uid"], told["name"], told["addresses"]) == (uid, "d", ["10.99.0.4"])
     assert told["interface"] in {name for _, name in socket.if_nameindex()}
     assert {each["name"] for each in files.values()} == {"a", "b"}, "c has ended, host has none of its own"
+
+
+async def a_port_that_is_reached_from_inside(machine: Machine) -> None:
+    """Port-forward: `localhost` is that of the Pod, whatever listens on the machine; no thread stays in its network."""
+    local = SERVE.replace("('', 8000)", "('127.0.0.1', 8001)")
+    await machine.cluster.submit("local", sys.executable, "-c", local)
+    await until(lambda: machine.log("local"), "it listens")
+    namespace = machine.kubelet.context.network.namespace(uid_of(machine, "local"))
+
+    def ports(namespace: str) -> PodPorts:
+        return PodPorts("local", "its-uid", namespace, machine.kubelet.registered.wait)
+
+    (await ports(namespace).connect(8001)).close()
+    for elsewhere in ("", machine.kubelet.context.network.namespace(uid_of(machine, "a"))):
+        with pytest.raises(ConnectionRefusedError):
+            await ports(elsewhere).connect(8001)
+    with pytest.raises(FileNotFoundError):
+        await ports("/run/netns/gone").connect(8001)
+    here = os.readlink("/proc/self/ns/net")  # noqa: PTH115
+    await until(lambda: {task.readlink().name for task in Path("/proc/self/task").glob("*/ns/net")} == {here})
+    machine.cluster.vanish("local")
+    await until(lambda: len(machine.kubelet.workers) == 4, "it is gone")
 
 
 async def an_address_that_is_used_again(machine: Machine) -> None:
