@@ -15,7 +15,7 @@ from kajitori.api.app import create_app
 from kajitori.api.context import ApiDependencies
 from kajitori.api.serving.server import ApiServer
 from kajitori.core.nodes.health import BY_HAND, CONDITION_GONE, MEMBERS_FAIL, PREFLIGHT_FAILED
-from kajitori.core.nodes.trail import Entry, What, read_trail
+from kajitori.core.nodes.trail import Entry, TrailEvent, read_trail
 from kajitori.core.spec.reasons import Phase
 from kajitori.core.words import names
 from kajitori.kube.client import PatchKind
@@ -94,7 +94,7 @@ async def test_a_node_leaves_for_its_condition_and_comes_back(world: World) -> N
         await world.until(lambda: names.TAINT_UNHEALTHY in taints(world, sick), f"{sick} is out")
         assert taints(world, sick) == {"team": "vision", names.TAINT_UNHEALTHY: "KernelDeadlock"}
         (out,) = trail(world, sick)
-        assert (out.what, out.reason, out.by) == (What.OUT, "KernelDeadlock", "")
+        assert (out.what, out.reason, out.by) == (TrailEvent.OUT, "KernelDeadlock", "")
         assert "task blocked" in out.evidence[0]
         await world.submit("next", replicas=6, resources=WHOLE)
         await world.reaches("next", Phase.RUNNING)
@@ -103,7 +103,7 @@ async def test_a_node_leaves_for_its_condition_and_comes_back(world: World) -> N
         await say(world, sick, "False")
         await world.until(lambda: names.TAINT_UNHEALTHY not in taints(world, sick), f"{sick} is back")
         assert taints(world, sick) == {"team": "vision"}
-        assert [(each.what, each.reason) for each in trail(world, sick)][1:] == [(What.BACK, CONDITION_GONE)]
+        assert [(each.what, each.reason) for each in trail(world, sick)][1:] == [(TrailEvent.BACK, CONDITION_GONE)]
         events = await world.client.list(EVENTS, "default", field_selector=f"involvedObject.name={sick}")
         assert "NodeOut" in {event["reason"] for event in events.items}
 
@@ -200,7 +200,7 @@ async def test_a_new_node_is_tested_before_it_takes_work(world: World) -> None:
         await world.behave(pod.metadata.name, exit_code="0")
         world.start_controller()
         await world.reaches("wide", Phase.RUNNING)
-        assert [each.what for each in trail(world, name)] == [What.PASSED]
+        assert [each.what for each in trail(world, name)] == [TrailEvent.PASSED]
         assert not taints(world, name)
         await world.until(lambda: [run for _, run in world.mirror.runs] == ["wide"], "the run of the test is gone")
 
@@ -218,7 +218,7 @@ async def test_a_node_that_fails_its_test_stays_out_and_comes_back_by_the_next(w
         await world.until(lambda: names.TAINT_UNHEALTHY in taints(world, name), f"{name} is out")
         assert taints(world, name) == {names.TAINT_UNHEALTHY: PREFLIGHT_FAILED}
         (out,) = trail(world, name)
-        assert (out.what, out.reason) == (What.OUT, PREFLIGHT_FAILED)
+        assert (out.what, out.reason) == (TrailEvent.OUT, PREFLIGHT_FAILED)
         assert "exit code 3" in out.evidence[0]
         assert [run for _, run in world.mirror.runs] == [out.run], "it stays to be read"
         await world.client.patch(NODES, name, {"metadata": {"annotations": {names.ANNOTATION_TEST_WANTED: "ada"}}})
@@ -226,6 +226,6 @@ async def test_a_node_that_fails_its_test_stays_out_and_comes_back_by_the_next(w
         await world.behave(again.metadata.name, exit_code="0")
         await world.until(lambda: not taints(world, name), f"{name} is back")
         back = trail(world, name)[-1]
-        assert (back.what, back.by) == (What.BACK, "ada")
+        assert (back.what, back.by) == (TrailEvent.BACK, "ada")
         assert names.ANNOTATION_TEST_WANTED not in node(world, name).metadata.annotations
         await world.until(lambda: not world.mirror.runs, "no run of a test is left")

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from kajitori.core.nodes.provisioning import Answer, Demand, Pool, Wanting, holds
+from kajitori.core.nodes.provisioning import Answer, Demand, Pool, UnplacedRun, reserved_nodes
 from kajitori.core.nodes.provisioning import demand as demand_of
 from kajitori.core.placement.choosing import Rows
 from kajitori.core.placement.planner import GangRequest, MemberRequest, Shortage, place
@@ -56,7 +56,7 @@ def pools(table: NodeTable, *named: tuple[str, NodePool]) -> dict[str, Pool]:
 
 
 def demand(
-    wanting: Sequence[Wanting],
+    wanting: Sequence[UnplacedRun],
     others: Sequence[tuple[str, NodeRequest]],
     snapshot: Snapshot,
     known: Mapping[str, Pool],
@@ -83,7 +83,7 @@ def kept_in(
         used = snapshot.members[snapshot.table.index[name]]
         return [(owners or {}).get(name, "ns/somebody")] if used else []
 
-    return holds(requests, known, snapshot.table, members_of)
+    return reserved_nodes(requests, known, snapshot.table, members_of)
 
 
 def gang(members: int, key: str = "ns/bert", *, member: MemberRequest = WHOLE, queued: str = LONG_AGO) -> GangRequest:
@@ -97,11 +97,11 @@ def waits(
     record: NodeRequest | None = None,
     answer: Answer | None = None,
     **rest: Any,
-) -> Wanting:
+) -> UnplacedRun:
     """It finds no place in the snapshot."""
     found = place(snapshot, request)
     assert isinstance(found, Shortage)
-    return Wanting(request, found, attempt=1, request=record, answer=answer, **rest)
+    return UnplacedRun(request, found, attempt=1, request=record, answer=answer, **rest)
 
 
 def empty(*nodes: NodeFacts) -> Snapshot:

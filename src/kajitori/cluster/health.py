@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 
 from kajitori.cluster.view import ClusterView
 from kajitori.core.nodes.evidence import failures_of, proven_at, unstarted_on, without_outages
-from kajitori.core.nodes.health import BUSY, BadCondition, Failure, Signs, Trial, TrialState, Verdict, examine
+from kajitori.core.nodes.health import BUSY_RECHECK, BadCondition, Failure, Signs, Trial, TrialState, Verdict, examine
 from kajitori.core.nodes.trail import Entry, read_trail
 from kajitori.core.policy.file import Policy
 from kajitori.core.spec.reasons import Phase, Reason
@@ -50,9 +50,9 @@ class HealthView:
         signs = self.signs(now)
         verdict = examine(signs, failures, policy.node_health, policy.preflight, now)
         if proven is not None:
-            verdict.look_at(proven)
+            verdict.examine_by(proven)
         if any(each.test is not None and each.test.state is TrialState.GOES_ON for each in signs):
-            verdict.look_at(now + BUSY)  # it may wait in vain
+            verdict.examine_by(now + BUSY_RECHECK)  # it may wait in vain
         return verdict
 
     def signs(self, now: datetime) -> list[Signs]:

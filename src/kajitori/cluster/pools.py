@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from kajitori.cluster.occupancy import Occupancy
-from kajitori.core.nodes.provisioning import Pool, holds
+from kajitori.core.nodes.provisioning import Pool, reserved_nodes
 from kajitori.core.placement.choosing import Rows
 from kajitori.core.placement.planner import GangRequest, MemberRequest
 from kajitori.core.placement.snapshot import NodeTable
@@ -64,7 +64,7 @@ class PoolView:
         """Which nodes are kept for which run, by the gang's key."""
         pools = self.of(table, policy)
         return (
-            holds(self.requests(), pools, table, _Members(self._mirror, self._occupancy, self._is_test))
+            reserved_nodes(self.requests(), pools, table, _Members(self._mirror, self._occupancy, self._is_test))
             if pools
             else {}
         )

@@ -13,7 +13,7 @@ from kajitori.cluster.health import HealthView
 from kajitori.cluster.view import ClusterView
 from kajitori.configuration.policy_file import PolicyFile
 from kajitori.core.nodes.health import MEMBERS_FAIL, TrialState
-from kajitori.core.nodes.trail import What, entry, write_trail
+from kajitori.core.nodes.trail import TrailEvent, new_entry, write_trail
 from kajitori.core.policy.file import parse_policy
 from kajitori.core.spec.reasons import Phase, Reason
 from kajitori.core.spec.status import Attempt, Notable, RunStatus
@@ -337,7 +337,7 @@ def test_it_is_looked_again_when_a_run_will_have_done_well() -> None:
 
 def test_the_trail_is_read_from_the_node() -> None:
     cluster = Cluster()
-    said = entry(NOW, What.BACK, by="ada")
+    said = new_entry(NOW, TrailEvent.BACK, by="ada")
     cluster.node("n1", annotations={names.ANNOTATION_HEALTH: write_trail([said])})
     assert cluster.signs("n1").trail == cluster.view.trail("n1") == (said,)
     assert cluster.view.trail("n2") == ()

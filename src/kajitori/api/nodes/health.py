@@ -15,7 +15,16 @@ from kajitori.api.nodes.views import HealthEntry, NodeTest
 from kajitori.core.documents.faults import Document, show
 from kajitori.core.documents.fields import Text
 from kajitori.core.nodes.health import BY_HAND, DRAINED_BY
-from kajitori.core.nodes.trail import What, added, entry, in_words, last_test, left_as, read_trail, write_trail
+from kajitori.core.nodes.trail import (
+    TrailEvent,
+    append_entry,
+    describe_entry,
+    last_removal,
+    last_test,
+    new_entry,
+    read_trail,
+    write_trail,
+)
 from kajitori.core.policy.file import Policy
 from kajitori.core.spec.reasons import Phase
 from kajitori.core.words import names
@@ -30,7 +39,7 @@ TRIES = 5
 _SHOWN = 5
 """Of names that are none."""
 
-_RESULTS = {What.UNTESTED: "untested", What.FAILED: "failed", What.OUT: "failed"}
+_RESULTS = {TrailEvent.UNTESTED: "untested", TrailEvent.FAILED: "failed", TrailEvent.OUT: "failed"}
 
 
 def health_of(node: Node) -> list[HealthEntry]:
@@ -44,7 +53,7 @@ def health_of(node: Node) -> list[HealthEntry]:
             evidence=list(each.evidence),
             run=each.run,
             times=each.times,
-            says=in_words(each),
+            says=describe_entry(each),
         )
         for each in read_trail(node.metadata.annotations.get(names.ANNOTATION_HEALTH, ""))
     ]
@@ -54,7 +63,7 @@ def why_out(node: Node, policy: Policy) -> str:
     """Why a node is out of the pool; empty where it is in it."""
     taints = {taint.key: taint.value for taint in node.spec.taints}
     if names.TAINT_UNHEALTHY in taints:
-        left = left_as(read_trail(node.metadata.annotations.get(names.ANNOTATION_HEALTH, "")))
+        left = last_removal(read_trail(node.metadata.annotations.get(names.ANNOTATION_HEALTH, "")))
         if left is None:
             return f"unhealthy: {taints[names.TAINT_UNHEALTHY] or 'marked by hand'}"
         said = f": {left.evidence[0]}" if left.evidence else ""
@@ -64,7 +73,7 @@ def why_out(node: Node, policy: Policy) -> str:
     if not policy.preflight.covers(node.metadata.labels):
         return "not tested, and policy has no test for it (preflight)"
     test = last_test(read_trail(node.metadata.annotations.get(names.ANNOTATION_HEALTH, "")))
-    said = f"; {in_words(test)}" if test is not None else ""
+    said = f"; {describe_entry(test)}" if test is not None else ""
     return f"not tested yet{said}"
 
 
@@ -196,8 +205,8 @@ def _patch_back(found: dict[str, Any], policy: Policy, user: User, api: Api) -> 
     taints = found["spec"].get("taints") or []
     if not any(taint["key"] in ours for taint in taints):
         return None
-    said = entry(api.mirror.now(), What.BACK, BY_HAND, by=user.name)
-    trail = added(read_trail(node.metadata.annotations.get(names.ANNOTATION_HEALTH, "")), said)
+    said = new_entry(api.mirror.now(), TrailEvent.BACK, BY_HAND, by=user.name)
+    trail = append_entry(read_trail(node.metadata.annotations.get(names.ANNOTATION_HEALTH, "")), said)
     annotations: dict[str, str | None] = {names.ANNOTATION_HEALTH: write_trail(trail)}
     spec: dict[str, Any] = {"taints": [taint for taint in taints if taint["key"] not in ours] or None}
     if node.drained_by.startswith(DRAINED_BY):

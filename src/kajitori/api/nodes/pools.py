@@ -11,7 +11,7 @@ from kajitori.api.context import Api
 from kajitori.api.nodes.views import PoolView
 from kajitori.api.queue.views import ExplanationView
 from kajitori.cluster.outlook import Applicant
-from kajitori.core.nodes.provisioning import Wanting, demand
+from kajitori.core.nodes.provisioning import UnplacedRun, demand
 from kajitori.core.placement.planner import Shortage
 from kajitori.core.placement.snapshot import Snapshot
 from kajitori.core.spec.node_request import says
@@ -64,7 +64,7 @@ def tell_of_pools(
     if request is not None and request.not_before:
         view.grows = True
         return
-    waiting = Wanting(replace(applicant.request, queued_at=_LONG_AGO), shortage, status.attempts + 1, request)
+    waiting = UnplacedRun(replace(applicant.request, queued_at=_LONG_AGO), shortage, status.attempts + 1, request)
     others = [each for each in api.cluster.node_requests() if each[0] != key]
     found = demand([waiting], others, api.cluster.kept(), snapshot, pools, now)
     would = found.changed.get(key)

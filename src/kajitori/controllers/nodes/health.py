@@ -18,9 +18,9 @@ import msgspec
 
 from kajitori.cluster.health import HealthView, signs_of
 from kajitori.cluster.view import ClusterView
-from kajitori.core.nodes.health import DRAINED_BY, Change, Warned
+from kajitori.core.nodes.health import DRAINED_BY, Change, WithheldRemoval
 from kajitori.core.nodes.preflight import name_of_test, run_of_test
-from kajitori.core.nodes.trail import What, added, as_taint_value, in_words, read_trail, write_trail
+from kajitori.core.nodes.trail import TrailEvent, append_entry, as_taint_value, describe_entry, read_trail, write_trail
 from kajitori.core.words import names
 from kajitori.errors import AlreadyExists, Conflict, Forbidden, InvalidInput, KajitoriError, NotFound
 from kajitori.kube.client import KubeClient
@@ -165,9 +165,9 @@ class HealthKeeper:
             self._something.set()
             return
         self._unseen[change.node] = int(written["metadata"]["resourceVersion"])
-        bad = change.entry.what in (What.OUT, What.LOST, What.FAILED, What.UNTESTED)
+        bad = change.entry.what in (TrailEvent.OUT, TrailEvent.LOST, TrailEvent.FAILED, TrailEvent.UNTESTED)
         reason = f"Node{change.entry.what.value.capitalize()}"
-        log.info("node %s: %s", change.node, in_words(change.entry))
+        log.info("node %s: %s", change.node, describe_entry(change.entry))
         self._events.say(_about(node), "Warning" if bad else "Normal", reason, _whole(change))
 
     def _patch(self, found: dict[str, Any], node: Node, change: Change) -> dict[str, Any]:
@@ -177,15 +177,19 @@ class HealthKeeper:
         if change.unhealthy is not None and not kept:
             value = as_taint_value(change.unhealthy)
             taints.append({"key": names.TAINT_UNHEALTHY, "value": value, "effect": "NoSchedule"})
-        trail = added(read_trail(node.metadata.annotations.get(names.ANNOTATION_HEALTH, "")), change.entry)
+        trail = append_entry(read_trail(node.metadata.annotations.get(names.ANNOTATION_HEALTH, "")), change.entry)
         annotations: dict[str, str | None] = {names.ANNOTATION_HEALTH: write_trail(trail)}
         if change.answered:
             annotations[names.ANNOTATION_TEST_WANTED] = None
         spec: dict[str, Any] = {"taints": taints or None}
-        if change.entry.what is What.OUT and self._cluster.policy.node_health.drain and not node.spec.unschedulable:
+        if (
+            change.entry.what is TrailEvent.OUT
+            and self._cluster.policy.node_health.drain
+            and not node.spec.unschedulable
+        ):
             annotations[names.ANNOTATION_DRAIN] = f"{DRAINED_BY}{change.entry.reason}"
             spec["unschedulable"] = True
-        elif change.entry.what is What.BACK and node.drained_by.startswith(DRAINED_BY):
+        elif change.entry.what is TrailEvent.BACK and node.drained_by.startswith(DRAINED_BY):
             annotations[names.ANNOTATION_DRAIN] = None
             spec["unschedulable"] = None
         version = found["metadata"]["resourceVersion"]
@@ -196,7 +200,7 @@ class HealthKeeper:
             return change.unhealthy is not None
         return change.awaits_test if key == self._cluster.policy.preflight.taint else True
 
-    def _warn(self, warnings: Iterable[Warned]) -> None:
+    def _warn(self, warnings: Iterable[WithheldRemoval]) -> None:
         """Says it once of a node and a reason, for as long as that holds."""
         still = set()
         for each in warnings:
@@ -243,7 +247,7 @@ class HealthKeeper:
             results = {entry.run: entry.what for entry in self._view.trail(node) if entry.run}
             for run in runs:
                 result = results.get(run.metadata.name)
-                readable = result in (What.OUT, What.FAILED) and run is runs[-1] and node not in begun
+                readable = result in (TrailEvent.OUT, TrailEvent.FAILED) and run is runs[-1] and node not in begun
                 if node not in self._mirror.nodes or (result is not None and not readable):
                     over.append(run)
         await self._each(self._delete(run) for run in over)
@@ -260,4 +264,4 @@ def _about(node: Node) -> About:
 
 def _whole(change: Change) -> str:
     """What an Event says of it: all of the evidence."""
-    return "; ".join((in_words(change.entry), *change.entry.evidence[1:]))
+    return "; ".join((describe_entry(change.entry), *change.entry.evidence[1:]))

@@ -21,7 +21,7 @@ from kajitori.controllers.queue.controller import Cycle, Waiting
 from kajitori.controllers.runs.belongings import ensure_of_run
 from kajitori.controllers.workqueue import Key
 from kajitori.core import gang
-from kajitori.core.nodes.provisioning import Wanting, demand, failed, is_needed
+from kajitori.core.nodes.provisioning import UnplacedRun, demand, is_needed, with_failure
 from kajitori.core.nodes.provisioning_objects import Manifest, pod_template, provisioning_request, request_name, using
 from kajitori.core.placement.planner import Shortage
 from kajitori.core.spec.node_request import NodeRequest, says
@@ -123,12 +123,12 @@ class Provisioning:
             asks[key] = Ask(request, found.notes.get(key, ""), request == before and not is_lost)
         return Asking(asks, found.look_again_at)
 
-    def _wanting(self, waiting: Waiting, shortage: Shortage, starts: Mapping[str, datetime]) -> Wanting:
+    def _wanting(self, waiting: Waiting, shortage: Shortage, starts: Mapping[str, datetime]) -> UnplacedRun:
         request = waiting.status.node_request
         found = self._find(waiting.run, request) if request is not None else None
         answer = answer_of(found) if found is not None else None
         starts_at = starts.get(waiting.request.key)
-        return Wanting(waiting.request, shortage, waiting.status.attempts + 1, request, answer, starts_at)
+        return UnplacedRun(waiting.request, shortage, waiting.status.attempts + 1, request, answer, starts_at)
 
     def _find(self, run: RunObject, request: NodeRequest) -> ProvisioningRequest | None:
         """The object that stands for a request; nobody else's of that name (rule 1)."""
@@ -156,7 +156,7 @@ class Provisioning:
             await ensure_of_run(self._client, resource, body, waiting.run)
         except (AlreadyExists, Forbidden, InvalidInput) as error:
             await self._take_back(waiting.run)
-            return failed(request, error.message, rules, self._client.now())
+            return with_failure(request, error.message, rules, self._client.now())
         return request
 
     async def _take_back(self, run: RunObject) -> None:

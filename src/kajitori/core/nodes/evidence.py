@@ -1,4 +1,4 @@
-"""What runs tell about nodes: who failed where, and did well elsewhere afterwards."""
+"""Evidence about nodes from runs: runs that failed on a node and later succeeded elsewhere."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kajitori.core.spec.status import Attempt, Notable, RunStatus
 from kajitori.core.words.node_lists import expand
 from kajitori.core.words.times import parse_time
 
-_TELLS = frozenset(
+_MAY_BE_THE_NODE = frozenset(
     {
         Reason.PROGRAM_FAILED.value,
         Reason.CONTAINER_CONFIG.value,
@@ -23,58 +23,64 @@ _TELLS = frozenset(
         Reason.FIRST_STEP_FAILED.value,
     }
 )
-"""How a member ends on a broken node. Lost nodes are counted by themselves: one that restarts takes many runs along."""
+"""Reasons with which a member ends on a broken node.
+
+Lost nodes are counted separately: a node that restarts takes many runs with it.
+"""
 
 
-_HALF, _MOST = 0.5, 0.6
-"""The part of a run's failures that a node must have had: that a run did not start is soon said, and needs more."""
+_SHARE_OF_FAILURES, _SHARE_OF_FAILED_STARTS = 0.5, 0.6
+"""Share of a run's failures that must be on one node to blame it. Starts fail for many reasons, so they need more."""
 
 OUTAGE = timedelta(minutes=15)
-"""Starts that fail on many nodes within so long of each other have one cause, and it is none of these nodes."""
+"""Failed starts on many nodes within this time have one common cause, which is not the nodes."""
 
 
 def failures_of(
     run: str, owner: str, status: RunStatus, health: NodeHealth, now: datetime
 ) -> Iterator[tuple[str, Failure]]:
-    """The nodes on which a run failed last, each with what is known of it, where it then did well elsewhere; and those
-    on which it could not start, where it then started elsewhere.
+    """Yield the nodes that a run's last failures blame, each with the failure.
 
-    Only who was blamed for the end of an attempt counts, not the members that fell with him; and a run that fails on
-    many nodes tells nothing about any of them.
+    A node is blamed for a failed run if the run then worked elsewhere, and for a failed start if the run then
+    started elsewhere. Only the member that caused the end of an attempt counts, not the members that ended with it.
+    A run that fails on many nodes blames none of them.
     """
     attempt = status.attempt
     if not status.avoid_nodes or attempt is None or not health.failed_runs:
         return
-    whose = f" ({owner})" if owner else ""
-    failures, did_well_on = sum(status.avoid_nodes.values()), set(expand(attempt.nodes))
+    owner_text = f" ({owner})" if owner else ""
+    failures, succeeded_on = sum(status.avoid_nodes.values()), set(expand(attempt.nodes))
 
-    def tells(note: Notable, share: float) -> datetime | None:
-        """When it happened, if it tells something about its node."""
-        blamed = status.avoid_nodes.get(note.node, 0) >= share * failures
-        is_past = note.attempt < attempt.number and note.node not in did_well_on
-        return parse_time(note.since) if blamed and is_past else None
+    def blamed_at(note: Notable, share: float) -> datetime | None:
+        """Return the time of the failure if it blames its node, else None."""
+        is_blamed = status.avoid_nodes.get(note.node, 0) >= share * failures
+        is_past = note.attempt < attempt.number and note.node not in succeeded_on
+        return parse_time(note.since) if is_blamed and is_past else None
 
     for note in status.unstarted if not status.failed_starts else ():
-        if (at := tells(note, _MOST)) is not None:
+        if (at := blamed_at(note, _SHARE_OF_FAILED_STARTS)) is not None:
             what = f"could not start at {note.since}: {note.message or 'it was not ready in time'}"
-            told = f"run {run}{whose}: member {note.rank} of attempt {note.attempt} {what}"
-            yield note.node, Failure(run, owner, at, told, at_start=True)
+            text = f"run {run}{owner_text}: member {note.rank} of attempt {note.attempt} {what}"
+            yield note.node, Failure(run, owner, at, text, at_start=True)
     proven = proven_at(status, health)
     if status.phase is not Phase.SUCCEEDED and (proven is None or proven > now):
         return
     for note in status.notable:
-        if note.reason in _TELLS and (at := tells(note, _HALF)) is not None:
-            said = f": {note.message}" if note.message else ""
-            told = f"run {run}{whose}: member {note.rank} of attempt {note.attempt} failed at {note.since}{said}"
-            yield note.node, Failure(run, owner, at, told)
+        if note.reason in _MAY_BE_THE_NODE and (at := blamed_at(note, _SHARE_OF_FAILURES)) is not None:
+            why = f": {note.message}" if note.message else ""
+            text = f"run {run}{owner_text}: member {note.rank} of attempt {note.attempt} failed at {note.since}{why}"
+            yield note.node, Failure(run, owner, at, text)
 
 
 def without_outages(
     failures: Mapping[str, Sequence[Failure]], unstarted: Iterable[tuple[str, datetime]], nodes: int
 ) -> dict[str, list[Failure]]:
-    """What is told of each node, without starts that failed while they did on several, and on more than one in a
-    hundred: something else broke then. unstarted: the nodes on which any run could not start, and when. nodes: how
-    many there are."""
+    """Return the failures of each node without failed starts that are part of an outage.
+
+    Failed starts are an outage if they happened on several nodes, and on more than one node in a hundred, at about
+    the same time. `unstarted` has the node and time of every failed start of any run; `nodes` is the number of
+    nodes.
+    """
     at_once: dict[int, set[str]] = defaultdict(set)
     for node, at in unstarted:
         at_once[_span(at)].add(node)
@@ -83,16 +89,16 @@ def without_outages(
     def nodes_near(span: int) -> int:
         return len(set().union(*(at_once.get(span + offset, ()) for offset in (-1, 0, 1))))
 
-    most = max(1, nodes // 100)
+    max_nodes = max(1, nodes // 100)
     kept = {
-        node: [each for each in theirs if not each.at_start or nodes_near(_span(each.at)) <= most]
-        for node, theirs in failures.items()
+        node: [f for f in of_node if not f.at_start or nodes_near(_span(f.at)) <= max_nodes]
+        for node, of_node in failures.items()
     }
-    return {node: theirs for node, theirs in kept.items() if theirs}
+    return {node: of_node for node, of_node in kept.items() if of_node}
 
 
 def unstarted_on(status: RunStatus) -> Iterator[tuple[str, datetime]]:
-    """The nodes on which a run could not start, and when; whatever became of it since."""
+    """Yield the nodes on which a run could not start, with the time, whatever happened to the run since."""
     for note in status.unstarted:
         at = parse_time(note.since)
         if at is not None:
@@ -104,7 +110,7 @@ def _span(at: datetime) -> int:
 
 
 def proven_at(status: RunStatus, health: NodeHealth) -> datetime | None:
-    """When a run that goes on will have done well where it is now; None where it does not run, or never failed."""
+    """Return when a running run will have proven its present nodes; None if it does not run, or never failed."""
     attempt: Attempt | None = status.attempt
     if not status.avoid_nodes or status.phase is not Phase.RUNNING or attempt is None:
         return None

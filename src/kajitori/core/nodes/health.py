@@ -1,8 +1,8 @@
-"""Which nodes leave the pool, why, which come back, and which are tested: all from what is known of nodes and runs now.
+"""Decide which nodes leave the pool and why, which come back, and which are tested, from the present state alone.
 
-A node leaves for a condition that says that it is broken, for runs that failed on it and did well elsewhere, for
-falling silent again and again, or for a test that it failed. At most a share of all nodes is ever taken out: what makes
-more of them look broken is no node's fault. Nothing here ends a run.
+A node leaves for a condition that says that it is broken, for runs that failed on it and then worked elsewhere, for
+becoming unreachable repeatedly, or for a failed test. At most a share of all nodes is taken out: a cause that affects
+more of them is not the nodes' fault. Nothing here ends a run.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from kajitori.core.nodes.trail import Entry, What, came_back_at, entry, left_as, tests_in_a_row
+from kajitori.core.nodes.trail import Entry, TrailEvent, last_removal, new_entry, returned_at, unpassed_tests_in_a_row
 from kajitori.core.placement.snapshot import natural_key
 from kajitori.core.policy.nodes import NodeHealth, Preflight
 from kajitori.core.words.names import MANAGED_BY
@@ -25,15 +25,15 @@ PREFLIGHT_PASSED = "PreflightPassed"
 CONDITION_GONE = "ConditionGone"
 BY_HAND = "ByHand"
 DRAINED_BY = f"{MANAGED_BY}: "
-"""How a node is marked that is drained for its health; the reason follows."""
-_OURS = (MEMBERS_FAIL, NODE_LOST, PREFLIGHT_FAILED)
-"""Reasons that do not go away by themselves, as a condition does."""
+"""Prefix of the drain mark of a node that is drained for its health; the reason follows."""
+_LASTING_REASONS = (MEMBERS_FAIL, NODE_LOST, PREFLIGHT_FAILED)
+"""Reasons that do not disappear by themselves, unlike a condition."""
 
-SILENCE = timedelta(seconds=15)
-"""A node that does not answer for a moment was not lost: after an outage of the API server all look like that."""
+UNREACHABLE_FOR = timedelta(seconds=15)
+"""Time after which an unreachable node counts as lost. After an outage of the API server all nodes look unreachable."""
 
-BUSY = timedelta(minutes=1)
-"""How often it is looked whether the last run has left a node that is to be tested."""
+BUSY_RECHECK = timedelta(minutes=1)
+"""Interval at which a busy node that should be tested is checked again."""
 
 _DOUBLINGS = 16
 
@@ -49,27 +49,27 @@ class BadCondition:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A run that failed on a node, and did well elsewhere afterwards."""
+    """A run that failed on a node and then worked elsewhere."""
 
     run: str
     """`namespace/name`."""
     owner: str
-    """Whose it is; empty where nobody owns it."""
+    """Owner of the run; empty if it has none."""
     at: datetime
     says: str
     at_start: bool = False
-    """It could not start there, and started elsewhere."""
+    """The run could not start there, and started elsewhere."""
 
 
 class TrialState(StrEnum):
-    """How far the test of a node has come."""
+    """Progress of the test of a node."""
 
     GOES_ON = "goesOn"
     """It waits for the node, or runs."""
     PASSED = "passed"
     FAILED = "failed"
     IMPOSSIBLE = "impossible"
-    """The program never ran, or not because of the node."""
+    """The program never ran, or ended for a reason other than the node."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,47 +83,47 @@ class Trial:
 
 @dataclass(frozen=True, slots=True)
 class Signs:
-    """What is known of one node."""
+    """The observations of one node."""
 
     node: str
     usable: bool = True
-    """Ready and not cordoned: a test can be run on it."""
+    """Whether it is ready and not cordoned, so that a test can run on it."""
     silent_since: datetime | None = None
     holders: tuple[str, ...] = ()
-    """Of a silent node: the runs with members on it."""
+    """If it is unreachable: the runs with members on it."""
     bad: tuple[BadCondition, ...] = ()
     cleared_at: datetime | None = None
-    """When the last of the conditions that are watched turned good, where all are."""
+    """When the last of the watched conditions became good, if all are."""
     unhealthy: str | None = None
-    """Why it is out; None: it is not."""
+    """Why it is out of the pool; None if it is in."""
     awaits_test: bool = False
-    """It came with the taint of nodes that are to be tested first."""
+    """Whether it joined with the taint for nodes that are tested first."""
     wanted_by: str = ""
-    """Who asked for a test."""
+    """User who asked for a test."""
     busy: bool = False
-    """Runs have members on it. They end before it is tested, unless somebody asks for it."""
+    """Whether runs have members on it. A test waits until they end, unless a user asked for it."""
     testable: bool = False
-    """Policy has a test for it."""
+    """Whether policy has a test for it."""
     trail: tuple[Entry, ...] = ()
     test: Trial | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """How a node is marked from now on; one entry of its trail."""
+    """A change of a node's marks, and the trail entry that explains it."""
 
     node: str
     entry: Entry
     unhealthy: str | None
-    """The reason in the taint; None: there is none."""
+    """The reason in the taint; None for no taint."""
     awaits_test: bool
     answered: bool = False
-    """Whoever asked for a test has the answer."""
+    """Whether the user who asked for a test now has the result."""
 
 
 @dataclass(frozen=True, slots=True)
-class Warned:
-    """A node that would have left, had not too many left already."""
+class WithheldRemoval:
+    """A node that would have left the pool if not too many were out already."""
 
     node: str
     reason: str
@@ -132,23 +132,23 @@ class Warned:
 
 @dataclass(slots=True)
 class Verdict:
-    """What one look at all nodes found."""
+    """The decisions of one examination of all nodes."""
 
     changes: list[Change] = field(default_factory=list)
-    warnings: list[Warned] = field(default_factory=list)
+    warnings: list[WithheldRemoval] = field(default_factory=list)
     tests: list[str] = field(default_factory=list)
-    """Nodes whose test begins now."""
+    """Nodes whose test starts now."""
     next_at: datetime | None = None
-    """When to look again at the latest, though nothing changed."""
+    """Latest time of the next examination, even if nothing changes."""
 
-    def look_at(self, moment: datetime) -> None:
-        """Look again then, or earlier."""
+    def examine_by(self, moment: datetime) -> None:
+        """Make the next examination happen by this time."""
         self.next_at = min(moment, self.next_at or moment)
 
 
 @dataclass(frozen=True, slots=True)
-class _Leaving:
-    """A node that is to leave, if not too many have."""
+class _Removal:
+    """A node that should leave the pool, if not too many are out."""
 
     signs: Signs
     reason: str
@@ -164,31 +164,33 @@ def examine(
     preflight: Preflight,
     now: datetime,
 ) -> Verdict:
-    """What becomes of each node. `failures` are by node, of whatever age; only what came after a node's last return to
-    the pool counts."""
+    """Return what happens to each node.
+
+    `failures` are by node and of any age; only those after the node's last return to the pool count.
+    """
     verdict = Verdict()
-    leaving: list[_Leaving] = []
+    removals: list[_Removal] = []
     limit = allowed_out(len(nodes), health)
     silent = sum(signs.silent_since is not None for signs in nodes)
     for signs in nodes:
-        if (ended := _ended_test(signs)) is not None:
-            _take_result(signs, ended, verdict, leaving, now)
+        if (test := _finished_test(signs)) is not None:
+            _take_result(signs, test, verdict, removals, now)
         elif signs.unhealthy is None:
-            found = _why_leave(signs, failures.get(signs.node, ()), health, verdict, now)
-            if found is not None:
-                leaving.append(found)
+            removal = _reason_to_leave(signs, failures.get(signs.node, ()), health, verdict, now)
+            if removal is not None:
+                removals.append(removal)
             elif silent <= limit:
                 _note_loss(signs, health, verdict, now)
-        elif _is_gone(signs, health, verdict, now) and not signs.testable:
-            said = entry(now, What.BACK, CONDITION_GONE)
-            verdict.changes.append(Change(signs.node, said, None, signs.awaits_test))
-    _let_leave(leaving, limit - sum(signs.unhealthy is not None for signs in nodes), verdict, now)
+        elif _condition_is_gone(signs, health, verdict, now) and not signs.testable:
+            back = new_entry(now, TrailEvent.BACK, CONDITION_GONE)
+            verdict.changes.append(Change(signs.node, back, None, signs.awaits_test))
+    _remove(removals, limit - sum(signs.unhealthy is not None for signs in nodes), verdict, now)
     _choose_tests(nodes, health, preflight, verdict, now)
     return verdict
 
 
 def allowed_out(nodes: int, health: NodeHealth) -> int:
-    """How many of so many nodes may be out of the pool when one more is taken out."""
+    """Return how many of `nodes` may be out of the pool at once."""
     if not nodes or not health.at_most_percent:
         return 0
     return max(1, nodes * health.at_most_percent // 100)
@@ -197,118 +199,122 @@ def allowed_out(nodes: int, health: NodeHealth) -> int:
 # ---------------------------------------------------------------------------------------------- leaving
 
 
-def _why_leave(
+def _reason_to_leave(
     signs: Signs, failures: Sequence[Failure], health: NodeHealth, verdict: Verdict, now: datetime
-) -> _Leaving | None:
-    """Why a node of the pool is to leave it now, if it is."""
-    losses = [each for each in signs.trail if each.what is What.LOST]
+) -> _Removal | None:
+    """Return the removal of a node that should leave the pool now; None if it should stay."""
+    losses = [entry for entry in signs.trail if entry.what is TrailEvent.LOST]
     if not (signs.bad or failures or losses):
         return None
-    back = came_back_at(signs.trail)
-    for bad in sorted(signs.bad, key=lambda each: each.type):
+    back = returned_at(signs.trail)
+    for bad in sorted(signs.bad, key=lambda condition: condition.type):
         since = bad.since or now - timedelta(seconds=health.after_seconds)
         if back is not None and since <= back:
-            continue  # whoever let it come back knew
+            continue  # the node was put back in spite of this condition
         due = since + timedelta(seconds=health.after_seconds)
         if now >= due:
-            said = f"since {format_time(since)}" + (f": {bad.says}" if bad.says else "")
-            return _Leaving(signs, bad.type, (said,), 0)
-        verdict.look_at(due)
+            evidence = f"since {format_time(since)}" + (f": {bad.says}" if bad.says else "")
+            return _Removal(signs, bad.type, (evidence,), 0)
+        verdict.examine_by(due)
     begin = now - timedelta(seconds=health.window_seconds)
     if back is not None and back > begin:
         begin = back
-    recent = sorted((each for each in failures if each.at > begin), key=lambda each: each.at)
+    recent = sorted((failure for failure in failures if failure.at > begin), key=lambda failure: failure.at)
     if _are_enough(recent, health):
-        return _Leaving(signs, MEMBERS_FAIL, tuple(each.says for each in recent), 2)
-    losses = [each for each in losses if each.time is not None and each.time > begin]
+        return _Removal(signs, MEMBERS_FAIL, tuple(failure.says for failure in recent), 2)
+    losses = [entry for entry in losses if entry.time is not None and entry.time > begin]
     if health.lost_times and len(losses) >= health.lost_times:
-        evidence = tuple(f"fell silent at {each.at} under {', '.join(each.evidence)}" for each in losses)
-        return _Leaving(signs, NODE_LOST, evidence, 1)
+        lost = tuple(f"stopped answering at {entry.at} under {', '.join(entry.evidence)}" for entry in losses)
+        return _Removal(signs, NODE_LOST, lost, 1)
     return None
 
 
 def _are_enough(failures: Sequence[Failure], health: NodeHealth) -> bool:
-    """Several runs, of several people where possible: one person's may all have the same fault. Runs that nobody owns
-    add nobody: they may be anybody's."""
-    runs, people = {each.run for each in failures}, {each.owner for each in failures if each.owner}
-    alone = len(people) < 2 and health.failed_runs > 1
-    return bool(health.failed_runs) and len(runs) >= health.failed_runs + alone
+    """Return whether these failures are enough to blame the node.
+
+    Several runs must have failed, of several users if possible: the runs of one user may share a fault. Runs without an
+    owner do not count as another user.
+    """
+    runs, owners = {failure.run for failure in failures}, {failure.owner for failure in failures if failure.owner}
+    one_owner = len(owners) < 2 and health.failed_runs > 1
+    return bool(health.failed_runs) and len(runs) >= health.failed_runs + one_owner
 
 
 def _note_loss(signs: Signs, health: NodeHealth, verdict: Verdict, now: datetime) -> None:
-    """Writes down, once, that a node fell silent under its members."""
+    """Record, once, that a node became unreachable while members were on it."""
     since = signs.silent_since
     if since is None or not signs.holders or not health.lost_times:
         return
-    told = format_time(since)
-    if any(each.what is What.LOST and each.at == told for each in signs.trail):
+    since_text = format_time(since)
+    if any(entry.what is TrailEvent.LOST and entry.at == since_text for entry in signs.trail):
         return
-    if now < since + SILENCE:
-        verdict.look_at(since + SILENCE)
+    if now < since + UNREACHABLE_FOR:
+        verdict.examine_by(since + UNREACHABLE_FOR)
         return
-    said = entry(since, What.LOST, evidence=signs.holders)
-    verdict.changes.append(Change(signs.node, said, signs.unhealthy, signs.awaits_test))
+    lost = new_entry(since, TrailEvent.LOST, evidence=signs.holders)
+    verdict.changes.append(Change(signs.node, lost, signs.unhealthy, signs.awaits_test))
 
 
-def _let_leave(leaving: Iterable[_Leaving], room: int, verdict: Verdict, now: datetime) -> None:
-    """The most urgent leave, as far as there is room; of the others it is only said that they should."""
-    for each in sorted(leaving, key=lambda each: (each.urgency, natural_key(each.signs.node))):
-        signs, is_test = each.signs, bool(each.run)
+def _remove(removals: Iterable[_Removal], room: int, verdict: Verdict, now: datetime) -> None:
+    """Take the `room` most urgent nodes out of the pool; for the others only warn."""
+    for removal in sorted(removals, key=lambda removal: (removal.urgency, natural_key(removal.signs.node))):
+        signs, is_test = removal.signs, bool(removal.run)
+        by, evidence, run = signs.wanted_by, removal.evidence, removal.run
         if room > 0:
             room -= 1
-            said = entry(now, What.OUT, each.reason, by=signs.wanted_by, evidence=each.evidence, run=each.run)
-            verdict.changes.append(Change(signs.node, said, each.reason, False, answered=is_test))
+            out = new_entry(now, TrailEvent.OUT, removal.reason, by=by, evidence=evidence, run=run)
+            verdict.changes.append(Change(signs.node, out, removal.reason, False, answered=is_test))
             continue
-        verdict.warnings.append(Warned(signs.node, each.reason, each.evidence))
+        verdict.warnings.append(WithheldRemoval(signs.node, removal.reason, removal.evidence))
         if is_test:
-            said = entry(now, What.FAILED, by=signs.wanted_by, evidence=each.evidence, run=each.run)
-            verdict.changes.append(Change(signs.node, said, None, signs.awaits_test, answered=True))
+            failed = new_entry(now, TrailEvent.FAILED, by=by, evidence=evidence, run=run)
+            verdict.changes.append(Change(signs.node, failed, None, signs.awaits_test, answered=True))
 
 
 # ---------------------------------------------------------------------------------------------- tests
 
 
-def _ended_test(signs: Signs) -> Trial | None:
-    """The test that has ended and whose result is not written down yet."""
+def _finished_test(signs: Signs) -> Trial | None:
+    """Return the test that has ended and whose result is not in the trail yet."""
     test = signs.test
-    if test is None or test.state is TrialState.GOES_ON or any(each.run == test.run for each in signs.trail):
+    if test is None or test.state is TrialState.GOES_ON or any(entry.run == test.run for entry in signs.trail):
         return None
     return test
 
 
-def _take_result(signs: Signs, test: Trial, verdict: Verdict, leaving: list[_Leaving], now: datetime) -> None:
+def _take_result(signs: Signs, test: Trial, verdict: Verdict, removals: list[_Removal], now: datetime) -> None:
     by = signs.wanted_by
     if test.state is TrialState.FAILED and signs.unhealthy is None:
-        leaving.append(_Leaving(signs, PREFLIGHT_FAILED, test.evidence, 1, test.run))
+        removals.append(_Removal(signs, PREFLIGHT_FAILED, test.evidence, 1, test.run))
         return
     unhealthy, awaits_test = signs.unhealthy, signs.awaits_test
     if test.state is TrialState.FAILED:
-        said = entry(now, What.FAILED, by=by, evidence=test.evidence, run=test.run)
+        result = new_entry(now, TrailEvent.FAILED, by=by, evidence=test.evidence, run=test.run)
     elif test.state is TrialState.IMPOSSIBLE:
-        said = entry(now, What.UNTESTED, by=by, evidence=test.evidence, run=test.run)
-    elif unhealthy is not None and left_as(signs.trail) is not None and not signs.bad:
-        said = entry(now, What.BACK, PREFLIGHT_PASSED, by=by, run=test.run)
+        result = new_entry(now, TrailEvent.UNTESTED, by=by, evidence=test.evidence, run=test.run)
+    elif unhealthy is not None and last_removal(signs.trail) is not None and not signs.bad:
+        result = new_entry(now, TrailEvent.BACK, PREFLIGHT_PASSED, by=by, run=test.run)
         unhealthy, awaits_test = None, False
     else:
-        said, awaits_test = entry(now, What.PASSED, by=by, run=test.run), False
-    verdict.changes.append(Change(signs.node, said, unhealthy, awaits_test, answered=True))
+        result, awaits_test = new_entry(now, TrailEvent.PASSED, by=by, run=test.run), False
+    verdict.changes.append(Change(signs.node, result, unhealthy, awaits_test, answered=True))
 
 
-def _is_gone(signs: Signs, health: NodeHealth, verdict: Verdict, now: datetime) -> bool:
-    """Whether the condition that a node left for has been gone for long enough."""
-    left = left_as(signs.trail)
-    if left is None or left.reason in _OURS or signs.bad or left.time is None:
+def _condition_is_gone(signs: Signs, health: NodeHealth, verdict: Verdict, now: datetime) -> bool:
+    """Return whether the condition for which the node left has been good for long enough."""
+    left = last_removal(signs.trail)
+    if left is None or left.reason in _LASTING_REASONS or signs.bad or left.time is None:
         return False
     due = max(left.time, signs.cleared_at or left.time) + timedelta(seconds=health.back_after_seconds)
     if now < due:
-        verdict.look_at(due)
+        verdict.examine_by(due)
     return now >= due
 
 
 def _choose_tests(
     nodes: Iterable[Signs], health: NodeHealth, preflight: Preflight, verdict: Verdict, now: datetime
 ) -> None:
-    """Whom to test now: those that somebody asked for, then new nodes, then those that may be well again."""
+    """Choose the nodes to test now: those that a user asked for, then new nodes, then those that may have recovered."""
     room, changed = preflight.at_once, {change.node for change in verdict.changes}
     wanted: list[tuple[int, Signs]] = []
     for signs in nodes:
@@ -317,44 +323,45 @@ def _choose_tests(
         elif signs.node in changed:
             continue
         elif signs.wanted_by and not signs.testable:
-            said = entry(now, What.UNTESTED, by=signs.wanted_by, evidence=("policy has no test for this node",))
-            verdict.changes.append(Change(signs.node, said, signs.unhealthy, signs.awaits_test, answered=True))
+            untested = ("policy has no test for this node",)
+            result = new_entry(now, TrailEvent.UNTESTED, by=signs.wanted_by, evidence=untested)
+            verdict.changes.append(Change(signs.node, result, signs.unhealthy, signs.awaits_test, answered=True))
         elif signs.testable and signs.usable and (urgency := _test_due(signs, health, preflight, verdict, now)):
             wanted.append((urgency, signs))
-    wanted.sort(key=lambda each: (each[0], each[1].node))
+    wanted.sort(key=lambda item: (item[0], item[1].node))
     verdict.tests = [signs.node for _, signs in wanted[: max(0, room)]]
 
 
 def _test_due(signs: Signs, health: NodeHealth, preflight: Preflight, verdict: Verdict, now: datetime) -> int:
-    """How urgently a node is to be tested now; 0: not now."""
+    """Return how urgently a node is to be tested now, 1 first; 0 means not now."""
     if signs.wanted_by:
         return 1
     if signs.unhealthy is None and not signs.awaits_test:
         return 0
     if signs.busy:
-        verdict.look_at(now + BUSY)
+        verdict.examine_by(now + BUSY_RECHECK)
         return 0
-    left = left_as(signs.trail)
+    left = last_removal(signs.trail)
     if signs.unhealthy is not None and left is None:
-        return 0  # somebody else's doing, by hand
-    tests = list(tests_in_a_row(signs.trail))
+        return 0  # an operator took it out by hand
+    tests = list(unpassed_tests_in_a_row(signs.trail))
     since, pause = left.time if left is not None else None, 0
     if tests:
-        could_not = tests[0].what is What.UNTESTED
+        could_not = tests[0].what is TrailEvent.UNTESTED
         since = tests[0].time
-        often = sum(each.times for each in tests if (each.what is What.UNTESTED) is could_not)
+        often = sum(test.times for test in tests if (test.what is TrailEvent.UNTESTED) is could_not)
         first = preflight.pause_seconds if could_not else preflight.retest_after_seconds
         pause = first * 2 ** min(often - 1, _DOUBLINGS)
         if could_not:
             pause = min(pause, max(first, preflight.longest_pause_seconds))
-    elif left is not None and left.reason in _OURS:
+    elif left is not None and left.reason in _LASTING_REASONS:
         pause = preflight.retest_after_seconds
-    elif left is not None and not _is_gone(signs, health, verdict, now):
+    elif left is not None and not _condition_is_gone(signs, health, verdict, now):
         return 0
     due = (since or now) + timedelta(seconds=pause)
     if now < due:
-        verdict.look_at(due)
+        verdict.examine_by(due)
         return 0
     if signs.unhealthy is not None and signs.bad:
-        return 0  # it says itself that it is still broken
+        return 0  # its condition still says that it is broken
     return 2 if signs.awaits_test else 3

@@ -1,4 +1,4 @@
-"""The run that tests a node: what it asks for, what it is called, and what policy lets it do that others may not."""
+"""The run that tests a node: its spec, its name, and the policy that applies to it."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from kajitori.core.words import names
 from kajitori.core.words.quantities import format_cpu, format_duration, format_memory
 
 HOSTNAME = "kubernetes.io/hostname"
-"""The label by which a test is sent to its node."""
+"""Label that selects the node under test."""
 
 EXPECTED_GPUS_ENV = "PREFLIGHT_GPUS"
-"""What a test is told: how many GPUs its node is to have."""
+"""Environment variable of a test: the number of GPUs that its node should have."""
 
 _GRACE = "10s"
 _PREFIX = "test-"
@@ -25,8 +25,11 @@ _DIGEST = 8
 
 
 def spec_of_test(node: NodeFacts, policy: Policy) -> dict[str, Any]:
-    """The spec of the run that tests a node. What a GPU that is missing takes from the node is left out: the test is
-    told how many there are to be, and finds it out."""
+    """Return the spec of the run that tests a node.
+
+    The run asks only for the GPUs that the node reports, so it starts even if one is missing; the test is told the
+    expected number and detects the difference.
+    """
     rules = policy.preflight
     expected = node.gpus if rules.gpus is None else rules.gpus
     resources: dict[str, Any] = {
@@ -58,12 +61,14 @@ def spec_of_test(node: NodeFacts, policy: Policy) -> dict[str, Any]:
     return {key: value for key, value in spec.items() if value != [] and value is not False}
 
 
-def run_of_test(node: NodeFacts, policy: Policy, name: str, who: str) -> dict[str, Any]:
-    """The Run that tests a node, as it is created. It is the controller's, who may not submit in the name of others:
-    who wants the test is said beside."""
+def run_of_test(node: NodeFacts, policy: Policy, name: str, requested_by: str) -> dict[str, Any]:
+    """Return the Run object that tests a node.
+
+    The controller owns it, and may not submit for other users; who requested the test is in an annotation.
+    """
     annotations = {names.ANNOTATION_TESTED_NODE: node.name}
-    if who:
-        annotations[names.ANNOTATION_TEST_WANTED] = who
+    if requested_by:
+        annotations[names.ANNOTATION_TEST_WANTED] = requested_by
     return {
         "apiVersion": names.API_VERSION,
         "kind": names.KIND,
@@ -73,8 +78,7 @@ def run_of_test(node: NodeFacts, policy: Policy, name: str, who: str) -> dict[st
 
 
 def name_of_test(node: str, *state: str) -> str:
-    """What the run is called that tests a node in this state: the same, whoever asks for it, until the state has
-    changed."""
+    """Return the name of the run that tests a node in this state. It is the same until the state changes."""
     digest = hashlib.sha256("\0".join((node, *state)).encode()).hexdigest()[:_DIGEST]
     longest = names.RUN_NAME_MAX_LENGTH - len(_PREFIX) - _DIGEST - 1
     plain = re.sub(r"[^a-z0-9]+", "-", node.lower()).strip("-")[:longest].strip("-")
@@ -82,7 +86,7 @@ def name_of_test(node: str, *state: str) -> str:
 
 
 def policy_for_tests(policy: Policy) -> Policy:
-    """What policy says where a node is tested: the test's own image alone, on any node, in spite of its taints."""
+    """Return the policy for tests: only the test's own image is allowed, on any node, whatever its taints."""
     rules = policy.preflight
     if rules.image is None:
         return policy

@@ -1,5 +1,5 @@
-"""What a request for nodes is in Kubernetes: a ProvisioningRequest, the PodTemplate that it refers to, and the
-annotations by which members use it up."""
+"""Kubernetes objects of a request for nodes: a ProvisioningRequest, its PodTemplate, and the annotations with which
+members consume it."""
 
 from __future__ import annotations
 
@@ -25,23 +25,24 @@ _OF_PODS = (
     "schedulerName",
     "restartPolicy",
 )
-"""What of members an autoscaler has to know to tell where they fit; not what they run."""
+"""The fields of a Pod template that an autoscaler needs to know where members fit; not the program they run."""
 
 
 def request_name(run: str, request: NodeRequest) -> str:
-    """Of the ProvisioningRequest and of its PodTemplate: no other attempt's, and no other request's for this one."""
+    """Return the name of the ProvisioningRequest and its PodTemplate: unique to the attempt and the request's
+    number."""
     return f"{run}-{request.attempt}-{request.number}"
 
 
 def pod_template(
     request: NodeRequest, rules: NodePool, template: Mapping[str, Any], *, run: str, namespace: str, uid: str
 ) -> Manifest:
-    """What every member asks of its node, in this pool. template: as the run's members will have it."""
+    """Return what every member asks of its node in this pool. `template` is the template of the run's members."""
     spec = template["spec"]
     shown: Manifest = {name: spec[name] for name in _OF_PODS if name in spec}
     for kind in ("containers", "initContainers"):
         if kind in spec:
-            shown[kind] = [{name: each[name] for name in _OF_CONTAINERS if name in each} for each in spec[kind]]
+            shown[kind] = [{name: c[name] for name in _OF_CONTAINERS if name in c} for c in spec[kind]]
     shown["nodeSelector"] = {**spec.get("nodeSelector", {}), **rules.node_selector}
     labels = {names.LABEL_RUN_UID: uid}
     if template["metadata"].get("labels", {}).get(names.LABEL_WHOLE_NODE) == "true":
@@ -58,7 +59,7 @@ def pod_template(
 def provisioning_request(
     request: NodeRequest, rules: NodePool, members: int, *, api_version: str, run: str, namespace: str, uid: str
 ) -> Manifest:
-    """All members of the gang as one pod set."""
+    """Return the ProvisioningRequest for all members of the gang as one pod set."""
     pod_set = {"count": members, "podTemplateRef": {"name": request_name(run, request)}}
     spec: Manifest = {"provisioningClassName": rules.provisioning_class, "podSets": [pod_set]}
     if rules.all_parameters:
@@ -72,8 +73,10 @@ def provisioning_request(
 
 
 def using(template: Mapping[str, Any], request: NodeRequest, class_name: str, run: str) -> Manifest:
-    """The template of members that use up what was provided for them: no further nodes are added for Pods that say so,
-    and some providers let no others on such nodes."""
+    """Return the template of members that consume the provided nodes.
+
+    Autoscalers add no further nodes for Pods with these annotations, and some providers admit no other Pods there.
+    """
     annotations = {CONSUMES: request_name(run, request), CLASS_NAME: class_name}
     metadata = template.get("metadata", {})
     return {**template, "metadata": {**metadata, "annotations": {**metadata.get("annotations", {}), **annotations}}}

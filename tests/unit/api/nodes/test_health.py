@@ -9,7 +9,7 @@ from tests.unit.api.conftest import NOW, World
 from tests.unit.api.fake_kubernetes import run
 
 from kajitori.core.nodes.health import DRAINED_BY, PREFLIGHT_FAILED
-from kajitori.core.nodes.trail import What, entry, read_trail, write_trail
+from kajitori.core.nodes.trail import TrailEvent, new_entry, read_trail, write_trail
 from kajitori.core.policy.file import Policy
 from kajitori.core.policy.nodes import Preflight
 from kajitori.core.words import names
@@ -17,7 +17,9 @@ from kajitori.core.words import names
 OTHER = {"key": "team", "value": "vision", "effect": "NoSchedule"}
 SICK = {"key": names.TAINT_UNHEALTHY, "value": PREFLIGHT_FAILED, "effect": "NoSchedule"}
 NEW = {"key": names.TAINT_PREFLIGHT, "effect": "NoSchedule"}
-OUT = entry(NOW - timedelta(hours=1), What.OUT, PREFLIGHT_FAILED, evidence=["exit code 1: 7 of 8 GPUs"], run="test-g1")
+OUT = new_entry(
+    NOW - timedelta(hours=1), TrailEvent.OUT, PREFLIGHT_FAILED, evidence=["exit code 1: 7 of 8 GPUs"], run="test-g1"
+)
 
 
 async def mark(world: World, name: str, *taints: dict[str, str], trail: tuple[Any, ...] = (), **spec: Any) -> None:
@@ -44,7 +46,9 @@ async def get(world: World, name: str) -> Any:
 
 
 async def test_why_it_is_out_and_how_it_got_there(world: World) -> None:
-    await mark(world, "g1", SICK, trail=(entry(NOW - timedelta(hours=2), What.PASSED, by="ben", run="test-0"), OUT))
+    await mark(
+        world, "g1", SICK, trail=(new_entry(NOW - timedelta(hours=2), TrailEvent.PASSED, by="ben", run="test-0"), OUT)
+    )
     view = await get(world, "g1")
     assert view["why"] == "unhealthy: PreflightFailed: exit code 1: 7 of 8 GPUs"
     assert [each["says"] for each in view["health"]] == [
@@ -64,7 +68,7 @@ async def test_marked_by_hand_or_not_tested_yet(world: World) -> None:
     assert (await get(world, "g2"))["why"] == "not tested, and policy has no test for it (preflight)"
     use_test(world)
     assert (await get(world, "g2"))["why"] == "not tested yet"
-    cannot = entry(NOW, What.UNTESTED, evidence=["no such image"], run="test-g2")
+    cannot = new_entry(NOW, TrailEvent.UNTESTED, evidence=["no such image"], run="test-g2")
     await mark(world, "g2", NEW, trail=(cannot,))
     assert (await get(world, "g2"))["why"] == "not tested yet; could not be tested; no such image"
 
@@ -79,7 +83,7 @@ async def test_it_is_let_back_by_hand(world: World) -> None:
     assert written["spec"]["taints"] == [OTHER]
     assert names.ANNOTATION_DRAIN not in written["metadata"]["annotations"]
     trail = read_trail(written["metadata"]["annotations"][names.ANNOTATION_HEALTH])
-    assert (trail[0], trail[-1].what, trail[-1].by, len(trail)) == (OUT, What.BACK, "ada", 2)
+    assert (trail[0], trail[-1].what, trail[-1].by, len(trail)) == (OUT, TrailEvent.BACK, "ada", 2)
     assert ("PATCH", "/api/v1/nodes/g1", "ada") in world.kubernetes.requests
     await world.http.post("/v1/nodes/g1/healthy")
     assert world.kubernetes.get("nodes", "g1", "") == written, "asked twice, it is done once"

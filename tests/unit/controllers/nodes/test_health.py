@@ -14,7 +14,7 @@ import pytest
 from kajitori.cluster.view import ClusterView
 from kajitori.configuration.policy_file import PolicyFile
 from kajitori.controllers.nodes.health import HealthKeeper
-from kajitori.core.nodes.trail import What, read_trail
+from kajitori.core.nodes.trail import TrailEvent, read_trail
 from kajitori.core.policy.file import parse_policy
 from kajitori.core.spec.reasons import Phase
 from kajitori.core.spec.status import RunStatus
@@ -109,7 +109,7 @@ async def test_only_what_is_ours_is_written() -> None:
     unhealthy = {"key": names.TAINT_UNHEALTHY, "value": "KernelDeadlock", "effect": "NoSchedule"}
     assert written["spec"] == {"taints": [OTHER, unhealthy]}
     (out,) = read_trail(written["metadata"]["annotations"][names.ANNOTATION_HEALTH])
-    assert (out.what, out.reason) == (What.OUT, "KernelDeadlock")
+    assert (out.what, out.reason) == (TrailEvent.OUT, "KernelDeadlock")
     assert [(name, reason) for name, reason, _ in cluster.said] == [("n1", "NodeOut")]
 
 

@@ -12,13 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kajitori.core.nodes.health import (
-    BUSY,
+    BUSY_RECHECK,
     CONDITION_GONE,
     MEMBERS_FAIL,
     NODE_LOST,
     PREFLIGHT_FAILED,
     PREFLIGHT_PASSED,
-    SILENCE,
+    UNREACHABLE_FOR,
     BadCondition,
     Failure,
     Signs,
@@ -28,7 +28,7 @@ from kajitori.core.nodes.health import (
     allowed_out,
     examine,
 )
-from kajitori.core.nodes.trail import KEPT, Entry, What, added, entry, read_trail, write_trail
+from kajitori.core.nodes.trail import KEPT, Entry, TrailEvent, append_entry, new_entry, read_trail, write_trail
 from kajitori.core.policy.nodes import NodeHealth, Preflight
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
@@ -48,7 +48,7 @@ def look(
     return examine(nodes, failures or {}, health, preflight, now)
 
 
-def only(verdict: Verdict) -> tuple[What, str, str | None]:
+def only(verdict: Verdict) -> tuple[TrailEvent, str, str | None]:
     """The one change that there is: what, why, and the taint afterwards."""
     (change,) = verdict.changes
     return change.entry.what, change.entry.reason, change.unhealthy
@@ -71,7 +71,7 @@ def rules(**fields: Any) -> NodeHealth:
 
 def test_a_node_leaves_for_a_condition_that_lasts() -> None:
     verdict = look(Signs("n1", bad=(DEADLOCK,)))
-    assert only(verdict) == (What.OUT, "KernelDeadlock", "KernelDeadlock")
+    assert only(verdict) == (TrailEvent.OUT, "KernelDeadlock", "KernelDeadlock")
     assert verdict.changes[0].entry.evidence == ("since 2026-11-21T11:58:00Z: task blocked for more than 120 s",)
 
 
@@ -81,26 +81,26 @@ def test_not_for_one_that_began_a_moment_ago() -> None:
 
 
 def test_it_comes_back_when_the_condition_has_been_gone_for_a_while() -> None:
-    out = entry(LONG_AGO, What.OUT, "KernelDeadlock")
+    out = new_entry(LONG_AGO, TrailEvent.OUT, "KernelDeadlock")
     gone = Signs("n1", unhealthy="KernelDeadlock", trail=(out,), cleared_at=NOW - timedelta(minutes=9))
     verdict = look(gone)
     assert (verdict.changes, verdict.next_at) == ([], NOW + timedelta(minutes=1))
     later = look(gone, now=NOW + timedelta(minutes=1))
-    assert only(later) == (What.BACK, CONDITION_GONE, None)
+    assert only(later) == (TrailEvent.BACK, CONDITION_GONE, None)
     assert later.next_at is None
     assert not look(replace(gone, bad=(DEADLOCK,)), now=NOW + timedelta(hours=1)).changes
 
 
 def test_where_there_is_a_test_it_is_passed_first() -> None:
-    out = entry(LONG_AGO, What.OUT, "KernelDeadlock")
+    out = new_entry(LONG_AGO, TrailEvent.OUT, "KernelDeadlock")
     gone = Signs("n1", unhealthy="KernelDeadlock", trail=(out,), cleared_at=LONG_AGO, testable=True)
     verdict = look(gone)
     assert (verdict.changes, verdict.tests) == ([], ["n1"])
-    assert only(look(replace(gone, test=trial(TrialState.PASSED)))) == (What.BACK, PREFLIGHT_PASSED, None)
+    assert only(look(replace(gone, test=trial(TrialState.PASSED)))) == (TrailEvent.BACK, PREFLIGHT_PASSED, None)
 
 
 def test_who_let_it_come_back_knew_of_its_condition() -> None:
-    back = entry(NOW - timedelta(minutes=1), What.BACK, by="ada")
+    back = new_entry(NOW - timedelta(minutes=1), TrailEvent.BACK, by="ada")
     assert not look(Signs("n1", bad=(DEADLOCK,), trail=(back,))).changes
     anew = replace(DEADLOCK, since=NOW - timedelta(seconds=30))
     assert look(Signs("n1", bad=(anew,), trail=(back,)), now=NOW + timedelta(minutes=1)).changes
@@ -111,7 +111,7 @@ def test_what_somebody_tainted_by_hand_is_left_alone() -> None:
     verdict = look(by_hand)
     assert (verdict.changes, verdict.tests) == ([], [])
     passed = look(replace(by_hand, test=trial(TrialState.PASSED)))
-    assert only(passed) == (What.PASSED, "", "smoke")
+    assert only(passed) == (TrailEvent.PASSED, "", "smoke")
 
 
 # ---------------------------------------------------------------------------------------------- members
@@ -148,20 +148,20 @@ def test_runs_that_failed_there_and_did_well_elsewhere(failures: list[Failure], 
 
 
 def test_what_was_before_its_return_counts_no_more() -> None:
-    signs = Signs("n1", trail=(entry(NOW - timedelta(hours=1), What.BACK, by="ada"),))
+    signs = Signs("n1", trail=(new_entry(NOW - timedelta(hours=1), TrailEvent.BACK, by="ada"),))
     assert not look(signs, failures={"n1": [failed("a"), failed("b", "ben")]}).changes
     new = [failed("a", at=NOW), failed("b", "ben", NOW)]
-    assert only(look(signs, failures={"n1": new})) == (What.OUT, MEMBERS_FAIL, MEMBERS_FAIL)
+    assert only(look(signs, failures={"n1": new})) == (TrailEvent.OUT, MEMBERS_FAIL, MEMBERS_FAIL)
 
 
 def test_a_loss_is_written_down_once() -> None:
     signs = Signs("n1", usable=False, silent_since=NOW, holders=("team/bert",))
     verdict = look(signs)
-    assert (verdict.changes, verdict.next_at) == ([], NOW + SILENCE)
-    (change,) = look(signs, now=NOW + SILENCE).changes
-    assert (change.entry.what, change.entry.at, change.unhealthy) == (What.LOST, "2026-11-21T12:00:00Z", None)
-    assert not look(replace(signs, trail=(change.entry,)), now=NOW + SILENCE).changes
-    assert not look(replace(signs, holders=()), now=NOW + SILENCE).changes, "nobody was there"
+    assert (verdict.changes, verdict.next_at) == ([], NOW + UNREACHABLE_FOR)
+    (change,) = look(signs, now=NOW + UNREACHABLE_FOR).changes
+    assert (change.entry.what, change.entry.at, change.unhealthy) == (TrailEvent.LOST, "2026-11-21T12:00:00Z", None)
+    assert not look(replace(signs, trail=(change.entry,)), now=NOW + UNREACHABLE_FOR).changes
+    assert not look(replace(signs, holders=()), now=NOW + UNREACHABLE_FOR).changes, "nobody was there"
 
 
 def test_when_many_fall_silent_at_once_none_of_them_is_to_blame() -> None:
@@ -170,10 +170,12 @@ def test_when_many_fall_silent_at_once_none_of_them_is_to_blame() -> None:
 
 
 def test_a_node_that_loses_members_again_and_again() -> None:
-    trail = tuple(entry(NOW - timedelta(hours=hours), What.LOST, evidence=["team/bert"]) for hours in (9, 5, 1))
-    assert only(look(Signs("n1", trail=trail))) == (What.OUT, NODE_LOST, NODE_LOST)
+    trail = tuple(
+        new_entry(NOW - timedelta(hours=hours), TrailEvent.LOST, evidence=["team/bert"]) for hours in (9, 5, 1)
+    )
+    assert only(look(Signs("n1", trail=trail))) == (TrailEvent.OUT, NODE_LOST, NODE_LOST)
     assert not look(Signs("n1", trail=trail[:2])).changes
-    back = entry(NOW - timedelta(hours=2), What.BACK, by="ada")
+    back = new_entry(NOW - timedelta(hours=2), TrailEvent.BACK, by="ada")
     assert not look(Signs("n1", trail=(*trail[:2], back, trail[2]))).changes
 
 
@@ -186,14 +188,14 @@ def test_a_new_node_is_tested_before_it_takes_work() -> None:
     assert not look(replace(new, usable=False)).tests
     assert not look(replace(new, test=trial(TrialState.GOES_ON))).tests
     (passed,) = look(replace(new, test=trial(TrialState.PASSED))).changes
-    assert (passed.entry.what, passed.awaits_test, passed.unhealthy) == (What.PASSED, False, None)
+    assert (passed.entry.what, passed.awaits_test, passed.unhealthy) == (TrailEvent.PASSED, False, None)
     (out,) = look(replace(new, test=trial(TrialState.FAILED, "exit code 1", "7 GPUs of 8"))).changes
-    assert (out.entry.what, out.awaits_test, out.unhealthy) == (What.OUT, False, PREFLIGHT_FAILED)
+    assert (out.entry.what, out.awaits_test, out.unhealthy) == (TrailEvent.OUT, False, PREFLIGHT_FAILED)
     assert (out.entry.evidence, out.entry.run) == (("exit code 1", "7 GPUs of 8"), "test-n1")
 
 
 def test_a_result_is_taken_once() -> None:
-    out = entry(NOW, What.OUT, PREFLIGHT_FAILED, run="test-n1")
+    out = new_entry(NOW, TrailEvent.OUT, PREFLIGHT_FAILED, run="test-n1")
     signs = Signs("n1", unhealthy=PREFLIGHT_FAILED, testable=True, trail=(out,), test=trial(TrialState.FAILED))
     verdict = look(signs)
     assert (verdict.changes, verdict.tests, verdict.next_at) == ([], [], NOW + timedelta(hours=1))
@@ -202,11 +204,13 @@ def test_a_result_is_taken_once() -> None:
 def test_a_test_that_cannot_run_is_tried_again_with_growing_pauses() -> None:
     new = Signs("n1", awaits_test=True, testable=True)
     (change,) = look(replace(new, test=trial(TrialState.IMPOSSIBLE, "no such image"))).changes
-    assert (change.entry.what, change.awaits_test, change.unhealthy) == (What.UNTESTED, True, None)
+    assert (change.entry.what, change.awaits_test, change.unhealthy) == (TrailEvent.UNTESTED, True, None)
     trail: tuple[Entry, ...] = ()
     pauses = []
     for number in range(8):
-        trail = added(trail, entry(NOW, What.UNTESTED, evidence=["no such image"], run=f"test-{number}"))
+        trail = append_entry(
+            trail, new_entry(NOW, TrailEvent.UNTESTED, evidence=["no such image"], run=f"test-{number}")
+        )
         verdict = look(replace(new, trail=trail))
         assert not verdict.tests
         assert verdict.next_at is not None
@@ -217,46 +221,48 @@ def test_a_test_that_cannot_run_is_tried_again_with_growing_pauses() -> None:
 
 
 def test_a_node_that_failed_is_tested_again_and_comes_back() -> None:
-    trail = (entry(NOW, What.OUT, PREFLIGHT_FAILED, run="test-1"),)
+    trail = (new_entry(NOW, TrailEvent.OUT, PREFLIGHT_FAILED, run="test-1"),)
     out = Signs("n1", unhealthy=PREFLIGHT_FAILED, testable=True, trail=trail)
     assert look(out).next_at == NOW + timedelta(hours=1)
     assert look(out, now=NOW + timedelta(hours=1)).tests == ["n1"]
-    again = replace(out, trail=added(trail, entry(NOW, What.FAILED, run="test-2")))
+    again = replace(out, trail=append_entry(trail, new_entry(NOW, TrailEvent.FAILED, run="test-2")))
     assert look(again).next_at == NOW + timedelta(hours=2)
     assert not look(replace(out, testable=False), now=NOW + timedelta(days=9)).changes, "by hand only"
 
 
 def test_a_node_that_fails_again_stays_out() -> None:
     """It is told how the latest test ended, and why it left stays what it was; by whoever asked for the test, too."""
-    trail = (entry(LONG_AGO, What.OUT, PREFLIGHT_FAILED, run="test-1"),)
+    trail = (new_entry(LONG_AGO, TrailEvent.OUT, PREFLIGHT_FAILED, run="test-1"),)
     out = Signs("n1", unhealthy=PREFLIGHT_FAILED, testable=True, trail=trail, wanted_by="ada")
     (again,) = look(replace(out, test=trial(TrialState.FAILED, "exit code 1"))).changes
-    assert (again.entry.what, again.unhealthy, again.answered) == (What.FAILED, PREFLIGHT_FAILED, True)
+    assert (again.entry.what, again.unhealthy, again.answered) == (TrailEvent.FAILED, PREFLIGHT_FAILED, True)
     assert (again.entry.evidence, again.entry.by, again.entry.run) == (("exit code 1",), "ada", "test-n1")
 
 
 def test_who_is_well_is_tested_for_nobody() -> None:
     """A node of the pool takes work; it is no test's business unless somebody asks."""
-    verdict = look(Signs("n1", testable=True), Signs("n2", testable=True, trail=(entry(LONG_AGO, What.PASSED),)))
+    verdict = look(
+        Signs("n1", testable=True), Signs("n2", testable=True, trail=(new_entry(LONG_AGO, TrailEvent.PASSED),))
+    )
     assert (verdict.tests, verdict.changes, verdict.next_at) == ([], [], None)
 
 
 def test_who_says_that_it_is_broken_is_not_tested() -> None:
     """Whatever it left for: the test would find what its kubelet tells already. Whoever asks has his test."""
-    trail = (entry(LONG_AGO, What.OUT, PREFLIGHT_FAILED, run="test-1"),)
+    trail = (new_entry(LONG_AGO, TrailEvent.OUT, PREFLIGHT_FAILED, run="test-1"),)
     out = Signs("n1", unhealthy=PREFLIGHT_FAILED, testable=True, trail=trail)
     assert look(out).tests == ["n1"]
     assert look(replace(out, bad=(DEADLOCK,))).tests == []
     assert look(replace(out, bad=(DEADLOCK,), wanted_by="ada")).tests == ["n1"]
     passed = look(replace(out, bad=(DEADLOCK,), test=trial(TrialState.PASSED)))
-    assert only(passed) == (What.PASSED, "", PREFLIGHT_FAILED)
+    assert only(passed) == (TrailEvent.PASSED, "", PREFLIGHT_FAILED)
 
 
 def test_runs_that_are_still_there_may_end_first() -> None:
     """Its test would want the whole node, and be of high priority."""
     new = Signs("n1", awaits_test=True, testable=True, busy=True)
     verdict = look(new)
-    assert (verdict.tests, verdict.next_at) == ([], NOW + BUSY)
+    assert (verdict.tests, verdict.next_at) == ([], NOW + BUSY_RECHECK)
     assert look(replace(new, wanted_by="ada")).tests == ["n1"]
 
 
@@ -266,7 +272,7 @@ def test_whoever_asks_is_answered() -> None:
     (passed,) = look(replace(asked, test=trial(TrialState.PASSED))).changes
     assert (passed.entry.by, passed.answered) == ("ada", True)
     (no_test,) = look(replace(asked, testable=False)).changes
-    assert (no_test.entry.what, no_test.answered) == (What.UNTESTED, True)
+    assert (no_test.entry.what, no_test.answered) == (TrailEvent.UNTESTED, True)
 
 
 def test_so_many_at_a_time() -> None:
@@ -316,10 +322,10 @@ _SIGNS = st.builds(
     trail=st.sampled_from(
         [
             (),
-            (entry(LONG_AGO, What.OUT, "KernelDeadlock"),),
-            (entry(LONG_AGO, What.OUT, PREFLIGHT_FAILED, run="test-0"),),
-            (entry(LONG_AGO, What.BACK, by="ada"),),
-            tuple(entry(NOW - timedelta(hours=hours), What.LOST) for hours in (9, 5, 1)),
+            (new_entry(LONG_AGO, TrailEvent.OUT, "KernelDeadlock"),),
+            (new_entry(LONG_AGO, TrailEvent.OUT, PREFLIGHT_FAILED, run="test-0"),),
+            (new_entry(LONG_AGO, TrailEvent.BACK, by="ada"),),
+            tuple(new_entry(NOW - timedelta(hours=hours), TrailEvent.LOST) for hours in (9, 5, 1)),
         ]
     ),
     test=st.sampled_from([None, *(trial(state) for state in TrialState)]),
@@ -362,7 +368,7 @@ def test_it_comes_to_rest(drawn: list[Signs]) -> None:
                 unhealthy=change.unhealthy,
                 awaits_test=change.awaits_test,
                 wanted_by="" if change.answered else signs.wanted_by,
-                trail=added(signs.trail, change.entry),
+                trail=append_entry(signs.trail, change.entry),
             )
             if (change := changes.get(signs.node))
             else signs
@@ -377,8 +383,8 @@ def test_it_comes_to_rest(drawn: list[Signs]) -> None:
 def test_a_trail_is_short_and_can_be_read_again() -> None:
     trail: tuple[Entry, ...] = ()
     for number in range(40):
-        said = entry(NOW + timedelta(minutes=number), What.LOST, evidence=["x" * 1000] * 50)
-        trail = added(trail, said)
+        said = new_entry(NOW + timedelta(minutes=number), TrailEvent.LOST, evidence=["x" * 1000] * 50)
+        trail = append_entry(trail, said)
     assert len(trail) == KEPT
     assert len(write_trail(trail)) < 24_000
     assert read_trail(write_trail(trail)) == trail

@@ -24,7 +24,7 @@ from tests.helpers.pools import (
     rules,
 )
 
-from kajitori.core.nodes.provisioning import Answer, Pool, Wanting
+from kajitori.core.nodes.provisioning import Answer, Pool, UnplacedRun
 from kajitori.core.placement.planner import GangRequest, Shortage, occupy, place
 from kajitori.core.placement.snapshot import NodeFacts, Snapshot
 from kajitori.core.spec.node_request import NodeRequest
@@ -53,7 +53,7 @@ def _queue(
     answers: Mapping[str, Answer],
     known: Mapping[str, Pool],
     owners: dict[str, str],
-) -> list[Wanting]:
+) -> list[UnplacedRun]:
     """Those that find no place, off what is kept for others; who finds one has it in the snapshot from then on."""
     kept = kept_in(snapshot, requests.items(), known, owners)
     names = {key: {snapshot.table.nodes[row].name for row in rows.tolist()} for key, rows in kept.items()}
@@ -64,7 +64,7 @@ def _queue(
         if isinstance(found, Shortage):
             request = requests.get(each.key)
             answer = answers[each.key] if request is not None and request.is_live else None
-            queue.append(Wanting(each, found, 1, request, answer))
+            queue.append(UnplacedRun(each, found, 1, request, answer))
         else:
             occupy(snapshot, WHOLE, found.nodes)
             owners |= dict.fromkeys(found.nodes, each.key)
