@@ -43,7 +43,17 @@ from kajitori.agent.engines.nft import change
 from kajitori.agent.engines.sets import SetsEngine
 from kajitori.agent.state import LedgerFile
 from kajitori.core.policy.traffic import TrafficPolicy
-from kajitori.core.traffic.totals import DIRECTIONS, Count, Counter, CounterName, Kind, Ledger, Pod, accounted, opened
+from kajitori.core.traffic.totals import (
+    DIRECTIONS,
+    Count,
+    Counter,
+    CounterName,
+    Kind,
+    Ledger,
+    Pod,
+    with_pods,
+    with_reading,
+)
 
 PODS = 250
 WORLD = "198.51.100.2"
@@ -227,7 +237,7 @@ def ledger_of(pods: Mapping[str, Pod]) -> Ledger:
     """What an agent remembers when every Pod of a node has had traffic of every kind."""
     kinds = [Kind(name, direction) for name in CLASSES.names for direction in DIRECTIONS]
     counters = {str(CounterName(uid, 0, kind)): Counter("", Count(10**12, 10**9)) for uid in pods for kind in kinds}
-    ledger, _ = accounted(opened(Ledger(), pods.values()), counters, time.time())
+    ledger, _ = with_reading(with_pods(Ledger(), pods.values()), counters, time.time())
     return msgspec.structs.replace(ledger, seen={})
 
 

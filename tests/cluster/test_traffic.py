@@ -26,7 +26,7 @@ from kajitori.api.context import Api, ApiDependencies
 from kajitori.api.serving.server import ApiServer
 from kajitori.api.traffic.keeper import TrafficKeeper
 from kajitori.configuration.policy_file import PolicyFile
-from kajitori.core.traffic.book import Who
+from kajitori.core.traffic.book import Subject
 from kajitori.core.traffic.totals import Pod
 from kajitori.core.words import names
 from kajitori.errors import AlreadyExists
@@ -167,4 +167,4 @@ async def test_an_agent_tells_its_node_and_is_told_it(
 
 
 def sent(api: Api) -> int:
-    return api.traffic.book.total(Who("run", "r1"))["internet.out"].bytes
+    return api.traffic.book.total(Subject("run", "r1"))["internet.out"].bytes

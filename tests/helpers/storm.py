@@ -24,7 +24,7 @@ from kajitori.errors import AlreadyExists, KajitoriError
 from kajitori.kube.objects import Pod, RunObject
 from kajitori.kube.resources import NODES, PODS, RUNS, Resource
 
-MOST_RUNS = 8
+MAX_RUNS = 8
 CHANGES_BETWEEN_KILLS = 8
 """Changes of runs and Pods that are seen between two kills, on average."""
 QUIET_SECONDS = 3.0
@@ -188,7 +188,7 @@ class Chaos:
     # ------------------------------------------------------------------------------------------ what is done
 
     async def submit(self) -> None:
-        if len(self.unfinished()) >= MOST_RUNS:
+        if len(self.unfinished()) >= MAX_RUNS:
             return
         here = self._processes and self.chance.random() < 0.5
         name = f"run-{self._count - self.chance.choice([0, 0, 5]) if self._count > 5 else self._count}"

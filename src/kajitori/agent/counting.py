@@ -18,7 +18,16 @@ from kajitori.agent.engines.engine import Engine
 from kajitori.agent.pods import PodSource
 from kajitori.agent.state import LedgerFile
 from kajitori.core.traffic.address_classes import Classes
-from kajitori.core.traffic.totals import Counter, Ledger, Lost, Pod, accounted, closed, opened, without_old_runs
+from kajitori.core.traffic.totals import (
+    Counter,
+    Ledger,
+    Lost,
+    Pod,
+    with_pods,
+    with_reading,
+    without_ended_pods,
+    without_old_runs,
+)
 
 log = logging.getLogger(__name__)
 
@@ -79,7 +88,7 @@ class Counting:
     def _round(self, classes: Classes, keep_runs_seconds: float) -> None:
         # 1. Who is here. Written down before anything counts for them, so that each counter has an owner.
         pods = self._source.pods()
-        self._keep(opened(self.ledger, pods.values()))
+        self._keep(with_pods(self.ledger, pods.values()))
         # 2. Count for them, and for nobody else.
         self._former = [engine for engine in self._former if engine.stop()]
         repaired = self._count(pods, classes)
@@ -94,10 +103,10 @@ class Counting:
         self.health.read_seconds = time.perf_counter() - started
         now, last_read_at = self._clock(), self.health.read_at
         self.health.read_at = now
-        ledger, lost = accounted(self.ledger, reading, now)
+        ledger, lost = with_reading(self.ledger, reading, now)
         # 4. Remember. From now on nobody needs the counters of those who left.
         told_at = min(now, self.health.reported_at) if self._reports else now
-        self._keep(without_old_runs(closed(ledger, pods.keys(), former), told_at, keep_runs_seconds))
+        self._keep(without_old_runs(without_ended_pods(ledger, pods.keys(), former), told_at, keep_runs_seconds))
         self._report(repaired, lost, now - last_read_at if 0 < last_read_at < now else None)
         # 5. Forget them.
         for engine in self._engines:

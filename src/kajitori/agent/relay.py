@@ -17,7 +17,7 @@ from urllib.parse import quote, urlencode
 import msgspec
 
 from kajitori.agent.servers import Servers
-from kajitori.core.traffic.node_feed import PATH, SILENCE_SECONDS, SINCE, Line, decode_line
+from kajitori.core.traffic.node_feed import MAX_SILENCE_SECONDS, PATH, SINCE, Line, decode_line
 from kajitori.core.traffic.totals import Pod
 
 log = logging.getLogger(__name__)
@@ -65,7 +65,7 @@ class RelayPods:
         is_there: Callable[[str], bool] = _is_there,
         chance: Callable[[], float] = random.random,
         clock: Callable[[], float] = time.monotonic,
-        silence_seconds: float = SILENCE_SECONDS,
+        silence_seconds: float = MAX_SILENCE_SECONDS,
     ) -> None:
         self._relays = relays
         self._node = node

@@ -72,7 +72,7 @@ class TrafficBlobs:
         known = self._book.records()
         for count, (key, record) in enumerate(shard.items()):
             if known.get(key) != record:
-                self._book.take(decode_node(record), now)
+                self._book.add(decode_node(record), now)
             if count % _AT_ONCE == _AT_ONCE - 1:
                 await asyncio.sleep(0)
         self._seen[number] = blob, {key: _same(known.get(key), record) for key, record in shard.items()}

@@ -30,9 +30,9 @@ from kajitori.core.traffic.totals import (
     Kind,
     Ledger,
     Pod,
-    accounted,
-    opened,
     run_id,
+    with_pods,
+    with_reading,
 )
 from kajitori.entrypoints.agent import agent, remove
 from kajitori.errors import Conflict, InvalidInput, Unavailable, Unsupported
@@ -51,7 +51,7 @@ def counting(folder: Path, *pods: Pod) -> Counting:
     reading = {
         str(CounterName(uid, 0, OUT)): Counter("a", Count(100, 2)) for uid in (HOST, *(each.uid for each in pods))
     }
-    ledger, _ = accounted(opened(Ledger(), pods), reading, 0.0)
+    ledger, _ = with_reading(with_pods(Ledger(), pods), reading, 0.0)
     file = LedgerFile(folder)
     file.save(ledger)
     return Counting([], PodFolder(folder / "pods"), file)

@@ -20,7 +20,7 @@ async def test_a_server_that_comes_back_knows_what_was_told() -> None:
     blobs = MemoryBlobs()
     before = Book(NOW)
     for number in range(40):
-        before.take(told(number, node=f"n{number}"), NOW)
+        before.add(told(number, node=f"n{number}"), NOW)
     await TrafficBlobs(blobs, before).sync(NOW)
     assert 1 < len(blobs.held) <= SHARDS
     after = Book(NOW + 60)
@@ -41,7 +41,7 @@ async def test_servers_that_write_at_once_lose_nothing(seed: int) -> None:
     stores = [TrafficBlobs(blobs, book) for book in books]
     for step in range(1, 4):
         for number in range(6):
-            chance.choice(books).take(told(step * 10 + number, node=f"n{number}", at=NOW + step), NOW)
+            chance.choice(books).add(told(step * 10 + number, node=f"n{number}", at=NOW + step), NOW)
         await asyncio.gather(*(store.sync(NOW) for store in stores))
     for store in stores * 2:
         await store.sync(NOW)

@@ -20,8 +20,8 @@ from kajitori.api.runs.lookup import find_run
 from kajitori.api.runs.routes import readable_namespaces
 from kajitori.api.runs.views import Time, View
 from kajitori.api.serving.middleware import note_caller
-from kajitori.core.traffic.book import WINDOW_SECONDS, Book, Group, Who
-from kajitori.core.traffic.report import PATH, heard, read_report
+from kajitori.core.traffic.book import WINDOW_SECONDS, Book, Group, Subject
+from kajitori.core.traffic.report import PATH, node_traffic, read_report
 from kajitori.core.traffic.totals import DIRECTIONS, Count, Totals, run_id
 from kajitori.core.words.node_lists import compress
 from kajitori.core.words.suggestions import did_you_mean
@@ -151,7 +151,7 @@ async def run_traffic(
     """All of its attempts together, and each node's share."""
     run = await find_run(api, user, namespace, name)
     book, now, order = api.traffic.book, api.now().timestamp(), _order(api, query.class_)
-    row = _row(book, Who("run", run.metadata.uid), now)
+    row = _row(book, Subject("run", run.metadata.uid), now)
     row.name, row.namespace, row.run_id = run.metadata.name, namespace, run_id(run.metadata.uid)
 
     def moved(item: tuple[str, Totals]) -> tuple[int, str]:
@@ -181,7 +181,7 @@ async def take_report(api: Shared, node: str, request: Request) -> Response:
     require_media_type(request, JSON)
     report = read_report(await request.body())
     now = api.now().timestamp()
-    api.traffic.book.take(heard(report, node, now), now)
+    api.traffic.book.add(node_traffic(report, node, now), now)
     return Response(status_code=204)
 
 
@@ -228,7 +228,7 @@ def _listing(api: Api, rows: list[TrafficRow], total: int, order: str, now: floa
     )
 
 
-def _row(book: Book, who: Who, now: float) -> TrafficRow:
+def _row(book: Book, who: Subject, now: float) -> TrafficRow:
     row = TrafficRow(name=who.key, classes=_classes(book.total(who), book.rates(who, now)))
     run = book.runs.get(who.key) if who.group == "run" else None
     if run is not None:

@@ -1,4 +1,4 @@
-"""What a relay tells about the Pods of one node: JSON objects, one a line."""
+"""The feed of a relay about the Pods of one node: JSON objects, one per line."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ from kajitori.core.traffic.totals import Pod
 
 PATH = "/v1/nodes/{node}/pods"
 SINCE = "since"
-"""Query parameter: the stamp of the last line that was heard. Where nothing changed since, nothing is told again."""
+"""Query parameter: the stamp of the last line received. The relay repeats nothing if nothing changed since."""
 
 ALIVE_SECONDS = 10.0
-"""A line comes at least this often, so that whoever hears nothing for longer knows that the relay is gone."""
+"""Longest time between two lines; a client that waits longer knows that the relay is gone."""
 
-SILENCE_SECONDS = 30.0
-"""After so long without a line a client asks another relay."""
+MAX_SILENCE_SECONDS = 30.0
+"""Time without a line after which a client changes to another relay."""
 
 
 class Line(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
-    """What is so now, or how it differs from the line before."""
+    """The present state of the node's Pods, or the difference from the line before."""
 
     stamp: str
-    """Stands for all that was told of the node up to here, as long as this relay lives."""
+    """Identifies everything sent about the node up to this line, for the lifetime of this relay."""
     whole: bool = False
-    """These are all of the node's Pods: what else was known is gone."""
+    """Whether `pods` are all Pods of the node, so that the client drops all others."""
     pods: tuple[Pod, ...] = ()
-    """Came, or changed."""
+    """Pods that are new or changed."""
     gone: tuple[str, ...] = ()
-    """UIDs of those that left, or whose containers have ended for good."""
+    """UIDs of Pods that were deleted, or whose containers have ended for good."""
     age_seconds: Annotated[float, msgspec.Meta(ge=0)] = 0.0
-    """How long ago this was known to be so; more than nothing while the API server is away."""
+    """Age of this state; greater than 0 while the API server is unreachable."""
 
 
 encode_line = msgspec.json.Encoder().encode

@@ -1,7 +1,8 @@
-"""What an agent tells of its node's totals, and what whoever hears all agents keeps of it.
+"""Reports of a node's traffic totals: what an agent sends, and what a server keeps of it.
 
-All figures are totals that only grow, told whole each time. So a report that comes twice, late, or to somebody else
-changes nothing: of each figure the largest is right. That also holds for what several servers kept of one node.
+All figures are totals that only grow, and every report has all of them. A report that arrives twice, late, or at
+another server therefore changes nothing: the largest value of each figure is right. The same holds when the records of
+several servers about one node are merged.
 """
 
 from __future__ import annotations
@@ -12,40 +13,40 @@ from typing import Annotated
 
 import msgspec
 
-from kajitori.core.traffic.totals import LONGEST_NAME, MOST_RUNS, Count, Ledger, RunAccount, Totals
+from kajitori.core.traffic.totals import MAX_NAME_LENGTH, MAX_RUNS, Count, Ledger, RunAccount, Totals
 from kajitori.errors import Fault, InvalidInput
 
 PATH = "/v1/nodes/{node}/traffic"
 
 _KIND = re.compile(r"[a-z0-9]([-a-z0-9]{0,30}[a-z0-9])?\.(in|out)", re.ASCII)
-MOST_KINDS = 64
-MOST_NAMES = 5000
-"""So many users, and as many namespaces, are kept of one node."""
+MAX_KINDS = 64
+MAX_NAMES = 5000
+"""Most users, and most namespaces, that are kept per node."""
 
 Life = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{16}$")]
 _Number = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 
 
 class Report(msgspec.Struct, frozen=True, rename="camel", kw_only=True, omit_defaults=True):
-    """All that a node's agent has counted, but what it has forgotten."""
+    """Everything that a node's agent has counted and not forgotten."""
 
     life: Life
-    """Of the ledger that it counts in."""
+    """Identifies the agent's ledger."""
     read_at: float
-    """When counters were read, in seconds since 1970, by the node's clock."""
-    runs: Annotated[tuple[RunAccount, ...], msgspec.Meta(max_length=MOST_RUNS)] = ()
+    """When the counters were read, in seconds since 1970 by the node's clock."""
+    runs: Annotated[tuple[RunAccount, ...], msgspec.Meta(max_length=MAX_RUNS)] = ()
     namespaces: dict[str, Totals] = {}
     users: dict[str, Totals] = {}
     host: Totals = {}
     strangers: Totals = {}
-    """Of Pods that nobody remembers."""
+    """Totals of Pods that the agent no longer knows."""
     uncounted_pods: _Number = 0
     counters_lost: _Number = 0
-    """Since the agent started."""
+    """Number since the agent started."""
 
 
 class RunTraffic(msgspec.Struct, frozen=True, array_like=True):
-    """What the Pods of a run received and sent on one node."""
+    """Traffic of a run's Pods on one node."""
 
     namespace: str
     run: str
@@ -56,14 +57,14 @@ class RunTraffic(msgspec.Struct, frozen=True, array_like=True):
 
 
 class NodeTraffic(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
-    """All that is known of one node, as counted in one ledger."""
+    """Everything known of one node's traffic, from one ledger."""
 
     node: str
     life: str
     heard_at: float
-    """When the agent was heard last, in seconds since 1970."""
+    """When the agent last reported, in seconds since 1970."""
     runs: dict[str, RunTraffic] = {}
-    """By UID and when the account was opened."""
+    """By the run's UID and the time at which the account was opened."""
     namespaces: dict[str, Totals] = {}
     users: dict[str, Totals] = {}
     host: Totals = {}
@@ -73,7 +74,7 @@ class NodeTraffic(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
 
 
 def report_of(ledger: Ledger, read_at: float, uncounted_pods: int, counters_lost: int) -> Report:
-    """What an agent with this ledger tells."""
+    """Return the report of an agent with this ledger."""
     return Report(
         life=ledger.life,
         read_at=read_at,
@@ -88,8 +89,11 @@ def report_of(ledger: Ledger, read_at: float, uncounted_pods: int, counters_lost
 
 
 def read_report(body: bytes) -> Report:
-    """The report in a request's body, without the rows that nobody can take: runs without a UID, names that are too
-    long, users and namespaces beyond the number that is kept of a node. Raises InvalidInput for anything else."""
+    """Return the report in a request's body, without the rows that cannot be stored.
+
+    Dropped are runs without a UID, names that are too long, and users and namespaces beyond MAX_NAMES. Raises
+    InvalidInput for anything that is no report.
+    """
     try:
         report = msgspec.json.decode(body, type=Report)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
@@ -98,7 +102,7 @@ def read_report(body: bytes) -> Report:
     everything += [run.totals for run in report.runs]
     for totals in everything:
         wrong = next((kind for kind in totals if not _KIND.fullmatch(kind)), None)
-        if wrong is not None or len(totals) > MOST_KINDS:
+        if wrong is not None or len(totals) > MAX_KINDS:
             fault = Fault("totals", "are not by class and direction", f"{wrong}"[:80], "such as internet.out")
             raise InvalidInput([fault])
     named = (run for run in report.runs if run.run_uid)
@@ -111,37 +115,37 @@ def read_report(body: bytes) -> Report:
 
 
 def _is_short(*names: str) -> bool:
-    return all(len(name) <= LONGEST_NAME for name in names)
+    return all(len(name) <= MAX_NAME_LENGTH for name in names)
 
 
 def _rows(sums: Mapping[str, Totals], known: Collection[str] = ()) -> dict[str, Totals]:
-    """The rows that are kept of one node: those that are known already come first, then those that moved most."""
+    """Return the rows kept for one node: rows that were known before come first, then those with most traffic."""
     rows = {name: totals for name, totals in sums.items() if _is_short(name)}
-    if len(rows) <= MOST_NAMES:
+    if len(rows) <= MAX_NAMES:
         return rows
 
     def place(name: str) -> tuple[bool, int, str]:
         return name not in known, -sum(count.bytes for count in rows[name].values()), name
 
-    return {name: rows[name] for name in sorted(rows, key=place)[:MOST_NAMES]}
+    return {name: rows[name] for name in sorted(rows, key=place)[:MAX_NAMES]}
 
 
-def heard(report: Report, node: str, now: float) -> NodeTraffic:
-    """What a report that came now tells of its node. Times are the hearer's: a node's clock may be wrong."""
+def node_traffic(report: Report, node: str, now: float) -> NodeTraffic:
+    """Return a node's traffic from its report. Times are the receiver's: the node's clock may be wrong."""
     return NodeTraffic(
         node=node,
         life=report.life,
         heard_at=now,
         runs={
-            f"{each.run_uid}.{each.opened_at:.3f}": RunTraffic(
-                each.namespace,
-                each.run,
-                each.run_uid,
-                each.user,
-                now - max(0.0, report.read_at - each.seen_at),
-                each.totals,
+            f"{run.run_uid}.{run.opened_at:.3f}": RunTraffic(
+                run.namespace,
+                run.run,
+                run.run_uid,
+                run.user,
+                now - max(0.0, report.read_at - run.seen_at),
+                run.totals,
             )
-            for each in report.runs
+            for run in report.runs
         },
         namespaces=report.namespaces,
         users=report.users,
@@ -152,9 +156,9 @@ def heard(report: Report, node: str, now: float) -> NodeTraffic:
     )
 
 
-def merged(one: NodeTraffic, other: NodeTraffic) -> NodeTraffic:
-    """What both know of the same node and ledger: of each figure the largest. The order does not matter."""
-    older, newer = sorted((one, other), key=lambda each: (each.heard_at, each.uncounted_pods, each.counters_lost))
+def merge(one: NodeTraffic, other: NodeTraffic) -> NodeTraffic:
+    """Return both records of the same node and ledger together: the largest value of each figure, in any order."""
+    older, newer = sorted((one, other), key=lambda node: (node.heard_at, node.uncounted_pods, node.counters_lost))
     runs = dict(older.runs)
     for key, run in newer.runs.items():
         runs[key] = _merged_run(runs[key], run) if key in runs else run
@@ -173,7 +177,7 @@ def merged(one: NodeTraffic, other: NodeTraffic) -> NodeTraffic:
 
 
 def largest(one: Totals, other: Totals) -> Totals:
-    """Of each figure the largest."""
+    """Return the larger value of each figure."""
     if one == other:
         return one
     both = dict(one)

@@ -1,10 +1,10 @@
-"""Traffic of Pods: from what counters in the kernel show to totals that are true, whoever was killed in between.
+"""Traffic of Pods: exact totals from kernel counters, whichever process is killed at any time.
 
-Counters in the kernel only grow, and the agent never sets one back. A ledger remembers of each how much of it is in the
-totals already, so a read-out adds what is new and nothing twice: kept whole in one file, an older ledger is as good as
-the newest, since the kernel still has what it lacks. A counter is told from another of the same name by its identity.
+Kernel counters only grow, and the agent never resets one. The ledger stores how much of each counter is in the totals
+already, so a read-out adds only what is new. The ledger is one file written as a whole; an older ledger is as good as
+the newest, because the kernel still has the difference. A counter's identity tells it from another of the same name.
 
-Totals of a Pod leave with it. Those of its run stay for a while, those of its namespace and its user for good.
+A Pod's totals are dropped with the Pod. Those of its run stay for a while, those of its namespace and user for good.
 """
 
 from __future__ import annotations
@@ -17,37 +17,36 @@ from typing import Annotated, Literal, NamedTuple
 import msgspec
 
 Direction = Literal["in", "out"]
-"""As the Pod sees it."""
+"""From the Pod's point of view."""
 
 DIRECTIONS: tuple[Direction, ...] = ("in", "out")
-MOST_RUNS = 1000
-"""So many accounts of runs a node has at most."""
-MOST_USERS = 2000
-"""So many users a node tells apart; what others move is booked on OTHERS. Whoever can write a Run can name any user."""
+MAX_RUNS = 1000
+"""Most accounts of runs per node."""
+MAX_USERS = 2000
+"""Most users that a node tells apart; traffic of others is added to OTHERS. Any user name can be put into a Run."""
 OTHERS = "(others)"
-LONGEST_NAME = 1024
-"""Characters of a user's name; a longer one is nobody's."""
+MAX_NAME_LENGTH = 1024
+"""Most characters of a user's name; traffic under a longer name is not added to any user."""
 HOST = "host"
-"""Stands for a Pod's UID in counters of the node itself: what its own programs and Pods without a network of their own
-send and receive."""
+"""Takes the place of a Pod's UID for the node itself: its own programs, and Pods in its network."""
 
 
 _Amount = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 
 
 class Count(NamedTuple):
-    """So much traffic. Of large packets that network cards cut or join, the kernel sees one."""
+    """An amount of traffic. The kernel counts a large packet that a network card splits or joins as one."""
 
     bytes: _Amount = 0
     packets: _Amount = 0
 
     def plus(self, other: Count) -> Count:
-        """Both together."""
+        """Return the sum of both."""
         return Count(self.bytes + other.bytes, self.packets + other.packets)
 
 
 class Kind(NamedTuple):
-    """One of the figures that there are of each Pod."""
+    """One of the figures that exist of each Pod."""
 
     address_class: str
     direction: Direction
@@ -57,12 +56,11 @@ class Kind(NamedTuple):
 
 
 class CounterName(NamedTuple):
-    """Whose counter it is: its name in the kernel says all, so that an agent without memory still knows."""
+    """The name of a kernel counter. It is complete, so an agent without a ledger still knows whose counter it is."""
 
     uid: str
     interface: int
-    """Index of the Pod's interface on its node, which is not used again before the node restarts; 0: counted by
-    address."""
+    """Index of the Pod's interface on its node, unique until the node restarts; 0 if the Pod is counted by address."""
     kind: Kind
 
     def __str__(self) -> str:
@@ -70,7 +68,7 @@ class CounterName(NamedTuple):
 
 
 def read_counter_name(text: str) -> CounterName | None:
-    """Whose counter bears this name; None where it is none of ours."""
+    """Return the parsed name of a counter; None if it is not one of ours."""
     first, _, rest = text.partition(".")
     parts = rest.rsplit(".", 3)
     if first != "pod" or len(parts) != 4 or parts[3] not in DIRECTIONS or not parts[1].isdecimal():
@@ -80,15 +78,15 @@ def read_counter_name(text: str) -> CounterName | None:
 
 
 class Counter(NamedTuple):
-    """A counter of the kernel, as it was read."""
+    """A kernel counter as it was read."""
 
     identity: str
-    """Never that of another counter, not after a restart of the machine either."""
+    """Unique to the counter, also across restarts of the machine."""
     value: Count
 
 
 class Pod(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel", kw_only=True):
-    """A Pod on this node, and where its packets are found."""
+    """A Pod on this node, and where its packets are seen."""
 
     uid: str
     namespace: str
@@ -96,30 +94,30 @@ class Pod(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel", kw_on
     run: str = ""
     run_uid: str = ""
     user: str = ""
-    """Who submitted the run."""
+    """User who submitted the run."""
     interface: str = ""
-    """The end of its network that is on the node; empty where it has none of its own."""
+    """The node's end of its network interface; empty if it has no network of its own."""
     addresses: tuple[str, ...] = ()
-    """Its own; none where it uses the node's."""
+    """Its own addresses; empty if it uses the node's network."""
     cgroups: tuple[str, ...] = ()
-    """Where it uses the node's: paths of the control groups (version 2) that its processes are in, or will be."""
+    """If it uses the node's network: paths of the control groups (version 2) of its processes."""
 
 
 Totals = dict[str, Count]
-"""By kind: `internal.in`."""
+"""Amounts by kind, for example `internal.in`."""
 
 
 class PodAccount(msgspec.Struct, frozen=True, rename="camel"):
-    """What a Pod received and sent so far."""
+    """Traffic of one Pod so far."""
 
     pod: Pod
     totals: Totals
     late: bool = False
-    """Which run it is of was learnt after it had moved something, which is still to be booked on that run."""
+    """Its run became known after it had traffic, which must still be added to that run."""
 
 
 class RunAccount(msgspec.Struct, frozen=True, rename="camel"):
-    """What the Pods of a run received and sent on this node."""
+    """Traffic of a run's Pods on this node."""
 
     namespace: str
     run: str
@@ -127,53 +125,53 @@ class RunAccount(msgspec.Struct, frozen=True, rename="camel"):
     user: str
     totals: Totals
     seen_at: float
-    """When a Pod of it was here last, in seconds since 1970."""
+    """When a Pod of it was last on this node, in seconds since 1970."""
     opened_at: float = 0.0
-    """When it was opened: a run that comes back after its account was closed gets another one."""
+    """When the account was opened. A run that returns after its account was closed gets a new one."""
 
     @property
     def run_id(self) -> str:
-        """Tells runs of one name apart for whoever may see their traffic and not their UID."""
+        """Short digest that tells runs of one name apart for users who may not see the UID."""
         return run_id(self.run_uid)
 
 
 class Ledger(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
-    """What an agent remembers. Changed as a whole, kept as a whole."""
+    """The memory of an agent. It is replaced and stored as a whole."""
 
     life: str = ""
-    """Stands for this ledger and no other: an agent whose memory was lost begins another one."""
+    """Identifies this ledger; an agent that lost its ledger begins a new one."""
     seen: dict[str, Counter] = {}
-    """By counter: how much of it is in the totals."""
+    """The part of each counter that is in the totals already, by counter name."""
     closing: frozenset[str] = frozenset()
-    """Counters that are about to be deleted: nobody misses them."""
+    """Counters that are about to be deleted, so that their absence is expected."""
     pods: dict[str, PodAccount] = {}
     """By UID."""
     runs: dict[str, RunAccount] = {}
-    """By UID of the run."""
+    """By the run's UID."""
     namespaces: dict[str, Totals] = {}
     users: dict[str, Totals] = {}
     host: Totals = {}
     strangers: Totals = {}
-    """Of counters whose Pods nobody knows any more, because an earlier ledger was lost."""
+    """Totals of counters whose Pods are unknown because an earlier ledger was lost."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """Counters that somebody else took away or set back since they were read last; what they had counted since then
-    is in no total."""
+    """Counters that another program deleted or reset since the last read; their counts since then are lost."""
 
     deleted: tuple[str, ...] = ()
     reset: tuple[str, ...] = ()
 
 
-def opened(ledger: Ledger, pods: Iterable[Pod]) -> Ledger:
-    """The ledger with these Pods in it: kept before anything counts for them, so that every counter has an owner.
+def with_pods(ledger: Ledger, pods: Iterable[Pod]) -> Ledger:
+    """Return the ledger with accounts for these Pods.
 
-    Whose a Pod is may be known later than the Pod: then what it has moved so far is his, too. Once known it stays.
+    It is stored before anything counts for them, so that every counter has an owner. If a Pod's user or run becomes
+    known later, they also get its earlier traffic. Once known, they do not change.
     """
     accounts, users = dict(ledger.pods), dict(ledger.users)
     for pod in pods:
-        if len(pod.user) > LONGEST_NAME:
+        if len(pod.user) > MAX_NAME_LENGTH:
             pod = msgspec.structs.replace(pod, user="")
         known = accounts.get(pod.uid)
         if known is None:
@@ -182,7 +180,7 @@ def opened(ledger: Ledger, pods: Iterable[Pod]) -> Ledger:
         if not pod.user:
             pod = msgspec.structs.replace(pod, user=known.pod.user)
         elif not known.pod.user and known.totals:
-            _book(users, pod.user, known.totals)
+            _add_to_user(users, pod.user, known.totals)
         if not pod.run_uid:
             pod = msgspec.structs.replace(pod, run=known.pod.run, run_uid=known.pod.run_uid)
         late = known.late or (not known.pod.run_uid and bool(known.totals))
@@ -190,13 +188,13 @@ def opened(ledger: Ledger, pods: Iterable[Pod]) -> Ledger:
     return msgspec.structs.replace(ledger, pods=accounts, users=users)
 
 
-def accounted(ledger: Ledger, reading: Mapping[str, Counter], now: float) -> tuple[Ledger, Lost]:
-    """The ledger with what counters show now, and what was lost. The same reading again adds nothing."""
+def with_reading(ledger: Ledger, reading: Mapping[str, Counter], now: float) -> tuple[Ledger, Lost]:
+    """Return the ledger with these counter values, and what was lost. The same reading again adds nothing."""
     fresh: dict[str, Totals] = {}
     reset: list[str] = []
     for name, counter in reading.items():
-        whose = read_counter_name(name)
-        if whose is None:
+        parsed = read_counter_name(name)
+        if parsed is None:
             continue
         before = ledger.seen.get(name)
         new = counter.value
@@ -206,21 +204,23 @@ def accounted(ledger: Ledger, reading: Mapping[str, Counter], now: float) -> tup
             else:
                 reset.append(name)
         if new.bytes or new.packets:
-            _add(fresh.setdefault(whose.uid, {}), str(whose.kind), new)
+            _add(fresh.setdefault(parsed.uid, {}), str(parsed.kind), new)
     deleted = [
         name
         for name, before in ledger.seen.items()
         if name not in ledger.closing and (name not in reading or reading[name].identity != before.identity)
     ]
     seen = {name: counter for name, counter in reading.items() if read_counter_name(name) is not None}
-    ledger = msgspec.structs.replace(_booked(ledger, fresh, now), seen=seen, closing=ledger.closing & seen.keys())
+    ledger = msgspec.structs.replace(_with_amounts(ledger, fresh, now), seen=seen, closing=ledger.closing & seen.keys())
     return ledger, Lost(tuple(deleted), tuple(reset))
 
 
-def closed(ledger: Ledger, living: Collection[str], former: Collection[str] = ()) -> Ledger:
-    """The ledger when nothing counts any more for Pods (UIDs) that are not living, and their counters were read: their
-    accounts are closed. What is to be deleted in the kernel, once this is kept, is in `closing`; so are the counters in
-    `former`, whose Pods are counted by others from now on."""
+def without_ended_pods(ledger: Ledger, living: Collection[str], former: Collection[str] = ()) -> Ledger:
+    """Return the ledger without the accounts of Pods (UIDs) that are not living.
+
+    Their counters must have been read, and nothing may count for them any more. `closing` then has the counters to
+    delete from the kernel once this ledger is stored: theirs, and those in `former`, which another engine replaces.
+    """
     stays = {HOST, *living}
     gone = frozenset(name for name in ledger.seen if name in former or _uid(name) not in stays)
     pods = {uid: account for uid, account in ledger.pods.items() if uid in living}
@@ -228,16 +228,19 @@ def closed(ledger: Ledger, living: Collection[str], former: Collection[str] = ()
 
 
 def without_old_runs(ledger: Ledger, now: float, keep_seconds: float) -> Ledger:
-    """The ledger without the totals of runs that had no Pod here for so long, and of those that are too many, the ones
-    that left first. Their namespaces' and users' totals stay. now: where totals are told to somebody, when he was told
-    last, so that nothing is forgotten that he may not know."""
+    """Return the ledger without runs that had no Pod here for `keep_seconds`, and without the oldest beyond
+    MAX_RUNS.
+
+    The totals of their namespaces and users stay. If totals are reported, `now` is the time of the last report, so
+    that nothing is dropped before it was reported.
+    """
     runs = [item for item in ledger.runs.items() if now - item[1].seen_at <= keep_seconds]
-    if len(runs) > MOST_RUNS:
-        runs = sorted(runs, key=lambda item: item[1].seen_at)[-MOST_RUNS:]
+    if len(runs) > MAX_RUNS:
+        runs = sorted(runs, key=lambda item: item[1].seen_at)[-MAX_RUNS:]
     return msgspec.structs.replace(ledger, runs=dict(runs))
 
 
-def _booked(ledger: Ledger, fresh: Mapping[str, Totals], now: float) -> Ledger:
+def _with_amounts(ledger: Ledger, fresh: Mapping[str, Totals], now: float) -> Ledger:
     pods, runs = dict(ledger.pods), dict(ledger.runs)
     namespaces, users = dict(ledger.namespaces), dict(ledger.users)
     host, strangers = ledger.host, ledger.strangers
@@ -245,49 +248,49 @@ def _booked(ledger: Ledger, fresh: Mapping[str, Totals], now: float) -> Ledger:
         pod, new = account.pod, fresh.get(uid, {})
         before = runs.get(pod.run_uid)
         if pod.run_uid and (before is None or before.namespace == pod.namespace):
-            totals = added(before.totals if before is not None else {}, new)
-            totals = added(totals, account.totals) if account.late else totals
+            totals = sum_totals(before.totals if before is not None else {}, new)
+            totals = sum_totals(totals, account.totals) if account.late else totals
             since = before.opened_at if before is not None else now
             runs[pod.run_uid] = RunAccount(pod.namespace, pod.run, pod.run_uid, pod.user, totals, now, since)
         if new or account.late:
-            pods[uid] = PodAccount(pod, added(account.totals, new))
+            pods[uid] = PodAccount(pod, sum_totals(account.totals, new))
         if new:
-            namespaces[pod.namespace] = added(namespaces.get(pod.namespace, {}), new)
+            namespaces[pod.namespace] = sum_totals(namespaces.get(pod.namespace, {}), new)
             if pod.user:
-                _book(users, pod.user, new)
+                _add_to_user(users, pod.user, new)
     for uid, new in fresh.items():
         if uid == HOST:
-            host = added(host, new)
+            host = sum_totals(host, new)
         elif uid not in ledger.pods:
-            strangers = added(strangers, new)
+            strangers = sum_totals(strangers, new)
     return msgspec.structs.replace(
         ledger, pods=pods, runs=runs, namespaces=namespaces, users=users, host=host, strangers=strangers
     )
 
 
 def run_id(run_uid: str) -> str:
-    """Eight characters that tell runs of one name apart, and from which nobody learns the UID."""
+    """Return eight characters that tell runs of one name apart and do not reveal the UID."""
     return hashlib.sha256(run_uid.encode()).hexdigest()[:8]
 
 
-def _book(users: dict[str, Totals], user: str, new: Totals) -> None:
-    if user not in users and len(users) >= MOST_USERS:
+def _add_to_user(users: dict[str, Totals], user: str, new: Totals) -> None:
+    if user not in users and len(users) >= MAX_USERS:
         user = OTHERS
-    users[user] = added(users.get(user, {}), new)
+    users[user] = sum_totals(users.get(user, {}), new)
 
 
 def _uid(name: str) -> str:
-    whose = read_counter_name(name)
-    assert whose is not None  # nothing else is in a ledger
-    return whose.uid
+    parsed = read_counter_name(name)
+    assert parsed is not None  # a ledger has no other names
+    return parsed.uid
 
 
 def _add(totals: Totals, kind: str, count: Count) -> None:
     totals[kind] = totals.get(kind, Count()).plus(count)
 
 
-def added(totals: Totals, new: Totals) -> Totals:
-    """Both together."""
+def sum_totals(totals: Totals, new: Totals) -> Totals:
+    """Return the sum of both."""
     both = dict(totals)
     for kind, count in new.items():
         _add(both, kind, count)

@@ -84,7 +84,8 @@ def test_after_one_pool_has_failed_the_next_is_asked_at_once() -> None:
 
 
 @pytest.mark.parametrize(
-    ("state", "says_"), [(ASKED, "its nodes did not join within 15m"), (PROVISIONED, "its nodes were not ready within 15m")]
+    ("state", "says_"),
+    [(ASKED, "its nodes did not join within 15m"), (PROVISIONED, "its nodes were not ready within 15m")],
 )
 def test_what_does_not_come_in_time_has_failed(state: RequestState, says_: str) -> None:
     """Whether nobody answers or the nodes do not get ready."""

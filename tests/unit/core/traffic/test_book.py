@@ -7,18 +7,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kajitori.core.traffic.book import KEEP_NODES_SECONDS, KEEP_RUNS_SECONDS, Book, Who, decode_node, encode_node
+from kajitori.core.traffic.book import KEEP_NODES_SECONDS, KEEP_RUNS_SECONDS, Book, Subject, decode_node, encode_node
 from kajitori.core.traffic.report import (
-    MOST_KINDS,
-    MOST_NAMES,
+    MAX_KINDS,
+    MAX_NAMES,
     NodeTraffic,
     Report,
-    heard,
-    merged,
+    merge,
+    node_traffic,
     read_report,
     report_of,
 )
-from kajitori.core.traffic.totals import LONGEST_NAME, Count, Ledger, RunAccount, Totals
+from kajitori.core.traffic.totals import MAX_NAME_LENGTH, Count, Ledger, RunAccount, Totals
 from kajitori.errors import InvalidInput
 
 NOW = 1_800_000_000.0
@@ -39,19 +39,19 @@ def told(
         users={"ada": totals},
         host={OUT: Count(10, 1)},
     )
-    return heard(report, node, at)
+    return node_traffic(report, node, at)
 
 
 def sent(book: Book, group: str, key: str) -> int:
-    who = msgspec.convert([group, key], Who)
+    who = msgspec.convert([group, key], Subject)
     return book.total(who).get(OUT, Count()).bytes
 
 
 def test_what_is_told_again_is_booked_once() -> None:
     book = Book(NOW)
     for size in (100, 100, 250, 250, 100):
-        book.take(told(size), NOW)
-    book.take(told(70, node="n2"), NOW)
+        book.add(told(size), NOW)
+    book.add(told(70, node="n2"), NOW)
     assert [sent(book, *who) for who in (("run", "r1"), ("namespace", "vision"), ("user", "ada"))] == [320] * 3
     assert (sent(book, "node", "n1"), sent(book, "node", "n2")) == (260, 80)
     assert book.nodes_of_run("r1") == {"n1": {OUT: Count(250, 250)}, "n2": {OUT: Count(70, 70)}}
@@ -60,11 +60,11 @@ def test_what_is_told_again_is_booked_once() -> None:
 def test_what_an_agent_forgot_stays() -> None:
     """Its runs that ended, a ledger that was lost, and an account of a run that came back to the node."""
     book = Book(NOW)
-    book.take(told(100), NOW)
-    book.take(msgspec.structs.replace(told(100), runs={}), NOW)
+    book.add(told(100), NOW)
+    book.add(msgspec.structs.replace(told(100), runs={}), NOW)
     assert sent(book, "run", "r1") == 100
-    book.take(told(30, opened_at=2.0), NOW)
-    book.take(told(7, life="1" * 16), NOW)
+    book.add(told(30, opened_at=2.0), NOW)
+    book.add(told(7, life="1" * 16), NOW)
     assert sent(book, "run", "r1") == 137
 
 
@@ -72,11 +72,11 @@ def test_how_a_node_was_heard_last_is_the_newest_word_of_it() -> None:
     """Whatever comes late, from another server or of a ledger that is lost, says nothing of now."""
     book = Book(NOW)
     uncounted = msgspec.structs.replace(told(5, at=NOW + 60), uncounted_pods=3, counters_lost=2)
-    book.take(uncounted, NOW + 60)
-    book.take(told(9, life="1" * 16), NOW + 70)
+    book.add(uncounted, NOW + 60)
+    book.add(told(9, life="1" * 16), NOW + 70)
     heard_last = book.nodes["n1"]
     assert (heard_last.heard_at, heard_last.uncounted_pods, heard_last.counters_lost) == (NOW + 60, 3, 2)
-    book.take(told(10, life="1" * 16, at=NOW + 60), NOW + 80)
+    book.add(told(10, life="1" * 16, at=NOW + 60), NOW + 80)
     assert book.nodes["n1"].uncounted_pods == 0, "of two that are as new, the one that came last"
 
 
@@ -92,7 +92,9 @@ class Node:
         totals = {run: {OUT: Count(size, size)} for run, size in self.runs.items()}
         accounts = tuple(RunAccount("vision", run, run, "ada", each, at, 1.0) for run, each in totals.items())
         namespaces = {"vision": {OUT: Count(self.counted, self.counted)}}
-        return heard(Report(life=f"{self.life:016x}", read_at=at, runs=accounts, namespaces=namespaces), self.name, at)
+        return node_traffic(
+            Report(life=f"{self.life:016x}", read_at=at, runs=accounts, namespaces=namespaces), self.name, at
+        )
 
 
 STEPS = st.lists(
@@ -120,22 +122,22 @@ def test_every_server_comes_to_the_same_and_true_sums(steps: list[tuple[str, int
             truth[run] += size
         elif step == "tell":
             history.append(node.told(at))
-            book.take(history[-1], at)
+            book.add(history[-1], at)
         elif step == "again" and history:
-            book.take(history[size % len(history)], at)
+            book.add(history[size % len(history)], at)
         elif step == "share":
             for record in books[which].records().values():
-                book.take(decode_node(record), at)
+                book.add(decode_node(record), at)
         elif step == "lose":  # after all of it was told
             history.append(node.told(at))
-            books[0].take(history[-1], at)
+            books[0].add(history[-1], at)
             node.life, node.runs, node.counted = node.life + 1, {}, 0
     for node in nodes:
-        books[1].take(node.told(at), at)
+        books[1].add(node.told(at), at)
     for one in books * 2:
         for other in books:
             for record in other.records().values():
-                one.take(decode_node(record), at)
+                one.add(decode_node(record), at)
     for book in books:
         assert {run: sent(book, "run", run) for run in truth} == truth
         assert sent(book, "namespace", "vision") == sum(truth.values())
@@ -146,42 +148,42 @@ def test_every_server_comes_to_the_same_and_true_sums(steps: list[tuple[str, int
 def test_the_order_in_which_reports_come_does_not_matter(reports: list[NodeTraffic]) -> None:
     whole = reports[0]
     for report in reports[1:]:
-        whole = merged(whole, report)
-    other = merged(merged(told(7, at=NOW + 3, opened_at=4.0), told(9, at=NOW + 5)), told(5))
+        whole = merge(whole, report)
+    other = merge(merge(told(7, at=NOW + 3, opened_at=4.0), told(9, at=NOW + 5)), told(5))
     assert encode_node(whole) == encode_node(other)
 
 
 def test_rates() -> None:
     """Of what is new in a report, over the last minutes; what a silent node brings along was not all of late."""
-    book, who = Book(NOW - 3600), Who("run", "r1")
-    book.take(told(10_000), NOW)
+    book, who = Book(NOW - 3600), Subject("run", "r1")
+    book.add(told(10_000), NOW)
     assert book.rates(who, NOW) == {}, "it may be of any time"
-    book.take(told(40_000, at=NOW + 60), NOW + 60)
+    book.add(told(40_000, at=NOW + 60), NOW + 60)
     assert book.rates(who, NOW + 60)[OUT] == pytest.approx(30_000 / 300, rel=0.3)
     assert book.rates(who, NOW + 900) == {}
-    book.take(told(70_000, at=NOW + 3060), NOW + 3060)
+    book.add(told(70_000, at=NOW + 3060), NOW + 3060)
     assert book.rates(who, NOW + 3060)[OUT] == pytest.approx(3_000 / 300, rel=0.3)
 
 
 def test_old_runs_are_forgotten_as_a_whole() -> None:
     """Also where another server still tells of them; sums of namespaces stay."""
     book, later = Book(NOW), NOW + KEEP_RUNS_SECONDS
-    book.take(told(100), NOW)
-    book.take(told(5, node="n2", at=later), later)
+    book.add(told(100), NOW)
+    book.add(told(5, node="n2", at=later), later)
     book.forget_old(later + 10)
     assert sent(book, "run", "r1") == 105, "it is still there, on another node"
-    book.take(told(50, run="r2"), NOW)
+    book.add(told(50, run="r2"), NOW)
     book.forget_old(later + 10)
-    book.take(told(50, run="r2"), later + 10)
+    book.add(told(50, run="r2"), later + 10)
     assert (sent(book, "run", "r2"), "r2" in book.runs) == (0, False)
     assert sent(book, "namespace", "vision") == 105
 
 
 def test_too_many_accounts_are_too_many() -> None:
     """Runs that ended first go first."""
-    book = Book(NOW, most_accounts=3)
+    book = Book(NOW, max_accounts=3)
     for number in range(6):
-        book.take(told(10, node=f"n{number % 2}", run=f"r{number}", at=NOW + number), NOW + number)
+        book.add(told(10, node=f"n{number % 2}", run=f"r{number}", at=NOW + number), NOW + number)
     book.forget_old(NOW + 10)
     assert set(book.runs) == {"r3", "r4", "r5"}
     assert sum(len(decode_node(record).runs) for record in book.records().values()) == 3
@@ -189,9 +191,9 @@ def test_too_many_accounts_are_too_many() -> None:
 
 def test_nodes_that_are_gone_for_good() -> None:
     book, later = Book(NOW), NOW + KEEP_NODES_SECONDS + 1
-    book.take(told(100), NOW)
+    book.add(told(100), NOW)
     book.forget_old(later)
-    book.take(told(100), later)
+    book.add(told(100), later)
     assert (dict(book.records()), book.nodes, sent(book, "namespace", "vision")) == ({}, {}, 0)
     assert (book.ranked("node", "internet", later), book.ranked("run", "internet", later)) == ([], [])
 
@@ -199,9 +201,9 @@ def test_nodes_that_are_gone_for_good() -> None:
 def test_a_node_that_is_gone_takes_nobody_along() -> None:
     """Sums lose what it told, in all of its lives, and nothing else; one that was heard just in time stays."""
     book, later = Book(NOW), NOW + KEEP_NODES_SECONDS
-    book.take(told(100), NOW)
-    book.take(told(30, life="1" * 16), NOW)
-    book.take(told(7, node="n2", at=NOW + 5), NOW + 5)
+    book.add(told(100), NOW)
+    book.add(told(30, life="1" * 16), NOW)
+    book.add(told(7, node="n2", at=NOW + 5), NOW + 5)
     book.forget_old(later)
     assert sent(book, "namespace", "vision") == 137
     book.forget_old(later + 5)
@@ -209,14 +211,14 @@ def test_a_node_that_is_gone_takes_nobody_along() -> None:
     assert [who.key for who in book.ranked("node", "internet", later + 5)] == ["n2"]
 
 
-def test_who_comes_first() -> None:
-    """Who moved most of late, then who moved most at all, then by name; both directions count, other classes don't."""
+def test_subjects_are_ranked_by_recent_traffic() -> None:
+    """Most recent traffic first, then most traffic in total, then by name; both directions count."""
     book = Book(NOW - 3600)
     for name, before, after in (("a", 10, 0), ("b", 900, 0), ("c", 10, 50), ("d", 10, 0)):
         for size, at in ((before, NOW), (before + after, NOW + 60)):
             totals = {"internet.in": Count(size, 1), "storage.out": Count(10_000 if name == "d" else 0, 1)}
             account = RunAccount("vision", name, name, "ada", totals, at, 1.0)
-            book.take(heard(Report(life="a" * 16, read_at=at, runs=(account,)), f"n-{name}", at), at)
+            book.add(node_traffic(Report(life="a" * 16, read_at=at, runs=(account,)), f"n-{name}", at), at)
     now = NOW + 61
     assert [who.key for who in book.ranked("run", "internet", now)] == ["c", "b", "a", "d"]
     assert [who.key for who in book.ranked("run", "storage", now)] == ["d", "a", "b", "c"]
@@ -226,14 +228,14 @@ def test_who_comes_first() -> None:
 def test_a_nodes_clock_may_be_wrong() -> None:
     """How long ago a run was there is what counts."""
     run = RunAccount("vision", "bert", "r1", "ada", {OUT: Count(5, 1)}, 40.0)
-    told_by = heard(Report(life="a" * 16, read_at=100.0, runs=(run,)), "n1", NOW)
+    told_by = node_traffic(Report(life="a" * 16, read_at=100.0, runs=(run,)), "n1", NOW)
     assert [each.seen_at for each in told_by.runs.values()] == [NOW - 60]
 
 
 def test_a_run_that_was_seen_after_the_reading_was_seen_now() -> None:
     """Nothing is told of the future."""
     run = RunAccount("vision", "bert", "r1", "ada", {OUT: Count(5, 1)}, 140.0)
-    (seen,) = heard(Report(life="a" * 16, read_at=100.0, runs=(run,)), "n1", NOW).runs.values()
+    (seen,) = node_traffic(Report(life="a" * 16, read_at=100.0, runs=(run,)), "n1", NOW).runs.values()
     assert seen.seen_at == NOW
 
 
@@ -244,7 +246,7 @@ def test_whose_run_it_is_is_kept_once_it_is_known() -> None:
         unknown, runs={key: msgspec.structs.replace(run, user="") for key, run in unknown.runs.items()}
     )
     for one, other in ((known, unknown), (unknown, known)):
-        (run,) = merged(one, other).runs.values()
+        (run,) = merge(one, other).runs.values()
         assert (run.user, run.seen_at) == ("ada", NOW + 5)
 
 
@@ -257,7 +259,7 @@ def test_totals_are_looked_at_wherever_they_stand(place: str) -> None:
         said = {"runs": [run], "users": {"ada": totals}, "namespaces": {"vision": totals}}
         return msgspec.json.encode({"life": "a" * 16, "readAt": NOW, place: said.get(place, totals)})
 
-    most = {f"c{number}.in": Count(1, 1) for number in range(MOST_KINDS)}
+    most = {f"c{number}.in": Count(1, 1) for number in range(MAX_KINDS)}
     assert read_report(report(most))
     for wrong in (most | {"one-more.in": Count(1, 1)}, {"up": Count(1, 1)}):
         with pytest.raises(InvalidInput, match="class and direction"):
@@ -290,24 +292,24 @@ def test_rows_that_nobody_can_take_are_left_out() -> None:
         RunAccount("vision", name, uid, user, totals, NOW, 1.0)
         for name, uid, user in (
             ("bert", "r1", "ada"),
-            ("long", "r2", "x" * (LONGEST_NAME + 1)),
+            ("long", "r2", "x" * (MAX_NAME_LENGTH + 1)),
             ("none", "", "ada"),
-            ("gpt", "r3", "x" * LONGEST_NAME),
+            ("gpt", "r3", "x" * MAX_NAME_LENGTH),
         )
     ]
-    forged = {f"forged-{number}": {OUT: Count(1, 1)} for number in range(MOST_NAMES + 10)}
+    forged = {f"forged-{number}": {OUT: Count(1, 1)} for number in range(MAX_NAMES + 10)}
     report = Report(
         life="a" * 16,
         read_at=NOW,
         runs=tuple(accounts),
-        namespaces={"vision": totals, "x" * (LONGEST_NAME + 1): totals},
-        users={**forged, "ada": totals, "y" * (LONGEST_NAME + 1): totals},
+        namespaces={"vision": totals, "x" * (MAX_NAME_LENGTH + 1): totals},
+        users={**forged, "ada": totals, "y" * (MAX_NAME_LENGTH + 1): totals},
     )
     found = read_report(msgspec.json.encode(report))
     assert [run.run for run in found.runs] == ["bert", "gpt"]
     assert list(found.namespaces) == ["vision"]
-    assert len(found.users) == MOST_NAMES and found.users["ada"] == totals
-    known = heard(found, "n1", NOW)
-    others = {f"other-{number}": {OUT: Count(10**9, 1)} for number in range(MOST_NAMES)}
+    assert len(found.users) == MAX_NAMES and found.users["ada"] == totals
+    known = node_traffic(found, "n1", NOW)
+    others = {f"other-{number}": {OUT: Count(10**9, 1)} for number in range(MAX_NAMES)}
     later = msgspec.structs.replace(known, heard_at=NOW + 60, users=others)
-    assert merged(known, later).users.keys() == found.users.keys(), "who is known stays"
+    assert merge(known, later).users.keys() == found.users.keys(), "who is known stays"

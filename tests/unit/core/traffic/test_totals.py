@@ -13,9 +13,9 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invaria
 
 from kajitori.core.traffic.totals import (
     HOST,
-    LONGEST_NAME,
-    MOST_RUNS,
-    MOST_USERS,
+    MAX_NAME_LENGTH,
+    MAX_RUNS,
+    MAX_USERS,
     OTHERS,
     Count,
     Counter,
@@ -25,10 +25,10 @@ from kajitori.core.traffic.totals import (
     Lost,
     Pod,
     RunAccount,
-    accounted,
-    closed,
-    opened,
     read_counter_name,
+    with_pods,
+    with_reading,
+    without_ended_pods,
     without_old_runs,
 )
 
@@ -43,9 +43,9 @@ def reading(*entries: tuple[str, str, int]) -> dict[str, Counter]:
 
 def test_a_reading_is_booked_once() -> None:
     """Pod, run, user and namespace get what is new since the last reading, and the same reading adds nothing."""
-    ledger = opened(Ledger(), [BERT])
+    ledger = with_pods(Ledger(), [BERT])
     for size in (100, 100, 250):
-        ledger, lost = accounted(ledger, reading(("u1", "a", size)), 0.0)
+        ledger, lost = with_reading(ledger, reading(("u1", "a", size)), 0.0)
         assert lost == Lost()
     wanted = {"internal.in": Count(250, 250)}
     assert ledger.pods["u1"].totals == ledger.runs["r1"].totals == wanted
@@ -57,7 +57,7 @@ def test_whose_a_pod_is_may_be_known_later() -> None:
     nobodys = msgspec.structs.replace(BERT, user="")
     ledger = Ledger()
     for pod, size in ((nobodys, 100), (BERT, 150), (BERT, 150), (nobodys, 175)):
-        ledger, _ = accounted(opened(ledger, [pod]), reading(("u1", "a", size)), 0.0)
+        ledger, _ = with_reading(with_pods(ledger, [pod]), reading(("u1", "a", size)), 0.0)
     assert ledger.users == {"ada": {"internal.in": Count(175, 175)}}
     assert ledger.runs["r1"].user == "ada"
 
@@ -67,7 +67,7 @@ def test_which_run_a_pod_is_of_may_be_known_later() -> None:
     nobodys = msgspec.structs.replace(BERT, run="", run_uid="", user="")
     ledger = Ledger()
     for pod, size in ((nobodys, 100), (BERT, 100), (BERT, 150), (nobodys, 175), (BERT, 180)):
-        ledger, _ = accounted(opened(ledger, [pod]), reading(("u1", "a", size)), 0.0)
+        ledger, _ = with_reading(with_pods(ledger, [pod]), reading(("u1", "a", size)), 0.0)
         ledger = msgspec.json.decode(msgspec.json.encode(ledger), type=Ledger)
     assert ledger.runs["r1"].totals == ledger.users["ada"] == {"internal.in": Count(180, 180)}
 
@@ -75,8 +75,8 @@ def test_which_run_a_pod_is_of_may_be_known_later() -> None:
 def test_a_pod_of_another_namespace_is_booked_on_no_runs_account() -> None:
     """Whatever it says of itself: its own namespace pays."""
     forged = msgspec.structs.replace(BERT, uid="u2", namespace="mallory", name="bert-1-1", user="")
-    ledger = opened(Ledger(), [BERT, forged])
-    ledger, _ = accounted(ledger, reading(("u1", "a", 100), ("u2", "b", 10**6)), 0.0)
+    ledger = with_pods(Ledger(), [BERT, forged])
+    ledger, _ = with_reading(ledger, reading(("u1", "a", 100), ("u2", "b", 10**6)), 0.0)
     assert ledger.runs["r1"].namespace == "vision"
     assert ledger.runs["r1"].totals == ledger.users["ada"] == {"internal.in": Count(100, 100)}
     assert ledger.namespaces["mallory"] == {"internal.in": Count(10**6, 10**6)}
@@ -87,13 +87,13 @@ def test_the_table_of_users_is_bounded() -> None:
     name that is too long is nobody's. No byte is lost."""
     many = [
         msgspec.structs.replace(BERT, uid=f"u{number}", run_uid=f"r{number}", user=f"user-{number}")
-        for number in range(MOST_USERS + 5)
+        for number in range(MAX_USERS + 5)
     ]
-    many.append(msgspec.structs.replace(BERT, uid="long", run_uid="long", user="x" * (LONGEST_NAME + 1)))
-    ledger = opened(Ledger(), many)
+    many.append(msgspec.structs.replace(BERT, uid="long", run_uid="long", user="x" * (MAX_NAME_LENGTH + 1)))
+    ledger = with_pods(Ledger(), many)
     for size in (10, 20):
-        ledger, _ = accounted(ledger, reading(*((pod.uid, "a", size) for pod in many)), 0.0)
-    assert len(ledger.users) == MOST_USERS + 1
+        ledger, _ = with_reading(ledger, reading(*((pod.uid, "a", size) for pod in many)), 0.0)
+    assert len(ledger.users) == MAX_USERS + 1
     assert ledger.users["user-0"] == {"internal.in": Count(20, 20)}
     assert ledger.users[OTHERS] == {"internal.in": Count(5 * 20, 5 * 20)}
     assert ledger.runs["long"].user == ""
@@ -103,23 +103,23 @@ def test_the_table_of_users_is_bounded() -> None:
 def test_what_somebody_else_did_to_counters() -> None:
     """A counter that was set back, or taken away and made again, loses what it had counted since; nothing twice."""
     name = str(CounterName("u1", 7, IN))
-    ledger, _ = accounted(opened(Ledger(), [BERT]), reading(("u1", "a", 100)), 0.0)
-    ledger, lost = accounted(ledger, reading(("u1", "a", 30)), 0.0)
+    ledger, _ = with_reading(with_pods(Ledger(), [BERT]), reading(("u1", "a", 100)), 0.0)
+    ledger, lost = with_reading(ledger, reading(("u1", "a", 30)), 0.0)
     assert lost == Lost(reset=(name,))
-    ledger, lost = accounted(ledger, reading(("u1", "b", 50)), 0.0)
+    ledger, lost = with_reading(ledger, reading(("u1", "b", 50)), 0.0)
     assert lost == Lost(deleted=(name,))
-    ledger, lost = accounted(ledger, {}, 0.0)
+    ledger, lost = with_reading(ledger, {}, 0.0)
     assert lost == Lost(deleted=(name,))
     assert ledger.namespaces["vision"] == {"internal.in": Count(180, 180)}
 
 
 def test_accounts_are_closed() -> None:
     """A Pod's figures leave with it; those of its run stay for a while, of its namespace and user for good."""
-    ledger, _ = accounted(opened(Ledger(), [BERT]), reading(("u1", "a", 100), (HOST, "h", 5)), 10.0)
-    ledger = closed(ledger, set())
+    ledger, _ = with_reading(with_pods(Ledger(), [BERT]), reading(("u1", "a", 100), (HOST, "h", 5)), 10.0)
+    ledger = without_ended_pods(ledger, set())
     assert ledger.pods == {}
     assert ledger.closing == {str(CounterName("u1", 7, IN))}
-    ledger, lost = accounted(ledger, reading((HOST, "h", 5)), 20.0)
+    ledger, lost = with_reading(ledger, reading((HOST, "h", 5)), 20.0)
     assert lost == Lost(), "it was we who took it away"
     assert without_old_runs(ledger, 3600.0, 3600).runs["r1"].totals == {"internal.in": Count(100, 100)}
     ledger = without_old_runs(ledger, 3611.0, 3600)
@@ -131,19 +131,19 @@ def test_accounts_are_closed() -> None:
 def test_of_too_many_runs_those_that_left_first_are_forgotten() -> None:
     """A node that is there for years keeps no more than so many; which they are does not depend on their order."""
     runs = {
-        f"u{n}": RunAccount("vision", f"r{n}", f"u{n}", "ada", {}, seen_at=float(n * 7 % (MOST_RUNS + 2)))
-        for n in range(MOST_RUNS + 2)
+        f"u{n}": RunAccount("vision", f"r{n}", f"u{n}", "ada", {}, seen_at=float(n * 7 % (MAX_RUNS + 2)))
+        for n in range(MAX_RUNS + 2)
     }
-    left = without_old_runs(msgspec.structs.replace(Ledger(), runs=runs), MOST_RUNS, 2 * MOST_RUNS).runs
-    assert len(left) == MOST_RUNS
+    left = without_old_runs(msgspec.structs.replace(Ledger(), runs=runs), MAX_RUNS, 2 * MAX_RUNS).runs
+    assert len(left) == MAX_RUNS
     assert set(runs) - set(left) == {uid for uid, run in runs.items() if run.seen_at < 2}
 
 
 def test_a_counter_without_a_pod() -> None:
     """After the ledger was lost, what dead Pods had counted is somebody's that nobody knows, and still counted."""
-    ledger, _ = accounted(Ledger(), reading(("u9", "a", 100)), 0.0)
+    ledger, _ = with_reading(Ledger(), reading(("u9", "a", 100)), 0.0)
     assert ledger.strangers == {"internal.in": Count(100, 100)}
-    assert closed(ledger, set()).closing == {str(CounterName("u9", 7, IN))}
+    assert without_ended_pods(ledger, set()).closing == {str(CounterName("u9", 7, IN))}
 
 
 @given(
@@ -162,7 +162,7 @@ def test_a_counter_s_name_says_whose_it_is(uid: str, interface: int, name: str, 
 def test_names_of_others(text: str) -> None:
     """What is not ours is left out of every total."""
     assert read_counter_name(text) is None
-    assert accounted(Ledger(), {text: Counter("a", Count(5, 5))}, 0.0) == (Ledger(), Lost())
+    assert with_reading(Ledger(), {text: Counter("a", Count(5, 5))}, 0.0) == (Ledger(), Lost())
 
 
 @dataclass
@@ -242,7 +242,7 @@ class Voyage(RuleBasedStateMachine):
     @rule(killed_at=st.integers(0, 5))
     def round(self, killed_at: int) -> None:
         """One round of the agent as `kajitori.agent.counting` goes through it; it ends after so many steps."""
-        ledger = opened(self.ledger, self.living.values())
+        ledger = with_pods(self.ledger, self.living.values())
         if killed_at == 1:
             return
         self.saved = msgspec.json.encode(ledger)
@@ -253,8 +253,8 @@ class Voyage(RuleBasedStateMachine):
             self.kernel.attach(uid)
         if killed_at == 3:
             return
-        ledger, _ = accounted(ledger, self.kernel.counters, 0.0)
-        ledger = closed(ledger, self.living.keys())
+        ledger, _ = with_reading(ledger, self.kernel.counters, 0.0)
+        ledger = without_ended_pods(ledger, self.living.keys())
         if killed_at == 4:
             return
         self.saved = msgspec.json.encode(ledger)
@@ -266,7 +266,7 @@ class Voyage(RuleBasedStateMachine):
     @invariant()
     def nothing_is_lost_or_doubled(self) -> None:
         """Whatever an agent that starts now would find adds up to what was sent."""
-        ledger, _ = accounted(self.ledger, self.kernel.counters, 0.0)
+        ledger, _ = with_reading(self.ledger, self.kernel.counters, 0.0)
         found = {name: totals.get("internal.in", Count()).bytes for name, totals in ledger.namespaces.items()}
         for namespace in ("a", "b"):
             assert found.get(namespace, 0) == self.sent[namespace] - self.uncounted[namespace]
