@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @click.group(epilog="\b\nExample:\n  kaji audit clients --audit-log /var/log/kubernetes/audit.log")
 def command() -> None:
-    """Find out who asks the API server too much."""
+    """Find clients that ask the API server too much."""
 
 
 @command.command(
@@ -40,7 +40,7 @@ def command() -> None:
     default=7500,
     show_default=True,
     metavar="N",
-    help="How many nodes there are to be.",
+    help="How many nodes the cluster will have.",
 )
 @output_option("json", "yaml")
 @click.pass_obj
@@ -52,11 +52,11 @@ def clients(
     planned_nodes: int,
     output: str | None,
 ) -> None:
-    """Find clients that ask the more the more nodes there are.
+    """Find clients whose requests grow with the number of nodes.
 
     Such a client runs on every node: each of its requests is made as often as there are nodes. Asks the API server
     itself, with your rights: DaemonSets, what their accounts may read, and its own count of open watches. With an audit
-    log it tells who asks for what, how often, and what to change.
+    log it shows what each client asks for, how often, and what to change.
     """
     from kajitori.configuration.settings import AuditOptions
 

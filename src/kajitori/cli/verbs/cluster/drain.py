@@ -24,7 +24,7 @@ LISTED = 5
 @server_options
 @click.pass_obj
 def command(cli: Cli, nodes: tuple[str, ...], wait: bool) -> int:
-    """Empty nodes: runs on them go elsewhere.
+    """Empty nodes: runs on them move elsewhere.
 
     Nothing new is placed there. A gang is ended as a whole, with the time that its run has to write a checkpoint, and
     starts again on other nodes once there is room. `kaji uncordon` takes it back.

@@ -20,7 +20,7 @@ from kajitori.cli.terminal import echo
     default="user",
     show_default=True,
     metavar="user|team",
-    help="Whose runs are counted together; a team is a namespace.",
+    help="Count runs by user or by team; a team is a namespace.",
 )
 @output_option("json", "yaml", "wide")
 @server_options
@@ -28,8 +28,8 @@ from kajitori.cli.terminal import echo
 def command(cli: Cli, nodes: bool, by: str, output: str | None) -> None:
     """Show which GPUs are free, and who uses the others.
 
-    A bar shows used, broken (▒) and free (░) ones; broken are those of nodes that take no work. Those of runs that are
-    still starting are used. If policy guarantees teams something, it shows how much of that they use.
+    A bar shows used, broken (▒) and free (░) GPUs. Those of nodes that take no work are broken; those of runs that are
+    still starting are used. If policy has guarantees for teams, it shows how much of them they use.
     """
     from kajitori.cli.output import print_document
 

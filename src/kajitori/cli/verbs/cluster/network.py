@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @click.group(epilog="\b\nExamples:\n  kaji network ls\n  kaji network ls 10.16.3.4    # whose is it?")
 def command() -> None:
-    """Show whose every address is."""
+    """Show what every address belongs to."""
 
 
 @command.command(epilog="\b\nExamples:\n  kaji network ls\n  kaji network ls 10.16.3.4")
@@ -99,7 +99,7 @@ def _count(cidr: str) -> str:
 
 @command.command(epilog="\b\nExample:\n  kaji network validate networks.yaml")
 @click.argument("file", metavar="FILE", shell_complete=complete_file)
-@click.option("-q", "--quiet", is_flag=True, help="Say nothing where it is right.")
+@click.option("-q", "--quiet", is_flag=True, help="Print nothing if the file is right.")
 def validate(file: str, quiet: bool) -> None:
     """Check a file of addresses; needs no server.
 
@@ -121,15 +121,15 @@ def validate(file: str, quiet: bool) -> None:
 )
 @click.argument("what", metavar="hub|nat", type=click.Choice(("hub", "nat")))
 @click.argument("file", metavar="FILE", shell_complete=complete_file)
-@click.option("--host", metavar="NAME", help="Which of natHosts; not needed where there is one only.")
+@click.option("--host", metavar="NAME", help="One of natHosts; not needed if there is only one.")
 @click.option("--rules", is_flag=True, help="Only the rules, for nft -f.")
 def render(what: str, file: str, host: str | None, rules: bool) -> None:
-    """Write what makes a hub or a NAT host of a machine.
+    """Write the script that makes a machine a hub or a NAT host.
 
-    A hub leads researchers to every cluster and keeps clusters from each other. A NAT host makes Services reachable
-    from outside, each at the address that stands for it. It is a script for the machine's shell: nftables rules in a
-    table of our own, routes, forwarding. Run it as root, again after each change of the file; run twice, it changes
-    nothing. What is dropped is counted by name: nft list counters table inet kajitori_hub (kajitori_nat).
+    A hub routes researchers to every cluster and keeps clusters apart. A NAT host makes Services reachable from
+    outside, each at its own public address. The script sets nftables rules in a table of our own, routes, and
+    forwarding. Run it as root, again after each change of the file; running it twice changes nothing. What is dropped
+    is counted by name: nft list counters table inet kajitori_hub (kajitori_nat).
     """
     from kajitori.core.network.render import render_hub, render_nat
     from kajitori.errors import InvalidInput
@@ -154,11 +154,11 @@ def render(what: str, file: str, host: str | None, rules: bool) -> None:
 @server_options
 @click.pass_obj
 def check(cli: Cli, file: str | None, place: str | None, wait: float, output: str | None) -> int:
-    """Prove from here that what must pass passes, and what must not does not.
+    """Check from here which connections pass and which do not.
 
-    Tries to connect to the probes of every cluster and to its API server's Service, and tells what was to be expected,
-    what was found, and the address that it came from. On the hub and on NAT hosts it also compares rules, routes and
-    forwarding with what was rendered, and tells what was dropped. Exits with 1 where something is not as it has to be.
+    Tries to connect to the probes of every cluster and to its API server's Service, and shows what was expected, what
+    was found, and its own address. On the hub and on NAT hosts it also compares rules, routes and forwarding with what
+    was rendered, and shows what was dropped. Exits with 1 if anything is not as expected.
     """
     from kajitori.cli.network.check import dropped, look_at_host, own_addresses, rendered_for, try_all
     from kajitori.cli.output import print_document
@@ -211,7 +211,7 @@ def check(cli: Cli, file: str | None, place: str | None, wait: float, output: st
 )
 @click.argument("source", metavar="[NODE", required=False)
 @click.argument("target", metavar="NODE]", required=False)
-@click.option("--seconds", default=5.0, show_default=True, metavar="N", help="So long data flows, each time.")
+@click.option("--seconds", default=5.0, show_default=True, metavar="N", help="Duration of each measurement.")
 @click.option("--streams", type=click.IntRange(1, 64), default=1, show_default=True, help="Connections at once.")
 @click.option("--cpus", default="1", show_default=True, metavar="N", help="Cores at each end.")
 @click.option("--wait", default=180.0, show_default=True, metavar="SECONDS", help="For room on the nodes.")
@@ -220,10 +220,10 @@ def check(cli: Cli, file: str | None, place: str | None, wait: float, output: st
 @server_options
 @click.pass_obj
 def bench(cli: Cli, /, source: str | None, target: str | None, output: str | None, **how: Any) -> None:
-    """Measure what the network between two nodes carries.
+    """Measure the throughput between two nodes.
 
     Runs at both ends send TCP from the first node to the second, and find the largest packet that passes whole: as
-    Pods, and on the nodes' own network where policy allows that to runs. They have policy's image (start.image), need
+    Pods, and on the nodes' own network if policy lets runs use it. They have policy's image (start.image), need
     python3 in it, and are deleted afterwards. One stream may be bound by a core rather than by the network.
     """
     from dataclasses import asdict

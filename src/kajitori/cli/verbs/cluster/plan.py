@@ -40,11 +40,11 @@ def command() -> None:
 @click.option("--years", type=float, default=3.0, show_default=True, metavar="Y", help="Plan ranges that far ahead.")
 @click.option("--pod-prefix", type=int, metavar="LEN", help="Length of the range for Pods that is there: until when?")
 @click.option(
-    "--node-prefix", type=int, metavar="LEN", help="Of each node's range, where one may choose.  [default: 24]"
+    "--node-prefix", type=int, metavar="LEN", help="Of each node's range, if it can be chosen.  [default: 24]"
 )
 @click.option("--pod-prefix6", type=int, metavar="LEN", help="Of the IPv6 range for Pods that is there: until when?")
 @click.option(
-    "--node-prefix6", type=int, metavar="LEN", help="Of each node's IPv6 range, where one may choose.  [default: 64]"
+    "--node-prefix6", type=int, metavar="LEN", help="Of each node's IPv6 range, if it can be chosen.  [default: 64]"
 )
 @click.option("--mtu", type=int, metavar="BYTES", help="Of the links between nodes; else what each cloud has.")
 @click.option("--gbit", "link_gbit", type=float, default=100.0, show_default=True, metavar="G", help="A node's link.")
@@ -64,8 +64,8 @@ def network(
 ) -> None:
     """Compare kinds of Pod networks for a cluster: native, route-based and overlay.
 
-    Tells how many addresses each needs, which ranges, what stops it and when, and what is left of a link. Clouds'
-    limits are those that they publish; `-o wide` names the page of each, and when it was read.
+    Shows how many addresses each needs, which ranges, what limits it and when, and how much of a link is usable.
+    Clouds' limits are those that they publish; `-o wide` names the page of each, and when it was read.
     """
     from kajitori.cli.output import print_document
     from kajitori.core.network.growth import NO_GROWTH, parse_growth

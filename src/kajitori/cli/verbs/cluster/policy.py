@@ -44,7 +44,7 @@ def show(cli: Cli, output: str | None) -> None:
 
 @command.command(epilog="\b\nExample:\n  kaji policy check policy.yaml")
 @click.argument("file", metavar="FILE", shell_complete=complete_file)
-@click.option("-q", "--quiet", is_flag=True, help="Say nothing where it is right.")
+@click.option("-q", "--quiet", is_flag=True, help="Print nothing if the file is right.")
 def check(file: str, quiet: bool) -> None:
     """Check a policy file; needs no server.
 

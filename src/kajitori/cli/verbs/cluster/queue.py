@@ -16,10 +16,11 @@ from kajitori.cli.terminal import echo
 @server_options
 @click.pass_obj
 def command(cli: Cli, output: str | None) -> None:
-    """Show who waits for nodes, in order.
+    """Show the runs that wait for nodes, in order.
 
-    Whoever is first is looked at first when nodes are free. When each is expected to start is an estimate: everything
-    takes as long as is expected of it, and nothing else comes. `-o wide` shows the numbers that make the order.
+    The first run is considered first when nodes become free. The time at which a run is expected to start is an
+    estimate: it assumes that every run takes as long as expected and that no other run is submitted. `-o wide` shows
+    the numbers behind the order.
     """
     from kajitori.cli.output import print_document
 

@@ -25,10 +25,10 @@ _SHOWN_SILENT = 60
     type=click.Choice(("run", "user", "namespace", "node")),
     default="run",
     show_default=True,
-    help="Whose traffic.",
+    help="Sum by run, user, namespace or node.",
 )
 @click.option(
-    "--class", "address_class", metavar="CLASS", help="Who talks most with these addresses comes first; else internet."
+    "--class", "address_class", metavar="CLASS", help="Sort by traffic with these addresses; default: internet."
 )
 @click.option("--limit", type=click.IntRange(1, 1000), default=20, show_default=True, metavar="N", help="So many.")
 @namespace_option("Only runs of this namespace.")

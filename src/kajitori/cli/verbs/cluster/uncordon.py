@@ -16,7 +16,7 @@ from kajitori.cli.terminal import echo
 def command(cli: Cli, nodes: tuple[str, ...]) -> None:
     """Let nodes take work again.
 
-    Whether they were drained or only cordoned. Runs that were moved away do not come back by themselves.
+    For drained and for cordoned nodes. Runs that were moved away do not come back by themselves.
     """
     from kajitori.cli.lookup import node_path, require_nodes
 

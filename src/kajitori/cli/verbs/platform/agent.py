@@ -26,11 +26,15 @@ def _data_option(function: Any) -> Any:
 @click.option("--pods", type=FILE, metavar="DIR", help="Folder with a file for each Pod; else that of kaji node.")
 @click.option("--relay", multiple=True, metavar="URL", help="A relay that knows this node's Pods; may be repeated.")
 @click.option("--relay-token", type=FILE, metavar="FILE", help="What it asks for.")
-@click.option("--relay-ca", type=FILE, metavar="FILE", help="Who signed its certificate (PEM); else the system's.")
+@click.option(
+    "--relay-ca", type=FILE, metavar="FILE", help="Authority of its certificate (PEM); default: the system's."
+)
 @click.option("--node", envvar="KAJI_NODE", default="", metavar="NAME", help="This node's name; else $KAJI_NODE.")
 @click.option("--report", multiple=True, metavar="URL", help="A Web API that is told totals; may be repeated.")
-@click.option("--report-token", type=FILE, metavar="FILE", help="What shows it whose agent this is.")
-@click.option("--report-ca", type=FILE, metavar="FILE", help="Who signed its certificate (PEM); else the system's.")
+@click.option("--report-token", type=FILE, metavar="FILE", help="Token that identifies this agent to it.")
+@click.option(
+    "--report-ca", type=FILE, metavar="FILE", help="Authority of its certificate (PEM); default: the system's."
+)
 @insecure_http_option("Show tokens over plain HTTP: something else encrypts.")
 @policy_option
 @click.option("--host", default="127.0.0.1", show_default=True, metavar="ADDRESS", help="Where /metrics is served.")

@@ -14,7 +14,7 @@ from kajitori.cli.process_options import blobs_option, kubeconfig_options, log_o
 @policy_option
 @blobs_option("else there is neither")
 @click.option(
-    "-N", "--namespace", default="kajitori", show_default=True, metavar="NAME", help="Where the leader's Lease lies."
+    "-N", "--namespace", default="kajitori", show_default=True, metavar="NAME", help="Namespace of the leader's Lease."
 )
 @click.option("--identity", default="", metavar="NAME", help="Name in the Lease; else host and process.")
 @click.option("--host", default="127.0.0.1", show_default=True, metavar="ADDRESS", help="Of metrics and probes.")

@@ -27,7 +27,7 @@ from kajitori.cli.process_options import FILE, insecure_http_option, kubeconfig_
 @insecure_http_option("Serve plain HTTP to other machines: something else encrypts.")
 @log_options("info")
 def command(**options: Any) -> int | None:
-    """Tell agents on nodes what they need, without the API server.
+    """Tell agents about their nodes' Pods, without the API server.
 
     It watches Pods and Runs once, and tells each node its own. While the API server is away it goes on with what it
     knows, and says how old that is. Several may run side by side.

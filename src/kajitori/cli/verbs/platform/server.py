@@ -27,14 +27,14 @@ from kajitori.core.words.names import AGENT_ACCOUNT
 @networks_option
 @blobs_option("else there is neither")
 @click.option(
-    "-N", "--namespace", default="default", show_default=True, metavar="NAME", help="For runs that name none."
+    "-N", "--namespace", default="default", show_default=True, metavar="NAME", help="Namespace of runs that name none."
 )
 @click.option(
     "--controller-namespace",
     default="kajitori",
     show_default=True,
     metavar="NAME",
-    help="Where the controller's Lease lies.",
+    help="Namespace of the controller's Lease.",
 )
 @click.option(
     "--agent-account",

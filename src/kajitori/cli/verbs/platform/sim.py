@@ -22,7 +22,9 @@ from kajitori.cli.process_options import gpu_type_option, kubeconfig_options, lo
 @click.option(
     "--heartbeat", "heartbeat_seconds", type=float, default=10.0, show_default=True, metavar="SECONDS", help="0: none."
 )
-@click.option("--untaint", "remove_not_ready_taint", is_flag=True, help="Where no node lifecycle controller runs.")
+@click.option(
+    "--untaint", "remove_not_ready_taint", is_flag=True, help="For clusters without a node lifecycle controller."
+)
 @click.option("--delete-nodes", "delete_nodes_at_stop", is_flag=True, help="Remove the Node objects at the end.")
 @log_options("info")
 def command(**options: Any) -> int | None:

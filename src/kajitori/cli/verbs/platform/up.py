@@ -31,11 +31,15 @@ from kajitori.cli.process_options import (
 @click.option("--nodes", type=int, default=0, metavar="N", help="Simulated nodes beside this machine.")
 @click.option("--gpus", type=int, default=8, show_default=True, metavar="N", help="GPUs of each simulated node.")
 @gpu_type_option
-@click.option("--no-kubelet", is_flag=True, help="This machine is no node.")
+@click.option("--no-kubelet", is_flag=True, help="Do not use this machine as a node.")
 @click.option("--memory", is_flag=True, help="Keep objects in memory only.")
 @click.option("--repair", is_flag=True, help="First save what can be read of damaged objects.")
 @click.option(
-    "--cluster-cidr", default="10.244.0.0/16", show_default=True, metavar="RANGE", help="What nodes' Pod ranges are of."
+    "--cluster-cidr",
+    default="10.244.0.0/16",
+    show_default=True,
+    metavar="RANGE",
+    help="Range from which nodes get their Pod ranges.",
 )
 @click.option(
     "--node-cidr-mask-size", type=int, default=24, show_default=True, metavar="BITS", help="Length of each node's."
@@ -46,7 +50,7 @@ from kajitori.cli.process_options import (
 @networks_option
 @blobs_option("else a folder beside the rest")
 @click.option(
-    "-N", "--namespace", default="default", show_default=True, metavar="NAME", help="For runs that name none."
+    "-N", "--namespace", default="default", show_default=True, metavar="NAME", help="Namespace of runs that name none."
 )
 @insecure_http_option("With --host: plain HTTP instead of TLS.")
 @limit_option

@@ -32,7 +32,7 @@ def command(
 ) -> int:
     """Show what happened to a run, or to all runs.
 
-    The newest stand last. With -f, -o json gives one document a line.
+    The newest come last. With -f, -o json prints one document per line.
     """
     from kajitori.cli.connection.streams import Outage, all_events, outage_of
     from kajitori.cli.connection.streams import events as events_of

@@ -17,8 +17,8 @@ from kajitori.cli.options import namespace_option, output_option, run_argument, 
 def command(cli: Cli, run: str, namespace: str | None, output: str | None) -> None:
     """Tell why a run waits, and what would start it.
 
-    Shows what is missing and who holds it, and names exactly what has to be freed: once just that is free, the run
-    starts; leave any of it out, and it does not.
+    Shows what is missing, what holds it, and exactly what has to be freed: if just that becomes free, the run starts;
+    if any part of it does not, the run keeps waiting.
     """
     from kajitori.cli.connection.http import run_path
     from kajitori.cli.lookup import find_run

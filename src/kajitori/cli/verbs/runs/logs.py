@@ -15,7 +15,7 @@ from kajitori.errors import InvalidInput
 
 @click.command(
     epilog="\b\nExamples:\n  kaji logs -f bert\n  kaji logs --tail 100 --rank 3 -t bert\n"
-    "  kaji logs --attempt 1 bert    # what it said before it was restarted"
+    "  kaji logs --attempt 1 bert    # what it printed before it was restarted"
 )
 @run_argument
 @click.option("-f", "--follow", is_flag=True, help="Go on until the run ends, across restarts.")
@@ -23,7 +23,7 @@ from kajitori.errors import InvalidInput
 @click.option("--since", metavar="TIME", help="Newer than 10m, or than 2026-11-21T10:00:00Z.")
 @click.option("-t", "--timestamps", is_flag=True, help="With the time of each line.")
 @click.option("--rank", "--index", "rank", type=click.IntRange(min=0), metavar="R", help="This member only.")
-@click.option("--attempt", type=click.IntRange(min=1), metavar="N", help="Its Nth start only; else the latest.")
+@click.option("--attempt", type=click.IntRange(min=1), metavar="N", help="The Nth attempt only; default: the latest.")
 @click.option("--all-ranks", is_flag=True, help="All members, up to 256.")
 @namespace_option()
 @server_options
@@ -42,8 +42,8 @@ def command(
 ) -> int:
     """Show what a run prints.
 
-    Of a run with several members each line begins with the member's rank. Of earlier starts, and of members whose Pods
-    are gone, it is the end of the log as it was kept: of rank 0, of those that failed, then of others.
+    If a run has several members, each line begins with the member's rank. For earlier attempts, and for members whose
+    Pods are gone, it shows the stored end of the log: that of rank 0, of members that failed, then of others.
     """
     from kajitori.cli.connection.streams import LogReader, outage_of
     from kajitori.cli.follow.follow import MOST_MERGED, MOST_RANKS, TOO_MANY

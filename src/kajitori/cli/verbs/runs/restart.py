@@ -12,7 +12,7 @@ from kajitori.cli.options import namespace_option, runs_argument, seconds_of, se
 
 @click.command(epilog="\b\nExample:\n  kaji restart -t 5m bert")
 @runs_argument
-@click.option("-t", "--time", "grace", metavar="TIME", help="Between SIGTERM and SIGKILL; else the run's own.")
+@click.option("-t", "--time", "grace", metavar="TIME", help="Time between SIGTERM and SIGKILL; default: the run's own.")
 @namespace_option()
 @server_options
 @click.pass_obj

@@ -90,7 +90,7 @@ def _words(*known: str) -> Any:
 @click.option("--cpus", metavar="N", help="Cores of each member, such as 8 or 0.5.")
 @click.option("-m", "--memory", metavar="SIZE", help="Memory limit of each member, such as 64g.")
 @click.option("--shm-size", metavar="SIZE", help="Size of /dev/shm, taken from memory.")
-@click.option("--privileged", is_flag=True, help="Where policy allows it.")
+@click.option("--privileged", is_flag=True, help="If policy allows it.")
 @click.option(
     "--network",
     "--net",
@@ -136,7 +136,7 @@ def _words(*known: str) -> Any:
 @click.option("--checkpoint-every", metavar="TIME", help="How often the program writes it: 10m.")
 @click.option("--restarts", metavar="N", help="Restarts after the program failed; left out: none without a checkpoint.")
 @click.option("--time-limit", metavar="TIME", help="The run ends after it: 8h or 2-00:00:00; short ones start sooner.")
-@click.option("--grace", metavar="TIME", help="Between SIGTERM and SIGKILL, such as 60s.")
+@click.option("--grace", metavar="TIME", help="Time between SIGTERM and SIGKILL, such as 60s.")
 @click.option(
     "--priority", metavar="high|normal|low", shell_complete=_words("high", "normal", "low"), help="Who goes first."
 )

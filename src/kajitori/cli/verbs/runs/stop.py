@@ -12,7 +12,7 @@ from kajitori.cli.options import namespace_option, runs_or_all_argument, seconds
     epilog="\b\nExamples:\n  kaji stop -t 5m bert gpt\n  kaji stop --all    # all of yours that have not ended"
 )
 @runs_or_all_argument("All of your runs that have not ended.")
-@click.option("-t", "--time", "grace", metavar="TIME", help="Between SIGTERM and SIGKILL; else the run's own.")
+@click.option("-t", "--time", "grace", metavar="TIME", help="Time between SIGTERM and SIGKILL; default: the run's own.")
 @namespace_option()
 @server_options
 @click.pass_obj

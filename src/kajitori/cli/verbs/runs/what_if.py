@@ -47,7 +47,7 @@ def _asks_for_a_run() -> list[click.Parameter]:
 def command(cli: Cli, /, output: str | None, **words: Any) -> None:
     """Tell whether a run would start now, and what it would wait for.
 
-    Takes the words of kaji run, and makes nothing. With --name, a run that waits is asked about in other words.
+    Takes the options of kaji run and creates nothing. With --name, it asks about a waiting run with other options.
     """
     from kajitori.cli.output import print_document
     from kajitori.cli.pages.run_words import size_words

@@ -43,7 +43,7 @@ def command() -> None:
     shell_complete=complete_file,
     help="NAME=value, one a line.",
 )
-@click.option("--replace", is_flag=True, help="Instead of the one of this name that is there.")
+@click.option("--replace", is_flag=True, help="Replace an existing secret of this name.")
 @namespace_option("Namespace of the runs that use it.")
 @server_options
 @click.pass_obj
@@ -169,7 +169,7 @@ def _row(secret: dict[str, Any], age: str) -> tuple[str, ...]:
 
 @command.command(epilog="\b\nExample:\n  kaji secret rm wandb")
 @click.argument("names", metavar="NAME...", nargs=-1, required=True, shell_complete=complete_secret)
-@click.option("-f", "--force", is_flag=True, help="Also if a run uses it, whose next attempt then will not start.")
+@click.option("-f", "--force", is_flag=True, help="Also if a run uses it; the run's next attempt will not start then.")
 @namespace_option("Of this namespace.")
 @server_options
 @click.pass_obj

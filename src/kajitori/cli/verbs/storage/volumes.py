@@ -68,9 +68,9 @@ def _row(volume: dict[str, Any]) -> tuple[str, ...]:
 @server_options
 @click.pass_obj
 def rm(cli: Cli, names: tuple[str, ...], namespace: str | None) -> int:
-    """Delete checkpoints, with all that is in them.
+    """Delete checkpoints and everything in them.
 
-    Of runs that are gone or have ended. There is no way back. Prints the name of each.
+    Only those of runs that are gone or have ended. This cannot be undone. Prints the name of each.
     """
     from kajitori.cli.many import delete_named
 

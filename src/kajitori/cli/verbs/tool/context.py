@@ -31,7 +31,7 @@ def command() -> None:
 def list_contexts(cli: Cli, quiet: bool, output: str | None) -> None:
     """List the clusters that commands can use.
 
-    A star marks the one that they do use.
+    A star marks the one in use.
     """
     from kajitori.cli.connection.target import contexts
     from kajitori.cli.output import Column, print_document, print_table

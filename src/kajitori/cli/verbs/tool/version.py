@@ -19,7 +19,7 @@ from kajitori.cli.options import output_option, server_options
 def command(cli: Cli, client: bool, output: str | None) -> int:
     """Print the versions of client and server.
 
-    Ends with 125 where the server does not answer.
+    Ends with 125 if the server does not answer.
     """
     from kajitori.cli.output import print_document, print_pairs
     from kajitori.cli.pages.run_words import controller_words
