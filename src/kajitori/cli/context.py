@@ -1,4 +1,4 @@
-"""What a command works with: environment, terminal, clock, and the way to a server. Tests put their own in."""
+"""The surroundings of a command: environment, terminal, clock, and its server. Tests replace each of them."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from kajitori.client.connection import Transport
 
 STOP_MARGIN_SECONDS = 30.0
-"""What a run has beyond its grace to end when it is told to: for a controller to take over from another, for nodes to
-report, for a slow API server. After that nobody is believed to carry it out."""
+"""Time beyond its grace that a run is given to stop: a new controller may have to take over, nodes have to report, and
+the API server may be slow. After that the command reports that the run did not stop."""
 
 WIDE = 100_000
-"""Width of a page that is no terminal: nothing is cut off for programs."""
+"""Width of a page that is not shown at a terminal, so that no text is cut off for programs."""
 
 COMPLETING = "_KAJI_COMPLETING"
-"""The variable by which a shell's script asks what may stand where the cursor is: the name of the shell."""
+"""Variable with the name of the shell whose completion script calls `kaji`."""
 
 
 def _now() -> datetime:
@@ -40,27 +40,27 @@ class Cli:
 
     environment: Mapping[str, str] = field(default_factory=lambda: os.environ)
     transport: Transport | None = None
-    """Instead of the network."""
+    """Replaces the network in tests."""
     target: Target | None = None
-    """Instead of the server that the environment names."""
+    """The server, once it is known."""
     runtime_dir: Path | None = None
     state_dir: Path | None = None
     now: Callable[[], datetime] = _now
     sleep: Callable[[float], None] = time.sleep
     second_interrupt_seconds: float = 2.0
-    """A second Ctrl-C within this time stops the run that is followed."""
+    """Time within which a second Ctrl-C stops the followed run."""
     stop_margin_seconds: float = STOP_MARGIN_SECONDS
     settle_seconds: float = 1.0
-    """What a run is for a shorter time than this on its way is not said."""
+    """A stage of a followed run is reported once it has lasted this long."""
     width: int | None = None
-    """Columns of the page; None asks the terminal."""
+    """Width of the page in columns; None means that of the terminal."""
     debug: bool = False
     cluster: Path | None = None
     insecure_http: bool = False
-    """The token may be sent over plain HTTP to another machine."""
+    """Whether the token may be sent to another machine over plain HTTP."""
 
     def find_target(self) -> Target:
-        """The server to talk to. Raises Unavailable or Unauthenticated, with the way out."""
+        """Return the server to talk to. Raises Unavailable, InvalidInput or Unauthenticated, each with the way out."""
         if self.target is None:
             from kajitori.cli.connection.target import find_target
 
@@ -69,7 +69,7 @@ class Cli:
         return self.target
 
     def api(self) -> Api:
-        """A client of the server; a context manager."""
+        """Return a client of the server, which is a context manager."""
         from kajitori.cli.connection.http import Api
 
         return Api(
@@ -83,28 +83,28 @@ class Cli:
 
     @cached_property
     def notices(self) -> Notices:
-        """What servers had to say to all their callers; a shell that completes words is told nothing."""
+        """Notices of the server to all callers. Nothing is printed while a shell completes a word."""
         from kajitori.cli.notices import Notices
 
         return Notices(silent=COMPLETING in self.environment)
 
     @property
     def colour(self) -> bool | None:
-        """False where $NO_COLOR says so; None leaves it to what a stream is."""
+        """False if $NO_COLOR is set; None means colours at a terminal only."""
         return False if self.environment.get("NO_COLOR") else None
 
     @property
     def has_person(self) -> bool:
-        """Somebody sits at a terminal, reads what is said on stderr and can press Ctrl-C."""
+        """Whether stdin and stderr are a terminal: a person reads the messages and can press Ctrl-C."""
         return sys.stdin.isatty() and sys.stderr.isatty()
 
     def page_width(self, *, cut: bool = True) -> int:
-        """Columns of the page on stdout; practically no end where lines may not be cut, or a program reads them."""
+        """Return the width of the page on stdout in columns; `WIDE` if `cut` is False or stdout is no terminal."""
         if not cut or (self.width is None and not sys.stdout.isatty()):
             return WIDE
         return self.width or get_terminal_size().columns
 
     @property
     def is_coloured(self) -> bool:
-        """Whether stdout is a terminal that colours are wanted on."""
+        """Whether stdout is a terminal that shows colours, and $NO_COLOR is not set."""
         return sys.stdout.isatty() and self.colour is not False and self.environment.get("TERM") != "dumb"

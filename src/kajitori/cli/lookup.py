@@ -1,4 +1,4 @@
-"""Which run somebody means: a name, `namespace/name`, or any unique prefix; and which nodes."""
+"""Finding runs by name, `namespace/name` or unique prefix, and nodes by name."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ _SHOWN = 10
 
 
 def find_run(api: Api, text: str, namespace: str | None = None) -> dict[str, Any]:
-    """The Run view that `text` means. Raises NotFound, or InvalidInput with the candidates where there are several."""
+    """Return the view of the run that `text` names.
+
+    Raises NotFound if there is none, and InvalidInput, which lists the candidates, if there are several.
+    """
     where, _, name = text.rpartition("/")
     where = where or namespace or ""
     if not name:
@@ -41,7 +44,7 @@ def find_run(api: Api, text: str, namespace: str | None = None) -> dict[str, Any
 def find_runs(
     api: Api, texts: Iterable[str], namespace: str | None = None
 ) -> tuple[list[dict[str, Any]], list[KajitoriError]]:
-    """The runs that several words mean, each once, and what is wrong with the other words."""
+    """Return the runs that `texts` name, each once, and an error for each text that names none or several."""
     found: dict[tuple[str, str], dict[str, Any]] = {}
     errors: list[KajitoriError] = []
     for text in texts:
@@ -55,12 +58,12 @@ def find_runs(
 
 
 def node_path(name: str, rest: str = "") -> str:
-    """The path of a Node view, with what follows."""
+    """Return the path of a node in the Web API, followed by `rest`."""
     return f"/v1/nodes/{quote(name, safe='')}{rest}"
 
 
 def require_nodes(api: Api, names: Iterable[str]) -> list[str]:
-    """The names, each once, where there are such nodes; else raises what is wrong with all the others at once."""
+    """Return `names`, each once. Raises an error that lists every name without a node."""
     wanted = list(dict.fromkeys(names))
     if "" in wanted:  # a variable of a script that is not set
         raise InvalidInput.one("NODE", "'' is no node's name", hint="see them all: kaji nodes")

@@ -1,4 +1,4 @@
-"""What a server has all of its callers know, such as that no controller is at work: told once, on stderr."""
+"""Notices of the server to all callers, such as that no controller is at work: printed once, on stderr."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from collections.abc import Callable
 from kajitori.cli.terminal import say
 
 NOTICE = "Kajitori-Notice"
-"""The header of the server's answers that carries it."""
+"""The header of answers that carries the notice."""
 
 TOLD_AGAIN_SECONDS = 60.0
-"""A notice that was withdrawn is told again when it comes back, at most this often."""
+"""Shortest time between two reports of a notice that was withdrawn and came back."""
 
 
 class Notices:
-    """Tells a notice once, however many answers carry it. Thread-safe."""
+    """Prints a notice once, however many answers carry it. Thread-safe."""
 
     def __init__(self, *, silent: bool = False, clock: Callable[[], float] = time.monotonic) -> None:
         self.say: Callable[[str], None] = say
-        """How to say it; a command that draws a progress line makes room first."""
+        """Prints the notice. A command with a progress line replaces this by a function that clears the line first."""
         self._silent = silent
         self._clock = clock
         self._stands = False
@@ -28,11 +28,11 @@ class Notices:
         self._lock = threading.Lock()
 
     def hush(self) -> None:
-        """Say nothing: the command shows it in its own output."""
+        """Print no notices, because the command shows them in its own output."""
         self._silent = True
 
     def note(self, words: str) -> None:
-        """Take in an answer's notice, or that it has none (empty)."""
+        """Record the notice of an answer; empty if it has none."""
         with self._lock:
             is_new, self._stands = bool(words) and not self._stands, bool(words)
             now = self._clock()

@@ -17,12 +17,12 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 _COMPLETION_SECONDS = 1.0
 _IMAGES_OF_RUNS = 50
-"""So many of the latest runs are looked through for images."""
+"""Number of the user's latest runs whose images are offered as completions."""
 
 
 def server_options(function: F) -> F:
-    """`--cluster`, `--insecure-http` and `--debug`, for whatever talks to a server; they may stand before the verb or
-    behind it."""
+    """Add `--cluster`, `--insecure-http` and `--debug` to a command that talks to a server. They may stand before or
+    after the verb."""
 
     def set_cluster(ctx: click.Context, _: click.Parameter, value: str | None) -> None:
         if value is not None:
@@ -56,26 +56,26 @@ def server_options(function: F) -> F:
         is_flag=True,
         expose_value=False,
         callback=set_insecure,
-        hidden=True,  # whoever needs it is told of it when plain HTTP is refused
+        hidden=True,  # the error about plain HTTP names it
         help="Send the token over plain HTTP, to another machine too.",
     )
     return cluster(insecure(debug(function)))
 
 
 def namespace_option(text: str = "Look in this namespace only.") -> Callable[[F], F]:
-    """`-N/--namespace`."""
+    """Return a decorator that adds `-N/--namespace`."""
     return click.option("-N", "--namespace", metavar="NAME", help=text)
 
 
 def output_option(*formats: str) -> Callable[[F], F]:
-    """`-o/--output` with the formats that a verb knows."""
+    """Return a decorator that adds `-o/--output` with these formats."""
     return click.option(
         "-o", "--output", type=click.Choice(formats), metavar="|".join(formats), help="Another form of output."
     )
 
 
 def line_count(text: str) -> int | None:
-    """What `--tail` says: a number, or None for all. Raises InvalidInput."""
+    """Return the number of lines that `--tail` asks for; None means all. Raises InvalidInput."""
     if text == "all":
         return None
     if not text.isascii() or not text.isdigit():
@@ -86,7 +86,7 @@ def line_count(text: str) -> int | None:
 
 
 def seconds_of(text: str, option: str) -> int:
-    """A time that an option says, such as 90 or 1h30m. Raises InvalidInput."""
+    """Return the seconds of an option's value such as 90 or 1h30m. Raises InvalidInput."""
     from kajitori.core.words.quantities import QuantityError, parse_duration_seconds
     from kajitori.errors import InvalidInput
 
@@ -111,12 +111,15 @@ _FITTING: dict[str, dict[str, Any]] = {
     "top": {"phase": ["Running"]},
     "wait": {"phase": ["Queued", "Starting", "Running", "Restarting"]},
 }
-"""The runs that a verb is for, by its name; other verbs are for all of them."""
+"""Filters for the runs that a verb is offered as completions; verbs that are not listed are offered all runs."""
 
 
 def complete_run(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem[str]]:
-    """Names of runs that the verb is for and that begin with what is typed: of the user's own, or, where none of those
-    fits, of everybody's. Never fails: a shell has no use for errors."""
+    """Return the names that begin with `incomplete`, of runs that the verb is for.
+
+    The user's own runs are offered, or those of all users if none of them matches. Returns nothing on errors, which a
+    shell could not show.
+    """
     from click.shell_completion import CompletionItem
 
     space, slash, beginning = incomplete.rpartition("/")
@@ -130,7 +133,7 @@ def complete_run(ctx: click.Context, _: click.Parameter, incomplete: str) -> lis
 
 
 def complete_copied(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem[str]]:
-    """A file that is here, or a run, behind which a path of its members stands."""
+    """Complete a file of this machine, or a run that a path in its members follows."""
     from click.shell_completion import CompletionItem
 
     if ":" in incomplete:
@@ -141,21 +144,21 @@ def complete_copied(ctx: click.Context, parameter: click.Parameter, incomplete: 
 
 
 def complete_file(_: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem[str]]:
-    """A file of this machine."""
+    """Complete a file of this machine."""
     from click.shell_completion import CompletionItem
 
     return [CompletionItem(incomplete, type="file")]
 
 
 def complete_folder(_: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem[str]]:
-    """A folder of this machine, behind which a colon and a path may stand."""
+    """Complete a folder of this machine, which a colon and a path may follow."""
     from click.shell_completion import CompletionItem
 
     return [] if ":" in incomplete else [CompletionItem(incomplete, type="dir")]
 
 
 def complete_volume(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem[str]]:
-    """A volume of the policy, or a folder of this machine; not the path that stands behind the colon."""
+    """Complete a volume of the policy or a folder of this machine, but no path after the colon."""
     from click.shell_completion import CompletionItem
 
     if ":" in incomplete:
@@ -166,7 +169,7 @@ def complete_volume(ctx: click.Context, _: click.Parameter, incomplete: str) -> 
 
 
 def complete_image(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem[str]]:
-    """An image of the user's earlier runs, the latest first."""
+    """Complete an image from the user's earlier runs, latest first."""
     from click.shell_completion import CompletionItem
 
     runs = _ask(ctx, "/v1/runs", {"owner": "@me", "limit": _IMAGES_OF_RUNS}).get("items", ())
@@ -175,18 +178,18 @@ def complete_image(ctx: click.Context, _: click.Parameter, incomplete: str) -> l
 
 
 def complete_secret(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
-    """A secret of the namespace, without those that are named already."""
+    """Complete a secret of the namespace that is not on the command line yet."""
     return _other_names(ctx, "/v1/secrets", incomplete)
 
 
 def complete_checkpoint(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
-    """A checkpoint that runs left in the namespace, without those that are named already."""
+    """Complete a checkpoint in the namespace that is not on the command line yet."""
     return _other_names(ctx, "/v1/volumes", incomplete, kind="checkpoint")
 
 
 def _other_names(ctx: click.Context, path: str, incomplete: str, **wanted: str) -> list[str]:
     found = _ask(ctx, path, {"namespace": _namespace_of(ctx)}).get("items", ())
-    fitting = [str(each["name"]) for each in found if wanted.items() <= each.items()]
+    fitting = [str(item["name"]) for item in found if wanted.items() <= item.items()]
     return [name for name in fitting if name.startswith(incomplete) and name not in (ctx.params.get("names") or ())]
 
 
@@ -195,7 +198,7 @@ def _namespace_of(ctx: click.Context) -> str | None:
 
 
 def _ask(ctx: click.Context, path: str, params: dict[str, Any]) -> dict[str, Any]:
-    """The server's answer to a completion; empty where it has none in time."""
+    """Return the server's answer for a completion; empty on errors and after `_COMPLETION_SECONDS`."""
     cli = ctx.find_object(Cli) or Cli()
     try:
         with cli.api() as api:
@@ -208,35 +211,37 @@ def _ask(ctx: click.Context, path: str, params: dict[str, Any]) -> dict[str, Any
 def complete_cluster(
     ctx: click.Context, parameter: click.Parameter, incomplete: str
 ) -> list[CompletionItem[str] | str]:
-    """A context, or the data folder of a cluster."""
+    """Complete a context or the data folder of a cluster."""
     return [*complete_context(ctx, parameter, incomplete), *complete_folder(ctx, parameter, incomplete)]
 
 
 def complete_context(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
-    """Names of contexts that begin with what is typed."""
+    """Complete the name of a context."""
     cli = ctx.find_object(Cli) or Cli()
     try:
         from kajitori.cli.connection.target import contexts
 
         return [
-            each.name for each in contexts(cli.environment, None, cli.runtime_dir) if each.name.startswith(incomplete)
+            context.name
+            for context in contexts(cli.environment, None, cli.runtime_dir)
+            if context.name.startswith(incomplete)
         ]
     except Exception:
         return []
 
 
 def run_argument(function: F) -> F:
-    """One RUN, given to the verb as `run`."""
+    """Add the argument RUN, which the verb receives as `run`."""
     return click.argument("run", metavar="RUN", shell_complete=complete_run)(function)
 
 
 def runs_argument(function: F) -> F:
-    """Several RUNs, given to the verb as `runs`."""
+    """Add the argument RUN..., which the verb receives as `runs`."""
     return click.argument("runs", metavar="RUN...", nargs=-1, required=True, shell_complete=complete_run)(function)
 
 
 def runs_or_all_argument(text: str) -> Callable[[F], F]:
-    """Several RUNs, given to the verb as `runs`, or `--all`, given as `everything`: exactly one of the two."""
+    """Return a decorator that adds RUN... (received as `runs`) and `--all` (as `everything`); one of them is needed."""
 
     def check(ctx: click.Context, _: click.Parameter, everything: bool) -> bool:
         if everything == bool(ctx.params.get("runs")):

@@ -1,4 +1,4 @@
-"""What is printed: tables for people, JSON and YAML for programs, pages of labelled lines."""
+"""Forms of output: tables for people, JSON and YAML for programs, pages of labelled lines."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ STYLES = {
     "Queued": "yellow",
     "Stopped": "bright_black",
 }
-"""Colour of a cell by its first word; only shown at a terminal."""
+"""Colour of a cell at a terminal, by the cell's first word."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,15 +36,15 @@ class Column:
     title: str
     right: bool = False
     flexible: bool = False
-    """May be cut where the terminal is too narrow."""
+    """May be cut if the terminal is too narrow."""
     optional: bool = False
-    """May be left out where it is narrower still. Such columns are the first to be cut."""
+    """May be left out if the terminal is narrower still. Such columns are the first to be cut."""
     styled: bool = False
-    """Coloured by its first word."""
+    """Coloured by the first word of each cell."""
 
 
 def print_document(document: object, form: str) -> None:
-    """JSON or YAML, keys in the order of the API."""
+    """Print a document as JSON or YAML, with its keys in the order of the Web API."""
     if form == "yaml":
         echo(yaml_text(document), nl=False)
     else:
@@ -54,11 +54,11 @@ def print_document(document: object, form: str) -> None:
 def print_table(
     cli: Cli, columns: Sequence[Column], rows: Iterable[Sequence[str]], *, cut: bool = True, indent: int = 0
 ) -> None:
-    """A table as `docker ps` prints one: a line of titles, columns three spaces apart.
+    """Print a table as `docker ps` does: a line of titles, columns three spaces apart.
 
-    Where the terminal is too narrow and `cut` allows it, columns are cut, moved together and left out, as far as they
-    allow that. Where it is not enough, nothing is, so that the terminal folds the lines: half of a table would keep the
-    other half from whoever looks.
+    If the terminal is too narrow and `cut` is True, columns are cut, moved closer together and left out, as far as each
+    column allows. If that is not enough, the whole table is printed and the terminal folds its lines, because a partly
+    shown table would hide the rest.
     """
     page = [[one_line(str(cell)) for cell in row] for row in rows]
     titles = [one_line(column.title) for column in columns]
@@ -83,7 +83,7 @@ def print_table(
 
 @dataclass(frozen=True, slots=True)
 class _Layout:
-    """Which columns of a table are shown, how wide, and how far apart."""
+    """The columns of a table that are shown, their widths, and the spaces between them."""
 
     kept: list[int]
     widths: list[int]
@@ -91,14 +91,14 @@ class _Layout:
 
 
 def _fitting(columns: Sequence[Column], widths: Sequence[int], room: int) -> _Layout:
-    """The table in `room` columns of a terminal, with as little taken away as possible."""
+    """Return the layout that takes as little as possible away from a table to make it `room` characters wide."""
     everything = list(range(len(columns)))
     needed = [index for index in everything if not columns[index].optional]
     for kept in (everything, needed):
         for gap in (_SPACE, _SPACE - 1):
             found = [widths[index] for index in kept]
             over = sum(found) + gap * (len(kept) - 1) - room
-            for place, index in sorted(enumerate(kept), key=lambda each: not columns[each[1]].optional):
+            for place, index in sorted(enumerate(kept), key=lambda item: not columns[item[1]].optional):
                 if columns[index].flexible and over > 0:
                     given = min(over, max(0, found[place] - _NARROWEST))
                     found[place] -= given
@@ -114,7 +114,7 @@ def _coloured(cell: str, column: Column) -> str:
 
 
 def _cells(text: str) -> int:
-    """How many columns of a terminal a text takes: wide East Asian characters two, combining ones none."""
+    """Return the width of a text at a terminal: wide East Asian characters count twice, combining ones not at all."""
     if text.isascii():
         return len(text)
     from unicodedata import combining, east_asian_width
@@ -123,7 +123,7 @@ def _cells(text: str) -> int:
 
 
 def _cut(text: str, width: int) -> str:
-    """The beginning of a text that takes more columns than `width`, with an ellipsis in the last of them."""
+    """Return `text`, shortened to `width` with an ellipsis at its end if it is longer."""
     if _cells(text) <= width:
         return text
     while _cells(text) > width - 1:
@@ -132,7 +132,7 @@ def _cut(text: str, width: int) -> str:
 
 
 def print_pairs(pairs: Iterable[tuple[str, str]], *, indent: int = 0) -> None:
-    """Labelled lines, values in one column; what has no value is left out. A value's further lines are indented."""
+    """Print labelled lines with their values in one column. Pairs without a value are left out."""
     known = [(label, value) for label, value in pairs if value]
     width = max((len(label) for label, _ in known), default=0)
     for label, value in known:
@@ -143,7 +143,7 @@ def print_pairs(pairs: Iterable[tuple[str, str]], *, indent: int = 0) -> None:
 
 
 def bar(used: int, broken: int, total: int, width: int = 20) -> str:
-    """`█████▒░░░░`: used, broken and free parts of a whole; what is there shows, if in a single cell."""
+    """Return a bar of the used, broken and free parts of a whole: `█████▒░░░░`. A part above zero gets a character."""
     if total <= 0:
         return ""
     parts = (used, broken, max(0, total - used - broken))

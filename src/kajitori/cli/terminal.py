@@ -1,9 +1,9 @@
-"""The one way to the terminal. A text from elsewhere must not drive it.
+"""The only functions that print, so that no text from elsewhere controls the terminal.
 
-What a server, a cluster or the last line of a program says may hold escape sequences: they rename the window, write
-over what stands there already, or make the terminal answer as if somebody typed. So `kaji` prints through this module
-alone, and it replaces such characters. A program's own output (`kaji logs`, `kaji exec`) is shown as it is, as docker
-does. A test looks for every other way to print.
+Texts of a server, a cluster or a program may contain escape sequences that rename the window, overwrite lines, or make
+the terminal answer as if the user typed. All of `kaji` prints through this module, which replaces such characters. The
+output of programs (`kaji logs`, `kaji exec`) is passed on unchanged, as docker does. A test finds every other way to
+print.
 """
 
 from __future__ import annotations
@@ -19,34 +19,34 @@ _YAML_WIDTH = 120
 
 
 def plain(text: str) -> str:
-    """The text with a space for each character that is not printable, line ends excepted."""
+    """Return `text` with a space for each character that is not printable; line ends are kept."""
     if text.isprintable():
         return text
     return "".join(char if char.isprintable() or char == "\n" else " " for char in text)
 
 
 def one_line(text: str) -> str:
-    """The same on one line, for a cell of a table or a line that changes."""
+    """Return `text` on one line without control characters, for a cell of a table or a status line."""
     return plain(text).replace("\n", " ")
 
 
 def echo(text: object = "", *, nl: bool = True) -> None:
-    """Print words on stdout, without control characters."""
+    """Print `text` on stdout without control characters."""
     click.echo(plain(str(text)), nl=nl)
 
 
 def say(text: str) -> None:
-    """Print words for people on stderr, without control characters."""
+    """Print `text` on stderr without control characters."""
     click.echo(plain(text), err=True)
 
 
 def heading(text: str) -> None:
-    """Print the title of a part of a page, after an empty line."""
+    """Print an empty line and the title of a section."""
     click.echo(f"\n{styled(text, bold=True)}")
 
 
 def styled(text: str, *, colour: str | None = None, bold: bool | None = None) -> str:
-    """The text in a colour or in bold, without control characters of its own; for `echo_as_is`."""
+    """Return `text` in a colour or in bold, without control characters of its own; for `echo_as_is`."""
     return click.style(plain(text), fg=colour, bold=bold)
 
 
@@ -57,7 +57,7 @@ def echo_as_is(text: str, *, nl: bool = True, colour: bool | None = None) -> Non
 
 
 def write_as_is(data: bytes) -> None:
-    """Write a program's own output on stdout, at once."""
+    """Write the output of a program to stdout at once, unchanged."""
     sys.stdout.flush()
     sys.stdout.buffer.write(data)
     sys.stdout.buffer.flush()
@@ -75,20 +75,20 @@ def echo_data(text: str) -> None:
 
 
 def json_text(value: object, *, indent: int | None = None) -> str:
-    """JSON that people can read: as it is what they can see, escaped what drives a terminal.
+    """Return JSON in which printable characters are readable and all others are escaped.
 
-    `json.dumps` escapes either everything beyond ASCII or, of control characters, only the first 32.
+    `json.dumps` alone escapes either everything beyond ASCII, or only the first 32 control characters.
     """
     text = json.dumps(value, indent=indent, ensure_ascii=False)
     return _escaped(text, lambda char: json.dumps(char)[1:-1])
 
 
 def yaml_text(value: object) -> str:
-    """YAML, in the same way; keys in the order of the document."""
+    """Return YAML with keys in the order of `value`, escaped in the same way as `json_text`."""
     import yaml
 
     class Dumper(yaml.SafeDumper):
-        """Quotes the texts that have to be escaped, because only quoted ones can be."""
+        """Puts quotes around texts that need escapes: YAML has escapes in quoted texts only."""
 
     def represent(dumper: yaml.SafeDumper, text: str) -> yaml.Node:
         style = None if plain(text) == text else '"'

@@ -46,10 +46,10 @@ def execute(
     stderr: BinaryIO | None = None,
     debug: bool = False,
 ) -> int:
-    """Run the command and give its exit code.
+    """Run the command in the member of this rank and return its exit code.
 
-    It reads the descriptor `stdin` to its end, or has no input; what it writes goes to `stdout` and `stderr`, this
-    process's own if left out. Raises Unavailable if the connection breaks before the command has ended.
+    `stdin` is a descriptor that is passed on to its end, or `NO_STDIN`. The command's output goes to `stdout` and
+    `stderr`, by default those of this process. Raises Unavailable if the connection breaks before the command ends.
     """
     flags = [("rank", str(rank))] + [("stdin", "true")] * (stdin >= 0) + [("tty", "true")] * tty
     query = urlencode([*(("command", word) for word in command), *flags])
@@ -82,13 +82,13 @@ def _connect(url: str, target: Target) -> ClientConnection:
 
 
 def _refusal(error: InvalidStatus, target: Target) -> KajitoriError:
-    """The error that the server's answer to the handshake says."""
+    """Return the error for an answer that refuses the WebSocket."""
     body = bytes(error.response.body or b"")
     return error_of(Response(error.response.status_code, {}, iter([body]), target.url))
 
 
 def _receive(socket: ClientConnection, outputs: Mapping[int, BinaryIO]) -> int:
-    """Write what the command says until it has ended; its exit code."""
+    """Write the command's output until it ends, and return its exit code."""
     try:
         for message in socket:
             data = message.encode() if isinstance(message, str) else message
@@ -107,7 +107,7 @@ def _receive(socket: ClientConnection, outputs: Mapping[int, BinaryIO]) -> int:
 
 
 def _exit_code(payload: bytes) -> int:
-    """What a Kubernetes Status says about the command's end. Raises KajitoriError where it never ran."""
+    """Return the exit code in a Kubernetes Status. Raises KajitoriError if the command did not run."""
     try:
         status = json.loads(payload)
     except ValueError as error:
@@ -123,7 +123,7 @@ def _exit_code(payload: bytes) -> int:
 
 
 def _send(socket: ClientConnection, stdin: int, resized: int) -> None:
-    """Pass stdin and the window's size on, until the connection is gone."""
+    """Pass on stdin and the size of the window until the connection ends."""
     sources = [source for source in (resized, stdin) if source >= 0]
     try:
         if resized >= 0:
@@ -151,8 +151,10 @@ def _send_size(socket: ClientConnection) -> None:
 
 @contextlib.contextmanager
 def _terminal(tty: bool) -> Iterator[int]:
-    """The terminal in raw mode, so that the member's own terminal does the work; gives a descriptor that becomes
-    readable when the window changes, or -1 without a terminal."""
+    """Put the terminal into raw mode, because the member's own terminal echoes and edits lines.
+
+    Yields a descriptor that becomes readable when the size of the window changes, or -1 if `tty` is False.
+    """
     if not tty:
         yield -1
         return

@@ -1,4 +1,4 @@
-"""Streams that go on when a connection breaks: what becomes of a run, and what it prints."""
+"""Streams that survive broken connections: the views of a run, its events and its log."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ from kajitori.errors import KajitoriError, NotFound, Unavailable
 FIRST_PAUSE_SECONDS = 0.5
 LONGEST_PAUSE_SECONDS = 5.0
 GIVE_UP_SECONDS = 120.0
-"""After the first of a row of failures: a server that is started again is waited for."""
+"""Time after the first of several failures in a row. It is long enough for a server to be started again."""
 TOLD_AFTER_SECONDS = 3.0
+"""Shorter outages are not reported to the user."""
 
 FIRST_LOOK_SECONDS = 5.0
 LOOK_SECONDS = 10.0
 """How often a command that waits for a run asks whether a controller is at work."""
 
 REMEMBERED_EVENTS = 10_000
-"""So many are known again when they are told a second time after a broken connection."""
+"""Number of events that are recognised when the server sends them again after a broken connection."""
 
 
 class Outage:
-    """Says once that a server is away and until when it is tried again, and once that it is back, whoever of several
-    that talk to it notices. Thread-safe."""
+    """Reports an outage of the server once and its end once, however many streams notice it. Thread-safe."""
 
     def __init__(self, say: Callable[[str], None], about: str, goes_on: str = "") -> None:
-        """`about` is whose server that is: a run, code; `goes_on` what is not hurt by it."""
+        """`about` begins each report: a run's name, or "code". `goes_on` names what continues despite the outage."""
         self._say = say
         self._about = about
         self._goes_on = f", and {goes_on}" if goes_on else ""
@@ -56,22 +56,22 @@ class Outage:
 
 
 def outage_of(run: View, say: Callable[[str], None]) -> Outage:
-    """What is said where whoever follows a run loses its server."""
+    """Return the reports of an outage for a command that follows `run`."""
     return Outage(say, run["name"], "the run itself goes on")
 
 
 class Patience:
-    """Pauses between attempts to reach a server again, until it was away for too long."""
+    """Pauses between attempts to reach the server, until the outage has lasted `GIVE_UP_SECONDS`."""
 
     def __init__(self, api: Api, outage: Outage | None = None) -> None:
-        """`outage` is told once it has lasted for some seconds."""
+        """`outage` reports an outage that lasts longer than `TOLD_AFTER_SECONDS`."""
         self._api = api
         self._outage = outage
         self._failures = 0
         self._since: datetime | None = None
 
     def failed(self, error: Unavailable) -> None:
-        """Waits, or raises the error where that has lasted for too long."""
+        """Wait before the next attempt. Raises `error` if the outage has lasted too long."""
         now = self._api.now()
         self._since = self._since or now
         self._failures += 1
@@ -84,19 +84,20 @@ class Patience:
         self._api.sleep(min(pause, (until - now).total_seconds()))
 
     def answered(self) -> None:
-        """The server is there; whether it does what it was asked for, nobody knows yet."""
+        """Report that the server is back. The request itself may still fail."""
         if self._outage is not None and self._failures:
             self._outage.ends()
 
     def worked(self) -> None:
+        """Reset the pauses: the stream delivers again."""
         self.answered()
         self._failures, self._since = 0, None
 
 
 def watch(api: Api, run: View, outage: Outage | None = None) -> Iterator[dict[str, Any]]:
-    """The run's view now and at each change, until it is final or gone, whatever happens to connections.
+    """Yield the run's view now and after each change, until the run is final. Broken connections are opened again.
 
-    Raises NotFound where it is gone before it was final.
+    Raises NotFound if the run is deleted before it is final, and Unavailable if the server stays away.
     """
     with looking_for_notices(api):
         yield from _watch(api, run, outage)
@@ -127,15 +128,15 @@ def _watch(api: Api, run: View, outage: Outage | None) -> Iterator[dict[str, Any
 def events(
     api: Api, run: View, *, known: Iterable[Mapping[str, Any]] = (), outage: Outage | None = None
 ) -> Iterator[dict[str, Any]]:
-    """What happened to a run and what happens until it is final, each once, whatever happens to connections.
+    """Yield each past and future event of a run once, until the run is final. Broken connections are opened again.
 
-    What is `known` is not told again.
+    Events in `known` are left out.
     """
     yield from _events(api, run_path(run, "/events"), {"follow": True}, known, outage)
 
 
 def all_events(api: Api, namespace: str | None, last: int, outage: Outage | None = None) -> Iterator[dict[str, Any]]:
-    """What happened last to the runs of a namespace and what happens from now on, each once; ends never."""
+    """Yield the `last` events of a namespace's runs and every later one, each once. Does not end by itself."""
     yield from _events(api, "/v1/events/watch", {"namespace": namespace, "limit": str(last)}, (), outage)
 
 
@@ -160,7 +161,7 @@ def _events(
 
 
 class LogPart(NamedTuple):
-    """What a member printed, lines or parts of them."""
+    """A piece of a member's log: whole lines or parts of lines."""
 
     rank: int
     attempt: int
@@ -169,29 +170,32 @@ class LogPart(NamedTuple):
 
 @dataclass
 class LogReader:
-    """What a run prints. After a broken connection it goes on where it was: no line twice, none lost."""
+    """The log of a run. After a broken connection reading continues at the same byte: no line twice, none lost."""
 
     api: Api
     run: View
     rank: int | None = None
-    """None: rank 0, or every rank with `all_ranks`."""
+    """None means rank 0, or every rank if `all_ranks` is set."""
     all_ranks: bool = False
     follow: bool = False
     tail: int | None = None
     since: str = ""
-    """A duration or a time."""
+    """Begin of the log, as a duration before now or as a time; empty for the whole log."""
     attempt: int | None = None
-    """None: the newest."""
+    """None means the newest attempt."""
     first: int | None = None
-    """With `follow`: begin with this attempt instead of with the newest."""
+    """First attempt to show if `follow` is set; None means the newest."""
     timestamps: bool = False
-    """Lines begin with their times."""
+    """Put the time before each line."""
     outage: Outage | None = None
     _cursors: dict[int, str] = field(default_factory=dict)
-    """How far each member's log was read, in the server's words."""
+    """Position in each member's log, by rank, as an opaque text of the server."""
 
     def parts(self) -> Iterator[LogPart]:
-        """Until the log ends; with `follow`, until the run is final. Raises Unavailable where the server stays away."""
+        """Yield the log until it ends, or until the run is final if `follow` is set.
+
+        Raises Unavailable if the server stays away.
+        """
         patience = Patience(self.api, self.outage)
         while True:
             try:
@@ -205,7 +209,7 @@ class LogReader:
                 patience.failed(error)
 
     def lines(self) -> Iterator[str]:
-        """The lines of one member, whole."""
+        """Yield the whole lines of one member, without their ends."""
         rest = b""
         for part in self.parts():
             *whole, rest = (rest + part.text).split(b"\n")
@@ -234,7 +238,7 @@ class LogReader:
 
 
 def _frames(chunks: Iterator[bytes]) -> Iterator[tuple[dict[str, Any], bytes]]:
-    """The frames of a log: a line of JSON, which says how many bytes of text follow."""
+    """Split a log stream into frames: a line of JSON with the number of bytes, then that many bytes of text."""
     rest = b""
     for chunk in chunks:
         rest, begin = rest + chunk if rest else chunk, 0
@@ -244,7 +248,7 @@ def _frames(chunks: Iterator[bytes]) -> Iterator[tuple[dict[str, Any], bytes]]:
                 size = int(head["size"])
             except (ValueError, KeyError, TypeError) as error:
                 raise Broken("the server sent something else than a log") from error
-            if len(rest) <= end + size:
+            if len(rest) <= end + size:  # the frame is not complete yet
                 break
             yield head, rest[end + 1 : end + 1 + size]
             begin = end + 1 + size
@@ -255,7 +259,7 @@ def _frames(chunks: Iterator[bytes]) -> Iterator[tuple[dict[str, Any], bytes]]:
 
 @contextmanager
 def looking_for_notices(api: Api) -> Iterator[None]:
-    """Ask the server now and then, in a thread: a stream that is open for hours carries no new header."""
+    """Ask the server for its notices regularly, in a thread: an open stream receives no new headers."""
     over = threading.Event()
 
     def look() -> None:

@@ -25,20 +25,20 @@ ENVIRONMENT = "environment"
 
 @dataclass(frozen=True)
 class Target:
-    """A server and who one is there."""
+    """A server, and the caller's token and namespace there."""
 
     url: str
     token: str = field(default="", repr=False)
     namespace: str = ""
-    """Where runs are made that name no namespace; empty lets the server decide."""
+    """Namespace of runs that name none; empty lets the server decide."""
     data: Path | None = None
-    """The data folder, of a local cluster."""
+    """Data folder of a local cluster; None for a server elsewhere."""
     ca: Path | None = None
-    """Who vouches for an https server (PEM); None: whom this machine trusts."""
+    """PEM file of the authorities to trust for an https server; None trusts those of this machine."""
 
     @property
     def is_local(self) -> bool:
-        """On this machine: neither proxies nor patience are needed."""
+        """Whether the server is on this machine, so that no proxy is asked and an answer comes at once."""
         host = urlsplit(self.url).hostname or ""
         try:
             return ip_address(host).is_loopback
@@ -46,18 +46,18 @@ class Target:
             return host == "localhost"
 
     def tls(self) -> SSLContext:
-        """What connections to an https server trust. Raises InvalidInput if the file of `ca` is of no use."""
+        """Return the TLS settings for an https server. Raises InvalidInput if `ca` holds no certificates."""
         import ssl
 
         try:
             return ssl.create_default_context(cafile=self.ca)
         except (OSError, ssl.SSLError) as error:
-            said = f"{self.ca} can't be read as certificates: {error}"
-            raise InvalidInput.one("$KAJI_CA", said, value=str(self.ca), hint="name a PEM file") from error
+            message = f"{self.ca} can't be read as certificates: {error}"
+            raise InvalidInput.one("$KAJI_CA", message, value=str(self.ca), hint="name a PEM file") from error
 
     @property
     def way_out(self) -> str:
-        """What to do when nothing answers there."""
+        """Return the advice for a server that does not answer."""
         if self.data is not None:
             return f"start it: kaji up --data {self.data}"
         return "check $KAJI_SERVER, or start a cluster of your own: kaji up"
@@ -65,14 +65,14 @@ class Target:
 
 @dataclass(frozen=True)
 class Context:
-    """A server that this user knows, by a name."""
+    """A server that this user can choose by a name."""
 
     name: str
     target: Target
     runs: bool = True
-    """False for a cluster that was chosen and does not run now."""
+    """False for a chosen cluster that is not running."""
     why: str = ""
-    """Why commands use this one; empty for the others."""
+    """The setting that makes commands use this server; empty for the other servers."""
 
 
 def find_target(environment: Mapping[str, str], cluster: Path | None, runtime_dir: Path | None = None) -> Target:
@@ -225,9 +225,9 @@ def _from_environment(url: str, environment: Mapping[str, str]) -> Target:
     namespace = environment.get("KAJI_NAMESPACE", "")
     target = Target(url.rstrip("/"), token, namespace, ca=Path(ca).expanduser() if ca else None)
     if parts.scheme == "http" and not target.is_local and environment.get("KAJI_INSECURE_HTTP", "") in ("", "0"):
-        said = "your token would cross the network in plain text"
+        message = "your token would cross the network in plain text"
         hint = "write https://…; or, if something else encrypts, add --insecure-http or set KAJI_INSECURE_HTTP=1"
-        raise InvalidInput.one("$KAJI_SERVER", said, value=url, hint=hint)
+        raise InvalidInput.one("$KAJI_SERVER", message, value=url, hint=hint)
     return target
 
 
@@ -239,15 +239,15 @@ def _in_folder(folder: Path) -> Target:
 
 
 def _read(file: Path) -> Target:
-    """The cluster that a file of a running `kaji up` describes. Raises Unavailable where it does not run."""
+    """Return the cluster that the file of a `kaji up` describes. Raises Unavailable if that does not run."""
     restart = f"start it again: kaji up --data {file.parent}"
     try:
         if file.stat().st_uid != os.geteuid() and os.geteuid() != 0:
             raise Unavailable(f"the cluster in {file.parent} belongs to somebody else", hint="start your own: kaji up")
-        said = json.loads(file.read_text())
-        url, token, namespace = str(said["url"]).rstrip("/"), str(said["token"]), str(said.get("namespace", ""))
-        target = Target(url, token, namespace, file.parent, Path(said["ca"]) if said.get("ca") else None)
-        pid = int(said["pid"])
+        found = json.loads(file.read_text())
+        url, token, namespace = str(found["url"]).rstrip("/"), str(found["token"]), str(found.get("namespace", ""))
+        target = Target(url, token, namespace, file.parent, Path(found["ca"]) if found.get("ca") else None)
+        pid = int(found["pid"])
     except OSError as error:
         raise Unavailable(f"{file} can't be read: {error.strerror}", hint=restart) from error
     except (ValueError, KeyError, TypeError) as error:

@@ -89,11 +89,11 @@ def _what_is_left(api: Api, run: View) -> str:
         members = api.get(run_path(run, "/members"), {"limit": 1000}, tries=1)["items"]
     except KajitoriError as error:
         return f"what is left of it is not known, since {error.message}"
-    going = [each for each in members if each.get("phase") not in ("Succeeded", "Failed")]
+    going = [member for member in members if member.get("phase") not in ("Succeeded", "Failed")]
     if not going:
         reason = status_of(view).get("reason")
         return f"none of its members is left, and it is {phase_of(view)}{f' ({reason})' if reason else ''}"
-    shown = [f"{each['pod']} on {each['node']}" if each.get("node") else str(each["pod"]) for each in going]
+    shown = [f"{member['pod']} on {member['node']}" if member.get("node") else str(member["pod"]) for member in going]
     more = f" and {len(going) - _SHOWN} more" if len(going) > _SHOWN else ""
-    said = "1 member still runs" if len(going) == 1 else f"{len(going)} members still run"
-    return f"{said}: {', '.join(shown[:_SHOWN])}{more}"
+    count = "1 member still runs" if len(going) == 1 else f"{len(going)} members still run"
+    return f"{count}: {', '.join(shown[:_SHOWN])}{more}"

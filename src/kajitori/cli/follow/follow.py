@@ -1,6 +1,6 @@
 """Following a run from its submission to its end, as `docker run` without -d does.
 
-The main thread waits for signals only. One thread shows progress and log, another tells about restarts meanwhile.
+The main thread only waits for signals. A second thread shows progress and log; a third one reports restarts meanwhile.
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ from kajitori.cli.terminal import say
 from kajitori.errors import KajitoriError, NotFound, Unavailable
 
 MOST_RANKS = 64
-"""Of a larger run only rank 0 is shown unless its ranks are asked for: nobody can read a thousand logs at once."""
+"""Largest number of members whose logs are shown together by default. Of a larger run, rank 0 alone is shown."""
 MOST_MERGED = 256
-"""Of more a server merges no logs into one."""
+"""Largest number of logs that the server merges into one."""
 TOO_MANY = f"at most {MOST_MERGED} logs are merged into one"
 
 _BEFORE_RUNNING = frozenset({"Queued", "Starting"})
 
 
 class Left(Exception):
-    """Raised inside the threads once nobody listens any more."""
+    """Ends the threads after the command has stopped following the run."""
 
 
 class Follower(threading.Thread):
@@ -66,12 +66,12 @@ class Follower(threading.Thread):
         first: int = 1,
         from_now: bool = False,
     ) -> None:
-        """`first`: the attempt whose log is the first that is shown. `from_now`: nothing that was printed before is."""
+        """`first` is the first attempt whose log is shown; `from_now` leaves out everything printed before now."""
         super().__init__(name="follow", daemon=True)
         self.view = run
         self.quiet = quiet
         self.done, self._finished = os.pipe()
-        """Becomes readable when the run is final, or cannot be followed any longer."""
+        """A descriptor that becomes readable once the run is final or cannot be followed any longer."""
         self._cli = cli
         self._api = api
         self._error: BaseException | None = None
@@ -111,7 +111,7 @@ class Follower(threading.Thread):
             os.close(self._finished)
 
     def result(self) -> dict[str, Any]:
-        """The run's last view. Raises what kept it from being known."""
+        """Wait for the end and return the run's last view. Raises the error that stopped the following."""
         self.join()
         if self._error is not None:
             raise self._error
@@ -119,24 +119,24 @@ class Follower(threading.Thread):
 
     @property
     def is_done(self) -> bool:
-        """The run is final, or cannot be followed any longer."""
+        """Whether the run is final or cannot be followed any longer."""
         return bool(select.select([self.done], [], [], 0)[0])
 
     def clear_line(self) -> None:
-        """Makes room for something else to be said."""
+        """Clear the lines that change, so that something else can be printed."""
         self._progress.stop()
         with self._output:
             self._printer.make_room()
 
     def leave(self) -> None:
-        """Nothing more is printed, whatever the run does."""
+        """Stop printing, whatever the run does."""
         with self._output:
             self._listening = False
             self._printer.end()
         self._progress.stop()
 
     def _follow(self) -> None:
-        with self._cli.api() as api:  # one stream of views from the first to the last, so that no restart is missed
+        with self._cli.api() as api:  # one stream of views from start to end, so that no restart is missed
             views = watch(api, self.view, self._outage)
             for view in views:
                 self.view = view
@@ -156,7 +156,7 @@ class Follower(threading.Thread):
             self.view = watcher.result()
 
     def _count(self, views: Iterator[dict[str, Any]]) -> None:
-        """Of a sweep: how many of its members have ended, at each tenth of them, and whenever more have failed."""
+        """Report the progress of a sweep: at each tenth of its members, and whenever more of them have failed."""
         told = self._tell_counts((0, 0))
         for view in views:
             self.view = view
@@ -164,7 +164,7 @@ class Follower(threading.Thread):
                 told = self._tell_counts(told)
 
     def _tell_counts(self, told: tuple[int, int]) -> tuple[int, int]:
-        """Says how it stands where that is news; answers what was said."""
+        """Report the counts if they differ from `told`; return (tenths that have ended, members that failed)."""
         counts = status_of(self.view).get("members") or {}
         failed = counts.get("failed", 0)
         tenth = 10 * (counts.get("succeeded", 0) + failed) // max(1, counts.get("total", 1))
@@ -197,7 +197,7 @@ class Follower(threading.Thread):
 
 
 class _Watcher(threading.Thread):
-    """Tells about each new stage of a run, and knows its end."""
+    """Reports each new stage of a run, and keeps its last view."""
 
     def __init__(self, run: dict[str, Any], views: Iterator[dict[str, Any]], tell: Callable[[View], None]) -> None:
         super().__init__(name="watch", daemon=True)
@@ -216,7 +216,7 @@ class _Watcher(threading.Thread):
             self._error = error
 
     def result(self) -> dict[str, Any]:
-        """The last view, once the run is final. Raises what kept it from being known."""
+        """Wait for the end and return the run's last view. Raises the error that ended the stream of views."""
         self.join()
         if self._error is not None:
             raise self._error
@@ -236,11 +236,11 @@ def _stage(view: View) -> tuple[Any, ...]:
 def follow_to_the_end(
     cli: Cli, api: Api, follower: Follower, signals: Signals, *, remove: bool, stops: bool = True
 ) -> int:
-    """Follows and answers signals; gives the exit code of `kaji run`.
+    """Follow the run, handle signals, and return the exit code of `kaji run`.
 
-    At a terminal the first Ctrl-C leaves the run alone and a second one within two seconds stops it. Without one, a
-    signal stops the run, as `docker run` does; a further one leaves at once. Without `stops` each signal leaves the run
-    alone. Raises Unavailable if nobody carries the stop out.
+    At a terminal, the first Ctrl-C only ends the command; a second one within two seconds stops the run. Without a
+    terminal, a signal stops the run, as with `docker run`, and a second one ends the command at once. If `stops` is
+    False, no signal stops the run. Raises Unavailable if the run does not stop in time.
     """
     signals.begin()
     follower.start()
@@ -255,13 +255,13 @@ def follow_to_the_end(
         os.close(follower.done)
     _tell_the_end(final, follower, remove=remove)
     if remove:
-        with suppress(NotFound):  # the cluster was quicker
+        with suppress(NotFound):  # somebody else has deleted it
             api.delete(run_path(final))
     return exit_code_of(final)
 
 
 def _answer_signals(cli: Cli, api: Api, follower: Follower, signals: Signals, *, stops: bool) -> int | None:
-    """Until the run is final: None; or until a signal meant to leave: the exit code."""
+    """Handle signals until the run is final (returns None) or a signal ends the command (returns the exit code)."""
     name, stopping, patience = follower.view["name"], False, None
     while True:
         number = signals.wait(follower.done, patience)
@@ -296,8 +296,7 @@ def _answer_signals(cli: Cli, api: Api, follower: Follower, signals: Signals, *,
 
 
 def _check_stopped(api: Api, follower: Follower) -> None:
-    """Raises Unavailable where the run has not ended though the time for it is over; what it prints is then no longer
-    shown."""
+    """Raise Unavailable, and stop printing the log, if the run has not ended although its time is over."""
     try:
         view = api.get(run_path(follower.view))
         if is_final(view) or view.get("uid") != follower.view.get("uid"):

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM while a run is followed: waited for by the main thread, while other threads do the work."""
+"""Ctrl-C and SIGTERM while a run is followed: the main thread waits for them, and other threads do the work."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Signals:
-    """Keeps SIGINT and SIGTERM until it is asked for them; a context manager for the main thread.
+    """Collects SIGINT and SIGTERM until `wait` asks for them; a context manager for the main thread.
 
-    A signal is never lost to a race with a system call that was about to block: it is written to a pipe by the
-    interpreter's own C handler, and the main thread waits for nothing but that pipe. A second signal before the first
-    was asked for raises KeyboardInterrupt: somebody is impatient with a server that does not answer.
+    No signal is lost to a race with a system call that is about to block: the interpreter's C handler writes it to a
+    pipe, and the main thread waits for that pipe only. A second signal before the first call of `wait` raises
+    KeyboardInterrupt, because the user is waiting for a server that does not answer.
     """
 
     def __init__(self) -> None:
@@ -40,7 +40,7 @@ class Signals:
         os.close(self._writer)
 
     def wait(self, done: int, seconds: float | None = None) -> int | None:
-        """The number of the next signal; None where the descriptor `done` became readable, or the time was over."""
+        """Return the number of the next signal, or None if `done` became readable or `seconds` have passed."""
         ready, _, _ = select.select([self._reader, done], [], [], seconds)
         if self._reader not in ready:
             return None
@@ -56,5 +56,5 @@ class Signals:
     _waiting = False
 
     def begin(self) -> None:
-        """From now on the main thread waits for signals only: none of them interrupts anything."""
+        """Stop raising KeyboardInterrupt: from now on the main thread only waits for signals."""
         self._waiting = True

@@ -1,4 +1,4 @@
-"""Logs on stdout: one member's as it was printed, several members' with their ranks before the lines."""
+"""Logs on stdout: of one member unchanged, of several members with the rank before each line."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ _DRIVES_TERMINAL = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[^\[])")
 
 
 class LogPrinter:
-    """Writes what members print to stdout as it comes, unfinished lines too.
+    """Writes the output of members to stdout at once, unfinished lines included.
 
-    With ranks, lines of several members do not mix. At a terminal, lines that are not finished stand below all others,
-    one for each member, and are redrawn there. Elsewhere a line has its rank at its beginning and behind each carriage
-    return, and ends where another member's begins: so it can be read, and nothing of it is left out.
+    With ranks, lines of several members do not mix. At a terminal, unfinished lines are drawn below all others, one for
+    each member. In a file or a pipe, the rank is written at the beginning of a line and after each carriage return, and
+    an unfinished line is ended when another member prints: everything is kept and readable.
     """
 
     def __init__(self, *, prefix: bool = False, colour: bool | None = None) -> None:
-        """`colour` False shows ranks without, None leaves it to what stdout is. The program's own is not touched."""
+        """`colour` False prints ranks without colour; None colours them at a terminal. Colours of the program stay."""
         styled = colour is not False and sys.stdout.isatty()
         rank_words = _coloured_rank if styled else _plain_rank
         moves_cursor = sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
@@ -39,23 +39,23 @@ class LogPrinter:
             self._shape = _Redrawn(rank_words) if moves_cursor else _OneBelowTheOther(rank_words)
 
     def print(self, part: LogPart) -> None:
-        """Show it at once: somebody may be watching, or another program reading."""
+        """Write one piece of a log at once."""
         if out := self._shape.add(part.rank, part.text):
             write_as_is(out)
 
     def make_room(self) -> None:
-        """Something else is to be printed now."""
+        """Prepare stdout for a message of `kaji` itself."""
         if out := self._shape.make_room():
             write_as_is(out)
 
     def end(self) -> None:
-        """Nothing more comes."""
+        """Finish the output."""
         if out := self._shape.end():
             write_as_is(out)
 
 
 class _Shape(Protocol):
-    """What is written for what comes."""
+    """Turns pieces of logs into the bytes to write."""
 
     def add(self, rank: int, text: bytes) -> bytes: ...
     def make_room(self) -> bytes: ...
@@ -63,7 +63,7 @@ class _Shape(Protocol):
 
 
 class _OneMember:
-    """Byte by byte."""
+    """One member's log, unchanged."""
 
     def __init__(self) -> None:
         self._is_open = False
@@ -73,7 +73,7 @@ class _OneMember:
         return text
 
     def make_room(self) -> bytes:
-        """A line is ended where a person reads what follows; a file or a pipe holds the log alone."""
+        """End the line at a terminal, where a message follows it. A file or a pipe gets the log alone."""
         if not self._is_open or not sys.stdout.isatty():
             return b""
         self._is_open = False
@@ -83,14 +83,14 @@ class _OneMember:
 
 
 class _OneBelowTheOther:
-    """Several members in a file or a pipe."""
+    """Logs of several members in a file or a pipe."""
 
     def __init__(self, rank_words: Callable[[int], str]) -> None:
         self._rank_words = rank_words
         self._open: int | None = None
-        """Whose line has begun and has not ended."""
+        """Rank of the member whose line is unfinished."""
         self._returned = False
-        """A carriage return is to come before what follows of it."""
+        """Whether a carriage return has to be written before the rest of that line."""
 
     def add(self, rank: int, text: bytes) -> bytes:
         before = self.end() if self._open != rank else b""
@@ -106,7 +106,7 @@ class _OneBelowTheOther:
         return before + b"".join(whole) + self._drawn(rank, prefix, rest)
 
     def _drawn(self, rank: int, prefix: bytes, content: bytes) -> bytes:
-        """What is redrawn has its rank again, for it is written over it."""
+        """Return `content` with the rank after each carriage return, because the line is drawn over its old rank."""
         out = b""
         for number, drawing in enumerate(content.split(b"\r")):
             self._returned = self._returned or number > 0
@@ -120,7 +120,7 @@ class _OneBelowTheOther:
         return out
 
     def end(self, or_empty: bytes | None = None) -> bytes:
-        """The end of the line that has begun; of an empty one, if that is to be shown."""
+        """Return the end of the unfinished line; without one, `or_empty` as a line of its own, or nothing."""
         was_open, self._open, self._returned = self._open is not None, None, False
         return b"\n" if was_open else b"" if or_empty is None else or_empty + b"\n"
 
@@ -129,14 +129,14 @@ class _OneBelowTheOther:
 
 
 class _Redrawn:
-    """Several members at a terminal: unfinished lines are drawn anew below all others."""
+    """Logs of several members at a terminal: unfinished lines are drawn again below all others."""
 
     def __init__(self, rank_words: Callable[[int], str]) -> None:
         self._rank_words = rank_words
         self._open: dict[int, bytes] = {}
-        """Of each member the line that has not ended, as it was drawn last, with a carriage return behind it."""
+        """The unfinished line of each member, as it was drawn last, with the carriage return that followed it."""
         self._rows = 0
-        """Lines that are drawn below."""
+        """Number of unfinished lines on the screen."""
 
     def add(self, rank: int, text: bytes) -> bytes:
         prefix = f"{self._rank_words(rank)} ".encode()
@@ -175,13 +175,13 @@ class _Redrawn:
 
 
 def _last_drawing(line: bytes) -> bytes:
-    """What is seen of a line that is redrawn, with the carriage return that comes before what follows."""
+    """Return the visible part of a line with carriage returns, and the carriage return at its end, if it has one."""
     drawings = [drawing for drawing in line.split(b"\r") if drawing]
     return (drawings[-1] if drawings else b"") + (b"\r" if line.endswith(b"\r") else b"")
 
 
 def _fitting(text: str, room: int) -> str:
-    """The beginning of a text that takes at most `room` columns, with its colours."""
+    """Return the beginning of `text` that takes at most `room` columns, with its colours."""
     shown, styled = "", False
     for number, part in enumerate(_COLOUR.split(text.rstrip("\r"))):
         if number % 2:

@@ -1,4 +1,4 @@
-"""What is said on stderr of a run that is followed: why it does not run yet, and what interrupts it."""
+"""Progress of a followed run on stderr: why it does not run yet, and what interrupts it."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from kajitori.cli.terminal import one_line
 from kajitori.core.words.node_lists import brief
 
 HOPELESS_AFTER = 3
-"""Starts that failed the same way so often rarely succeed by themselves: the way out is told."""
+"""Number of equal failed starts after which the command to stop the run is shown: later ones rarely succeed."""
 
 
 class Progress:
-    """At a terminal one line that changes until the run runs; else, and from then on, a line for what lasts.
+    """Shows progress: at a terminal one changing line until the run runs, otherwise a line for each lasting stage.
 
-    What passes within a moment is not worth a line, and what was said before is said again only after a restart.
+    A stage that passes within a moment gets no line. A stage is not reported again before the run restarts.
     Thread-safe.
     """
 
@@ -44,7 +44,7 @@ class Progress:
         self._lock = threading.Lock()
 
     def show(self, view: View) -> None:
-        """Takes note of a view of a run that is not over."""
+        """Show the stage of a run that is not final."""
         if self._quiet:
             return
         text = one_line(f"{view['name']}: {progress_words(view)}")
@@ -67,7 +67,7 @@ class Progress:
                     self._tell_if_it_lasts(stage, text)
 
     def stop(self) -> None:
-        """Takes the changing line away, for good, and does not say what was about to be said."""
+        """Remove the changing line for good, and drop a stage that was about to be reported."""
         with self._lock:
             self._lines = True
             self._forget_what_waits()
@@ -82,7 +82,7 @@ class Progress:
             self._tell(stage, text)
 
     def _tell_running(self, text: str, nodes: str) -> None:
-        """It is news for who was told that it did not run."""
+        """Report that the run runs, if it was reported before that it did not."""
         if not self._told and not self._restarted:
             return
         if nodes:
@@ -121,7 +121,7 @@ class Progress:
 
 
 def _stage(view: View) -> tuple[str, ...]:
-    """What makes a new line: why a run waits changes its details all the time, how something failed does not."""
+    """Return what identifies a stage. Details of why a run waits change all the time, so they are not part of it."""
     phase, status = phase_of(view), status_of(view)
     reason, message = str(status.get("reason") or ""), str(status.get("message") or "")
     if failed_starts(view):

@@ -1,1 +1,1 @@
-"""What tables and pages show of runs, the queue and pools."""
+"""Texts and tables about runs, the queue and pools."""

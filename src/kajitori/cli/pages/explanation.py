@@ -1,4 +1,4 @@
-"""Why a run waits, for people: what `kaji explain` and `kaji what-if` print."""
+"""The pages of `kaji explain` and `kaji what-if`: why a run waits, and what would start it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kajitori.core.words.node_lists import brief, compress, compress_ranks
 from kajitori.core.words.quantities import round_memory
 
 SHOWN = 8
-"""So many holders and steps are shown; all are in `-o json`."""
+"""Number of holders and of steps on the page; `-o json` has all of them."""
 
 _ROOM = {
     "free": "free",
@@ -34,14 +34,14 @@ _AMOUNTS = ("gpus", "cpuMillis", "memoryBytes")
 
 
 def print_explanation(cli: Cli, title: str, answer: Mapping[str, Any]) -> None:
-    """An answer of the API to why something waits."""
+    """Print the Web API's answer to why a run waits, below `title`."""
     echo(f"{title}: {', '.join(filter(None, (answer.get('phase'), answer.get('reason'))))}")
     if answer.get("message"):
         echo(f"  {answer['message']}")
     if answer.get("controller"):
         echo(f"  {answer['controller']['says']}")
     if "members" not in answer:
-        return  # it waits for nothing that anybody could free
+        return  # it does not wait for resources
     room = answer.get("room") or {}
     if any(count for kind, count in room.items() if kind != "free"):
         members = answer.get("most") or answer["members"]
@@ -50,19 +50,19 @@ def print_explanation(cli: Cli, title: str, answer: Mapping[str, Any]) -> None:
     asks = answer.get("asks") or ()
     if asks:
         heading("It preempts these runs and starts when they have left")
-        for each in asks:
-            echo(f"  {each}")
+        for run in asks:
+            echo(f"  {run}")
     _print_steps(cli, answer)
     _print_holders(cli, answer)
     blocked = answer.get("blocked") or ()
     if blocked:
         heading("Nodes that take no work")
-        print_pairs(((each["why"], f"{each['count']}: {brief(each['nodes'])}") for each in blocked), indent=2)
+        print_pairs(((group["why"], f"{group['count']}: {brief(group['nodes'])}") for group in blocked), indent=2)
     sooner = answer.get("sooner") or ()
     if sooner:
         heading("It would start now with one of")
-        for each in sooner:
-            echo(f"  {each}")
+        for change in sooner:
+            echo(f"  {change}")
     guarantees = answer.get("guarantees") or ()
     if guarantees:
         heading(f"What policy guarantees {guarantees[0]['namespace']}")
@@ -72,7 +72,7 @@ def print_explanation(cli: Cli, title: str, answer: Mapping[str, Any]) -> None:
 
 
 def _used_of(guarantees: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
-    """`h100 GPUs`, `24 of 16 in use, 8 borrowed`."""
+    """Yield label and text of each guaranteed resource: `h100 GPUs`, `24 of 16 in use, 8 borrowed`."""
     for _, what, total, used, shown, borrowed in run_words.guarantee_rows(guarantees):
         yield what, f"{shown(used)} of {shown(total)} in use{f', {borrowed}' if borrowed else ''}"
 
@@ -80,7 +80,7 @@ def _used_of(guarantees: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str
 def _print_steps(cli: Cli, answer: Mapping[str, Any]) -> None:
     steps = answer.get("toFree")
     if steps is None and answer.get("grows"):
-        return  # nodes of its own come, as the first line says
+        return  # new nodes come for it, as the first line says
     if steps is None and not answer.get("exact", True):
         heading("What exactly would start it")
         echo("  Too many runs are before it to tell.")
@@ -97,19 +97,19 @@ def _print_steps(cli: Cli, answer: Mapping[str, Any]) -> None:
     steps = _together(steps)
     rows = [
         [
-            _happens(each),
-            _amount(each),
-            in_words(cli, each["until"]),
-            each["nodes"],
+            _happens(step),
+            _amount(step),
+            in_words(cli, step["until"]),
+            step["nodes"],
         ]
-        for each in steps[:SHOWN]
+        for step in steps[:SHOWN]
     ]
     _print_filled(cli, [Column("WHAT"), Column("FREES"), Column("EXPECTED"), Column("NODES", flexible=True)], rows)
     _print_more(len(steps) - SHOWN)
 
 
 def _together(steps: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """The same with the members of a sweep that are expected to end at one time in one line."""
+    """Return `steps` with one step for all members of a sweep that are expected to end at the same time."""
     found: list[Mapping[str, Any]] = []
     members: dict[tuple[str, str], dict[str, Any]] = {}
     for step in steps:
@@ -141,9 +141,9 @@ def _happens(step: Mapping[str, Any]) -> str:
 
 
 def _print_holders(cli: Cli, answer: Mapping[str, Any]) -> None:
-    """Who has such nodes, and was not named yet."""
+    """Print the holders of such nodes that no step has named."""
     named = {step.get("run") or step["name"] for step in answer.get("toFree") or ()}
-    holders = [each for each in answer.get("held") or () if each["holder"] not in named]
+    holders = [holder for holder in answer.get("held") or () if holder["holder"] not in named]
     if not holders:
         return
     heading("Held by others, too" if named else "Held by")
@@ -151,23 +151,23 @@ def _print_holders(cli: Cli, answer: Mapping[str, Any]) -> None:
     columns += [Column("MEMORY", right=True), Column("SINCE"), Column("ENDS"), Column("NODES", flexible=True)]
     rows = [
         [
-            each["holder"] if each.get("isRun", True) else f"Pod {each['holder']}",
-            each.get("owner") or "",
-            str(each.get("gpus") or ""),
-            run_words.cpu_words(each.get("cpuMillis") or 0),
-            round_memory(each.get("memoryBytes") or 0),
-            run_words.age(each.get("since"), cli.now()),
-            in_words(cli, each.get("until")),
-            each.get("nodes") or "",
+            holder["holder"] if holder.get("isRun", True) else f"Pod {holder['holder']}",
+            holder.get("owner") or "",
+            str(holder.get("gpus") or ""),
+            run_words.cpu_words(holder.get("cpuMillis") or 0),
+            round_memory(holder.get("memoryBytes") or 0),
+            run_words.age(holder.get("since"), cli.now()),
+            in_words(cli, holder.get("until")),
+            holder.get("nodes") or "",
         ]
-        for each in holders[:SHOWN]
+        for holder in holders[:SHOWN]
     ]
     _print_filled(cli, columns, rows)
     _print_more(len(holders) - SHOWN)
 
 
 def _print_filled(cli: Cli, columns: list[Column], rows: list[list[str]]) -> None:
-    """A table without the columns that are empty."""
+    """Print a table without its empty columns."""
     filled = [index for index in range(len(columns)) if any(row[index] for row in rows)]
     page = [[row[index] for index in filled] for row in rows]
     if len(filled) == 1:

@@ -10,7 +10,7 @@ from kajitori.cli.terminal import heading
 
 
 def print_pools(cli: Cli, answer: Mapping[str, Any]) -> None:
-    """The pools that an answer of the API names; nothing where it names none."""
+    """Print the pools in an answer of the Web API; print nothing if it has none."""
     from kajitori.cli.output import Column, print_table
 
     pools = answer.get("pools") or ()
@@ -21,13 +21,13 @@ def print_pools(cli: Cli, answer: Mapping[str, Any]) -> None:
     columns += [Column("AT MOST", right=True), Column("ASKED FOR", right=True)]
     rows = [
         [
-            each["name"],
-            each["gpuType"],
-            str(each["gpus"] or ""),
-            str(each["nodes"]),
-            str(each["maxNodes"]),
-            str(each["askedFor"] or ""),
+            pool["name"],
+            pool["gpuType"],
+            str(pool["gpus"] or ""),
+            str(pool["nodes"]),
+            str(pool["maxNodes"]),
+            str(pool["askedFor"] or ""),
         ]
-        for each in pools
+        for pool in pools
     ]
     print_table(cli, columns, rows, indent=2)

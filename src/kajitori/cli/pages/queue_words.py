@@ -1,4 +1,4 @@
-"""A place in the queue, and what is expected of a run, in words."""
+"""Texts for a run's place in the queue and for its expected duration."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ _FROM = {
     "endless": "no end is known",
 }
 _CLOSE = 1.25
-"""A range whose ends lie closer together than this is told as one length."""
+"""Largest ratio of a range's ends at which it is shown as a single duration."""
 
 
 def duration_words(seconds: float) -> str:
-    """`5 minutes`, in the middle of a sentence."""
+    """Return a duration for the middle of a sentence: `5 minutes`, `about an hour`."""
     words = human_duration(seconds)
     return words[0].lower() + words[1:]
 
 
 def in_words(cli: Cli, time: str | None) -> str:
-    """`in 5 minutes`; empty where the time is not known."""
+    """Return the time until `time`: `in 5 minutes`; empty if `time` is missing."""
     then = moment(time)
     if then is None:
         return ""
@@ -35,12 +35,12 @@ def in_words(cli: Cli, time: str | None) -> str:
 
 
 def part_words(part: float) -> str:
-    """`12 %` of the cluster; what is there shows."""
+    """Return a share of the cluster: `12%`. A share above zero is never shown as 0%."""
     return f"{part:.0%}" if part >= 0.01 or not part else f"{part:.1%}" if part >= 0.001 else "<0.1%"
 
 
 def span_words(shortest: float, longest: float) -> str:
-    """`about 5 minutes`, `10 to 15 minutes`, `3 seconds to 2 hours`: how far apart the evidence lies."""
+    """Return a range of durations: `about 5 minutes`, `10 to 15 minutes`, `3 seconds to 2 hours`."""
     if longest <= _CLOSE * shortest or not shortest:
         words = duration_words(longest)
         return words if words.startswith(("about", "less")) else f"about {words}"
@@ -50,7 +50,7 @@ def span_words(shortest: float, longest: float) -> str:
 
 
 def expectation_words(place: Mapping[str, Any]) -> str:
-    """How long a run is expected to take, in a few words: `about 5 minutes`, `at most 2 hours`, `unknown`."""
+    """Return a run's expected duration in a few words: `about 5 minutes`, `at most 2 hours`, `unknown`."""
     source = place["expectedFrom"]
     if source == "endless":
         return "no end"
@@ -62,7 +62,7 @@ def expectation_words(place: Mapping[str, Any]) -> str:
 
 
 def expected_words(expected: Mapping[str, Any]) -> str:
-    """The same with where it is known from, for an answer about how long a run takes."""
+    """Return a run's expected duration and the evidence for it."""
     source, runs, sure = expected["expectedFrom"], expected.get("runs", 0), expected.get("sure")
     if source == "endless":
         return _FROM[source]
@@ -80,7 +80,7 @@ def expected_words(expected: Mapping[str, Any]) -> str:
 
 
 def place_pairs(cli: Cli, answer: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """The place of a run that waits, with the numbers that put it there."""
+    """Yield label and text of a waiting run's place in the queue and of the numbers that it follows from."""
     place = answer["place"]
     before = place["position"] - 1
     yield "place", f"{place['position']} of {place['of']}, {plural(before, 'run') if before else 'nobody'} before it"
@@ -92,7 +92,7 @@ def place_pairs(cli: Cli, answer: Mapping[str, Any]) -> Iterator[tuple[str, str]
     yield "expected to take", expected_words({**place, **length, "sure": place.get("expectedSure")})
     yield "asks for", f"{part_words(place['size'])} of the cluster"
     yield "had lately", f"its user {part_words(place['userShare'])}, its team {part_words(place['teamShare'])}"
-    if place["score"] is not None and place["of"] > 1:  # it says something beside others only
+    if place["score"] is not None and place["of"] > 1:  # a score only means something beside others
         yield "score", f"{place['score']:.3g}"
     kept = answer.get("kept")
     if kept:

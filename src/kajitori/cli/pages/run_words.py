@@ -1,4 +1,4 @@
-"""Run views in words: what tables and pages show of them."""
+"""Texts for the fields of a run's view, as tables and pages show them."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ if TYPE_CHECKING:
 View = Mapping[str, Any]
 
 FINAL = frozenset({"Succeeded", "Failed", "Stopped"})
-"""`core.spec.reasons.Phase.is_final`, as text."""
+"""The final phases, as `core.spec.reasons.Phase.is_final` has them."""
 
 NEAR_LIMIT = 0.9
-"""Of a memory limit."""
+"""Share of its memory limit from which a member's peak is shown as a warning."""
 
 _UNITS = ((86_400 * 365, "year", 2), (86_400 * 30, "month", 2), (86_400 * 7, "week", 2), (86_400, "day", 2))
 
 
 def human_duration(seconds: float) -> str:
-    """A time span in Docker's words: `About a minute`, `5 minutes`, `2 hours`, `3 days`."""
+    """Return a time span in Docker's words: `About a minute`, `5 minutes`, `2 hours`, `3 days`."""
     whole = int(seconds)
     if whole < 1:
         return "Less than a second"
@@ -44,7 +44,7 @@ def human_duration(seconds: float) -> str:
 
 
 def moment(text: str | None) -> datetime | None:
-    """A time of the API, or None where there is none or it can't be read."""
+    """Return a time of the API; None if `text` is missing or no time."""
     try:
         found = datetime.fromisoformat(text) if text else None
     except ValueError:
@@ -53,13 +53,13 @@ def moment(text: str | None) -> datetime | None:
 
 
 def age(text: str | None, now: datetime) -> str:
-    """How long ago that was; empty where it is not known."""
+    """Return the time since `text` in words; empty if `text` is missing or no time."""
     then = moment(text)
     return human_duration(max(0.0, (now - then).total_seconds())) if then is not None else ""
 
 
 def short_duration(seconds: float) -> str:
-    """A time span in a narrow column: `45s`, `12m`, `2h13m`, `3d4h`; its two largest units from an hour on."""
+    """Return a time span for a narrow column: `45s`, `12m`, `2h13m`, `3d4h`; from an hour on with two units."""
     whole = max(0, int(seconds))
     if whole < 60:
         return f"{whole}s"
@@ -72,49 +72,49 @@ def short_duration(seconds: float) -> str:
 
 
 def time_words(run: View, now: datetime) -> str:
-    """How long a run has run, or, before its first start, has waited."""
+    """Return how long a run has run or, before its first start, has waited."""
     status = status_of(run)
     begin, end = moment(status.get("startedAt")), moment(status.get("finishedAt"))
     if phase_of(run) == "Queued":
         begin = moment(status.get("queuedAt") or run.get("createdAt"))
     if begin is None and end is not None and status.get("attempts"):
-        begin = end  # its program ended before anybody saw it run
+        begin = end  # the program ended before it was seen running
     return short_duration(((end or now) - begin).total_seconds()) if begin is not None else ""
 
 
 def program_words(run: View) -> str:
-    """What a run's members run, as one would type it; empty where that is the image's own program."""
+    """Return the command of a run as one would type it; empty if the image's own program runs."""
     spec = run.get("spec") or {}
     return shlex.join([*(spec.get("command") or ()), *(spec.get("args") or ())])
 
 
 def status_of(run: View) -> Mapping[str, Any]:
-    """Its status, empty before the controller has written one."""
+    """Return the status; empty before the controller has written one."""
     return run.get("status") or {}
 
 
 def guarantee_rows(
     guarantees: Iterable[Mapping[str, Any]],
 ) -> Iterator[tuple[str, str, int, int, Callable[[int], str], str]]:
-    """Of each resource that a team is guaranteed: team, what it is, how much, how much is used, how such an amount is
-    written, and what is used beyond it, in words."""
-    for each in guarantees:
+    """Yield a row for each resource that a team is guaranteed: (team, resource, amount guaranteed, amount in use,
+    function that formats amounts, text about use beyond the guarantee)."""
+    for guarantee in guarantees:
         kinds: tuple[tuple[str, str, Callable[[int], str]], ...] = (
-            ("gpus", f"{each.get('gpuType') or 'any'} GPUs", str),
+            ("gpus", f"{guarantee.get('gpuType') or 'any'} GPUs", str),
             ("cpuMillis", "cores", cpu_words),
             ("memoryBytes", "memory", round_memory),
             ("nodes", "whole nodes", str),
         )
         for key, what, shown in kinds:
-            amount = each.get(key)
+            amount = guarantee.get(key)
             if amount is not None:
                 beyond = amount["used"] - amount["total"]
                 borrowed = f"{shown(beyond)} borrowed" if beyond > 0 else ""
-                yield each["namespace"], what, amount["total"], amount["used"], shown, borrowed
+                yield guarantee["namespace"], what, amount["total"], amount["used"], shown, borrowed
 
 
 def controller_words(controller: Mapping[str, Any]) -> str:
-    """Who leads and when its lease was renewed last: `c1, renewed its lease 1 second ago`; empty if it is not told."""
+    """Return the leader and the age of its lease: `c1, renewed its lease 1 second ago`; empty for an empty view."""
     if not controller:
         return ""
     if controller.get("says"):
@@ -127,28 +127,28 @@ def controller_words(controller: Mapping[str, Any]) -> str:
 
 
 def phase_of(run: View) -> str:
-    """Its phase as text; Queued before the controller has written one."""
+    """Return the phase; Queued before the controller has written one."""
     return str(status_of(run).get("phase") or "Queued")
 
 
 def is_final(run: View) -> bool:
-    """Whether it is over unless somebody resumes it."""
+    """Whether the run has ended; it runs again only after `kaji resume`."""
     return phase_of(run) in FINAL
 
 
 def has_started(run: View) -> bool:
-    """Members of it were made, at least once: there may be a log."""
+    """Whether an attempt of the run was ever started, so that there may be a log."""
     return bool(status_of(run).get("attempts") or status_of(run).get("attempt"))
 
 
 def status_words(run: View) -> str:
-    """The phase; for a run that failed with its exit code, as `docker ps` shows one."""
+    """Return the phase, with the exit code of a failed run as `docker ps` shows it: `Failed (137)`."""
     phase, code = phase_of(run), status_of(run).get("exitCode")
     return f"{phase} ({code})" if phase == "Failed" and code is not None else phase
 
 
 def reason_words(run: View) -> str:
-    """The reason in one word, as a table shows it."""
+    """Return the reason in one word, for a table."""
     return "Deleting" if run.get("deleting") else str(status_of(run).get("reason") or "")
 
 
@@ -189,19 +189,19 @@ _IN_PLAIN_WORDS = {
 
 
 def failed_starts(run: View) -> int:
-    """How many starts in a row have failed, of a run that waits to be tried again; else 0."""
+    """Return the number of failed starts in a row of a run that waits for the next one; else 0."""
     status = status_of(run)
     waits = phase_of(run) == "Queued" and status.get("reason") in START_FAILURES
     return max(1, int(status.get("failedStarts") or 0)) if waits else 0
 
 
 def counts_as_restart(run: View) -> bool:
-    """Whether it is being started again because its program failed: it is not for ever."""
+    """Whether the run restarts because its program failed: such restarts are limited."""
     return phase_of(run) == "Restarting" and status_of(run).get("reason") in COUNTS_AS_RESTART
 
 
 def progress_words(run: View) -> str:
-    """What a run that is not over does, in plain words: `waiting for GPUs: needs 16 h100`."""
+    """Return what a run that has not ended is doing: `waiting for GPUs: needs 16 h100`."""
     status = status_of(run)
     words = _PHASES.get(phase_of(run), phase_of(run))
     if counts_as_restart(run):
@@ -217,8 +217,10 @@ def progress_words(run: View) -> str:
 
 
 def member_words(run: View) -> str:
-    """`3/4`: members that run (or, of an ended run, that succeeded) of all; of a sweep, `37/100 ended`; of an elastic
-    gang, `12 of 8-32`; `-` of a refused run whose number of members makes no sense."""
+    """Return the members that run, or have succeeded once the run has ended, and the total: `3/4`.
+
+    A sweep shows `37/100 ended`, an elastic gang `12 of 8-32`, and a refused run without a valid number `-`.
+    """
     counts = status_of(run).get("members") or {}
     total = counts.get("total") or _members_in(run)
     if not total:
@@ -233,8 +235,8 @@ def member_words(run: View) -> str:
 
 
 def count_words(run: View) -> list[str]:
-    """`3 running`, `1 failed`: members by what became of them. Of a run that has ended, those that still run are being
-    ended, and the rest was."""
+    """Return the numbers of members by state: `3 running`, `1 failed`. Members of an ended run that still run count as
+    `ending`, and members that were stopped with it as `ended`."""
     counts, over = status_of(run).get("members") or {}, is_final(run)
     still = counts.get("running", 0) + counts.get("pending", 0)
     parts = [("ending", still)] if over else [(key, counts.get(key, 0)) for key in ("running", "pending")]
@@ -245,12 +247,12 @@ def count_words(run: View) -> list[str]:
 
 
 def is_sweep(run: View) -> bool:
-    """Whether its members are independent of each other."""
+    """Whether the run is a sweep, whose members are independent of each other."""
     return bool((run.get("spec") or {}).get("array"))
 
 
 def size_words(run: View) -> str:
-    """`8-32`: the fewest and the most members of an elastic gang; empty for all else."""
+    """Return the range of members of an elastic gang: `8-32`; empty for every other run."""
     spec = run.get("spec") or {}
     fewest, most = spec.get("minReplicas"), spec.get("replicas", 1)
     is_elastic = isinstance(fewest, int) and isinstance(most, int) and 0 < fewest < most
@@ -258,18 +260,18 @@ def size_words(run: View) -> str:
 
 
 def members_there(run: View) -> int:
-    """How many members the present attempt of an elastic gang has; 0 for all else, and between attempts."""
+    """Return the number of members in an elastic gang's current attempt; 0 between attempts and for other runs."""
     present = phase_of(run) in ("Starting", "Running") or is_final(run)
     return int((status_of(run).get("attempt") or {}).get("worldSize") or 0) if present and size_words(run) else 0
 
 
 def members_asked_for(run: View) -> int:
-    """How many members the spec asks for, of an elastic gang at most; 1 where it makes no sense."""
+    """Return the number of members in the spec, for an elastic gang the largest; 1 if the spec's number is invalid."""
     return _members_in(run) or 1
 
 
 def _members_in(run: View) -> int:
-    """The same; 0 where it makes no sense: a run from kubectl may ask for -3, and is refused."""
+    """Return the number of members in the spec; 0 if it is invalid, such as the -3 of a run made with kubectl."""
     spec = run.get("spec") or {}
     try:
         asked = len(_parsed_array(spec).indices) if spec.get("array") else spec.get("replicas", 1)
@@ -285,7 +287,7 @@ def _parsed_array(spec: Mapping[str, Any]) -> Array:
 
 
 def members_at_once(run: View) -> int:
-    """How many of them may be there at the same time."""
+    """Return the number of members that may exist at the same time."""
     if members_there(run):
         return members_there(run)
     spec = run.get("spec") or {}
@@ -296,7 +298,7 @@ def members_at_once(run: View) -> int:
 
 
 def sweep_words(run: View) -> str:
-    """`37 of 100 ended, 2 of them failed; 8 running`."""
+    """Return the progress of a sweep: `37 of 100 ended, 2 of them failed; 8 running`."""
     counts = status_of(run).get("members") or {}
     failed = counts.get("failed", 0)
     ended = counts.get("succeeded", 0) + failed
@@ -307,8 +309,11 @@ def sweep_words(run: View) -> str:
 
 
 def gpu_words(run: View) -> str:
-    """`16 h100`: the GPUs of all members together, of a sweep of those that are there, or, while none is, may be there
-    at once; of an elastic gang that waits `64-256 h100`; empty for a run without any."""
+    """Return the GPUs of all members: `16 h100`; empty for a run without GPUs.
+
+    A sweep counts its current members, or as many as may run at once while it has none. An elastic gang that waits
+    shows a range: `64-256 h100`.
+    """
     spec = run.get("spec") or {}
     resources = spec.get("resources") or {}
     counts = (status_of(run).get("members") or {}) if is_sweep(run) else {}
@@ -324,12 +329,12 @@ def gpu_words(run: View) -> str:
 
 
 def node_words(run: View) -> str:
-    """Where its members are, as a compact node list."""
+    """Return the nodes of the members as a compact list."""
     return str(run.get("nodes") or (status_of(run).get("attempt") or {}).get("nodes") or "")
 
 
 def restart_words(run: View) -> str:
-    """`2/3`: restarts used of those allowed; of a sweep, whose members have restarts of their own, of all together."""
+    """Return the restarts used and allowed: `2/3`; for a sweep the sum of its members' restarts."""
     restarts, allowed = status_of(run).get("restarts", 0), restarts_allowed(run)
     if is_sweep(run):
         return str(restarts)
@@ -337,26 +342,26 @@ def restart_words(run: View) -> str:
 
 
 def restarts_allowed(run: View) -> int | None:
-    """How often the run may be started again after its program failed: as it says, or as policy filled in and told."""
-    told = {finding.get("code"): str(finding.get("message")) for finding in status_of(run).get("findings") or ()}
-    if "RestartsForcedToZero" in told:
+    """Return how often the run may restart after its program failed: from its spec, or from policy's findings on it."""
+    findings = {finding.get("code"): str(finding.get("message")) for finding in status_of(run).get("findings") or ()}
+    if "RestartsForcedToZero" in findings:
         return 0
     count = (run.get("spec") or {}).get("restarts")
-    if count is None and "RestartsDefaulted" in told:  # the amount alone: `3 restarts`, `no restarts`
-        word = told["RestartsDefaulted"].partition(" ")[0]
+    if count is None and "RestartsDefaulted" in findings:  # its message is `3 restarts` or `no restarts`
+        word = findings["RestartsDefaulted"].partition(" ")[0]
         return int(word) if word.isdigit() else 0
     return count
 
 
 def cpu_words(cpu_millis: int | float) -> str:
-    """Cores with at most one decimal: `7.5`."""
+    """Return a number of cores with at most one decimal: `7.5`."""
     if cpu_millis % 1000 == 0:
         return format_cpu(int(cpu_millis))
     return f"{cpu_millis / 1000:.1f}"
 
 
 def peak_words(run: View) -> str:
-    """`41Gi of 64Gi (rank 3)`: the most memory that a member held, of its limit; empty where nobody knows."""
+    """Return the largest memory use of a member and its limit: `41Gi of 64Gi (rank 3)`; empty if it is not known."""
     memory = status_of(run).get("memory") or {}
     peak, limit = memory.get("peakBytes"), memory.get("limitBytes")
     if not peak:
@@ -368,18 +373,18 @@ def peak_words(run: View) -> str:
 
 
 def is_peak_near_limit(run: View) -> bool:
-    """Whether a member came so close to its memory limit that its user wants to know, though all went well."""
+    """Whether a member's memory peak reached `NEAR_LIMIT` of its limit."""
     memory = status_of(run).get("memory") or {}
     return bool(memory.get("limitBytes")) and memory.get("peakBytes", 0) >= NEAR_LIMIT * memory["limitBytes"]
 
 
 def plural(count: int, noun: str) -> str:
-    """A number and its noun: `1 node`, `2 nodes`."""
+    """Return a number and its noun: `1 node`, `2 nodes`."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def command_line(run: View) -> str:
-    """The `kaji run` that asks for the same, in Docker's words."""
+    """Return the `kaji run` command that asks for the same run."""
     spec = run.get("spec") or {}
     resources = spec.get("resources") or {}
     words = ["kaji", "run", "--name", str(run.get("name", ""))]
