@@ -146,5 +146,5 @@ async def test_pods_of_two_nodes_reach_each_other(client: KubeClient, tmp_path: 
         assert said == called["podIP"], "nobody stands between them"
         assert served["podIP"] != called["podIP"]
         there = KubeletSettings("three", tmp_path / "three", pod_network="namespace", pod_cidr=str(CLUSTER))
-        with pytest.raises(InvalidInput, match=r"--pod-cidr: node (one|two) has .* for its Pods\."):
+        with pytest.raises(InvalidInput, match=r"--pod-cidr: node (one|two) has the Pod range .*\."):
             await asyncio.wait_for(Kubelet(client, there).run(asyncio.Event()), PATIENCE_SECONDS)

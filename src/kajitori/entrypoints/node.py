@@ -53,7 +53,7 @@ def _kubelet_settings(options: NodeOptions) -> KubeletSettings:
         memory_bytes=parse_spec_memory_bytes(options.memory) if options.memory else None,
         gpus=options.gpus,
         max_pods=options.max_pods,
-        most_processes=options.max_processes,
+        max_processes=options.max_processes,
         address=options.address,
         server=ServerSettings(port=options.port, client_ca=options.client_ca),
         pod_network=options.pod_network,

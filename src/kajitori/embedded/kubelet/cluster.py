@@ -1,4 +1,4 @@
-"""What the kubelet needs of the cluster: a narrow view of `kube.client`, so that tests can stand in for it."""
+"""What the kubelet needs of the cluster: a narrow view of `kube.client` that tests can replace."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ Object = dict[str, Any]
 
 @dataclass(frozen=True)
 class PodsListed:
-    """All Pods of this node at one moment: what is not among them does not exist."""
+    """All Pods of this node at one moment. A Pod that is not listed does not exist."""
 
     pods: tuple[Object, ...]
 
 
 @dataclass(frozen=True)
 class PodSeen:
-    """A Pod is new or has changed."""
+    """A Pod that is new or has changed."""
 
     pod: Object
 
 
 @dataclass(frozen=True)
 class PodGone:
-    """A Pod was removed; its last state."""
+    """A Pod that was removed, in its last state."""
 
     pod: Object
 
@@ -36,14 +36,13 @@ PodChange = PodsListed | PodSeen | PodGone
 
 
 class Cluster(Protocol):
-    """Calls to the API server. Failures are `kajitori.errors` (NotFound, Conflict, AlreadyExists, Forbidden,
-    Unavailable).
-    """
+    """Calls to the API server. They raise errors of `kajitori.errors` (NotFound, Conflict, AlreadyExists, Forbidden,
+    Unavailable)."""
 
     async def get(self, resource: Resource, name: str, namespace: str | None = None) -> Object: ...
 
     async def list_all(self, resource: Resource) -> Sequence[Object]:
-        """All of a kind that has no namespaces."""
+        """Return all objects of a kind that has no namespaces."""
         ...
 
     async def create(self, resource: Resource, body: Mapping[str, Any], namespace: str | None = None) -> Object: ...
@@ -57,17 +56,17 @@ class Cluster(Protocol):
         *,
         subresource: str = "",
     ) -> Object:
-        """A strategic merge patch."""
+        """Apply a strategic merge patch."""
 
     async def remove(self, resource: Resource, name: str, namespace: str, *, uid: str) -> None:
-        """Deletes at once (grace 0), and only the object of that UID."""
+        """Delete the object with this UID at once (grace period 0)."""
 
     async def post(self, path: str, body: Mapping[str, Any]) -> Object:
-        """A review or request that is answered and not stored."""
+        """Send a review or request that the API server answers and does not store."""
 
     def watch_pods(self, node_name: str) -> AsyncIterator[PodChange]:
-        """Begins with PodsListed, goes on for ever; PodsListed again after every gap."""
+        """Yield PodsListed, then changes without end; PodsListed again after every gap in the watch."""
         ...
 
     async def own_address(self) -> str:
-        """The address from which this machine reaches the API server."""
+        """Return the address from which this machine reaches the API server."""

@@ -1,4 +1,4 @@
-"""Events about Pods, in the kubelet's name."""
+"""Events about Pods and the node, with the kubelet as their source."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from kajitori.kube import events
 
 
 class EventRecorder(events.EventRecorder):
-    """`record` returns at once; `run` writes."""
+    """Records Events: `record` returns at once, `run` writes them."""
 
     def __init__(self, cluster: Cluster, node_name: str) -> None:
         super().__init__(cluster, "kubelet", host=node_name)
         self._node_name = node_name
 
     def record_system_oom(self, process: int) -> None:
-        """Says of the node that it ran out of memory, in the words of Kubernetes' kubelet."""
+        """Record that the node ran out of memory, in the words of Kubernetes' kubelet."""
         about = events.About("Node", self._node_name, self._node_name)
         self.say(about, "Warning", "SystemOOM", f"System OOM encountered, victim process: main, pid: {process}")
 
     def record(self, pod: Manifest, reason: str, message: str, *, warning: bool = False) -> None:
-        """Says something about a Pod."""
+        """Record an Event about a Pod."""
         metadata = pod["metadata"]
         about = events.About("Pod", metadata["name"], metadata["uid"], metadata.get("namespace", "default"))
         self.say(about, "Warning" if warning else "Normal", reason, message)

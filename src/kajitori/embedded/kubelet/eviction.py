@@ -12,7 +12,7 @@ from kajitori.embedded.kubelet.settings import EvictionThresholds
 
 @dataclass(frozen=True)
 class ContainerUse:
-    """What a running container holds, and what was asked for it."""
+    """A running container's memory use and request."""
 
     name: str
     usage_bytes: int
@@ -21,7 +21,7 @@ class ContainerUse:
 
 @dataclass(frozen=True)
 class Candidate:
-    """A running Pod and what it holds of the machine's memory."""
+    """A running Pod and its memory use."""
 
     uid: str
     containers: tuple[ContainerUse, ...]
@@ -38,15 +38,16 @@ class Candidate:
 
 
 def rank(candidates: Sequence[Candidate]) -> list[Candidate]:
-    """Who goes first: those above their request before all others, then lower priority, then who is furthest above it.
+    """Order Pods for eviction: those above their request first, then by lower priority, then by the excess over the
+    request.
 
     https://kubernetes.io/docs/concepts/scheduling-eviction/node-pressure-eviction/#pod-selection-for-kubelet-eviction
     """
-    return sorted(candidates, key=lambda one: (one.above_request_bytes <= 0, one.priority, -one.above_request_bytes))
+    return sorted(candidates, key=lambda pod: (pod.above_request_bytes <= 0, pod.priority, -pod.above_request_bytes))
 
 
 def message(candidate: Candidate, available_bytes: int, threshold_bytes: int) -> str:
-    """In the words of Kubernetes' kubelet, which names those containers only that are above their request."""
+    """Return the message of Kubernetes' kubelet, which names only containers above their request."""
     above = "".join(
         f"Container {container.name} was using {format_memory(container.usage_bytes)}, "
         f"request is {format_memory(container.request_bytes)}, has larger consumption of memory. "
@@ -60,26 +61,27 @@ def message(candidate: Candidate, available_bytes: int, threshold_bytes: int) ->
 
 
 class Pressure:
-    """Whether the machine counts as short of memory: at once when it is, and for a while after it was."""
+    """Tracks whether the machine is short of memory: at once when it is, and for a while afterwards."""
 
     def __init__(self, thresholds: EvictionThresholds) -> None:
         self._thresholds = thresholds
         self._last_seen: float | None = None
 
     def observe(self, available_bytes: int, now: float) -> bool:
-        """True where something has to be evicted now."""
+        """Note the available memory. Return whether a Pod has to be evicted now."""
         if available_bytes < self._thresholds.memory_available_bytes:
             self._last_seen = now
             return True
         return False
 
     def holds(self, now: float) -> bool:
-        """Whether memory was short lately; `now` in seconds, of the clock that it was noted by."""
+        """Return whether memory was short within `pressure_seconds` before `now`, on the clock that `observe` was
+        called with."""
         return self._last_seen is not None and now - self._last_seen < self._thresholds.pressure_seconds
 
 
 def available_memory_bytes(meminfo: Path = Path("/proc/meminfo")) -> int:
-    """MemAvailable: what programs can still get without swapping."""
+    """Return MemAvailable: the memory that programs can still get without swapping."""
     for line in meminfo.read_text().splitlines():
         name, _, value = line.partition(":")
         if name == "MemAvailable":

@@ -19,7 +19,7 @@ from kajitori.kube.watch import Added, Deleted, Modified, Synced, watch
 
 
 class WatchedPod(msgspec.Struct):
-    """A Pod of which everything is kept: a kubelet needs nearly all of its fields."""
+    """A Pod with its whole spec and status: a kubelet needs nearly all of its fields."""
 
     metadata: ObjectMeta
     spec: dict[str, Any] = {}
@@ -36,7 +36,7 @@ class WatchedPod(msgspec.Struct):
 
 
 class KubeCluster:
-    """A `Cluster` over one client."""
+    """The `Cluster` of a Kubernetes client."""
 
     def __init__(self, client: KubeClient) -> None:
         self._client = client

@@ -1,4 +1,4 @@
-"""The process kubelet: makes this machine a node of a Kubernetes cluster and runs its Pods as plain processes."""
+"""The process kubelet, which makes this machine a node of a Kubernetes cluster and runs its Pods as plain processes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from collections.abc import Callable, Collection, Sequence
 from kajitori.embedded.kubelet import eviction
 from kajitori.embedded.kubelet import manifest as pods
 from kajitori.embedded.kubelet.adapter import PodAdapter
-from kajitori.embedded.kubelet.alone import alone
 from kajitori.embedded.kubelet.cluster import Cluster, PodGone, PodSeen, PodsListed
 from kajitori.embedded.kubelet.events import EventRecorder
 from kajitori.embedded.kubelet.eviction import Candidate, Pressure
@@ -30,6 +29,7 @@ from kajitori.embedded.kubelet.pods.context import Context
 from kajitori.embedded.kubelet.pods.records import PodRecord, saved_records
 from kajitori.embedded.kubelet.pods.strays import end_strays
 from kajitori.embedded.kubelet.pods.worker import PodWorker
+from kajitori.embedded.kubelet.root_lock import locked_root
 from kajitori.embedded.kubelet.settings import KubeletSettings
 from kajitori.embedded.kubelet.volumes.pod_volumes import Volumes
 from kajitori.errors import KajitoriError, Unavailable
@@ -41,7 +41,7 @@ RETRY_SECONDS = 1.0
 
 
 class Kubelet:
-    """Runs until told to stop. Its containers outlive it; the next kubelet of the same root folder adopts them."""
+    """The kubelet of one node. Its containers outlive it, and the next kubelet of the same root folder adopts them."""
 
     def __init__(
         self,
@@ -65,12 +65,12 @@ class Kubelet:
         self._listed = False
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Serves as a node until `stop` is set. Pods run on afterwards.
+        """Serve as a node until `stop` is set. Pods keep running afterwards.
 
-        Raises Unavailable where another kubelet uses the same root folder.
+        Raises Unavailable if another kubelet uses the same root folder.
         """
         self.settings.root_dir.mkdir(parents=True, exist_ok=True, mode=0o755)
-        with alone(self.settings.root_dir):
+        with locked_root(self.settings.root_dir):
             await self._run(stop)
 
     async def _run(self, stop: asyncio.Event) -> None:
@@ -81,15 +81,16 @@ class Kubelet:
             node, events = self.node, self.context.events
             jobs = (node.run(), node.run_lease(), events.run(), self._evict(), self._watch(), self._follow_range())
             background = [asyncio.create_task(job) for job in jobs]
-            closing.push_async_callback(_ended, background)
+            closing.push_async_callback(_cancel_all, background)
             stopped = asyncio.create_task(stop.wait())
             done, _ = await asyncio.wait({stopped, *background}, return_when=asyncio.FIRST_COMPLETED)
             stopped.cancel()
             for task in done - {stopped}:
-                task.result()  # none of them ends by itself: what went wrong goes up
+                task.result()  # no job ends by itself: this raises its error
 
     async def _prepare(self, closing: contextlib.AsyncExitStack) -> None:
-        """All that is to be there before this machine is a node; taken away by `closing`, as far as it got."""
+        """Set up everything that the node needs before it registers; `closing` undoes what was set up, also after an
+        error."""
         settings = self.settings
         detecting = asyncio.create_task(
             asyncio.to_thread(
@@ -121,7 +122,7 @@ class Kubelet:
         self.node = NodeStatus(self.context)
         strays = await asyncio.to_thread(end_strays, settings.root_dir)
         if strays:
-            log.warning("%d containers ran that %s knows nothing of; they were ended", len(strays), settings.root_dir)
+            log.warning("%d running containers were unknown in %s and were killed", len(strays), settings.root_dir)
         records = list(saved_records(settings.root_dir))
         living = {pods.uid(record.pod) for record in records}
         closing.push_async_callback(network.stop)
@@ -129,7 +130,7 @@ class Kubelet:
         NetworkPods(settings.root_dir, self._adapter).keep(living)
         self._server = KubeletServer(self)
         closing.push_async_callback(self._server.stop)
-        closing.push_async_callback(lambda: _ended(self._tasks.values()))
+        closing.push_async_callback(lambda: _cancel_all(self._tasks.values()))
         self._restore(records)
         self.node.port = await self._server.start()
         self.node.fingerprint = self._server.fingerprint
@@ -150,9 +151,9 @@ class Kubelet:
         return False
 
     async def _follow_range(self) -> None:
-        """Takes the range of addresses that the Node has, however late it comes; another one, too, where the Node was
-        deleted and made anew."""
-        node, network, said = self.node, self.context.network, ""
+        """Use the Pod address range of the Node, whenever it gets one, and the new range if the Node is deleted and
+        recreated."""
+        node, network, logged = self.node, self.context.network, ""
         while True:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(RETRY_SECONDS if network.waiting else None):
@@ -161,9 +162,9 @@ class Kubelet:
                 with contextlib.suppress(KajitoriError):
                     await node.look()
             await self._use_range()
-            if network.waiting and network.waiting != said:
+            if network.waiting and network.waiting != logged:
                 log.warning("Pods get no addresses yet: %s", network.waiting)
-            said = network.waiting
+            logged = network.waiting
 
     async def _use_range(self) -> None:
         before = self.context.network.waiting
@@ -175,7 +176,8 @@ class Kubelet:
     # Pods
 
     def _restore(self, records: Sequence[PodRecord]) -> None:
-        """Before anything else is heard: the Pods that an earlier kubelet ran, and what they hold."""
+        """Continue with the Pods, and their resources, of an earlier kubelet, before the first answer of the API
+        server."""
         for record in records:
             uid = pods.uid(record.pod)
             if not record.final_phase:
@@ -203,7 +205,7 @@ class Kubelet:
                 self._add(pod)
         if not self._listed:
             self._listed = True
-            self._remove_strangers()
+            self._remove_unknown_folders()
 
     def _take(self, pod: Manifest) -> None:
         worker = self.workers.get(pods.uid(pod))
@@ -227,15 +229,15 @@ class Kubelet:
 
         task.add_done_callback(ended)
 
-    def _remove_strangers(self) -> None:
-        """Folders whose record a crash never wrote: nothing was started from them."""
+    def _remove_unknown_folders(self) -> None:
+        """Remove folders of Pods that have no record since a crash came first: no container was started from them."""
         with contextlib.suppress(FileNotFoundError):
             for folder in (self.settings.root_dir / "pods").iterdir():
                 if folder.name not in self.workers:
                     shutil.rmtree(folder, ignore_errors=True)
 
     def find(self, namespace: str, name: str) -> PodWorker | None:
-        """The Pod of that name; the one that still lives, where an older one is on its way out."""
+        """Return the Pod with this name; of several, one that is still active rather than one that has ended."""
         found = [
             worker
             for worker in self.workers.values()
@@ -244,14 +246,14 @@ class Kubelet:
         return max(found, key=lambda worker: (worker.active, worker.record.started_at), default=None)
 
     async def until_gone(self, uid: str) -> None:
-        """Returns when nothing of a Pod is left on this machine and the API server has let it go."""
+        """Return when nothing of the Pod is left on this machine and the API server has deleted it."""
         if (task := self._tasks.get(uid)) is not None:
             await asyncio.wait({task})
 
     async def end_all(self, grace_seconds: float) -> None:
-        """Ends every container of this node, for whoever takes a whole local cluster down; Pods see it as SIGTERM.
+        """Stop every container of this node, to shut down a whole local cluster; programs receive SIGTERM.
 
-        The kubelet must still be running; nothing is started by it any more.
+        The kubelet must still be running. It starts no container afterwards.
         """
         self.context.draining = True
         slots = [slot for worker in self.workers.values() for slot in worker.slots.values() if slot.running]
@@ -268,7 +270,7 @@ class Kubelet:
                 await self.relieve()
 
     async def relieve(self) -> str | None:
-        """Looks at the machine's memory once; evicts at most one Pod and answers its UID."""
+        """Check the machine's memory once. Evict at most one Pod and return its UID."""
         now = self.context.clock()
         available = self._available_memory()
         low = self._pressure.observe(available, now)
@@ -291,13 +293,13 @@ class Kubelet:
         return victim.uid
 
     def summary(self) -> dict[str, object]:
-        """The `/stats/summary` document. Blocks while the kernel counts pages."""
+        """Return the `/stats/summary` document. Blocks while the kernel counts pages."""
         return self._statistics.summary(
             self.settings.node_name, list(self.workers.values()), self.context.machine.memory_bytes, self._available()
         )
 
     def resources(self) -> bytes:
-        """The `/metrics/resource` document. Blocks while the kernel counts pages."""
+        """Return the `/metrics/resource` document. Blocks while the kernel counts pages."""
         held = max(0, self.context.machine.memory_bytes - self._available())
         return resource_metrics.exposition(list(self.workers.values()), held)
 
@@ -308,13 +310,13 @@ class Kubelet:
             return 0
 
 
-async def _ended(tasks: Collection[asyncio.Task[None]]) -> None:
+async def _cancel_all(tasks: Collection[asyncio.Task[None]]) -> None:
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def _remove_groups(detecting: asyncio.Task[detection.Machine]) -> None:
-    """Also where nobody waits any more for what is found out."""
+    """Remove the control groups that detection created, even if the detection was cancelled meanwhile."""
     with contextlib.suppress(Exception):
         (await detecting).cgroups.remove()

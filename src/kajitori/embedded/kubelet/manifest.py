@@ -1,6 +1,6 @@
-"""Reading a Pod's manifest: what it asks for, which containers it has, what it is called.
+"""Functions that read a Pod's manifest: its requests, its containers, its names.
 
-A Pod is the plain JSON object here: the kubelet has to understand nearly every field of it.
+A manifest is the plain JSON object: the kubelet has to understand nearly every field of it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ FINAL_PHASES = frozenset({"Succeeded", "Failed"})
 
 @dataclass(frozen=True)
 class Request:
-    """What a Pod asks of a node."""
+    """Resources that a Pod requests from a node."""
 
     cpu_millis: int = 0
     memory_bytes: int = 0
@@ -35,7 +35,7 @@ class Request:
         )
 
     def __or__(self, other: Request) -> Request:
-        """The larger of both, resource by resource."""
+        """Return the larger amount of both, resource by resource."""
         return Request(
             max(self.cpu_millis, other.cpu_millis),
             max(self.memory_bytes, other.memory_bytes),
@@ -49,12 +49,12 @@ def uid(pod: Mapping[str, Any]) -> str:
 
 
 def key(pod: Mapping[str, Any]) -> str:
-    """`namespace/name`, for messages."""
+    """Return `namespace/name`, for messages."""
     return f"{pod['metadata'].get('namespace', 'default')}/{pod['metadata']['name']}"
 
 
 def name_and_namespace(pod: Mapping[str, Any]) -> tuple[str, str]:
-    """In the order in which requests name them."""
+    """Return (name, namespace), in the order of a request's arguments."""
     return pod["metadata"]["name"], pod["metadata"].get("namespace", "default")
 
 
@@ -72,11 +72,11 @@ def all_containers(pod: Mapping[str, Any]) -> Iterator[Manifest]:
 
 
 def container(pod: Mapping[str, Any], name: str) -> Manifest | None:
-    return next((one for one in all_containers(pod) if one["name"] == name), None)
+    return next((spec for spec in all_containers(pod) if spec["name"] == name), None)
 
 
 def is_sidecar(container: Mapping[str, Any]) -> bool:
-    """An init container that keeps running beside the others."""
+    """Return whether an init container keeps running beside the others."""
     return container.get("restartPolicy") == "Always"
 
 
@@ -89,7 +89,7 @@ def is_being_deleted(pod: Mapping[str, Any]) -> bool:
 
 
 def grace_seconds(pod: Mapping[str, Any]) -> float:
-    """Between SIGTERM and SIGKILL: what the deletion said, else what the Pod asks for."""
+    """Return the seconds between SIGTERM and SIGKILL: those of the deletion, else of the Pod's spec."""
     for value in (pod["metadata"].get("deletionGracePeriodSeconds"), pod["spec"].get("terminationGracePeriodSeconds")):
         if value is not None:
             return float(value)
@@ -112,26 +112,27 @@ def container_request(container: Mapping[str, Any]) -> Request:
 
 
 def container_limit(container: Mapping[str, Any]) -> Request:
-    """A zero is no limit."""
+    """Return the container's limits; a zero means no limit."""
     return _amounts((container.get("resources") or {}).get("limits") or {})
 
 
 def pod_request(pod: Mapping[str, Any]) -> Request:
-    """What the scheduler reserves: all containers together or the largest step of the initialization, and the overhead.
+    """Return what the scheduler reserves: all containers together or the largest initialization step, plus the
+    overhead.
 
-    Kubernetes' `resourcehelper.PodRequests`: sidecars count with everything that starts after them.
+    The formula is Kubernetes' `resourcehelper.PodRequests`: sidecars count with every container that starts after them.
     """
     sidecars = Request()
     largest_step = Request()
-    for one in init_containers(pod):
-        if is_sidecar(one):
-            sidecars += container_request(one)
+    for spec in init_containers(pod):
+        if is_sidecar(spec):
+            sidecars += container_request(spec)
             largest_step |= sidecars
         else:
-            largest_step |= container_request(one) + sidecars
+            largest_step |= container_request(spec) + sidecars
     together = sidecars
-    for one in main_containers(pod):
-        together += container_request(one)
+    for spec in main_containers(pod):
+        together += container_request(spec)
     overhead = _amounts(pod["spec"].get("overhead") or {})
     return (together | largest_step) + overhead
 
@@ -141,13 +142,12 @@ def priority(pod: Mapping[str, Any]) -> int:
 
 
 def qos_class(pod: Mapping[str, Any]) -> str:
-    """Guaranteed, Burstable or BestEffort: as the API server said, else worked out."""
-    said = (pod.get("status") or {}).get("qosClass")
-    if said:
-        return str(said)
-    requests = [container_request(one) for one in all_containers(pod)]
-    limits = [container_limit(one) for one in all_containers(pod)]
-    if not any(one.cpu_millis or one.memory_bytes for one in requests):
+    """Return Guaranteed, Burstable or BestEffort: from the Pod's status, else computed."""
+    if stored := (pod.get("status") or {}).get("qosClass"):
+        return str(stored)
+    requests = [container_request(spec) for spec in all_containers(pod)]
+    limits = [container_limit(spec) for spec in all_containers(pod)]
+    if not any(request.cpu_millis or request.memory_bytes for request in requests):
         return "BestEffort"
     same = all(
         r.cpu_millis == x.cpu_millis > 0 and r.memory_bytes == x.memory_bytes > 0

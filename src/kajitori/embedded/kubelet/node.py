@@ -1,11 +1,12 @@
-"""This machine as a Node: registered, kept alive by a lease, its status written when it changes and now and then."""
+"""This machine as a Node: its registration, its lease, and its status, which is written when it changes and at
+intervals."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -26,40 +27,41 @@ GPU_PRODUCT_LABEL = "nvidia.com/gpu.product"
 NOT_READY_TAINT = "node.kubernetes.io/not-ready"
 PRESSURE_TAINT = "node.kubernetes.io/memory-pressure"
 DECLARED_FEATURES = ("ExtendWebSocketsToKubelet",)
-"""kube-apiserver 1.36 and later then passes exec on as WebSocket (KEP-4006) instead of SPDY."""
+"""Features that this kubelet declares. kube-apiserver 1.36 and later then proxies exec as WebSocket (KEP-4006), not as
+SPDY."""
 
 
 class NodeStatus:
-    """Registers the Node and reports on it. `pressure`, `port` and `fingerprint` are set by those who know."""
+    """Registers the Node and reports its status. The kubelet sets `pressure`, `port` and `fingerprint`."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
         self._name = context.settings.node_name
         self.port = 0
         self.fingerprint = ""
-        """Of the certificate that the kubelet's own server shows, if nobody else signed it."""
+        """Fingerprint of the kubelet server's certificate; empty if an authority signed it."""
         self.pressure = False
         self._changed = asyncio.Event()
         self._transitions: dict[str, tuple[str, str]] = {}
         self._uid = ""
         self.pod_cidrs: tuple[str, ...] = ()
-        """The ranges of Pod addresses that the Node has, as the API server said last."""
+        """The Pod address ranges of the Node in the API server's last answer."""
         self.ranges_changed = asyncio.Event()
 
     def changed(self) -> None:
-        """Something that stands in the status is different now."""
+        """Write the status soon, because something in it has changed."""
         self._changed.set()
 
     async def register(self) -> None:
-        """Creates or adopts the Node, and reports on it. Raises KajitoriError where the API server refuses."""
+        """Create or adopt the Node, and report its status. Raises KajitoriError if the API server refuses."""
         await self.create()
         await self.report()
 
     async def create(self) -> None:
-        """Creates the Node, or adopts one of this name: its foreign labels, annotations and taints stay, and its ranges
-        of Pod addresses.
+        """Create the Node, or adopt the existing one and keep its other labels, annotations, taints and Pod address
+        ranges.
 
-        Raises KajitoriError where the API server refuses; InvalidInput where another node has the settings' range.
+        Raises KajitoriError if the API server refuses, and InvalidInput if another node has the range of the settings.
         """
         context, cluster = self._context, self._context.cluster
         labels = self.labels()
@@ -82,40 +84,41 @@ class NodeStatus:
         if not _pod_cidrs(found) and (own_range := await self._own_range()):
             try:
                 found = await cluster.patch(resources.NODES, self._name, {"spec": own_range})
-            except InvalidInput:  # the cluster gives ranges, and was quicker
+            except InvalidInput:  # the cluster has given the Node a range meanwhile
                 found = await cluster.get(resources.NODES, self._name)
                 if not _pod_cidrs(found):
                     raise
         self._adopt(found)
         wanted = context.settings.pod_cidr
         if wanted and wanted not in self.pod_cidrs:
-            said = "Node %s has %s for its Pods, which can't be changed: --pod-cidr %s is for a Node that has none"
-            log.warning(said, self._name, ", ".join(self.pod_cidrs), wanted)
+            message = "Node %s has the Pod range %s, which can't be changed: --pod-cidr %s is ignored"
+            log.warning(message, self._name, ", ".join(self.pod_cidrs), wanted)
 
     async def _own_range(self) -> dict[str, Any]:
-        """What stands in the spec of a Node that brings its own range; nobody else may have it."""
+        """Return the spec fields of a Node that brings its own range. Raises InvalidInput if another node has the
+        range."""
         own = self._context.settings.pod_cidr
         if not own:
             return {}
         try:
             nodes = await self._context.cluster.list_all(resources.NODES)
         except Forbidden:
-            log.warning("this node may not see others: whether one has %s for its Pods, too, nobody looked", own)
+            log.warning("this node may not list nodes: no check whether another node has the range %s as well", own)
             nodes = []
         for node in nodes:
             name = node["metadata"]["name"]
             if name != self._name and any(overlap(own, other) for other in _pod_cidrs(node)):
                 has = ", ".join(_pod_cidrs(node))
                 hint = "give each node a range of its own, or leave --pod-cidr out where the cluster gives them ranges"
-                raise InvalidInput.one("--pod-cidr", f"node {name} has {has} for its Pods", value=own, hint=hint)
+                raise InvalidInput.one("--pod-cidr", f"node {name} has the Pod range {has}", value=own, hint=hint)
         return {"podCIDR": own, "podCIDRs": [own]}
 
     async def look(self) -> None:
-        """What the API server has of this Node. Raises KajitoriError."""
+        """Read this Node from the API server. Raises KajitoriError."""
         self._adopt(await self._context.cluster.get(resources.NODES, self._name))
 
     async def run(self) -> None:
-        """Keeps the status up to date, for ever; outlives an API server that is away."""
+        """Keep the status up to date for ever, also after times without an API server."""
         settings = self._context.settings
         while True:
             with contextlib.suppress(TimeoutError):
@@ -131,14 +134,14 @@ class NodeStatus:
                 self._changed.set()
 
     async def run_lease(self) -> None:
-        """Renews the lease, for ever: how a cluster tells that this node lives."""
+        """Renew the lease for ever. A cluster knows by it that this node is alive."""
         while True:
             with contextlib.suppress(KajitoriError):
                 await self.renew()
             await asyncio.sleep(self._context.settings.lease_interval_seconds)
 
     async def renew(self) -> None:
-        """One renewal; makes the lease where there is none."""
+        """Renew the lease once, and create it if there is none."""
         cluster = self._context.cluster
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
         spec = {
@@ -149,7 +152,7 @@ class NodeStatus:
         try:
             await cluster.patch(resources.LEASES, self._name, {"spec": spec}, LEASE_NAMESPACE)
         except NotFound:
-            self.changed()  # the Node may be gone, too, where an API server was given a backup's data
+            self.changed()  # An API server that was restored from a backup may have lost the Node as well.
             owner = {"apiVersion": "v1", "kind": "Node", "name": self._name, "uid": self._uid}
             lease = {
                 "apiVersion": "coordination.k8s.io/v1",
@@ -164,7 +167,7 @@ class NodeStatus:
                 await cluster.create(resources.LEASES, lease, LEASE_NAMESPACE)
 
     async def report(self, *, ready: bool = True) -> None:
-        """Writes the status, and the taints that follow from it. Raises KajitoriError."""
+        """Write the status, and the taints that follow from it. Raises KajitoriError."""
         status = self.status(ready=ready)
         patch = {"status": status}
         answer = await self._context.cluster.patch(resources.NODES, self._name, patch, subresource="status")
@@ -184,7 +187,7 @@ class NodeStatus:
         return labels | dict(self._context.settings.labels)
 
     def status(self, *, ready: bool = True) -> dict[str, Any]:
-        """The status as it is now. Conditions keep their transition time while they stay the same."""
+        """Return the current status. A condition keeps its transition time while its status stays the same."""
         context, machine = self._context, self._context.machine
         capacity = context.capacity
         amounts = {
@@ -197,7 +200,7 @@ class NodeStatus:
             amounts[names.GPU_RESOURCE] = str(capacity.gpus)
         addresses = [{"type": "InternalIP", "address": context.address}]
         if resolves_to_here(self._name, context.address):
-            # kube-apiserver prefers the host name: it must not be led to a name that nobody knows.
+            # kube-apiserver prefers the host name, so it is listed only if it resolves.
             addresses.append({"type": "Hostname", "address": self._name})
         conditions = [
             self._condition(
@@ -232,10 +235,10 @@ class NodeStatus:
         waiting = self._context.network.waiting
         condition = self._condition("Ready", ready and not waiting, "KubeletReady", "KubeletNotReady")
         if condition["status"] == "True":
-            said = "the process kubelet is posting ready status"
+            message = "the process kubelet is posting ready status"
         else:
-            said = f"container runtime network not ready: {waiting}" if waiting else ""
-        return condition | {"message": said}
+            message = f"container runtime network not ready: {waiting}" if waiting else ""
+        return condition | {"message": message}
 
     def _condition(self, kind: str, holds: bool, yes: str, no: str) -> dict[str, str]:
         now = format_time(datetime.now(UTC))
@@ -257,18 +260,19 @@ class NodeStatus:
         if (ranges := _pod_cidrs(node)) != self.pod_cidrs:
             self.pod_cidrs = ranges
             self.ranges_changed.set()
-        for one in (node.get("status") or {}).get("conditions") or ():
-            self._transitions.setdefault(one["type"], (one["status"], one.get("lastTransitionTime", "")))
+        for condition in (node.get("status") or {}).get("conditions") or ():
+            since = condition.get("lastTransitionTime", "")
+            self._transitions.setdefault(condition["type"], (condition["status"], since))
 
     async def _set_taints(self, node: Mapping[str, Any], ready: bool) -> None:
-        """`not-ready` and `memory-pressure` follow the conditions. By compare-and-swap: other taints are others'."""
+        """Set the `not-ready` and `memory-pressure` taints by the conditions, unless the Node has changed meanwhile."""
         taints = list((node.get("spec") or {}).get("taints") or ())
         wanted = [taint for taint in taints if taint["key"] not in (NOT_READY_TAINT, PRESSURE_TAINT)]
         if not ready:
             wanted.append({"key": NOT_READY_TAINT, "effect": "NoSchedule"})
         if self.pressure:
             wanted.append({"key": PRESSURE_TAINT, "effect": "NoSchedule"})
-        if [(one["key"], one["effect"]) for one in wanted] == [(one["key"], one["effect"]) for one in taints]:
+        if _keys_and_effects(wanted) == _keys_and_effects(taints):
             return
         patch = {
             "metadata": {"resourceVersion": node["metadata"].get("resourceVersion")},
@@ -279,13 +283,13 @@ class NodeStatus:
         except Conflict:
             self._changed.set()
         except Forbidden:
-            pass  # this cluster lets no kubelet touch taints: its node lifecycle controller sees the conditions
+            pass  # This cluster lets no kubelet change taints; its node lifecycle controller follows the conditions.
 
     async def _register_again(self) -> None:
         try:
             await self.register()
         except KajitoriError as cause:
-            log.warning("Node %s could not be made again, trying on: %s", self._name, cause)
+            log.warning("could not recreate Node %s, trying again: %s", self._name, cause)
             await asyncio.sleep(1.0)
             self._changed.set()
 
@@ -293,6 +297,10 @@ class NodeStatus:
         namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": LEASE_NAMESPACE}}
         with contextlib.suppress(AlreadyExists):
             await self._context.cluster.create(resources.NAMESPACES, namespace)
+
+
+def _keys_and_effects(taints: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
+    return [(taint["key"], taint["effect"]) for taint in taints]
 
 
 def _pod_cidrs(node: Mapping[str, Any]) -> tuple[str, ...]:

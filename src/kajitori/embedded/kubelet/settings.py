@@ -1,4 +1,4 @@
-"""What a process kubelet may be told. Everything has a default that fits an ordinary user on a laptop."""
+"""Settings of a process kubelet. Every default suits an ordinary user on a laptop."""
 
 from __future__ import annotations
 
@@ -10,94 +10,94 @@ INHERITED_VARIABLES = (
     *("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR"),
     "LD_LIBRARY_PATH",
 )
-"""What of the kubelet's own environment its processes see: enough to find and run this machine's software, no
-secrets.
-"""
+"""Variables of the kubelet's own environment that containers inherit: enough to find and run this machine's software,
+and no secrets."""
 
 
-MOST_PROCESSES_SHARE = 0.15
+MAX_PROCESSES_SHARE = 0.15
 
 
 @dataclass(frozen=True)
 class EvictionThresholds:
-    """When a machine is short of memory, as a kubelet's `memory.available` signal (bytes of MemAvailable)."""
+    """When the machine counts as short of memory, by the signal `memory.available` (bytes of MemAvailable)."""
 
     memory_available_bytes: int = 100 * 1024**2
-    """Below this Pods are evicted, worst offender first (Kubernetes' own default)."""
+    """The kubelet evicts Pods below this amount (Kubernetes' default)."""
     pressure_seconds: float = 300.0
-    """How long MemoryPressure stays after the last sight of it, so that the condition does not flicker."""
+    """Seconds for which MemoryPressure stays after memory was last short, so that the condition does not flicker."""
     interval_seconds: float = 10.0
 
 
 @dataclass(frozen=True)
 class ServerSettings:
-    """The kubelet's own HTTPS API: logs, exec, statistics."""
+    """Settings of the kubelet's own HTTPS API, which serves logs, exec and statistics."""
 
     address: str = ""
-    """Where it listens; empty is the node's address."""
+    """Address to listen on; empty means the node's address."""
     port: int = 0
-    """0 takes a free one; the Node object says which."""
+    """Port to listen on; 0 takes a free one, which the Node object shows."""
     certificate: Path | None = None
     key: Path | None = None
-    """PEM files; without them a self-signed certificate is made under the root folder."""
+    """PEM files; without them the kubelet creates a self-signed certificate under the root folder."""
     client_ca: Path | None = None
-    """PEM of the authority whose client certificates are trusted (kube-apiserver's --kubelet-client-certificate); else
-    the one that the API server names, where this node may know."""
+    """PEM file of the authority that signs client certificates (kube-apiserver's --kubelet-client-certificate). None:
+    the authority in the API server's ConfigMap, if this node may read it."""
     bearer_tokens: frozenset[str] = field(default_factory=frozenset, repr=False)
-    """Tokens that are let in without asking anybody: the embedded API server's."""
+    """Tokens that need no review: those of the embedded API server."""
     token_review: bool = True
-    """Whether other tokens are shown to the API server (TokenReview, then SubjectAccessReview on the node)."""
+    """Whether the API server reviews other tokens (TokenReview, then SubjectAccessReview on the node)."""
 
 
 @dataclass(frozen=True)
 class KubeletSettings:
     node_name: str
     root_dir: Path
-    """Pods, logs and the node's identity. It must stay the same for a kubelet that comes back to adopt its Pods."""
+    """Folder of Pods, logs and the node's identity. A kubelet that returns with the same folder adopts its Pods."""
     labels: Mapping[str, str] = field(default_factory=dict)
     taints: tuple[Mapping[str, str], ...] = ()
-    """`{"key": …, "value": …, "effect": …}`, put on the Node when it is registered."""
+    """`{"key": …, "value": …, "effect": …}`, set on the Node at its registration."""
     cpu_millis: int | None = None
     memory_bytes: int | None = None
     gpus: int | None = None
-    """Overrides of what the machine has. GPUs that do not exist are handed out by number like real ones."""
+    """These three replace what the machine has. GPUs that do not exist are numbered and handed out like real ones."""
     max_pods: int = 250
-    most_processes: int | None = None
-    """Processes and threads of each container at most, where there are control groups; 0: as many as the machine has.
-    None takes MOST_PROCESSES_SHARE of these, as systemd does for each of its units."""
+    max_processes: int | None = None
+    """Limit of processes and threads per container, if there are control groups; 0 means no limit of its own. None
+    takes MAX_PROCESSES_SHARE of the machine's limit, as systemd does for each of its units."""
     address: str = ""
-    """The node's IP address; empty: the one from which this machine reaches its API server."""
+    """The node's IP address; empty means the address from which this machine reaches its API server."""
     server: ServerSettings = field(default_factory=ServerSettings)
     eviction: EvictionThresholds = field(default_factory=EvictionThresholds)
     cgroups: bool = True
-    """Whether control groups are used where they may be written."""
+    """Whether to use control groups if the kubelet may write them."""
     namespaces: bool = True
-    """Whether mount namespaces are used where the kernel allows them."""
+    """Whether to use mount namespaces if the kernel allows them."""
     pod_network: str = "host"
-    """`host`, or `namespace`: as root every Pod has a network namespace and an address of its own, out of the Node's
-    range (`spec.podCIDR`). That makes a bridge on this machine, lets it forward packets, and adds a masquerading rule
-    where there is `nft`.
+    """`host`, or `namespace`: every Pod has a network namespace, and an address from the Node's range (`spec.podCIDR`).
+
+    `namespace` needs root. It creates a bridge on this machine, enables forwarding, and adds a masquerading rule if
+    there is `nft`.
     """
     pod_cidr: str = ""
-    """The range that a Node says to have which has none yet; empty: the cluster gives it one, which is waited for."""
+    """The Pod address range to give a Node that has none; empty means to wait for a range from the cluster."""
     inherited_variables: tuple[str, ...] = INHERITED_VARIABLES
     extra_env: Mapping[str, str] = field(default_factory=dict)
     open_files: int = 1_048_576
-    """The soft limit of open files that processes get, if the hard one allows it."""
+    """Soft limit of open files for each process, as far as the hard limit allows it."""
     log_max_bytes: int = 10 * 1024**2
     log_max_files: int = 5
     backoff_initial_seconds: float = 10.0
     backoff_max_seconds: float = 300.0
     backoff_reset_seconds: float = 600.0
-    """A container that ran this long starts over with the shortest back-off (Kubernetes: twice the longest)."""
+    """A container that ran this long restarts with the shortest back-off again (Kubernetes: twice the longest)."""
     lease_seconds: float = 40.0
     lease_interval_seconds: float = 10.0
     status_interval_seconds: float = 300.0
-    """How often the Node's status is written even when nothing changed."""
+    """Interval at which the Node's status is written even if nothing changed."""
     resync_seconds: float = 60.0
-    """How often a Pod is looked at without a cause; ConfigMaps and Secrets in volumes are refreshed then."""
+    """Interval at which a Pod is checked without a cause, and its ConfigMaps and Secrets in volumes are refreshed."""
     peer_wait_seconds: float = 300.0
-    """How long a Pod waits for the address of a fellow member that its environment names."""
+    """Time for which a Pod waits for the address of a fellow Pod that its environment names."""
     manage_own_taints: bool = True
-    """Whether the kubelet itself adds and removes `not-ready` and `memory-pressure`; clusters without a node lifecycle
-    controller need it, and where there is one both want the same."""
+    """Whether the kubelet itself adds and removes the `not-ready` and `memory-pressure` taints. A cluster without a
+    node lifecycle controller needs it; in other clusters both agree."""

@@ -1,4 +1,4 @@
-"""Where this kubelet may make control groups: version 2, version 1, hybrid machines, or nowhere."""
+"""Finds where this kubelet can create control groups: version 2, version 1, hybrid machines, or nowhere."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ CPU_PERIOD_MICROSECONDS = 100_000
 MIN_CPU_SHARES = 2
 _USED = frozenset({"memory", "cpu", "pids"})
 TRIAL = "trial"
-"""The group below our own in which is tried what containers will do; it is gone again at once."""
+"""Name of the group in which `detect` tries whether processes can enter; it is removed at once."""
 
 
 @dataclass(frozen=True)
 class Hierarchy:
-    """One hierarchy in which we own a directory. `controllers` are those that can set limits there."""
+    """One hierarchy in which the kubelet owns a directory. `controllers` are those that can set limits there."""
 
     version: int
     path: Path
@@ -29,7 +29,7 @@ class Hierarchy:
 
 @dataclass(frozen=True)
 class CgroupLayout:
-    """The hierarchies that may be used; none where nothing may be written. `why_not` says what stood in the way."""
+    """The usable hierarchies; none if the kubelet may not write any, and `why_not` says why."""
 
     hierarchies: tuple[Hierarchy, ...] = ()
     why_not: str = ""
@@ -45,9 +45,9 @@ class CgroupLayout:
         cpu_request_millis: int,
         cpu_limit_millis: int,
         memory_limit_bytes: int,
-        most_processes: int = 0,
+        max_processes: int = 0,
     ) -> list[Cgroup]:
-        """The groups that the container's processes join, one in every hierarchy. A limit of 0 means none."""
+        """Return the groups that the container's processes join, one per hierarchy. A limit of 0 means none."""
         return [
             Cgroup(
                 str(hierarchy.path / container_id),
@@ -56,14 +56,14 @@ class CgroupLayout:
                 [
                     *_memory_writes(hierarchy, memory_limit_bytes),
                     *_cpu_writes(hierarchy, cpu_request_millis, cpu_limit_millis),
-                    *_pids_writes(hierarchy, most_processes),
+                    *_pids_writes(hierarchy, max_processes),
                 ],
             )
             for hierarchy in self.hierarchies
         ]
 
     def remove(self) -> None:
-        """Takes away our own directories where no container is left in them."""
+        """Remove the kubelet's own directories if no container is left in them."""
         for hierarchy in self.hierarchies:
             with contextlib.suppress(OSError):
                 hierarchy.path.rmdir()
@@ -98,17 +98,18 @@ def _cpu_writes(hierarchy: Hierarchy, request_millis: int, limit_millis: int) ->
     return [*writes, ("cpu.cfs_quota_us", str(quota), False)] if quota else writes
 
 
-def _pids_writes(hierarchy: Hierarchy, most: int) -> list[tuple[str, str, bool]]:
-    return [("pids.max", str(most), False)] if "pids" in hierarchy.controllers and most > 0 else []
+def _pids_writes(hierarchy: Hierarchy, limit: int) -> list[tuple[str, str, bool]]:
+    return [("pids.max", str(limit), False)] if "pids" in hierarchy.controllers and limit > 0 else []
 
 
 def group_name(root: Path) -> str:
-    """Names the containers' control groups: the same for every kubelet of this root folder, and no other's."""
+    """Return the name of the containers' control groups: the same for every kubelet of this root folder, and unique to
+    it."""
     return f"kajitori-{hashlib.sha256(str(root.resolve()).encode()).hexdigest()[:12]}"
 
 
-def groups_called(name: str, proc: Path = Path("/proc")) -> list[Path]:
-    """All groups of that name, in whatever group they are: that depends on who started the kubelet."""
+def groups_named(name: str, proc: Path = Path("/proc")) -> list[Path]:
+    """Return all groups with this name below any group: where they are depends on how the kubelet was started."""
     found = {
         Path(folder, name)
         for _, _, mount_point, _ in _mounts(proc)
@@ -119,10 +120,10 @@ def groups_called(name: str, proc: Path = Path("/proc")) -> list[Path]:
 
 
 def detect(name: str, may_move: Callable[[Path], bool], proc: Path = Path("/proc")) -> CgroupLayout:
-    """Finds the hierarchies below which a directory `name` can be made, and makes it.
+    """Find the hierarchies below which a directory `name` can be created, and create it.
 
-    `may_move(path)` tries whether a process of ours may enter that group. Nothing outside of our own group is
-    touched, so that limits set around us keep holding.
+    `may_move(path)` tries whether a process may enter that group. Nothing outside the kubelet's own group is touched,
+    so limits on the kubelet itself keep holding.
     """
     own = _own_groups(proc)
     found: list[Hierarchy] = []
@@ -140,7 +141,7 @@ def detect(name: str, may_move: Callable[[Path], bool], proc: Path = Path("/proc
         except OSError as error:
             refusals.append(f"{base}: {error.strerror}")
             continue
-        if _lets_in(hierarchy, may_move):
+        if _accepts_processes(hierarchy, may_move):
             found.append(hierarchy)
         else:
             refusals.append(f"{hierarchy.path}: no process may be moved in")
@@ -149,8 +150,9 @@ def detect(name: str, may_move: Callable[[Path], bool], proc: Path = Path("/proc
     return CgroupLayout(tuple(found), "; ".join(refusals) or ("" if found else "no control groups are mounted"))
 
 
-def _lets_in(hierarchy: Hierarchy, may_move: Callable[[Path], bool]) -> bool:
-    """Tried in a group below, as containers get theirs: one that hands on controllers takes no process (version 2)."""
+def _accepts_processes(hierarchy: Hierarchy, may_move: Callable[[Path], bool]) -> bool:
+    """Return whether a process may enter a group below, as containers do: a group that delegates controllers takes none
+    itself (version 2)."""
     trial = Cgroup(str(hierarchy.path / TRIAL), hierarchy.version, counts_memory=False)
     try:
         trial.create()
@@ -162,9 +164,8 @@ def _lets_in(hierarchy: Hierarchy, may_move: Callable[[Path], bool]) -> bool:
 
 
 def _own_groups(proc: Path) -> dict[str, str]:
-    """Our own group in each hierarchy: by its controllers (sorted, with commas) for version 1, by `""` for version
-    2.
-    """
+    """Return the kubelet's own group in each hierarchy: by its controllers (sorted, with commas) for version 1, by `""`
+    for version 2."""
     found = {}
     with contextlib.suppress(OSError):
         for line in (proc / "self/cgroup").read_text().splitlines():
@@ -174,7 +175,7 @@ def _own_groups(proc: Path) -> dict[str, str]:
 
 
 def _mounts(proc: Path) -> list[tuple[int, frozenset[str], Path, str]]:
-    """(version, controllers, mount point, root of the mount inside the hierarchy)."""
+    """Return (version, controllers, mount point, root of the mount inside the hierarchy) of each mounted hierarchy."""
     found = []
     with contextlib.suppress(OSError):
         for line in (proc / "self/mountinfo").read_text().splitlines():
@@ -193,12 +194,13 @@ def _mounts(proc: Path) -> list[tuple[int, frozenset[str], Path, str]]:
 def _prepare_v1(base: Path, name: str, controllers: frozenset[str]) -> Hierarchy:
     path = base / name
     path.mkdir(exist_ok=True)
-    # Of several controllers that are mounted together all are set.
+    # Controllers that are mounted together are all set.
     return Hierarchy(1, path, controllers)
 
 
 def _prepare_v2(base: Path, name: str) -> Hierarchy:
-    """Our own group if it may be divided, else beside it (a user's session: systemd delegates the folder above)."""
+    """Create a group in the kubelet's own group if that can be divided, else beside it (in a user's session systemd
+    delegates the parent folder)."""
     last: OSError = OSError(0, "no group may be divided")
     best: Hierarchy | None = None
     for candidate in (base, base.parent):
@@ -223,7 +225,7 @@ def _prepare_v2(base: Path, name: str) -> Hierarchy:
             path.rmdir()
     if best is None:
         raise last
-    return best  # without limits, but everything inside can be killed at once
+    return best  # without limits, but all processes in it can be killed at once
 
 
 def _enable(group: Path, controller: str) -> bool:
@@ -243,9 +245,8 @@ def _enable(group: Path, controller: str) -> bool:
 
 
 def _leave(group: Path) -> bool:
-    """Moves ourselves into a leaf of our own group: a group with processes may not be divided. Only if nobody else
-    is in it.
-    """
+    """Move the kubelet into a leaf of its own group, since a group with processes can't be divided. Return False if
+    other processes are in the group."""
     try:
         if [int(line) for line in (group / "cgroup.procs").read_text().split()] != [os.getpid()]:
             return False

@@ -1,4 +1,4 @@
-"""What this machine is and what it allows: processors, memory, GPUs, namespaces, control groups."""
+"""Detects what this machine has and allows: processors, memory, GPUs, namespaces, control groups."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ class MountAbility:
 
     possible: bool
     user_namespace: bool = False
-    """Namespaces are made inside a user namespace: this kubelet is not root."""
+    """Whether namespaces are created inside a user namespace, because this kubelet is not root."""
     why_not: str = ""
 
 
 @dataclass(frozen=True)
 class Gpu:
-    """`identifier` is what CUDA_VISIBLE_DEVICES takes: the UUID, or a number where the GPU is made up."""
+    """A GPU. `identifier` is its value in CUDA_VISIBLE_DEVICES: the UUID, or a number for a GPU that does not exist."""
 
     identifier: str
     product: str = ""
@@ -52,8 +52,8 @@ class Machine:
     gpus: tuple[Gpu, ...]
     mounts: MountAbility
     cgroups: CgroupLayout
-    most_processes: int = 0
-    """Processes and threads that the kernel has numbers and room for; 0 where it does not say."""
+    max_processes: int = 0
+    """Limit of processes and threads of the kernel; 0 if unknown."""
     boot_id: str = ""
     machine_id: str = ""
     kernel: str = ""
@@ -66,7 +66,7 @@ class Machine:
 
 
 def try_mounts(scratch: Path, *, allowed: bool = True) -> MountAbility:
-    """Finds out by doing it: makes a mount namespace, with a new folder under `/` in it, in a process of its own."""
+    """Try to create a mount namespace, with a new folder under `/` in it, in a process of its own."""
     if not allowed:
         return MountAbility(False, why_not="namespaces are switched off for this kubelet")
     scratch.mkdir(parents=True, exist_ok=True)
@@ -77,15 +77,15 @@ def try_mounts(scratch: Path, *, allowed: bool = True) -> MountAbility:
         "scratch": str(scratch),
         "mounts": [{"source": str(scratch.parent), "sub_path": "", "target": target, "read_only": True}],
     }
-    said = _try(_TRY_MOUNT.format(folder=_shim_folder(), module="mounts", document=document))
-    if said is None:
+    failure = _try(_TRY_MOUNT.format(folder=_shim_folder(), module="mounts", document=document))
+    if failure is None:
         return MountAbility(True, user_namespace)
     who = "an ordinary user and user namespaces are off" if user_namespace else "in a sandbox"
-    return MountAbility(False, why_not=f"this kubelet may not make mount namespaces (it runs as {who}: {said})")
+    return MountAbility(False, why_not=f"this kubelet may not make mount namespaces (it runs as {who}: {failure})")
 
 
 def detect_cgroups(name: str, *, allowed: bool = True) -> CgroupLayout:
-    """The control groups that this kubelet may use; `name` is the directory in which its containers get theirs."""
+    """Return the control groups that this kubelet may use; `name` is the parent directory of its containers' groups."""
     if not allowed:
         return CgroupLayout(why_not="control groups are switched off for this kubelet")
     return cgroup_layout.detect(
@@ -93,14 +93,14 @@ def detect_cgroups(name: str, *, allowed: bool = True) -> CgroupLayout:
     )
 
 
-def most_processes(proc: Path = Path("/proc")) -> int:
-    """How many processes and threads this machine may have at once; 0 where nobody says."""
-    said = [_first_line(proc / "sys/kernel" / name) for name in ("pid_max", "threads-max")]
-    return min((int(number) for number in said if number.isdecimal()), default=0)
+def max_processes(proc: Path = Path("/proc")) -> int:
+    """Return how many processes and threads this machine may have at once; 0 if unknown."""
+    limits = [_first_line(proc / "sys/kernel" / name) for name in ("pid_max", "threads-max")]
+    return min((int(limit) for limit in limits if limit.isdecimal()), default=0)
 
 
 def detect_gpus(override: int | None = None, run: Callable[[], str] | None = None) -> tuple[Gpu, ...]:
-    """The GPUs that nvidia-smi knows; `override` cuts their number, or makes up as many where there are none."""
+    """Return the GPUs that nvidia-smi lists; `override` limits their number, or invents that many if there are none."""
     try:
         listing = (run or _nvidia_smi)()
     except (OSError, subprocess.SubprocessError):
@@ -121,7 +121,7 @@ def detect_gpus(override: int | None = None, run: Callable[[], str] | None = Non
 def detect(
     root_dir: Path, cgroup_name: str, *, namespaces: bool = True, cgroups: bool = True, gpus: int | None = None
 ) -> Machine:
-    """Everything about this machine; takes tens of milliseconds, for it really tries namespaces and control groups."""
+    """Detect everything about this machine; trying namespaces and control groups takes tens of milliseconds."""
     affinity = len(os.sched_getaffinity(0))
     disk = psutil.disk_usage(str(root_dir))
     return Machine(
@@ -131,7 +131,7 @@ def detect(
         gpus=detect_gpus(gpus),
         mounts=try_mounts(root_dir / "probe" / "root", allowed=namespaces),
         cgroups=detect_cgroups(cgroup_name, allowed=cgroups),
-        most_processes=most_processes(),
+        max_processes=max_processes(),
         boot_id=shim.boot_id(),
         machine_id=_first_line(Path("/etc/machine-id")),
         kernel=platform.release(),
@@ -141,7 +141,7 @@ def detect(
 
 
 async def own_address(peer_host: str, peer_port: int) -> str:
-    """The address from which this machine reaches the peer (its API server). 127.0.0.1 where there is no route."""
+    """Return the address from which this machine reaches the peer (its API server); 127.0.0.1 if there is no route."""
 
     def ask() -> str:
         try:
@@ -156,7 +156,7 @@ async def own_address(peer_host: str, peer_port: int) -> str:
 
 
 def resolves_to_here(host: str, address: str) -> bool:
-    """Whether others on this machine find `address` under the name `host`."""
+    """Return whether programs on this machine resolve the name `host` to `address`."""
     try:
         return any(found[4][0] == address for found in socket.getaddrinfo(host, None))
     except OSError:
@@ -164,7 +164,7 @@ def resolves_to_here(host: str, address: str) -> bool:
 
 
 def _try(program: str) -> str | None:
-    """Runs a few lines in a bare interpreter: None if they went well, else the last line of what they said."""
+    """Run a few lines in a bare interpreter. Return None on success, else the last line of its errors."""
     done = subprocess.run(
         [sys.executable, "-I", "-S", "-c", program],
         stdin=subprocess.DEVNULL,

@@ -1,4 +1,4 @@
-"""Which Pod has which GPU: each is one Pod's alone, from its admission until nothing of it runs any more."""
+"""Which Pod holds which GPU. A GPU belongs to one Pod alone, from its admission until all its processes have ended."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ VISIBLE_DEVICES = "CUDA_VISIBLE_DEVICES"
 
 
 class GpuLedger:
-    """Kept in memory; what survives the kubelet stands in each Pod's record and is entered again with `restore`."""
+    """Keeps the owners of GPUs in memory. Each Pod's record holds its GPUs as well, and a restarted kubelet calls
+    `restore`."""
 
     def __init__(self, gpus: Sequence[Gpu]) -> None:
         self._gpus = tuple(gpus)
@@ -25,7 +26,8 @@ class GpuLedger:
             self._owners[identifier] = uid
 
     def take(self, uid: str, count: int) -> list[str] | None:
-        """Identifiers of `count` free GPUs that are the Pod's now; None, and nothing taken, where there are fewer."""
+        """Give the Pod `count` free GPUs and return their identifiers; return None, and give nothing, if fewer are
+        free."""
         held = [gpu.identifier for gpu in self._gpus if self._owners.get(gpu.identifier) == uid]
         if held:
             return held
@@ -36,11 +38,11 @@ class GpuLedger:
         return free[:count]
 
     def release(self, uid: str) -> None:
-        """A Pod's GPUs are free again."""
+        """Free the Pod's GPUs."""
         self._owners = {identifier: owner for identifier, owner in self._owners.items() if owner != uid}
 
     def environment(self, identifiers: Sequence[str]) -> Mapping[str, str]:
-        """What a program sees of GPUs: its own; none where it asked for none, so that nobody works on another's."""
+        """Return the variable that shows a program its own GPUs; it shows none to a program that asked for none."""
         if not self._gpus:
             return {}
         return {VISIBLE_DEVICES: ",".join(identifiers)}

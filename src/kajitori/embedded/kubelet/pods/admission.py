@@ -1,4 +1,4 @@
-"""Whether this node takes a Pod: does it fit, and does it ask for what plain processes can't have?"""
+"""Decides whether this node takes a Pod: whether it fits, and whether plain processes can give what it asks for."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kajitori.embedded.scheduler import fit
 
 @dataclass(frozen=True)
 class Refusal:
-    """Why a Pod is failed before anything of it was started: what stands in its status."""
+    """Why a Pod fails before any of its containers is started, as its status shows it."""
 
     reason: str
     message: str
@@ -26,7 +26,8 @@ class Refusal:
 def refusal(
     pod: Manifest, capacity: Request, used: Request, pod_count: int, max_pods: int, node: str, labels: Mapping[str, str]
 ) -> Refusal | None:
-    """None where the Pod may run here. Reasons and wording follow Kubernetes' kubelet (`OutOfcpu`, `NodeAffinity`)."""
+    """Return why the Pod may not run here, or None. Reasons and wording follow Kubernetes' kubelet (`OutOfcpu`,
+    `NodeAffinity`)."""
     faults = list(unsupported(pod))
     if faults:
         return Refusal("Unsupported", f"the process kubelet runs plain processes and can't give: {'; '.join(faults)}")
@@ -41,14 +42,14 @@ def refusal(
             f"Node didn't have enough resource: pods, requested: 1, used: {pod_count}, capacity: {max_pods}",
         )
     asked = pods.pod_request(pod)
-    for resource, wanted, taken, all_of_it in (
+    for resource, wanted, taken, total in (
         ("cpu", asked.cpu_millis, used.cpu_millis, capacity.cpu_millis),
         ("memory", asked.memory_bytes, used.memory_bytes, capacity.memory_bytes),
         ("nvidia.com/gpu", asked.gpus, used.gpus, capacity.gpus),
         ("ephemeral-storage", asked.ephemeral_bytes, used.ephemeral_bytes, capacity.ephemeral_bytes),
     ):
-        if wanted and taken + wanted > all_of_it:
-            return Refusal(f"OutOf{resource}", _too_little(resource, wanted, taken, all_of_it))
+        if wanted and taken + wanted > total:
+            return Refusal(f"OutOf{resource}", _too_little(resource, wanted, taken, total))
     return None
 
 
@@ -57,11 +58,11 @@ def _too_little(resource: str, requested: int, used: int, capacity: int) -> str:
 
 
 def unsupported(pod: Manifest) -> Iterable[str]:
-    """Everything that a plain process of this machine can't have, each with its field."""
+    """Yield everything in the Pod that a plain process of this machine can't have, with its field."""
     root = os.geteuid() == 0
     for volume in pod["spec"].get("volumes") or ():
         if kind_of(volume) not in SUPPORTED:
-            yield f"volume {volume['name']!r} of kind {kind_of(volume)} (it knows {', '.join(SUPPORTED)})"
+            yield f"volume {volume['name']!r} of kind {kind_of(volume)} (supported: {', '.join(SUPPORTED)})"
     if pod["spec"].get("resourceClaims"):
         yield "spec.resourceClaims"
     for container in pods.all_containers(pod):
@@ -82,13 +83,13 @@ def unsupported(pod: Manifest) -> Iterable[str]:
 
 
 def identity(pod: Manifest, container: Mapping[str, object]) -> tuple[int | None, int | None]:
-    """User and group that the container asks for; None means the kubelet's own."""
+    """Return the user and group that the container asks for; None means the kubelet's own."""
     uid, gid = effective(pod, container, "runAsUser"), effective(pod, container, "runAsGroup")
     return (int(str(uid)) if uid is not None else None, int(str(gid)) if gid is not None else None)
 
 
 def effective(pod: Manifest, container: Mapping[str, object], field: str) -> object:
-    """A field of the security context: the container's, else the Pod's."""
+    """Return a field of the security context: the container's, else the Pod's."""
     own = container.get("securityContext")
     if isinstance(own, Mapping) and own.get(field) is not None:
         return own[field]

@@ -1,4 +1,4 @@
-"""What all Pods of one kubelet share: the machine, the cluster, and who holds how much of the node."""
+"""What all Pods of one kubelet share: the machine, the cluster, and the resources that each Pod holds."""
 
 from __future__ import annotations
 
@@ -17,12 +17,14 @@ from kajitori.embedded.kubelet.manifest import Manifest, Request
 from kajitori.embedded.kubelet.network.pod_networks import PodNetwork
 from kajitori.embedded.kubelet.pods import admission
 from kajitori.embedded.kubelet.pods.admission import Refusal
-from kajitori.embedded.kubelet.settings import MOST_PROCESSES_SHARE, KubeletSettings
+from kajitori.embedded.kubelet.settings import MAX_PROCESSES_SHARE, KubeletSettings
 from kajitori.embedded.kubelet.volumes.pod_volumes import Volumes
 
 
 @dataclass
 class Context:
+    """Shared state of one kubelet's Pods."""
+
     settings: KubeletSettings
     cluster: Cluster
     machine: Machine
@@ -33,17 +35,17 @@ class Context:
     network: PodNetwork
     adapter: PodAdapter = field(default_factory=PodAdapter)
     clock: Callable[[], float] = time.time
-    """Seconds since 1970."""
+    """Clock in seconds since 1970."""
     admitted: dict[str, Request] = field(default_factory=dict)
-    """By UID: what those Pods hold that were let in and have not ended."""
+    """Requests of the admitted Pods that have not ended, by UID."""
     node_labels: dict[str, str] = field(default_factory=dict)
-    """As they stand on the Node, foreign ones too."""
+    """All labels of the Node, including those that other programs set."""
     draining: bool = False
-    """Nothing is started any more: this kubelet is about to end everything."""
+    """True if the kubelet starts no more containers, because it is about to end them all."""
 
     @property
     def capacity(self) -> Request:
-        """What this node has to give to Pods."""
+        """The resources that this node offers to Pods."""
         settings, machine = self.settings, self.machine
         return Request(
             machine.cpu_millis if settings.cpu_millis is None else settings.cpu_millis,
@@ -53,18 +55,18 @@ class Context:
         )
 
     @property
-    def most_processes(self) -> int:
-        """Of each container; 0: no limit."""
-        wanted = self.settings.most_processes
-        return int(self.machine.most_processes * MOST_PROCESSES_SHARE) if wanted is None else wanted
+    def max_processes(self) -> int:
+        """Limit of processes and threads per container; 0 means none."""
+        wanted = self.settings.max_processes
+        return int(self.machine.max_processes * MAX_PROCESSES_SHARE) if wanted is None else wanted
 
     @property
     def used(self) -> Request:
-        """What Pods that were let in hold of it."""
+        """The resources that admitted Pods hold."""
         return sum(self.admitted.values(), Request())
 
     def admit(self, pod: Manifest) -> tuple[Refusal | None, list[str]]:
-        """Lets a Pod in: None and its GPUs. Or says why not; then nothing is held."""
+        """Admit a Pod and return None and the identifiers of its GPUs; or return why not, and hold nothing."""
         uid = pods.uid(pod)
         used = sum((held for owner, held in self.admitted.items() if owner != uid), Request())
         count = sum(owner != uid for owner in self.admitted)
@@ -82,12 +84,12 @@ class Context:
         return None, identifiers
 
     def release(self, uid: str) -> None:
-        """What the Pod held is free again."""
+        """Free what the Pod held."""
         self.admitted.pop(uid, None)
         self.gpus.release(uid)
 
     def facts(self, pod_ip: str) -> PodFacts:
-        """What a Pod's programs may be told of the Pod and its node."""
+        """Return what a Pod's programs may read about the Pod and its node."""
         return PodFacts(
             pod_ip=pod_ip,
             host_ip=self.address,

@@ -14,13 +14,13 @@ from kajitori.embedded.kubelet.containers.container import Container
 from kajitori.errors import KajitoriError
 
 Check = Callable[[Mapping[str, Any]], Awaitable[str | None]]
-"""Performs a handler (`exec`, `httpGet`, `tcpSocket`): None if all is well, else what was wrong."""
+"""Performs a handler (`exec`, `httpGet`, `tcpSocket`). Returns None on success, else what went wrong."""
 OUTPUT_BYTES = 1024
 
 
 @dataclass(frozen=True)
 class Pace:
-    """A probe's thresholds, with Kubernetes' defaults."""
+    """Timing and thresholds of a probe, with Kubernetes' defaults."""
 
     initial_delay_seconds: float
     period_seconds: float
@@ -40,9 +40,8 @@ class Pace:
 
 
 class ContainerProbes:
-    """Runs the probes of one attempt. `started` and `ready` are what they say now; `changed` is called when that
-    changes.
-    """
+    """Runs the probes of one attempt. `started` and `ready` are their current results; `changed` is called when they
+    change."""
 
     def __init__(
         self,
@@ -52,9 +51,8 @@ class ContainerProbes:
         unhealthy: Callable[[str, str], None],
         failed: Callable[[str, str], None],
     ) -> None:
-        """`unhealthy(probe, message)` hears of every failure; `failed` when startup or liveness reached its
-        threshold.
-        """
+        """`unhealthy(probe, message)` is called on every failure, and `failed(probe, message)` when the startup or
+        liveness probe has reached its threshold."""
         self._spec = spec
         self._check = check
         self._changed = changed
@@ -85,21 +83,22 @@ class ContainerProbes:
                 group.create_task(self._watch_readiness(self._spec["readinessProbe"]))
 
     async def _until_settled(self, kind: str, probe: Mapping[str, Any], *, goes_on: bool = False) -> bool:
-        """True once it succeeded (never, if it goes on); False once it failed as often in a row as allowed."""
+        """Return True once the probe has succeeded, unless `goes_on` is set; return False once it has failed
+        `failureThreshold` times in a row."""
         pace = Pace.of(probe)
         await asyncio.sleep(pace.initial_delay_seconds)
         failures = 0
         while True:
-            said = await self._probe(probe, pace)
-            if said is None:
+            failure = await self._probe(probe, pace)
+            if failure is None:
                 failures = 0
                 if not goes_on:
                     return True
             else:
                 failures += 1
-                self._unhealthy(kind, said)
+                self._unhealthy(kind, failure)
                 if failures >= pace.failure_threshold:
-                    self._failed(kind, said)
+                    self._failed(kind, failure)
                     return False
             await asyncio.sleep(pace.period_seconds)
 
@@ -108,12 +107,12 @@ class ContainerProbes:
         await asyncio.sleep(pace.initial_delay_seconds)
         in_a_row, last = 0, False
         while True:
-            said = await self._probe(probe, pace)
-            good = said is None
+            failure = await self._probe(probe, pace)
+            good = failure is None
             in_a_row = in_a_row + 1 if good == last else 1
             last = good
-            if said is not None:
-                self._unhealthy("readiness", said)
+            if failure is not None:
+                self._unhealthy("readiness", failure)
             needed = pace.success_threshold if good else pace.failure_threshold
             if in_a_row >= needed and self.ready != good:
                 self.ready = good
@@ -129,7 +128,7 @@ class ContainerProbes:
 
 
 async def check(handler: Mapping[str, Any], container: Container, spec: Mapping[str, Any], pod_ip: str) -> str | None:
-    """Performs one handler of a probe or a lifecycle hook against a running container."""
+    """Perform one handler of a probe or a lifecycle hook on a running container. Returns what went wrong, or None."""
     if handler.get("exec"):
         return await _check_command(handler["exec"].get("command") or [], container)
     if handler.get("httpGet"):
@@ -144,10 +143,10 @@ async def check(handler: Mapping[str, Any], container: Container, spec: Mapping[
 
 
 def port_number(port: int | str, spec: Mapping[str, Any]) -> int:
-    """A port by number, or by its name among the container's ports. 0 where there is no such name."""
+    """Return a port given by its number or by its name among the container's ports; 0 if there is no such name."""
     if isinstance(port, int) or port.isdigit():
         return int(port)
-    return next((int(one["containerPort"]) for one in spec.get("ports") or () if one.get("name") == port), 0)
+    return next((int(entry["containerPort"]) for entry in spec.get("ports") or () if entry.get("name") == port), 0)
 
 
 async def _check_command(argv: Sequence[str], container: Container) -> str | None:
@@ -162,10 +161,10 @@ async def _check_command(argv: Sequence[str], container: Container) -> str | Non
         if code == 0:
             return None
         try:
-            said = os.read(read, OUTPUT_BYTES).decode(errors="replace").strip()
+            output = os.read(read, OUTPUT_BYTES).decode(errors="replace").strip()
         except BlockingIOError:
-            said = ""
-        return f"exit code {code}{': ' if said else ''}{said}"
+            output = ""
+        return f"exit code {code}{': ' if output else ''}{output}"
     except KajitoriError as error:
         return error.message
     finally:
@@ -178,7 +177,7 @@ async def _check_http(request: Mapping[str, Any], spec: Mapping[str, Any], pod_i
     host = request.get("host") or pod_ip
     where = f"[{host}]" if ":" in host else host
     url = f"{scheme}://{where}:{port_number(request['port'], spec)}/{str(request.get('path') or '/').lstrip('/')}"
-    headers = {one["name"]: one["value"] for one in request.get("httpHeaders") or ()}
+    headers = {header["name"]: header["value"] for header in request.get("httpHeaders") or ()}
     headers.setdefault("User-Agent", "kube-probe/1.36")
     try:
         async with (

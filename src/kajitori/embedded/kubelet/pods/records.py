@@ -1,4 +1,4 @@
-"""What the kubelet itself has to remember of a Pod over its own death: one small file per Pod."""
+"""What the kubelet remembers of a Pod across its own restarts: one small file per Pod."""
 
 from __future__ import annotations
 
@@ -12,26 +12,30 @@ import msgspec
 
 
 class PodRecord(msgspec.Struct, omit_defaults=True):
-    """Written before what it says is acted on."""
+    """The saved state of a Pod. The kubelet writes it before it acts on it."""
 
     pod: dict[str, Any]
-    """The manifest, as it was last seen; the status part is ours."""
+    """The manifest in its last known version; its status is the kubelet's own."""
     started_at: float = 0.0
     gpus: list[str] = []
-    """Identifiers of the GPUs that are this Pod's alone until it ends."""
-    rows: dict[str, int] = {}
+    """Identifiers of the GPUs that this Pod holds until it ends."""
+    restarts_in_a_row: dict[str, int] = msgspec.field(default_factory=dict, name="rows")
     """Restarts in a row, by container."""
     failed_reason: str = ""
     failed_message: str = ""
-    """The kubelet's own decision that the Pod has failed (evicted, deadline): everything of it is to be ended."""
+    """Set when the kubelet itself has decided that the Pod has failed (eviction, deadline): all its containers are
+    ended."""
     final_phase: str = ""
-    """Succeeded or Failed, once everything has ended: from then on nothing of it is started again."""
+    """Succeeded or Failed, once everything has ended: no container is started again."""
     pod_ip: str = ""
 
 
 class PodFolders:
-    """Where a Pod's things lie: `pods/{uid}` for what is ours, `logs/{namespace}_{name}_{uid}` for what it wrote, and
-    `messages/{uid}-…` for what its programs say last: they write there themselves, as whatever user."""
+    """The folders of a Pod.
+
+    `pods/{uid}` holds the kubelet's files, `logs/{namespace}_{name}_{uid}` what the programs wrote to standard output
+    and error, and `messages/{uid}-…` their termination messages, which programs write themselves, as any user.
+    """
 
     def __init__(self, root: Path, pod: dict[str, Any]) -> None:
         metadata = pod["metadata"]
@@ -54,7 +58,7 @@ class PodFolders:
         return self.logs / name / f"{attempt}.log"
 
     def message(self, name: str, attempt: int) -> Path:
-        """The file that stands for a container's termination message path."""
+        """Return the file that stands for a container's termination message path."""
         return self.root / "messages" / f"{self._uid}-{name}-{attempt}"
 
     def remove_messages(self) -> None:
@@ -63,7 +67,7 @@ class PodFolders:
                 file.unlink()
 
     def attempts(self, name: str) -> list[int]:
-        """Numbers of the attempts whose folders are there, oldest first."""
+        """Return the numbers of the attempts that have folders, oldest first."""
         with contextlib.suppress(OSError):
             return sorted(
                 int(entry.name) for entry in (self.own / "containers" / name).iterdir() if entry.name.isdigit()
@@ -71,7 +75,7 @@ class PodFolders:
         return []
 
     def save(self, record: PodRecord) -> None:
-        """Survives the machine's sudden end: the folder is made first, the file swapped in whole."""
+        """Save the record so that it survives a sudden end of the machine: sync the new file, then rename it."""
         self.own.mkdir(parents=True, exist_ok=True, mode=0o700)
         fresh = self.own / "record.json.new"
         fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
@@ -83,7 +87,7 @@ class PodFolders:
 
 
 def saved_records(root: Path) -> Iterator[PodRecord]:
-    """The records of all Pods that an earlier kubelet left under this root."""
+    """Yield the records of all Pods that an earlier kubelet left under this root."""
     with contextlib.suppress(FileNotFoundError):
         for folder in sorted((root / "pods").iterdir()):
             with contextlib.suppress(OSError, msgspec.DecodeError):

@@ -1,4 +1,4 @@
-"""How a Pod's status gets to the API server."""
+"""Reports of a Pod's status to the API server."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from kajitori.kube import resources
 
 
 class Reporter:
-    """Tells the API server one Pod's status, where it says anything new."""
+    """Writes one Pod's status to the API server if it has changed."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-        self._told: dict[str, Any] | None = None
+        self._reported: dict[str, Any] | None = None
 
     def forget(self) -> None:
-        """The API server may not know any more what it was told: it is told again."""
-        self._told = None
+        """Write the next status even if it has not changed, because the API server may have lost the last one."""
+        self._reported = None
 
-    async def tell(self, pod: Manifest, status: dict[str, Any]) -> Manifest | None:
-        """The Pod as the API server has it now; None where it has no such Pod any more."""
+    async def report(self, pod: Manifest, status: dict[str, Any]) -> Manifest | None:
+        """Write the status. Return the Pod as the API server has it now; None if it has been deleted."""
         known_phase = (pod.get("status") or {}).get("phase")
-        if status == self._told and known_phase == status["phase"]:
+        if status == self._reported and known_phase == status["phase"]:
             return pod
         name, namespace = pods.name_and_namespace(pod)
         patch = {"metadata": {"uid": pods.uid(pod)}, "status": status}
@@ -34,7 +34,7 @@ class Reporter:
         except NotFound:
             return None
         except Conflict:
-            # Another Pod of this name, or a server that was too busy: only the first means that ours is gone.
+            # Either another Pod has this name, or the server was too busy. Only the first means that this Pod is gone.
             try:
                 found = await self._cluster.get(resources.PODS, name, namespace)
             except NotFound:
@@ -42,5 +42,5 @@ class Reporter:
             if pods.uid(found) != pods.uid(pod):
                 return None
             raise
-        self._told = status
+        self._reported = status
         return answer

@@ -1,4 +1,4 @@
-"""One container of a Pod through all its attempts."""
+"""One container of a Pod, through all its attempts."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from kajitori.embedded.kubelet.pods.steps import Observed
 from kajitori.embedded.kubelet.shim import main as shim
 
 KEPT_ATTEMPTS = 2
-"""The current one and the one before it: what `kubectl logs --previous` reads."""
+"""Attempts whose files are kept: the current one, and the one before, which `kubectl logs --previous` reads."""
 TERMINATION_MESSAGE_BYTES = 2048
 
 
 class Slot:
-    """A container as the Pod's spec has it, its present attempt, and the one before."""
+    """A container of the Pod's spec, its current attempt, and the one before."""
 
     def __init__(self, spec: dict[str, Any], pod_uid: str, folders: PodFolders, *, is_init: bool = False) -> None:
         self.spec = spec
@@ -45,22 +45,21 @@ class Slot:
 
     @property
     def running(self) -> bool:
-        """Whether its present attempt runs, or ends."""
+        """Whether the current attempt runs or is being stopped."""
         return self.container is not None and not self.container.ended.is_set()
 
     @property
     def state(self) -> ContainerState | None:
-        """What is known of its present attempt; None before the first."""
+        """The state of the current attempt; None before the first."""
         return self.container.state if self.container is not None else None
 
     def container_id(self, attempt: int) -> str:
-        """Names one attempt everywhere: in its control groups, in its processes' environment, in the status."""
+        """Return the identifier of one attempt, for its control groups, its processes' environment and the Pod's
+        status."""
         return hashlib.sha256(f"{self._pod_uid}/{self.name}/{attempt}".encode()).hexdigest()
 
     async def adopt(self, on_ended: Callable[[], None]) -> None:
-        """Takes over what an earlier kubelet left: the newest attempt that was really started, and the end of the
-        one before.
-        """
+        """Adopt what an earlier kubelet left: the newest attempt that was started, and the end of the one before."""
         for attempt in reversed(self._folders.attempts(self.name)):
             container = self._container(attempt)
             if not await container.adopt():
@@ -73,10 +72,10 @@ class Slot:
                 break
 
     async def launch(self, launch: Launch, on_ended: Callable[[], None]) -> ContainerState:
-        """Starts the next attempt. Raises OSError where not even the shim could be started: all is as before then."""
+        """Start the next attempt. Raises OSError, and changes nothing, if not even the shim can be started."""
         before = (self.attempt, self.container, self.previous)
         container = self._container(self.attempt + 1)
-        shutil.rmtree(container.directory, ignore_errors=True)  # of a start that a crash cut off
+        shutil.rmtree(container.directory, ignore_errors=True)  # left by a start that a crash interrupted
         self.previous = self.container.state if self.container is not None else None
         self.attempt, self.container = self.attempt + 1, container
         self.stopping, self.stop_deadline = None, float("inf")
@@ -86,17 +85,17 @@ class Slot:
         except OSError:
             self.attempt, self.container, self.previous = before
             raise
-        self._forget_old()
+        self._remove_old_attempts()
         return state
 
     def end_probes(self) -> None:
-        """Whoever is about to stop it, or starts it anew, wants no more of the old probes."""
+        """Stop the probes, before the container is stopped or restarted."""
         if self.probes is not None:
             self.probes.stop()
             self.probes = None
 
     def close(self) -> None:
-        """Looks away; what runs goes on by itself."""
+        """Stop watching the container, which keeps running."""
         self.end_probes()
         if self.stopping is not None:
             self.stopping.cancel()
@@ -104,7 +103,7 @@ class Slot:
             self.container.close()
 
     def observed(self, restarts_in_a_row: int) -> Observed:
-        """What the next steps are decided by."""
+        """Return what the next steps are decided by."""
         state = self.state
         if state is None:
             return Observed()
@@ -119,7 +118,7 @@ class Slot:
         )
 
     def view(self) -> ContainerView:
-        """What the Pod's status says of it."""
+        """Return what the Pod's status shows of this container."""
         state = self.state
         running = self.running and state is not None and state.running
         if pods.is_sidecar(self.spec) or not self.is_init:
@@ -146,14 +145,14 @@ class Slot:
     def _termination_message(self, state: ContainerState | None) -> str:
         if state is None or state.running:
             return ""
-        said = messages.read(self._folders.message(self.name, self.attempt))
-        if said or self.spec.get("terminationMessagePolicy") != "FallbackToLogsOnError":
-            return said
+        message = messages.read(self._folders.message(self.name, self.attempt))
+        if message or self.spec.get("terminationMessagePolicy") != "FallbackToLogsOnError":
+            return message
         if state.exit_code == 0 or state.status == shim.FAILED:
             return ""
         return last_text(self._folders.log(self.name, self.attempt), TERMINATION_MESSAGE_BYTES)
 
-    def _forget_old(self) -> None:
+    def _remove_old_attempts(self) -> None:
         for attempt in self._folders.attempts(self.name)[:-KEPT_ATTEMPTS]:
             shutil.rmtree(self._folders.container(self.name, attempt), ignore_errors=True)
             self._folders.message(self.name, attempt).unlink(missing_ok=True)

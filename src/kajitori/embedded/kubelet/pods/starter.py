@@ -1,4 +1,5 @@
-"""Everything between "start this container" and the shim: volumes, configuration, environment, mounts, limits."""
+"""Everything between the decision to start a container and its shim: volumes, configuration, environment, mounts,
+limits."""
 
 from __future__ import annotations
 
@@ -35,13 +36,13 @@ log = logging.getLogger(__name__)
 
 
 class WaitingForPeer(KajitoriError):
-    """A fellow member that the environment names has no address yet."""
+    """A fellow Pod that the environment names has no address yet."""
 
     code = "WaitingForPeer"
 
 
 class Starter:
-    """Makes the launches of one Pod's containers."""
+    """Prepares the launches of one Pod's containers."""
 
     def __init__(self, context: Context, folders: PodFolders) -> None:
         self._context = context
@@ -49,14 +50,12 @@ class Starter:
         self._volumes: dict[str, Volume] | None = None
 
     async def refresh_volumes(self, pod: Manifest, record: PodRecord) -> None:
-        """Sets up the Pod's volumes, or brings what they hold up to date. Raises VolumeNotReady."""
+        """Set up the Pod's volumes, or refresh their contents. Raises VolumeNotReady."""
         facts = self._context.facts(record.pod_ip)
         self._volumes = await self._context.volumes.prepare(pod, self._folders.volumes, facts)
 
     def check_mounts(self, pod: Manifest) -> list[str]:
-        """What is to be known about the Pod's mounts. Raises MountsUnavailable before anything of the Pod was
-        started.
-        """
+        """Return notes for the user about the Pod's mounts. Raises MountsUnavailable before a container is started."""
         notes: list[str] = []
         relocatable = self._context.adapter.relocatable_volumes(pod)
         for spec in pods.all_containers(pod):
@@ -66,9 +65,9 @@ class Starter:
         return list(dict.fromkeys(notes))
 
     async def launch(self, pod: Manifest, record: PodRecord, slot: Slot) -> Launch:
-        """The launch of the container's next attempt.
+        """Prepare the next attempt of a container.
 
-        Raises VolumeNotReady, ConfigError, MountsUnavailable, NetworkError or WaitingForPeer: nothing was started.
+        Raises VolumeNotReady, ConfigError, MountsUnavailable, NetworkError or WaitingForPeer; nothing was started then.
         """
         context, spec, settings = self._context, slot.spec, self._context.settings
         if self._volumes is None:
@@ -122,10 +121,10 @@ class Starter:
             # A local program works for 0.1 s; with a small container's share of a core that would take seconds.
             cpu_limit_millis=0 if program is not None else limit.cpu_millis,
             memory_limit_bytes=limit.memory_bytes,
-            most_processes=context.most_processes,
+            max_processes=context.max_processes,
         )
         if not network_namespace:
-            await self._tell_groups(pod, [group.path for group in groups if group.version == 2])
+            await self._write_packet_paths(pod, [group.path for group in groups if group.version == 2])
         supplemental = (pod["spec"].get("securityContext") or {}).get("supplementalGroups") or []
         fs_group = (pod["spec"].get("securityContext") or {}).get("fsGroup")
         changes_user = (uid, gid) != (None, None) and os.geteuid() == 0
@@ -153,12 +152,12 @@ class Starter:
             stdin=bool(spec.get("stdin")),
         )
 
-    async def _tell_groups(self, pod: Manifest, groups: list[str]) -> None:
+    async def _write_packet_paths(self, pod: Manifest, groups: list[str]) -> None:
         packet_paths = NetworkPods(self._context.settings.root_dir, self._context.adapter)
         try:
             await asyncio.to_thread(packet_paths.write_groups, pod, groups)
-        except OSError as error:  # nobody waits for being counted
-            log.warning("traffic of Pod %s counts as the node's: %s", pod["metadata"]["name"], error)
+        except OSError as error:  # a failure to count traffic must not keep a container from starting
+            log.warning("traffic of Pod %s is counted as the node's own: %s", pod["metadata"]["name"], error)
 
     async def _configs(self, pod: Manifest, spec: Mapping[str, Any]) -> dict[tuple[str, str], dict[str, str] | None]:
         found: dict[tuple[str, str], dict[str, str] | None] = {}
@@ -180,7 +179,7 @@ class Starter:
         for host in sorted(hosts):
             address = await peers.find_address(self._context.cluster, pod, host, record.pod_ip)
             if address is None:
-                raise WaitingForPeer(f"waits for the address of {host}, which its environment names")
+                raise WaitingForPeer(f"waiting for the address of {host}, which the environment names")
             found[host] = address
         return found
 
@@ -208,9 +207,7 @@ def _primary_group(uid: int) -> int:
 
 
 def _oom_score(pod: Manifest, spec: Mapping[str, Any], node_bytes: int) -> int | None:
-    """Whom the machine's own OOM killer takes first, as Kubernetes sets it; guaranteed Pods keep the kubelet's
-    value.
-    """
+    """Return the `oom_score_adj` that Kubernetes sets; None for guaranteed Pods, which keep the kubelet's value."""
     quality = pods.qos_class(pod)
     if quality == "Guaranteed":
         return None

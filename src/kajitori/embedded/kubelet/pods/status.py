@@ -1,4 +1,4 @@
-"""A Pod's status as the kubelet reports it, made from what is known of its containers."""
+"""A Pod's status as the kubelet reports it, built from the state of its containers."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ IMAGE_ID = "process://this-machine"
 
 @dataclass(frozen=True)
 class ContainerView:
-    """One container as its status shows it."""
+    """One container as the Pod's status shows it."""
 
     name: str
     attempt: int = -1
     container_id: str = ""
     state: ContainerState | None = None
-    """Of the current attempt; None before the first."""
+    """State of the current attempt; None before the first."""
     previous: ContainerState | None = None
     previous_id: str = ""
     waiting_reason: str = ""
     waiting_message: str = ""
-    """Where there is a waiting reason it stands in place of a state that has ended (CrashLoopBackOff)."""
+    """Set with a `waiting_reason`, which replaces a state that has ended (CrashLoopBackOff)."""
     termination_message: str = ""
     ready: bool = False
     started: bool = False
 
     @property
     def peak_bytes(self) -> int:
-        """The most memory that it held, in this attempt and in the one before."""
-        return max((each.peak_bytes for each in (self.state, self.previous) if each is not None), default=0)
+        """The most memory that the current attempt and the one before held."""
+        return max((state.peak_bytes for state in (self.state, self.previous) if state is not None), default=0)
 
 
 def build_status(
@@ -54,14 +54,14 @@ def build_status(
     reason: str = "",
     message: str = "",
 ) -> dict[str, Any]:
-    """The whole status to be patched in. Conditions keep their transition time as long as they stay the same."""
+    """Return the whole status, as a patch. A condition keeps its transition time while its status stays the same."""
     final = phase in pods.FINAL_PHASES
-    mains = [containers[one["name"]] for one in pods.main_containers(pod)]
-    inits = [containers[one["name"]] for one in pods.init_containers(pod)]
+    mains = [containers[spec["name"]] for spec in pods.main_containers(pod)]
+    inits = [containers[spec["name"]] for spec in pods.init_containers(pod)]
     unready = [view.name for view in mains if not view.ready]
     done = phase == "Succeeded"
     gates = [gate["conditionType"] for gate in pod["spec"].get("readinessGates") or ()]
-    known = {one["type"]: one for one in (pod.get("status") or {}).get("conditions") or ()}
+    known = {condition["type"]: condition for condition in (pod.get("status") or {}).get("conditions") or ()}
     gates_open = all((known.get(gate) or {}).get("status") == "True" for gate in gates)
     not_ready_reason = "PodCompleted" if done else "PodFailed" if final else "ContainersNotReady"
     not_ready_message = "" if final else f"containers with unready status: [{' '.join(unready)}]"
@@ -85,7 +85,7 @@ def build_status(
     ]
     status: dict[str, Any] = {
         "phase": phase,
-        "conditions": [_condition(known, *one, now) for one in wanted],
+        "conditions": [_condition(known, *condition, now) for condition in wanted],
         "hostIP": host_ip,
         "hostIPs": [{"ip": host_ip}],
         "podIP": pod_ip,
@@ -104,7 +104,7 @@ def build_status(
 
 
 def rejected_status(pod: Manifest, reason: str, message: str, started_at: float) -> dict[str, Any]:
-    """Of a Pod of which nothing was ever started."""
+    """Return the status of a Pod of which no container was started."""
     return {
         "phase": "Failed",
         "reason": reason,
@@ -114,7 +114,7 @@ def rejected_status(pod: Manifest, reason: str, message: str, started_at: float)
 
 
 def terminated(state: ContainerState, container_id: str, termination_message: str = "") -> dict[str, Any]:
-    """The `terminated` part of a container's state."""
+    """Return the `terminated` part of a container's state."""
     if state.status == shim.FAILED:
         reason, message = "StartError", state.message
     elif state.lost:
@@ -181,7 +181,7 @@ def _condition(
 
 
 def _peak_condition(known: Mapping[str, Mapping[str, Any]], peaks: str, now: datetime) -> dict[str, Any]:
-    """Said with the end itself, so that nobody has to ask in time."""
+    """Return the condition with the peak memory. It is part of the final status, so no reader has to ask in time."""
     old = known.get(names.CONDITION_MEMORY_PEAK) or {}
     return {
         "type": names.CONDITION_MEMORY_PEAK,

@@ -1,6 +1,4 @@
-"""What a Pod's containers need next, decided from what is known of them: the kubelet's heart, without clock or
-process.
-"""
+"""Decides what a Pod's containers need next, from their observed state alone: no clock, no processes."""
 
 from __future__ import annotations
 
@@ -13,43 +11,44 @@ from kajitori.embedded.kubelet.manifest import Manifest
 
 @dataclass(frozen=True)
 class Observed:
-    """One container as it is. `attempt` is -1 before its first start, then counts from 0."""
+    """The observed state of one container. `attempt` is -1 before its first start, then counts from 0."""
 
     attempt: int = -1
     running: bool = False
     exit_code: int | None = None
-    """Of the last attempt, once it ended (or could not be started)."""
+    """Exit code of the last attempt, once it has ended or could not be started."""
     started_at: float = 0.0
     finished_at: float = 0.0
     restarts_in_a_row: int = 0
-    """Restarts since it last ran long enough to start over."""
+    """Restarts since an attempt last ran long enough to reset the back-off."""
     started: bool = True
-    """Its startup probe has succeeded, or it has none."""
+    """Whether its startup probe has succeeded, or it has none."""
 
 
 @dataclass(frozen=True)
 class Backoff:
+    """Pauses between restarts of a container that keeps ending."""
+
     initial_seconds: float = 10.0
     max_seconds: float = 300.0
     reset_seconds: float = 600.0
 
     def delay_seconds(self, restarts_in_a_row: int) -> float:
-        """The pause before the next restart: none before the first, then 10 s, doubling."""
+        """Return the pause before the next restart: none before the first, then 10 s, doubling."""
         if restarts_in_a_row <= 0:
             return 0.0
         return float(min(self.initial_seconds * 2 ** min(restarts_in_a_row - 1, 30), self.max_seconds))
 
-    def next_row(self, container: Observed) -> int:
-        """How many restarts in a row the coming one makes."""
+    def next_restarts_in_a_row(self, container: Observed) -> int:
+        """Return the number of restarts in a row that the next restart makes."""
         ran_seconds = container.finished_at - container.started_at if container.started_at else 0.0
         return 1 if ran_seconds >= self.reset_seconds else container.restarts_in_a_row + 1
 
 
 @dataclass
 class Steps:
-    """`start` now; look again at `wake_at` (seconds since 1970); `backing_off` says how long who still waits; stop
-    `stop`.
-    """
+    """Containers to start and to stop now. Decide again at `wake_at` (seconds since 1970); `backing_off` holds the
+    whole pause in seconds of each container that waits for its restart."""
 
     start: list[str] = field(default_factory=list)
     stop: list[str] = field(default_factory=list)
@@ -60,15 +59,15 @@ class Steps:
 
 
 def next_steps(pod: Manifest, containers: Mapping[str, Observed], backoff: Backoff, now: float) -> Steps:
-    """Init containers in order, then all the others; restarts by policy, with back-off; the Pod's phase.
+    """Decide the next steps: init containers in order, then the others; restarts by policy, with back-off; the phase.
 
     The rules are those of Kubernetes' kubelet (`computePodActions` and `getPhase`).
     """
     steps = Steps()
     policy = pods.restart_policy(pod)
-    mains = [(one["name"], containers[one["name"]]) for one in pods.main_containers(pod)]
-    sidecars = [one["name"] for one in pods.init_containers(pod) if pods.is_sidecar(one)]
-    steps.initialized = any(one.attempt >= 0 for _, one in mains)
+    mains = [(spec["name"], containers[spec["name"]]) for spec in pods.main_containers(pod)]
+    sidecars = [spec["name"] for spec in pods.init_containers(pod) if pods.is_sidecar(spec)]
+    steps.initialized = any(observed.attempt >= 0 for _, observed in mains)
     failed_to_initialize = False
     if not steps.initialized:
         steps.initialized, failed_to_initialize = _initialize(pod, containers, policy, backoff, steps, now)
@@ -80,11 +79,11 @@ def next_steps(pod: Manifest, containers: Mapping[str, Observed], backoff: Backo
     if failed_to_initialize:
         steps.phase = "Failed"
     elif steps.initialized:
-        for name, one in mains:
-            if one.attempt < 0:
+        for name, observed in mains:
+            if observed.attempt < 0:
                 steps.start.append(name)
-            elif not one.running and _restarts(policy, one.exit_code):
-                _start_again(name, one, backoff, steps, now)
+            elif not observed.running and _restarts(policy, observed.exit_code):
+                _start_again(name, observed, backoff, steps, now)
         steps.phase = _phase(mains, policy)
     if steps.phase in pods.FINAL_PHASES:
         steps.start = []
@@ -99,37 +98,37 @@ def next_steps(pod: Manifest, containers: Mapping[str, Observed], backoff: Backo
 def _initialize(
     pod: Manifest, containers: Mapping[str, Observed], policy: str, backoff: Backoff, steps: Steps, now: float
 ) -> tuple[bool, bool]:
-    """(all done, failed for good)."""
+    """Add the steps of the initialization; return (all done, failed for good)."""
     for spec in pods.init_containers(pod):
         name = spec["name"]
-        one = containers[name]
+        observed = containers[name]
         if pods.is_sidecar(spec):
-            if not one.running:
-                _start_again(name, one, backoff, steps, now)
+            if not observed.running:
+                _start_again(name, observed, backoff, steps, now)
                 return False, False
-            if not one.started:
+            if not observed.started:
                 return False, False
             continue
-        if one.attempt < 0:
+        if observed.attempt < 0:
             steps.start.append(name)
             return False, False
-        if one.running:
+        if observed.running:
             return False, False
-        if one.exit_code != 0:
+        if observed.exit_code != 0:
             if policy == "Never":
                 return False, True
-            _start_again(name, one, backoff, steps, now)
+            _start_again(name, observed, backoff, steps, now)
             return False, False
     return True, False
 
 
-def _start_again(name: str, one: Observed, backoff: Backoff, steps: Steps, now: float) -> None:
-    row = 0 if backoff.next_row(one) == 1 else one.restarts_in_a_row
-    ready_at = one.finished_at + backoff.delay_seconds(row) if one.attempt >= 0 else now
+def _start_again(name: str, observed: Observed, backoff: Backoff, steps: Steps, now: float) -> None:
+    restarts = 0 if backoff.next_restarts_in_a_row(observed) == 1 else observed.restarts_in_a_row
+    ready_at = observed.finished_at + backoff.delay_seconds(restarts) if observed.attempt >= 0 else now
     if ready_at <= now:
         steps.start.append(name)
     else:
-        steps.backing_off[name] = backoff.delay_seconds(row)
+        steps.backing_off[name] = backoff.delay_seconds(restarts)
         steps.wake_at = ready_at if steps.wake_at is None else min(steps.wake_at, ready_at)
 
 
@@ -138,8 +137,8 @@ def _restarts(policy: str, exit_code: int | None) -> bool:
 
 
 def _phase(mains: list[tuple[str, Observed]], policy: str) -> str:
-    if any(one.attempt < 0 for _, one in mains):
+    if any(observed.attempt < 0 for _, observed in mains):
         return "Pending"
-    if any(one.running or _restarts(policy, one.exit_code) for _, one in mains):
+    if any(observed.running or _restarts(policy, observed.exit_code) for _, observed in mains):
         return "Running"
-    return "Succeeded" if all(one.exit_code == 0 for _, one in mains) else "Failed"
+    return "Succeeded" if all(observed.exit_code == 0 for _, observed in mains) else "Failed"

@@ -1,7 +1,7 @@
-"""Containers that still run though their folders were put in another's place: a backup was restored meanwhile.
+"""Strays: containers that still run though a restored backup has replaced their folders.
 
-No Pod is known for them any more, and other members may be started in their stead, so they are ended before anything
-is: nothing of a later attempt lives beside an earlier one that begins anew.
+No Pod is known for them any more, and other Pods may be started in their place. So the kubelet kills them before it
+starts anything: no process of a later attempt runs beside an earlier attempt that starts again.
 """
 
 from __future__ import annotations
@@ -18,16 +18,18 @@ from kajitori.embedded.kubelet.shim import main as shim
 from kajitori.embedded.kubelet.shim import tree
 
 END_SECONDS = 5.0
-"""How long is waited for one that was killed: longer only where its processes hang in the kernel."""
+"""Longest wait for a killed container. Only processes that hang in the kernel take longer."""
 
 
 def end_strays(root: Path) -> list[int]:
-    """Kills the containers that were started below this folder and do not belong to what lies there now; answers the
-    pids of their shims. Blocks until they are gone."""
+    """Kill the containers that were started below this folder and do not belong to its present contents.
+
+    Returns the process identifiers of their shims. Blocks until they are gone.
+    """
     ended = []
     for pid, folder, lock in _shims_below(root):
         if _is_same_file(f"/proc/{pid}/fd/{lock}", folder / shim.LOCK_FILE):
-            continue  # a kubelet of this folder adopts it
+            continue  # the kubelet of this folder adopts it
         with contextlib.suppress(ProcessLookupError):
             end(pid)
             ended.append(pid)
@@ -35,12 +37,12 @@ def end_strays(root: Path) -> list[int]:
 
 
 def running(root: Path) -> dict[int, Path]:
-    """The folders of containers that run below this one, by the pids of their shims."""
+    """Return the folders of the containers that run below this one, by the process identifiers of their shims."""
     return {pid: folder for pid, folder, _ in _shims_below(root)}
 
 
 def _shims_below(root: Path) -> Iterator[tuple[int, Path, str]]:
-    """The pid of every shim, its container's folder, and the descriptor of its lock."""
+    """Yield the process identifier of every shim, its container's folder, and the descriptor of its lock."""
     pods = f"{root.resolve()}/pods/"
     for entry in os.listdir("/proc"):  # noqa: PTH208 - no Path objects for every process of the machine
         if not entry.isdigit():
@@ -52,7 +54,7 @@ def _shims_below(root: Path) -> Iterator[tuple[int, Path, str]]:
 
 
 def end(shim_pid: int) -> None:
-    """Kills a container. Blocks until it is gone."""
+    """Kill a container. Blocks until it is gone."""
     pidfd = os.pidfd_open(shim_pid)
     try:
         deadline = time.monotonic() + END_SECONDS
@@ -60,7 +62,7 @@ def end(shim_pid: int) -> None:
         gone.register(pidfd, select.POLLIN)
         while time.monotonic() < deadline:
             below = tree.descendants(shim_pid)
-            for pid in below:  # the shim is what holds them together: it goes last
+            for pid in below:  # the shim goes last, since its descendants are found through it
                 with contextlib.suppress(OSError):
                     os.kill(pid, signal.SIGKILL)
             if not below:

@@ -1,6 +1,4 @@
-"""One Pod, from its admission to the moment when nothing of it is left: a loop that compares what is with what
-should be.
-"""
+"""The worker of one Pod: a loop that compares the Pod with its containers, from admission until nothing is left."""
 
 from __future__ import annotations
 
@@ -18,7 +16,6 @@ from kajitori.embedded.kubelet.manifest import Manifest
 from kajitori.embedded.kubelet.network.links import NetworkError
 from kajitori.embedded.kubelet.network.packet_paths import NetworkPods
 from kajitori.embedded.kubelet.pods.admission import Refusal
-from kajitori.embedded.kubelet.pods.care import Care
 from kajitori.embedded.kubelet.pods.context import Context
 from kajitori.embedded.kubelet.pods.records import PodFolders, PodRecord
 from kajitori.embedded.kubelet.pods.reporting import Reporter
@@ -26,6 +23,7 @@ from kajitori.embedded.kubelet.pods.slot import Slot
 from kajitori.embedded.kubelet.pods.starter import Starter, WaitingForPeer
 from kajitori.embedded.kubelet.pods.status import build_status, rejected_status
 from kajitori.embedded.kubelet.pods.steps import Backoff, Steps, next_steps
+from kajitori.embedded.kubelet.pods.supervision import Supervisor
 from kajitori.embedded.kubelet.shim import main as shim
 from kajitori.embedded.kubelet.volumes.mount_plan import MountsUnavailable
 from kajitori.embedded.kubelet.volumes.pod_volumes import VolumeNotReady
@@ -37,11 +35,11 @@ log = logging.getLogger(__name__)
 RETRY_SECONDS = 2.0
 PEER_RETRY_SECONDS = 0.5
 FORCED_GRACE_SECONDS = 2.0
-"""For a Pod that vanished from the API server: somebody deleted it with force."""
+"""Grace period of a Pod that vanished from the API server because it was deleted with force."""
 
 
 class PodWorker:
-    """Sees to one Pod. Others tell it what changed; `run` does all the rest."""
+    """Runs one Pod. Other parts of the kubelet report changes to it; `run` does the work."""
 
     def __init__(self, context: Context, pod: Manifest, record: PodRecord | None = None) -> None:
         self.context = context
@@ -50,18 +48,19 @@ class PodWorker:
         self.folders = PodFolders(context.settings.root_dir, pod)
         self.restored = record is not None
         self.record = record or PodRecord(pod=pod)
-        self.slots = {one["name"]: Slot(one, self.uid, self.folders, is_init=True) for one in pods.init_containers(pod)}
-        self.slots |= {one["name"]: Slot(one, self.uid, self.folders) for one in pods.main_containers(pod)}
+        init, main = pods.init_containers(pod), pods.main_containers(pod)
+        self.slots = {spec["name"]: Slot(spec, self.uid, self.folders, is_init=True) for spec in init}
+        self.slots |= {spec["name"]: Slot(spec, self.uid, self.folders) for spec in main}
         self._to_adopt = list(self.slots.values()) if record is not None else []
         self._starter = Starter(context, self.folders)
-        self._care = Care(context.events, self.record, lambda: self.pod, self.wake)
+        self._supervisor = Supervisor(context.events, self.record, lambda: self.pod, self.wake)
         self._network_pods = NetworkPods(context.settings.root_dir, context.adapter)
         self._gone = False
         self._wake = asyncio.Event()
         self._reporter = Reporter(context.cluster)
         self._resync_at = 0.0
         self._mounts_checked = False
-        self._told_system_oom: set[int] = set()
+        self._recorded_system_oom: set[int] = set()
         self._taken_down = False
         self._backoff = Backoff(
             context.settings.backoff_initial_seconds,
@@ -69,17 +68,19 @@ class PodWorker:
             context.settings.backoff_reset_seconds,
         )
 
-    # ------------------------------------------------------------------------------------------ what others tell it
+    # ------------------------------------------------------------------------------------------ changes from outside
 
     def update(self, pod: Manifest) -> None:
-        """The Pod as the API server has it now; what is older than what is known is dropped."""
+        """Take the Pod as the API server has it now, unless a newer version is known."""
         if self._take(pod):
             self.wake()
 
     def listed(self, pod: Manifest) -> None:
-        """The Pod as it stands in a list of all: so it is, however old. An API server that was given a backup's data
-        does not know what was reported since: that is reported again. (If an answer was quicker than the list, the
-        watch tells it at once, too.)"""
+        """Take the Pod from a list of all Pods, even if it is older than the known version.
+
+        An API server that was restored from a backup lacks what was reported since then, so that is reported again. (If
+        an answer overtook the list, the watch delivers the newer version at once.)
+        """
         if _version(pod) < _version(self.pod):
             self.pod = pod
             self._reporter.forget()
@@ -88,23 +89,24 @@ class PodWorker:
             self.update(pod)
 
     def _take(self, pod: Manifest) -> bool:
-        """Whether it is not older than what is known: an answer may come after the news of what happened since."""
+        """Take the Pod if it is not older than the known version, and return whether it was taken. An answer to a
+        request may arrive after the watch event of a later change."""
         if _version(pod) < _version(self.pod):
             return False
         self.pod = pod
         return True
 
     def removed(self) -> None:
-        """The API server has no such Pod any more."""
+        """Note that the API server has deleted the Pod."""
         self._gone = True
         self.wake()
 
     def wake(self) -> None:
-        """Has it look at everything anew."""
+        """Run another comparison soon."""
         self._wake.set()
 
     def fail(self, reason: str, message: str) -> None:
-        """The kubelet's own decision: everything of the Pod is ended, and it is Failed."""
+        """End all containers and set the Pod to Failed, by the kubelet's own decision."""
         if not self.record.failed_reason and not self.record.final_phase:
             self.record.failed_reason, self.record.failed_message = reason, message
             self._save()
@@ -113,29 +115,29 @@ class PodWorker:
 
     @property
     def is_adopted(self) -> bool:
-        """Whether it is known what an earlier kubelet left of its containers."""
+        """Whether the worker knows the containers that an earlier kubelet left."""
         return not self._to_adopt
 
     @property
     def active(self) -> bool:
-        """Something of it runs, or may still be started."""
+        """Whether a container runs or may still be started."""
         return not self.record.final_phase
 
     # ------------------------------------------------------------------------------------------ the loop
 
     async def run(self) -> None:
-        """Ends when nothing of the Pod is left on this machine and the API server has let it go."""
+        """Return when nothing of the Pod is left on this machine and the API server has deleted it."""
         try:
             while True:
                 self._wake.clear()
                 try:
                     wait_seconds = await self._sync()
                 except KajitoriError as error:
-                    # The API server is away: containers run on, the report comes later.
+                    # The API server does not answer: containers keep running, and the report follows later.
                     log.info("%s: %s", pods.key(self.pod), error.message)
                     wait_seconds = RETRY_SECONDS
                 except Exception:
-                    # Whatever it is (a full disk, a fault of ours): the Pod still runs, and is still looked after.
+                    # Whatever the error is (a full disk, a bug), the Pod still runs and still needs its worker.
                     log.exception("%s could not be brought up to date", pods.key(self.pod))
                     wait_seconds = RETRY_SECONDS
                 if wait_seconds is None:
@@ -148,13 +150,13 @@ class PodWorker:
                 slot.close()
 
     async def _sync(self) -> float | None:
-        """One comparison; answers when to look again at the latest, None when all is done."""
+        """Compare and act once. Return the seconds until the next comparison, None when the Pod is done."""
         while self._to_adopt:
             slot = self._to_adopt[-1]
             await slot.adopt(self.wake)
             self._to_adopt.pop()
             if slot.running:
-                self._care.begin_probes(slot)
+                self._supervisor.begin_probes(slot)
         if self.record.final_phase or self._gone:
             return await self._end()
         if not self.restored and not await self._admit():
@@ -175,8 +177,8 @@ class PodWorker:
             self.record.final_phase = "Failed"
             return False
         if status.get("phase") == "Running" and pods.restart_policy(pod) == "Never":
-            said = "it ran before, but this node knows nothing of its containers any more"
-            return self._refuse(Refusal("ContainerStatusUnknown", said))
+            message = "it ran before, but this node has no record of its containers"
+            return self._refuse(Refusal("ContainerStatusUnknown", message))
         refused, identifiers = self.context.admit(pod)
         if refused is not None:
             return self._refuse(refused)
@@ -190,7 +192,7 @@ class PodWorker:
         self.restored = True
         if identifiers:
             patch = {"metadata": {"uid": self.uid, "annotations": {names.ANNOTATION_GPUS: ",".join(identifiers)}}}
-            with contextlib.suppress(KajitoriError):  # the record is what counts
+            with contextlib.suppress(KajitoriError):  # the record counts, not the annotation
                 name, namespace = pods.name_and_namespace(pod)
                 await self.context.cluster.patch(resources.PODS, name, patch, namespace)
         return True
@@ -209,7 +211,7 @@ class PodWorker:
 
     async def _advance(self) -> float | None:
         now = self.context.clock()
-        self._tell_system_oom()
+        self._record_system_oom()
         await self._refresh(now)
         steps = self._steps(now)
         waits = [max(0.05, self._resync_at - now)]
@@ -226,7 +228,7 @@ class PodWorker:
         for name, seconds in steps.backing_off.items():
             self._back_off(self.slots[name], seconds)
         for name in steps.stop:
-            self._care.stop(self.slots[name], pods.grace_seconds(self.pod), "Stopping sidecar")
+            self._supervisor.stop(self.slots[name], pods.grace_seconds(self.pod), "Stopping sidecar")
         if steps.phase in pods.FINAL_PHASES:
             self._conclude(steps.phase)
             return await self._end()
@@ -238,20 +240,23 @@ class PodWorker:
             waits.append(max(0.05, ends_at - now))
         return min(waits)
 
-    def _tell_system_oom(self) -> None:
-        """Before the status that says no more than OOMKilled, so that the victim can be told from a culprit."""
+    def _record_system_oom(self) -> None:
+        """Record the Event before the status, whose OOMKilled does not tell a victim from a culprit."""
         for slot in self.slots.values():
             state = slot.state
-            if state is not None and not slot.running and state.within_limit and state.pid not in self._told_system_oom:
-                self._told_system_oom.add(state.pid)
+            if state is None or slot.running or not state.within_limit:
+                continue
+            if state.pid not in self._recorded_system_oom:
+                self._recorded_system_oom.add(state.pid)
                 self.context.events.record_system_oom(state.pid)
 
     def _steps(self, now: float) -> Steps:
-        observed = {name: slot.observed(self.record.rows.get(name, 0)) for name, slot in self.slots.items()}
+        restarts = self.record.restarts_in_a_row
+        observed = {name: slot.observed(restarts.get(name, 0)) for name, slot in self.slots.items()}
         return next_steps(self.pod, observed, self._backoff, now)
 
     async def _refresh(self, now: float) -> None:
-        """Now and then: ConfigMaps, Secrets and tokens in volumes follow what the API server has."""
+        """Refresh ConfigMaps, Secrets and tokens in volumes, at intervals."""
         if now < self._resync_at:
             return
         if self._resync_at and self.pod["spec"].get("volumes"):
@@ -262,8 +267,10 @@ class PodWorker:
     # ------------------------------------------------------------------------------------------ starting
 
     async def _attach(self) -> bool:
-        """Whether its address is another one than before: so it is where its network had to be made anew, and its node
-        has another range."""
+        """Attach the Pod to its network. Return whether its address has changed.
+
+        The address changes if the network had to be recreated and the node has another range by then.
+        """
         if self.pod["spec"].get("hostNetwork"):
             return False
         _, address = await self.context.network.attach(self.uid)
@@ -274,33 +281,33 @@ class PodWorker:
         return True
 
     async def _start(self, slot: Slot) -> float:
-        """Starts the container's next attempt; answers how long to wait before the next try, 0 if it was made."""
+        """Start the container's next attempt. Return the seconds until the next try, 0 if it was started."""
         try:
             launch = await self._prepare(slot)
         except WaitingForPeer as error:
             if self.context.clock() > self.record.started_at + self.context.settings.peer_wait_seconds:
                 self.fail("PeerUnavailable", f"{error.message}, for {self.context.settings.peer_wait_seconds:g} s")
-            return self._waits(slot, error.code, error.message, PEER_RETRY_SECONDS)
+            return self._wait_for(slot, error.code, error.message, PEER_RETRY_SECONDS)
         except VolumeNotReady as error:
             self.context.events.record(self.pod, "FailedMount", error.message, warning=True)
-            return self._waits(slot, "ContainerCreating", error.message, RETRY_SECONDS)
+            return self._wait_for(slot, "ContainerCreating", error.message, RETRY_SECONDS)
         except NetworkError as error:
             self.context.events.record(self.pod, error.code, error.message, warning=True)
-            return self._waits(slot, "ContainerCreating", error.message, RETRY_SECONDS)
+            return self._wait_for(slot, "ContainerCreating", error.message, RETRY_SECONDS)
         except ConfigError as error:
-            said = f"{error.message}. {error.hint}".removesuffix(". ")
+            message = f"{error.message}. {error.hint}".removesuffix(". ")
             if error.code == "NoCommand":
-                self.fail(error.code, said)
-            self.context.events.record(self.pod, "Failed", f"Error: {said}", warning=True)
-            return self._waits(slot, ConfigError.code, said, RETRY_SECONDS)
+                self.fail(error.code, message)
+            self.context.events.record(self.pod, "Failed", f"Error: {message}", warning=True)
+            return self._wait_for(slot, ConfigError.code, message, RETRY_SECONDS)
         except MountsUnavailable as error:
             self.fail(error.code, f"{error.message}. {error.hint}")
-            return self._waits(slot, ConfigError.code, error.message, RETRY_SECONDS)
+            return self._wait_for(slot, ConfigError.code, error.message, RETRY_SECONDS)
         except OSError as error:
-            return self._waits(slot, "CreateContainerError", str(error), RETRY_SECONDS)
+            return self._wait_for(slot, "CreateContainerError", str(error), RETRY_SECONDS)
         if slot.attempt >= 0:
-            observed = slot.observed(self.record.rows.get(slot.name, 0))
-            self.record.rows[slot.name] = self._backoff.next_row(observed)
+            observed = slot.observed(self.record.restarts_in_a_row.get(slot.name, 0))
+            self.record.restarts_in_a_row[slot.name] = self._backoff.next_restarts_in_a_row(observed)
             self._save()
         else:
             image = slot.spec.get("image", "")
@@ -314,13 +321,13 @@ class PodWorker:
         try:
             state = await slot.launch(launch, self.wake)
         except OSError as error:
-            return self._waits(slot, "CreateContainerError", str(error), RETRY_SECONDS)
+            return self._wait_for(slot, "CreateContainerError", str(error), RETRY_SECONDS)
         if state.status == shim.FAILED:
             self.context.events.record(self.pod, "Failed", f"Error: {state.message}", warning=True)
         else:
             self.context.events.record(self.pod, "Started", f"Started container {slot.name}")
-            self._care.begin_probes(slot)
-            self._care.run_start_hook(slot)
+            self._supervisor.begin_probes(slot)
+            self._supervisor.run_start_hook(slot)
         return 0.0
 
     async def _prepare(self, slot: Slot) -> Any:
@@ -333,7 +340,7 @@ class PodWorker:
             self._save()
         return await self._starter.launch(self.pod, self.record, slot)
 
-    def _waits(self, slot: Slot, reason: str, message: str, seconds: float) -> float:
+    def _wait_for(self, slot: Slot, reason: str, message: str, seconds: float) -> float:
         slot.waiting_reason, slot.waiting_message = reason, message
         return seconds
 
@@ -348,7 +355,7 @@ class PodWorker:
     # ------------------------------------------------------------------------------------------ ending
 
     async def _end(self) -> float | None:
-        """Brings everything to its end, reports it, and lets the Pod go once it is to be deleted."""
+        """End all containers, report it, and delete the Pod from the API server if its deletion was requested."""
         running = [slot for slot in self.slots.values() if slot.running]
         if running:
             grace = FORCED_GRACE_SECONDS if self._gone else pods.grace_seconds(self.pod)
@@ -357,7 +364,7 @@ class PodWorker:
             sidecars = [slot for slot in running if slot.is_init and pods.is_sidecar(slot.spec)]
             first = [slot for slot in running if slot not in sidecars] or sidecars
             for slot in first:
-                self._care.stop(slot, grace, f"Stopping container {slot.name}")
+                self._supervisor.stop(slot, grace, f"Stopping container {slot.name}")
             if not self._gone:
                 begun = any(slot.attempt >= 0 for slot in self.slots.values() if not slot.is_init)
                 await self._report("Running" if begun else "Pending", begun)
@@ -395,26 +402,27 @@ class PodWorker:
         self._save()
 
     async def _clean_up(self) -> None:
-        """Nothing of the Pod stays on this machine. In a thread: it may have left a million files."""
+        """Remove all files of the Pod. In a thread, since there may be a million of them."""
 
         def remove() -> None:
             self.context.volumes.remove(self.pod, self.folders.volumes)
             shutil.rmtree(self.folders.logs, ignore_errors=True)
             self.folders.remove_messages()
-            shutil.rmtree(self.folders.own, ignore_errors=True)  # last: the record in it is how a next kubelet goes on
+            # last: with the record in it a next kubelet can finish the removal
+            shutil.rmtree(self.folders.own, ignore_errors=True)
 
         await asyncio.to_thread(remove)
 
     # ------------------------------------------------------------------------------------------ reporting
 
     async def _report(self, phase: str, initialized: bool) -> bool:
-        """Writes the status if it says anything new. False where the API server has no such Pod any more."""
+        """Write the status if it has changed. Return False if the API server has deleted the Pod."""
         if self.record.failed_reason and all(slot.attempt < 0 for slot in self.slots.values()):
             status = rejected_status(
                 self.pod, self.record.failed_reason, self.record.failed_message, self.record.started_at
             )
         elif pods.is_final(self.pod) and not self.restored:
-            return True  # it ended before this kubelet knew it: its status is not ours
+            return True  # the Pod ended before this kubelet knew it: another kubelet wrote its status
         else:
             status = build_status(
                 self.pod,
@@ -428,7 +436,7 @@ class PodWorker:
                 reason=self.record.failed_reason,
                 message=self.record.failed_message,
             )
-        answer = await self._reporter.tell(self.pod, status)
+        answer = await self._reporter.report(self.pod, status)
         if answer is None:
             return False
         if pods.uid(answer) == self.uid:
@@ -441,6 +449,7 @@ class PodWorker:
 
 
 def _version(pod: Manifest) -> int:
-    """Resource versions of one server grow; where they are not numbers nothing is older than anything."""
-    said = str(pod["metadata"].get("resourceVersion") or "")
-    return int(said) if said.isdigit() else 0
+    """Return the resource version as a number: versions of one server grow. Return 0 if it is not a number, so no
+    version is older than another."""
+    version = str(pod["metadata"].get("resourceVersion") or "")
+    return int(version) if version.isdigit() else 0

@@ -1,4 +1,4 @@
-"""A Pod's volumes on this machine: where each lies, and what has to be written into it."""
+"""A Pod's volumes on this machine: where each one is, and what has to be written into it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SHARED_MEMORY = Path("/dev/shm")
 
 
 class VolumeNotReady(KajitoriError):
-    """A volume can't be set up yet; it is tried again, as Kubernetes' FailedMount."""
+    """A volume can't be set up yet. The kubelet tries again, as with Kubernetes' FailedMount."""
 
     code = "FailedMount"
 
@@ -37,18 +37,18 @@ class VolumeNotReady(KajitoriError):
 class Volume:
     name: str
     path: Path
-    """Where its content lies on this machine."""
+    """Where its content is on this machine."""
     kind: str
     read_only: bool = False
 
 
 def kind_of(volume: Mapping[str, Any]) -> str:
-    """The source's field name; a volume that names none is an emptyDir."""
+    """Return the field name of the volume's source; a volume without a source is an emptyDir."""
     return next((field for field in volume if field != "name"), "emptyDir")
 
 
 class Volumes:
-    """Sets up and takes down volumes under one folder per Pod."""
+    """Sets up and removes volumes, in one folder per Pod."""
 
     def __init__(self, cluster: Cluster, *, clock: Callable[[], float] = steady_seconds) -> None:
         self._cluster = cluster
@@ -56,7 +56,7 @@ class Volumes:
         self._tokens: dict[tuple[str, str], tuple[float, str]] = {}
 
     async def prepare(self, pod: Manifest, folder: Path, facts: PodFacts) -> dict[str, Volume]:
-        """All volumes of the Pod, ready to be mounted. Called again it refreshes ConfigMaps, Secrets and tokens.
+        """Set up all volumes of the Pod, ready to be mounted. A second call refreshes ConfigMaps, Secrets and tokens.
 
         Raises VolumeNotReady naming the volume.
         """
@@ -71,7 +71,7 @@ class Volumes:
         return found
 
     def remove(self, pod: Manifest, folder: Path) -> None:
-        """Takes away everything that belonged to the Pod alone; never follows a symlink out of it."""
+        """Remove everything that belonged to the Pod alone; never follow a symlink out of it."""
         for spec in pod["spec"].get("volumes") or ():
             if kind_of(spec) == "emptyDir" and (spec.get("emptyDir") or {}).get("medium") == "Memory":
                 with contextlib.suppress(OSError):
@@ -127,7 +127,7 @@ class Volumes:
             raise
 
     async def _token(self, pod: Manifest, source: Mapping[str, Any]) -> str:
-        """A token of the Pod's service account, bound to the Pod; renewed after four fifths of its life."""
+        """Return a token of the Pod's service account, bound to the Pod; renew it after four fifths of its lifetime."""
         metadata, spec = pod["metadata"], pod["spec"]
         key = (pods.uid(pod), str(source.get("audience") or ""))
         renew_at, token = self._tokens.get(key, (-math.inf, ""))
@@ -154,7 +154,7 @@ class Volumes:
             },
         )
         token = str(answer["status"]["token"])
-        # Not by its expirationTimestamp: that is of another machine's clock.
+        # The expirationTimestamp is of no use, since another machine's clock made it.
         granted_seconds = float((answer.get("spec") or {}).get("expirationSeconds") or lifetime)
         self._tokens[key] = (asked_at + granted_seconds * 0.8, token)
         return token
@@ -174,7 +174,7 @@ class Volumes:
             return Volume(name, path, "persistentVolumeClaim", read_only)
         raise VolumeNotReady(
             f'persistentvolume "{bound_to}" is of a kind that the process kubelet has no driver for; '
-            "it knows hostPath and local"
+            "supported are hostPath and local"
         )
 
 
@@ -222,15 +222,14 @@ def _host_path(source: Mapping[str, Any]) -> Path:
 
 
 def _shared_memory_folder(pod: Manifest, name: str) -> Path:
-    """A folder in memory, below one that only this kubelet's user may enter. Raises OSError where somebody else
-    made it.
-    """
+    """Return a folder in memory, inside one that only this kubelet's user may enter. Raises OSError if another user
+    created that."""
     ours = SHARED_MEMORY / f"kajitori-{os.geteuid()}"
     with contextlib.suppress(FileExistsError):
         ours.mkdir(mode=0o700)
     status = ours.lstat()
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid():
-        raise PermissionError(f"{ours} belongs to somebody else")
+        raise PermissionError(f"{ours} belongs to another user")
     return ours / f"{pods.uid(pod)}-{name}"
 
 
@@ -240,7 +239,7 @@ def _owner_group(pod: Manifest) -> int | None:
 
 
 def _make_folder(path: Path, group: int | None) -> None:
-    """Everybody in the Pod may write there, whoever he runs as: the way to it is closed to others."""
+    """Create a folder in which every user of the Pod may write; its parent is closed to others."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with contextlib.suppress(FileExistsError):
         path.mkdir(mode=0o777)

@@ -73,7 +73,7 @@ async def test_kernel_limits_processes(bench: Bench, layout: CgroupLayout) -> No
         pytest.skip(f"no control group for processes: {layout.why_not}")
     container = bench.container()
     groups = layout.for_container(
-        "c", cpu_request_millis=100, cpu_limit_millis=0, memory_limit_bytes=0, most_processes=8
+        "c", cpu_request_millis=100, cpu_limit_millis=0, memory_limit_bytes=0, max_processes=8
     )
     script = (
         "import os, signal\n"
@@ -93,12 +93,12 @@ async def test_kernel_limits_processes(bench: Bench, layout: CgroupLayout) -> No
 
 def test_processes_that_a_machine_has_room_for(tmp_path: Path) -> None:
     """The fewer of numbers and threads; nothing is said where the kernel says nothing."""
-    assert detection.most_processes(tmp_path) == 0
+    assert detection.max_processes(tmp_path) == 0
     (tmp_path / "sys/kernel").mkdir(parents=True)
     (tmp_path / "sys/kernel/pid_max").write_text("32768\n")
-    assert detection.most_processes(tmp_path) == 32768
+    assert detection.max_processes(tmp_path) == 32768
     (tmp_path / "sys/kernel/threads-max").write_text("9000\n")
-    assert detection.most_processes(tmp_path) == 9000
+    assert detection.max_processes(tmp_path) == 9000
 
 
 def shrink_machine(layout: CgroupLayout, size_bytes: int) -> None:

@@ -17,7 +17,7 @@ from tests.helpers.networks import in_a_network_of_its_own, ip, needs_networks, 
 from tests.unit.embedded.kubelet.conftest import Machine, until
 
 from kajitori.embedded.kubelet.http.port_forward import PodPorts
-from kajitori.embedded.kubelet.machine.cgroup_layout import group_name, groups_called
+from kajitori.embedded.kubelet.machine.cgroup_layout import group_name, groups_named
 from kajitori.embedded.kubelet.network.links import addresses, run
 from kajitori.embedded.kubelet.network.pod_networks import PodNetwork
 from kajitori.embedded.kubelet.uninstall import uninstall
@@ -280,7 +280,7 @@ async def two_nodes(folder: Path) -> None:
         assert bridges() == there
         other = Machine(folder / "two", pod_network="namespace", pod_cidr="10.77.2.0/24")
         other.cluster.put(NODES, "far", spec={"podCIDRs": ["10.77.2.0/25"]})
-        with pytest.raises(InvalidInput, match=r"node far has 10\.77\.2\.0/25 for its Pods"):
+        with pytest.raises(InvalidInput, match=r"node far has the Pod range 10\.77\.2\.0/25"):
             await other.start()
         assert ("nodes", "", "node") not in other.cluster.objects
     finally:
@@ -337,7 +337,7 @@ def namespaces() -> list[str]:
 
 
 def groups(machine: Machine) -> list[Path]:
-    return groups_called(group_name(machine.root))
+    return groups_named(group_name(machine.root))
 
 
 def everything_in(root: Path) -> list[Path]:

@@ -94,9 +94,9 @@ def test_back_off_doubles(row: int, delay: float) -> None:
 
 def test_back_off_starts_over_after_a_long_run() -> None:
     assert next_steps(pod(), {"c0": ended(1, ran=700, row=6)}, BACKOFF, NOW).start == ["c0"]
-    assert BACKOFF.next_row(ended(1, ran=700, row=6)) == 1
+    assert BACKOFF.next_restarts_in_a_row(ended(1, ran=700, row=6)) == 1
     never_started = Observed(attempt=0, exit_code=127, started_at=0.0, finished_at=NOW, restarts_in_a_row=3)
-    assert BACKOFF.next_row(never_started) == 4
+    assert BACKOFF.next_restarts_in_a_row(never_started) == 4
 
 
 observations = st.builds(

@@ -1,4 +1,4 @@
-"""What is done to the containers of one Pod while they run: hooks, probes, and an end with grace."""
+"""Supervision of one Pod's containers while they run: hooks, probes, and a stop with a grace period."""
 
 from __future__ import annotations
 
@@ -15,34 +15,34 @@ from kajitori.embedded.kubelet.pods.records import PodRecord
 from kajitori.embedded.kubelet.pods.slot import Slot
 
 
-class Care:
-    """Hooks and probes of a Pod's containers, and how these are stopped."""
+class Supervisor:
+    """Runs the hooks and probes of a Pod's containers, and stops containers."""
 
     def __init__(
         self, events: EventRecorder, record: PodRecord, pod: Callable[[], Manifest], wake: Callable[[], None]
     ) -> None:
-        """`pod` answers the Pod as it is now; `wake` is called when probes say something else than before."""
+        """`pod` returns the Pod as it is now; the supervisor calls `wake` when the result of a probe has changed."""
         self._events = events
         self._record = record
         self._pod = pod
         self._wake = wake
         self._tasks: set[asyncio.Task[None]] = set()
-        """Hooks that have not come to their end: the loop itself would not keep them."""
+        """Running hooks: the event loop itself keeps no reference to them."""
 
     def begin_probes(self, slot: Slot) -> None:
-        """Has the container that runs now probed, unless it is one of those that only come before the others."""
+        """Start the probes of the container's current attempt, unless it is an init container that ends before the
+        others start."""
         container = slot.container
         if container is None or (slot.is_init and not pods.is_sidecar(slot.spec)):
             return
 
         def failed(kind: str, message: str) -> None:
             if slot.container is container:
-                said = f"Container {slot.name} failed {kind} probe, will be restarted"
-                self.stop(slot, _probe_grace(slot.spec, kind, pods.grace_seconds(self._pod())), said)
+                reason = f"Container {slot.name} failed {kind} probe, will be restarted"
+                self.stop(slot, _probe_grace(slot.spec, kind, pods.grace_seconds(self._pod())), reason)
 
         def unhealthy(kind: str, message: str) -> None:
-            said = f"{kind.capitalize()} probe failed: {message}"
-            self._events.record(self._pod(), "Unhealthy", said, warning=True)
+            self._events.record(self._pod(), "Unhealthy", f"{kind.capitalize()} probe failed: {message}", warning=True)
 
         slot.probes = ContainerProbes(
             slot.spec,
@@ -53,30 +53,30 @@ class Care:
         )
 
     def run_start_hook(self, slot: Slot) -> None:
-        """Begins what is to be done after the container's start; where that fails the container is stopped."""
+        """Start the postStart hook; if it fails, the container is stopped."""
         handler = (slot.spec.get("lifecycle") or {}).get("postStart")
         container = slot.container
         if not handler or container is None:
             return
 
         async def hook() -> None:
-            said = await check(handler, container, slot.spec, self._record.pod_ip)
-            if said is not None and slot.container is container:
-                self._events.record(self._pod(), "FailedPostStartHook", said, warning=True)
+            failure = await check(handler, container, slot.spec, self._record.pod_ip)
+            if failure is not None and slot.container is container:
+                self._events.record(self._pod(), "FailedPostStartHook", failure, warning=True)
                 self.stop(slot, pods.grace_seconds(self._pod()), "FailedPostStartHook")
 
         task = asyncio.create_task(hook())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    def stop(self, slot: Slot, grace_seconds: float, why: str) -> None:
-        """Begins the container's end, or shortens its grace; returns at once."""
+    def stop(self, slot: Slot, grace_seconds: float, reason: str) -> None:
+        """Begin to stop the container, or shorten its grace period. Returns at once."""
         container = slot.container
         if container is None or not slot.running:
             return
         deadline = asyncio.get_running_loop().time() + grace_seconds
         if slot.stopping is None:
-            self._events.record(self._pod(), "Killing", why)
+            self._events.record(self._pod(), "Killing", reason)
         elif deadline >= slot.stop_deadline:
             return
         else:
@@ -91,12 +91,13 @@ class Care:
             if hook and grace_seconds > 0:
                 try:
                     async with asyncio.timeout(grace_seconds):
-                        said = await check(hook, container, slot.spec, self._record.pod_ip)
+                        failure = await check(hook, container, slot.spec, self._record.pod_ip)
                 except TimeoutError:
-                    said = "it did not end within the grace period"
-                if said is not None:
-                    self._events.record(self._pod(), "FailedPreStopHook", said, warning=True)
-            # As Kubernetes: a hook that used up the grace still leaves two seconds between SIGTERM and SIGKILL.
+                    failure = "it did not end within the grace period"
+                if failure is not None:
+                    self._events.record(self._pod(), "FailedPreStopHook", failure, warning=True)
+            # As in Kubernetes: a hook that used up the grace period still leaves two seconds between SIGTERM and
+            # SIGKILL.
             left = deadline - loop.time()
             await container.stop(max(left, 2.0 if hook and grace_seconds > 0 else 0.0), number)
 
@@ -104,10 +105,10 @@ class Care:
 
 
 def _stop_signal(spec: dict[str, Any]) -> int:
-    said = (spec.get("lifecycle") or {}).get("stopSignal")
-    return int(getattr(signal, str(said), signal.SIGTERM)) if said else int(signal.SIGTERM)
+    name = (spec.get("lifecycle") or {}).get("stopSignal")
+    return int(getattr(signal, str(name), signal.SIGTERM)) if name else int(signal.SIGTERM)
 
 
 def _probe_grace(spec: dict[str, Any], kind: str, default: float) -> float:
-    said = (spec.get(f"{kind}Probe") or {}).get("terminationGracePeriodSeconds")
-    return float(said) if said is not None else default
+    seconds = (spec.get(f"{kind}Probe") or {}).get("terminationGracePeriodSeconds")
+    return float(seconds) if seconds is not None else default

@@ -1,4 +1,4 @@
-"""A kubelet's folder is one process's at a time."""
+"""The lock of a kubelet's root folder, which one process at a time may use."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ LOCK_FILE = "kubelet.lock"
 
 
 @contextlib.contextmanager
-def alone(root: Path) -> Iterator[None]:
-    """Raises Unavailable where another kubelet uses it."""
+def locked_root(root: Path) -> Iterator[None]:
+    """Hold the lock of a root folder. Raises Unavailable if another kubelet holds it."""
     with locked_alone(root / LOCK_FILE) as is_ours:
         if not is_ours:
             hint = "stop it first, or give this one a root folder of its own"
