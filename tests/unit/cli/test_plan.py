@@ -18,7 +18,7 @@ def test_each_kind_of_network_in_a_line() -> None:
     assert lines["azure-routes"][1:6] == ["no", "400", "too", "small", "now"]
     assert lines["azure-blocks"][1:5] == ["yes", "21,845", "19", "months"]
     assert "azure-routes: Azure, a route for each node; stops at 400 nodes (400 user-defined routes" in result.stdout
-    assert "each node takes a route, and at the number of routes it stops" in result.stdout
+    assert "each node takes a route; the number of routes is the limit" in result.stdout
     assert "https://www.rfc-editor.org/rfc/rfc7348" in result.stdout
 
 
@@ -53,7 +53,7 @@ def test_the_same_for_programs() -> None:
 
 def test_no_pods_at_all_are_not_taken_for_what_is_usual() -> None:
     result = invoke(FakeWebApi(), "plan", "network", "--nodes", "7500", "--pods-per-node", "0")
-    assert (result.exit_code, "--pods-per-node: 0 can't be planned with" in result.stderr) == (2, True)
+    assert (result.exit_code, "--pods-per-node: 0 is out of range" in result.stderr) == (2, True)
     assert "9 nodes with 1 Pod each" in invoke(FakeWebApi(), *WANTED[:2], "--nodes", "9", "--pods-per-node", "1").stdout
 
 
@@ -92,7 +92,7 @@ def test_ipv6_alone_and_both_families() -> None:
     assert "not offered: both families" not in result.stdout
     assert "VXLAN: 70 bytes a packet over IPv6" in result.stdout
     both = invoke(FakeWebApi(), *WANTED, "--ip-family", "dual").stdout
-    assert "every Pod has an IPv4 address, too" in both
+    assert "every Pod also has an IPv4 address" in both
     assert "EACH NODE (6)" in both
     document = json.loads(invoke(FakeWebApi(), *WANTED, "--ip-family", "dual", "-o", "json").stdout)
     kinds = {each["kind"]: each for each in document["kinds"]}
@@ -122,7 +122,7 @@ def test_nodes_with_ranges_of_both_families() -> None:
 def test_a_question_without_a_number_or_with_a_wrong_one() -> None:
     for more, said in (
         ((), "how many nodes is not said"),
-        (("--nodes", "200000"), "200,000 can't be planned with"),
+        (("--nodes", "200000"), "200,000 is out of range"),
         (("--nodes", "5", "--growth", "fast"), "'fast' is no growth"),
         (("--nodes", "5", "--pod-prefix6", "48"), "--ip-family is ipv4"),
     ):

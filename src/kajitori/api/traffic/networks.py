@@ -54,7 +54,7 @@ def _use(api: Api) -> NetworkUse:
             name=node.name,
             pod_cidrs=list(node.pod_cidrs),
             addresses=node.addresses,
-            most_pods=node.most_pods,
+            most_pods=node.max_pods,
             pods=node.pods,
             runs_out=short.get(node.name, ""),
         )

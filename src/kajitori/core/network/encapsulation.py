@@ -1,21 +1,21 @@
-"""What encapsulation costs: bytes of every packet, hence the Pods' MTU and the share of the link that data gets."""
+"""The cost of encapsulation: bytes of every packet, hence the Pods' MTU and the data's share of the link."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 ETHERNET_WIRE_BYTES = 38
-"""Around every packet on the wire: header 14, check sequence 4, preamble 8, gap 12 (IEEE 802.3)."""
+"""Bytes around every packet on the wire: header 14, check sequence 4, preamble 8, gap 12 (IEEE 802.3)."""
 
 TCP_BYTES = {4: 20 + 20 + 12, 6: 40 + 20 + 12}
-"""IP header, TCP header, timestamps (RFC 791, RFC 8200, RFC 9293, RFC 7323)."""
+"""Bytes of IP header, TCP header and timestamps by IP version (RFC 791, RFC 8200, RFC 9293, RFC 7323)."""
 
 _OUTER_IP = {4: 20, 6: 40}
 
 
 @dataclass(frozen=True, slots=True)
 class Encapsulation:
-    """A tunnel's own bytes in each packet, beside the outer IP header."""
+    """A tunnel protocol, with the bytes that it adds to each packet beside the outer IP header."""
 
     name: str
     header_bytes: int
@@ -23,7 +23,7 @@ class Encapsulation:
     source: str
 
     def overhead_bytes(self, outer: int = 4) -> int:
-        """Of the link's MTU, by the family of the outer addresses."""
+        """Return the bytes that it takes of the link's MTU, for outer addresses of IP version `outer`."""
         return self.header_bytes + _OUTER_IP[outer]
 
 
@@ -43,7 +43,7 @@ ENCAPSULATIONS = (VXLAN, GENEVE, IPIP, WIREGUARD)
 
 @dataclass(frozen=True, slots=True)
 class Throughput:
-    """What a Pod finds: its MTU, the share of a link's bits that is a TCP program's data, packets a second at that."""
+    """A Pod's MTU, the share of the link's bits that is TCP payload, and the packets per second at that share."""
 
     link_mtu: int
     pod_mtu: int
@@ -52,10 +52,10 @@ class Throughput:
 
 
 def throughput(link_mtu: int, encapsulation: Encapsulation | None, family: int = 4) -> Throughput:
-    """With packets as large as they can be: goodput = (Pod's MTU - inner IP and TCP) / (link's MTU + 38).
+    """Return the throughput with packets of maximum size: goodput = (Pod MTU - inner IP and TCP) / (link MTU + 38).
 
-    That is the ceiling that the wire sets. What a processor does for each packet is not in it: packets_per_gbit says
-    how many there are in a second of 1 Gbit/s. `family` is that of all addresses, inner and outer.
+    This is the limit that the wire sets. It excludes the processing cost of each packet; `packets_per_gbit` has the
+    number of packets per second at 1 Gbit/s. `family` is the IP version of all addresses, inner and outer.
     """
     pod_mtu = link_mtu - (encapsulation.overhead_bytes(family) if encapsulation is not None else 0)
     wire = link_mtu + ETHERNET_WIRE_BYTES

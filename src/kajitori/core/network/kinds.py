@@ -1,4 +1,4 @@
-"""Kinds of Pod networks: what a node takes of addresses, of what there is only so much, and what packets carry."""
+"""Kinds of Pod networks: the addresses that a node takes, the quotas that limit growth, and the packets' MTU."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from kajitori.core.network.encapsulation import GENEVE, IPIP, VXLAN, WIREGUARD, 
 from kajitori.core.network.limits import Figure
 
 PerNode = Callable[[int], int]
-"""From Pods on a node to what the node takes."""
+"""Function from the number of Pods on a node to the amount that the node takes."""
 
 USUAL_NODE_PREFIX = 24
-"""Of each node's range of Pod addresses, unless something else is said: kube-controller-manager's default."""
+"""Default length of each node's range of Pod addresses, as in kube-controller-manager."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """There is only so much of something. `raised` is what there may be on request."""
+    """A quota that limits the number of nodes. `raised` is the quota that is granted on request."""
 
     figure: Figure
     per_node: PerNode
@@ -27,24 +27,27 @@ class Bound:
 
 @dataclass(frozen=True, slots=True)
 class Ipv6:
-    """What a kind offers for IPv6. `alone` is what stops a cluster without IPv4, `both` what stops one with both
-    families besides what stops IPv4; where that is a figure, it is not offered."""
+    """A kind's support for IPv6.
+
+    `alone` has the quotas of a cluster without IPv4, `both` those of a cluster with both families in addition to
+    the quotas of IPv4. If one is a Figure instead, that mode is not offered, as the figure's source says.
+    """
 
     node_range: Figure
-    """Length of the range that each node takes."""
+    """Prefix length of each node's range."""
     alone: tuple[Bound, ...] | Figure
     both: tuple[Bound, ...] | Figure
     shared: Figure | None = None
-    """Length of the range that nodes' ranges are cut from, where the cloud has set it; more nodes take several."""
+    """Prefix length of the range that nodes' ranges are taken from, if the cloud fixes it; more nodes need several."""
     by_kubernetes: bool = False
-    """Whether Kubernetes cuts them, so that one may choose their length."""
+    """Whether Kubernetes assigns the nodes' ranges, so that their length can be chosen."""
     nodes_keep_ipv4: bool = False
-    """Whether nodes have an IPv4 address each, though their Pods have none."""
+    """Whether each node has an IPv4 address though its Pods have none."""
     figures: tuple[Figure, ...] = ()
-    """Further ones that its arithmetic is made of."""
+    """Further figures that the calculation uses."""
 
     def bounds(self, alone: bool) -> tuple[Bound, ...] | Figure:
-        """What stops it, alone or beside IPv4."""
+        """Return the quotas without IPv4 (`alone`) or beside it."""
         own = self.alone if alone else self.both
         if isinstance(own, Figure) or not self.by_kubernetes:
             return own
@@ -53,12 +56,15 @@ class Ipv6:
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A way to give Pods addresses. `pods` are those that a node takes out of the IPv4 range for Pods; what stops it
-    stands in `bounds` for IPv4, in `ipv6` for IPv6."""
+    """A way to give Pods addresses.
+
+    `pods` is the number of addresses that a node takes from the IPv4 range for Pods. The quotas are in `bounds` for
+    IPv4 and in `ipv6` for IPv6.
+    """
 
     key: str
     family: str
-    """native, routes or overlay."""
+    """One of FAMILIES: native, routes or overlay."""
     title: str
     pods: PerNode
     mtu: Figure
@@ -68,7 +74,7 @@ class Kind:
     encapsulation: Encapsulation | None = None
     notes: tuple[str, ...] = ()
     figures: tuple[Figure, ...] = ()
-    """Further ones that its arithmetic is made of."""
+    """Further figures that the calculation uses."""
 
 
 def _one(pods: int) -> int:
@@ -80,23 +86,23 @@ def _all(pods: int) -> int:
 
 
 def blocks(pods: int, block: int) -> int:
-    """How many blocks of that many addresses hold so many Pods."""
+    """Return the number of blocks of `block` addresses that hold this many Pods."""
     return -(-pods // block)
 
 
 def node_range(addresses: int) -> int:
-    """The smallest range that a node can have with so many addresses: a power of two."""
+    """Return the size of the smallest range with this many addresses: a power of two."""
     bits = max(0, addresses - 1).bit_length()
     return 1 << bits
 
 
 def usual_range(pods: int) -> int:
-    """Kubernetes' usual range, or a larger one where Pods, bridge, network and broadcast address want it."""
+    """Return the size of Kubernetes' default range, or a larger one if Pods, bridge, network and broadcast need it."""
     return max(1 << (32 - USUAL_NODE_PREFIX), node_range(pods + 3))
 
 
 def _azure_blocks(pods: int) -> int:
-    return blocks(pods + 1, limits.AZURE_BLOCK.value)  # one address of each node's blocks is kept
+    return blocks(pods + 1, limits.AZURE_BLOCK.value)  # one address of each node's blocks is reserved
 
 
 def _aws_prefixes(pods: int) -> int:
@@ -108,9 +114,9 @@ def _alias_range(pods: int) -> int:
 
 
 FAMILIES = {
-    "native": "Pods have addresses of the network itself: whoever is routed there reaches them, at the host's MTU",
-    "routes": "each node takes a route, and at the number of routes it stops, whatever addresses are left",
-    "overlay": "from outside Pods have their node's address: nobody reaches them there, or can tell them apart",
+    "native": "Pods have addresses of the network itself: any host with a route reaches them, at the host's MTU",
+    "routes": "each node takes a route; the number of routes is the limit, however many addresses are left",
+    "overlay": "outside the cluster Pods have their node's address: they can neither be reached nor told apart",
 }
 
 
@@ -137,7 +143,7 @@ def _overlay(key: str, title: str, encapsulation: Encapsulation, *notes: str, ip
 _AZURE_FLAT = Ipv6(limits.AZURE_SUBNET6, limits.AZURE_FLAT_IPV6, limits.AZURE_FLAT_IPV6)
 
 _OWN_AZURE_CLUSTER = (
-    f"AKS has {limits.AZURE_CLUSTER_NODES.value:,} nodes a cluster at most: more only where one runs Kubernetes oneself"
+    f"AKS allows at most {limits.AZURE_CLUSTER_NODES.value:,} nodes per cluster; more need a Kubernetes of your own"
 )
 
 _GCP_BOUNDS = (
@@ -146,7 +152,7 @@ _GCP_BOUNDS = (
 )
 
 _AWS_ROUTE_BOUNDS = (Bound(limits.AWS_ROUTES, _one, limits.AWS_ROUTES_RAISED),)
-"""Counted for each family by itself."""
+"""The quota counts each IP version separately."""
 
 KINDS: tuple[Kind, ...] = (
     Kind(
@@ -184,7 +190,7 @@ KINDS: tuple[Kind, ...] = (
         limits.AWS_MTU,
         Ipv6(limits.AWS_PREFIX6, limits.AWS_IPV6_SINGLY, limits.AWS_DUAL),
         (Bound(limits.AWS_USAGE, lambda pods: 1 + pods, limits.AWS_USAGE_RAISED),),
-        notes=("how many Pods a node holds depends on its type; each further interface counts as one more",),
+        notes=("the number of Pods per node depends on its type; each further interface counts as one more",),
     ),
     Kind(
         "aws-prefix",

@@ -1,6 +1,6 @@
-"""What clouds and Kubernetes publish about how large a network may be: each figure with where it stands, and when.
+"""Limits that clouds and Kubernetes publish about the size of networks, each with its source and date.
 
-Nothing here is measured or guessed. `as_of` is the date that the page gives for itself, else the day it was read.
+Nothing here is measured or estimated. `as_of` is the date on the page, or the day on which it was read.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A number that somebody publishes."""
+    """A published number."""
 
     value: int
     what: str
@@ -87,14 +87,14 @@ PRIVATE_ADDRESSES = Figure(2**24, "addresses of 10.0.0.0/8", "https://www.rfc-ed
 KUBERNETES_NODES = Figure(5_000, "nodes that Kubernetes is tested with", _KUBERNETES, _READ)
 ETHERNET_MTU = Figure(1_500, "MTU of Ethernet (IEEE 802.3)", "https://www.rfc-editor.org/rfc/rfc894", "1984-04")
 
-# IPv6. A figure of 0 says that something is not offered.
+# IPv6. A figure of 0 means that something is not offered.
 
 KUBERNETES_BLOCK6 = Figure(64, "length of each node's IPv6 range unless it is set", _KUBERNETES_DUAL, _READ)
 KUBERNETES_RANGES6 = Figure(
     2**16, "nodes of one IPv6 range: a node's is at most 16 bits longer, or Kubernetes refuses it", _NODE_RANGES, _READ
 )
 KUBERNETES_CUT_BITS = KUBERNETES_RANGES6.value.bit_length() - 1
-"""By which a node's IPv6 range is longer than the one it is cut from, at most."""
+"""Most bits by which a node's IPv6 range is longer than the range that it is taken from."""
 
 KUBERNETES_SERVICES6 = Figure(108, "length of the largest IPv6 range for Services (kubeadm)", _KUBEADM, _READ)
 KUBERNETES_DUAL = Figure(

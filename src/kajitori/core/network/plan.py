@@ -1,4 +1,4 @@
-"""Whether a kind of network can carry a cluster: addresses, ranges, what stops it and when."""
+"""Plan whether a kind of network can carry a cluster: addresses, ranges, limits, and when they are reached."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from kajitori.core.network.limits import (
 from kajitori.core.network.registry import smallest_prefix
 from kajitori.errors import Fault, InvalidInput
 
-MOST_NODES = 100_000
-MOST_PODS_PER_NODE = 4_096
+MAX_NODES = 100_000
+MAX_PODS_PER_NODE = 4_096
 SIZES_TO_COMPARE = (250, 1_000, 2_500, 5_000, 7_500, 15_000, 30_000, 65_000, 100_000)
 
 Verdict = Literal["yes", "on request", "no"]
@@ -34,10 +34,12 @@ _BITS = {4: 32, 6: 128}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
-    """The cluster that is planned. `mtu` overrules the network's own; `node_prefix` is the length of each node's range
-    where a kind leaves that open; `pod_prefix` is that of the range for Pods that is there already, both of IPv4; those
-    with a 6 are of IPv6."""
+class PlanRequest:
+    """The planned cluster.
+
+    `mtu` replaces the network's own. `node_prefix` is the length of each node's range if the kind leaves it open,
+    `pod_prefix` the length of the present range for Pods. These two are for IPv4; those ending in 6 are for IPv6.
+    """
 
     nodes: int
     pods_per_node: int
@@ -52,22 +54,22 @@ class Wanted:
     link_gbit: float = 100.0
 
     def __post_init__(self) -> None:
-        faults = [*_beyond("--nodes", self.nodes, 1, MOST_NODES)]
-        faults += _beyond("--pods-per-node", self.pods_per_node, 1, MOST_PODS_PER_NODE)
-        faults += _beyond("--years", self.years, 0, 50)
-        faults += _beyond("--gbit", self.link_gbit, 0.001, 100_000)
+        faults = [*_out_of_range("--nodes", self.nodes, 1, MAX_NODES)]
+        faults += _out_of_range("--pods-per-node", self.pods_per_node, 1, MAX_PODS_PER_NODE)
+        faults += _out_of_range("--years", self.years, 0, 50)
+        faults += _out_of_range("--gbit", self.link_gbit, 0.001, 100_000)
         if self.mtu is not None:
-            faults += _beyond("--mtu", self.mtu, 1280, 65_535)
+            faults += _out_of_range("--mtu", self.mtu, 1280, 65_535)
         faults += self._prefixes(4, "", self.node_prefix, self.pod_prefix, 4, 30)
         faults += self._prefixes(6, "6", self.node_prefix6, self.pod_prefix6, 8, 126)
         if not faults:
-            faults += self._as_kubernetes_cuts()
+            faults += self._check_node_ranges()
         if faults:
             raise InvalidInput(faults)
 
     @property
     def versions(self) -> tuple[int, ...]:
-        """Of IP that its Pods have addresses of."""
+        """IP versions of its Pods' addresses."""
         return VERSIONS[self.ip_family]
 
     def _prefixes(
@@ -80,33 +82,37 @@ class Wanted:
                 hint += " or ipv6" if version == 6 else f"; {option}6 is that of IPv6 ranges"
                 yield Fault(f"{option}{suffix}", message, str(length), hint, "OtherFamily")
         if pod is not None:
-            yield from _beyond(f"--pod-prefix{suffix}", pod, least, most)
+            yield from _out_of_range(f"--pod-prefix{suffix}", pod, least, most)
         if node is not None and not least <= node <= _BITS[version]:
-            yield from _beyond(f"--node-prefix{suffix}", node, least, _BITS[version])
+            yield from _out_of_range(f"--node-prefix{suffix}", node, least, _BITS[version])
         elif node is not None and 2 ** (_BITS[version] - node) < self.pods_per_node:
             message = f"a /{node} is too small for {self.pods_per_node:,} Pods"
             hint = f"{smallest_prefix(self.pods_per_node, version)} at most"
             yield Fault(f"--node-prefix{suffix}", message, str(node), hint, "TooSmall")
 
-    def _as_kubernetes_cuts(self) -> Iterator[Fault]:
-        """Of an IPv6 range it cuts no ranges that are much longer: it does not start then."""
+    def _check_node_ranges(self) -> Iterator[Fault]:
+        """Yield a fault if nodes' IPv6 ranges are too long: kube-controller-manager does not start then."""
         node, bits = self.node_prefix6 or KUBERNETES_BLOCK6.value, KUBERNETES_CUT_BITS
         if self.pod_prefix6 is not None and node - self.pod_prefix6 > bits:
-            message = f"Kubernetes cuts no /{node} from a /{self.pod_prefix6}: {bits} bits are the most"
+            message = (
+                f"Kubernetes assigns no /{node} from a /{self.pod_prefix6}: at most {bits} bits may be between them"
+            )
             hint = f"--node-prefix6 {self.pod_prefix6 + bits} at most, or a --pod-prefix6 of {node - bits} at least"
             yield Fault("--pod-prefix6", message, str(self.pod_prefix6), hint, "TooLarge")
 
 
-def _beyond(option: str, value: float, least: float, most: float) -> Iterator[Fault]:
+def _out_of_range(option: str, value: float, least: float, most: float) -> Iterator[Fault]:
     if not least <= value <= most:
         hint = f"between {least:,} and {most:,}"
-        yield Fault(option, f"{value:,} can't be planned with", str(value), hint, "OutOfRange")
+        yield Fault(option, f"{value:,} is out of range", str(value), hint, "OutOfRange")
 
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """What ends growth: at `nodes` nothing more goes, because of `figure`; `raised` is the same after a request. Where
-    the figure is 0 it is not offered at all."""
+    """A limit to growth: `figure` allows at most `nodes` nodes, and `raised` allows `raised_nodes` on request.
+
+    A figure of 0 means that the network does not offer what is asked for.
+    """
 
     nodes: int
     figure: Figure
@@ -114,80 +120,83 @@ class Stop:
     raised: Figure | None = None
 
     @property
-    def most(self) -> int:
-        """Nodes, when everything that may be asked for was granted."""
+    def max_nodes(self) -> int:
+        """Most nodes, if every request for a higher quota is granted."""
         return self.raised_nodes if self.raised_nodes is not None else self.nodes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ranges:
-    """What a cluster takes of one family. Prefixes are lengths; those for `later` hold until the horizon, as far as the
-    kind carries at all."""
+    """Addresses and ranges of one IP version that a cluster needs.
+
+    Prefixes are lengths; those for `later` hold until the end of the planning period, if the kind can grow that
+    far.
+    """
 
     version: int
     node_addresses: int
     per_node: int
-    """Addresses that a node takes out of the range for Pods."""
+    """Addresses that a node takes from the range for Pods."""
     node_range: int | None
-    """Length of the range that each node takes; None: they are given one by one or in blocks."""
+    """Prefix length of each node's range; None if nodes get single addresses or blocks."""
     node_prefix: int
     pod_prefix: int
     node_prefix_later: int
     pod_prefix_later: int
     prefix_nodes: int | None
-    """Nodes that the range for Pods that is there holds."""
+    """Nodes that fit into the present range for Pods."""
     prefix_years_left: float | None
 
     @property
     def pod_addresses(self) -> int:
-        """Of all nodes."""
+        """Addresses for Pods on all nodes."""
         return self.node_addresses * self.per_node
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What a kind of network makes of a cluster."""
+    """The result for one kind of network."""
 
     kind: Kind
     verdict: Verdict
     ranges: tuple[Ranges, ...]
-    """One for each family that Pods have."""
+    """One item for each IP version of the Pods."""
     ipv4_only_for_nodes: int
-    """IPv4 addresses that nodes keep though Pods have none."""
+    """IPv4 addresses of nodes whose Pods have none."""
     nodes_later: int
     stops: tuple[Stop, ...]
-    """Nearest first."""
+    """The lowest limit first."""
     years_left: float | None
-    """Until the nearest of them; None: not in sight."""
+    """Years until the lowest limit is reached; None if it is not in sight."""
     throughput: Throughput
     pod_gbit: float
-    """Of a TCP program in each Pod, when all Pods of a node share its link."""
+    """Throughput of a TCP program in each Pod, if all Pods of a node share its link."""
 
     @property
     def most_nodes(self) -> int:
-        """Nodes that it can carry, everything granted."""
-        return min(stop.most for stop in self.stops)
+        """Most nodes that it can carry, if every request is granted."""
+        return min(stop.max_nodes for stop in self.stops)
 
     @property
     def lacks(self) -> Figure | None:
-        """What it does not offer of what is asked for."""
+        """What the network does not offer, if it lacks something."""
         return next((stop.figure for stop in self.stops if stop.figure.value == 0), None)
 
 
-def plan_all(wanted: Wanted) -> list[Plan]:
-    """Every kind, in the order in which they are listed."""
+def plan_all(wanted: PlanRequest) -> list[Plan]:
+    """Return the plans for all kinds, in the order of KINDS."""
     return [plan(kind, wanted) for kind in KINDS]
 
 
-def plan(kind: Kind, wanted: Wanted) -> Plan:
-    """What `kind` makes of it."""
+def plan(kind: Kind, wanted: PlanRequest) -> Plan:
+    """Return the plan of a cluster with this kind of network."""
     nodes = wanted.nodes
     later = max(nodes, wanted.growth.after(nodes, wanted.years))
     ranges = tuple((_ranges4 if version == 4 else _ranges6)(kind, wanted, later) for version in wanted.versions)
-    outer = max(wanted.versions)  # each family may have a tunnel of its own: the larger headers count
+    outer = max(wanted.versions)  # each IP version may have its own tunnel: the larger headers count
     link = throughput(wanted.mtu if wanted.mtu is not None else kind.mtu.value, kind.encapsulation, outer)
-    stops = tuple(sorted(_stops(kind, wanted, ranges, link), key=lambda stop: (stop.most, stop.nodes)))
-    most, unasked = min(stop.most for stop in stops), min(stop.nodes for stop in stops)
+    stops = tuple(sorted(_stops(kind, wanted, ranges, link), key=lambda stop: (stop.max_nodes, stop.nodes)))
+    most, unasked = min(stop.max_nodes for stop in stops), min(stop.nodes for stop in stops)
     verdict: Verdict = "no" if nodes > most else "on request" if nodes > unasked else "yes"
     return Plan(
         kind=kind,
@@ -202,7 +211,7 @@ def plan(kind: Kind, wanted: Wanted) -> Plan:
     )
 
 
-def _ranges4(kind: Kind, wanted: Wanted, later: int) -> Ranges:
+def _ranges4(kind: Kind, wanted: PlanRequest, later: int) -> Ranges:
     nodes, per_node = wanted.nodes, kind.pods(wanted.pods_per_node)
     if wanted.node_prefix is not None and kind.pods is usual_range:
         per_node = 2 ** (32 - wanted.node_prefix)
@@ -221,8 +230,8 @@ def _ranges4(kind: Kind, wanted: Wanted, later: int) -> Ranges:
     )
 
 
-def _ranges6(kind: Kind, wanted: Wanted, later: int) -> Ranges:
-    """Nodes always have a /64, the length of a subnet everywhere; Pods a range of the same length for each node."""
+def _ranges6(kind: Kind, wanted: PlanRequest, later: int) -> Ranges:
+    """Return the IPv6 ranges. Nodes have a /64, the length of every subnet; each node has one range for its Pods."""
     own, shared = kind.ipv6.node_range.value, kind.ipv6.shared
     if wanted.node_prefix6 is not None and kind.ipv6.by_kubernetes:
         own = wanted.node_prefix6
@@ -247,11 +256,12 @@ def _ranges6(kind: Kind, wanted: Wanted, later: int) -> Ranges:
 
 
 def _prefix(addresses: int) -> int:
-    """Of a range with that many addresses and those that no host can have: first, last, and what clouds keep."""
+    """Return the length of a range with these addresses and five that hosts cannot have: first, last, and the
+    cloud's."""
     return smallest_prefix(addresses + 5, 4)
 
 
-def _stops(kind: Kind, wanted: Wanted, ranges: Sequence[Ranges], link: Throughput) -> Iterator[Stop]:
+def _stops(kind: Kind, wanted: PlanRequest, ranges: Sequence[Ranges], link: Throughput) -> Iterator[Stop]:
     pods, bounds = wanted.pods_per_node, [*kind.bounds] if 4 in wanted.versions else []
     if kind.pods_per_node is not None and pods > kind.pods_per_node.value:
         yield Stop(0, kind.pods_per_node)
@@ -267,30 +277,30 @@ def _stops(kind: Kind, wanted: Wanted, ranges: Sequence[Ranges], link: Throughpu
             yield Stop(0, IPV6_MTU)
     for bound in bounds:
         raised = bound.raised
-        most_raised = _most(bound, raised, pods) if raised is not None else None
-        yield Stop(_most(bound, bound.figure, pods), bound.figure, most_raised, raised)
+        raised_nodes = _nodes_within(bound, raised, pods) if raised is not None else None
+        yield Stop(_nodes_within(bound, bound.figure, pods), bound.figure, raised_nodes, raised)
 
 
-def _most(bound: Bound, figure: Figure, pods: int) -> int:
+def _nodes_within(bound: Bound, figure: Figure, pods: int) -> int:
     return figure.value // bound.per_node(pods)
 
 
-def notes(wanted: Wanted) -> list[str]:
-    """What holds for all kinds, of this cluster."""
+def notes(wanted: PlanRequest) -> list[str]:
+    """Return remarks on this cluster that hold for every kind."""
     found = []
     if wanted.nodes > KUBERNETES_NODES.value:
         found.append(
             f"{wanted.nodes:,} nodes are more than the {KUBERNETES_NODES.value:,} that Kubernetes is tested with "
-            f"({KUBERNETES_NODES.source}): its control plane needs care of its own"
+            f"({KUBERNETES_NODES.source}): its control plane needs special attention"
         )
     if wanted.ip_family == "dual":
         found.append(
-            "with both families every Pod has an IPv4 address, too: no kind carries more nodes than with IPv4 alone "
-            f"({KUBERNETES_DUAL.source}); only IPv6 alone is a way out of its limits"
+            "with both families every Pod also has an IPv4 address: no kind carries more nodes than with IPv4 alone "
+            f"({KUBERNETES_DUAL.source}); only IPv6 alone avoids these limits"
         )
     if wanted.ip_family == "ipv6":
         found.append(
-            "Pods without IPv4 reach hosts that have nothing else (many registries and mirrors) by translation only: "
+            "Pods without IPv4 reach IPv4-only hosts (many registries and mirrors) only by translation: "
             "NAT64 with DNS64 (https://www.rfc-editor.org/rfc/rfc6146, https://www.rfc-editor.org/rfc/rfc6147)"
         )
     if 6 in wanted.versions:

@@ -1,18 +1,17 @@
-"""What `kaji network check` tries from where it runs, and what has to come of it."""
+"""The connections that `kaji network check` tries from where it runs, and their expected outcomes."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from ipaddress import ip_address
 from typing import Literal
 
-from kajitori.core.network.registry_model import Address, Cluster, NatHost, Network, Networks
+from kajitori.core.network.registry_model import Address, Cluster, NatHost, Network, Networks, read_endpoint
 from kajitori.core.words.suggestions import did_you_mean
 from kajitori.errors import InvalidInput
 
 API_PORT = 443
-"""Of the API server's own Service, which has the first address of the first range of Services in every cluster."""
+"""Port of the API server's own Service, which has the first address of the first range of Services."""
 
 Kind = Literal["researchers", "hub", "nat", "cluster", "elsewhere"]
 Outcome = Literal["answered", "refused", "silent", "unreachable"]
@@ -20,20 +19,20 @@ Outcome = Literal["answered", "refused", "silent", "unreachable"]
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where one is, as the registry sees it."""
+    """A position in the network, as the registry describes it."""
 
     kind: Kind
     name: str = ""
-    """Of the NAT host or the cluster."""
+    """Name of the NAT host or the cluster."""
 
     def __str__(self) -> str:
-        words = {"researchers": "among the researchers", "hub": "the hub", "elsewhere": "nowhere that it knows"}
-        return words.get(self.kind) or f"{'the NAT host' if self.kind == 'nat' else 'in cluster'} {self.name}"
+        names = {"researchers": "among the researchers", "hub": "the hub", "elsewhere": "outside all its ranges"}
+        return names.get(self.kind) or f"{'the NAT host' if self.kind == 'nat' else 'in cluster'} {self.name}"
 
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """One try to connect: whether it may get through, and why."""
+    """One connection to try, and whether it should succeed."""
 
     cluster: str
     what: str
@@ -43,31 +42,16 @@ class Probe:
 
     @property
     def endpoint(self) -> str:
-        """As it is written in the file."""
+        """Address and port, as in the networks file."""
         return f"[{self.address}]:{self.port}" if self.address.version == 6 else f"{self.address}:{self.port}"
 
     def is_right(self, outcome: Outcome) -> bool:
-        """Whether that is what has to come of it. Who refuses a connection was reached."""
+        """Return whether the outcome is as expected. A refused connection has reached its target."""
         return (outcome in ("answered", "refused")) == self.passes
 
 
-def read_endpoint(text: str) -> tuple[Address, int]:
-    """Address and port of `10.1.0.4:22` or `[fd00:1::4]:22`. Raises ValueError with the reason."""
-    host, colon, port = text.rpartition(":")
-    if not colon or not port.isascii() or not port.isdigit() or not 0 < int(port) < 65536:
-        raise ValueError(f"{text!r:.80} names no port")
-    bracketed = host.startswith("[") and host.endswith("]")
-    try:
-        address = ip_address(host[1:-1] if bracketed else host)
-    except ValueError:
-        raise ValueError(f"{text!r:.80} names no address") from None
-    if bracketed != (address.version == 6):
-        raise ValueError(f"{text!r:.80} is not written as an address with a port")
-    return address, int(port)
-
-
 def place_named(networks: Networks, name: str) -> Place:
-    """The place that somebody names: researchers, hub, or a NAT host or cluster. Raises InvalidInput."""
+    """Return the place with this name: researchers, hub, elsewhere, a NAT host or a cluster. Raises InvalidInput."""
     if name in ("researchers", "hub", "elsewhere"):
         return Place(name)  # type: ignore[arg-type]
     if name in (host.name for host in networks.nat_hosts):
@@ -81,7 +65,8 @@ def place_named(networks: Networks, name: str) -> Place:
 
 
 def place_of(networks: Networks, own: Iterable[Address]) -> Place:
-    """Where somebody with these addresses is. Hosts come first: a NAT host may have an address of its cluster, too."""
+    """Return the place of a host with these addresses. Hosts come first: a NAT host may have a cluster's address,
+    too."""
     addresses = set(own)
     if networks.hub is not None and addresses & set(networks.hub.addresses):
         return Place("hub")
@@ -89,28 +74,28 @@ def place_of(networks: Networks, own: Iterable[Address]) -> Place:
         if addresses & set(host.addresses):
             return Place("nat", host.name)
     for cluster in networks.clusters:
-        if any(_lies_in(address, (*cluster.nodes, *cluster.pods)) for address in addresses):
+        if any(in_any(address, (*cluster.nodes, *cluster.pods)) for address in addresses):
             return Place("cluster", cluster.name)
-    if any(_lies_in(address, networks.researchers) for address in addresses):
+    if any(in_any(address, networks.researchers) for address in addresses):
         return Place("researchers")
     return Place("elsewhere")
 
 
 def landmarks(networks: Networks) -> Iterator[Address]:
-    """An address in each range of every cluster: the ways there tell by which addresses of one's own one is known."""
+    """Yield one address in each range of every cluster; the routes to them show the host's own addresses."""
     for cluster in networks.clusters:
         for _, _, network in cluster.ranges():
             yield network.network_address + min(1, network.num_addresses - 1)
 
 
 def probes(networks: Networks, place: Place) -> list[Probe]:
-    """Everything to be tried from there, cluster by cluster."""
+    """Return all probes from this place, by cluster."""
     hosts = {host.name: host for host in networks.nat_hosts}
     return [
         probe
         for cluster in networks.clusters
         for address, port in _endpoints(cluster)
-        for probe in _tries(cluster, address, port, place, hosts.get(cluster.nat_host or ""))
+        for probe in _probes_of(cluster, address, port, place, hosts.get(cluster.nat_host or ""))
     ]
 
 
@@ -123,12 +108,14 @@ def _endpoints(cluster: Cluster) -> Iterator[tuple[Address, int]]:
     )
 
 
-def _tries(cluster: Cluster, address: Address, port: int, place: Place, host: NatHost | None) -> Iterator[Probe]:
-    """One, or none where the address means nothing there: Services have their own addresses inside of their cluster and
-    at its NAT host, and others, for researchers only, outside."""
+def _probes_of(cluster: Cluster, address: Address, port: int, place: Place, host: NatHost | None) -> Iterator[Probe]:
+    """Yield one probe, or none if the address means nothing at this place.
+
+    A Service has its own address inside its cluster and at the NAT host; outside, researchers use another one.
+    """
     at_home = place.kind == "cluster" and place.name == cluster.name
-    if not _lies_in(address, cluster.services):
-        what = "node" if _lies_in(address, cluster.nodes) else "Pod"
+    if not in_any(address, cluster.services):
+        what = "node" if in_any(address, cluster.nodes) else "Pod"
         inward = place.kind == "hub" or (place.kind == "nat" and host is not None and place.name == host.name)
         if place.kind != "nat" or inward:
             yield Probe(cluster.name, what, address, port, at_home or inward or place.kind == "researchers")
@@ -142,12 +129,13 @@ def _tries(cluster: Cluster, address: Address, port: int, place: Place, host: Na
 
 
 def public_address(cluster: Cluster, address: Address) -> Address | None:
-    """What stands for a Service's address outside; None where nothing does."""
+    """Return the address of a Service outside its cluster; None if it has none."""
     for outside, inside in cluster.translations:
-        if _lies_in(address, (inside,)):
+        if in_any(address, (inside,)):
             return outside.network_address + (int(address) - int(inside.network_address))
     return None
 
 
-def _lies_in(address: Address, networks: Sequence[Network]) -> bool:
+def in_any(address: Address, networks: Sequence[Network]) -> bool:
+    """Return whether the address is in any of these ranges."""
     return any(address.version == network.version and address in network for network in networks)

@@ -1,4 +1,4 @@
-"""The registry file: reading it, and everything that speaks against what it says."""
+"""The registry file: parsing it, and every fault that makes it invalid."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from itertools import combinations, islice
 from typing import Any
 
 from kajitori.core.documents.files import parse_document
-from kajitori.core.network.registry_model import Address, Cluster, NatHost, Network, Networks
+from kajitori.core.network.registry_model import Address, Cluster, NatHost, Network, Networks, read_endpoint
 from kajitori.core.network.wellknown import WELL_KNOWN
 from kajitori.core.words.suggestions import did_you_mean
 from kajitori.errors import Fault
@@ -17,16 +17,16 @@ from kajitori.errors import Fault
 __all__ = ["Networks", "overlap", "parse_networks"]
 
 _TO = "-to-"
-_TAKEN = ("researchers", "strangers", "hub", "elsewhere")
+_RESERVED_NAMES = ("researchers", "strangers", "hub", "elsewhere")
 
-_MOST_FAULTS = 200
+_MAX_FAULTS = 200
 
 
 def parse_networks(text_or_document: str | bytes | Mapping[str, Any]) -> Networks:
-    """The registry that a YAML text or a document says; an empty one has no clusters.
+    """Return the registry in a YAML text or a document; an empty one has no clusters.
 
-    Raises InvalidInput with every fault at once: those of single fields or, where there are none, those that ranges
-    have with each other.
+    Raises InvalidInput with all faults at once: faults of single fields or, if there are none, conflicts between
+    ranges.
     """
     return parse_document(
         Networks, text_or_document, "networks", "researchers, hub, natHosts and clusters", check=_faults
@@ -34,8 +34,8 @@ def parse_networks(text_or_document: str | bytes | Mapping[str, Any]) -> Network
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
-    """A range and whose it is: `field` as in the file, `owner` in words."""
+class NamedRange:
+    """A range with its owner in words and its `field` in the file."""
 
     field: str
     owner: str
@@ -44,14 +44,16 @@ class Held:
     kind: str = ""
 
 
-def held(networks: Networks) -> list[Held]:
-    """Every range of researchers and clusters, in the file's order."""
-    researchers = enumerate(networks.researchers)
-    found = [Held(f"researchers[{i}]", "researchers", each, kind="researchers") for i, each in researchers]
+def named_ranges(networks: Networks) -> list[NamedRange]:
+    """Return every range of researchers and clusters, in the file's order."""
+    found = [
+        NamedRange(f"researchers[{index}]", "researchers", network, kind="researchers")
+        for index, network in enumerate(networks.researchers)
+    ]
     for index, cluster in enumerate(networks.clusters):
         for kind, position, network in cluster.ranges():
             field = f"clusters[{index}].{kind}[{position}]"
-            found.append(Held(field, f"{_KINDS[kind]} of {cluster.name}", network, index, kind))
+            found.append(NamedRange(field, f"{_KINDS[kind]} of {cluster.name}", network, index, kind))
     return found
 
 
@@ -59,75 +61,80 @@ _KINDS = {"nodes": "nodes", "pods": "Pods", "services": "Services", "publicServi
 
 
 def overlap(one: Network, other: Network) -> bool:
-    """Whether they share an address; ranges of different families never do."""
+    """Return whether two ranges share an address; ranges of different IP versions never do."""
     return one.version == other.version and one.overlaps(other)
 
 
 def inside(address: Address, network: Network) -> bool:
+    """Return whether the address is in the range."""
     return address.version == network.version and address in network
 
 
 def _faults(networks: Networks) -> Iterator[Fault]:
-    """The first of them; what is wrong all over would take as long to tell as to look at each pair."""
-    return islice(_all_faults(networks), _MOST_FAULTS)
+    """Return the first _MAX_FAULTS faults: a file with overlaps everywhere has one per pair of ranges."""
+    return islice(_all_faults(networks), _MAX_FAULTS)
 
 
 def _all_faults(networks: Networks) -> Iterator[Fault]:
-    yield from _names(networks)
-    yield from _overlaps(networks)
-    yield from _impossible(networks)
-    yield from _hosts(networks)
+    yield from _name_faults(networks)
+    yield from _overlap_faults(networks)
+    yield from _impossible_ranges(networks)
+    yield from _host_faults(networks)
     for index, cluster in enumerate(networks.clusters):
         field = f"clusters[{index}]"
-        yield from _translation(networks, cluster, field)
-        yield from _gateways(networks, cluster, field)
-        yield from _too_small(cluster, field)
-        yield from _probes(cluster, field)
+        yield from _translation_faults(networks, cluster, field)
+        yield from _gateway_faults(networks, cluster, field)
+        yield from _size_faults(cluster, field)
+        yield from _probe_faults(cluster, field)
 
 
-def _names(networks: Networks) -> Iterator[Fault]:
-    clusters, hosts = ([each.name for each in named] for named in (networks.clusters, networks.nat_hosts))
+def _name_faults(networks: Networks) -> Iterator[Fault]:
+    clusters, hosts = ([item.name for item in named] for named in (networks.clusters, networks.nat_hosts))
     for field, names in (("clusters", clusters), ("natHosts", hosts)):
         for index, name in enumerate(names):
-            if name in _TAKEN or _TO in f"-{name}-":
-                message = f"{name} would make the names of counters ambiguous, such as a{_TO}b"
-                hint = f"choose one without the word {_TO.strip('-')}; not {', '.join(_TAKEN)}"
+            if name in _RESERVED_NAMES or _TO in f"-{name}-":
+                message = f"{name} would make the names of counters ambiguous, for example a{_TO}b"
+                hint = f"choose a name without the word {_TO.strip('-')}; not {', '.join(_RESERVED_NAMES)}"
                 yield Fault(f"{field}[{index}].name", message, name, hint, "NameTaken")
             first = names.index(name)
             if first < index:
-                message = f"{name} is the name of {field}[{first}], too"
-                yield Fault(f"{field}[{index}].name", message, name, "give each a name of its own", "NameTaken")
+                message = f"{name} is also the name of {field}[{first}]"
+                yield Fault(f"{field}[{index}].name", message, name, "give each a different name", "NameTaken")
     for index, name in enumerate(hosts):
         if name in clusters:
-            message = f"{name} is the name of a cluster, too"
-            yield Fault(f"natHosts[{index}].name", message, name, "give each a name of its own", "NameTaken")
+            message = f"{name} is also the name of a cluster"
+            yield Fault(f"natHosts[{index}].name", message, name, "give each a different name", "NameTaken")
 
 
-def _overlaps(networks: Networks) -> Iterator[Fault]:
-    """Ranges sorted by where they begin: only neighbours in that order can overlap, or what a large one spans."""
+def _overlap_faults(networks: Networks) -> Iterator[Fault]:
+    """Yield overlapping ranges. Sorted by first address, a range can only overlap those that still span it."""
     for version in (4, 6):
+        everything = (*named_ranges(networks), *_hosts_as_ranges(networks))
         ranges = sorted(
-            (each for each in (*held(networks), *_hosts_as_ranges(networks)) if each.network.version == version),
-            key=lambda each: (int(each.network.network_address), each.network.prefixlen),
+            (item for item in everything if item.network.version == version),
+            key=lambda item: (int(item.network.network_address), item.network.prefixlen),
         )
-        spanning: list[Held] = []
-        for each in ranges:
-            spanning = [other for other in spanning if overlap(other.network, each.network)]
+        spanning: list[NamedRange] = []
+        for item in ranges:
+            spanning = [other for other in spanning if overlap(other.network, item.network)]
             for other in spanning:
-                if not _may_share(networks, other, each):
-                    yield _overlap_fault(other, each)
-            spanning.append(each)
+                if not _may_share(networks, other, item):
+                    yield _overlap_fault(other, item)
+            spanning.append(item)
 
 
-def _hosts_as_ranges(networks: Networks) -> Iterator[Held]:
+def _hosts_as_ranges(networks: Networks) -> Iterator[NamedRange]:
     for field, owner, addresses in _host_addresses(networks):
         for index, address in enumerate(addresses):
-            yield Held(f"{field}.addresses[{index}]", owner, ip_network(address), kind="host")
+            yield NamedRange(f"{field}.addresses[{index}]", owner, ip_network(address), kind="host")
 
 
-def _may_share(networks: Networks, one: Held, other: Held) -> bool:
-    """Hosts may be among nodes or researchers. Services of different clusters may have the same addresses where others
-    stand for both outside, and each has a translator of its own."""
+def _may_share(networks: Networks, one: NamedRange, other: NamedRange) -> bool:
+    """Return whether these two may overlap.
+
+    Hosts may be among nodes or researchers. Services of different clusters may have the same addresses if each cluster
+    has its own NAT host, which gives them different addresses outside.
+    """
     kinds = {one.kind, other.kind}
     if "host" in kinds:
         return kinds in ({"host", "nodes"}, {"host", "researchers"})
@@ -137,47 +144,47 @@ def _may_share(networks: Networks, one: Held, other: Held) -> bool:
     return first is not second and first.nat_host != second.nat_host and None not in (first.nat_host, second.nat_host)
 
 
-def _overlap_fault(first: Held, second: Held) -> Fault:
-    one, other = sorted((first, second), key=lambda each: each.field)
+def _overlap_fault(first: NamedRange, second: NamedRange) -> Fault:
+    one, other = sorted((first, second), key=lambda item: item.field)
     what = "is the same as" if one.network == other.network else "overlaps"
     message = f"{other.network} ({other.owner}) {what} {one.network} ({one.owner}, {one.field})"
     hint = "give each range to one purpose of one cluster"
     if one.kind == other.kind == "services":
-        hint += "; Services of two clusters may share theirs if each has publicServices and a natHost of its own"
+        hint += "; Services of two clusters may share theirs if each has its own publicServices and natHost"
     return Fault(other.field, message, str(other.network), hint, "Overlap")
 
 
-def _impossible(networks: Networks) -> Iterator[Fault]:
-    for each in held(networks):
+def _impossible_ranges(networks: Networks) -> Iterator[Fault]:
+    for item in named_ranges(networks):
         for known in WELL_KNOWN:
-            if known.impossible and overlap(each.network, known.network):
-                message = f"{each.network} ({each.owner}) collides with {known.network}: {known.what}"
+            if known.impossible and overlap(item.network, known.network):
+                message = f"{item.network} ({item.owner}) overlaps {known.network}: {known.what}"
                 hint = "use private addresses: 10.0.0.0/8, 172.16.0.0/12, 192.168.0.0/16, fd00::/8"
-                yield Fault(each.field, message, str(each.network), hint, "WellKnown")
+                yield Fault(item.field, message, str(item.network), hint, "WellKnown")
 
 
-def _hosts(networks: Networks) -> Iterator[Fault]:
-    """One address of each family is enough for hub and NAT hosts."""
+def _host_faults(networks: Networks) -> Iterator[Fault]:
+    """Yield hub and NAT hosts with more than one address of a family."""
     for field, _, addresses in _host_addresses(networks):
-        yield from _one_of_each_family(addresses, f"{field}.addresses")
+        yield from _more_than_one_per_family(addresses, f"{field}.addresses")
 
 
 def _host_addresses(networks: Networks) -> Iterator[tuple[str, str, list[Address]]]:
-    """(field, host in words, addresses)."""
+    """Yield (field, host in words, addresses)."""
     if networks.hub is not None:
         yield "hub", "the hub", networks.hub.addresses
     for index, host in enumerate(networks.nat_hosts):
         yield f"natHosts[{index}]", f"the NAT host {host.name}", host.addresses
 
 
-def _one_of_each_family(addresses: list[Address], field: str) -> Iterator[Fault]:
+def _more_than_one_per_family(addresses: list[Address], field: str) -> Iterator[Fault]:
     for one, other in combinations(addresses, 2):
         if one.version == other.version:
             message = f"{one} and {other} are both IPv{one.version}"
-            yield Fault(field, message, str(other), "name at most one of each family", "TwoOfAFamily")
+            yield Fault(field, message, str(other), "give at most one of each family", "TwoOfAFamily")
 
 
-def _translation(networks: Networks, cluster: Cluster, field: str) -> Iterator[Fault]:
+def _translation_faults(networks: Networks, cluster: Cluster, field: str) -> Iterator[Fault]:
     hosts = {host.name: host for host in networks.nat_hosts}
     if not cluster.public_services:
         if cluster.nat_host is not None:
@@ -191,7 +198,7 @@ def _translation(networks: Networks, cluster: Cluster, field: str) -> Iterator[F
         hint = did_you_mean(cluster.nat_host, hosts) or "natHosts lists them"
         yield Fault(f"{field}.natHost", f"there is no NAT host {cluster.nat_host}", cluster.nat_host, hint, "NoNatHost")
     else:
-        yield from _of_the_same_family(cluster, hosts[cluster.nat_host], field)
+        yield from _family_faults(cluster, hosts[cluster.nat_host], field)
     if len(cluster.public_services) != len(cluster.services):
         message = f"{_count(cluster.public_services)} for {_count(cluster.services)} of services"
         hint = "one for each, in the same order"
@@ -203,13 +210,13 @@ def _translation(networks: Networks, cluster: Cluster, field: str) -> Iterator[F
             message = f"{outside} has length {outside.prefixlen}, but stands for {within} of length {within.prefixlen}"
         else:
             continue
-        hint = f"one address stands for one address: use an IPv{within.version} range of length {within.prefixlen}"
+        hint = f"each address stands for one address: use an IPv{within.version} range of length {within.prefixlen}"
         yield Fault(f"{field}.publicServices[{index}]", message, str(outside), hint, "PrefixMismatch")
 
 
-def _of_the_same_family(cluster: Cluster, host: NatHost, field: str) -> Iterator[Fault]:
-    have = {address.version for address in host.addresses}
-    for version in sorted({outside.version for outside, _ in cluster.translations} - have):
+def _family_faults(cluster: Cluster, host: NatHost, field: str) -> Iterator[Fault]:
+    available = {address.version for address in host.addresses}
+    for version in sorted({outside.version for outside, _ in cluster.translations} - available):
         message = f"the NAT host {host.name} has no IPv{version} address"
         yield Fault(f"{field}.natHost", message, host.name, f"add one to natHosts: {host.name}", "NoAddress")
 
@@ -218,35 +225,35 @@ def _count(ranges: list[Network]) -> str:
     return "1 range" if len(ranges) == 1 else f"{len(ranges)} ranges"
 
 
-def _gateways(networks: Networks, cluster: Cluster, field: str) -> Iterator[Fault]:
-    yield from _one_of_each_family(cluster.gateways, f"{field}.gateways")
+def _gateway_faults(networks: Networks, cluster: Cluster, field: str) -> Iterator[Fault]:
+    yield from _more_than_one_per_family(cluster.gateways, f"{field}.gateways")
     behind = (*cluster.pods, *cluster.services, *cluster.public_services)
-    others = [(each, other.name) for other in networks.clusters if other is not cluster for each in other.own_ranges]
+    others = [(network, c.name) for c in networks.clusters if c is not cluster for network in c.own_ranges]
     hub = networks.hub.addresses if networks.hub is not None else []
     for name, addresses in (("gateways", cluster.gateways), ("serviceGateways", cluster.service_gateways)):
         for index, address in enumerate(addresses):
             where = f"{field}.{name}[{index}]"
             for network in behind:
                 if inside(address, network):
-                    message = f"{address} lies within {network}, which is reached through it"
+                    message = f"{address} is in {network}, which is reached through it"
                     yield Fault(where, message, str(address), "name a host's own address", "Overlap")
             for network, other in others:
                 if inside(address, network):
-                    message = f"{address} lies within {network} of {other}: what is for {cluster.name} would pass there"
+                    message = f"{address} is in {network} of {other}: traffic for {cluster.name} would go there"
                     yield Fault(where, message, str(address), "name a host that is in no other cluster", "Overlap")
             if address in hub:
-                message = f"{address} is the hub, which has no way to {cluster.name} through itself"
-                hint = "name the next hop behind the hub, or leave it out where its network knows the way"
+                message = f"{address} is the hub, which cannot be its own next hop to {cluster.name}"
+                hint = "give the next hop behind the hub, or leave it out if the hub's network has a route"
                 yield Fault(where, message, str(address), hint, "Overlap")
 
 
-def _too_small(cluster: Cluster, field: str) -> Iterator[Fault]:
+def _size_faults(cluster: Cluster, field: str) -> Iterator[Fault]:
     size = cluster.size
     if size is None:
         return
     for version, node_prefix in node_prefixes(cluster):
-        nodes = [each for each in cluster.nodes if each.version == version]
-        pods = [each for each in cluster.pods if each.version == version]
+        nodes = [network for network in cluster.nodes if network.version == version]
+        pods = [network for network in cluster.pods if network.version == version]
         room = addresses_of(nodes)
         if nodes and room < size.nodes:
             message = f"{room:,} addresses for {size.nodes:,} nodes"
@@ -264,7 +271,7 @@ def _too_small(cluster: Cluster, field: str) -> Iterator[Fault]:
         bits = pods[0].max_prefixlen
         name = f"{field}.size.nodePrefix{'' if version == 4 else '6'}"
         if node_prefix > bits:
-            usual = f"{24 if version == 4 else 64} is usual"
+            usual = f"{24 if version == 4 else 64} is the default"
             yield Fault(name, f"{node_prefix} is above {bits}", str(node_prefix), usual, "OutOfRange")
             continue
         if 2 ** (bits - node_prefix) < size.pods_per_node:
@@ -280,36 +287,34 @@ def _too_small(cluster: Cluster, field: str) -> Iterator[Fault]:
 
 
 def node_prefixes(cluster: Cluster) -> Iterator[tuple[int, int | None]]:
-    """(IP version, length of each node's range)."""
+    """Yield (IP version, length of each node's range)."""
     size = cluster.size
     yield 4, size.node_prefix if size is not None else None
     yield 6, size.node_prefix6 if size is not None else None
 
 
 def addresses_of(ranges: Sequence[Network]) -> int:
-    """How many addresses there are in ranges that do not overlap."""
-    return sum(each.num_addresses for each in ranges)
+    """Return the number of addresses in ranges that do not overlap."""
+    return sum(network.num_addresses for network in ranges)
 
 
 def node_ranges(pods: Sequence[Network], node_prefix: int) -> int:
-    """How many nodes can have a range of that length out of these."""
-    return sum(2 ** (node_prefix - each.prefixlen) for each in pods if each.prefixlen <= node_prefix)
+    """Return how many nodes can have a range of that length out of these."""
+    return sum(2 ** (node_prefix - network.prefixlen) for network in pods if network.prefixlen <= node_prefix)
 
 
 def smallest_prefix(addresses: int, version: int) -> int:
-    """Length of the smallest range that has so many addresses."""
+    """Return the length of the smallest range with this many addresses."""
     return (32 if version == 4 else 128) - max(0, addresses - 1).bit_length()
 
 
-def _probes(cluster: Cluster, field: str) -> Iterator[Fault]:
-    from kajitori.core.network.probes import read_endpoint
-
+def _probe_faults(cluster: Cluster, field: str) -> Iterator[Fault]:
     for index, text in enumerate(cluster.probes):
         try:
             address, _ = read_endpoint(text)
         except ValueError as error:
             yield Fault(f"{field}.probes[{index}]", str(error), text, "write 10.1.0.4:22 or [fd00:1::4]:22")
             continue
-        if not any(inside(address, each) for each in (*cluster.nodes, *cluster.pods, *cluster.services)):
+        if not any(inside(address, network) for network in (*cluster.nodes, *cluster.pods, *cluster.services)):
             message = f"{address} is in no range of {cluster.name}"
             yield Fault(f"{field}.probes[{index}]", message, text, "name an address of this cluster", "NotHere")

@@ -1,6 +1,6 @@
-"""The address registry, as types: which addresses every cluster has, and how they are reached.
+"""Types of the address registry: which addresses every cluster has, and how they are reached.
 
-Every field's text here is its documentation: the reference is made from it.
+The text of every field here is its documentation, from which the reference is generated.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ def _cidr(value: Any) -> Network:
     if isinstance(value, IPv4Network | IPv6Network):
         return value
     if not isinstance(value, str):
-        raise FieldError(f"{value!r:.80} is not a range of addresses", "write it in quotes, such as 10.1.0.0/16")
+        raise FieldError(f"{value!r:.80} is not a range of addresses", "write it in quotes, for example 10.1.0.0/16")
     try:
         exact = ip_network(value)
     except ValueError:
         try:
             loose = ip_network(value, strict=False)
         except ValueError:
-            hint = "write ADDRESS/LENGTH, such as 10.1.0.0/16 or fd00:1::/64"
+            hint = "write ADDRESS/LENGTH, for example 10.1.0.0/16 or fd00:1::/64"
             raise FieldError(f"{value!r:.80} is not a range of addresses", hint) from None
-        raise FieldError(f"{value} is not the beginning of its range", f"write {loose}", "HostBitsSet") from None
+        raise FieldError(f"{value} has address bits beyond its prefix", f"write {loose}", "HostBitsSet") from None
     if "/" not in value:
-        raise FieldError(f"{value!r:.80} has no prefix length", f"write {exact} if that one address is meant")
+        raise FieldError(f"{value!r:.80} has no prefix length", f"write {exact} for this single address")
     return exact
 
 
@@ -46,83 +46,98 @@ def _address(value: Any) -> Address:
             raise ValueError
         return ip_address(value)
     except ValueError:
-        raise FieldError(f"{value!r:.80} is not an address", "such as 10.1.0.4 or fd00:1::4") from None
+        raise FieldError(f"{value!r:.80} is not an address", "for example 10.1.0.4 or fd00:1::4") from None
+
+
+def read_endpoint(text: str) -> tuple[Address, int]:
+    """Return address and port of `10.1.0.4:22` or `[fd00:1::4]:22`. Raises ValueError with the reason."""
+    host, colon, port = text.rpartition(":")
+    if not colon or not port.isascii() or not port.isdigit() or not 0 < int(port) < 65536:
+        raise ValueError(f"{text!r:.80} has no port")
+    bracketed = host.startswith("[") and host.endswith("]")
+    try:
+        address = ip_address(host[1:-1] if bracketed else host)
+    except ValueError:
+        raise ValueError(f"{text!r:.80} has no address") from None
+    if bracketed != (address.version == 6):
+        raise ValueError(f"{text!r:.80} is not an address with a port")
+    return address, int(port)
 
 
 Cidr = Annotated[Network, BeforeValidator(_cidr), PlainSerializer(str), WithJsonSchema({"type": "string"})]
-"""A range, written `10.1.0.0/16` or `fd00:1::/64`."""
+"""A range of addresses, written `10.1.0.0/16` or `fd00:1::/64`."""
 
 IpAddress = Annotated[Address, BeforeValidator(_address), PlainSerializer(str), WithJsonSchema({"type": "string"})]
 
-_MOST = 64
-"""Ranges or addresses in one list."""
+_MAX_ITEMS = 64
+"""Most ranges or addresses in one list."""
 
 
 class Hub(Document):
-    """Where researchers connect: it routes from them to every cluster, and keeps clusters from each other."""
+    """The host that researchers connect to: it routes from them to every cluster, and separates clusters."""
 
-    addresses: list[IpAddress] = Field(default_factory=list, max_length=_MOST)
-    """Its own, as the clusters see it."""
+    addresses: list[IpAddress] = Field(default_factory=list, max_length=_MAX_ITEMS)
+    """Its own addresses, as the clusters see it."""
     clusters_may_call: bool = False
-    """Whether what runs in a cluster may open connections to researchers; if not, it only answers them."""
+    """Whether programs in a cluster may open connections to researchers; if not, they only answer."""
 
 
 class NatHost(Document):
-    """Makes the Service ranges of clusters reachable from outside, one address for one address."""
+    """A host that makes clusters' Service ranges reachable from outside, one address for one address."""
 
     name: DnsLabel
-    """What clusters name it by."""
-    addresses: list[IpAddress] = Field(default_factory=list, max_length=_MOST)
-    """Its own, at most one of each family: the hub's next hop to it, and what clusters see as the caller unless
-    keepSource says otherwise."""
+    """Name by which clusters refer to it."""
+    addresses: list[IpAddress] = Field(default_factory=list, max_length=_MAX_ITEMS)
+    """Its own addresses, at most one of each family: the hub's next hop to it, and the caller that clusters see
+    unless keepSource is set."""
     keep_source: bool = False
-    """Whether clusters see the researcher's own address. Their answers have to come back through this host then, so it
-    must be on the clusters' way to researchers."""
+    """Whether clusters see the researcher's own address. Their answers must then return through this host, so it
+    must be on the clusters' route to researchers."""
 
 
 class Size(Document):
-    """How large a cluster is to become: its ranges are checked against it."""
+    """Planned size of a cluster, against which its ranges are checked."""
 
     nodes: int = Field(ge=1, le=1_000_000)
-    """The most nodes that it will have."""
+    """Most nodes that it will have."""
     pods_per_node: int = Field(default=110, ge=1, le=65_536)
-    """The most Pods on one of them."""
+    """Most Pods on one node."""
     node_prefix: int | None = Field(default=None, ge=1, le=128)
-    """Length of the IPv4 range that each node gets for its Pods (24 is Kubernetes' default); left out: Pods get single
-    addresses, and nodes have no ranges."""
+    """Length of the IPv4 range that each node gets for its Pods (Kubernetes' default is 24). If left out, Pods get
+    single addresses and nodes have no ranges."""
     node_prefix6: int | None = Field(default=None, ge=1, le=128, alias="nodePrefix6")
-    """The same for IPv6 (64 is Kubernetes' default)."""
+    """The same for IPv6 (Kubernetes' default is 64)."""
 
 
 class Cluster(Document):
     """One cluster: a spoke."""
 
     name: DnsLabel
-    """How everybody calls it."""
-    nodes: list[Cidr] = Field(default_factory=list, max_length=_MOST)
+    """Name of the cluster."""
+    nodes: list[Cidr] = Field(default_factory=list, max_length=_MAX_ITEMS)
     """Ranges of nodes."""
-    pods: list[Cidr] = Field(default_factory=list, max_length=_MOST)
+    pods: list[Cidr] = Field(default_factory=list, max_length=_MAX_ITEMS)
     """Ranges of Pods."""
-    services: list[Cidr] = Field(default_factory=list, max_length=_MOST)
-    """Ranges of Services, as the cluster itself uses them."""
-    public_services: list[Cidr] = Field(default_factory=list, max_length=_MOST)
-    """The ranges that stand for them outside of the cluster, in the same order and of the same lengths."""
+    services: list[Cidr] = Field(default_factory=list, max_length=_MAX_ITEMS)
+    """Ranges of Services, as used inside the cluster."""
+    public_services: list[Cidr] = Field(default_factory=list, max_length=_MAX_ITEMS)
+    """Ranges that stand for the Services outside the cluster, in the same order and of the same lengths."""
     nat_host: DnsLabel | None = None
-    """The NAT host that translates from the one to the other."""
-    gateways: list[IpAddress] = Field(default_factory=list, max_length=_MOST)
-    """The next hop from hub and NAT host to its nodes and Pods, at most one of each family. Left out: the network
-    around them routes these ranges by itself."""
-    service_gateways: list[IpAddress] = Field(default_factory=list, max_length=_MOST)
-    """Nodes that the NAT host sends traffic for Services to, spread over them; left out: gateways."""
+    """NAT host that translates between publicServices and services."""
+    gateways: list[IpAddress] = Field(default_factory=list, max_length=_MAX_ITEMS)
+    """Next hop from hub and NAT host to its nodes and Pods, at most one of each family. If left out, the
+    surrounding network routes these ranges."""
+    service_gateways: list[IpAddress] = Field(default_factory=list, max_length=_MAX_ITEMS)
+    """Nodes to which the NAT host distributes traffic for Services; gateways if left out."""
     size: Size | None = None
-    """Left out, it is not checked whether the ranges are large enough."""
+    """If left out, the size of the ranges is not checked."""
     probes: list[str] = Field(default_factory=list, max_length=64)
     """Addresses with a port (`10.1.0.4:22`, `[fd00:1::4]:22`) that answer TCP in this cluster, for `kaji network
-    check`; those of Services as the cluster itself uses them. Besides them the API server's own Service is tried, the
-    first address of services at port 443."""
+    check`; Services with their addresses inside the cluster. The API server's own Service is always tried as well:
+    the first address of services at port 443."""
 
     def ranges(self) -> Iterator[tuple[str, int, Network]]:
-        """(field, position in it, range) of all that it has."""
+        """Yield (field, position in it, range) of all its ranges."""
         for field in ("nodes", "pods", "services", "publicServices"):
             values: list[Network] = getattr(self, "public_services" if field == "publicServices" else field)
             for position, network in enumerate(values):
@@ -130,20 +145,20 @@ class Cluster(Document):
 
     @property
     def own_ranges(self) -> tuple[Network, ...]:
-        """Those that mean this cluster and nothing else, seen from the hub."""
+        """Ranges that belong to this cluster alone, as seen from the hub."""
         return (*self.nodes, *self.pods, *self.public_services)
 
     @property
     def translations(self) -> tuple[tuple[Network, Network], ...]:
-        """(outside, inside) for each range of Services that is reached from outside."""
+        """Pairs (outside, inside) of Service ranges that are reachable from outside."""
         return tuple(zip(self.public_services, self.services, strict=False))
 
 
 class Networks(Document):
-    """One file for all clusters: who has which addresses, from where they are reached, and through what."""
+    """One file for all clusters: who has which addresses, and from where and how they are reached."""
 
-    researchers: list[Cidr] = Field(default_factory=list, max_length=_MOST)
-    """Where people come from: only they reach clusters through the hub."""
+    researchers: list[Cidr] = Field(default_factory=list, max_length=_MAX_ITEMS)
+    """Ranges of users' machines: only these reach clusters through the hub."""
     hub: Hub | None = None
     nat_hosts: list[NatHost] = Field(default_factory=list, max_length=200)
     """Hosts that translate Service ranges."""

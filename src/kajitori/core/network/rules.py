@@ -1,14 +1,14 @@
-"""nftables rules of a hub and of NAT hosts: who reaches which cluster, and that clusters do not reach each other.
+"""nftables rules of the hub and NAT hosts: who reaches which cluster, and that clusters do not reach each other.
 
-All of it stands in one table of our own, which is filled anew in one transaction; counters go on. Packets are judged as
-they come in, before any translation and whether or not there is a route for them, so that nothing is refused uncounted:
+All rules are in one table of our own, which is replaced in one transaction; counters keep their values. Packets are
+judged when they arrive, before translation and whether or not there is a route, so every refused packet is counted:
 
-1. What claims to come from where it cannot come from is dropped (`spoofed`).
-2. From a cluster: to another cluster never, not even as an answer (`alpha-to-beta`); on the hub not to itself, either
-   (`alpha-to-alpha`). To researchers: answers, and what clustersMayCall allows (else `alpha-to-researchers`). Anywhere
-   else is none of our business.
-3. To a cluster: from researchers (counted as `researchers-to-alpha`), from the hub and the NAT host that translates for
-   it (`nat-to-alpha`), answers; else dropped (`strangers-to-alpha`).
+1. A packet with a source address that cannot be genuine is dropped (`spoofed`).
+2. From a cluster: packets to another cluster are dropped, answers included (`alpha-to-beta`); on the hub, packets to
+   the same cluster as well (`alpha-to-alpha`). To researchers only answers pass, and what clustersMayCall allows
+   (otherwise `alpha-to-researchers`). Packets to other destinations are not judged.
+3. To a cluster: packets from researchers (`researchers-to-alpha`), from the hub and the NAT host that translates for it
+   (`nat-to-alpha`) and answers pass; others are dropped (`strangers-to-alpha`).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ NAT_TABLE = "kajitori_nat"
 SPOOFED = "spoofed"
 
 MARK = "kajitori "
-"""Begins the comment of a rule of ours that tells which rules are in force: their digest follows."""
+"""Start of the comment in the rule that identifies the installed rules; their digest follows."""
 
 _FAMILIES = ((4, "ip", "ipv4_addr"), (6, "ip6", "ipv6_addr"))
 
@@ -34,56 +34,56 @@ Ranges = Callable[[Cluster], Sequence[Network]]
 
 
 def between(source: str, target: str) -> str:
-    """Name of the counter of what goes from the one to the other."""
+    """Return the name of the counter of packets from `source` to `target`."""
     return f"{source}-to-{target}"
 
 
 def hub_rules(networks: Networks) -> str:
-    """What `nft -f` takes on the hub."""
+    """Return the input of `nft -f` on the hub."""
     rules = _Rules(HUB_TABLE)
     _guard(rules, networks, networks.clusters, lambda cluster: cluster.own_ranges, hub=True)
     return rules.text()
 
 
 def nat_rules(networks: Networks, name: str) -> str:
-    """What `nft -f` takes on the NAT host of that name.
+    """Return the input of `nft -f` on the NAT host with this name.
 
-    Clusters that it translates for are kept from all others, from their Services as they use them, too. Services of the
-    other clusters are not: several clusters may use the same addresses for theirs.
+    It separates the clusters that it translates for from all others, including their Services' own ranges. The
+    Services of other clusters are not judged: several clusters may use the same addresses for them.
     """
     rules = _Rules(NAT_TABLE)
-    host = next(each for each in networks.nat_hosts if each.name == name)
-    mine = [cluster for cluster in networks.clusters if cluster.nat_host == name]
+    host = next(host for host in networks.nat_hosts if host.name == name)
+    translated = [cluster for cluster in networks.clusters if cluster.nat_host == name]
     rules.chain("translate", "type nat hook prerouting priority dstnat; policy accept;")
     rules.chain("hide", "type nat hook postrouting priority srcnat; policy accept;")
 
     def ranges(cluster: Cluster) -> Sequence[Network]:
-        return (*cluster.own_ranges, *cluster.services) if cluster in mine else cluster.own_ranges
+        return (*cluster.own_ranges, *cluster.services) if cluster in translated else cluster.own_ranges
 
-    _guard(rules, networks, mine, ranges, hub=False)
-    for cluster in mine:
+    _guard(rules, networks, translated, ranges, hub=False)
+    for cluster in translated:
         counter = rules.counter(f"translated-{cluster.name}")
         for outside, inside in cluster.translations:
             _, word, _ = _family(outside)
             to = f"{word} daddr {outside} counter name {counter} dnat {word} prefix to {inside}"
             rules.add("translate", f"{word} saddr @{_set(rules, 'researchers', networks.researchers, outside)} {to}")
-            address = next(each for each in host.addresses if each.version == outside.version)
+            address = next(address for address in host.addresses if address.version == outside.version)
             if not host.keep_source:
                 rules.add("hide", f"ct original {word} daddr {outside} snat {word} to {address}")
     return rules.text()
 
 
 def digest(rules: str) -> str:
-    """Short text by which rules are recognized where they are in force."""
+    """Return a short text by which installed rules are recognized."""
     return sha256(re.sub(f'(?<="{MARK})[^"]*', _DIGEST, rules).encode()).hexdigest()[:12]
 
 
 _DIGEST = "DIGEST"
-"""Stands for the digest in the text that it is made of."""
+"""Placeholder of the digest in the text that it is computed from."""
 
 
 class _Rules:
-    """A table, as commands that leave it the same however often they are given."""
+    """A table of rules, written as commands that can be repeated."""
 
     def __init__(self, table: str) -> None:
         self._table = f"inet {table}"
@@ -101,8 +101,8 @@ class _Rules:
         return name
 
     def ranges(self, name: str, kind: str, ranges: Iterable[Network]) -> str:
-        """A set of ranges. Adjacent ones are joined: nft refuses what it takes for an overlap."""
-        self._sets[name] = kind, [str(each) for each in ranges]
+        """Add a set of ranges. Adjacent ranges are joined: nft refuses them as an overlap."""
+        self._sets[name] = kind, [str(network) for network in ranges]
         return name
 
     def add(self, chain: str, rule: str) -> None:
@@ -127,41 +127,48 @@ def _family(network: Network) -> tuple[int, str, str]:
 
 
 def _set(rules: _Rules, name: str, ranges: Sequence[Network], like: Network | int) -> str:
-    """The set of those ranges that are of one family; made when it is first asked for."""
+    """Return the name of the set of those ranges that are of one family, and create it on first use."""
     version = like if isinstance(like, int) else like.version
     kind = _FAMILIES[0][2] if version == 4 else _FAMILIES[1][2]
     return rules.ranges(f"{name}{version}", kind, _joined(ranges, version))
 
 
 def _joined(ranges: Iterable[Network], version: int) -> list[Network]:
-    same = [each for each in ranges if each.version == version]
+    same = [network for network in ranges if network.version == version]
     return list(collapse_addresses(same))  # type: ignore[type-var]
 
 
 def _guard(rules: _Rules, networks: Networks, clusters: Sequence[Cluster], ranges: Ranges, *, hub: bool) -> None:
-    """Judges what comes from or goes to these clusters; `ranges` are those that mean a cluster here. On a hub a cluster
-    has no business with itself: it has ways of its own, so that it is somebody else with a borrowed address."""
+    """Add the rules for packets from and to these clusters; `ranges` returns a cluster's ranges on this host.
+
+    On a hub a cluster never talks to itself, because it has direct routes: such a packet has a forged source
+    address.
+    """
     rules.chain("guard", "type filter hook prerouting priority mangle; policy accept;")
     for version, word, _ in _FAMILIES:
         _spoofing(rules, networks, version, word)
     for version, word, _ in _FAMILIES:
-        sources = [(each, f"from-{cluster.name}") for cluster in networks.clusters for each in ranges(cluster)]
+        sources = [(network, f"from-{cluster.name}") for cluster in networks.clusters for network in ranges(cluster)]
         _dispatch(rules, f"{word} saddr", sources, version)
     rules.add("guard", f'ct state established,related accept comment "{MARK}{_DIGEST}"')
     for version, word, _ in _FAMILIES:
-        targets = [(each, f"to-{cluster.name}") for cluster in clusters for each in ranges(cluster)]
+        targets = [(network, f"to-{cluster.name}") for cluster in clusters for network in ranges(cluster)]
         _dispatch(rules, f"{word} daddr", targets, version)
     for cluster in networks.clusters:
-        _from(rules, networks, cluster, [each for each in networks.clusters if hub or each is not cluster], ranges)
+        _from(rules, networks, cluster, [other for other in networks.clusters if hub or other is not cluster], ranges)
     for cluster in clusters:
         _to(rules, networks, cluster, hub=hub)
 
 
 def _spoofing(rules: _Rules, networks: Networks, version: int, word: str) -> None:
-    """Where the way back to a source is not the one that the packet came by, somebody else sent it. Known are the ways
-    to clusters with gateways, since their routes are made together with these rules, and to researchers."""
+    """Drop packets that did not arrive by the route back to their source: another host sent them.
+
+    The check covers clusters with gateways, whose routes are made together with these rules, and researchers.
+    """
     known = [*networks.researchers]
-    known += [each for cluster in networks.clusters if cluster.gateways for each in (*cluster.nodes, *cluster.pods)]
+    known += [
+        network for cluster in networks.clusters if cluster.gateways for network in (*cluster.nodes, *cluster.pods)
+    ]
     if _joined(known, version):
         counter = rules.counter(SPOOFED)
         name = _set(rules, "known", known, version)
@@ -169,11 +176,11 @@ def _spoofing(rules: _Rules, networks: Networks, version: int, word: str) -> Non
 
 
 def _dispatch(rules: _Rules, field: str, targets: Sequence[tuple[Network, str]], version: int) -> None:
-    """To a chain by the range that an address lies in."""
+    """Add a rule that selects a chain by the range of an address."""
     elements = [
         f"{network} : goto {rules.chain(chain)}"
         for chain in dict.fromkeys(chain for _, chain in targets)
-        for network in _joined((each for each, its in targets if its == chain), version)
+        for network in _joined((network for network, its_chain in targets if its_chain == chain), version)
     ]
     if elements:
         rules.add("guard", f"{field} vmap {{ {', '.join(elements)} }}")

@@ -1,4 +1,4 @@
-"""Ranges of addresses that already mean something, and what happens to a cluster that uses them."""
+"""Address ranges with a meaning of their own, and what happens to a cluster that uses them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kajitori.core.network.registry_model import Network
 
 @dataclass(frozen=True, slots=True)
 class WellKnown:
-    """A range, what it is, and where that stands. What is `impossible` cannot be routed between hosts at all."""
+    """A range, its meaning, and the source. An `impossible` range cannot be routed between hosts at all."""
 
     network: Network
     what: str
@@ -60,16 +60,16 @@ WELL_KNOWN: tuple[WellKnown, ...] = (
     _used("2001::/23", "IETF protocol assignments (RFC 2928)", _IANA6),
     _used("2001:db8::/32", "for documentation (RFC 3849)", _IANA6),
     _used("3fff::/20", "for documentation (RFC 9637)", _IANA6),
-    _used("2002::/16", "6to4, which leads through others' relays (RFC 3056)", _IANA6),
+    _used("2002::/16", "6to4, which uses relays of other operators (RFC 3056)", _IANA6),
     _used("64:ff9b::/96", "NAT64 translates it to IPv4 (RFC 6052)", _IANA6),
     _used("64:ff9b:1::/48", "local translation to IPv4 (RFC 8215)", _IANA6),
     _used("5f00::/16", "SRv6 segments (RFC 9602)", _IANA6),
-    _used("fec0::/10", "site-local, deprecated: systems treat it in different ways (RFC 3879)", _IANA6),
-    _used("fc00::/8", "the half of the unique local addresses that is not defined: use fd00::/8", ULA),
-    _used("172.17.0.0/16", "docker's own bridge on every machine that has docker", _DOCKER),
+    _used("fec0::/10", "site-local, deprecated: systems handle it differently (RFC 3879)", _IANA6),
+    _used("fc00::/8", "the undefined half of the unique local addresses: use fd00::/8", ULA),
+    _used("172.17.0.0/16", "docker's default bridge on every machine with docker", _DOCKER),
     _used("172.30.0.0/16", "refused by AKS", _AKS),
     _used("172.31.0.0/16", "the default VPC of AWS; refused by AKS", _AKS),
-    _used("10.96.0.0/12", "the Service range of kubeadm where nobody chose one", _KUBEADM),
-    _used("10.244.0.0/16", "the Pod range of flannel where nobody chose one", "https://github.com/flannel-io/flannel"),
-    _used("192.168.122.0/24", "libvirt's own network", "https://libvirt.org/formatnetwork.html"),
+    _used("10.96.0.0/12", "the default Service range of kubeadm", _KUBEADM),
+    _used("10.244.0.0/16", "the default Pod range of flannel", "https://github.com/flannel-io/flannel"),
+    _used("192.168.122.0/24", "libvirt's default network", "https://libvirt.org/formatnetwork.html"),
 )

@@ -80,7 +80,7 @@ async def test_addresses_in_use_by_node(world: World) -> None:
         "addresses": 61,
         "mostPods": 110,
         "pods": 2,
-        "runsOut": "its kubelet takes 110 Pods, but 10.16.0.0/26 has 61 addresses for them",
+        "runsOut": "its kubelet admits 110 Pods, but 10.16.0.0/26 has 61 addresses for them",
     }
     assert (items["n1"]["addresses"], items["n1"]["runsOut"]) == (None, "")
 
@@ -95,4 +95,4 @@ async def test_a_node_of_ipv6_alone(world: World) -> None:
     items = {each["name"]: each for each in (await world.http.get("/v1/networks/use")).json()["items"]}
     assert (items["six"]["addresses"], items["six"]["runsOut"]) == (2**32, "")
     assert items["both"]["addresses"] == 61
-    assert "takes 110 Pods" in items["both"]["runsOut"]
+    assert "admits 110 Pods" in items["both"]["runsOut"]

@@ -14,13 +14,13 @@ from kajitori.core.network.encapsulation import ENCAPSULATIONS, throughput
 from kajitori.core.network.growth import Growth, parse_growth
 from kajitori.core.network.kinds import FAMILIES, KINDS
 from kajitori.core.network.limits import Figure
-from kajitori.core.network.plan import MOST_NODES, IpFamily, Plan, Ranges, Wanted, notes, plan_all
+from kajitori.core.network.plan import MAX_NODES, IpFamily, Plan, PlanRequest, Ranges, notes, plan_all
 from kajitori.core.network.use import BEYOND_COUNTING, NodeUse, shortages, usual_family, usual_pods_per_node
 from kajitori.errors import InvalidInput
 
 
 def plans(nodes: int = 7_500, pods: int = 30, growth: str = "2x/year", **more: Any) -> dict[str, Plan]:
-    wanted = Wanted(nodes=nodes, pods_per_node=pods, growth=parse_growth(growth), **more)
+    wanted = PlanRequest(nodes=nodes, pods_per_node=pods, growth=parse_growth(growth), **more)
     return {plan.kind.key: plan for plan in plan_all(wanted)}
 
 
@@ -66,7 +66,7 @@ def test_large_clusters_of_the_clouds_own_kubernetes() -> None:
     assert plans(nodes=65_001, pods=3)["gcp-alias"].verdict == "no"
     assert plans(nodes=5_000, pods=30)["gcp-alias"].verdict == "yes"
     for key in ("azure-native", "azure-blocks"):
-        assert "AKS has 5,000 nodes" in plans()[key].kind.notes[0]
+        assert "AKS allows at most 5,000 nodes" in plans()[key].kind.notes[0]
 
 
 def test_route_based_networks_stop_at_their_routes() -> None:
@@ -108,12 +108,12 @@ def test_more_pods_than_a_node_may_have_stop_a_kind_at_once() -> None:
     assert found["overlay-vxlan"].verdict == "yes"
 
 
-@given(st.integers(1, MOST_NODES), st.integers(1, 500), st.integers(0, 2_000))
+@given(st.integers(1, MAX_NODES), st.integers(1, 500), st.integers(0, 2_000))
 def test_more_is_never_easier(nodes: int, pods: int, more: int) -> None:
     """Further nodes or Pods need no less addresses and are carried by no kind that did not carry fewer; ranges hold
     what they have to."""
     order = {"yes": 0, "on request": 1, "no": 2}
-    few, many = plans(nodes, pods), plans(min(nodes + more, MOST_NODES), pods + more % 7)
+    few, many = plans(nodes, pods), plans(min(nodes + more, MAX_NODES), pods + more % 7)
     for key, plan in few.items():
         assert order[plan.verdict] <= order[many[key].verdict]
         its = ranges(plan)
@@ -158,12 +158,12 @@ def test_every_figure_says_where_it_is_from() -> None:
 
 
 def test_what_holds_for_all_kinds() -> None:
-    assert "more than the 5,000" in notes(Wanted(nodes=5_001, pods_per_node=1))[0]
-    assert notes(Wanted(nodes=5_000, pods_per_node=1)) == []
-    both = notes(Wanted(nodes=1, pods_per_node=1, ip_family="dual"))
-    assert "every Pod has an IPv4 address, too" in both[0]
+    assert "more than the 5,000" in notes(PlanRequest(nodes=5_001, pods_per_node=1))[0]
+    assert notes(PlanRequest(nodes=5_000, pods_per_node=1)) == []
+    both = notes(PlanRequest(nodes=1, pods_per_node=1, ip_family="dual"))
+    assert "every Pod also has an IPv4 address" in both[0]
     assert "/108" in both[1]
-    assert "NAT64" in notes(Wanted(nodes=1, pods_per_node=1, ip_family="ipv6"))[0]
+    assert "NAT64" in notes(PlanRequest(nodes=1, pods_per_node=1, ip_family="ipv6"))[0]
 
 
 def test_ipv6_alone_and_beside_ipv4() -> None:
@@ -235,7 +235,7 @@ def test_packets_of_ipv6_carry_less() -> None:
 
 
 @given(
-    st.integers(1, MOST_NODES),
+    st.integers(1, MAX_NODES),
     st.integers(1, 256),
     st.integers(0, 2_000),
     st.sampled_from(("ipv6", "dual")),
@@ -247,7 +247,7 @@ def test_ipv6_in_exact_numbers(nodes: int, pods: int, more: int, family: IpFamil
     order = {"yes": 0, "on request": 1, "no": 2}
     there = node_prefix6 - 16
     found = plans(nodes, pods, ip_family=family, node_prefix6=node_prefix6, pod_prefix6=there)
-    many = plans(min(nodes + more, MOST_NODES), pods, ip_family=family)
+    many = plans(min(nodes + more, MAX_NODES), pods, ip_family=family)
     four = plans(nodes, pods)
     for key, plan in found.items():
         its = ranges(plan, 6)
@@ -269,7 +269,7 @@ def test_lengths_of_the_other_family_are_refused() -> None:
 
     def refused(**fields: Any) -> dict[str, tuple[str, str]]:
         with pytest.raises(InvalidInput) as caught:
-            Wanted(nodes=10, pods_per_node=30, **fields)
+            PlanRequest(nodes=10, pods_per_node=30, **fields)
         return {fault.field: (fault.code, fault.hint) for fault in caught.value.faults}
 
     assert refused(pod_prefix6=48, node_prefix6=64).keys() == {"--pod-prefix6", "--node-prefix6"}
@@ -328,11 +328,11 @@ def test_how_far_one_can_plan(field: str, option: str, least: float, most: float
     Kubernetes would not cut a /64 from it.)"""
     wish: dict[str, Any] = {"nodes": 1, "pods_per_node": 1, "ip_family": "dual"}
     for value in (least, most):
-        Wanted(**wish | {field: value})
+        PlanRequest(**wish | {field: value})
     step = 0.0001 if field == "link_gbit" else 1
     for value in (least - step, most + 1):
         with pytest.raises(InvalidInput) as caught:
-            Wanted(**wish | {field: value})
+            PlanRequest(**wish | {field: value})
         assert [fault.field for fault in caught.value.faults] == [option]
 
 
@@ -354,7 +354,7 @@ def test_what_stops_first_is_told_first() -> None:
     few, many = plans(nodes=100, pods=100)["gcp-alias"], plans(nodes=100, pods=2)["gcp-alias"]
     assert [stop.figure for stop in few.stops[:2]] == [limits.GCP_PODS, limits.GCP_NODES_UNASKED]
     assert [stop.figure for stop in many.stops[:2]] == [limits.GCP_NODES_UNASKED, limits.GCP_PODS]
-    assert [stop.most for stop in few.stops] == sorted(stop.most for stop in few.stops)
+    assert [stop.max_nodes for stop in few.stops] == sorted(stop.max_nodes for stop in few.stops)
 
 
 def test_growth_that_never_gets_there() -> None:
@@ -364,11 +364,11 @@ def test_growth_that_never_gets_there() -> None:
 
 def test_all_wrong_wishes_are_named_at_once() -> None:
     with pytest.raises(InvalidInput) as caught:
-        Wanted(nodes=200_000, pods_per_node=0, mtu=100, node_prefix=30, pod_prefix=2, years=-1, link_gbit=0)
+        PlanRequest(nodes=200_000, pods_per_node=0, mtu=100, node_prefix=30, pod_prefix=2, years=-1, link_gbit=0)
     fields = {fault.field for fault in caught.value.faults}
     assert fields == {"--nodes", "--pods-per-node", "--mtu", "--pod-prefix", "--years", "--gbit"}
     with pytest.raises(InvalidInput, match="/30 is too small for 30 Pods"):
-        Wanted(nodes=1, pods_per_node=30, node_prefix=30)
+        PlanRequest(nodes=1, pods_per_node=30, node_prefix=30)
 
 
 @pytest.mark.parametrize(
@@ -394,7 +394,7 @@ def test_nodes_that_run_out() -> None:
     found = shortages([roomy, small, full, native])
     assert [(each.node.name, each.now) for each in found] == [("full", True), ("small", False)]
     assert found[0].why == "55 of 61 addresses for Pods are in use (10.16.2.0/26)"
-    assert "takes 110 Pods, but 10.16.1.0/26, fd00::/64 has 61 addresses" in found[1].why
+    assert "admits 110 Pods, but 10.16.1.0/26, fd00::/64 has 61 addresses" in found[1].why
     assert small.rooms == {4: 61, 6: BEYOND_COUNTING}
     assert NodeUse("tight", ("fd00::/122",), 110, 0).rooms == {6: 62}, "IPv6 knows no broadcast address"
     assert NodeUse("wide", ("fd00::/40",), 110, 0).addresses == BEYOND_COUNTING

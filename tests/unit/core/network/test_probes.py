@@ -6,8 +6,9 @@ from ipaddress import ip_address
 
 import pytest
 
-from kajitori.core.network.probes import Outcome, Place, Probe, place_named, place_of, probes, read_endpoint
+from kajitori.core.network.probes import Outcome, Place, Probe, place_named, place_of, probes
 from kajitori.core.network.registry import parse_networks
+from kajitori.core.network.registry_model import read_endpoint
 from kajitori.errors import InvalidInput
 
 NETWORKS = parse_networks("""
@@ -88,5 +89,5 @@ def test_who_refuses_was_reached(outcome: Outcome, reached: bool) -> None:
     "text", ["10.1.0.4", "10.1.0.4:0", "10.1.0.4:x", "fd00::1:22", "[10.1.0.4]:22", "host:22", ":22"]
 )
 def test_what_is_no_endpoint(text: str) -> None:
-    with pytest.raises(ValueError, match=r"names no|is not written"):
+    with pytest.raises(ValueError, match=r"has no|is not an address"):
         read_endpoint(text)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from kajitori.core.documents.reference import reference_page
 from kajitori.core.network.findings import findings
 from kajitori.core.network.registry import (
-    held,
+    named_ranges,
     node_ranges,
     overlap,
     parse_networks,
@@ -68,7 +68,7 @@ def test_a_good_file_says_what_it_says() -> None:
     alpha = networks.clusters[0]
     assert alpha.translations[0] == (ip_network("10.132.0.0/16"), ip_network("10.32.0.0/16"))
     assert ip_network("10.32.0.0/16") not in alpha.own_ranges
-    assert len(held(networks)) == 2 + 8 + 3
+    assert len(named_ranges(networks)) == 2 + 8 + 3
     assert parse_networks(networks.model_dump(mode="json", by_alias=True, exclude_none=True)) == networks
 
 
@@ -147,7 +147,7 @@ def test_what_no_host_can_be_reached_at_is_refused(cidr: str) -> None:
         ("2001:db8::/48", "documentation"),
         ("3fff:1::/32", "documentation"),
         ("2a00:1450::/32", "public"),
-        ("fc00:1::/48", "not defined"),
+        ("fc00:1::/48", "undefined half"),
         ("fec0::/48", "deprecated"),
         ("64:ff9b::/96", "NAT64"),
         ("fdaa::/47", "each has a /48"),

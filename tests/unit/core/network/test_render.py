@@ -37,7 +37,7 @@ def rules(text: str) -> list[str]:
 
 def test_a_hub_routes_where_gateways_are_named() -> None:
     """And leaves the rest to the network around it."""
-    routes = [route.words() for route in render_hub(parse_networks(FILE)).routes]
+    routes = [route.arguments() for route in render_hub(parse_networks(FILE)).routes]
     assert routes == [
         "10.1.0.0/24 via 10.255.0.11",
         "10.16.0.0/16 via 10.255.0.11",
@@ -49,7 +49,7 @@ def test_a_hub_routes_where_gateways_are_named() -> None:
 
 def test_a_nat_host_sends_services_to_their_gateways_and_nothing_back() -> None:
     """Spread over nodes where several are named; what is not translated leads nowhere, so that it can't go round."""
-    routes = [route.words() for route in render_nat(parse_networks(FILE), "nat").routes]
+    routes = [route.arguments() for route in render_nat(parse_networks(FILE), "nat").routes]
     assert routes == [
         "10.200.0.0/16 via 10.255.0.1",
         "10.1.0.0/24 via 10.255.0.11",
@@ -58,7 +58,7 @@ def test_a_nat_host_sends_services_to_their_gateways_and_nothing_back() -> None:
         "blackhole 10.132.0.0/24",
     ]
     assert "fib_multipath_hash_policy=1" in render_nat(parse_networks(FILE), "nat").script()
-    own = [route.words() for route in render_nat(parse_networks(FILE), "inline").routes]
+    own = [route.arguments() for route in render_nat(parse_networks(FILE), "inline").routes]
     assert own == ["10.200.0.0/16 via 10.255.0.1", "blackhole 10.133.0.0/24"]
 
 
@@ -105,7 +105,7 @@ def test_rules_in_force_are_recognized() -> None:
     ("networks", "host", "said"),
     [
         (Networks(), None, "there are none"),
-        (parse_networks(FILE), None, "which NAT host is not said"),
+        (parse_networks(FILE), None, "there are several NAT hosts"),
         (parse_networks(FILE), "not", "there is no NAT host not"),
     ],
 )
@@ -114,7 +114,7 @@ def test_what_cannot_be_rendered(networks: Networks, host: str | None, said: str
         render_nat(networks, host)
     assert said in caught.value.faults[0].message
     assert caught.value.faults[0].hint
-    with pytest.raises(InvalidInput, match="none to reach"):
+    with pytest.raises(InvalidInput, match="none to connect"):
         render_hub(Networks())
 
 
@@ -144,4 +144,4 @@ def test_a_network_of_ipv6_alone_needs_nothing_of_ipv4() -> None:
         assert "net.ipv6.conf.all.forwarding=1" in rendered.script()
     assert any(rule.endswith("dnat ip6 prefix to fdaa:96::/112") for rule in rules(nat.rules))
     assert any(rule.endswith("snat ip6 to fdaa:255::9") for rule in rules(nat.rules))
-    assert [route.words() for route in nat.routes][-1] == "blackhole fdaa:132::/112"
+    assert [route.arguments() for route in nat.routes][-1] == "blackhole fdaa:132::/112"

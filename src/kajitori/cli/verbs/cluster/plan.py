@@ -13,7 +13,7 @@ from kajitori.cli.terminal import echo, heading
 if TYPE_CHECKING:
     from kajitori.cli.output import Column
     from kajitori.core.network.limits import Figure
-    from kajitori.core.network.plan import IpFamily, Plan, Ranges, Stop, Wanted
+    from kajitori.core.network.plan import IpFamily, Plan, PlanRequest, Ranges, Stop
     from kajitori.core.network.use import NodeUse
 
 
@@ -69,7 +69,7 @@ def network(
     """
     from kajitori.cli.output import print_document
     from kajitori.core.network.growth import NO_GROWTH, parse_growth
-    from kajitori.core.network.plan import Wanted, notes, plan_all
+    from kajitori.core.network.plan import PlanRequest, notes, plan_all
     from kajitori.core.network.use import NodeUse, usual_family
 
     there = _cluster(cli) if from_cluster else []
@@ -77,7 +77,7 @@ def network(
     nodes, pods = _size(uses, from_cluster, asked.pop("nodes"), asked.pop("pods_per_node"))
     grows = parse_growth(growth) if growth is not None else NO_GROWTH
     family = ip_family if ip_family is not None else usual_family(uses)
-    wanted = Wanted(nodes=nodes, pods_per_node=pods, ip_family=family, growth=grows, **asked)
+    wanted = PlanRequest(nodes=nodes, pods_per_node=pods, ip_family=family, growth=grows, **asked)
     plans = plan_all(wanted)
     if output in ("json", "yaml"):
         document: dict[str, Any] = {"nodes": nodes, "podsPerNode": pods, "ipFamily": family}
@@ -154,11 +154,11 @@ def _rooms(uses: list[NodeUse]) -> str:
     return ", ".join(f"{room} of IPv{version}" for version, room in words.items())
 
 
-def _pods(wanted: Wanted) -> str:
+def _pods(wanted: PlanRequest) -> str:
     return f"{wanted.pods_per_node:,} {'Pod' if wanted.pods_per_node == 1 else 'Pods'}"
 
 
-def _print_plans(cli: Cli, wanted: Wanted, plans: list[Plan], growth: str | None) -> None:
+def _print_plans(cli: Cli, wanted: PlanRequest, plans: list[Plan], growth: str | None) -> None:
     from kajitori.cli.output import Column, print_table
     from kajitori.core.network.kinds import FAMILIES
     from kajitori.core.network.plan import notes
@@ -201,7 +201,7 @@ def _print_plans(cli: Cli, wanted: Wanted, plans: list[Plan], growth: str | None
     )
 
 
-def _range_columns(wanted: Wanted, version: int, growth: str | None) -> list[Column]:
+def _range_columns(wanted: PlanRequest, version: int, growth: str | None) -> list[Column]:
     from kajitori.cli.output import Column
 
     six = " (6)" if wanted.ip_family == "dual" and version == 6 else ""
@@ -212,7 +212,7 @@ def _range_columns(wanted: Wanted, version: int, growth: str | None) -> list[Col
     return columns + ([Column(f"FULL{six}")] if there is not None else [])
 
 
-def _range_cells(wanted: Wanted, ranges: Ranges, growth: str | None, *, offered: bool) -> list[str]:
+def _range_cells(wanted: PlanRequest, ranges: Ranges, growth: str | None, *, offered: bool) -> list[str]:
     cells = [f"{ranges.pod_addresses:,}" if ranges.version == 4 else f"/{ranges.node_range}"]
     cells += [f"/{ranges.node_prefix}", _prefix(ranges.pod_prefix)]
     cells += [_prefix(ranges.pod_prefix_later)] if growth is not None else []
@@ -224,7 +224,7 @@ def _range_cells(wanted: Wanted, ranges: Ranges, growth: str | None, *, offered:
 def _why(plan: Plan) -> str:
     if plan.lacks is not None:
         return f"does not offer {plan.lacks.what}"
-    first = next(stop for stop in plan.stops if stop.most == plan.most_nodes)
+    first = next(stop for stop in plan.stops if stop.max_nodes == plan.most_nodes)
     words = f"stops at {_stop(first)}"
     asked = [stop for stop in plan.stops if stop.raised is not None and stop is not first]
     if asked:
@@ -261,7 +261,7 @@ def _until(years: float | None, growth: str | None, *, holds: bool) -> str:
     return f"{days:.0f} days" if days >= 1.5 else "full at once"
 
 
-def _comparison(wanted: Wanted) -> list[dict[str, Any]]:
+def _comparison(wanted: PlanRequest) -> list[dict[str, Any]]:
     """Of each kind, by the number of nodes: whether it carries so many."""
     from dataclasses import replace
 
@@ -274,7 +274,7 @@ def _comparison(wanted: Wanted) -> list[dict[str, Any]]:
     ]
 
 
-def _print_comparison(cli: Cli, wanted: Wanted) -> None:
+def _print_comparison(cli: Cli, wanted: PlanRequest) -> None:
     from kajitori.cli.output import Column, print_table
 
     compared = _comparison(wanted)
@@ -287,7 +287,7 @@ def _print_comparison(cli: Cli, wanted: Wanted) -> None:
     )
 
 
-def _print_sources(wanted: Wanted, plans: list[Plan]) -> None:
+def _print_sources(wanted: PlanRequest, plans: list[Plan]) -> None:
 
     heading("What is published")
     outer = max(wanted.versions)
