@@ -123,7 +123,7 @@ def test_a_question_without_a_number_or_with_a_wrong_one() -> None:
     for more, said in (
         ((), "how many nodes is not said"),
         (("--nodes", "200000"), "200,000 is out of range"),
-        (("--nodes", "5", "--growth", "fast"), "'fast' is no growth"),
+        (("--nodes", "5", "--growth", "fast"), "'fast' is not a growth rate"),
         (("--nodes", "5", "--pod-prefix6", "48"), "--ip-family is ipv4"),
     ):
         result = invoke(FakeWebApi(), "plan", "network", *more)
