@@ -68,7 +68,7 @@ class CodeParts(View):
 
 class CodeParameters(Parameters):
     namespace: str = Field(default="", max_length=253)
-    """Of the runs that the code is for; the server's own default where it is left out."""
+    """Namespace of the runs that the code is for. Default: the server's own."""
 
 
 class PartParameters(CodeParameters):

@@ -47,7 +47,7 @@ STALE_SECONDS = 10.0
 
 @router.get("/healthz", responses=describes(Health), summary="Whether this process answers")
 async def healthz() -> Response:
-    """Restart it where this fails. It does not depend on the cluster."""
+    """Restart it if this fails. It does not depend on the cluster."""
     return answer(Health(status="ok"))
 
 
@@ -83,7 +83,7 @@ async def get_controller(api: Shared, user: Caller) -> Response:
 
 @router.get("/v1/version", responses=describes(Version), summary="Versions, and who the caller is")
 async def get_version(api: Shared, user: Caller) -> Response:
-    """The version of Kubernetes is empty where the API server does not tell."""
+    """The version of Kubernetes is empty if the API server does not say it."""
     try:
         kubernetes = await kubernetes_version(api)
     except KajitoriError:

@@ -50,6 +50,6 @@ class Parameters(BaseModel):
 
 class PageParameters(Parameters):
     limit: int = Field(default=DEFAULT_LIMIT, ge=1, le=MAX_LIMIT)
-    """At most so many items in one answer."""
+    """Largest number of items in one answer."""
     continue_: str = Field(default="", alias="continue", max_length=4096)
     """What the page before said."""

@@ -45,7 +45,7 @@ class SecretRequest(Document):
 
     name: ObjectName
     namespace: DnsLabel | None = None
-    """The server's own default if it is left out."""
+    """Default: the server's own."""
     data: dict[str, str] = Field(min_length=1, max_length=1000)
     """The values by their keys, each in base64."""
 
@@ -69,17 +69,17 @@ class SecretRequest(Document):
 
 class CreateParameters(Parameters):
     replace: bool = False
-    """One of this name that is there is replaced, with all of its keys."""
+    """Replace an existing secret of this name, with all of its keys."""
 
 
 class SecretParameters(Parameters):
     namespace: DnsLabel | None = None
-    """The server's own default if it is left out."""
+    """Default: the server's own."""
 
 
 class RemoveParameters(SecretParameters):
     force: bool = False
-    """Also if a run that has not ended uses it: its next attempt will not start."""
+    """Also if an active run uses it, whose next attempt will then not start."""
 
 
 @router.get("/v1/secrets", responses=describes(SecretList), summary="The secrets of a namespace, without their values")
@@ -108,7 +108,7 @@ async def list_secrets(api: Shared, user: Caller, query: Annotated[SecretParamet
 async def create_secret(
     api: Shared, user: Caller, request: Request, query: Annotated[CreateParameters, Query()]
 ) -> Response:
-    """409 if there is one of this name, unless it is to be replaced. No answer holds a value."""
+    """409 if the name is taken, unless `replace` is true. No answer contains a value."""
     wanted, faults, _ = read(SecretRequest, await json_body(request), "")
     if faults or wanted is None:
         raise InvalidInput([_silent(fault) for fault in faults])

@@ -27,7 +27,7 @@ router = APIRouter(tags=["volumes"])
 
 class VolumeParameters(Parameters):
     namespace: DnsLabel | None = None
-    """The server's own default if it is left out."""
+    """Default: the server's own."""
 
 
 @router.get(

@@ -22,7 +22,7 @@ class LogRequest:
     """What of a log is wanted."""
 
     follow: bool = False
-    """Go on, over restarts too, until the run is final."""
+    """Continue until the run is final, also across restarts."""
     tail: int | None = None
     """Only so many of the last lines."""
     since: datetime | None = None

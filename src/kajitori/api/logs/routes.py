@@ -44,24 +44,24 @@ OPENED_AT_ONCE = 16
 
 class LogParameters(Parameters):
     rank: list[Annotated[int, Field(ge=0, le=99_999)]] = Field(default_factory=list, max_length=MAX_RANKS)
-    """The member, rank 0 where none is named; may be repeated. Of a sweep its index, the first where none is named."""
+    """The member's rank, default 0; may be repeated. In a sweep the member's index, default the first."""
     all_ranks: bool = False
     """All members."""
     attempt: int | None = Field(default=None, ge=1, le=10**9)
     """Only this attempt; else the newest."""
     follow: bool = False
-    """Go on, over restarts too, until the run is final."""
+    """Continue until the run is final, also across restarts."""
     from_attempt: int | None = Field(default=None, ge=1, le=10**9)
     """With follow: begin with this attempt, then those after it, instead of with the newest. tail and since are about
     this one. For who read so far when his connection broke."""
     tail: int | None = Field(default=None, ge=0, le=2**31 - 1)
-    """Only so many of the last lines of each member."""
+    """Only this many of the last lines of each member."""
     since: str = Field(default="", max_length=64)
     """Only what is younger than this duration (`10m`), or was written since this time (RFC 3339)."""
     timestamps: bool = False
-    """Begin each line with its time; newline-delimited JSON has it always."""
+    """Begin each line with its time; newline-delimited JSON always has it."""
     documents: bool = False
-    """Newline-delimited JSON for one member, too: it tells the attempt of each line."""
+    """Newline-delimited JSON for one member, too; it contains the attempt of each line."""
     frames: bool = False
     """Frames of many lines, for programs: a LogFrame as a line of JSON, then as many bytes of the log as it says. A
     frame may end within a line."""

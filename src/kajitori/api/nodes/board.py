@@ -24,7 +24,7 @@ router = APIRouter(tags=["cluster"])
 
 @router.get("/v1/gpus", responses=describes(GpuBoard), summary="GPUs by type and by user")
 async def show_board(api: Shared, user: Caller) -> Response:
-    """Everybody sees who holds what: that is what a shared cluster's users ask first."""
+    """Everybody sees which user holds what."""
     body = api.remembered.get("gpus", lambda: msgspec.json.encode(board(api)))
     return Response(body, media_type="application/json")
 

@@ -43,7 +43,7 @@ router = APIRouter(tags=["cluster"])
 
 @router.get("/v1/nodes", responses=describes(NodeList), summary="All nodes, in topology order")
 async def list_nodes(api: Shared, user: Caller) -> Response:
-    """With what is in use on each, by whomever."""
+    """With what is in use on each."""
     body = api.remembered.get("nodes", lambda: msgspec.json.encode(_all_nodes(api)))
     return Response(body, media_type="application/json")
 
@@ -54,7 +54,7 @@ def _all_nodes(api: Api) -> NodeList:
 
 @router.get("/v1/nodes/{name}", responses=describes(NodeDetail), summary="One node and all that runs on it")
 async def get_node(api: Shared, user: Caller, name: str) -> Response:
-    """With who takes how much of it."""
+    """With how much each takes."""
     table = api.cluster.table()
     node = api.mirror.nodes.get(name)
     if node is None or name not in table.index:

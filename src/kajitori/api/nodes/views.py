@@ -94,7 +94,7 @@ class NodeView(View):
 
 
 class NodeDetail(NodeView):
-    """A node with all that runs on it."""
+    """A node with everything that runs on it."""
 
     members: list[MemberOnNode]
     health: list[HealthEntry]
@@ -149,7 +149,7 @@ class GpuHolding(View):
 
 
 class GpuUser(View):
-    """All that one person holds; an empty owner is that of Pods that are no run's."""
+    """Everything that one user holds; an empty owner stands for Pods that belong to no run."""
 
     owner: str
     gpus: int
@@ -158,7 +158,7 @@ class GpuUser(View):
 
 
 class GpuTeam(View):
-    """All that the runs of one namespace hold."""
+    """Everything that the runs of one namespace hold."""
 
     namespace: str
     gpus: int
@@ -181,7 +181,7 @@ class GuaranteeView(View):
 
 
 class GpuBoard(View):
-    """The GPUs of the cluster: of which type, how many are free, and who has the others."""
+    """The GPUs of the cluster: types, free ones, and the users of the others."""
 
     types: list[GpuType]
     users: list[GpuUser]

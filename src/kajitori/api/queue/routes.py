@@ -31,9 +31,9 @@ LONGEST_SECONDS = 10.0
 """So old may the answer be where the queue is so long that it takes its time."""
 
 
-@router.get("/v1/queue", responses=describes(QueueView), summary="Who waits, in order")
+@router.get("/v1/queue", responses=describes(QueueView), summary="The waiting runs, in order")
 async def show_queue(api: Shared, user: Caller) -> Response:
-    """Everybody sees all that wait, each with the numbers of his place."""
+    """Everybody sees all of them, each with the numbers behind its place."""
     require_definition(api)
     body = await api.remembered.ask("queue", lambda: _body(api), longest_seconds=LONGEST_SECONDS)
     return Response(body, media_type="application/json")
@@ -43,7 +43,7 @@ async def show_queue(api: Shared, user: Caller) -> Response:
     "/v1/runs/{namespace}/{name}/expected", responses=describes(ExpectedView), summary="How long it is expected to take"
 )
 async def show_expected(api: Shared, user: Caller, namespace: str, name: str) -> Response:
-    """By what its user's similar runs took, else by its time limit, else by what runs take here."""
+    """From similar runs of its user, else from its time limit, else from runs of its size."""
     return answer(expected_of(api, await find_run(api, user, namespace, name)))
 
 

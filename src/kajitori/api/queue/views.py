@@ -30,7 +30,7 @@ class HolderView(View):
 
 
 class RoomView(View):
-    """For how many members there is room on nodes of the right kind, by what is in the way; never more than are asked
+    """Number of members for which nodes of the right kind have room, by what is in the way; never more than are asked
     for."""
 
     free: int
@@ -77,7 +77,7 @@ class BlockedView(View):
 
 
 class ExpectedView(View):
-    """How long a run is expected to take. Nobody is held to it."""
+    """How long a run is expected to take. It is an estimate."""
 
     seconds: int
     """At most so long, as far as the evidence goes: of one that runs from now on, of any other from its next start to
@@ -96,7 +96,7 @@ class ExpectedView(View):
 
 
 class PlaceView(View):
-    """A place in the queue, with the numbers that put it there."""
+    """A place in the queue, with the numbers behind it."""
 
     position: int
     """1 is first."""
@@ -164,7 +164,7 @@ class QueuedView(View):
 
 
 class QueueView(View):
-    """All runs that wait for nodes, in the order in which they are looked at."""
+    """All runs that wait for nodes, in the order in which they are considered."""
 
     order: str
     """As policy's `queue.order`."""
@@ -239,7 +239,7 @@ class WhatIf(View):
 
 
 class DryRun(View):
-    """What would be made of a request."""
+    """The objects that a request would create."""
 
     run: RunView
     manifests: list[dict[str, Any]]

@@ -32,8 +32,8 @@ _NAMELESS = "this"
     summary="What would become of a run",
 )
 async def what_if(api: Shared, user: Caller, request: Request) -> Response:
-    """Whether a run would start now, and where; or what it would wait for. What is wrong with it or refused by policy
-    is answered as when it is submitted. With the name of a run that waits, it is asked in that one's place."""
+    """Whether a run would start now, and where; otherwise what it would wait for. What is wrong with it or refused by
+    policy is answered as when it is submitted. With the name of a run that waits, it is asked in that one's place."""
     submission = read_submission(await json_body(request), api.namespace)
     await user.require("create", submission.namespace)
     require_definition(api)

@@ -38,15 +38,15 @@ class StopRequest(Document):
     """How to stop a run."""
 
     grace_seconds: Duration | None = Field(default=None, alias="grace")
-    """Between SIGTERM and SIGKILL, this once, instead of what the run says. 0s kills: in a second, so that it is known
-    when nothing of it runs any more."""
+    """Time between SIGTERM and SIGKILL, for this stop only, instead of the run's own. 0s kills within a second."""
 
 
 class DeleteParameters(Parameters):
     checkpoint: bool = False
-    """Delete the run's checkpoint as well: there is no way back."""
+    """Delete the run's checkpoint as well. This cannot be undone."""
     grace_seconds: Duration | None = Field(default=None, alias="grace")
-    """Of a run that has not ended: between SIGTERM and SIGKILL, instead of what the run says. 0s kills, as for stop."""
+    """For a run that has not ended: time between SIGTERM and SIGKILL, instead of the run's own. 0s kills, as for
+    stop."""
 
 
 @router.post(
@@ -108,7 +108,7 @@ async def resume_run(api: Shared, user: Caller, namespace: str, name: str) -> Re
 async def delete_run(
     api: Shared, user: Caller, namespace: str, name: str, query: Annotated[DeleteParameters, Query()]
 ) -> Response:
-    """Its members are ended first, then it goes. Its checkpoint outlives it unless it is to go, too."""
+    """Its members are ended first, then the run is deleted. Its checkpoint stays unless `checkpoint` is true."""
     _check_name(api, namespace, name)
     if query.checkpoint:
         await _check_checkpoint(api, user, namespace, name)

@@ -40,7 +40,7 @@ class ResultParameters(PageParameters):
 async def list_results(
     api: Shared, user: Caller, namespace: str, name: str, query: Annotated[ResultParameters, Query()]
 ) -> Response:
-    """Of every member a row, whether or not it has run. Those of members that have ended stay as long as the run."""
+    """One row per member, whether or not it has run. Those of members that have ended stay as long as the run."""
     after = decode_token(query.continue_, int) if query.continue_ else -1
     run = await find_run(api, user, namespace, name)
     table = _Table(api, run)

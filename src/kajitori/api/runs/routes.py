@@ -49,7 +49,7 @@ class ListParameters(PageParameters):
     active: bool = False
     """Only runs that have not ended."""
     name: str = Field(default="", max_length=253)
-    """The run of this name, else runs whose name begins so."""
+    """The run of this name, else runs whose name begins with it."""
     label_selector: str = Field(default="", max_length=4096)
     """Such as `team=vision,stage in (train,tune)`."""
 
@@ -103,7 +103,7 @@ async def list_runs(api: Shared, user: Caller, query: Annotated[ListParameters, 
 
 @router.get("/v1/run-names", responses=describes(RunNames), summary="Names of runs that begin with a text")
 async def run_names(api: Shared, user: Caller, query: Annotated[NamesParameters, Query()]) -> Response:
-    """For completion in a shell: the caller's own runs, or everybody's where he has none that fit."""
+    """For completion in a shell: the caller's own runs, or everybody's if none of the caller's fit."""
     readable = await readable_namespaces(api, user, query.namespace)
     fitting = [
         run

@@ -44,12 +44,12 @@ NAME_TRIES = 5
 
 
 class RunRequest(Document):
-    """A run that somebody asks for."""
+    """A request for a run."""
 
     name: str | None = Field(default=None, max_length=253)
-    """Made from the image's name where it is left out."""
+    """Default: made from the image's name."""
     namespace: DnsLabel | None = None
-    """The server's own default where it is left out."""
+    """Default: the server's own."""
     labels: dict[LabelKey, LabelValue] = Field(default_factory=dict, max_length=64)
     """Labels of the run."""
     spec: Any = None
@@ -58,7 +58,7 @@ class RunRequest(Document):
 
 class SubmitParameters(Parameters):
     dry_run: bool = False
-    """Show what would be made, what policy changes and when it could start. Nothing is made."""
+    """Show what would be created, what policy changes and when the run could start. Nothing is created."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ class Submission:
     summary="Submit a run",
 )
 async def submit(api: Shared, user: Caller, request: Request, query: Annotated[SubmitParameters, Query()]) -> Response:
-    """201 with the run; every reason at once where it is wrong or policy refuses it, and then nothing was made."""
+    """201 with the run. If it is wrong or refused by policy, every reason at once; then nothing was created."""
     submission = read_submission(await json_body(request), api.namespace)
     decision = await decide_or_refuse(api, user, submission)
     if query.dry_run:

@@ -114,7 +114,7 @@ class ResultList(View, omit_defaults=True):
 
 
 class LogFrame(View):
-    """What begins a frame of a log: so many bytes of it follow."""
+    """The beginning of a frame of a log, with the number of bytes that follow."""
 
     rank: int
     attempt: int
@@ -236,7 +236,7 @@ class PolicyCheck(View):
 
 
 class NetworkRange(View, omit_defaults=True):
-    """A range of addresses, whose it is, and how it is reached from outside of its cluster."""
+    """A range of addresses, its owner, and how it is reached from outside of its cluster."""
 
     cidr: str
     kind: Literal["researchers", "nodes", "pods", "services"]

@@ -8,7 +8,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 
 class AttemptKeys(msgspec.Struct, rename="camel"):
-    """Ed25519 key pairs: whoever has the client's is let in by every member's sshd, which shows the host's."""
+    """Ed25519 key pairs: every member's sshd accepts the client's key and shows the host's key."""
 
     client_key: str
     client_public_key: str

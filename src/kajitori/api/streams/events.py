@@ -36,19 +36,19 @@ Place = tuple[str, int, str]
 
 class EventParameters(Parameters):
     follow: bool = False
-    """Go on until the run is final."""
+    """Continue until the run is final."""
 
 
 class EventListParameters(PageParameters):
     namespace: str = Field(default="", max_length=253)
-    """The server's own default where it is left out."""
+    """Default: the server's own."""
 
 
 class EventWatchParameters(Parameters):
     namespace: str = Field(default="", max_length=253)
-    """The server's own default where it is left out."""
+    """Default: the server's own."""
     limit: int = Field(default=DEFAULT_LIMIT, ge=0, le=MAX_LIMIT)
-    """At most so many that happened before come first."""
+    """Number of earlier events that come first, at most."""
 
 
 @router.get("/v1/events", responses=describes(EventList), summary="What happened to runs, the newest first")

@@ -24,7 +24,8 @@ router = APIRouter(tags=["network"])
 
 @router.get("/v1/networks", responses=describes(NetworksView), summary="Addresses of all clusters")
 async def get_networks(api: Shared, user: Caller) -> Response:
-    """Open to everybody who is authenticated: nobody has to guess whose an address is, or which range is free."""
+    """Open to everybody who is authenticated, so that nobody has to guess to whom an address belongs or which range is
+    free."""
     current = api.networks.current()
     path = str(current.path) if current.path is not None else ""
     networks = current.networks

@@ -53,7 +53,7 @@ class ClassTraffic(View):
 
 
 class TrafficRow(View, omit_defaults=True):
-    """What somebody received and sent, over all nodes."""
+    """Bytes received and sent, over all nodes."""
 
     name: str
     """Of the run, user, namespace or node."""
@@ -79,7 +79,7 @@ class TrafficNodes(View):
 
 
 class TrafficList(View, omit_defaults=True):
-    """Sums of traffic, who talks most of late first."""
+    """Sums of traffic, the largest recent ones first."""
 
     items: list[TrafficRow]
     total: int
@@ -98,20 +98,20 @@ class TrafficList(View, omit_defaults=True):
 
 
 class RunTrafficView(TrafficList):
-    """What a run received and sent; `items` are its nodes."""
+    """Traffic of a run; `items` are its nodes."""
 
     run: TrafficRow | None = None
 
 
 class TrafficParameters(Parameters):
     by: Group = "run"
-    """Whose sums: of runs, users, namespaces or nodes."""
+    """Sums of runs, users, namespaces or nodes."""
     namespace: str = Field(default="", max_length=253)
     """Only runs of this namespace; the caller has to be allowed to list them."""
     class_: str = Field(default="", alias="class", max_length=63)
-    """Order by traffic with addresses of this class; left out: policy's `traffic.others`, such as internet."""
+    """Order by traffic with addresses of this class. Default: policy's `traffic.others`, such as internet."""
     limit: int = Field(default=DEFAULT_LIMIT, ge=1, le=MAX_LIMIT)
-    """At most so many items."""
+    """Largest number of items."""
 
 
 class TrafficRunParameters(Parameters):
