@@ -195,7 +195,7 @@ def test_explain(kubectl: Kubectl) -> None:
     assert "containers\t<[]Container> -required-" in kubectl("explain", "pod.spec")
     assert "KIND:       Run" in kubectl("explain", "run")
     assert "replicas" in kubectl("explain", "run.spec")
-    assert "How many members" in kubectl("explain", "run.spec.replicas")
+    assert "Number of members" in kubectl("explain", "run.spec.replicas")
     assert "does not exist" in kubectl("explain", "run.spec.nothing", code=1)
 
 

@@ -417,7 +417,11 @@ class SimOptions(ClusterOptions):
         if self.heartbeat_seconds < 0:
             faults.append(Fault("--heartbeat", "cannot be negative", str(self.heartbeat_seconds), "0 sends none"))
         if self.gpu_type and not self.gpus:
-            faults.append(Fault("--gpu-type", "a GPU type, but no GPUs", ",".join(self.gpu_type), "add --gpus 8"))
+            faults.append(
+                Fault(
+                    "--gpu-type", "a GPU type is given, but no number of GPUs", ",".join(self.gpu_type), "add --gpus 8"
+                )
+            )
         faults += quantity_faults(self.cpus, self.memory)
         raise_all(faults)
 

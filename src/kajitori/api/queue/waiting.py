@@ -131,7 +131,7 @@ def _guarantees_of(api: Api, applicant: Applicant) -> list[GuaranteeView]:
     return [
         guarantee_view(each)
         for each in api.preemptions.guarantees(api.now())
-        if each.guarantee.namespace == namespace and each.guarantee.is_about(gpus=member.gpus, alone=member.alone)
+        if each.guarantee.namespace == namespace and each.guarantee.covers(gpus=member.gpus, alone=member.alone)
     ]
 
 

@@ -157,7 +157,7 @@ def _tell_who_may_be_preempted(spec: RunSpec, policy: Policy, resolved: Resolved
         findings.add("MayBePreempted", message, "spec.priority")
         return
     alone = spec.resources.whole_node or resolved.memory_limit_bytes is None
-    if any(each.is_about(gpus=resolved.gpus, alone=alone) for each in policy.guarantees):
+    if any(each.covers(gpus=resolved.gpus, alone=alone) for each in policy.guarantees):
         what = "GPUs" if resolved.gpus else "nodes"
         message = f"{what} that its team is not guaranteed it gives back to a team that is and wants them: {then}"
         findings.add("MayGiveBack", message, "spec.resources.gpu" if resolved.gpus else "spec.resources")

@@ -352,7 +352,7 @@ class _Planning:
         if present >= pool.rules.max_nodes:
             self._note_full(run, pool)
             return None
-        free = int(self._room(run).sum()) if pool.rules.counts_what_is_free else 0
+        free = int(self._room(run).sum()) if pool.rules.adds_only_missing else 0
         nodes = math.ceil(max(0, run.shortage.members - free) / per_node)
         soon = self._soon_ready(run, pool)
         if nodes <= len(soon):

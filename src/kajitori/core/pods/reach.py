@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from kajitori.core.policy.model import Policy
 from kajitori.core.policy.traffic import TrafficPolicy
-from kajitori.core.spec.network_access import EVERYWHERE, NAMESPACE, NetworkAccess, is_within, what_is_wrong
+from kajitori.core.spec.network_access import EVERYWHERE, NAMESPACE, NetworkAccess, is_within, place_fault
 from kajitori.core.traffic.address_classes import Network, collapsed, is_inside
 from kajitori.errors import Fault
 
@@ -94,7 +94,7 @@ def _faults_of(
 ) -> Iterator[Fault]:
     for index, place in enumerate(places or ()):
         field = f"{where}[{index}]"
-        message, hint = what_is_wrong(place, policy.traffic.address_classes)
+        message, hint = place_fault(place, policy.traffic.address_classes)
         if message:
             yield Fault(field, message, place, hint, "UnknownPlace")
         elif place == EVERYWHERE and len(places or ()) > 1:

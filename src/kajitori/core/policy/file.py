@@ -1,4 +1,4 @@
-"""The policy file: reading it, and the policies that exist without one."""
+"""Reading of the policy file, and the policies that apply without one."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ __all__ = ["Policy", "default_policy", "on_own_cluster", "own_machine_policy", "
 
 
 def default_policy() -> Policy:
-    """The policy of a cluster whose operators wrote none: no root, no privileges, no folders of the nodes."""
+    """Return the policy of a cluster without a policy file: no root, no privileges, no folders of the nodes."""
     return Policy()
 
 
 def own_machine_policy(home: str, *, mounts: bool, checkpoint_root: str, folders: Sequence[str] = ()) -> Policy:
-    """The policy of `kaji up`: one's own machine, where programs run as oneself and one's own folders may be mounted.
+    """Return the policy of `kaji up`: programs run as the user who called it, and may mount that user's folders.
 
-    `home` and `folders` are the folders that may be; `mounts` tells whether this machine can mount anything at all;
-    checkpoints lie below `checkpoint_root`.
+    `home` and `folders` are the folders that may be mounted. `mounts` tells whether this machine can mount anything.
+    Checkpoints are stored below `checkpoint_root`.
     """
     document: dict[str, Any] = {
         "mounts": {"hostPaths": list(dict.fromkeys([home, *folders])), "ownPathOnly": not mounts},
@@ -39,7 +39,7 @@ def own_machine_policy(home: str, *, mounts: bool, checkpoint_root: str, folders
 
 
 def with_first_step(policy: Policy, image: str, server: str, server_ca: str | None = None) -> Policy:
-    """The policy, where it says nothing of the first step of members with one: from this image, asking this server."""
+    """Return the policy with this image and server for members' first step, unless it already has them."""
     if policy.start.image is not None:
         return policy
     step = {"image": image, "server": server, "server_ca": server_ca}
@@ -47,15 +47,15 @@ def with_first_step(policy: Policy, image: str, server: str, server_ca: str | No
 
 
 def on_own_cluster(policy: Policy, image: str, server: str, server_ca: str | None = None) -> Policy:
-    """The policy on the cluster of `kaji up` itself: with a first step, and without a network plugin, so that nobody
-    heeds NetworkPolicies."""
+    """Return the policy for the embedded cluster of `kaji up`, which has a first step and no network plugin, so nothing
+    enforces NetworkPolicies."""
     network = policy.network.model_copy(update={"enforced": False})
     return with_first_step(policy, image, server, server_ca).model_copy(update={"network": network})
 
 
 def parse_policy(text_or_document: str | bytes | Mapping[str, Any]) -> Policy:
-    """The policy that a YAML text or a document says; an empty text is the default policy.
+    """Read a policy from YAML text or a document. An empty text is the default policy.
 
-    Raises InvalidInput with every fault at once, each with its path and, for a text, its line.
+    Raises InvalidInput with all faults at once, each with its path and, for a text, its line.
     """
     return parse_document(Policy, text_or_document, "policy", "defaults, ceilings and volumes")

@@ -1,7 +1,8 @@
-"""An operator's own formula for the queue's order: arithmetic over a few names, and nothing else.
+"""Formulas by which operators order the queue: arithmetic over a few names, and nothing else.
 
-It is read when the policy is, so that what can't be worked out is refused then. Afterwards nothing in it can fail or
-take long: all is done in floating-point numbers, on all runs at once; what has no value (0 / 0) counts as the least.
+A formula is checked when the policy is read, so that an invalid one is refused then. Its evaluation cannot fail or take
+long: it computes the scores of all runs at once, with arrays of floats. A result that is not a number (0 / 0) sorts
+last.
 """
 
 from __future__ import annotations
@@ -18,10 +19,10 @@ from kajitori.core.words.suggestions import did_you_mean
 Values = npt.NDArray[np.float64]
 
 NAMES = ("waited", "expected", "size", "userShare", "teamShare")
-"""Seconds, seconds, and parts of the cluster from 0 to 1."""
+"""Variables of a formula. `waited` and `expected` are in seconds, the others are shares of the cluster from 0 to 1."""
 
 LONGEST = 500
-"""Characters."""
+"""Maximum length of a formula, in characters."""
 
 _OPERATORS: Mapping[type[ast.AST], Callable[..., Any]] = {
     ast.Add: np.add,
@@ -44,7 +45,7 @@ _DEEPEST = 50
 
 
 class FormulaError(ValueError):
-    """A formula that can't be worked out; says what about it, with a hint."""
+    """A formula is invalid. `message` says why, `hint` what to write instead."""
 
     def __init__(self, message: str, hint: str = "") -> None:
         super().__init__(message)
@@ -53,17 +54,17 @@ class FormulaError(ValueError):
 
 
 class Formula:
-    """A formula that was found to be in order. Called with all of `NAMES`, it answers the score of each run."""
+    """A valid formula. Called with an array for each of `NAMES`, it returns the score of each run."""
 
     def __init__(self, text: str) -> None:
-        """Raises FormulaError."""
+        """Parse and check a formula. Raises FormulaError."""
         self.text = text
         self._tree = _read(text)
         _check(self._tree)
         self(**{name: np.array([0.5, 1.0]) for name in NAMES})
 
     def __call__(self, **values: Values) -> Values:
-        """The scores; each of `values` is as long as the answer."""
+        """Return the scores. All arrays in `values` have one element per run, and so has the result."""
         with np.errstate(all="ignore"):
             found = np.asarray(_evaluate(self._tree, values), dtype=np.float64)
         scores = np.broadcast_to(found, values[NAMES[0]].shape)
@@ -81,27 +82,28 @@ class Formula:
 
 def _read(text: str) -> ast.expr:
     if len(text) > LONGEST:
-        raise FormulaError(f"a formula of {len(text)} characters; {LONGEST} are allowed")
+        raise FormulaError(f"the formula has {len(text)} characters; at most {LONGEST} are allowed")
     try:
         return ast.parse(text.strip(), mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         where = f" at character {error.offset}" if isinstance(error, SyntaxError) and error.offset else ""
-        raise FormulaError(f"this is no formula{where}", "such as (waited / expected) ** 3 * size") from None
+        hint = "write arithmetic, for example (waited / expected) ** 3 * size"
+        raise FormulaError(f"this is not a valid formula{where}", hint) from None
 
 
 def _check(node: ast.AST, depth: int = 0) -> None:
-    """Raises FormulaError for all that is not arithmetic over known names."""
+    """Raise FormulaError for everything but arithmetic over known names."""
     if depth > _DEEPEST:
         raise FormulaError(f"nested deeper than {_DEEPEST} levels")
     match node:
         case ast.Constant(value=value):
             if isinstance(value, bool) or not isinstance(value, (int, float)):
-                raise FormulaError(f"{ast.unparse(node):.80} is no number")
+                raise FormulaError(f"{ast.unparse(node):.80} is not a number")
             if not abs(value) < 1e300:
                 raise FormulaError("a number is too large")
         case ast.Name(id=name):
             if name not in NAMES:
-                raise FormulaError(f"{name:.80} is not known here", did_you_mean(name, NAMES))
+                raise FormulaError(f"unknown variable {name:.80}", did_you_mean(name, NAMES))
         case ast.BinOp(left=left, op=operator, right=right):
             _check_operator(node, operator)
             _check(left, depth + 1)
@@ -110,24 +112,25 @@ def _check(node: ast.AST, depth: int = 0) -> None:
             _check_operator(node, operator)
             _check(operand, depth + 1)
         case ast.Call(func=ast.Name(id=name), args=arguments, keywords=[]) if name in _FUNCTIONS:
-            takes = _FUNCTIONS[name][1]
-            if len(arguments) != takes:
-                values = "one value" if takes == 1 else f"{takes} values"
+            arity = _FUNCTIONS[name][1]
+            if len(arguments) != arity:
+                values = "one value" if arity == 1 else f"{arity} values"
                 raise FormulaError(f"{name} takes {values}, not {len(arguments)}")
             for argument in arguments:
                 _check(argument, depth + 1)
         case _:
-            hint = f"there are + - * / ** and {', '.join(_FUNCTIONS)}"
-            raise FormulaError(f"{ast.unparse(node):.80} is no arithmetic", hint)
+            hint = f"use + - * / ** and {', '.join(_FUNCTIONS)}"
+            raise FormulaError(f"{ast.unparse(node):.80} is not arithmetic", hint)
 
 
 def _check_operator(node: ast.AST, operator: ast.AST) -> None:
     if type(operator) not in _OPERATORS:
-        raise FormulaError(f"{ast.unparse(node):.80} is no arithmetic", "there are + - * / **")
+        raise FormulaError(f"{ast.unparse(node):.80} is not arithmetic", "use + - * / **")
 
 
 def _evaluate(node: ast.AST, values: Mapping[str, Values]) -> Any:
-    """The value of what was checked; numbers as NumPy's, which never take long: 9 ** 9 ** 9 ** 9 is infinite."""
+    """Return the value of a checked expression. Numbers are NumPy floats, so that 9 ** 9 ** 9 ** 9 is infinite at once
+    instead of taking long."""
     match node:
         case ast.Constant(value=value):
             return np.float64(value)  # type: ignore[arg-type]

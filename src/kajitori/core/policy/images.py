@@ -1,4 +1,4 @@
-"""Which images may run: the policy file's section `images`, as types."""
+"""Policy for container images: the policy file's section `images`, as types."""
 
 from __future__ import annotations
 
@@ -14,20 +14,21 @@ from kajitori.errors import FieldError
 
 
 class Images(Document):
-    """Which images may run, and how they are fetched."""
+    """Which images may run, and how they are pulled."""
 
     allow: list[str] = Field(default_factory=list)
-    """Patterns; an image must match one of them, where there are any. `*` stands for any text, slashes too. Images are
-    compared in full, however they are spelled: `python:3.11` is `docker.io/library/python:3.11`, and so are
-    `index.docker.io/python:3.11` and `DOCKER.IO:443/library/python:3.11`. Patterns are completed in the same way:
-    `python:*` means tags of `docker.io/library/python`, `lab/*` means `docker.io/lab/*`. One without a tag means all
-    tags and digests. One that begins with `*` means images of any registry."""
+    """Patterns of allowed images. Empty: all images are allowed. `*` matches any text, including slashes. Image names
+    are compared in their full form: `python:3.11`, `index.docker.io/python:3.11` and
+    `DOCKER.IO:443/library/python:3.11` are all `docker.io/library/python:3.11`. Patterns are completed in the same way:
+    `python:*` matches all tags of `docker.io/library/python`, and `lab/*` means `docker.io/lab/*`. A pattern without a
+    tag matches all tags and digests. A pattern that begins with `*` matches images of any registry."""
     deny: list[str] = Field(default_factory=list)
-    """Patterns of images that are refused, even if they are allowed above."""
+    """Patterns of images that are refused, even if `allow` matches them."""
     pull_policy: Literal["", "Always", "IfNotPresent", "Never"] = ""
-    """Left empty, Kubernetes' own rule holds: Always for the tag latest."""
+    """imagePullPolicy of containers. Empty: Kubernetes' default, which is Always for the tag latest and IfNotPresent
+    for all others."""
     pull_secrets: list[ObjectName] = Field(default_factory=list)
-    """Names of Secrets in the run's namespace."""
+    """Names of Secrets in the run's namespace that are used as imagePullSecrets."""
 
     @field_validator("allow", "deny")
     @classmethod
@@ -39,14 +40,17 @@ class Images(Document):
         return patterns
 
     def refusal(self, image: str) -> str:
-        """Why this image may not run; empty if it may. A digest beside a tag says which image is fetched, whatever the
-        tag says: so the tag is no reason to allow the image, and remains one to refuse it."""
+        """Return why policy refuses this image; empty if it allows it.
+
+        If a name has a tag and a digest, the digest alone decides which image is pulled. The tag is therefore ignored
+        when the name is compared with `allow`, but still compared with `deny`.
+        """
         name = parse_image_name(image)
         if name is None:
-            return "it is no image's name"
+            return "it is not a valid image name"
         for pattern in self.deny:
-            if any(matches(pattern, each) for each in (name, replace(name, digest="") if name.tag else name)):
-                return f"images like {pattern} are refused"
+            if any(matches(pattern, form) for form in (name, replace(name, digest="") if name.tag else name)):
+                return f"policy denies images that match {pattern}"
         if self.allow and not any(matches(pattern, name) for pattern in self.allow):
-            return "only some images are allowed"
+            return "no pattern of images.allow in the policy matches it"
         return ""

@@ -1,4 +1,4 @@
-"""What every member gets and may do: the policy file's sections `inject`, `security` and `gpu`, as types."""
+"""Policy for the Pods of members: the policy file's sections `inject`, `security` and `gpu`, as types."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ from kajitori.errors import FieldError
 
 
 class Inject(Document):
-    """What is added to every member."""
+    """Settings that are added to the Pod of every member."""
 
     labels: dict[LabelKey, LabelValue] = Field(default_factory=dict)
     """Labels."""
     annotations: dict[LabelKey, Text] = Field(default_factory=dict)
     """Annotations."""
     env: dict[EnvName, Text] = Field(default_factory=dict)
-    """Environment variables that a run cannot overrule. Written as Kubernetes reads them: `$(NAME)` is replaced."""
+    """Environment variables that a run cannot override. As in a Pod, `$(NAME)` is replaced by that variable's value."""
     node_selector: dict[LabelKey, LabelValue] = Field(default_factory=dict)
     """Labels that a node must have."""
     tolerations: list[Toleration] = Field(default_factory=list)
-    """Taints that members are placed in spite of."""
+    """Node taints that all members tolerate."""
     runtime_class: ObjectName | None = None
-    """The RuntimeClass that runs them."""
+    """RuntimeClass of the Pods."""
     scheduler_name: ObjectName | None = None
-    """Who binds members to the nodes that were planned; left out: the cluster's default scheduler."""
+    """Scheduler that binds members to their planned nodes. Left out: the cluster's default scheduler."""
     resources: dict[LabelKey, Annotated[str, Field(json_schema_extra=ANY_NUMBER)]] = Field(default_factory=dict)
-    """Further resources, such as hugepages-1Gi: 4Gi; requested and limited alike."""
+    """Additional resources, for example hugepages-1Gi: 4Gi. The request and the limit are the same."""
 
     @field_validator("resources")
     @classmethod
@@ -44,16 +44,18 @@ class Inject(Document):
 
 
 class Security(Document):
-    """What a member's processes may do."""
+    """Privileges of the processes of members."""
 
     allow_root: bool = False
-    """Whether a program may run as uid 0. If not, an image whose user is root does not start."""
+    """Whether a program may run as uid 0. If not, a member whose image runs as root does not start, unless the run
+    names another user."""
     allow_privileged: bool = False
-    """Whether a program may have all of its node's devices and rights."""
+    """Whether a program may run privileged, with access to all devices of its node."""
     allow_host_network: bool = False
-    """Whether members may share the network of their node."""
+    """Whether members may use the network of their node."""
     allow_secrets: list[str] = Field(default_factory=lambda: ["*"])
-    """Patterns of the Secrets of a run's namespace that it may use. Whoever may create Runs there can read these."""
+    """Name patterns of the Secrets that a run may use from its namespace. Users who may create Runs in a namespace can
+    read these Secrets."""
     refuse_tolerations: list[str] = Field(
         default_factory=lambda: [
             "node-role.kubernetes.io/*",
@@ -62,33 +64,33 @@ class Security(Document):
             f"{GROUP}/*",
         ]
     )
-    """Patterns of taints that a run's own tolerations may not name: those of control planes, and those that say how a
-    node is today, ours among them."""
+    """Key patterns of taints that a run may not tolerate. By default these are the taints of control planes, and taints
+    for the current state of a node, including Kajitori's own."""
     default_user: User | None = None
-    """uid or uid:gid where a run names none; left out: the image's."""
+    """uid or uid:gid for runs that name no user. Left out: the image's user."""
     allow_privilege_escalation: bool = False
-    """Whether setuid programs such as sudo work."""
+    """Whether setuid programs, for example sudo, work."""
     drop_capabilities: list[str] = Field(default_factory=lambda: ["ALL"])
-    """Capabilities that are taken away."""
+    """Linux capabilities that containers lose."""
     add_capabilities: list[str] = Field(default_factory=list)
-    """Such as IPC_LOCK for RDMA."""
+    """Linux capabilities that containers gain, for example IPC_LOCK for RDMA."""
     seccomp_profile: Literal["RuntimeDefault", "Unconfined", ""] = "RuntimeDefault"
-    """Left empty: the node's own."""
+    """seccomp profile of containers. Empty: the node's default."""
     read_only_root: bool = False
-    """Whether the image's own files cannot be written."""
+    """Whether the root file system of containers is read-only."""
     fs_group: int | None = Field(default=None, ge=0, le=2**31 - 1)
-    """The group that owns the files of mounted volumes."""
+    """Group ID that owns the files of mounted volumes."""
 
 
 class Gpu(Document):
-    """How GPUs are found and named."""
+    """How GPUs are discovered and named."""
 
     resource: LabelKey = GPU_RESOURCE
-    """What Kubernetes calls them."""
+    """Kubernetes resource name of GPUs."""
     type_labels: list[LabelKey] = Field(
         default_factory=lambda: ["kajitori.dev/gpu-type", "nvidia.com/gpu.product", "amd.com/gpu.product-name"]
     )
-    """Labels of a node that tell its GPUs' type; the first that a node has counts."""
+    """Node labels that contain the type of the node's GPUs. The first one that a node has is used."""
     types: dict[str, list[str]] = Field(
         default_factory=lambda: {
             "b200": ["*B200*"],
@@ -102,16 +104,17 @@ class Gpu(Document):
             "t4": ["*-T4", "T4"],
         }
     )
-    """Friendly names, each with the patterns of what such labels say; the first that matches counts. A product without
-    one is called by its own name in lower case, without the vendor's."""
+    """GPU types, each with patterns for the values of these labels. The first match is used. A product without a match
+    is named by its label's value in lower case, without the vendor's name."""
     cpu_runs_on_gpu_nodes: Literal["never", "whenNoOthers", "always"] = "whenNoOthers"
-    """Whether runs without GPUs may take a node that has some. whenNoOthers: only if the cluster has no other nodes."""
+    """Whether runs without GPUs may be placed on nodes with GPUs. whenNoOthers: only if the cluster has no other
+    nodes."""
     tolerations: list[Toleration] = Field(
         default_factory=lambda: [Toleration(key=GPU_RESOURCE, operator="Exists", effect="NoSchedule")]
     )
-    """Taints of GPU nodes that runs with GPUs are placed in spite of."""
+    """Taints of GPU nodes that members with GPUs tolerate."""
     resources: dict[LabelKey, str] = Field(default_factory=dict)
-    """Further resources of members with GPUs, such as rdma/hca: 1; requested and limited alike."""
+    """Additional resources of members with GPUs, for example rdma/hca: 1. The request and the limit are the same."""
 
     @field_validator("resources")
     @classmethod
@@ -119,7 +122,7 @@ class Gpu(Document):
         return _checked_amounts(resources)
 
     def type_of(self, labels: Mapping[str, str]) -> str:
-        """The friendly name of the GPU type of a node with these labels; empty if none of them tells."""
+        """Return the GPU type of a node with these labels, as users write it; empty if no label contains it."""
         product = next((labels[key] for key in self.type_labels if labels.get(key)), "")
         folded = product.casefold()
         for name, patterns in self.types.items():
@@ -132,6 +135,6 @@ class Gpu(Document):
 def _checked_amounts(resources: dict[str, Any]) -> dict[str, Any]:
     for name, amount in resources.items():
         if name in ("cpu", "memory"):
-            raise FieldError(f"{name} is not added to what a run asks for", "use defaults or ceilings")
+            raise FieldError(f"{name} cannot be added to a member", "set it under defaults or ceilings")
         parse_memory_bytes(amount)
     return resources

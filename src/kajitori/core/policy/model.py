@@ -1,6 +1,6 @@
-"""What the operators of a cluster decide for everybody's runs: the policy file, as types.
+"""The policy file as types: the rules that the operators of a cluster set for all runs.
 
-Every field has a default, and its text here is its documentation: the reference is made from it.
+Every field has a default. The docstring of a field is its documentation; docs/reference/policy.md is generated from it.
 """
 
 from __future__ import annotations
@@ -19,23 +19,24 @@ from kajitori.core.policy.mounts import CheckpointPolicy, Mounts, Volume
 from kajitori.core.policy.network import Networking
 from kajitori.core.policy.node_pools import NodePools
 from kajitori.core.policy.nodes import NodeHealth, Preflight
-from kajitori.core.policy.preemption import Guarantee, Preemption, doubled
+from kajitori.core.policy.preemption import Guarantee, Preemption, first_duplicate
 from kajitori.core.policy.queue import QueuePolicy
 from kajitori.core.policy.start import Binding, Rendezvous, Starting
 from kajitori.core.policy.sweeps import Sweeps
 from kajitori.core.policy.traffic import TrafficPolicy
-from kajitori.core.spec.network_access import is_within, what_is_wrong
+from kajitori.core.spec.network_access import is_within, place_fault
 from kajitori.core.words.names import PRIORITY_CLASS
 from kajitori.errors import FieldError
 
 
 class Priority(Document):
-    """What a priority word means."""
+    """The meaning of a priority word."""
 
     value: int = Field(ge=-1_000_000, le=1_000_000)
-    """Higher goes first."""
+    """Runs with a higher value go first."""
     class_name: ObjectName = PRIORITY_CLASS
-    """The PriorityClass of its Pods. It must have preemptionPolicy Never: Kajitori preempts whole gangs."""
+    """PriorityClass of the Pods. It must have preemptionPolicy Never, because Kajitori itself decides about preemption,
+    for whole gangs."""
 
 
 def _priorities() -> dict[PriorityWord, Priority]:
@@ -43,67 +44,70 @@ def _priorities() -> dict[PriorityWord, Priority]:
 
 
 class StoredCode(Document):
-    """What people may bring along with `--code`."""
+    """Limits for code that users upload with `--code`."""
 
     archive_bytes: Memory = Field(default=2**30, alias="archive")
-    """The largest folder, packed and before it is compressed."""
+    """The largest folder that may be uploaded, measured as an archive before compression."""
     namespace_bytes: Memory | None = Field(default=100 * 2**30, alias="perNamespace")
-    """What the code of a namespace takes in the store, compressed; null: not limited. Code that no run refers to does
-    not stay."""
+    """Total size of a namespace's code in the store, compressed. null: no limit. Code that no run refers to is
+    deleted."""
     namespace_files: int | None = Field(default=50_000, ge=1, alias="filesPerNamespace")
-    """How many files that may be: one for each 8 MiB of an archive, and two more; null: not limited."""
+    """Number of files that a namespace's code may take in the store: one per 8 MiB of an archive, and two more per
+    archive. null: no limit."""
 
 
 class Logs(Document):
-    """What is kept of what members said once their Pods are gone, for as long as their run exists."""
+    """Logs that are kept after the Pods of members are gone, until their run is deleted."""
 
     members: int = Field(default=16, ge=0, le=1000)
-    """Of how many members of one attempt: rank 0, then those that failed, then the others, the lowest ranks first. 0
-    keeps nothing."""
+    """Number of members per attempt whose logs are kept: rank 0 first, then members that failed, then the others, each
+    from the lowest rank. 0: no logs are kept."""
     per_member_bytes: Memory = Field(default=2**20, alias="perMember")
-    """The end of each log, in whole lines."""
+    """Size of the end of each log that is kept, in whole lines."""
     attempts: int = Field(default=10, ge=1, le=1000)
-    """Of how many attempts of a run, the latest."""
+    """Number of attempts per run whose logs are kept, the latest ones."""
     keep_within_seconds: DurationAboveZero = Field(default=600, alias="keepWithin")
-    """How long the Pod of a member that has ended is left where it is while its node or the store does not answer, so
-    that its log can still be kept. It holds no resources, and nothing waits for it. Then the log is given up: events of
-    the run (LogLost) and the metric kajitori_controller_logs_lost_total say so."""
+    """If a member has ended, and its node or the store does not answer, its Pod stays for this long so that its log can
+    still be saved. The Pod holds no resources, and nothing waits for it. After that the log is lost: an event of the
+    run (LogLost) and the metric kajitori_controller_logs_lost_total report it."""
     keep_for_seconds: DurationAboveZero = Field(default=30 * 86400, alias="keepFor")
-    """A log that is older goes, though its run is still there."""
+    """Logs older than this are deleted, even if their run still exists."""
     namespace_bytes: Memory | None = Field(default=10 * 2**30, alias="perNamespace")
-    """What the kept logs of a namespace take, at most: the oldest go first, whatever run they are of. A log counts for
-    4 KiB at least, so that their number has a limit, too. null: not limited."""
+    """Total size of a namespace's kept logs. The oldest logs of all runs are deleted first. Each log counts as at least
+    4 KiB, so that this limits their number as well. null: no limit."""
 
 
 class EndedRuns(Document):
-    """What becomes of runs once they have ended."""
+    """Deletion of runs that have ended."""
 
     keep_for_seconds: DurationAboveZero | None = Field(default=90 * 86400, alias="keepFor")
-    """A run that ended longer ago is deleted as `kaji rm` does it: with its Pods, kept logs and results, without its
-    checkpoint. null: it stays until somebody deletes it. A run itself may say less (`removeAfter`, `kaji run --rm`)."""
+    """A run is deleted this long after its end, as with `kaji rm`: together with its Pods, kept logs and results, but
+    without its checkpoint. null: runs are never deleted automatically. A run itself may set a shorter time
+    (`removeAfter`, `kaji run --rm`)."""
 
 
 class PeakMemory(Document):
-    """How the most memory that members held is found out; each run shows it, and the next of its kind is told."""
+    """Measurement of the peak memory of members. Each run shows its peak, and later runs of the same kind show it as a
+    finding."""
 
     sample_every_seconds: Duration = Field(default=60, alias="sampleEvery")
-    """How often it is asked what members hold: of the metrics API (metrics.k8s.io) where it is served, else of the
-    kubelets of nodes with runs, at most five a second. 0s: never."""
+    """Interval at which memory is measured: by the metrics API (metrics.k8s.io) if the cluster serves it, else by the
+    kubelets of nodes with runs, at most five per second. 0s: never."""
 
 
 class Policy(Document):
-    """One file, owned by the operators: defaults, ceilings, refusals and additions for every run."""
+    """The file in which operators set defaults, ceilings, restrictions and additions for all runs."""
 
     defaults: Defaults = Defaults()
     ceilings: Ceilings = Ceilings()
     memory_without_limit: Literal["default", "refuse", "unlimited"] = "default"
-    """A run that names no memory limit: gets defaults.memory, is refused, or has none. Then it is never restarted nor
-    carried to another node, so that what ate one node's memory does not eat the next one's; and it shares no node with
-    other runs. Pods that are not runs may be beside it: nodes of its own (inject.nodeSelector, taints) protect them.
-    Services are refused without a limit."""
+    """What happens to a run without a memory limit. default: it gets defaults.memory. refuse: it is refused. unlimited:
+    it has no limit. Such a run is never restarted or moved to another node, so that a program that exhausts the memory
+    of one node does not exhaust the next one's, and it shares no node with other runs. Pods that are not runs may still
+    be on the same node; inject.nodeSelector and taints keep them apart. Services without a limit are refused."""
     memory: PeakMemory = PeakMemory()
     allow_burstable: bool = True
-    """Whether a run may reserve less than it may use."""
+    """Whether a run may reserve less than its limit (qos burstable)."""
     images: Images = Images()
     inject: Inject = Inject()
     security: Security = Security()
@@ -111,24 +115,25 @@ class Policy(Document):
     topology: list[LabelKey] = Field(
         default_factory=lambda: ["topology.kubernetes.io/zone", "kajitori.dev/block", "kajitori.dev/rack"]
     )
-    """Labels of a node that tell where it stands, from the widest to the narrowest. A gang is placed in as few of these
-    domains as can be."""
+    """Node labels for topology domains, from the widest to the narrowest. A gang is placed in as few of these domains
+    as possible."""
     priorities: dict[PriorityWord, Priority] = Field(default_factory=_priorities)
-    """What high, normal and low mean; none may have more than the one before it."""
+    """Values of the priorities high, normal and low, in descending order."""
     queue: QueuePolicy = QueuePolicy()
     preemption: Preemption = Preemption()
     guarantees: list[Guarantee] = Field(default_factory=list, max_length=1000)
-    """What teams are guaranteed: others use it while they do not want it, and give it back when they do. A run is
-    covered if its team, with all that it holds, has no more of anything than its entry says."""
+    """Resources that are guaranteed to teams. Other teams may use them while the team does not need them; their runs
+    are preempted when it does. A run is covered if its team's running runs and this run together stay within all
+    amounts of the guarantee."""
     volumes: dict[DnsLabel, Volume] = Field(default_factory=dict)
-    """Volumes that people may mount by name."""
+    """Volumes that runs may mount by name."""
     mounts: Mounts = Mounts()
     checkpoint: CheckpointPolicy = CheckpointPolicy()
     start: Starting = Starting()
     disruption_budgets: bool = True
-    """Each run has a PodDisruptionBudget, so that nobody evicts a gang member by member: no autoscaler that packs nodes
-    tighter, no descheduler. Members on a cordoned node it does not protect: `kubectl drain` gets through, and the gang
-    leaves as a whole. Of a service with several members one after the other may be evicted anywhere."""
+    """Whether each run gets a PodDisruptionBudget. It prevents cluster autoscalers and deschedulers from evicting
+    single members of a gang. It does not protect members on a cordoned node: `kubectl drain` succeeds, and the whole
+    gang moves. A service with several members may be evicted one member at a time on any node."""
     binding: Binding = Binding()
     rendezvous: Rendezvous = Rendezvous()
     code: StoredCode = StoredCode()
@@ -142,7 +147,8 @@ class Policy(Document):
     preflight: Preflight = Preflight()
     node_pools: NodePools = Field(default_factory=dict)
     nodes_on_demand: bool = False
-    """The cluster grows by itself: a run that is larger than it is today is queued instead of refused."""
+    """Set this if the cluster grows automatically. A run that is larger than the current cluster is then queued instead
+    of refused."""
 
     @field_validator("priorities")
     @classmethod
@@ -150,17 +156,17 @@ class Policy(Document):
         found = _priorities() | given
         high, normal, low = (found[word].value for word in ("high", "normal", "low"))
         if not high >= normal >= low:
-            message = f"high ({high}), normal ({normal}) and low ({low}) are not in this order"
-            raise FieldError(message, "runs of the higher value go first and preempt runs of low priority")
+            message = f"high ({high}), normal ({normal}) and low ({low}) are not in descending order"
+            raise FieldError(message, "give high the largest value and low the smallest")
         return found
 
     @field_validator("guarantees")
     @classmethod
     def _one_guarantee(cls, guarantees: list[Guarantee]) -> list[Guarantee]:
-        again = doubled(guarantees)
+        again = first_duplicate(guarantees)
         if again is not None:
-            what = f"{again.namespace}, {again.gpu_type or 'any type'}"
-            raise FieldError(f"{what} is guaranteed something twice", "keep one of them")
+            team = f"namespace {again.namespace} and {again.gpu_type or 'any GPU type'}"
+            raise FieldError(f"there are two guarantees for {team}", "merge them into one")
         return guarantees
 
     @model_validator(mode="after")
@@ -178,7 +184,7 @@ class Policy(Document):
         )
         above = [f"{name} (ceilings.{ceiling})" for name, value, ceiling, limit in pairs if _is_above(value, limit)]
         if above:
-            message = f"defaults are above ceilings, so that a run that says nothing is refused: {', '.join(above)}"
+            message = f"defaults exceed ceilings, so a run that relies on them would be refused: {', '.join(above)}"
             raise FieldError(message, "lower these defaults or raise these ceilings")
         return self
 
@@ -190,30 +196,31 @@ class Policy(Document):
             f"{where}.{name}: {message} ({hint})"
             for where, use in written.items()
             for name, places in (("from", use.sources), ("to", use.targets))
-            for message, hint in (what_is_wrong(place, classes) for place in places or ())
+            for message, hint in (place_fault(place, classes) for place in places or ())
             if message
         ]
         if self.network.pods not in (None, *classes.names):
-            wrong.append(f"network.pods: there is no class {self.network.pods!r} ({', '.join(classes.names)})")
+            known = ", ".join(classes.names)
+            wrong.append(f"network.pods: there is no address class {self.network.pods!r} (known: {known})")
         for name, places, limit in (("from", default.sources, most.sources), ("to", default.targets, most.targets)):
             if limit is None or wrong:
                 continue
             above = [place for place in places or () if not is_within(place, limit, classes, self.class_of_pods)]
             if above:
-                wrong.append(f"defaults.network.{name} is above ceilings.run.network.{name}: {', '.join(above)}")
+                wrong.append(f"defaults.network.{name} exceeds ceilings.run.network.{name}: {', '.join(above)}")
         if wrong:
-            raise FieldError("; ".join(wrong), "name classes of traffic.classes, and ranges within ceilings")
+            raise FieldError("; ".join(wrong), "use classes of traffic.classes, and stay within the ceilings")
         return self
 
     @property
     def class_of_pods(self) -> str:
-        """The class of addresses that this cluster's own Pods are in; empty where policy has none for them."""
+        """Address class of this cluster's own Pods; empty if policy has none."""
         known = self.traffic.address_classes.names
         return self.network.pods or next((name for name in ("cluster", "internal") if name in known), "")
 
     @property
     def default_time_limit_seconds(self) -> int | None:
-        """The time limit of a run that names none; None where it has none then."""
+        """Time limit of a run that sets none; None for no limit."""
         return self.defaults.time_limit_seconds or self.ceilings.run.time_limit_seconds
 
 

@@ -1,4 +1,4 @@
-"""What people may mount: the policy file's sections `volumes`, `mounts` and `checkpoint`, as types."""
+"""Policy for mounts: the policy file's sections `volumes`, `mounts` and `checkpoint`, as types."""
 
 from __future__ import annotations
 
@@ -12,81 +12,85 @@ from kajitori.errors import FieldError
 
 
 class Nfs(Document):
-    """A folder of a file server."""
+    """A folder that an NFS server exports."""
 
     server: Annotated[str, Field(min_length=1, max_length=253)]
-    """Its host name."""
+    """Host name of the server."""
     path: AbsolutePath
     """The exported folder."""
 
 
 class EmptyFolder(Document):
-    """An empty folder of each member's own, gone with it."""
+    """An empty folder for each member, deleted together with the member."""
 
     size_bytes: Memory | None = Field(default=None, alias="size")
-    """A member that writes more is evicted."""
+    """Maximum size. A member that writes more is evicted."""
     memory: bool = False
-    """In memory, counted against the member's own."""
+    """Keep the folder in memory (tmpfs). Its contents count against the member's memory limit."""
 
 
 class Volume(Document):
-    """A volume that people may mount by name: exactly one source."""
+    """A volume that runs may mount by name. It has exactly one source."""
 
     claim: ObjectName | None = None
-    """A PersistentVolumeClaim of the run's namespace."""
+    """Name of a PersistentVolumeClaim in the run's namespace."""
     host_path: AbsolutePath | None = None
     """A folder of the node."""
     nfs: Nfs | None = None
-    """A folder of a file server."""
+    """A folder that an NFS server exports."""
     config_map: ObjectName | None = None
-    """A ConfigMap of the run's namespace."""
+    """Name of a ConfigMap in the run's namespace."""
     secret: ObjectName | None = None
-    """A Secret of the run's namespace."""
+    """Name of a Secret in the run's namespace."""
     empty_dir: EmptyFolder | None = None
-    """An empty folder of each member's own, gone with it."""
+    """An empty folder for each member, deleted together with the member."""
     read_only: bool = False
-    """Whoever mounts it cannot write."""
+    """Whether the volume is always mounted read-only."""
     sub_path: str | None = Field(default=None, min_length=1, max_length=1024)
-    """Only this folder of it."""
+    """Mount only this folder of the volume. A path relative to the volume's root."""
 
     @model_validator(mode="after")
     def _one_source(self) -> Volume:
         sources = (self.claim, self.host_path, self.nfs, self.config_map, self.secret, self.empty_dir)
         if sum(source is not None for source in sources) != 1:
-            raise FieldError("a volume has exactly one source", "claim, hostPath, nfs, configMap, secret or emptyDir")
+            hint = "give one of claim, hostPath, nfs, configMap, secret and emptyDir"
+            raise FieldError("a volume needs exactly one source", hint)
         if self.sub_path is not None and (self.sub_path.startswith("/") or ".." in self.sub_path.split("/")):
-            raise FieldError(f"subPath {self.sub_path!r:.80} leaves the volume", "write a plain relative path")
+            message = f"subPath {self.sub_path!r:.80} leads outside of the volume"
+            raise FieldError(message, "write a relative path without '..'")
         return self
 
 
 class Mounts(Document):
-    """What else people may mount."""
+    """Rules for mounts other than named volumes."""
 
     host_paths: list[AbsolutePath] = Field(default_factory=list)
-    """Folders of the nodes that may be mounted, with all below them. Whoever can make symbolic links there can reach
-    whatever they point to."""
+    """Folders of the nodes that runs may mount, including everything below them. Users who can create symbolic links
+    there can reach whatever the links point to."""
     own_path_only: bool = False
-    """The nodes cannot mount anything: a folder works at its own path only (`-v $PWD:$PWD`), all else is refused."""
+    """Set this if the nodes cannot mount anything. A folder is then available only at its own path (`-v $PWD:$PWD`),
+    and every other mount is refused."""
 
 
 class CheckpointPolicy(Document):
-    """Where checkpoints lie."""
+    """Where checkpoints are stored."""
 
     kind: Literal["claim", "folder", "none"] = "claim"
-    """claim: a PersistentVolumeClaim of each run. folder: a folder under root on the node or on a file system that all
-    nodes share. none: there are no checkpoints here."""
+    """claim: each run has a PersistentVolumeClaim. folder: a folder below root, on the node or on a file system that
+    all nodes share. none: this cluster has no checkpoints."""
     storage_class: ObjectName | None = None
-    """Left out: the cluster's default."""
+    """StorageClass of the claims. Left out: the cluster's default."""
     access_mode: Literal["ReadWriteOnce", "ReadWriteMany", "ReadWriteOncePod"] = "ReadWriteMany"
-    """All members of a gang see the same checkpoint: ReadWriteMany, unless every gang has one member or one node."""
+    """Access mode of the claims. All members of a gang mount the same checkpoint, so ReadWriteMany is needed unless
+    every gang has one member or runs on one node."""
     root: AbsolutePath | None = None
-    """For kind folder: a run's checkpoint lies at {root}/{namespace}/{run}."""
+    """For kind folder: a run's checkpoint is stored at {root}/{namespace}/{run}."""
     deletable: bool = False
-    """For kind folder: the controller sees the same folder and may delete checkpoints in it, as `kaji rm -v` asks for.
-    Otherwise they are deleted by hand."""
+    """For kind folder: whether the controller has access to the same folder and may delete checkpoints in it when
+    `kaji rm -v` asks for that. If not, they have to be deleted by hand."""
 
     @model_validator(mode="after")
     def _folder_needs_root(self) -> CheckpointPolicy:
         if self.kind == "folder" and self.root is None:
-            raise FieldError("kind folder needs root", "name a folder that exists on every node")
+            raise FieldError("kind folder needs root", "set root to a folder that exists on every node")
         return self

@@ -1,4 +1,4 @@
-"""Pools of nodes that can grow: the policy file's section `nodePools`, as types, and what follows from it alone."""
+"""Policy for node pools that an autoscaler can grow: the policy file's section `nodePools`, as types."""
 
 from __future__ import annotations
 
@@ -24,9 +24,10 @@ from kajitori.core.words.taints import Taint
 from kajitori.errors import FieldError
 
 ATOMIC_CLASS = "best-effort-atomic-scale-up.autoscaling.x-k8s.io"
-"""The class of the Kubernetes project's own autoscaler that adds nodes. It counts on what is free already and adds the
-rest, all of it or nothing."""
+"""Provisioning class of the Kubernetes cluster autoscaler that adds nodes. It subtracts the capacity that is free, and
+adds all missing nodes or none."""
 CHECK_CLASS = "check-capacity.autoscaling.x-k8s.io"
+"""Provisioning class of the same autoscaler that only checks for free capacity."""
 VALID_UNTIL = "ValidUntilSeconds"
 
 PodsOfNode = Annotated[int, Field(ge=1, le=100_000)]
@@ -34,104 +35,105 @@ MOST_NODES = 15_000
 
 
 class PoolTaint(Document):
-    """A taint that every node of a pool keeps."""
+    """A permanent taint of the nodes of a pool."""
 
     key: LabelKey
-    """Its key."""
+    """Key of the taint."""
     value: LabelValue = ""
-    """Its value."""
+    """Value of the taint."""
     effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] = "NoSchedule"
-    """What it does to Pods that do not tolerate it."""
+    """Effect on Pods that do not tolerate the taint."""
 
 
 class PoolNode(Document):
-    """What one node of a pool has for runs: what Kubernetes calls allocatable, less what the Pods take that are on
-    every node."""
+    """Resources that one node of a pool has for runs: its allocatable resources, less the requests of the Pods that run
+    on every node (DaemonSets)."""
 
     cpu_millis: Cpu = Field(alias="cpu")
     """Cores."""
     memory_bytes: Memory = Field(alias="memory")
     """Memory."""
     gpus: int = Field(default=0, alias="gpu", ge=0, le=1024)
-    """GPUs."""
+    """Number of GPUs."""
     pods: PodsOfNode = 110
-    """Pods."""
+    """Number of Pods."""
 
 
 class NodePool(Document):
-    """A pool of nodes that an autoscaler can make larger. A gang that finds no room asks for its nodes there as a
-    whole, with a ProvisioningRequest (autoscaling.x-k8s.io), and takes it back when it no longer needs them. Where
-    there are several pools, the first that suits is asked first; after a failure the next."""
+    """A pool of nodes that an autoscaler can grow. If there is no room for a gang, Kajitori requests all of its nodes
+    at once with a ProvisioningRequest (autoscaling.x-k8s.io), and withdraws it when it is no longer needed. If several
+    pools are suitable, the first one is tried first, and the next one after a failure."""
 
     node_selector: dict[LabelKey, LabelValue] = Field(min_length=1)
-    """Labels that tell this pool's nodes from all others. Requests ask for nodes with them."""
+    """Labels that identify the nodes of this pool. ProvisioningRequests select nodes with these labels."""
     labels: dict[LabelKey, LabelValue] = Field(default_factory=dict)
-    """Further labels that its nodes have: the type of their GPUs, say. A run that needs other labels than these and
-    nodeSelector's does not ask for nodes here."""
+    """Other labels that the nodes have, for example the type of their GPUs. A run that needs a label that is neither
+    here nor in nodeSelector does not request nodes of this pool."""
     taints: list[PoolTaint] = Field(default_factory=list, max_length=64)
-    """Taints that its nodes keep; a run that does not tolerate them asks for none. Taints that are taken away once a
-    node is ready do not belong here: such a node is waited for."""
+    """Permanent taints of the nodes. A run that does not tolerate them does not request nodes of this pool. Leave out
+    taints that are removed once a node is ready: a run waits until they are gone."""
     node: PoolNode
-    """What one node of it has."""
+    """Resources of one node."""
     max_nodes: int = Field(ge=1, le=MOST_NODES)
-    """The pool never has more nodes than this by our doing, those counted that it has already and those that were
-    asked for."""
+    """Kajitori requests no more nodes once the pool has this many, counting existing and requested nodes."""
     provisioning_class: ObjectName = ATOMIC_CLASS
-    """The ProvisioningRequest's provisioningClassName: who provides, and how. Another class than the default is taken
-    to add nodes for every member of a gang, whatever is free elsewhere."""
+    """provisioningClassName of the ProvisioningRequests. Any other class than the default is assumed to add nodes for
+    every member of a gang, even if some existing nodes are free."""
     parameters: dict[Annotated[str, Field(min_length=1)], Annotated[str, Field(max_length=255)]] = Field(
         default_factory=dict, max_length=100
     )
-    """The ProvisioningRequest's parameters, as its class wants them. The default class is told the deadline as
-    ValidUntilSeconds, unless that is named here."""
+    """Parameters of the ProvisioningRequests, as the class defines them. For the default class, ValidUntilSeconds is
+    set to the deadline unless it is given here."""
     ask_after_seconds: Duration = Field(default=60, alias="askAfter")
-    """A run waits for so long before it asks: nodes may become free by then. Nothing is asked for if the run is
-    expected to start within this time anyway."""
+    """How long a run waits before it requests nodes, since nodes may become free. It requests none if it is expected to
+    start within this time anyway."""
     deadline_seconds: DurationAboveZero = Field(default=900, alias="deadline")
-    """A request whose nodes are not there after this time has failed, and is taken back; the same time again is given
-    to nodes to become ready once the autoscaler says that they are provided."""
+    """A request fails, and is withdrawn, if its nodes are not provisioned after this time. Once the autoscaler reports
+    them as provisioned, the nodes have the same time again to become ready."""
     pause_seconds: DurationAboveZero = Field(default=60, alias="pause")
-    """Until the next request after one that failed; doubled with each further failure in a row."""
+    """Pause before the next request after a failed one; doubled after each further failure in a row."""
     longest_pause_seconds: DurationAboveZero = Field(default=1800, alias="longestPause")
-    """The pause does not grow beyond this."""
+    """Upper limit of this pause."""
 
     @model_validator(mode="after")
     def _makes_sense(self) -> NodePool:
         twice = sorted(self.labels.keys() & self.node_selector.keys())
         if twice:
-            raise FieldError(f"{twice[0]} stands in labels and in nodeSelector", "leave it out of labels")
+            raise FieldError(f"{twice[0]} is in both labels and nodeSelector", "leave it out of labels")
         if self.provisioning_class == CHECK_CLASS:
-            message = f"provisioningClass {CHECK_CLASS} only asks whether there is room; it adds no nodes"
-            raise FieldError(message, f"leave it out ({ATOMIC_CLASS}), or name your provider's class that adds nodes")
+            message = f"provisioningClass {CHECK_CLASS} only checks for free capacity; it adds no nodes"
+            hint = f"leave it out ({ATOMIC_CLASS}), or name a class of your provider that adds nodes"
+            raise FieldError(message, hint)
         if self.longest_pause_seconds < self.pause_seconds:
             raise FieldError("longestPause is shorter than pause", "raise longestPause or lower pause")
         until = self.parameters.get(VALID_UNTIL)
         if until is not None and not (until.isdecimal() and int(until)):
-            raise FieldError(f"parameters.{VALID_UNTIL} {until!r:.80} is not a number of seconds", 'such as "900"')
+            message = f"parameters.{VALID_UNTIL} {until!r:.80} is not a number of seconds"
+            raise FieldError(message, 'write a number in quotes, for example "900"')
         return self
 
     @property
     def all_labels(self) -> dict[str, str]:
-        """What each of its nodes has."""
+        """Labels that every node of the pool has."""
         return {**self.labels, **self.node_selector}
 
     @property
-    def counts_what_is_free(self) -> bool:
-        """Whether a request for a gang adds only what is missing."""
+    def adds_only_missing(self) -> bool:
+        """Whether a request for a gang adds only the nodes that are missing, given what is free already."""
         return self.provisioning_class == ATOMIC_CLASS
 
     @property
     def all_parameters(self) -> dict[str, str]:
-        """What a request says."""
-        told = {VALID_UNTIL: str(self.deadline_seconds)} if self.counts_what_is_free else {}
-        return told | self.parameters
+        """Parameters of a ProvisioningRequest for this pool."""
+        added = {VALID_UNTIL: str(self.deadline_seconds)} if self.adds_only_missing else {}
+        return added | self.parameters
 
     def has(self, labels: Mapping[str, str]) -> bool:
-        """Whether a node with these labels is one of its own."""
+        """Whether a node with these labels belongs to the pool."""
         return all(labels.get(key) == value for key, value in self.node_selector.items())
 
     def new_node(self, name: str, gpu_type: str, topology: Iterable[str]) -> NodeFacts:
-        """A node as it would come; gpu_type is what its labels tell, topology the labels of its domains."""
+        """Return a node as the autoscaler would add it. `topology` has the label keys of its topology domains."""
         labels = self.all_labels
         return NodeFacts(
             name=name,
@@ -149,10 +151,10 @@ class NodePool(Document):
 def _told_apart(pools: dict[str, NodePool]) -> dict[str, NodePool]:
     for (name, pool), (other, another) in itertools.combinations(pools.items(), 2):
         if all(pool.node_selector.get(key, value) == value for key, value in another.node_selector.items()):
-            message = f"a node could belong to {name} and to {other}: nothing in their nodeSelectors excludes that"
-            raise FieldError(message, "give one label a different value in each, such as the name of the pool")
+            message = f"a node could belong to both {name} and {other}: their nodeSelectors do not exclude each other"
+            raise FieldError(message, "give one label a different value in each, for example the name of the pool")
     return pools
 
 
 NodePools = Annotated[dict[DnsLabel, NodePool], AfterValidator(_told_apart)]
-"""By name; the first that suits is asked first."""
+"""Node pools by name. A run requests nodes of the first suitable one."""

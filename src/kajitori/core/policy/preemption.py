@@ -1,4 +1,4 @@
-"""Policy for preemption, and what a team is guaranteed."""
+"""Policy for preemption and for the guarantees of teams: the sections `preemption` and `guarantees`, as types."""
 
 from __future__ import annotations
 
@@ -10,47 +10,48 @@ from kajitori.errors import FieldError
 
 
 class Preemption(Document):
-    """Runs of low priority are preempted for others: they get time to write a checkpoint, and are queued again at their
-    place."""
+    """Preemption of running gangs. A preempted gang gets SIGTERM and its grace period to write a checkpoint, and goes
+    back to its place in the queue."""
 
     enabled: bool = True
-    """Whether running gangs are preempted at all; without it a guarantee is met only as other runs end."""
+    """Whether running gangs may be preempted. If not, guaranteed resources become free only when other runs end."""
     minimum_run_seconds: Duration = Field(default=600, alias="minimumRunTime")
     """A gang is preempted only after it has run for this long since its members last started."""
 
 
 class Guarantee(Document):
-    """What a team gets back whenever it wants it. While it does not, others use it."""
+    """Resources that a team gets back whenever it needs them. Other teams may use them in the meantime."""
 
     namespace: DnsLabel
-    """The team."""
+    """Namespace of the team."""
     gpu_type: str | None = Field(default=None, min_length=1, max_length=63)
-    """The GPUs are of this type, such as h100; left out: of any."""
+    """Type of the guaranteed GPUs, for example h100. Left out: any type."""
     gpus: int | None = Field(default=None, ge=1, le=1_000_000)
-    """How many GPUs. Without them it is about runs that ask for none, and counts what these hold."""
+    """Number of GPUs. Left out: the guarantee covers only runs without GPUs, and counts only their resources."""
     cpu_millis: Cpu | None = Field(default=None, alias="cpu")
-    """Cores, for runs without GPUs; with gpus also at most so many for those that have some."""
+    """Cores for runs without GPUs. Together with gpus: also the most cores that runs with GPUs may use."""
     memory_bytes: Memory | None = Field(default=None, alias="memory")
-    """Memory, in the same way."""
+    """Memory, with the same rules as cpu."""
     nodes: int | None = Field(default=None, ge=1, le=1_000_000)
-    """Whole nodes, for runs that share theirs with nobody else."""
+    """Number of whole nodes, for runs that do not share their nodes with other runs."""
 
     @model_validator(mode="after")
     def _of_something(self) -> Guarantee:
         if self.amounts == (None, None, None, None):
-            raise FieldError(f"{self.namespace} is guaranteed nothing", "say how much: gpus, cpu, memory or nodes")
+            message = f"the guarantee of {self.namespace} has no amounts"
+            raise FieldError(message, "set at least one of gpus, cpu, memory and nodes")
         if self.gpu_type is not None and (self.gpus is None or self.amounts != (None, None, self.gpus, None)):
-            message = f"gpuType {self.gpu_type} is of GPUs alone"
-            raise FieldError(message, f"say how many gpus, and guarantee {self.namespace} all else without a type")
+            message = f"a guarantee with gpuType {self.gpu_type} must have gpus and no other amounts"
+            raise FieldError(message, f"write a second guarantee of {self.namespace}, without gpuType, for the rest")
         return self
 
     @property
     def amounts(self) -> tuple[int | None, ...]:
-        """Millicores, bytes, GPUs, whole nodes; None: it says nothing of that."""
+        """Guaranteed millicores, bytes of memory, GPUs and whole nodes, in this order; None if not guaranteed."""
         return self.cpu_millis, self.memory_bytes, self.gpus, self.nodes
 
-    def is_about(self, *, gpus: int, alone: bool) -> bool:
-        """Whether it names what is scarce for members that ask for so many GPUs, or share their nodes with nobody."""
+    def covers(self, *, gpus: int, alone: bool) -> bool:
+        """Whether the guarantee covers members with this number of GPUs, or with whole nodes (`alone`)."""
         if gpus:
             return self.gpus is not None
         if alone:
@@ -58,12 +59,12 @@ class Guarantee(Document):
         return self.cpu_millis is not None or self.memory_bytes is not None
 
 
-def doubled(guarantees: list[Guarantee]) -> Guarantee | None:
-    """A guarantee that names the same team and type as one before it; None where there is none."""
+def first_duplicate(guarantees: list[Guarantee]) -> Guarantee | None:
+    """Return the first guarantee with the same namespace and GPU type as an earlier one; None if there is none."""
     seen = set()
-    for each in guarantees:
-        what = each.namespace, each.gpu_type
-        if what in seen:
-            return each
-        seen.add(what)
+    for guarantee in guarantees:
+        key = guarantee.namespace, guarantee.gpu_type
+        if key in seen:
+            return guarantee
+        seen.add(key)
     return None

@@ -1,4 +1,4 @@
-"""What the operators decide about the queue: the policy file's section `queue`, as types."""
+"""Policy for the queue: the policy file's section `queue`, as types."""
 
 from __future__ import annotations
 
@@ -61,51 +61,58 @@ FormulaText = Annotated[str, AfterValidator(_formula)]
 
 
 class QueuePolicy(Document):
-    """Who is looked at first when nodes are free, and who may pass whom. A run's priority comes before all of it."""
+    """The order of the queue, reservations and backfill. A run with a higher priority always goes before one with a
+    lower priority."""
 
     order: OrderWord = "length"
-    """length: by the time waited in the run's own expected length, to the power of `exponent`, times the part of the
-    cluster that it asks for, less for those who had much lately. fifo: first come, first served. share: who had least
-    lately. formula: as `formula` says."""
+    """length: by a score, the waiting time divided by the run's expected length, to the power of `exponent`, times the
+    share of the cluster that the run asks for, divided by factors that grow with the recent usage of its user and team.
+    fifo: first come, first served. share: users and teams with the least recent usage first. formula: by the score of
+    `formula`."""
     formula: FormulaText | None = None
-    """A score of your own; the highest is first. Numbers, + - * / **, min(a, b), max(a, b), sqrt, log, exp and abs,
-    over `waited` and `expected` (seconds), `size` (the part of the cluster that the run asks for), `userShare` and
-    `teamShare` (what the user and the namespace had lately), which are between 0 and 1. The default order's is
+    """A formula for the score of a run, for order formula. The run with the highest score goes first. It consists of
+    numbers, + - * / **, min(a, b), max(a, b), sqrt, log, exp and abs, over `waited` and `expected` (seconds), `size`
+    (share of the cluster that the run asks for), `userShare` and `teamShare` (recent usage of the user and of the
+    namespace). The last three are between 0 and 1. The formula of the default order is
     `(waited / expected) ** 3 * size / ((1 + userShare / 0.1) * (1 + teamShare / 0.1))`."""
     exponent: float = Field(default=3.0, ge=0, le=20, allow_inf_nan=False)
-    """Of the time waited, in order length: the higher, the more it counts beside size and share."""
+    """For order length: exponent of the waiting time. A higher value gives waiting time more weight than size and
+    usage."""
     half_life_seconds: DurationAboveZero = Field(default=int(7 * DAY_SECONDS), alias="halfLife")
-    """What somebody had so long ago counts half."""
+    """Past usage of this age counts half."""
     fair_share: float = Field(default=0.1, gt=0, le=1000, allow_inf_nan=False)
-    """Who had this part of the cluster lately counts half as much as who had nothing; user and team both count. A large
-    number, such as 1000: shares do not count."""
+    """For order length: a user who recently used this share of the cluster gets half the score of one who used nothing.
+    The same applies to teams. With a large number, for example 1000, usage does not matter."""
     bound_seconds: Duration = Field(default=int(2 * DAY_SECONDS), alias="bound")
-    """Who has waited longest of all comes first, whatever his score, once that is longer than this; in every order but
-    fifo, which needs no such thing."""
+    """Of all runs of one priority, the one that has waited longest goes first, whatever its score, once it has waited
+    longer than this. Order fifo ignores this field."""
     backlog: float = Field(default=0.5, ge=0, le=1000, allow_inf_nan=False)
-    """The bound is longer by so much of the time that the cluster needs for all that waits: where it is asked for more
-    than it has, for good, it would turn into first come, first served."""
+    """Extends the bound by this factor times the time that the cluster needs for the whole queue. Without it, a cluster
+    that is permanently overloaded would work first come, first served."""
     most_backlog_seconds: Duration = Field(default=int(7 * DAY_SECONDS), alias="backlogAtMost")
-    """By no more than this, since limits say more than runs take. The higher it is, the shorter are waits on the
-    average where the cluster is asked for more than it has, for good, and the longer are those of a few."""
+    """Upper limit of that extension, since time limits are longer than runs take. On a permanently overloaded cluster,
+    a higher value shortens the average wait and lengthens the waits of a few runs."""
     reservations: bool = True
-    """The first run that does not fit has nodes kept for it, and others pass it only if that is not expected to delay
-    it. If not, whatever fits starts, and large gangs wait for as long as small ones come."""
+    """Whether nodes are reserved for the first run that does not fit. Other runs are then started before it only if
+    they are not expected to delay it (backfill). If not, every run that fits starts, and large gangs wait until no
+    small runs are left."""
     likely: float = Field(default=LIKELY, gt=0, le=1)
-    """A run may pass if so much of its expected length ends before the reservation begins: most runs end sooner than
-    expected. Nobody passes an overdue run (see bound) so."""
+    """A run is backfilled if at least this share of its expected length fits before the reservation begins, since most
+    runs end sooner than expected. Before the reservation of an overdue run (see bound), all of it has to fit."""
 
     @model_validator(mode="after")
     def _order_and_formula(self) -> QueuePolicy:
         if self.order == "formula" and self.formula is None:
-            raise FieldError("order formula needs a formula", "such as formula: (waited / expected) ** 3 * size")
+            hint = "for example formula: (waited / expected) ** 3 * size"
+            raise FieldError("order formula needs the field formula", hint)
         if self.order != "formula" and self.formula is not None:
-            raise FieldError(f"a formula does not count in order {self.order}", "write order: formula, or leave it out")
+            hint = "write order: formula, or leave formula out"
+            raise FieldError(f"order {self.order} does not use the field formula", hint)
         return self
 
     @cached_property
     def rules(self) -> OrderRules:
-        """The same as the order takes it."""
+        """Parameters of the order, as `core.queue.ordering` takes them."""
         return OrderRules(
             order=self.order,
             formula=Formula(self.formula) if self.formula is not None else None,

@@ -1,4 +1,4 @@
-"""How members start: the policy file's sections `start`, `binding` and `rendezvous`, as types."""
+"""Policy for the start of members: the policy file's sections `start`, `binding` and `rendezvous`, as types."""
 
 from __future__ import annotations
 
@@ -18,36 +18,38 @@ Port = Annotated[int, Field(ge=1024, le=65535)]
 
 
 class Starting(Document):
-    """How members start: what gets them ready, how long that may take, and what follows if it takes longer."""
+    """How members start: the first step of each member, the deadline of a start, and the backoff after a failed one."""
 
     image: Image | None = None
-    """Kajitori's own image. Members of a gang begin with a short step in it, which asks the Web API for the addresses
-    of all, so that they find the hostfile that KAJI_HOSTS names, and each other by name. Left out: no such step and no
-    hostfile. `kaji up` on its own cluster fills in this and server."""
+    """Kajitori's own image. Each member of a gang begins with a short init container in it, the first step, which asks
+    the Web API for the addresses of all members. Members then find the hostfile that KAJI_HOSTS names, and can resolve
+    each other's names. Left out: no first step and no hostfile. On its own cluster, `kaji up` sets this field and
+    server."""
     server: ServerUrl | None = None
-    """Where members reach the Web API, such as http://kajitori.kajitori.svc:8600."""
+    """URL under which members reach the Web API, for example http://kajitori.kajitori.svc:8600."""
     server_ca: Annotated[str, Field(max_length=64 * 1024)] | None = Field(default=None, alias="serverCA")
-    """For an https server: the certificates of who vouches for it, as PEM. Left out: whom the image trusts."""
+    """For an https server: the certificates of its certificate authority, as PEM. Left out: the certificate authorities
+    that the image trusts."""
 
     deadline_seconds: DurationAboveZero = Field(default=600, alias="deadline")
-    """An attempt whose members do not all run by then is taken down, and its nodes are free again."""
+    """If not all members of an attempt run after this time, the attempt is ended and its nodes become free."""
     pause_seconds: DurationAboveZero = Field(default=10, alias="pause")
-    """Until the next attempt after a failed start; doubled with each further one in a row."""
+    """Pause before the next attempt after a failed start; doubled after each further failed start in a row."""
     longest_pause_seconds: DurationAboveZero = Field(default=600, alias="longestPause")
-    """The pause does not grow beyond this."""
+    """Upper limit of this pause."""
     restart_grace_seconds: Duration = Field(default=5, alias="restartGrace")
-    """What the survivors of a broken gang get between SIGTERM and SIGKILL."""
+    """When a member of a gang fails: time between SIGTERM and SIGKILL for the other members."""
 
     @property
     def findings(self) -> list[str]:
-        """What may not be meant so."""
-        where = urlsplit(self.server or "")
-        if where.scheme != "http" or is_loopback(where.hostname or ""):
+        """Return warnings about settings that are valid but probably not intended."""
+        url = urlsplit(self.server or "")
+        if url.scheme != "http" or is_loopback(url.hostname or ""):
             return []
-        said = (
+        warning = (
             f"start.server is {self.server}: tickets, code and the SSH keys of MPI runs cross the network in plain text"
         )
-        return [f"{said}; https, with serverCA, encrypts them"]
+        return [f"{warning}; use https with serverCA to encrypt them"]
 
     @field_validator("server_ca")
     @classmethod
@@ -57,31 +59,31 @@ class Starting(Document):
         try:
             ssl.create_default_context(cadata=pem)
         except (ssl.SSLError, ValueError) as error:
-            hint = "write the certificate of the authority as PEM: -----BEGIN CERTIFICATE----- and so on"
-            raise FieldError("this is no certificate", hint) from error
+            hint = "write the certificate of the certificate authority as PEM: -----BEGIN CERTIFICATE----- and so on"
+            raise FieldError("this is not a certificate", hint) from error
         return pem
 
     @model_validator(mode="after")
     def _authority_of_https(self) -> Starting:
         if self.server_ca is not None and not (self.server or "").startswith("https:"):
-            raise FieldError("serverCA is for an https server", "give server as https://…, or leave serverCA out")
+            raise FieldError("serverCA needs an https server", "write server as https://…, or leave serverCA out")
         return self
 
     @model_validator(mode="after")
     def _image_and_server(self) -> Starting:
         if (self.image is None) != (self.server is None):
-            raise FieldError("image and server go together", "give both, or neither")
+            raise FieldError("image and server must be set together", "set both, or neither")
         return self
 
 
 class Binding(Document):
-    """Who puts a member on the node that was planned for it."""
+    """How members are bound to their planned nodes."""
 
     bind: Literal["scheduler", "direct"] = "scheduler"
-    """scheduler: kube-scheduler, pinned to that node. direct: the node's name stands in the Pod; quicker, and right for
-    nodes that only Kajitori fills."""
+    """scheduler: kube-scheduler binds each member, pinned to its planned node. direct: Kajitori sets the Pod's nodeName
+    itself, which is faster. Use it for nodes on which only Kajitori places Pods."""
     directly_on: list[dict[LabelKey, LabelValue]] = Field(default_factory=list)
-    """Node pools, each by its labels, where members are bound directly whatever `bind` says."""
+    """Node pools, each given by its labels, where members are bound directly whatever `bind` says."""
 
     def binds_directly(self, labels: Mapping[str, str]) -> bool:
         """Whether members are bound directly on a node with these labels."""
@@ -91,16 +93,16 @@ class Binding(Document):
 
 
 class Rendezvous(Document):
-    """Ports on which the members of a gang find each other; each attempt gets one of its own."""
+    """Range of ports for the rendezvous of a gang's members. Each attempt gets one port of its own."""
 
     first_port: Port = 20000
-    """The first of the range."""
+    """First port of the range."""
     last_port: Port = 29999
-    """The last of the range."""
+    """Last port of the range."""
 
     @field_validator("last_port")
     @classmethod
     def _upwards(cls, last: int, info: ValidationInfo) -> int:
         if last < info.data.get("first_port", last):
-            raise FieldError(f"lastPort {last} is below firstPort", "widen the range")
+            raise FieldError(f"lastPort {last} is below firstPort", "raise lastPort or lower firstPort")
         return last

@@ -1,4 +1,4 @@
-"""What the operators decide about sweeps: the policy file's section `sweeps`, as types."""
+"""Policy for sweeps: the policy file's section `sweeps`, as types."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ from kajitori.core.spec.array import MAX_MEMBERS
 
 
 class Sweeps(Document):
-    """Runs of many independent members (`--array`). The ceilings of a run count those that may be there at once."""
+    """Runs of many independent members (`--array`). ceilings.run applies to the members that may exist at the same
+    time, not to all members of a sweep."""
 
     members: int = Field(default=MAX_MEMBERS, ge=1, le=MAX_MEMBERS)
-    """The most members that one may have, over all its time."""
+    """The most members that a sweep may have in total."""
     keep_logs: Literal["all", "failed", "none"] = "all"
-    """Of which members the end of the log is kept when their Pods are taken away, as soon as they have ended. What they
-    say as their result is kept of all."""
+    """Which members have the end of their log kept. Their Pods are deleted as soon as they have ended. Results are kept
+    for all members."""
     per_member_bytes: Memory = Field(default=64 * 1024, alias="perMember")
-    """The end of each such log, in whole lines."""
+    """Size of the end of each log that is kept, in whole lines."""

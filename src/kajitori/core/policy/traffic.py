@@ -1,4 +1,4 @@
-"""What the operators decide about counting traffic: the policy file's section `traffic`, as types."""
+"""Policy for network traffic accounting: the policy file's section `traffic`, as types."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ INTERNAL = (
     *("0.0.0.0/8", "127.0.0.0/8", "224.0.0.0/4", "240.0.0.0/4"),
     *("fc00::/7", "fe80::/10", "ff00::/8", "::/127"),
 )
-"""Addresses that no router of the internet forwards: private ones, those that providers and clusters share among
-themselves, those of a single wire or machine, groups."""
+"""Addresses that are not routed on the internet: private, shared (RFC 6598), link-local, loopback, multicast and
+reserved ones."""
 
 MOST_CLASSES = 15
 _MOST_CIDRS = 1000
@@ -28,9 +28,9 @@ _LONGEST_NAME = 32
 
 def _class_name(text: str) -> str:
     if len(text) > _LONGEST_NAME:
-        raise FieldError(f"{text!r:.80} is too long for the name of a class", f"at most {_LONGEST_NAME} characters")
+        raise FieldError(f"{text!r:.80} is too long for a class name", f"use at most {_LONGEST_NAME} characters")
     if text in PLACE_WORDS:
-        raise FieldError(f"{text} has a meaning of its own where runs say where they may go", "choose another name")
+        raise FieldError(f"{text} is a reserved word in the network access of runs", "choose another name")
     return text
 
 
@@ -38,52 +38,53 @@ ClassName = Annotated[DnsLabel, AfterValidator(_class_name)]
 
 
 class TrafficPolicy(Document):
-    """What each node's agent (`kaji agent`) counts: bytes and packets of every Pod, in and out, by the class of the
-    address at the other end."""
+    """Traffic accounting by each node's agent (`kaji agent`), which counts bytes and packets of every Pod in both
+    directions, by the class of the remote address."""
 
     classes: dict[ClassName, Annotated[list[Cidr], Field(min_length=1)]] = Field(
         default_factory=lambda: {"internal": list(INTERNAL)}, max_length=MOST_CLASSES
     )
-    """Classes of addresses, each with its ranges, IPv4 and IPv6. Where ranges lie in each other the smaller one counts:
-    `storage: [10.9.0.0/16]` takes those addresses out of `internal: [10.0.0.0/8]`."""
+    """Address classes, each with its IPv4 and IPv6 ranges. If one range contains another, the smaller range wins:
+    `storage: [10.9.0.0/16]` takes these addresses out of `internal: [10.0.0.0/8]`."""
     others: ClassName = "internet"
-    """The class of every other address."""
+    """Class of all other addresses."""
     engine: Literal["auto", "interface", "sets", "iptables"] = "auto"
-    """How packets are counted. interface: at each Pod's own interface on its node, whatever its address. sets: by the
-    Pods' addresses, in nftables. iptables: by rules for each Pod in the table mangle, whose comments iptables-exporter
-    reads. auto: interface where the node can, else sets."""
+    """How packets are counted. interface: on the network interface of each Pod, whatever its address. sets: by Pod
+    address, with nftables sets. iptables: with rules for each Pod in the mangle table, whose comments iptables-exporter
+    can read. auto: interface if the node supports it, else sets."""
     every_seconds: DurationAboveZero = Field(default=15, alias="every")
-    """How often counters are read."""
+    """Interval at which counters are read."""
     report_seconds: DurationAboveZero = Field(default=60, alias="report")
-    """How often each node's totals are told to the Web API, where there is one to tell; `kaji traffic` is so old."""
+    """Interval at which each node reports its totals to the Web API, if one is configured. The figures of
+    `kaji traffic` are up to this old."""
     keep_runs_seconds: DurationAboveZero = Field(default=3600, alias="keepRuns")
-    """So long after its last Pod on a node the totals of a run can still be read there. They stay in those of its
-    namespace and user."""
+    """How long a node keeps the totals of a run after the run's last Pod there. The totals of the run's namespace and
+    user keep including them."""
 
     @field_validator("classes")
     @classmethod
     def _each_range_once(cls, classes: dict[str, list[str]]) -> dict[str, list[str]]:
         number = sum(map(len, classes.values()))
         if number > _MOST_CIDRS:
-            raise FieldError(f"{number} ranges are too many: at most {_MOST_CIDRS}", "write fewer and larger ones")
-        taken: dict[str, str] = {}
+            raise FieldError(f"there are {number} ranges; at most {_MOST_CIDRS} are allowed", "use larger ranges")
+        class_of: dict[str, str] = {}
         for name, ranges in classes.items():
-            for each in ranges:
-                if taken.setdefault(each, name) != name:
-                    raise FieldError(f"{each} is in {taken[each]} and in {name}", "leave it in one of them")
+            for cidr in ranges:
+                if class_of.setdefault(cidr, name) != name:
+                    raise FieldError(f"{cidr} is in both {class_of[cidr]} and {name}", "leave it in one of them")
         return classes
 
     @model_validator(mode="after")
     def _others_is_no_class(self) -> TrafficPolicy:
         if self.others in self.classes:
-            message = f"{self.others} is the class of all other addresses, and has ranges, too"
+            message = f"{self.others} is the class of all other addresses (others), but classes gives it ranges as well"
             raise FieldError(message, "give one of them another name")
         return self
 
     @property
     def address_classes(self) -> Classes:
-        """The same as packets are counted by."""
-        found: dict[str, list[Network]] = {
-            name: [ipaddress.ip_network(each) for each in ranges] for name, ranges in self.classes.items()
+        """The address classes without overlaps."""
+        networks: dict[str, list[Network]] = {
+            name: [ipaddress.ip_network(cidr) for cidr in ranges] for name, ranges in self.classes.items()
         }
-        return Classes.of(found, self.others)
+        return Classes.of(networks, self.others)

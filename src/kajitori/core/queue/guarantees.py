@@ -178,7 +178,7 @@ def _cores(cpu_millis: int) -> str:
 
 
 def _is_about(guarantee: Guarantee, member: MemberRequest) -> bool:
-    return guarantee.is_about(gpus=member.gpus, alone=member.alone)
+    return guarantee.covers(gpus=member.gpus, alone=member.alone)
 
 
 def _is_within(amounts: Amounts, guarantee: Guarantee) -> bool:

@@ -1,4 +1,4 @@
-"""Who may reach a run and where it may go, in the words that people write: classes of addresses, a few fixed ones."""
+"""Network access of a run as users write it: address classes of the policy, CIDR ranges, and a few reserved words."""
 
 from __future__ import annotations
 
@@ -22,23 +22,25 @@ PLACE_WORDS = (EVERYWHERE, NAMESPACE, NOWHERE)
 instead."""
 
 Place = Annotated[str, Field(min_length=1, max_length=64)]
-"""A class of policy's `traffic`, `namespace`, `all`, or a range of addresses; only policy knows which is one."""
+"""An address class of the policy's `traffic`, a reserved word, or a CIDR range. Only the policy knows which classes
+exist."""
 Places = Annotated[list[Place], Field(max_length=64)]
 
 
 class NetworkAccess(Document):
-    """Who may reach a run's members, and where these may go. Members of a run always reach each other. Each is a list
-    of classes of addresses that policy knows (`traffic`: internet, internal …), of ranges such as 10.9.0.0/16, of
-    namespace (Pods of the run's own namespace), or all alone; an empty one allows nobody."""
+    """Connections that a run's members may accept and open. Members of one run can always reach each other. Each field
+    is a list of address classes (the policy's `traffic`: internet, internal and others), CIDR ranges, for example
+    10.9.0.0/16, and the word namespace (Pods of the run's namespace). [all] allows every address, an empty list
+    none."""
 
     sources: Places | None = Field(default=None, alias="from")
-    """Who may open connections to its members."""
+    """Sources that may open connections to the members."""
     targets: Places | None = Field(default=None, alias="to")
-    """Where its members may open connections to."""
+    """Targets to which the members may open connections."""
 
 
-def what_is_wrong(place: str, classes: Classes) -> tuple[str, str]:
-    """Why a place is none, and the way out; nothing where it is one."""
+def place_fault(place: str, classes: Classes) -> tuple[str, str]:
+    """Return why a place is invalid, and a hint; two empty texts if it is valid."""
     known = (*classes.names, NAMESPACE, EVERYWHERE)
     if any(mark in place for mark in "/.:"):
         try:
@@ -49,13 +51,13 @@ def what_is_wrong(place: str, classes: Classes) -> tuple[str, str]:
     if place in known:
         return "", ""
     near = nearest(place, known)
-    hint = f"did you mean {near}? " if near else "write an empty list: [] " if place == NOWHERE else ""
-    hint += f"known: {', '.join(known)}; or a range such as 10.9.0.0/16"
-    return f"there is no class {place!r} of addresses", hint
+    hint = f"did you mean {near}? " if near else "write an empty list ([]) for no access; " if place == NOWHERE else ""
+    hint += f"known: {', '.join(known)}; or a range, for example 10.9.0.0/16"
+    return f"there is no address class {place!r}", hint
 
 
 def is_within(place: str, limit: Sequence[str], classes: Classes, pods: str) -> bool:
-    """Whether all of a place is among what a ceiling allows. pods: the class that this cluster's Pods are in."""
+    """Whether the ceiling `limit` allows all addresses of a place. `pods`: the address class of the cluster's Pods."""
     if EVERYWHERE in limit or place in limit:
         return True
     if place == EVERYWHERE:
@@ -66,10 +68,11 @@ def is_within(place: str, limit: Sequence[str], classes: Classes, pods: str) -> 
 
 
 def _covers(limit: Sequence[str], network: Network, classes: Classes) -> bool:
-    allowed = [each for name in limit for each in classes.ranges.get(name, ())]
-    allowed += [ipaddress.ip_network(each) for each in limit if "/" in each]
-    rest = without(network, [each for each in allowed if each.version == network.version])
+    """Whether the classes and ranges in `limit` contain all addresses of a network."""
+    allowed = [cidr for name in limit for cidr in classes.ranges.get(name, ())]
+    allowed += [ipaddress.ip_network(place) for place in limit if "/" in place]
+    rest = without(network, [other for other in allowed if other.version == network.version])
     if classes.others not in limit:
         return not rest
-    others = [each for name, ranges in classes.ranges.items() if name not in limit for each in ranges]
-    return not any(part.overlaps(each) for part in rest for each in others if part.version == each.version)
+    forbidden = [other for name, ranges in classes.ranges.items() if name not in limit for other in ranges]
+    return not any(part.overlaps(other) for part in rest for other in forbidden if part.version == other.version)

@@ -1,7 +1,7 @@
-"""What a user asks for: a Run's spec, in Docker's words.
+"""The spec of a Run: what a user asks for, with field names close to Docker's options.
 
-The spec says what somebody wants, not what becomes of it: whatever is left out is filled in by policy
-(`core.admission.decide`), each time an attempt is made. Sizes follow `core.words.quantities.parse_spec_memory_bytes`.
+The spec is stored as the user wrote it. Policy fills in what it leaves out (`core.admission.decide`) each time an
+attempt is planned. Sizes follow `core.words.quantities.parse_spec_memory_bytes`.
 """
 
 from __future__ import annotations
@@ -43,15 +43,17 @@ from kajitori.errors import Fault, InvalidInput
 
 MAX_REPLICAS = 99_999
 MAX_RESTARTS_OF_EACH = 100
-"""Of a sweep's member: how often each was started again stands in the Run, which has to stay small (rule 8)."""
+"""Maximum restarts of each member of a sweep. The Run's status records the restarts of every member, and has to stay
+small (rule 8)."""
 MAX_TEXT_BYTES = 128 * 1024
-"""Of command, args and env together, as they are stored: in the Run, in its attempt, and in every Pod."""
+"""Maximum size of command, args and env together, as stored. The Run, its attempt and every Pod have a copy."""
 MAX_SPEC_BYTES = 256 * 1024
-"""Of all of it, as it is stored. With its attempt's template, a Run stays far below the 1.5 MiB that etcd takes."""
+"""Maximum size of the spec, as stored. Together with its attempt's template, a Run stays far below etcd's limit of
+1.5 MiB."""
 MAX_WORDS = 4096
 MAX_VARIABLES = 1024
 
-PUT_INTO_FILES = "put large texts into a file, on a volume or brought along with --code"
+PUT_INTO_FILES = "put large texts into a file, on a volume or in the folder uploaded with --code"
 
 _TORCHRUN = ("MASTER_ADDR", "MASTER_PORT", "NODE_RANK", "NNODES", "NPROC_PER_NODE")
 _PET = (*_TORCHRUN, "RDZV_ENDPOINT", "RDZV_ID", "RDZV_CONF", "LOCAL_ADDR")
@@ -59,57 +61,57 @@ TORCHRUN_ENV = frozenset(_TORCHRUN) | {f"PET_{name}" for name in _PET}
 SHM_PATH = "/dev/shm"
 
 
-# CEL rules in the schema of the custom resource, about fields that exclude or need each other: the API server checks at
-# once a part of what `_conflicts` checks. Every spec that `parse_spec` accepts obeys these rules.
+# CEL rules in the schema of the custom resource, for fields that exclude or need each other, so that the API server
+# refuses a part of what `_conflicts` finds. Every spec that `parse_spec` accepts obeys these rules.
 _BATCH = "(!has(self.type) || self.type == 'batch')"
 _NO_LAUNCHER = "(!has(self.launcher) || self.launcher == 'none')"
 _HAS_PROGRAM = "(has(self.command) && size(self.command) > 0 || has(self.args) && size(self.args) > 0)"
 _RESOURCE_RULES = rules(
     (
         "!has(self.gpuType) || has(self.gpu) && self.gpu > 0 || has(self.wholeNode) && self.wholeNode",
-        "a GPU type, but no GPUs: add resources.gpu, or wholeNode",
+        "a GPU type is given, but no number of GPUs: add resources.gpu, or wholeNode",
     ),
 )
 _VOLUME_RULES = rules(
     (
         "has(self.name) != has(self.hostPath)",
-        "a volume is either a name that the policy offers or a hostPath: give exactly one of name and hostPath",
+        "a volume has either the name of a volume of the policy, or a hostPath: set exactly one of name and hostPath",
     ),
 )
 _SECRET_RULES = rules(
-    ("has(self.key) == has(self.env)", "key and env go together: give both, or neither"),
-    ("!has(self.path) || !has(self.env)", "either files or a variable: leave path or env out"),
+    ("has(self.key) == has(self.env)", "key and env must be set together: set both, or neither"),
+    ("!has(self.path) || !has(self.env)", "path and env cannot be combined: leave out path or env"),
 )
 _TOLERATION_RULES = rules(
     (
         "!has(self.operator) || self.operator != 'Exists' || !has(self.value) || self.value == ''",
-        "Exists takes no value: leave value out",
+        "operator Exists takes no value: leave value out",
     ),
     (
         "has(self.operator) && self.operator == 'Exists' || has(self.key) && self.key != ''",
-        "a toleration without key tolerates nothing: name the taint's key",
+        "a toleration with operator Equal needs a key: set key to the taint's key",
     ),
 )
 _RUN_RULES = rules(
     (
         "!has(self.array) || !has(self.replicas) || self.replicas == 1",
-        "a sweep's members stand under array alone: leave replicas out, or array",
+        "replicas and array cannot be combined: leave out replicas or array",
     ),
     (
         f"!has(self.array) || {_BATCH}",
-        "a service's members never end, and those of a sweep do: leave type out, or array",
+        "a service cannot be a sweep, because its members never end: leave out type or array",
     ),
     (
         f"!has(self.array) || {_NO_LAUNCHER}",
-        "a launcher starts members that know of each other, and those of a sweep do not: leave launcher out, or array",
+        "launcher and array cannot be combined, because members of a sweep are independent: leave out one of them",
     ),
     (
         "!has(self.array) || !has(self.minReplicas)",
-        "each member of a sweep starts by itself: leave minReplicas out, or array",
+        "a sweep cannot be elastic, because its members are independent: leave out minReplicas or array",
     ),
     (
         "has(self.array) || !has(self.stopAt)",
-        "only a sweep stops at the first member that fails or succeeds: add array, or leave stopAt out",
+        "stopAt applies to sweeps only: add array, or leave stopAt out",
     ),
     (
         "!has(self.minReplicas) || self.minReplicas <= (has(self.replicas) ? self.replicas : 1)",
@@ -117,19 +119,19 @@ _RUN_RULES = rules(
     ),
     (
         f"!has(self.minReplicas) || {_BATCH}",
-        "a service's members start one by one: use type batch, or leave minReplicas out",
+        "a service cannot be elastic, because its members start one by one: use type batch, or leave minReplicas out",
     ),
     (
         "!has(self.minReplicas) || !has(self.launcher) || self.launcher != 'mpi'",
-        "an MPI program keeps the size that it was started with: leave minReplicas out, or use another launcher",
+        "an MPI gang cannot be elastic: leave minReplicas out, or use another launcher",
     ),
     (
         f"{_NO_LAUNCHER} || {_BATCH}",
-        "a launcher needs members that start and end together: leave launcher out, or use type batch",
+        "a launcher needs members that start and end together: use type batch, or leave launcher out",
     ),
     (
         f"!has(self.launcher) || self.launcher != 'mpi' || {_HAS_PROGRAM}",
-        "with launcher mpi a run names its program, such as [mpirun, ./program]: add command or args",
+        "launcher mpi needs a command, for example [mpirun, ./program]: add command or args",
     ),
 )
 _REPLICAS_RULES = rules(
@@ -138,59 +140,61 @@ _REPLICAS_RULES = rules(
 
 
 class Resources(Document):
-    """What each member gets. Unless `qos` says otherwise, all of it is both reserved and the limit."""
+    """Resources of each member. With qos guaranteed, every amount is both the reservation and the limit."""
 
     model_config = ConfigDict(json_schema_extra=_RESOURCE_RULES)
 
     cpu_millis: Cpu | None = Field(default=None, alias="cpu")
-    """Cores: 8, 0.5 or 500m."""
+    """Number of cores: 8, 0.5 or 500m."""
     memory_bytes: MemoryLimit | None = Field(default=None, alias="memory")
-    """The most memory a member may use before it is ended: 64Gi or 64g; at least 6Mi."""
+    """Memory limit of a member: 64Gi or 64g, at least 6Mi. A member that exceeds it is killed."""
     cpu_request_millis: Cpu | None = Field(default=None, alias="cpuRequest")
-    """With qos burstable: the cores that are reserved; cpu, if given, is the limit."""
+    """With qos burstable: the number of cores to reserve. cpu is the limit, if given."""
     memory_request_bytes: Memory | None = Field(default=None, alias="memoryRequest")
-    """With qos burstable: the memory that is reserved; less than memory."""
+    """With qos burstable: the memory to reserve, less than memory."""
     gpus: int = Field(default=0, alias="gpu", ge=0, le=1024)
-    """GPUs of each member."""
+    """Number of GPUs of each member."""
     gpu_type: str | None = Field(default=None, min_length=1, max_length=63)
-    """A type that the cluster has, such as h100; any type where it is left out."""
+    """Type of the GPUs, for example h100; `kaji gpus` lists the types of the cluster. Left out: any type."""
     shm_bytes: Memory | None = Field(default=None, alias="shm")
-    """Size of /dev/shm, taken from memory."""
+    """Size of /dev/shm. It counts against memory."""
     whole_node: bool = False
-    """No other run's member on the same node. With gpuType and without gpu: all GPUs of the node."""
+    """Do not share nodes with members of other runs. With gpuType and without gpu: use all GPUs of the node."""
 
 
 class VolumeUse(Document):
-    """A folder that is mounted into every member."""
+    """A volume or folder that is mounted into every member."""
 
     model_config = ConfigDict(json_schema_extra=_VOLUME_RULES)
 
     name: DnsLabel | None = None
-    """A volume that the policy offers."""
+    """Name of a volume that the policy offers."""
     host_path: AbsolutePath | None = None
-    """A folder of the node itself, where the policy allows it."""
+    """A folder of the node, if the policy allows it."""
     path: MountPath
-    """Where members find it."""
+    """Path in the members' containers."""
     read_only: bool = False
-    """Members can't write there."""
+    """Mount the folder read-only."""
 
 
 class SecretUse(Document):
-    """A Kubernetes Secret of the run's namespace, by name: as environment variables, or as files."""
+    """A Kubernetes Secret of the run's namespace, as environment variables or as files. With neither env nor path, each
+    key of the Secret becomes an environment variable."""
 
     model_config = ConfigDict(json_schema_extra=_SECRET_RULES)
 
     name: ObjectName
+    """Name of the Secret."""
     key: str | None = Field(default=None, min_length=1, max_length=253)
-    """Only this key of the Secret; with env."""
+    """Use only this key of the Secret. Requires env."""
     env: UserEnvName | None = None
-    """The environment variable that gets the key's value; without key and path, every key becomes a variable."""
+    """Environment variable that gets the value of key."""
     path: MountPath | None = None
-    """A folder in which each key is a file."""
+    """Folder in the members' containers in which each key is a file."""
 
 
 class Toleration(Document):
-    """A taint that members may be placed in spite of."""
+    """A node taint that members tolerate, as in a Pod."""
 
     model_config = ConfigDict(json_schema_extra=_TOLERATION_RULES)
 
@@ -201,96 +205,104 @@ class Toleration(Document):
 
 
 class Checkpoint(Document):
-    """A folder that outlives attempts and the run itself; all members see the same one."""
+    """A folder that all members share and that outlives attempts and the run."""
 
     path: MountPath
-    """Where members find it; they are told by KAJI_CHECKPOINT_DIR."""
+    """Path of the folder in the members' containers, also in KAJI_CHECKPOINT_DIR."""
     size_bytes: Memory | None = Field(default=None, alias="size")
-    """How much room to ask for, where the policy makes a claim for it."""
+    """Size of the PersistentVolumeClaim, if the policy stores checkpoints in claims."""
     every_seconds: DurationAboveZero | None = Field(default=None, alias="every")
-    """How often the program writes one, such as 10m. If runs are preempted, those that have just written theirs
-    are asked first."""
+    """How often the program writes a checkpoint, for example 10m. When runs have to be preempted, those that wrote one
+    just before are preferred."""
 
 
 class CodeUse(Document):
-    """A folder that was uploaded: every member of every attempt gets the same bytes."""
+    """Uploaded code. Every member of every attempt gets the same files."""
 
     digest: Digest
-    """What it was uploaded as; `kaji run --code DIR` uploads a folder and fills this in."""
+    """Digest of the uploaded folder. `kaji run --code DIR` uploads a folder and sets this field."""
     path: MountPath = "/code"
-    """Where members find it, told by KAJI_CODE_DIR. The program starts there unless workingDir names another folder."""
+    """Path of the folder in the members' containers, also in KAJI_CODE_DIR. It is the working directory unless
+    workingDir is set."""
 
 
 class RunSpec(Document):
-    """What a run is to do and what it needs."""
+    """What a run executes, and the resources that it needs."""
 
     model_config = ConfigDict(json_schema_extra=_RUN_RULES)
 
     type: Literal["batch", "service"] = "batch"
-    """batch: members start together and end together. service: each member lives on its own, for good."""
+    """batch: all members start together and end together. service: members run independently, until the run is stopped
+    or deleted."""
     image: Image
-    """The container image, as Docker names it."""
+    """Name of the container image, as Docker writes it."""
     command: list[Text] = Field(default_factory=list, max_length=MAX_WORDS)
-    """The program, instead of the image's entrypoint."""
+    """Program to run. Replaces the image's entrypoint."""
     args: list[Text] = Field(default_factory=list, max_length=MAX_WORDS)
-    """Arguments of the program, instead of the image's own: what stands behind the image in `docker run`."""
+    """Arguments of the program: the words after the image in `docker run`. Replaces the image's command."""
     working_dir: AbsolutePath | None = None
-    """The folder that the program starts in, instead of the image's own."""
+    """Working directory of the program. Left out: the image's."""
     env: dict[UserEnvName, Text] = Field(default_factory=dict, max_length=MAX_VARIABLES)
-    """Environment variables. Secrets do not belong here: name them under secrets."""
+    """Environment variables. Do not put secrets here; list them under secrets."""
     secrets: list[SecretUse] = Field(default_factory=list, max_length=64)
     replicas: int = Field(default=1, ge=1, le=MAX_REPLICAS, json_schema_extra=_REPLICAS_RULES)
-    """How many members."""
+    """Number of members."""
     min_replicas: int | None = Field(default=None, ge=1, le=MAX_REPLICAS)
-    """An elastic gang: so many members are enough, and replicas are the most. It starts with what fits, and is started
-    again from its checkpoint with fewer or more members as room goes and comes."""
+    """Makes the gang elastic: it runs with at least this many and at most replicas members. It starts with as many as
+    fit, and is restarted from its checkpoint with fewer or more members as the free room changes."""
     array: Annotated[str, Field(min_length=1, max_length=MAX_ARRAY_TEXT)] | None = None
-    """Instead of replicas, a sweep: an independent member for each of these numbers, which it is told as
-    KAJI_ARRAY_INDEX. Such as 0-999, 1,3,5-9 or 0-100:5; with %64 behind it at most 64 are there at once."""
+    """Makes the run a sweep, instead of replicas: one independent member for each of these indices, which it finds in
+    KAJI_ARRAY_INDEX. For example 0-999, 1,3,5-9 or 0-100:5. With %64 appended, at most 64 members run at once."""
     stop_at: Literal["first-failure", "first-success"] | None = None
-    """Of a sweep: it ends, with all its members, as soon as one has failed for good, or has succeeded."""
+    """For sweeps: end the run and all of its members as soon as one member has failed with no restarts left, or as soon
+    as one has succeeded."""
     launcher: Literal["none", "torchrun", "mpi"] = "none"
-    """Who starts the processes of a member, and what they are told about each other. torchrun: its variables. mpi: rank
-    0 runs the program, as a rule mpirun; the other members are an sshd that it reaches with keys of the attempt."""
+    """How the processes of a gang find each other. torchrun: members get the environment variables of torchrun. mpi:
+    rank 0 runs the program, usually mpirun. All other members run an sshd that rank 0 connects to, with SSH keys that
+    are made for each attempt."""
     resources: Resources = Resources()
     qos: Literal["guaranteed", "burstable"] = "guaranteed"
-    """guaranteed: what is asked for is reserved and the limit. burstable: less is reserved than may be used."""
+    """guaranteed: the requested resources are both the reservation and the limit. burstable: less is reserved than the
+    limit."""
     volumes: list[VolumeUse] = Field(default_factory=list, max_length=64)
     code: CodeUse | None = None
     checkpoint: Checkpoint | None = None
     restarts: int | None = Field(default=None, ge=0, le=1_000_000)
-    """How often the gang, or each member of a sweep, starts again after its program failed. Left out: as often as
-    policy says if the run has a checkpoint, else never. Node loss and the like do not count."""
+    """How often the gang, or each member of a sweep, is restarted after its program failed. Left out: the policy's
+    default, which depends on whether the run has a checkpoint. Restarts after node loss, eviction or preemption do not
+    count."""
     priority: Literal["high", "normal", "low"] | None = None
-    """Who gets nodes first; among equals whoever waits longest."""
+    """Runs of a higher priority get nodes first. The policy's queue order decides between runs of one priority."""
     time_limit_seconds: DurationAboveZero | None = Field(default=None, alias="timeLimit")
-    """The run is ended after this time, of a sweep each member; a short one may start earlier."""
+    """The run is ended after this time. In a sweep, this applies to each member. With a short limit, a run may start
+    earlier."""
     grace_seconds: Duration | None = Field(default=None, alias="grace")
-    """Between SIGTERM and SIGKILL."""
+    """Time between SIGTERM and SIGKILL."""
     stop_grace_seconds: Duration | None = Field(default=None, alias="stopGrace")
-    """The same when the run is stopped or deleted, instead of grace; `kaji stop -t`, `kaji kill` and `kaji rm -f` write
-    it. Resuming the run takes it away."""
+    """Replaces grace when the run is stopped or deleted. `kaji stop -t`, `kaji kill` and `kaji rm -f` set it; resuming
+    the run removes it."""
     remove_after_seconds: Duration | None = Field(default=None, alias="removeAfter")
-    """The run is deleted so long after its end, without its checkpoint; left out: as policy's endedRuns says."""
+    """The run is deleted this long after its end, without its checkpoint. Left out: the policy's endedRuns applies."""
     ports: list[Annotated[int, Field(ge=1, le=65535)]] = Field(default_factory=list, max_length=64)
     """Ports that members listen on."""
     user: User | None = None
-    """uid or uid:gid that the program runs as."""
+    """uid or uid:gid of the program."""
     privileged: bool = False
-    """All rights on the node, where the policy allows it."""
+    """Run privileged, with all rights on the node, if the policy allows it."""
     host_network: bool = False
-    """Members share the network of their node."""
+    """Use the network of the node, if the policy allows it."""
     network: NetworkAccess | None = None
-    """Who may reach members, and where they may go; left out: as policy says."""
+    """Addresses that may connect to members, and that members may connect to. Left out: the policy's default."""
     node_selector: dict[LabelKey, LabelValue] = Field(default_factory=dict, max_length=64)
-    """Only nodes with these labels."""
+    """Place members only on nodes with these labels."""
     tolerations: list[Toleration] = Field(default_factory=list, max_length=64)
     labels: dict[LabelKey, LabelValue] = Field(default_factory=dict, max_length=64)
-    """Labels of every member."""
+    """Labels of the members' Pods."""
     stopped: bool = False
-    """True stops the run; its checkpoint is kept."""
+    """Set to true to stop the run. Its checkpoint is kept."""
     resumes: int = Field(default=0, ge=0)
-    """A final run starts again when this counter grows; of a sweep, those members that did not succeed."""
+    """Increase this counter to start a run again that has ended. In a sweep, only members that did not succeed start
+    again."""
 
     @field_validator("array")
     @classmethod
@@ -301,32 +313,32 @@ class RunSpec(Document):
 
     @property
     def sweep(self) -> Array | None:
-        """The members of a sweep; None where it is none."""
+        """The members of a sweep; None if the run is not a sweep."""
         return parse_array(self.array) if self.array is not None else None
 
     @property
     def fewest(self) -> int | None:
-        """With how many members an elastic gang is content; None where all of them are there or none."""
+        """Minimum number of members of an elastic gang; None if the gang is not elastic."""
         return self.min_replicas if self.min_replicas is not None and self.min_replicas < self.replicas else None
 
     @property
     def members(self) -> int:
-        """How many members there are in all."""
+        """Total number of members."""
         sweep = self.sweep
         return len(sweep.indices) if sweep is not None else self.replicas
 
     @property
     def members_at_once(self) -> int:
-        """How many of them there are at the same time."""
+        """Maximum number of members that exist at the same time."""
         sweep = self.sweep
         return sweep.at_once if sweep is not None else self.replicas
 
 
 def parse_spec(document: object, *, where: str = "spec") -> RunSpec:
-    """The spec that somebody wrote, checked as far as it can be without policy and cluster.
+    """Read a spec, and check everything that can be checked without a policy and a cluster.
 
-    Raises InvalidInput with every fault at once: unknown fields, wrong types, unreadable amounts, and what does not go
-    together.
+    Raises InvalidInput with all faults at once: unknown fields, wrong types, unreadable amounts, and fields that
+    contradict each other.
     """
     spec, faults, broken = read(RunSpec, document, where)
     if spec is not None:
@@ -337,35 +349,36 @@ def parse_spec(document: object, *, where: str = "spec") -> RunSpec:
 
 
 def to_document(spec: RunSpec, *, with_defaults: bool = False) -> dict[str, Any]:
-    """The spec as it is stored: camelCase, canonical amounts, without what is at its default unless asked for."""
+    """Return the spec as it is stored: camelCase, canonical amounts, and fields at their default only on demand."""
     if with_defaults:
         return spec.model_dump(mode="json", exclude_none=True)
     return spec.model_dump(mode="json", exclude_defaults=True)
 
 
 def name_fault(name: object, field: str = "name") -> Fault | None:
-    """What is wrong with a run's name, or None. It becomes part of host names and the name of a Service."""
-    hint = f"use lower-case letters, digits and dashes, beginning with a letter, at most {RUN_NAME_MAX_LENGTH}"
+    """Return the fault of a run's name, or None. The name becomes part of host names and the name of a Service."""
+    hint = f"use at most {RUN_NAME_MAX_LENGTH} lower-case letters, digits and dashes, beginning with a letter"
     if not isinstance(name, str) or not name:
         return Fault(field, "a run needs a name", hint=hint)
     if len(name) > RUN_NAME_MAX_LENGTH:
-        return Fault(field, f"the name has {len(name)} characters", name[:80], hint)
+        return Fault(field, f"the name has {len(name)} characters; {RUN_NAME_MAX_LENGTH} are allowed", name[:80], hint)
     if not re.fullmatch(r"[a-z]([-a-z0-9]*[a-z0-9])?", name, re.ASCII):
-        return Fault(field, f"{name!r} is not a run's name", name, hint)
+        return Fault(field, f"{name!r} is not a valid name for a run", name, hint)
     return None
 
 
 def check_name(name: str) -> None:
-    """Raises InvalidInput where a run cannot have this name."""
+    """Raise InvalidInput if a run cannot have this name."""
     fault = name_fault(name)
     if fault is not None:
         raise InvalidInput([fault])
 
 
 def container_words(entrypoint: str | None, words: Sequence[str]) -> tuple[list[str], list[str]]:
-    """`command` and `args` for Docker's `--entrypoint` and the words behind the image.
+    """Return `command` and `args` for Docker's `--entrypoint` and the words after the image.
 
-    None leaves the image's entrypoint in place; an empty one takes it away, so that the first word is the program.
+    Without an entrypoint (None) the image's entrypoint is used. An empty one removes it, so that the first word is the
+    program.
     """
     if entrypoint is None:
         return [], list(words)
@@ -375,55 +388,57 @@ def container_words(entrypoint: str | None, words: Sequence[str]) -> tuple[list[
 
 
 def _conflicts(spec: RunSpec, where: str) -> Iterable[tuple[str, Fault]]:
-    """What does not go together, each with the top-level field it is about."""
+    """Yield contradictions between fields, each with the top-level field that it concerns."""
     yield from _resource_conflicts(spec, where)
     yield from _mount_conflicts(spec, where)
     yield from _sweep_conflicts(spec, where)
     yield from _elastic_conflicts(spec, where)
     if spec.launcher == "mpi":
         if not spec.command and not spec.args:
-            message = "with launcher mpi a run names its program: the image's own entrypoint is not known here"
-            yield "command", Fault(f"{where}.command", message, hint="such as [mpirun, ./program]")
-        for user_path in (each.path for each in spec.volumes if each.path == first_step.ETC_PASSWD):
-            message = f"with launcher mpi {user_path} is Kajitori's to write"
+            message = "launcher mpi needs a command, because Kajitori cannot read the image's entrypoint"
+            yield "command", Fault(f"{where}.command", message, hint="for example [mpirun, ./program]")
+        for user_path in (volume.path for volume in spec.volumes if volume.path == first_step.ETC_PASSWD):
+            message = f"with launcher mpi, Kajitori itself writes {user_path}"
             yield "volumes", Fault(f"{where}.volumes", message, user_path, "choose another path")
     if spec.launcher != "none" and spec.type == "service":
-        message = f"{spec.launcher} needs members that start and end together, which a service's do not"
+        message = f"launcher {spec.launcher} needs members that start and end together; those of a service do not"
         yield "launcher", Fault(f"{where}.launcher", message, spec.launcher, "use type batch")
     for name in sorted(TORCHRUN_ENV & spec.env.keys()) if spec.launcher == "torchrun" else ():
         yield "env", Fault(f"{where}.env.{name}", f"{name} is set by the launcher", hint="leave it out")
     for index, port in enumerate(spec.ports):
         if port in spec.ports[:index]:
-            yield "ports", Fault(f"{where}.ports[{index}]", f"port {port} is named twice", str(port), "name it once")
+            yield "ports", Fault(f"{where}.ports[{index}]", f"port {port} is listed twice", str(port), "list it once")
     for key in spec.labels:
         domain = key.rpartition("/")[0]
         if domain == GROUP or domain.endswith(("kubernetes.io", "k8s.io", f".{GROUP}")):
-            message = f"labels of {domain} are not for users"
+            message = f"labels of the domain {domain} are reserved"
             yield "labels", Fault(f"{where}.labels[{key!r}]", message, key, "use a domain of your own, or none")
     for index, toleration in enumerate(spec.tolerations):
         field = f"{where}.tolerations[{index}]"
         if toleration.operator == "Exists" and toleration.value:
-            yield "tolerations", Fault(field, "Exists takes no value", toleration.value, "leave value out")
+            yield "tolerations", Fault(field, "operator Exists takes no value", toleration.value, "leave value out")
         if toleration.operator == "Equal" and not toleration.key:
-            yield "tolerations", Fault(field, "a toleration without key tolerates nothing", hint="name the taint's key")
+            message = "a toleration with operator Equal needs a key"
+            yield "tolerations", Fault(field, message, hint="set key to the taint's key")
     yield from _size_conflicts(spec, where)
 
 
 def _size_conflicts(spec: RunSpec, where: str) -> Iterable[tuple[str, Fault]]:
-    """Every word costs a few bytes more than its text has: a hundred thousand empty ones are large, too."""
+    """Yield a fault if the stored spec is too large. Sizes include a few bytes of JSON per word, so that a hundred
+    thousand empty words are too large as well."""
     variables = [{"name": name, "value": value} for name, value in spec.env.items()]
-    of_program, of_spec = stored_bytes([spec.command, spec.args, variables]), stored_bytes(to_document(spec))
-    if of_program > MAX_TEXT_BYTES:
-        message = f"command, args and env take {of_program} bytes together; {MAX_TEXT_BYTES} are allowed"
+    program_bytes, spec_bytes = stored_bytes([spec.command, spec.args, variables]), stored_bytes(to_document(spec))
+    if program_bytes > MAX_TEXT_BYTES:
+        message = f"command, args and env take {program_bytes} bytes together; {MAX_TEXT_BYTES} are allowed"
         yield "env", Fault(where, message, hint=PUT_INTO_FILES, code="TooLarge")
-    elif of_spec > MAX_SPEC_BYTES:
-        message = f"all of it takes {of_spec} bytes; {MAX_SPEC_BYTES} are allowed"
-        yield "volumes", Fault(where, message, hint="name fewer or shorter things", code="TooLarge")
+    elif spec_bytes > MAX_SPEC_BYTES:
+        message = f"the spec takes {spec_bytes} bytes; {MAX_SPEC_BYTES} are allowed"
+        yield "volumes", Fault(where, message, hint="write fewer or shorter values", code="TooLarge")
 
 
 def stored_bytes(document: Any) -> int:
-    """Number of bytes that a document takes as an API server stores it: as JSON, in which `<`, `>` and `&` are written
-    as six characters (`\\u003c`)."""
+    """Return the size of a document as an API server stores it: as JSON in which `<`, `>` and `&` are escaped as six
+    characters (`\\u003c`)."""
     encoded = msgspec.json.encode(document)
     return len(encoded) + 5 * sum(encoded.count(mark) for mark in (b"<", b">", b"&"))
 
@@ -431,22 +446,22 @@ def stored_bytes(document: Any) -> int:
 def _sweep_conflicts(spec: RunSpec, where: str) -> Iterable[tuple[str, Fault]]:
     if spec.array is None:
         if spec.stop_at is not None:
-            message = "only a sweep stops at the first of its members that ends so"
+            message = "stopAt applies to sweeps only, and this run is none"
             yield "stopAt", Fault(f"{where}.stopAt", message, spec.stop_at, "add array, or leave stopAt out")
         return
     if spec.replicas != 1:
-        message = "a sweep's members stand under array alone"
-        yield "replicas", Fault(f"{where}.replicas", message, str(spec.replicas), "leave replicas out, or array")
+        message = "replicas and array cannot be combined: the array alone gives the members of a sweep"
+        yield "replicas", Fault(f"{where}.replicas", message, str(spec.replicas), "leave out replicas or array")
     if spec.type == "service":
-        message = "a service's members never end, and those of a sweep do"
-        yield "type", Fault(f"{where}.type", message, spec.type, "leave type out, or array")
+        message = "a service cannot be a sweep: its members never end"
+        yield "type", Fault(f"{where}.type", message, spec.type, "leave out type or array")
     if spec.launcher != "none":
-        message = f"{spec.launcher} starts members that know of each other, and those of a sweep do not"
-        hint = "leave launcher out; or array, for one gang with replicas"
+        message = f"launcher {spec.launcher} cannot be combined with array: members of a sweep are independent"
+        hint = "leave launcher out, or replace array by replicas to run one gang"
         yield "launcher", Fault(f"{where}.launcher", message, spec.launcher, hint)
     if spec.restarts is not None and spec.restarts > MAX_RESTARTS_OF_EACH:
-        message = f"{spec.restarts} restarts of each member of a sweep; at most {MAX_RESTARTS_OF_EACH} are counted"
-        hint = f"say {MAX_RESTARTS_OF_EACH} or less"
+        message = f"a member of a sweep can have at most {MAX_RESTARTS_OF_EACH} restarts, not {spec.restarts}"
+        hint = f"write {MAX_RESTARTS_OF_EACH} or less"
         yield "restarts", Fault(f"{where}.restarts", message, str(spec.restarts), hint)
 
 
@@ -455,16 +470,17 @@ def _elastic_conflicts(spec: RunSpec, where: str) -> Iterable[tuple[str, Fault]]
     if fewest is None:
         return
     if spec.array is not None:
-        message = "a sweep has no fewest members: each starts by itself, as soon as there is room for it"
-        yield "minReplicas", Fault(field, message, str(fewest), "leave minReplicas out, or array")
+        message = "a sweep cannot be elastic: each of its members starts as soon as it fits"
+        yield "minReplicas", Fault(field, message, str(fewest), "leave out minReplicas or array")
     elif fewest > spec.replicas:
-        message = f"at least {fewest} members, but replicas allows no more than {spec.replicas}"
-        yield "minReplicas", Fault(field, message, str(fewest), f"raise replicas, or say at most {spec.replicas}")
+        message = f"minReplicas is {fewest}, but replicas is only {spec.replicas}"
+        hint = f"raise replicas, or lower minReplicas to at most {spec.replicas}"
+        yield "minReplicas", Fault(field, message, str(fewest), hint)
     if spec.type == "service":
-        message = "a service's members come and go one by one: it has no fewest to start with"
+        message = "a service cannot be elastic: its members start one by one anyway"
         yield "type", Fault(f"{where}.type", message, spec.type, "use type batch, or leave minReplicas out")
     if spec.launcher == "mpi":
-        message = "an MPI program has the size that it was started with; its checkpoints are not for another one"
+        message = "an MPI gang cannot be elastic: an MPI program cannot continue with another number of members"
         hint = "leave minReplicas out, or use launcher torchrun or none"
         yield "launcher", Fault(f"{where}.launcher", message, spec.launcher, hint)
 
@@ -481,21 +497,22 @@ def _resource_conflicts(spec: RunSpec, where: str) -> Iterable[tuple[str, Fault]
         if request is None:
             continue
         if limit is not None and request > limit:
-            message = f"the request of {written} is above the limit of {dumped[name]}"
+            message = f"{name}Request of {written} is above the limit of {dumped[name]}"
             hint = f"raise {name} or lower {name}Request"
             yield "resources", Fault(f"{field}.{name}Request", message, written, hint, "RequestAboveLimit")
         elif spec.qos == "guaranteed" and request != limit:
-            message = "reserving less than the limit makes a run burstable, and this one is guaranteed"
-            hint = f"say qos: burstable, or leave {name}Request out"
+            message = f"{name}Request needs qos burstable: with qos guaranteed the whole limit is reserved"
+            hint = f"write qos: burstable, or leave {name}Request out"
             yield "qos", Fault(f"{field}.{name}Request", message, written, hint)
     if spec.qos == "burstable" and resources.cpu_request_millis is None and resources.memory_request_bytes is None:
-        message = "burstable, but nothing says how much less than the limit is reserved"
-        yield "resources", Fault(f"{where}.qos", message, "burstable", "add resources.cpuRequest or memoryRequest")
+        message = "qos burstable reserves less than the limit, but neither cpuRequest nor memoryRequest is set"
+        hint = "add resources.cpuRequest or memoryRequest, or leave qos out"
+        yield "resources", Fault(f"{where}.qos", message, "burstable", hint)
     if resources.gpu_type is not None and not resources.gpus and not resources.whole_node:
-        message = "a GPU type, but no GPUs"
+        message = "a GPU type is given, but no number of GPUs"
         yield "resources", Fault(f"{field}.gpuType", message, resources.gpu_type, "add resources.gpu, or wholeNode")
     if resources.shm_bytes and resources.memory_bytes and resources.shm_bytes > resources.memory_bytes:
-        message = f"/dev/shm of {dumped['shm']} is taken from memory, which is {dumped['memory']}"
+        message = f"/dev/shm of {dumped['shm']} counts against memory, which is only {dumped['memory']}"
         yield "resources", Fault(f"{field}.shm", message, str(dumped["shm"]), "raise memory or lower shm")
 
 
@@ -504,10 +521,10 @@ def _mount_conflicts(spec: RunSpec, where: str) -> Iterable[tuple[str, Fault]]:
 
     def taken(part: str, field: str, path: str) -> Iterable[tuple[str, Fault]]:
         if PurePosixPath(path).is_relative_to(first_step.FOLDER):
-            message = f"{first_step.FOLDER} is where Kajitori puts what members need of each other"
+            message = f"{first_step.FOLDER} is reserved for files of Kajitori"
             yield part, Fault(f"{where}.{field}", message, path, "choose another path")
         if path in mounted:
-            message = f"{path} is mounted twice; the other is {mounted[path]}"
+            message = f"{mounted[path]} is already mounted at {path}"
             yield part, Fault(f"{where}.{field}", message, path, "choose another path")
         mounted.setdefault(path, field)
 
@@ -517,17 +534,17 @@ def _mount_conflicts(spec: RunSpec, where: str) -> Iterable[tuple[str, Fault]]:
         yield from taken("checkpoint", "checkpoint.path", spec.checkpoint.path)
     for index, volume in enumerate(spec.volumes):
         if (volume.name is None) == (volume.host_path is None):
-            message = "a volume is either a name that the policy offers or a hostPath"
-            yield "volumes", Fault(f"{where}.volumes[{index}]", message, hint="give exactly one of name and hostPath")
+            message = "a volume has either the name of a volume of the policy, or a hostPath"
+            yield "volumes", Fault(f"{where}.volumes[{index}]", message, hint="set exactly one of name and hostPath")
         yield from taken("volumes", f"volumes[{index}].path", volume.path)
     for index, secret in enumerate(spec.secrets):
         field = f"{where}.secrets[{index}]"
         if (secret.key is None) != (secret.env is None):
-            yield "secrets", Fault(field, "key and env go together", hint="give both, or neither")
+            yield "secrets", Fault(field, "key and env must be set together", hint="set both, or neither")
         if secret.path is not None and secret.env is not None:
-            yield "secrets", Fault(field, "either files or a variable", hint="leave path or env out")
+            yield "secrets", Fault(field, "path and env cannot be combined", hint="leave out path or env")
         if secret.env is not None and secret.env in spec.env:
-            message = f"{secret.env} stands under env as well"
+            message = f"{secret.env} is also set under env"
             yield "secrets", Fault(f"{field}.env", message, secret.env, "keep one of them")
         if secret.path is not None:
             yield from taken("secrets", f"secrets[{index}].path", secret.path)

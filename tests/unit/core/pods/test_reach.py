@@ -292,14 +292,14 @@ def test_where_nobody_enforces_it_is_told() -> None:
 @pytest.mark.parametrize(
     ("policy", "message"),
     [
-        ({"defaults": {"network": {"to": ["intrenet"]}}}, "defaults.network.to: there is no class 'intrenet'"),
-        ({"network": {"always": {"from": ["nobody"]}}}, "network.always.from: there is no class 'nobody'"),
-        ({"network": {"pods": "pods"}}, "network.pods: there is no class 'pods'"),
+        ({"defaults": {"network": {"to": ["intrenet"]}}}, "defaults.network.to: there is no address class 'intrenet'"),
+        ({"network": {"always": {"from": ["nobody"]}}}, "network.always.from: there is no address class 'nobody'"),
+        ({"network": {"pods": "pods"}}, "network.pods: there is no address class 'pods'"),
         (
             {"defaults": {"network": {"to": ["internet"]}}, "ceilings": {"run": {"network": {"to": ["internal"]}}}},
-            "defaults.network.to is above ceilings.run.network.to: internet",
+            "defaults.network.to exceeds ceilings.run.network.to: internet",
         ),
-        ({"traffic": {"classes": {"namespace": ["10.0.0.0/8"]}}}, "namespace has a meaning of its own"),
+        ({"traffic": {"classes": {"namespace": ["10.0.0.0/8"]}}}, "namespace is a reserved word"),
         ({"ceilings": {"run": {"network": {"to": ["10.0.0.1/8"]}}}}, "'10.0.0.1/8' does not begin where"),
     ],
 )

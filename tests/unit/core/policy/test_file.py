@@ -147,7 +147,7 @@ def test_a_file_says_only_what_differs() -> None:
     assert policy.priorities["high"].value == 7
     assert policy.priorities["low"].value < policy.priorities["normal"].value
     for wrong in ("{high: {value: -1}}", "{low: {value: 1}}", "{high: {value: -100}, low: {value: 100}}"):
-        with pytest.raises(InvalidInput, match="are not in this order"):
+        with pytest.raises(InvalidInput, match="are not in descending order"):
             parse_policy(f"priorities: {wrong}")
 
 
@@ -190,7 +190,7 @@ def test_images_allowed_and_denied() -> None:
 def test_the_first_step_needs_image_and_server() -> None:
     """One without the other would be forgotten in silence."""
     for start in ({"image": "kajitori"}, {"server": "http://x"}):
-        assert "image and server go together" in faults({"start": start})["start"].message
+        assert "image and server must be set together" in faults({"start": start})["start"].message
 
 
 @pytest.mark.parametrize(
@@ -219,7 +219,7 @@ def test_who_vouches_for_the_server_is_a_certificate_and_for_https_only(tmp_path
     pem = ensure_certificates(tmp_path).ca.read_text()
     start = {"image": "kajitori", "server": "https://x", "serverCA": pem}
     assert parse_policy({"start": start}).start.server_ca == pem
-    assert "no certificate" in faults({"start": start | {"serverCA": pem[:200]}})["start.serverCA"].message
+    assert "not a certificate" in faults({"start": start | {"serverCA": pem[:200]}})["start.serverCA"].message
     assert "https" in faults({"start": start | {"server": "http://x"}})["start"].message
 
 
@@ -236,8 +236,8 @@ def test_a_first_step_is_filled_in_where_policy_names_none() -> None:
     ("text", "field", "says"),
     [
         ("{order: lifo}", "queue.order (line 1)", "did you mean fifo?"),
-        ("{order: formula}", "queue (line 1)", "order formula needs a formula"),
-        ("{formula: waited}", "queue (line 1)", "does not count in order length"),
+        ("{order: formula}", "queue (line 1)", "order formula needs the field formula"),
+        ("{formula: waited}", "queue (line 1)", "order length does not use the field formula"),
         ("{order: formula, formula: wated * 2}", "queue.formula (line 1)", "did you mean waited?"),
         ("{order: formula, formula: 3}", "queue.formula (line 1)", "text"),
         ("{fairShare: 0}", "queue.fairShare (line 1)", "above 0"),

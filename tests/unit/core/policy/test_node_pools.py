@@ -28,7 +28,7 @@ def read(**fields: Any) -> NodePool:
         ({"spot": pool(nodeSelector={})}, "nodePools.spot.nodeSelector", "must not be empty", ""),
         ({"spot": pool(maxNodes=0)}, "nodePools.spot.maxNodes", "must be at least 1", ""),
         ({"spot": pool(node={"cpu": 1})}, "nodePools.spot.node.memory", "is required", ""),
-        ({"spot": pool(labels={"pool": "x"})}, "nodePools.spot", "pool stands in labels and in nodeSelector", "labels"),
+        ({"spot": pool(labels={"pool": "x"})}, "nodePools.spot", "pool is in both labels and nodeSelector", "labels"),
         ({"spot": pool(taints=[{"key": "spot", "effect": "Never"}])}, "nodePools.spot.taints[0].effect", "Never", ""),
         (
             {"spot": pool(provisioningClass="check-capacity.autoscaling.x-k8s.io")},
@@ -42,7 +42,7 @@ def read(**fields: Any) -> NodePool:
         (
             {"spot": pool(), "west": pool(nodeSelector={"pool": "spot", "zone": "west"})},
             "nodePools",
-            "could belong to spot and to west",
+            "could belong to both spot and west",
             "different value",
         ),
         ({"spot": pool(maxNode=3)}, "nodePools.spot.maxNode", "no field 'maxNode'", "maxNodes"),
@@ -68,7 +68,7 @@ def test_the_default_class_is_told_when_to_give_up() -> None:
     assert read(deadline="10m").all_parameters == {"ValidUntilSeconds": "600"}
     assert read(parameters={"ValidUntilSeconds": "60"}).all_parameters == {"ValidUntilSeconds": "60"}
     own = read(provisioningClass="queued-provisioning.gke.io", parameters={"maxRunDurationSeconds": "3600"})
-    assert own.all_parameters == {"maxRunDurationSeconds": "3600"} and not own.counts_what_is_free
+    assert own.all_parameters == {"maxRunDurationSeconds": "3600"} and not own.adds_only_missing
 
 
 def test_a_node_as_it_would_come() -> None:

@@ -27,7 +27,7 @@ from kajitori.errors import InvalidInput
         (
             {"classes": {"a": ["10.0.0.0/8"], "b": ["10.0.0.0/8"]}},
             "traffic.classes",
-            "10.0.0.0/8 is in a and in b",
+            "10.0.0.0/8 is in both a and b",
             "one of them",
         ),
         ({"classes": {"internet": ["10.0.0.0/8"]}}, "traffic", "internet is the class of all other", "another name"),

@@ -168,19 +168,21 @@ def test_a_policy_guarantees_amounts_of_several_resources() -> None:
 
 def test_a_guarantee_of_nothing_and_a_type_of_no_gpus_are_refused() -> None:
     """The fault names the entry, the team and the way out."""
-    what = "say how much: gpus, cpu, memory or nodes"
-    assert faults({"namespace": "data"}) == {"guarantees[0]": ("data is guaranteed nothing", what)}
+    what = "set at least one of gpus, cpu, memory and nodes"
+    assert faults({"namespace": "data"}) == {"guarantees[0]": ("the guarantee of data has no amounts", what)}
     assert faults({"namespace": "data", "cpu": 8, "gpuType": "h100"}, {"namespace": "data", "nodes": 0}) == {
         "guarantees[0]": (
-            "gpuType h100 is of GPUs alone",
-            "say how many gpus, and guarantee data all else without a type",
+            "a guarantee with gpuType h100 must have gpus and no other amounts",
+            "write a second guarantee of data, without gpuType, for the rest",
         ),
         "guarantees[1].nodes": ("0 is not allowed: it must be at least 1", ""),
     }
     assert "guarantees[0]" in faults({"namespace": "data", "gpus": 8, "cpu": 8, "gpuType": "h100"})
     assert "guarantees[0].cpu" in faults({"namespace": "data", "cpu": "many"})
     twice: list[dict[str, Any]] = [{"namespace": "data", "cpu": 8}, {"namespace": "data", "memory": "8Gi"}]
-    assert faults(*twice) == {"guarantees": ("data, any type is guaranteed something twice", "keep one of them")}
+    assert faults(*twice) == {
+        "guarantees": ("there are two guarantees for namespace data and any GPU type", "merge them into one")
+    }
 
 
 def test_what_the_cluster_cannot_keep_of_cores_memory_and_nodes_is_said() -> None:

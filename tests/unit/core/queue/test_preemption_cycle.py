@@ -335,7 +335,10 @@ def test_a_policy_guarantees_a_team_one_amount_of_a_type() -> None:
             {"guarantees": [*twice, {"namespace": "vision", "gpus": 16}], "preemption": {"minimumRunTime": -1}}
         )
     faults = {fault.field: (fault.message, fault.hint) for fault in refused.value.faults}
-    assert faults["guarantees"] == ("vision, any type is guaranteed something twice", "keep one of them")
+    assert faults["guarantees"] == (
+        "there are two guarantees for namespace vision and any GPU type",
+        "merge them into one",
+    )
     assert "preemption.minimumRunTime" in faults
 
 

@@ -312,27 +312,27 @@ def test_an_elastic_gang() -> None:
 ELASTIC_FAULTS: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
     "the wrong way round": (
         {"replicas": 8, "minReplicas": 32},
-        {"spec.minReplicas": "at least 32 members, but replicas allows no more than 8"},
+        {"spec.minReplicas": "minReplicas is 32, but replicas is only 8"},
     ),
     "without a most": (
         {"minReplicas": 2},
-        {"spec.minReplicas": "at least 2 members, but replicas allows no more than 1"},
+        {"spec.minReplicas": "minReplicas is 2, but replicas is only 1"},
     ),
     "none at all": ({"replicas": 3, "minReplicas": 0}, {"spec.minReplicas": "0 is not allowed"}),
     "of a sweep": (
         {"array": "0-9", "minReplicas": 2},
-        {"spec.minReplicas": "a sweep has no fewest members"},
+        {"spec.minReplicas": "a sweep cannot be elastic"},
     ),
     "all at once": (
         {"launcher": "mpi", "command": ["mpirun"], "replicas": 3, "minReplicas": 5},
         {
-            "spec.minReplicas": "at least 5 members",
-            "spec.launcher": "an MPI program has the size that it was started with",
+            "spec.minReplicas": "minReplicas is 5",
+            "spec.launcher": "an MPI gang cannot be elastic",
         },
     ),
     "a service": (
         {"type": "service", "replicas": 3, "minReplicas": 2},
-        {"spec.type": "a service's members come and go"},
+        {"spec.type": "a service cannot be elastic"},
     ),
 }
 
