@@ -22,10 +22,8 @@ from kajitori.monitoring import controller, metrics
 def exit_codes_page() -> str:
     """Exit codes of `kaji` and of a member's first step; the errors behind them, with their HTTP status."""
     lines = ["# Exit codes", "", "## kaji", ""]
-    lines += [
-        "Verbs that wait for a run (`run`, `wait`, `logs -f`) end with the exit code of its program: that of the first"
-    ]
-    lines += ["member that failed. If there is none, the reason decides:", ""]
+    lines += ["`kaji run`, `kaji attach` and `kaji start -a` end with the program's exit code. `kaji wait` prints it."]
+    lines += ["If the program has none, the run's reason decides:", ""]
     rows = [
         (str(code), f"`{reason}`") for reason, code in sorted(EXIT_CODE_BY_REASON.items(), key=lambda item: item[1])
     ]
@@ -33,7 +31,7 @@ def exit_codes_page() -> str:
     lines += ["All verbs:", ""]
     codes = [
         ("0", "done"),
-        ("1", "the answer is no: a test failed, something is out of date"),
+        ("1", "the answer is no, for example a node failed its test"),
         ("2", "wrong usage, or refused input"),
     ]
     codes += [
@@ -42,7 +40,7 @@ def exit_codes_page() -> str:
         ("141", "the reader of a pipe went away"),
     ]
     lines += [*table(("code", "meaning"), codes), "", "## Errors", ""]
-    lines += ["`code` stands in the Web API's answers (`application/problem+json`) and in JSON logs.", ""]
+    lines += ["`code` is in the Web API's answers (`application/problem+json`) and in JSON logs.", ""]
     rows = [(f"`{each.code}`", str(each.exit_code), str(each.http_status), what) for each, what in _errors()]
     lines += [
         *table(("code", "exit code", "HTTP status", "what happened"), rows),
