@@ -10,7 +10,7 @@ ALLOCATIONS_BETWEEN_COLLECTIONS = 50_000
 
 
 def main() -> NoReturn:
-    """What the script `kaji` runs. Ends the process with the exit code."""
+    """Run the command line and end the process with its exit code."""
     gc.set_threshold(ALLOCATIONS_BETWEEN_COLLECTIONS)
     from kajitori.cli.app import kaji
 

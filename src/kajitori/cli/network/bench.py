@@ -1,6 +1,6 @@
-"""What the network between two nodes carries, measured by runs: one at each end, as Pods and on the nodes' own network.
+"""Measuring the network between two nodes with a run at each end, as Pods and on the nodes' own network.
 
-The program travels in the runs' arguments (`member/netbench.py`); they are deleted when they have told what they found.
+The runs get the program (`member/netbench.py`) in their arguments and are deleted after the measurement.
 """
 
 from __future__ import annotations
@@ -30,34 +30,34 @@ _TIME_LIMIT = "10m"
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """What is to be measured, and how."""
+    """The settings of a measurement."""
 
     nodes: tuple[str, ...]
-    """None, or two, which may be the same."""
+    """Two nodes, which may be the same, or none to let the queue choose."""
     seconds: float
     streams: int
     cpus: str
     patience_seconds: float
-    """So long a run may take until it runs."""
+    """Longest time that a run may take to start."""
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """One way, from the first node to the second."""
+    """The result for one direction, from the first node to the second."""
 
     kind: str
     """pods or hosts."""
     source: str
     target: str
     address: str
-    """Of the other end."""
+    """Address of the receiving end."""
     bits_per_second: int
     mtu: int
-    """Of the path, in bytes; 0 where no datagram came back."""
+    """Largest packet that passes whole, in bytes; 0 if no datagram came back."""
 
 
 class Bench:
-    """Makes runs, waits for them, reads what they print, and takes them away."""
+    """Creates the runs, waits for them, reads their output, and deletes them."""
 
     def __init__(self, api: Api, namespace: str | None, say: Callable[[str], None]) -> None:
         self._api = api
@@ -66,7 +66,7 @@ class Bench:
         self._mark = secrets.token_hex(2)
 
     def measure(self, wish: Wish) -> list[Measured]:
-        """Pods, then hosts where policy lets runs have their node's network. Raises KajitoriError."""
+        """Measure Pods, then hosts if policy allows runs on their node's network. Raises KajitoriError."""
         policy = self._api.get("/v1/policy")["policy"]
         image = (policy.get("start") or {}).get("image")
         if not image:
@@ -141,13 +141,13 @@ class Bench:
                 self._api.delete(run_path(run))
 
     def _gpu(self, node: View, policy: View) -> dict[str, Any]:
-        """Where only runs with GPUs may be, one of them."""
+        """Return a request for one GPU if the node takes only runs with GPUs, else nothing."""
         if not node["gpus"]["total"] or (policy.get("gpu") or {}).get("cpuRunsOnGpuNodes") == "always":
             return {}
         return {"gpu": 1, **({"gpuType": node["gpuType"]} if node["gpuType"] else {})}
 
     def _until_it_runs(self, run: View, wish: Wish) -> dict[str, Any]:
-        """The run once it runs, or has succeeded."""
+        """Wait until the run runs or has succeeded, and return its view. Raises Unavailable."""
         waited = 0.0
         while True:
             view: dict[str, Any] = self._api.get(run_path(run))
@@ -155,8 +155,8 @@ class Bench:
                 return view
             why = (view.get("status") or {}).get("message") or reason_words(view) or phase_of(view)
             if is_final(view):
-                said = "; ".join(LogReader(self._api, view, tail=1).lines())
-                raise Unavailable(f"{view['name']} ended: {said or why}")
+                last_line = "; ".join(LogReader(self._api, view, tail=1).lines())
+                raise Unavailable(f"{view['name']} ended: {last_line or why}")
             if waited >= wish.patience_seconds:
                 hint = "choose other nodes, or wait longer (--wait)"
                 raise Unavailable(f"{view['name']} does not run after {waited:g} s: {why}", hint=hint)
@@ -164,7 +164,7 @@ class Bench:
             waited += POLL_SECONDS
 
     def _first_line(self, run: View) -> str:
-        """What the run prints first; where that is nothing, why it ended."""
+        """Return the first line that the run prints. Raises Unavailable with the run's message if it prints none."""
         for line in LogReader(self._api, run, follow=True).lines():
             return line
         view = self._api.get(run_path(run))
@@ -173,35 +173,36 @@ class Bench:
 
 
 def _restricts(policy: View) -> bool:
-    """Whether a run that says nothing is restricted in who may reach it or where it may go."""
+    """Whether policy restricts the network of a run that asks for nothing."""
     places = ((policy.get("defaults") or {}).get("network"), (policy["ceilings"].get("run") or {}).get("network"))
     return any(value is not None for use in places for value in (use or {}).values())
 
 
 def program() -> str:
-    """The text of what is run at both ends."""
+    """Return the source of the program that runs at both ends."""
     return (Path(__file__).parents[2] / "member" / "netbench.py").read_text()
 
 
 def conclusions(found: Sequence[Measured]) -> list[str]:
-    """What follows from what was measured, in sentences."""
-    said = []
-    pods = next(each for each in found if each.kind == "pods")
-    hosts = next((each for each in found if each.kind == "hosts"), None)
+    """Return sentences that interpret the results."""
+    sentences = []
+    pods = next(result for result in found if result.kind == "pods")
+    hosts = next((result for result in found if result.kind == "hosts"), None)
     if pods.source == pods.target:
-        said.append(f"Both ends are on {pods.source}: this is the way within one node, no network between two.")
-    if not all(each.mtu for each in found):
-        said.append("Where no path MTU is told, no UDP came back.")
+        sentences.append(f"Both ends are on {pods.source}: this is the way within one node, no network between two.")
+    if not all(result.mtu for result in found):
+        sentences.append("If no path MTU is shown, no UDP packet came back.")
     if hosts is None:
-        return said
+        return sentences
     if pods.address == hosts.address:
-        return [*said, "Pods have their node's own address here: both lines are the same network."]
+        return [*sentences, "Pods have their node's own address here: both lines are the same network."]
     if hosts.bits_per_second:
-        said.append(f"Pods get {100 * pods.bits_per_second / hosts.bits_per_second:.0f} % of what their nodes get.")
+        share = 100 * pods.bits_per_second / hosts.bits_per_second
+        sentences.append(f"Pods get {share:.0f} % of what their nodes get.")
     less = hosts.mtu - pods.mtu
     if pods.mtu and less > 0:
         tunnels = (VXLAN, GENEVE, IPIP, WIREGUARD)
-        names = [each.name for each in tunnels if less in (each.overhead_bytes(4), each.overhead_bytes(6))]
-        like = f", as {' or '.join(names)} would take" if names else ""
-        said.append(f"Packets of Pods are {less} bytes smaller than those of their nodes{like}.")
-    return said
+        names = [tunnel.name for tunnel in tunnels if less in (tunnel.overhead_bytes(4), tunnel.overhead_bytes(6))]
+        like = f", the overhead of {' or '.join(names)}" if names else ""
+        sentences.append(f"Packets of Pods are {less} bytes smaller than those of their nodes{like}.")
+    return sentences

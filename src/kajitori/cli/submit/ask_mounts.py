@@ -1,4 +1,4 @@
-"""What `kaji run` says of files that members find: volumes, secrets, a checkpoint, code; in a spec's words."""
+"""From options of `kaji run` to a spec's volumes, secrets, checkpoint and code."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _VOLUME_OPTIONS = {"ro", "rw", "z", "Z"}
 
 
 _FOLDERS = ("/", ".", "~")
-"""What the source of a volume begins with if it is a folder's path."""
+"""First characters of a volume's source that is a folder's path."""
 _MOUNT_KEYS = {"type": "type", "source": "source", "src": "source", "target": "target", "dst": "target"}
 _MOUNT_KEYS |= {"destination": "target", "readonly": "readonly", "ro": "readonly", "tmpfs-size": "size"}
 _MOUNT_KEYS |= {"consistency": "consistency"}  # about Docker Desktop; ignored elsewhere, too

@@ -1,4 +1,4 @@
-"""What `kaji run` says of a run's network: in a spec's words."""
+"""From options of `kaji run` to a spec's network and ports."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from kajitori.cli.submit.run_options import RunWords
 
 
 def ask_for_network(spec: SpecFilling, words: RunWords) -> None:
-    """Whether members share their node's network, whom they may reach, who may reach them, and on which ports."""
+    """Write whether members use their node's network, whom they may reach, who may reach them, and their ports."""
     if words.network == "host":
         spec.put("hostNetwork", True, "--network host")
     _ask_for_reach(spec, words)

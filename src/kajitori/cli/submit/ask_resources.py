@@ -1,4 +1,4 @@
-"""What `kaji run` says of members and what each of them gets: in a spec's words."""
+"""From options of `kaji run` to a spec's members and the resources of each."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ class Borrowed:
 
     names: tuple[str, ...]
     why: str
-    """What holds here."""
+    """What applies here instead."""
     instead: str = ""
     """The way out; empty for options that are accepted with a note."""
     is_flag: bool = False
@@ -161,7 +161,7 @@ class BorrowingCommand(click.Command):
 
 
 def borrowed_words() -> dict[str, str]:
-    """Which of these options were typed, each with its values."""
+    """Return the options of other tools that were typed, each with its values."""
     return dict(click.get_current_context().meta.get(_SAID, {}))
 
 

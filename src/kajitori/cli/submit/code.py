@@ -1,4 +1,4 @@
-"""`--code`: a folder of this machine on its way to the members of a run."""
+"""`--code`: packing a folder of this machine and uploading it for the members of a run."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 
 class Code:
-    """The folder that was packed for a run, if any.
+    """The packed folder of a run, if the run has one.
 
-    What takes no longer than one request is done as it comes. Of more than that, the server is asked first: for its
-    limit before everything is read, and whether it would take the run before everything is sent.
+    A folder that fits into one request is packed and uploaded without questions. For a larger one, the server is asked
+    first: for its size limit before the folder is read, and whether it accepts the run before the folder is uploaded.
     """
 
     def __init__(self, cli: Cli, *, quiet: bool) -> None:
@@ -33,7 +33,7 @@ class Code:
         self._pack: Pack | None = None
 
     def pack(self, folder: Path) -> str:
-        """The digest of a folder's archive. Raises what `codepack.pack` does."""
+        """Pack a folder and return the digest of its archive. Raises the errors of `codepack.packing`."""
         from kajitori.codepack.packing import digested, list_folder, shown_size, too_large
         from kajitori.codepack.parts import PART_BYTES
 
@@ -83,7 +83,7 @@ class Code:
                             _raise_refusals(check)
                             unchecked = False
                         reply = api.exchange(ask)
-                        if ask.method == "PUT":  # what is asked before may work for ever, and nothing get on
+                        if ask.method == "PUT":  # questions may succeed again and again while no upload does
                             patience.worked()
                         ask = conversation.send(reply)
                 except StopIteration as ended:
@@ -97,7 +97,7 @@ class Code:
             say(f"code: {shown_size(uploaded.size_bytes)} uploaded")
 
     def _limit_bytes(self) -> int | None:
-        """What an archive may have; None where nobody says so now. Whoever takes the parts asks again."""
+        """Return policy's limit for an archive in bytes, or None without an answer. The upload checks it, too."""
         from kajitori.core.words.quantities import QuantityError, parse_spec_memory_bytes
 
         try:
@@ -109,7 +109,7 @@ class Code:
 
     @contextmanager
     def _status(self, text: str) -> Iterator[Callable[[str], None]]:
-        """A line that changes, where somebody looks at it."""
+        """Yield a function that updates a status line; it does nothing if no person watches."""
         if self._quiet or not self._cli.has_person:
             yield lambda _: None
             return
@@ -160,7 +160,7 @@ def _is_in(folder: Path, name: str) -> bool:
 
 
 def _raise_refusals(check: Callable[[], object]) -> None:
-    """What is wrong with the run; a server that can't tell now is told the run later, as any other."""
+    """Raise the faults that the server finds in the run. A server that is away is ignored: it checks again later."""
     try:
         check()
     except KajitoriError as error:

@@ -1,4 +1,4 @@
-"""A spec as it is filled in from the words of `kaji run`."""
+"""A spec that is filled in from the options of `kaji run`."""
 
 from __future__ import annotations
 
@@ -10,34 +10,34 @@ from kajitori.errors import Fault
 
 
 class SpecFilling:
-    """A spec's document, where each part of it came from, and what is wrong with the words for it."""
+    """A spec's document, the option that each part came from, and the faults of the options."""
 
     def __init__(self) -> None:
         self.document: dict[str, Any] = {}
         self.sources: dict[str, str] = {}
-        """Path in the spec to the option or file it was written in."""
+        """The option or file that wrote a field, by the field's path in the spec."""
         self.faults: list[Fault] = []
         self.notes: list[str] = []
-        """What to tell the user about words that are accepted, but mean something else or nothing here."""
+        """Notes about options that are accepted, but mean nothing or something else here."""
         self.hints: dict[tuple[str, str], str] = {}
-        """Path in the spec and code of a fault that a server may find to the way out that is known here only."""
+        """Better hints for faults that the server may find, by path in the spec and code of the fault."""
         self.complained: set[str] = set()
-        """Paths in the spec of words that `faults` names already."""
+        """Paths of fields whose values `faults` reports already."""
 
     def put(self, path: str, value: Any, source: str) -> None:
-        """Writes a field of the spec, where the words say anything of it."""
+        """Write a field of the spec, unless `value` is None."""
         if value is not None:
             self.document[path] = value
             self.sources[f"spec.{path}"] = source
 
     def put_resource(self, key: str, value: Any, source: str) -> None:
-        """Writes a field of the spec's resources, where the words say anything of it."""
+        """Write a field of the spec's resources, unless `value` is None."""
         if value is not None:
             self.mapping("resources")[key] = value
             self.sources[f"spec.resources.{key}"] = source
 
     def put_number(self, path: str, text: str | None, source: str, *, hint: str = "write a number, such as 3") -> None:
-        """Writes a whole number; another word is complained about, and left for the server to see."""
+        """Write a whole number. Another text is reported as a fault and stays in the spec for the server's checks."""
         if text is None:
             return
         if re.fullmatch(r"[+-]?[0-9]{1,15}", text, re.ASCII):
@@ -48,7 +48,7 @@ class SpecFilling:
             self.complain(source, f"{text!r:.80} is not a whole number", text, hint)
 
     def put_size(self, key: str, text: str | None, source: str) -> None:
-        """Docker's units are binary in any case; what is sent says so unmistakably."""
+        """Write a size. Docker's units are binary, so `4g` is sent as `4Gi`."""
         if text is None:
             return
         try:
@@ -59,21 +59,21 @@ class SpecFilling:
             self.complain(source, error.message, text, error.hint)
 
     def mapping(self, key: str) -> dict[str, Any]:
-        """A mapping of the spec; what the file wrote in its place is left for the check to name."""
+        """Return a mapping of the spec. A value of another type stays in the spec, where the check reports it."""
         found = self.document.setdefault(key, {})
         return found if isinstance(found, dict) else {}
 
     def items(self, key: str) -> list[Any]:
-        """A list of the spec; as `mapping`."""
+        """Return a list of the spec, in the same way as `mapping`."""
         found = self.document.setdefault(key, [])
         return found if isinstance(found, list) else []
 
     def leave_unread(self, key: str, word: str) -> None:
-        """Leaves a word that can't be read in its place in a list; its fault is named here."""
+        """Keep an item that can't be read in its place in the list; the caller reports its fault."""
         items = self.items(key)
         self.complained.add(f"spec.{key}[{len(items)}]")
         items.append(word)
 
     def complain(self, where: str, message: str, value: str = "", hint: str = "") -> None:
-        """Notes what is wrong with the words, in the words."""
+        """Report a fault of an option."""
         self.faults.append(Fault(where, message, value, hint))

@@ -18,11 +18,11 @@ class Manifest:
     namespace: str | None = None
     labels: dict[str, str] = field(default_factory=dict)
     faults: tuple[Fault, ...] = ()
-    """What is wrong around the spec; what it is about is left out."""
+    """Faults outside of the spec; the fields that they name are left out."""
 
 
 def read_manifest(text: str, file: str) -> Manifest:
-    """What the file asks for. Raises InvalidInput where no spec can be found in it, with every fault around it."""
+    """Return the run that a file describes. Raises InvalidInput with every fault if the file holds no spec."""
     document = _load(text, file)
     if not isinstance(document, Mapping):
         hint = "write image: …, or a whole manifest with apiVersion, kind, metadata and spec"

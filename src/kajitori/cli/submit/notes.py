@@ -1,4 +1,4 @@
-"""What a person is told of the findings about a run that he submits: as little as he has to know."""
+"""The notes that `kaji run` prints about a submitted run: only findings that the user has to know."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ _AS_EXPECTED = frozenset(
         "NetworkRestricted",
     }
 )
-"""Nothing that was asked for turns out otherwise by these; `kaji run --dry-run` and `kaji describe` show them."""
+"""Codes of findings that change nothing the user asked for; `kaji run --dry-run` and `kaji describe` show them."""
 
 _WARNINGS = frozenset({"MemoryBelowPeak", "MemoryRanOut"})
-"""What is likely to end the run."""
+"""Codes of findings about risks that probably end the run."""
 
 MORE = "kaji run --dry-run tells more"
 
 
 def notes(findings: Iterable[Mapping[str, Any]], *, all_of_them: bool = False) -> list[str]:
-    """Lines to say: each risk and each change on its own, and the defaults that were used together on one.
+    """Return the lines to print: one for each risk and each change, and one for all defaults together.
 
-    With `all_of_them`, for a dry run, every finding appears.
+    `all_of_them`, for a dry run, includes every finding.
     """
     lines, defaults = [], []
     for finding in findings:

@@ -1,7 +1,7 @@
-"""From the words of `kaji run` to what the Web API takes.
+"""From the options of `kaji run` to the body of `POST /v1/runs`.
 
-A word that can't be read is sent as it is when a server is asked what else is wrong: it then knows that something was
-meant there, and finds no fault in its absence.
+A value that can't be read is sent unchanged when the server is asked for further faults. Without it, the server would
+report a missing field.
 """
 
 from __future__ import annotations
@@ -36,28 +36,28 @@ _TAINT_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 
 @dataclass(frozen=True)
 class RunRequest:
-    """What `POST /v1/runs` takes, and which option each part of the spec came from."""
+    """The parts of a request `POST /v1/runs`, and the option that each part of the spec came from."""
 
     spec: dict[str, Any]
     name: str | None = None
     namespace: str | None = None
     labels: dict[str, str] = field(default_factory=dict)
     sources: dict[str, str] = field(default_factory=dict)
-    """Path in the spec to the option or file it was written in."""
+    """The option or file that wrote a field, by the field's path in the spec."""
     file: str | None = None
     notes: Sequence[str] = ()
-    """What to tell the user about words that are accepted, but mean something else or nothing here."""
+    """Notes about options that are accepted, but mean nothing or something else here."""
     faults: Sequence[Fault] = ()
-    """What is wrong with it as far as that can be seen without a server."""
+    """Faults that are found without the server."""
     hints: Mapping[tuple[str, str], str] = field(default_factory=dict)
-    """Path in the spec and code of a fault that a server may find to the way out that is known here only."""
+    """Better hints for faults that the server may find, by path in the spec and code of the fault."""
     complained: frozenset[str] = frozenset()
-    """Paths in the spec of words that `faults` names already."""
+    """Paths of fields whose values `faults` reports already."""
     whole: bool = True
-    """False where the file could not be read: nobody knows then what else is asked for."""
+    """False if the file could not be read, so that a missing field is no fault."""
 
     def body(self) -> dict[str, Any]:
-        """The JSON to send."""
+        """Return the JSON to send."""
         document: dict[str, Any] = {"spec": self.spec}
         if self.name:
             document["name"] = self.name
@@ -68,7 +68,7 @@ class RunRequest:
         return document
 
     def in_users_words(self, error: InvalidInput) -> InvalidInput:
-        """What a server refused, naming options where it named fields, together with the faults that are known here."""
+        """Return the server's error with options in place of fields, and with the faults that were found here."""
         found = self.renamed(error.faults)
         if not self.faults:
             return type(error)(found, hint=error.hint)
@@ -77,9 +77,9 @@ class RunRequest:
         return InvalidInput([*self.faults, *more], hint=error.hint)
 
     def renamed(self, faults: Iterable[Fault]) -> list[Fault]:
-        """The same faults in the words that were used, without those of words that were complained about."""
+        """Return `faults` with options in place of fields, without faults of fields that were reported here."""
         unknown = (fault for fault in faults if not self._is_known(fault.field))
-        found = (replace(each, hint=self.hints.get((each.field, each.code), each.hint)) for each in unknown)
+        found = (replace(fault, hint=self.hints.get((fault.field, fault.code), fault.hint)) for fault in unknown)
         return [_renamed(fault, self.sources, self.file) for fault in found]
 
     def _is_known(self, field: str) -> bool:
@@ -94,23 +94,22 @@ def build_request(
     read_text: Callable[[str], str],
     pack: Callable[[Path], str],
 ) -> RunRequest:
-    """The request that the words ask for; options overrule the file. Its `faults` say what is wrong, in the words that
-    were used.
+    """Return the request that the options and the file ask for; options take precedence.
 
-    `folder` is what relative paths are relative to; `read_text` reads a named file (`-` is stdin); `pack` answers the
-    digest of a folder of code.
+    Its `faults` name options. Relative paths are below `folder`; `read_text` reads a named file (`-` is stdin); `pack`
+    packs a folder of code and returns its digest.
     """
     builder = _Builder(words, environment, folder, read_text, pack)
     request = builder.build()
     draft = read_draft(request.spec)
     own = draft.faults
-    if not request.whole:  # the file may say what is missing here, and what goes together with what is there
+    if not request.whole:  # the unreadable file may hold what is missing here
         own = tuple(fault for fault in own if draft.lacks(fault.field) and (words.image or fault.field != "spec.image"))
     return replace(request, faults=(*builder.spec.faults, *request.renamed(own)))
 
 
 class _Builder:
-    """Reads the file, then has the words fill in the spec."""
+    """Reads the file, then lets the options fill in the spec."""
 
     def __init__(
         self,

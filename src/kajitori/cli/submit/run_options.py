@@ -1,4 +1,4 @@
-"""The words of `kaji run`."""
+"""The options and arguments of `kaji run`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, kw_only=True)
 class RunWords:
-    """What stood on the command line of `kaji run`, as it was written."""
+    """The command line of `kaji run`, with its values as they were typed."""
 
     image: str | None = None
     command: Sequence[str] = ()

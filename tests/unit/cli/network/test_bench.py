@@ -59,7 +59,7 @@ def test_pods_and_hosts_between_two_nodes() -> None:
     ]
     assert result.stdout.splitlines()[3:] == [
         "Pods get 94 % of what their nodes get.",
-        "Packets of Pods are 50 bytes smaller than those of their nodes, as VXLAN or Geneve would take.",
+        "Packets of Pods are 50 bytes smaller than those of their nodes, the overhead of VXLAN or Geneve.",
     ]
     assert [line for line in result.stderr.splitlines() if line.startswith("measuring")] == [
         "measuring pods: b to c",
@@ -108,7 +108,7 @@ def test_one_node_and_its_own_network_is_called_what_it_is() -> None:
     api = Cluster({"pods": (10**9, 65535, "127.0.0.1"), "hosts": (10**9, 0, "127.0.0.1")}, node("a"))
     assert invoke(api, "network", "bench").stdout.splitlines()[3:] == [
         "Both ends are on a: this is the way within one node, no network between two.",
-        "Where no path MTU is told, no UDP came back.",
+        "If no path MTU is shown, no UDP packet came back.",
         "Pods have their node's own address here: both lines are the same network.",
     ]
 
@@ -226,10 +226,10 @@ def way(kind: str, bits: int, mtu: int) -> Measured:
         ((5, 1500), (10, 1500), ["Pods get 50 % of what their nodes get."]),
         ((10, 1500), (10, 1450), ["Pods get 100 % of what their nodes get."]),
         ((1, 1490), (0, 1500), ["Packets of Pods are 10 bytes smaller than those of their nodes."]),
-        ((1, 1430), (0, 1500), ["…70 bytes smaller than those of their nodes, as VXLAN or Geneve would take."]),
-        ((1, 1480), (0, 1500), ["…20 bytes smaller than those of their nodes, as IP-in-IP would take."]),
-        ((1, 1420), (0, 1500), ["…80 bytes smaller than those of their nodes, as WireGuard would take."]),
-        ((1, 0), (0, 1500), ["Where no path MTU is told, no UDP came back."]),
+        ((1, 1430), (0, 1500), ["…70 bytes smaller than those of their nodes, the overhead of VXLAN or Geneve."]),
+        ((1, 1480), (0, 1500), ["…20 bytes smaller than those of their nodes, the overhead of IP-in-IP."]),
+        ((1, 1420), (0, 1500), ["…80 bytes smaller than those of their nodes, the overhead of WireGuard."]),
+        ((1, 0), (0, 1500), ["If no path MTU is shown, no UDP packet came back."]),
     ],
 )
 def test_what_follows_from_two_networks(pods: tuple[int, int], hosts: tuple[int, int], said: list[str]) -> None:
