@@ -1,4 +1,4 @@
-"""One container of a Pod as the kubelet sees it: a folder, and the shim that holds its lock."""
+"""One container of a Pod as the kubelet sees it: a folder, and the shim that holds the folder's lock."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ from kajitori.errors import Unavailable
 
 CGROUPS_FILE = "cgroups.json"
 ORIGIN_FILE = "origin.json"
-"""The container's folder as it was when the container was started: device, inode, and the machine's boot. A copy of the
-folder holds those of the original."""
+"""File with the identity of the container's folder at its start: device, inode, and the machine's boot. In a copied
+folder it holds the identity of the original."""
 MARKER_VARIABLE = "KAJITORI_CONTAINER"
-"""In every process of a container: how its processes are found when the shim that was their parent was killed."""
+"""Variable in every process of a container, by which the processes are found if their shim was killed."""
 _SHIM_COMMAND = "import sys; sys.path.append({folder!r}); " + shim.COMMAND_END
 
 
 class ContainerState(msgspec.Struct, frozen=True):
-    """What the shim wrote last. Times are seconds since 1970."""
+    """The state that the shim last wrote. Times are seconds since 1970."""
 
     status: str
     shim_pid: int
@@ -47,11 +47,11 @@ class ContainerState(msgspec.Struct, frozen=True):
     exit_code: int | None = None
     oom_killed: bool = False
     within_limit: bool = False
-    """It was killed for memory though its own limit never stood in the way: the machine had none left."""
+    """The container was killed for memory below its own limit: the machine had no memory left."""
     peak_bytes: int = 0
     message: str = ""
     lost: bool = False
-    """The shim itself was killed, or the machine restarted: how the program ended nobody knows."""
+    """The shim was killed, or the machine restarted, so nobody knows how the program ended."""
 
     @property
     def running(self) -> bool:
@@ -60,7 +60,7 @@ class ContainerState(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, kw_only=True)
 class Launch:
-    """How a container is started. The document with the environment goes through memory only: it may hold secrets."""
+    """How to start a container. The document with the environment stays in memory, since it may hold secrets."""
 
     argv: Sequence[str]
     environment: Mapping[str, str] = field(repr=False)
@@ -79,12 +79,12 @@ class Launch:
     mount_namespace: Mapping[str, Any] | None = None
     network_namespace: str = ""
     host_name: str = ""
-    """What the machine is called for the program, where it has a network of its own."""
+    """The host name that the program sees, if it has a network of its own."""
     tty: bool = False
     stdin: bool = False
 
     def document(self, directory: Path, mark: str) -> dict[str, Any]:
-        """Return what its shim is told, as JSON. All processes of the container carry the mark."""
+        """Return the document for the shim, as JSON. All processes of the container carry `mark`."""
         return {
             "directory": str(directory),
             "argv": list(self.argv),
@@ -110,9 +110,9 @@ class Launch:
 
 
 class Container:
-    """A container whose folder exists. `launch` starts its shim, `adopt` finds out what became of one.
+    """A container whose folder exists. `launch` starts its shim; `adopt` finds out what became of one.
 
-    The folder of one attempt is used once: a container that is started again gets the next number.
+    Each attempt has a folder of its own, which is used once.
     """
 
     def __init__(self, directory: Path, container_id: str) -> None:
@@ -126,10 +126,10 @@ class Container:
         self._cpu_seconds_counted = 0.0
 
     def cpu_seconds(self) -> float:
-        """Processor time since the start, in seconds: from a control group, else summed over the processes.
+        """Return the processor time since the start, in seconds: from a control group, else summed over the processes.
 
-        Never less than an earlier answer. A process that ends while the sum is made is missing in it: its own line is
-        gone by then, and its parent's was read before the parent inherited its time.
+        The result never decreases. A sum misses a process that ends meanwhile: its own line is gone by then, and its
+        parent's was read before the parent inherited its time.
         """
         counted = next((used for group in self.cgroups() if (used := group.cpu_seconds()) is not None), None)
         if counted is None:
@@ -138,7 +138,7 @@ class Container:
         return self._cpu_seconds_counted
 
     async def launch(self, launch: Launch) -> ContainerState:
-        """Starts the program. Answers once it runs, or why it does not (`status` is then `failed`)."""
+        """Start the program. Return once it runs, or with the reason why it does not (`status` is `failed`)."""
         self.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         (self.directory / CGROUPS_FILE).write_text(json.dumps([cgroup.as_document() for cgroup in launch.cgroups]))
         origin = _identity(self.directory)
@@ -148,7 +148,7 @@ class Container:
         document = os.memfd_create("launch", os.MFD_CLOEXEC)
         report, shim_report = os.pipe2(os.O_CLOEXEC)
         try:
-            # Held from before the shim exists until it is gone: whoever finds it free knows that nobody is there.
+            # The lock is held from before the shim exists until it has ended: a free lock proves that there is no shim.
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             mark = _mark(self.container_id, origin)
             os.write(document, json.dumps(launch.document(self.directory, mark)).encode())
@@ -182,7 +182,7 @@ class Container:
         return self.state
 
     async def adopt(self) -> bool:
-        """Takes over what an earlier kubelet started; False where nothing was ever started in this folder."""
+        """Adopt what an earlier kubelet started. Return False if nothing was ever started in this folder."""
         state = self._read_state()
         pid = await self._living_shim()
         if pid is not None:
@@ -203,48 +203,47 @@ class Container:
         return True
 
     async def stop(self, grace_seconds: float, number: int = signal.SIGTERM) -> None:
-        """SIGTERM (or `number`) to the program now, SIGKILL to everything after the grace; the shim sees to it by
-        itself.
-        """
+        """Send SIGTERM (or `number`) to the program now, and SIGKILL to all processes after the grace period, which the
+        shim waits for."""
         await self._order({"do": "stop", "signal": int(number), "grace_seconds": grace_seconds})
 
     async def execute(self, argv: Sequence[str], stdio: Sequence[int], *, tty: bool = False) -> Execution:
-        """Runs a command beside the program. `stdio` are three descriptors, or the terminal's one; they stay the
-        caller's.
+        """Run a command beside the program. `stdio` are three descriptors, or one for a terminal; the caller closes
+        them.
 
-        Raises KajitoriError where it can't be started.
+        Raises KajitoriError if it can't be started.
         """
         return await control.execute(self.directory, argv, stdio, tty=tty)
 
     async def attach(self, outputs: Sequence[int]) -> Attachment:
-        """Copies what the program prints from now on to these descriptors: one with a terminal, else two. They stay
-        the caller's; the copies close when the container has ended.
+        """Copy the program's further output to these descriptors: one for a terminal, else two.
 
-        Raises Unavailable if it has ended already.
+        The caller closes them; the copies close when the container has ended. Raises Unavailable if it has already
+        ended.
         """
         return await control.attach(self.directory, outputs)
 
     async def close_stdin(self) -> None:
-        """Ends the program's input for good, once all who are attached have let go of it."""
+        """End the program's input for good, once all attached clients have released it."""
         await self._order({"do": "close_stdin"})
 
     def pids(self) -> list[int]:
-        """The container's processes, without the shim."""
+        """Return the container's processes, without the shim."""
         return tree.descendants(self.state.shim_pid) if self._pidfd is not None else []
 
     def memory_cgroup(self) -> Cgroup | None:
-        """The control group that counts its memory, where there is one."""
+        """Return the control group that counts its memory, or None."""
         return next((cgroup for cgroup in self.cgroups() if cgroup.counts_memory), None)
 
     def cgroups(self) -> list[Cgroup]:
-        """The control groups that were made for it."""
+        """Return the control groups that were created for it."""
         try:
-            return [Cgroup.from_document(one) for one in json.loads((self.directory / CGROUPS_FILE).read_bytes())]
+            return [Cgroup.from_document(group) for group in json.loads((self.directory / CGROUPS_FILE).read_bytes())]
         except (OSError, ValueError):
             return []
 
     def close(self) -> None:
-        """Looks away; the shim goes on by itself."""
+        """Stop watching the container; the shim keeps running."""
         if self._pidfd is not None:
             asyncio.get_running_loop().remove_reader(self._pidfd)
             os.close(self._pidfd)
@@ -263,12 +262,13 @@ class Container:
         self._settle()
 
     def _settle(self) -> None:
-        """Reads the end from the state file; where there is none, cleans up behind a shim that was killed."""
+        """Read the end from the state file; if there is none, clean up after a shim that was killed."""
         state = self._read_state()
         if state is None or state.running:
             self._kill_leftovers()
             rebooted = state is not None and state.boot_id != shim.boot_id()
-            said = _last_line(self.directory / "shim.err")
+            last_error = _last_line(self.directory / "shim.err")
+            killed = f"the container's shim was killed {last_error}".strip()
             state = ContainerState(
                 status=shim.EXITED if state else shim.FAILED,
                 shim_pid=0,
@@ -277,7 +277,7 @@ class Container:
                 started_at=state.started_at if state else 0.0,
                 finished_at=_modified(self.directory),
                 exit_code=137 if state else 128,
-                message="the machine restarted" if rebooted else f"the container's shim was killed {said}".strip(),
+                message="the machine restarted" if rebooted else killed,
                 lost=True,
             )
         self.state = state
@@ -287,29 +287,29 @@ class Container:
     def _kill_leftovers(self) -> None:
         """Kill the processes that a killed shim left, and remove their control groups.
 
-        A copy of a data folder names the original's processes and groups: it touches neither.
+        A copy of a data folder names the original's processes and groups; it must touch neither.
         """
         origin = self._origin()
         if origin is not None and origin != _identity(self.directory):
             return
-        # Without an origin this may be a copy, too. Then what a shim still attends to belongs to the original.
-        attended = attended_processes() if origin is None else set()
-        groups = [group for group in self.cgroups() if attended.isdisjoint(group.pids())]
+        # Without an origin file this may be a copy as well. Processes below a living shim belong to the original then.
+        supervised = shim_processes() if origin is None else set()
+        groups = [group for group in self.cgroups() if supervised.isdisjoint(group.pids())]
         for group in groups:
             if not group.kill():
                 tree.kill_all(group.pids())
-        tree.kill_all(set(marked_processes(self.mark)) - attended)
+        tree.kill_all(set(marked_processes(self.mark)) - supervised)
         for group in groups:
             group.remove()
 
     @property
     def mark(self) -> str:
-        """The value that all its processes have in their environment, once it was started."""
+        """The value of the marker variable in all of its processes, once it was started."""
         origin = self._origin()
         return self.container_id if origin is None else _mark(self.container_id, origin)
 
     def _origin(self) -> list[Any] | None:
-        """The folder's identity at the start; None for containers that earlier versions of Kajitori started."""
+        """Return the folder's identity at the start; None for containers that earlier versions of Kajitori started."""
         try:
             found = json.loads((self.directory / ORIGIN_FILE).read_bytes())
         except (OSError, ValueError):
@@ -323,13 +323,13 @@ class Container:
             return None
 
     async def _living_shim(self) -> int | None:
-        """The pid of the shim that holds the lock; None where nobody does."""
+        """Return the process identifier of the shim that holds the lock; None if no process holds it."""
         for _ in range(200):
             if not self._is_locked():
                 return None
             with contextlib.suppress(OSError, ValueError):
                 return int((self.directory / shim.LOCK_FILE).read_text())
-            await asyncio.sleep(0.01)  # it has only just been started and has not written its number yet
+            await asyncio.sleep(0.01)  # the shim has just started and has not written its number yet
         return None
 
     def _is_locked(self) -> bool:
@@ -345,12 +345,12 @@ class Container:
             os.close(fd)
         return False
 
-    # Talking to it
+    # Talking to the shim
 
     async def _order(self, order: Mapping[str, Any]) -> None:
         connection = await self._connect_while_it_lives()
         if connection is None:
-            return  # it has ended meanwhile, which is what any order wants
+            return  # it has ended meanwhile, as every order wants
         try:
             loop = asyncio.get_running_loop()
             await loop.sock_sendall(connection, json.dumps(order).encode())
@@ -361,7 +361,8 @@ class Container:
             connection.close()
 
     async def _connect_while_it_lives(self) -> socket.socket | None:
-        """A shim that was adopted as soon as it was started does not listen yet: an order must not be lost by that."""
+        """Connect to the shim; try again while it lives. A shim that was adopted right after its start does not listen
+        yet, and no order may get lost."""
         pause_seconds = 0.01
         while self._pidfd is not None:
             try:
@@ -384,8 +385,8 @@ def marked_processes(mark: str) -> list[int]:
     return found
 
 
-def attended_processes() -> set[int]:
-    """Return the shims that live on this machine, of whatever folder, and all processes below them."""
+def shim_processes() -> set[int]:
+    """Return all shims that live on this machine, for any folder, and all processes below them."""
     found: set[int] = set()
     for entry in os.listdir("/proc"):  # noqa: PTH208
         if entry.isdigit():
@@ -397,13 +398,14 @@ def attended_processes() -> set[int]:
 
 
 def _identity(directory: Path) -> list[Any]:
-    """Device, inode and boot: tell a folder from its copies for as long as the machine is up."""
+    """Return device, inode and boot. They tell a folder from its copies while the machine is up."""
     found = directory.stat()
     return [found.st_dev, found.st_ino, shim.boot_id()]
 
 
 def _mark(container_id: str, origin: Sequence[Any]) -> str:
-    """Names the container's processes: those of a copied folder run under the same id."""
+    """Return the mark of the container's processes. It holds the folder's identity, since a copied folder has the same
+    container ID."""
     return f"{container_id}-{origin[0]:x}-{origin[1]:x}"
 
 
@@ -412,7 +414,7 @@ def _shim_program() -> str:
 
 
 async def _read_all(fd: int) -> None:
-    """Waits until the shim has said that the program runs, or has closed its end."""
+    """Wait until the shim has reported that the program runs, or has closed its end."""
     try:
         await control.readable(fd)
     finally:

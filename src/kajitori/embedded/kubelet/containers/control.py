@@ -1,4 +1,5 @@
-"""What a kubelet asks of a container's shim over its socket: to run commands beside the program, to attach to it."""
+"""Requests of a kubelet to a container's shim over its socket: run a command beside the program, attach to the
+program."""
 
 from __future__ import annotations
 
@@ -15,11 +16,12 @@ from kajitori.embedded.kubelet.shim.connection import MESSAGE_BYTES
 from kajitori.errors import KajitoriError, Unavailable
 
 ANSWER_SECONDS = 10.0
-"""A shim that has not said by then that a client is attached does not know the order."""
+"""Longest wait for the answer to an attach. A shim that has not answered by then does not know the order."""
 
 
 class CommandNotStarted(KajitoriError):
-    """A command beside the program could not be started; `program_exit_code` is what a shell would have said."""
+    """A command beside the program could not be started; `program_exit_code` is the exit code that a shell would
+    return."""
 
     code = "CommandNotStarted"
 
@@ -36,7 +38,7 @@ class Execution:
         self._connection = connection
 
     async def wait(self) -> int:
-        """Its exit code; 137 where the container went down with it."""
+        """Return its exit code; 137 if it ended with the container."""
         try:
             while data := await asyncio.get_running_loop().sock_recv(self._connection, MESSAGE_BYTES):
                 answer = json.loads(data)
@@ -52,20 +54,20 @@ class Execution:
             await asyncio.get_running_loop().sock_sendall(self._connection, order)
 
     def close(self) -> None:
-        """Ends the command, if it still runs."""
+        """End the command if it still runs."""
         self._connection.close()
 
 
 class Attachment:
-    """A remote that watches the program."""
+    """A client that is attached to the program."""
 
     def __init__(self, connection: socket.socket, stdin: int) -> None:
         self.stdin = stdin
-        """The program's input or its terminal; -1 if it has none. The caller's to close."""
+        """The program's input or its terminal; -1 if it has none. The caller closes it."""
         self._connection = connection
 
     def close(self) -> None:
-        """Ends the watching; the program goes on."""
+        """Detach; the program keeps running."""
         self._connection.close()
 
 
@@ -87,10 +89,9 @@ async def connect(directory: Path) -> socket.socket:
 
 
 async def execute(directory: Path, argv: Sequence[str], stdio: Sequence[int], *, tty: bool = False) -> Execution:
-    """Runs a command beside the program. `stdio` are three descriptors, or the terminal's one; they stay the
-    caller's.
+    """Run a command beside the program. `stdio` are three descriptors, or one for a terminal; the caller closes them.
 
-    Raises KajitoriError where it can't be started.
+    Raises KajitoriError if it can't be started.
     """
     connection = await connect(directory)
     try:
@@ -110,10 +111,9 @@ async def execute(directory: Path, argv: Sequence[str], stdio: Sequence[int], *,
 
 
 async def attach(directory: Path, outputs: Sequence[int]) -> Attachment:
-    """Copies what the program prints from now on to these descriptors: one with a terminal, else two. They stay
-    the caller's; the copies close when the container has ended.
+    """Copy the program's further output to these descriptors: one for a terminal, else two.
 
-    Raises Unavailable if it has ended already.
+    The caller closes them; the copies close when the container has ended. Raises Unavailable if it has already ended.
     """
     connection = await connect(directory)
     try:
@@ -138,7 +138,7 @@ async def attach(directory: Path, outputs: Sequence[int]) -> Attachment:
 
 
 async def readable(fd: int) -> None:
-    """Waits until a descriptor can be read."""
+    """Wait until a descriptor can be read."""
     loop = asyncio.get_running_loop()
     readable = asyncio.Event()
     loop.add_reader(fd, readable.set)

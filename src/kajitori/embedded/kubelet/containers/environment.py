@@ -1,4 +1,4 @@
-"""What a container's program finds in its environment, and the command line that it is started with."""
+"""Builds the environment and the command line of a container's program."""
 
 from __future__ import annotations
 
@@ -30,16 +30,15 @@ _DIVISOR_UNITS = {
 
 
 class ConfigError(KajitoriError):
-    """A container can't be configured yet, or ever: a missing ConfigMap, key or field. Kubernetes shows
-    `CreateContainerConfigError` and tries again.
-    """
+    """A container can't be configured yet, or ever: a ConfigMap, key or field is missing. Kubernetes shows
+    `CreateContainerConfigError` and tries again."""
 
     code = "CreateContainerConfigError"
 
 
 @dataclass(frozen=True)
 class PodFacts:
-    """What only the node knows about a Pod."""
+    """Facts about a Pod that only the node knows."""
 
     pod_ip: str
     host_ip: str
@@ -49,13 +48,12 @@ class PodFacts:
 
 
 Configs = Mapping[tuple[str, str], Mapping[str, str] | None]
-"""Contents of the ConfigMaps and Secrets that a container names, by kind and name; None where there is no such
-object.
-"""
+"""Contents of the ConfigMaps and Secrets that a container names, by kind and name; None if the object does not
+exist."""
 
 
 def referenced_configs(container: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """(kind, name) of every ConfigMap and Secret that the environment is made from."""
+    """Yield (kind, name) of every ConfigMap and Secret that the environment needs."""
     for source in container.get("envFrom") or ():
         for field, kind in (("configMapRef", "ConfigMap"), ("secretRef", "Secret")):
             if source.get(field):
@@ -68,7 +66,7 @@ def referenced_configs(container: Mapping[str, Any]) -> Iterator[tuple[str, str]
 
 
 def base_environment(inherited: Sequence[str], uid: int | None, own: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """The part that comes from this machine: where programs are, who runs them, which language they speak."""
+    """Return the variables that come from this machine: where programs are, the user, the language."""
     found = {name: own[name] for name in inherited if name in own}
     found.setdefault("PATH", "/usr/local/bin:/usr/bin:/bin")
     if uid is not None and uid != os.geteuid():
@@ -83,7 +81,7 @@ def base_environment(inherited: Sequence[str], uid: int | None, own: Mapping[str
 def container_environment(
     pod: Manifest, container: Mapping[str, Any], base: Mapping[str, str], configs: Configs, facts: PodFacts
 ) -> dict[str, str]:
-    """The container's whole environment: the machine's part, then `envFrom`, then `env`, later ones winning.
+    """Return the container's whole environment: the machine's part, then `envFrom`, then `env`; later ones win.
 
     Raises ConfigError naming the field.
     """
@@ -105,10 +103,10 @@ def container_environment(
 
 
 def command_line(container: Mapping[str, Any], environment: Mapping[str, str]) -> list[str]:
-    """`command` and `args` with `$(VAR)` expanded. Raises ConfigError where there is neither.
+    """Return `command` and `args` with `$(VAR)` expanded. Raises ConfigError if there is neither.
 
-    An image's own entrypoint is not known here and counts as empty, so arguments alone are a program, as they are for
-    most images that people train in.
+    An image's own entrypoint is unknown here and counts as empty. So arguments alone are a program, as with most images
+    that people train in.
     """
     words = [*(container.get("command") or ()), *(container.get("args") or ())]
     if not words:
@@ -122,7 +120,7 @@ def command_line(container: Mapping[str, Any], environment: Mapping[str, str]) -
 
 
 def expand(text: str, environment: Mapping[str, str]) -> str:
-    """Kubernetes' expansion: `$(VAR)` is replaced if known and left as it is if not; `$$` is one dollar."""
+    """Expand variables as Kubernetes does: `$(VAR)` is replaced if known, else kept; `$$` is one dollar."""
 
     def replace(match: re.Match[str]) -> str:
         if match[0] == "$$":
@@ -135,7 +133,7 @@ def expand(text: str, environment: Mapping[str, str]) -> str:
 
 
 def field_value(pod: Manifest, path: str, facts: PodFacts) -> str:
-    """A `fieldRef` of the downward API. Raises ConfigError for a path that it does not have."""
+    """Return a `fieldRef` of the downward API. Raises ConfigError for an unknown path."""
     metadata, spec = pod["metadata"], pod["spec"]
     if keyed := _FIELD_WITH_KEY.match(path):
         return str((metadata.get(keyed[1]) or {}).get(keyed[2], ""))
@@ -153,12 +151,12 @@ def field_value(pod: Manifest, path: str, facts: PodFacts) -> str:
         "status.podIPs": facts.pod_ip,
     }
     if path not in known:
-        raise ConfigError(f"fieldPath {path!r} is not a field that the downward API has")
+        raise ConfigError(f"the downward API has no field {path!r}")
     return str(known[path])
 
 
 def resource_value(pod: Manifest, container: Mapping[str, Any], reference: Mapping[str, Any], facts: PodFacts) -> str:
-    """A `resourceFieldRef`, divided and rounded up; a missing limit is the whole node. Raises ConfigError."""
+    """Return a `resourceFieldRef`, divided and rounded up; a missing limit is the whole node. Raises ConfigError."""
     named = reference.get("containerName")
     target = pods.container(pod, named) if named else container
     if target is None:

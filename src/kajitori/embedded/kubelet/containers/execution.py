@@ -1,4 +1,4 @@
-"""A container's program, or a command beside it, between its descriptors and a remote's streams."""
+"""Connects the descriptors of a container's program, or of a command beside it, with the streams of a remote client."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ STDIN, STDOUT, STDERR, ERROR, RESIZE, CLOSE = 0, 1, 2, 3, 4, 255
 """Channels of Kubernetes' remote command protocol."""
 READ_BYTES = 32 * 1024
 TERMINAL_SECONDS = 1.0
-"""What a program wrote to a terminal before it ended comes out of it by then."""
+"""Longest wait for output that a program wrote to a terminal before it ended."""
 ENDED_SECONDS = 5.0
-"""After its output has ended, a container is known to have ended by then."""
+"""Longest time between the end of a container's output and its known end."""
 
 Send = Callable[[int, bytes], Awaitable[None]]
 
@@ -33,7 +33,7 @@ Send = Callable[[int, bytes], Awaitable[None]]
 class Remote(ABC):
     """A client at the other end of the streams.
 
-    The protocol that carries them calls `feed`, `close_stdin` and `resize`, and gets output through `send`.
+    The protocol that carries them calls `feed`, `close_stdin` and `resize`, and receives output through `send`.
     """
 
     def __init__(self, *, stdin: bool, stderr: bool, tty: bool, send: Send) -> None:
@@ -48,19 +48,19 @@ class Remote(ABC):
 
     @abstractmethod
     async def run(self) -> dict[str, Any]:
-        """Serve until nothing more comes; return the Status object for the error channel."""
+        """Serve until there is no more output. Return the Status object for the error channel."""
 
     async def feed(self, data: bytes) -> None:
-        """What the remote typed; waits while the program does not read."""
+        """Pass on input from the remote; waits while the program does not read."""
         if self._wants_stdin:
             await self._stdin.put(data)
 
     async def close_stdin(self) -> None:
-        """The remote has nothing more to say."""
+        """Note that the remote's input has ended."""
         await self._stdin.put(None)
 
     def resize(self, message: bytes) -> None:
-        """`{"Width": 80, "Height": 24}`; it counts for a terminal that is only about to be there, too."""
+        """Take a size such as `{"Width": 80, "Height": 24}`, also for a terminal that does not exist yet."""
         self._size = message
         if self._terminal >= 0:
             self._set_size(self._terminal)
@@ -84,16 +84,17 @@ class Remote(ABC):
             self._end_input(fd)
         except OSError:
             while await self._stdin.get() is not None:
-                pass  # nobody reads any more; the remote must not wait for that
+                pass  # Nobody reads any more, but the remote must not block.
         finally:
             os.close(fd)
 
     @abstractmethod
     def _end_input(self, fd: int) -> None:
-        """The remote's input has ended; the descriptor is closed next."""
+        """Handle the end of the remote's input; the descriptor is closed next."""
 
     async def _pump(self, fd: int, channel: int) -> None:
-        """Sends what comes out of a pipe or a terminal, to its end or to the last that an ended program left there."""
+        """Send the output of a pipe or terminal, until its end or until nothing is left of an ended program's
+        output."""
         os.set_blocking(fd, False)
         left, is_last = READ_BYTES, False
         try:
@@ -119,7 +120,7 @@ class Remote(ABC):
             os.close(fd)
 
     async def _more(self, fd: int) -> bool:
-        """Waits for output. False: the program has ended, and nothing of it is left."""
+        """Wait for output. Return False if the program has ended and all its output was read."""
         if not self._has_ended.is_set():
             await _ready(fd, write=False, or_else=self._has_ended)
             return True
@@ -143,11 +144,11 @@ class RemoteCommand(Remote):
         self._argv = argv
 
     async def run(self) -> dict[str, Any]:
-        """Runs the command to its end; answers the Status object for the error channel."""
+        """Run the command to its end. Return the Status object for the error channel."""
         try:
             return status_of(await (self._run_terminal() if self._tty else self._run_pipes()))
         except CommandNotStarted as error:
-            # kubectl shows the code alone: why it could not be started is said as a shell would say it.
+            # kubectl shows only the exit code, so the reason goes to the output, as in a shell.
             await self._send(STDOUT if self._tty else STDERR, f"{error.message}\n".encode())
             return status_of(error.program_exit_code, f"command terminated with non-zero exit code: {error.message}")
         except KajitoriError as error:
@@ -170,7 +171,7 @@ class RemoteCommand(Remote):
             os.close(stdin_write)
             stdin_write = -1
         outputs = [self._pump(out_read, STDOUT), self._pump(err_read, STDERR if self._wants_stderr else -1)]
-        return await self._attend(execution, stdin_write, outputs)
+        return await self._serve(execution, stdin_write, outputs)
 
     async def _run_terminal(self) -> int:
         ours, theirs = pty.openpty()
@@ -186,16 +187,16 @@ class RemoteCommand(Remote):
             os.close(theirs)
         keyboard = os.dup(ours) if self._wants_stdin else -1
         try:
-            return await self._attend(execution, keyboard, [self._pump(ours, STDOUT)])
+            return await self._serve(execution, keyboard, [self._pump(ours, STDOUT)])
         finally:
             self._terminal = -1
 
-    async def _attend(self, execution: Execution, stdin: int, outputs: Sequence[Awaitable[None]]) -> int:
+    async def _serve(self, execution: Execution, stdin: int, outputs: Sequence[Awaitable[None]]) -> int:
         feeding = asyncio.create_task(self._feed(stdin)) if stdin >= 0 else None
         pumps = [asyncio.ensure_future(output) for output in outputs]
         try:
             code = await execution.wait()
-            # A child that it left behind may keep the pipes open; what the command wrote is all in them.
+            # A child that the command left may keep the pipes open, but they hold all that the command wrote.
             self._has_ended.set()
             await asyncio.gather(*pumps)
             return code
@@ -216,7 +217,7 @@ class RemoteCommand(Remote):
 
 
 class RemoteAttachment(Remote):
-    """One attach. `once`: the program's input ends with it."""
+    """One attach. With `once` the program's input ends with it."""
 
     def __init__(self, container: Container, *, once: bool, stdin: bool, stderr: bool, tty: bool, send: Send) -> None:
         super().__init__(stdin=stdin, stderr=stderr, tty=tty, send=send)
@@ -224,7 +225,7 @@ class RemoteAttachment(Remote):
         self._once = once and stdin
 
     async def run(self) -> dict[str, Any]:
-        """Serve until the program ends; it goes on if the remote hangs up before."""
+        """Serve until the program ends. The program keeps running if the remote disconnects earlier."""
         reading, writing = zip(*(os.pipe2(os.O_CLOEXEC) for _ in range(1 if self._tty else 2)), strict=True)
         try:
             attachment = await self._container.attach(writing)
@@ -238,7 +239,7 @@ class RemoteAttachment(Remote):
             for fd in writing:
                 os.close(fd)
         try:
-            await self._attend(attachment, reading)
+            await self._serve(attachment, reading)
         finally:
             attachment.close()
             if self._once:
@@ -248,10 +249,10 @@ class RemoteAttachment(Remote):
                 async with asyncio.timeout(ENDED_SECONDS):
                     await self._container.ended.wait()
                     return status_of(0)
-            return _failure("detached: the output was not read for a while. The program goes on; see its log")
+            return _failure("detached: the output was not read for too long. The program keeps running; see its log")
         return status_of(0)
 
-    async def _attend(self, attachment: Attachment, reading: Sequence[int]) -> None:
+    async def _serve(self, attachment: Attachment, reading: Sequence[int]) -> None:
         channels = (STDOUT, STDERR if self._wants_stderr else -1)
         pumps = [asyncio.ensure_future(self._pump(fd, channel)) for fd, channel in zip(reading, channels, strict=False)]
         feeding = self._start_feeding(attachment.stdin)
@@ -267,7 +268,7 @@ class RemoteAttachment(Remote):
                 self._terminal = -1
 
     def _start_feeding(self, stdin: int) -> asyncio.Task[None] | None:
-        """Takes over the program's input, or its terminal, which can be resized whoever types."""
+        """Take over the program's input, or its terminal, which any client may resize."""
         if self._tty and stdin >= 0:
             self._terminal = stdin
             if self._size:
@@ -279,7 +280,7 @@ class RemoteAttachment(Remote):
         return asyncio.create_task(self._feed_program(stdin)) if stdin >= 0 else None
 
     def _end_input(self, fd: int) -> None:
-        """Nothing: a terminal may get input again from the next who attaches."""
+        """Do nothing: the next client that attaches may type into the terminal."""
 
     async def _feed_program(self, stdin: int) -> None:
         await self._feed(stdin)
@@ -288,7 +289,7 @@ class RemoteAttachment(Remote):
 
 
 async def _ready(fd: int, *, write: bool, or_else: asyncio.Event | None = None) -> None:
-    """Waits until the descriptor is ready, or the event is set."""
+    """Wait until the descriptor is ready or the event is set."""
     loop = asyncio.get_running_loop()
     ready = asyncio.Event()
     (loop.add_writer if write else loop.add_reader)(fd, ready.set)
@@ -307,12 +308,12 @@ async def _set_after(first: asyncio.Event, then: asyncio.Event) -> None:
 
 
 def _waiting_bytes(fd: int) -> int:
-    """Number of bytes that can be read from a pipe."""
+    """Return the number of bytes that can be read from a pipe."""
     return int(struct.unpack("i", fcntl.ioctl(fd, termios.FIONREAD, b"\0" * 4))[0])
 
 
 def status_of(exit_code: int, message: str = "") -> dict[str, Any]:
-    """The Status that says how a command ended, as `kubectl exec` reads it."""
+    """Return the Status object for a command's exit code, as `kubectl exec` reads it."""
     if exit_code == 0:
         return {"metadata": {}, "status": "Success"}
     return {
@@ -329,5 +330,5 @@ def _failure(message: str) -> dict[str, Any]:
 
 
 def flag(query: Mapping[str, str], *names: str) -> bool:
-    """Whether one of the query parameters is set: kube-apiserver says `output=1`, clients `stdout=true`."""
+    """Return whether one of the query parameters is set: kube-apiserver sends `output=1`, clients `stdout=true`."""
     return any(query.get(name, "").lower() in ("1", "true") for name in names)

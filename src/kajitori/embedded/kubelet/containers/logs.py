@@ -1,4 +1,4 @@
-"""Reading a container's log back: from any point, through rotated files, and following what comes."""
+"""Reads a container's log: from any point, through rotated files, and following what is appended."""
 
 from __future__ import annotations
 
@@ -17,44 +17,45 @@ from kajitori.embedded.kubelet.shim.logfile import DROPPED_SUFFIX, read_dropped
 POLL_SECONDS = 0.05
 CHUNK_BYTES = 256 * 1024
 RENAMED_MEANWHILE = 100
-"""Looks at most in a row at a folder in which files are being renamed."""
+"""Number of times that a folder is listed again while files in it are being renamed."""
 
 _TIME, _TAG, _CONTENT = slice(0, 30), slice(38, 39), slice(40, None)
-"""Where these stand in an entry `2026-11-21T11:00:00.123456789Z stdout F line`."""
+"""Positions in an entry `2026-11-21T11:00:00.123456789Z stdout F line`."""
 _WHOLE_LINES = frozenset({b" stdout F ", b" stderr F "})
 _BEFORE_CONTENT = re.compile(rb" std(?:out|err) F (?<=^.{40})", re.MULTILINE)
-"""Searched from its fixed text and then looked back at: three times as fast as from the beginning of each line."""
+"""Searches for the fixed text and then looks back, which is three times as fast as matching from the start of each
+line."""
 
 
 @dataclass(frozen=True)
 class LogOptions:
-    """What `kubectl logs` can ask for."""
+    """The options of `kubectl logs`."""
 
     follow: bool = False
     tail_lines: int | None = None
     since: str = ""
-    """RFC 3339 in UTC; what was written before is left out."""
+    """RFC 3339 time in UTC; earlier entries are left out."""
     timestamps: bool = False
     limit_bytes: int | None = None
 
 
 async def read_log(path: Path, options: LogOptions, ended: Callable[[], bool]) -> AsyncGenerator[bytes]:
-    """The log's text in pieces, as the program wrote it. With `follow` it goes on until `ended()` and all was read.
+    """Yield the log's text in pieces, as the program wrote it. With `follow`, until `ended()` and everything was read.
 
-    While it is read the files from where it is on are locked against rotation. What rotation dropped nevertheless, or
-    before, is said in a line of its own where it is missing.
+    The files that are still to be read are locked against rotation meanwhile. A line of its own stands for what
+    rotation dropped nevertheless, or before.
     """
     left = options.limit_bytes if options.limit_bytes is not None else float("inf")
     renderer = Renderer(timestamps=options.timestamps)
     reader = LogReader(path, options.since.encode())
     try:
         if options.tail_lines is not None:
-            # Counting lines from the end may take all files: not while everybody else waits.
+            # Counting lines from the end may read all files, so it runs in a thread.
             await asyncio.to_thread(reader.begin_at_tail, options.tail_lines)
-        # A program may write as fast as its log is read: without `follow`, what is there now is enough.
+        # A program may write as fast as its log is read: without `follow`, stop at what is there now.
         unread_bytes = float("inf") if options.follow else reader.total_bytes()
         while left > 0 and unread_bytes > 0:
-            over = ended()  # asked before reading: what is written before the end is read
+            over = ended()  # asked before reading, so that what was written before the end is read
             block = reader.read()
             if block is None:
                 if over or not options.follow:
@@ -72,7 +73,7 @@ async def read_log(path: Path, options: LogOptions, ended: Callable[[], bool]) -
 
 
 def last_text(path: Path, limit_bytes: int) -> str:
-    """The end of a log, for a termination message: at most `limit_bytes`, from the newest file alone."""
+    """Return the end of a log, for a termination message: at most `limit_bytes`, from the newest file only."""
     try:
         with path.open("rb") as file:
             file.seek(max(0, path.stat().st_size - 4 * limit_bytes))
@@ -83,9 +84,9 @@ def last_text(path: Path, limit_bytes: int) -> str:
 
 
 class Renderer:
-    """Turns entries back into text: pieces are joined, and each line of the text begins with its time if asked for.
+    """Turns entries back into text. Pieces of a line are joined, and each line begins with its time if asked for.
 
-    A piece that another stream's entry interrupts is joined with it, as on a terminal, and as other kubelets do it.
+    A piece that an entry of the other stream interrupts is joined with that, as on a terminal and in other kubelets.
     """
 
     def __init__(self, *, timestamps: bool) -> None:
@@ -93,7 +94,7 @@ class Renderer:
         self._inside = False
 
     def text(self, block: bytes) -> bytes:
-        """The text of these entries; of half an entry, which a crash cut off, nothing."""
+        """Return the text of these entries; half an entry, which a crash interrupted, has none."""
         if not self._inside:
             if self._timestamps:
                 text, count = _BEFORE_CONTENT.subn(b" ", block)
@@ -117,7 +118,7 @@ class Renderer:
         return b"".join(out)
 
     def notice(self, time: bytes, dropped_bytes: int) -> bytes:
-        """A line that says that so much is missing, up to that time; nothing if nothing is."""
+        """Return a line that says how much output up to `time` is missing; empty if none is."""
         if not dropped_bytes:
             return b""
         before = b"\n" if self._inside else b""
@@ -127,9 +128,10 @@ class Renderer:
 
 
 class LogReader:
-    """Reads the files of one log oldest first and then what is appended, whatever is renamed meanwhile.
+    """Reads the files of one log, oldest first, and then what is appended, even while files are renamed.
 
-    Locks the file that it is at, so that rotation keeps it and what follows. Entries before `since` are left out.
+    Locks the file that it reads, so that rotation keeps that file and the later ones. Entries before `since` are left
+    out.
     """
 
     def __init__(self, path: Path, since: bytes = b"") -> None:
@@ -139,15 +141,15 @@ class LogReader:
         self._is_locked = False
         self._rest = b""
         self._time = b""
-        """Of the last entry that was read or left out."""
+        """Time of the last entry that was read or left out."""
         self._dropped = b"", 0
 
     def read(self) -> bytes | None:
-        """Entries that come next, each with its line's end; None if there are none now."""
+        """Return the next entries, each with its line end; None if there are none now."""
         while True:
             data = self._read_file()
             if not data and self._is_rotated_away():
-                data = self._read_file()  # what was written between the last look and the rotation
+                data = self._read_file()  # what was written between the last read and the rotation
                 if not data and not self._open_next():
                     return None
             elif not data:
@@ -156,7 +158,7 @@ class LogReader:
                 return data
 
     def total_bytes(self) -> int:
-        """The size of all files that are there."""
+        """Return the size of all files that exist."""
         sizes = []
         for file in (*self._rotated(), self._path):
             with contextlib.suppress(OSError):
@@ -164,20 +166,20 @@ class LogReader:
         return sum(sizes)
 
     def take_dropped(self) -> tuple[bytes, int]:
-        """How much of what the program printed rotation dropped before what was read last, and when its end was
-        printed; each loss once."""
+        """Return the time and the number of bytes of output that rotation dropped before the entries that were read
+        last. Each loss is returned once."""
         dropped, self._dropped = self._dropped, (b"", 0)
         return dropped
 
     def close(self) -> None:
         if self._fd >= 0:
-            os.close(self._fd)  # which unlocks it
+            os.close(self._fd)  # also unlocks it
             self._fd, self._is_locked, self._rest = -1, False, b""
 
     def begin_at_tail(self, lines: int) -> None:
-        """Moves to the beginning of the last `lines` lines of what is there; to the beginning of all if there are less.
+        """Move to the beginning of the last `lines` lines, or of the whole log if it has fewer.
 
-        A last line without an end counts as one.
+        A last line without an end counts as a line.
         """
         ends_left: int | None = None
         for fd in self._newest_first():
@@ -196,7 +198,7 @@ class LogReader:
             self._note_dropped()
 
     def _newest_first(self) -> Iterator[int]:
-        """Open files, from the one that is written to the oldest one, whatever is renamed meanwhile."""
+        """Yield open files, newest first, even while files are renamed."""
         seen: set[int] = set()
         for file in (self._path, *reversed(self._rotated())):
             try:
@@ -211,25 +213,25 @@ class LogReader:
             yield fd
 
     def _rotated(self) -> list[Path]:
-        """Oldest first."""
+        """Return the rotated files, oldest first."""
         suffixes = (entry.suffix.removeprefix(".") for entry in self._path.parent.glob(f"{self._path.name}.*"))
         numbers = sorted((int(suffix) for suffix in suffixes if suffix.isdigit()), reverse=True)
         return [self._path.with_name(f"{self._path.name}.{number}") for number in numbers]
 
     def _take(self, fd: int) -> None:
-        """Reads this open file from now on."""
+        """Continue with this open file."""
         self.close()
         self._fd = fd
         self._lock()
 
     def _lock(self) -> None:
-        """Locks the file; if the writer looks at it in this very moment, the next read tries again."""
+        """Lock the file. If the writer checks the lock in this moment, the next read tries again."""
         with contextlib.suppress(OSError):
             fcntl.flock(self._fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
             self._is_locked = True
 
     def _read_file(self) -> bytes:
-        """What comes next in this file, in whole entries."""
+        """Return the next whole entries of this file."""
         if self._fd < 0:
             return b""
         if not self._is_locked:
@@ -239,23 +241,23 @@ class LogReader:
             if newline:
                 block, self._rest = self._rest + block + newline, rest
                 return block
-            self._rest += data  # half a write
+            self._rest += data  # half an entry
         return b""
 
     def _is_rotated_away(self) -> bool:
-        """Whether nothing is written to our file any more, or none was opened yet."""
+        """Return whether no more is written to the open file, or none is open yet."""
         try:
             return self._fd < 0 or self._path.stat().st_ino != os.fstat(self._fd).st_ino
         except FileNotFoundError:
             return False  # in the middle of a rotation
 
     def _open_next(self) -> bool:
-        """Whether there is a file after ours, which is read from now on; at first it is the oldest one."""
+        """Open the next file, at first the oldest one. Return whether there is one."""
         while (following := self._following()) is not None:
             try:
                 fd = os.open(following, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
             except FileNotFoundError:
-                continue  # renamed or dropped while we looked
+                continue  # renamed or dropped meanwhile
             except OSError:
                 return False
             self._take(fd)
@@ -266,7 +268,7 @@ class LogReader:
         return False
 
     def _following(self) -> Path | None:
-        """The file that was written after ours; the oldest that is left if ours was dropped."""
+        """Return the file after the open one, or the oldest file if the open one was dropped."""
         for _ in range(RENAMED_MEANWHILE):
             files = [file for file in (*self._rotated(), self._path) if file.exists()]
             if not files:
@@ -282,7 +284,7 @@ class LogReader:
         return None
 
     def _note_dropped(self) -> None:
-        """Counts what rotation dropped between what was read before and the file that is read from now on."""
+        """Add up what rotation dropped between the last entry and the file that is read from now on."""
         first = os.pread(self._fd, 30, 0) or b"~"
         after = self._time or self._since
         for time, size in read_dropped(f"{self._path}{DROPPED_SUFFIX}"):
@@ -291,7 +293,7 @@ class LogReader:
                 self._dropped = stamp, self._dropped[1] + size
 
     def _wanted(self, block: bytes) -> bytes:
-        """The entries that are not before `since`."""
+        """Return the entries that are not before `since`."""
         last = block[block.rfind(b"\n", 0, -1) + 1 :][_TIME]
         self._time = last
         if not self._since or last < self._since:
@@ -303,14 +305,14 @@ class LogReader:
 
 
 def _blocks_from_end(fd: int) -> Iterator[tuple[int, list[bytes]]]:
-    """A file's entries, the last ones first, and where in the file each of these blocks begins."""
+    """Yield a file's entries in blocks, last block first, each with its position in the file."""
     end, carry = os.fstat(fd).st_size, b""
     while end > 0:
         begin = max(0, end - CHUNK_BYTES)
         data = os.pread(fd, end - begin, begin) + carry
         first = data.find(b"\n") + 1 if begin else 0
         carry, entries = data[:first], data[first:].split(b"\n")
-        entries.pop()  # nothing, or half an entry that is being written
+        entries.pop()  # empty, or half an entry that is being written
         yield begin + first, entries
         end = begin
 

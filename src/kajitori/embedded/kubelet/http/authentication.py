@@ -1,6 +1,5 @@
-"""Who may use the kubelet's own API: a client certificate, a token that is known here, or one that the API server
-knows.
-"""
+"""Authentication and authorization for the kubelet's own API: a client certificate, a token of the settings, or a token
+that the API server accepts."""
 
 from __future__ import annotations
 
@@ -19,7 +18,7 @@ from kajitori.embedded.kubelet.settings import ServerSettings
 from kajitori.errors import Forbidden, KajitoriError, NotFound, Unauthenticated, Unsupported
 from kajitori.kube import resources
 
-REMEMBERED_SECONDS = 120.0
+CACHE_SECONDS = 120.0
 ACCESS_REVIEWS_PATH = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 
 
@@ -28,20 +27,20 @@ class User:
     name: str
     groups: tuple[str, ...] = ()
     trusted: bool = False
-    """Known here: the embedded API server's own token. Needs no review."""
+    """True for the embedded API server's own token, which needs no review."""
 
 
 class Gate:
-    """Decides about each request; what the API server said is remembered for two minutes."""
+    """Decides about each request. Answers of the API server are cached for two minutes."""
 
     def __init__(self, cluster: Cluster, settings: ServerSettings, node_name: str) -> None:
         self._cluster = cluster
         self._settings = settings
         self._node_name = node_name
-        self._remembered: dict[tuple[str, ...], tuple[float, User | None]] = {}
+        self._answers: dict[tuple[str, ...], tuple[float, User | None]] = {}
 
     async def check(self, request: web.Request, verb: str, subresource: str) -> User:
-        """The user behind the request, who may do this. Raises Unauthenticated or Forbidden."""
+        """Return the user behind the request, if the user may do this. Raises Unauthenticated or Forbidden."""
         user = await self._authenticate(request)
         if user.trusted or "system:masters" in user.groups:
             return user
@@ -65,28 +64,28 @@ class Gate:
             return User("kajitori:api-server", trusted=True)
         if self._settings.token_review:
             key = ("token", hashlib.sha256(token.encode()).hexdigest())
-            user = self._recall(key)
+            user = self._cached(key)
             if user is None:
                 user = await self._review(token)
-                self._remember(key, user)
+                self._cache(key, user)
             return user
-        raise Unauthenticated("the bearer token is not known")
+        raise Unauthenticated("the bearer token is unknown")
 
     async def _review(self, token: str) -> User:
         review = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": token}}
         try:
             answer = await self._cluster.post(resources.TOKEN_REVIEWS.path(), review)
         except KajitoriError as error:
-            raise Unauthenticated("the API server could not be asked about the bearer token") from error
+            raise Unauthenticated("the API server did not answer the review of the bearer token") from error
         status = answer.get("status") or {}
         if not status.get("authenticated"):
-            raise Unauthenticated("the bearer token is not known")
+            raise Unauthenticated("the bearer token is unknown")
         user = status.get("user") or {}
         return User(str(user.get("username", "")), tuple(user.get("groups") or ()))
 
     async def _may(self, user: User, verb: str, subresource: str) -> bool:
         key = ("access", user.name, *user.groups, verb, subresource)
-        if self._recall(key) is not None:
+        if self._cached(key) is not None:
             return True
         spec: Mapping[str, Any] = {
             "user": user.name,
@@ -102,22 +101,22 @@ class Gate:
         try:
             answer = await self._cluster.post(ACCESS_REVIEWS_PATH, review)
         except (NotFound, Unsupported):
-            return False  # an API server that knows no reviews uses a token that is known here
+            return False  # an API server without reviews uses a token of the settings
         except KajitoriError as error:
-            raise Forbidden(f"the API server could not be asked what {user.name} may do") from error
+            raise Forbidden(f"the API server did not answer whether {user.name} may do this") from error
         allowed = bool((answer.get("status") or {}).get("allowed"))
         if allowed:
-            self._remember(key, user)
+            self._cache(key, user)
         return allowed
 
-    def _recall(self, key: tuple[str, ...]) -> User | None:
-        until, user = self._remembered.get(key, (0.0, None))
+    def _cached(self, key: tuple[str, ...]) -> User | None:
+        until, user = self._answers.get(key, (0.0, None))
         return user if time.monotonic() < until else None
 
-    def _remember(self, key: tuple[str, ...], user: User) -> None:
+    def _cache(self, key: tuple[str, ...], user: User) -> None:
         now = time.monotonic()
-        self._remembered = {known: entry for known, entry in self._remembered.items() if entry[0] > now}
-        self._remembered[key] = (now + REMEMBERED_SECONDS, user)
+        self._answers = {known: entry for known, entry in self._answers.items() if entry[0] > now}
+        self._answers[key] = (now + CACHE_SECONDS, user)
 
 
 def _parts(subject: object) -> Iterable[Iterable[tuple[str, str]]]:

@@ -1,7 +1,9 @@
-"""`/metrics/resource`: what a metrics-server asks each node for, in the words of Kubernetes' kubelet.
+"""`/metrics/resource`: the document that a metrics-server reads from each node, with the metric names of Kubernetes'
+kubelet.
 
-It leaves out a Pod of which one container has computed nothing yet or holds nothing, and reads times of its own where a
-series has none; so only containers that run are told, each with the moment at which it was looked at.
+A metrics-server leaves out a Pod if one of its containers has used no processor time or no memory yet, and takes the
+time of the scrape for a series without a time. So the document has only running containers, each with the time of its
+reading.
 """
 
 from __future__ import annotations
@@ -18,18 +20,18 @@ from kajitori.embedded.kubelet.http.stats import container_cpu_seconds, containe
 from kajitori.embedded.kubelet.pods.worker import PodWorker
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-_OF_CONTAINER = ("container", "pod", "namespace")
-_OF_POD = ("pod", "namespace")
+_CONTAINER_LABELS = ("container", "pod", "namespace")
+_POD_LABELS = ("pod", "namespace")
 
 
 def exposition(workers: Iterable[PodWorker], node_memory_bytes: int) -> bytes:
-    """The document; `node_memory_bytes` is what the machine could not give away. Blocks while pages are counted."""
+    """Return the document; `node_memory_bytes` is the machine's memory in use. Blocks while the kernel counts pages."""
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Looked(list(_families(workers, node_memory_bytes))))
+    registry.register(_Snapshot(list(_families(workers, node_memory_bytes))))
     return generate_latest(registry)
 
 
-class _Looked(Collector):
+class _Snapshot(Collector):
     def __init__(self, found: list[Metric]) -> None:
         self._found = found
 
@@ -45,44 +47,44 @@ def _families(workers: Iterable[PodWorker], node_memory_bytes: int) -> Iterator[
     started = GaugeMetricFamily(
         "container_start_time_seconds",
         "[STABLE] Start time of the container since unix epoch in seconds",
-        labels=_OF_CONTAINER,
+        labels=_CONTAINER_LABELS,
     )
     cpu, memory = (
-        _counter("container_cpu", "by the container", _OF_CONTAINER),
-        _gauge("container", "of the container", _OF_CONTAINER),
+        _counter("container_cpu", "by the container", _CONTAINER_LABELS),
+        _gauge("container", "of the container", _CONTAINER_LABELS),
     )
-    pod_cpu, pod_memory = _counter("pod_cpu", "by the pod", _OF_POD), _gauge("pod", "of the pod", _OF_POD)
+    pod_cpu, pod_memory = _counter("pod_cpu", "by the pod", _POD_LABELS), _gauge("pod", "of the pod", _POD_LABELS)
     for worker in workers:
         running = [slot for slot in worker.slots.values() if slot.running and slot.state and slot.state.running]
         if not running:
             continue
         metadata = worker.pod["metadata"]
         pod = (metadata["name"], metadata.get("namespace", "default"))
-        computed, held = 0.0, 0
+        cpu_seconds, memory_bytes = 0.0, 0
         for slot in running:
             labels = (slot.name, *pod)
             seconds, used, now = container_cpu_seconds(slot), container_usage_bytes(slot), time.time()
-            computed, held = computed + seconds, held + used
+            cpu_seconds, memory_bytes = cpu_seconds + seconds, memory_bytes + used
             started.add_metric(labels, slot.state.started_at if slot.state else 0.0)
             cpu.add_metric(labels, seconds, timestamp=now)
             memory.add_metric(labels, used, timestamp=now)
-        pod_cpu.add_metric(pod, computed, timestamp=time.time())
-        pod_memory.add_metric(pod, held, timestamp=time.time())
+        pod_cpu.add_metric(pod, cpu_seconds, timestamp=time.time())
+        pod_memory.add_metric(pod, memory_bytes, timestamp=time.time())
     yield from (cpu, memory, started, node_cpu, node_memory, pod_cpu, pod_memory)
     failed = "[STABLE] 1 if there was an error while getting container metrics, 0 otherwise"
     yield GaugeMetricFamily("resource_scrape_error", failed, value=0)
 
 
-def _counter(of: str, by: str, labels: tuple[str, ...] = ()) -> CounterMetricFamily:
-    what = f"[STABLE] Cumulative cpu time consumed {by} in core-seconds"
-    return CounterMetricFamily(f"{of}_usage_seconds", what, labels=labels)
+def _counter(prefix: str, consumer: str, labels: tuple[str, ...] = ()) -> CounterMetricFamily:
+    description = f"[STABLE] Cumulative cpu time consumed {consumer} in core-seconds"
+    return CounterMetricFamily(f"{prefix}_usage_seconds", description, labels=labels)
 
 
-def _gauge(of: str, whose: str, labels: tuple[str, ...] = ()) -> GaugeMetricFamily:
-    what = f"[STABLE] Current working set {whose} in bytes"
-    return GaugeMetricFamily(f"{of}_memory_working_set_bytes", what, labels=labels)
+def _gauge(prefix: str, owner: str, labels: tuple[str, ...] = ()) -> GaugeMetricFamily:
+    description = f"[STABLE] Current working set {owner} in bytes"
+    return GaugeMetricFamily(f"{prefix}_memory_working_set_bytes", description, labels=labels)
 
 
 def _node_cpu_seconds() -> float:
-    times = psutil.cpu_times()  # `user` has guests' time in it
+    times = psutil.cpu_times()  # `user` includes the time of guests
     return float(times.user + times.nice + times.system + times.irq + times.softirq)

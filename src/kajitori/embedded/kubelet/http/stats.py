@@ -1,4 +1,5 @@
-"""What Pods use: memory now and at most, for eviction and `/stats/summary`; and processors, for `/metrics/resource`."""
+"""Resource usage of Pods: memory now and at its peak for eviction and `/stats/summary`, processor time for
+`/metrics/resource`."""
 
 from __future__ import annotations
 
@@ -15,7 +16,8 @@ from kajitori.embedded.kubelet.shim import tree
 
 
 def container_usage_bytes(slot: Slot) -> int:
-    """What the container's processes hold: from its control group, else summed up proportionally."""
+    """Return the memory of the container's processes: from its control group, else the sum of their proportional
+    shares."""
     if slot.container is None or not slot.running:
         return 0
     group = slot.container.memory_cgroup()
@@ -23,18 +25,18 @@ def container_usage_bytes(slot: Slot) -> int:
 
 
 def container_cpu_seconds(slot: Slot) -> float:
-    """Processor time of the container since it was started, in seconds."""
+    """Return the processor time of the container since its start, in seconds."""
     return slot.container.cpu_seconds() if slot.container is not None and slot.running else 0.0
 
 
 class Statistics:
-    """Remembers the peaks of those containers for which the kernel keeps none."""
+    """Keeps the memory peaks of containers for which the kernel keeps none."""
 
     def __init__(self) -> None:
         self._peaks: dict[tuple[str, str], int] = {}
 
     def container_uses(self, worker: PodWorker) -> tuple[ContainerUse, ...]:
-        """Blocks for as long as the kernel counts pages."""
+        """Return each container's usage. Blocks while the kernel counts pages."""
         uses = []
         for slot in worker.slots.values():
             used = container_usage_bytes(slot)
@@ -44,7 +46,7 @@ class Statistics:
         return tuple(uses)
 
     def peak_bytes(self, worker: PodWorker, slot: Slot) -> int:
-        """The most that the container was seen to hold; more exactly once it has ended."""
+        """Return the container's largest usage seen so far; it is exact once the container has ended."""
         ended = slot.state.peak_bytes if slot.state else 0
         return max(ended, self._peaks.get((worker.uid, slot.name), 0))
 
@@ -52,7 +54,8 @@ class Statistics:
         self._peaks = {key: peak for key, peak in self._peaks.items() if key[0] != uid}
 
     def summary(self, node_name: str, workers: Iterable[PodWorker], node_bytes: int, available: int) -> dict[str, Any]:
-        """The `/stats/summary` document, as far as this kubelet knows it; `peakBytes` is an addition of ours."""
+        """Return the `/stats/summary` document, as far as this kubelet knows it; `peakBytes` is not in Kubernetes'
+        document."""
         now = format_time(datetime.now(UTC))
         shown = []
         for worker in workers:

@@ -22,8 +22,11 @@ LIFETIME = datetime.timedelta(days=3650)
 def server_context(
     settings: ServerSettings, root_dir: Path, node_name: str, address: str
 ) -> tuple[ssl.SSLContext, str]:
-    """The server's TLS settings: the given certificate, else a self-signed one kept under the root folder; and the
-    latter's fingerprint, by which it can be trusted, else nothing.
+    """Return the server's TLS settings, and the fingerprint of a self-signed certificate (empty for a given
+    certificate).
+
+    Without a given certificate, the server uses a self-signed one that is kept under the root folder. Clients trust it
+    by its fingerprint.
     """
     certificate, key, own = settings.certificate, settings.key, ""
     if certificate is None or key is None:
@@ -38,11 +41,10 @@ def server_context(
 
 
 def trust_clients(context: ssl.SSLContext, authority: str) -> None:
-    """From the next connection on client certificates of this authority (PEM) are asked for. They are optional: a token
-    will do, too.
+    """Ask for client certificates of this authority (PEM) from the next connection on. They are optional, since a token
+    also authenticates.
 
-    Raises:
-        ssl.SSLError: it is no authority.
+    Raises ssl.SSLError if the PEM text holds no authority.
     """
     context.load_verify_locations(cadata=authority)
     context.verify_mode = ssl.CERT_OPTIONAL

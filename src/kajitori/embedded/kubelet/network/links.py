@@ -1,4 +1,4 @@
-"""This machine's network, as the program `ip` and the kernel tell it."""
+"""This machine's network, as the program `ip` and the kernel show it."""
 
 from __future__ import annotations
 
@@ -15,51 +15,52 @@ import msgspec
 from kajitori.errors import KajitoriError
 
 _SIOCGIFFLAGS, _IFF_UP = 0x8913, 0x1
-"""Of Linux' if.h: what asks for an interface's flags, and one of them."""
+"""From Linux' if.h: the ioctl that reads an interface's flags, and the flag for an interface that is up."""
 
 
 class NetworkError(KajitoriError):
-    """A Pod's network could not be set up; it is tried again."""
+    """A Pod's network could not be set up; the kubelet tries again."""
 
     code = "FailedCreatePodSandBox"
 
 
 @dataclass(frozen=True)
 class Address:
-    """One of this machine's own addresses, and the network that is reached by it."""
+    """One of this machine's own addresses, and the network of its interface."""
 
     interface: str
     address: str
     network: IPv4Network
     alias: str
-    """What somebody wrote at the interface."""
+    """The interface's alias, a text that anybody may set."""
 
     def __str__(self) -> str:
         return f"{self.address}/{self.network.prefixlen}"
 
 
 async def addresses() -> list[Address]:
-    """All of IPv4."""
+    """Return all IPv4 addresses of this machine."""
     aliases = {link["ifname"]: link.get("ifalias", "") for link in await asked("link", "show")}
     return [
         Address(
             interface=link["ifname"],
-            address=each["local"],
-            network=IPv4Network((each["local"], each["prefixlen"]), strict=False),
+            address=entry["local"],
+            network=IPv4Network((entry["local"], entry["prefixlen"]), strict=False),
             alias=aliases.get(link["ifname"], ""),
         )
         for link in await asked("-4", "addr", "show")
-        for each in link.get("addr_info", ())
+        for entry in link.get("addr_info", ())
     ]
 
 
 def hardware_address(address: str) -> str:
-    """The same for every Pod that has this address, so that what others remember of its last owner is never wrong."""
+    """Return a hardware address that depends on the IP address alone, so that neighbours' caches stay right when
+    another Pod gets the address."""
     return "0a:58:" + IPv4Address(address).packed.hex(":")
 
 
 def has_interface(name: str) -> bool:
-    # Not /sys/class/net: that shows the network of whoever mounted it.
+    # Not /sys/class/net, which shows the network namespace in which it was mounted.
     try:
         socket.if_nametoindex(name)
     except OSError:
@@ -81,18 +82,18 @@ async def ip(*arguments: str) -> None:
 
 
 async def asked(*arguments: str) -> list[dict[str, Any]]:
-    # An interface that goes meanwhile is an empty object.
-    return [each for each in msgspec.json.decode(await run(["ip", "-j", *arguments]) or b"[]") if each]
+    # An interface that disappears meanwhile is an empty object.
+    return [entry for entry in msgspec.json.decode(await run(["ip", "-j", *arguments]) or b"[]") if entry]
 
 
 async def run(command: list[str], stdin: bytes | None = None) -> bytes:
-    """What the program printed. Raises NetworkError with what it complained of."""
+    """Run a program and return its output. Raises NetworkError with its error output."""
     pipe, nothing = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
-    # No pipe that nobody reads: uvloop refuses to write to it, be it nothing, where the program has ended already.
+    # No pipe for empty input: uvloop fails to write to a pipe, even nothing, if the program has already ended.
     process = await asyncio.create_subprocess_exec(
         *command, stdin=nothing if stdin is None else pipe, stdout=pipe, stderr=pipe
     )
-    printed, said = await process.communicate(stdin)
+    output, errors = await process.communicate(stdin)
     if process.returncode:
-        raise NetworkError(f"{' '.join(command)}: {said.decode(errors='replace').strip()}")
-    return printed
+        raise NetworkError(f"{' '.join(command)}: {errors.decode(errors='replace').strip()}")
+    return output

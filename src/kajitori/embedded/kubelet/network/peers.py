@@ -1,7 +1,7 @@
-"""Names of fellow members in the environment.
+"""Replaces names of fellow Pods in the environment by addresses.
 
-In a cluster a member finds rank 0 as `{hostname}.{subdomain}` through the cluster's DNS. Plain processes on this
-machine have no such DNS; so the kubelet looks the fellow Pod up and puts its address in place of the name.
+In a cluster a Pod finds its fellows as `{hostname}.{subdomain}` through the cluster's DNS. Plain processes on this
+machine have no such DNS, so the kubelet looks up the fellow Pod and puts its address in place of the name.
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ from kajitori.kube import resources
 
 
 def named_peers(pod: Manifest, environment: Mapping[str, str]) -> dict[str, str]:
-    """Host names of fellow members that whole values of the environment are made of, by variable.
+    """Return the host names of fellow Pods that are the whole value of a variable, by variable.
 
-    `{hostname}.{subdomain}`, also with `.{namespace}`, `.svc` and a cluster domain after it, and with a port.
+    A name is `{hostname}.{subdomain}`, optionally followed by `.{namespace}`, `.svc` and a cluster domain, and by a
+    port.
     """
     subdomain = pod["spec"].get("subdomain")
     if not subdomain:
@@ -31,7 +32,7 @@ def named_peers(pod: Manifest, environment: Mapping[str, str]) -> dict[str, str]
 def substitute(
     pod: Manifest, environment: Mapping[str, str], addresses: Mapping[str, str], peers: Mapping[str, str]
 ) -> dict[str, str]:
-    """The environment with addresses in place of names; a port stays."""
+    """Return the environment with addresses in place of names; a port is kept."""
     replaced = dict(environment)
     pattern = _pattern(pod["spec"].get("subdomain") or "", pod["metadata"].get("namespace", "default"))
     for name, host in peers.items():
@@ -41,10 +42,10 @@ def substitute(
 
 
 async def find_address(cluster: Cluster, pod: Manifest, host: str, own_address: str) -> str | None:
-    """The address of a fellow member; None where it has none yet.
+    """Return the address of a fellow Pod; None if it has none yet.
 
-    A member's Pod is called as its host. Only a Pod of the same subdomain counts. One that has ended keeps the address
-    it had: whoever needs it finds nobody there and says so, instead of waiting for what will never come.
+    The Pod's name is its host name, and only a Pod of the same subdomain counts. An ended Pod keeps its address: a
+    program that needs it fails to connect and says so, instead of waiting for ever.
     """
     if host == pods.hostname(pod):
         return own_address
@@ -58,14 +59,15 @@ async def find_address(cluster: Cluster, pod: Manifest, host: str, own_address: 
 
 
 def hosts_text(pod: Manifest, own_address: str, addresses: Mapping[str, str], machine_hosts: str) -> str:
-    """An `/etc/hosts` for the Pod: the machine's, then itself, its known fellows and its `hostAliases`."""
+    """Return an `/etc/hosts` for the Pod: the machine's, then the Pod itself, its known fellows and its
+    `hostAliases`."""
     namespace = pod["metadata"].get("namespace", "default")
     subdomain = pod["spec"].get("subdomain")
     lines = [machine_hosts.rstrip("\n"), "# written by the process kubelet"]
     for host, address in {pods.hostname(pod): own_address, **addresses}.items():
         names = [f"{host}.{subdomain}.{namespace}.svc.cluster.local", f"{host}.{subdomain}"] if subdomain else []
         lines.append("\t".join([address, *names, host]))
-    lines += ["\t".join([one["ip"], *one.get("hostnames", ())]) for one in pod["spec"].get("hostAliases") or ()]
+    lines += ["\t".join([alias["ip"], *alias.get("hostnames", ())]) for alias in pod["spec"].get("hostAliases") or ()]
     return "\n".join(lines) + "\n"
 
 

@@ -1,4 +1,4 @@
-"""Where Pods are in the network: on this machine's own addresses, or each in a namespace with an address of its own."""
+"""The network of Pods: this machine's own addresses, or a network namespace with an address of its own for each Pod."""
 
 from __future__ import annotations
 
@@ -26,55 +26,55 @@ from kajitori.errors import InvalidInput, Unsupported
 
 NAMESPACES = Path("/run/netns")
 BRIDGES = "kaji-"
-"""How the bridges of all process kubelets begin."""
+"""Prefix of the bridge names of all process kubelets."""
 ALIAS = "kaji node "
-"""What is written at a bridge, before the folder of its kubelet."""
+"""Prefix of a bridge's alias, which ends with the folder of its kubelet."""
 LONGEST_PREFIX = 29
-USABLE = f"Pods of this kubelet have addresses of IPv4, and need a range of /{LONGEST_PREFIX} or larger"
+USABLE = f"Pods of this kubelet need an IPv4 range of /{LONGEST_PREFIX} or larger"
 NO_RANGE = (
-    "the Node has no range of Pod addresses (spec.podCIDR). `kaji up` gives each one, and so does "
-    "kube-controller-manager with --allocate-node-cidrs; where nobody does, start this node with --pod-cidr RANGE"
+    "the Node has no range of Pod addresses (spec.podCIDR). `kaji up` assigns one, and so does "
+    "kube-controller-manager with --allocate-node-cidrs; otherwise start this node with --pod-cidr RANGE"
 )
 OTHER_RANGE = (
-    "give this node another: --pod-cidr on a new Node, or delete its Node where the cluster gives ranges, which then "
-    "gives it one anew"
+    "give this node another: --pod-cidr on a new Node, or delete its Node if the cluster assigns ranges, which then "
+    "assigns a new one"
 )
-CLEAN_UP = "; a node that is gone for good is taken away with `kaji node uninstall --data {}`"
+CLEAN_UP = "; to remove a node that is gone for good, run `kaji node uninstall --data {}`"
 _FORWARDING = Path("/proc/sys/net/ipv4/ip_forward")
 
 
 class PodNetwork(Protocol):
-    """How Pods have addresses of their own on this machine, or that of the machine."""
+    """How Pods get addresses on this machine: addresses of their own, or the machine's."""
 
     waiting: str
-    """Why no Pod can have an address of its own yet; empty where they can."""
+    """Why no Pod can have an address of its own yet; empty if Pods can."""
 
     async def start(self, living: Collection[str]) -> None:
-        """Prepares the machine, and takes away what belongs to Pods (by UID) that are not living any more."""
+        """Prepare the machine, and remove the networks of Pods that are not `living` (UIDs)."""
 
     async def use(self, cidrs: Sequence[str]) -> None:
-        """Pods that come from now on have addresses of the Node's ranges. Those that are there keep theirs.
+        """Give new Pods addresses of the Node's ranges. Existing Pods keep theirs.
 
-        Raises InvalidInput where somebody else has these addresses on this machine.
+        Raises InvalidInput if another interface of this machine has addresses of the range.
         """
 
     async def attach(self, uid: str) -> tuple[str, str]:
-        """(path of the network namespace or nothing, address) of a Pod: the same at every call."""
+        """Return (path of the network namespace or nothing, address) of a Pod; further calls return the same."""
         ...
 
     async def detach(self, uid: str) -> None:
-        """Takes away what `attach` made."""
+        """Remove what `attach` created."""
 
     def namespace(self, uid: str) -> str:
-        """The file of a Pod's network namespace; empty if it has none of its own."""
+        """Return the file of a Pod's network namespace; empty if it has none of its own."""
         ...
 
     def interface(self, uid: str) -> str:
-        """The end of a Pod's network that is on the machine; empty where it has none of its own."""
+        """Return the interface on this machine that leads to the Pod; empty if it has no network of its own."""
         ...
 
     async def stop(self) -> None:
-        """Takes away what `start` prepared, where no Pod is left."""
+        """Remove what `start` prepared, if no Pod is left."""
 
 
 class HostNetwork:
@@ -108,10 +108,11 @@ class HostNetwork:
 
 
 class NamespaceNetwork:
-    """A bridge on this machine, and for each Pod a namespace that hangs on it. What leaves the machine is masqueraded.
+    """A bridge on this machine, and for each Pod a namespace connected to it. Packets that leave the machine are
+    masqueraded.
 
-    Which Pod has which address is kept in files, so that a kubelet that comes back, and a machine that restarts, agree.
-    So is the range that they are of: Pods are looked after before the API server has said it again.
+    Files keep the addresses of Pods, so that they stay the same when the kubelet or the machine restarts. A file keeps
+    the range as well, since Pods need it before the API server answers.
     """
 
     def __init__(self, root: Path) -> None:
@@ -144,57 +145,60 @@ class NamespaceNetwork:
         async with self._lock:
             if own is None:
                 self._range = None
-                self.waiting = f"of {', '.join(cidrs)} it can use none: {USABLE}" if cidrs else NO_RANGE
+                self.waiting = f"can't use {', '.join(cidrs)}: {USABLE}" if cidrs else NO_RANGE
                 self._range_file.unlink(missing_ok=True)
-                await self._leave_to_others(None)
+                await self._release_unused_ranges(None)
             elif own != self._range:
                 await self._set_up(own)
                 self._range, self.waiting = own, ""
 
     async def _set_up(self, own: IPv4Network) -> None:
-        await self._refuse_what_others_have(own)
+        await self._check_no_overlap(own)
         if not has_interface(self._bridge):
             await ip("link", "add", "name", self._bridge, "type", "bridge")
             await ip("link", "set", "dev", self._bridge, "alias", f"{ALIAS}{self._root}")
         gateway = _gateway(own)
         await ip("addr", "replace", f"{gateway}/{own.prefixlen}", "dev", self._bridge)
-        # Once more: two that start at the same moment see each other now, and neither stays.
+        # Check again: of two kubelets that start at the same moment, each sees the other now, and both withdraw.
         try:
-            await self._refuse_what_others_have(own)
+            await self._check_no_overlap(own)
         except InvalidInput:
             await ip("addr", "del", f"{gateway}/{own.prefixlen}", "dev", self._bridge)
             raise
         earlier = {address for address in self._leases().values() if IPv4Address(address) not in own}
         if not earlier:
-            # Else it is that of some Pod, and another one when that goes: members would not reach us for a while.
+            # Otherwise the bridge has the hardware address of some Pod, which would change when that Pod ends: other
+            # Pods could not reach the bridge for a while.
             await ip("link", "set", self._bridge, "address", hardware_address(str(gateway)))
         await ip("link", "set", self._bridge, "up")
-        await self._leave_to_others(own)
-        _let_packets_through()
+        await self._release_unused_ranges(own)
+        _enable_forwarding()
         if shutil.which("nft") is not None:
             await run(["nft", "-f", "-"], self._rules(own, earlier).encode())
         _write(self._range_file, str(own))
 
-    async def _leave_to_others(self, own: IPv4Network | None) -> None:
-        """The bridge leaves ranges in which no Pod of this node has an address any more, all but its own."""
-        held = [IPv4Address(each) for each in self._leases().values()]
+    async def _release_unused_ranges(self, own: IPv4Network | None) -> None:
+        """Remove the bridge's addresses in ranges that no Pod of this node uses any more, except the node's own
+        range."""
+        held = [IPv4Address(lease) for lease in self._leases().values()]
         for address in await addresses():
-            used = address.network == own or any(each in address.network for each in held)
+            used = address.network == own or any(lease in address.network for lease in held)
             if address.interface == self._bridge and not used:
                 await ip("addr", "del", str(address), "dev", self._bridge)
 
-    async def _refuse_what_others_have(self, own: IPv4Network) -> None:
+    async def _check_no_overlap(self, own: IPv4Network) -> None:
         for address in await addresses():
             if address.interface == self._bridge or not address.network.overlaps(own):
                 continue
-            of_a_node = address.interface.startswith(BRIDGES)
-            # A network that this one is a part of is a site's: its routers may well lead here what is for Pods.
-            if of_a_node or address.network.subnet_of(own):
-                folder = address.alias.removeprefix(ALIAS) if of_a_node else ""
-                whose = f", the node of {folder}" if folder else ""
+            is_node_bridge = address.interface.startswith(BRIDGES)
+            # A network that contains this range belongs to the site, whose routers may well send the Pods' packets
+            # here.
+            if is_node_bridge or address.network.subnet_of(own):
+                folder = address.alias.removeprefix(ALIAS) if is_node_bridge else ""
+                owner = f", the node of {folder}" if folder else ""
                 raise InvalidInput.one(
                     "--pod-cidr",
-                    f"this machine has the Pod addresses {own} already: {address} is on {address.interface}{whose}",
+                    f"this machine has the Pod addresses {own} already: {address} is on {address.interface}{owner}",
                     value=str(own),
                     hint=OTHER_RANGE + (CLEAN_UP.format(folder) if folder else ""),
                 )
@@ -205,7 +209,7 @@ class NamespaceNetwork:
             path = NAMESPACES / name
             if is_up(host_end) and _is_mounted(path) and (held := self._leases().get(uid)):
                 return str(path), held
-            await self._take_down(uid)
+            await self._remove_network(uid)
             own = self._range
             if own is None:
                 raise NetworkError(f"network is not ready: {self.waiting}")
@@ -217,25 +221,25 @@ class NamespaceNetwork:
             await ip("-n", name, "link", "set", "lo", "up")
             await ip("-n", name, "link", "set", "eth0", "up")
             await ip("-n", name, "route", "add", "default", "via", str(_gateway(own)))
-            # Last, and in one step: what was left half-made by a kubelet that died is not up.
+            # The last step, so that an interface that a killed kubelet left half-made is not up.
             await ip("link", "set", host_end, "master", self._bridge, "up")
             return str(path), address
 
     async def detach(self, uid: str) -> None:
         async with self._lock:
-            await self._take_down(uid)
+            await self._remove_network(uid)
             with contextlib.suppress(FileNotFoundError):
                 (self._folder / uid).unlink()
 
-    async def _take_down(self, uid: str) -> None:
-        # Cut off first: a namespace lives on for as long as a connection in it waits for an answer, and would go on
-        # answering at an address that is somebody else's by then.
+    async def _remove_network(self, uid: str) -> None:
+        # Cut the link first: a namespace lives on while a connection in it waits for an answer, and would go on
+        # answering at an address that another Pod may have by then.
         for command in (("link", "del", self.interface(uid)), ("netns", "del", self._name(uid))):
             with contextlib.suppress(NetworkError):
                 await ip(*command)
 
     async def stop(self) -> None:
-        # A bridge that stays answers for its addresses, also where another folder's Pods have them by then.
+        # A bridge that stays would answer for its addresses, even if Pods of another folder have them by then.
         async with self._lock:
             if self._leases():
                 return
@@ -248,18 +252,20 @@ class NamespaceNetwork:
                     await run(["nft", "delete", "table", "ip", self._table])
 
     async def remove(self) -> list[str]:
-        """Takes away everything of this folder's, whatever hangs on it; answers what was there.
+        """Remove everything that belongs to this folder, even if in use; return what was removed.
 
-        Raises Unsupported where there is something, and only root can take it away.
+        Raises Unsupported if there is something, and only root can remove it.
         """
         own = self._namespaces()
         if not own and not has_interface(self._bridge) and not await self._has_table():
             return []
         if os.geteuid() != 0:
-            raise Unsupported(f"only root can take {self._bridge} away", hint="run it as root, such as with sudo")
+            raise Unsupported(
+                f"only root can remove {self._bridge}", hint="run the command as root, for example with sudo"
+            )
         removed = []
         for name in own:
-            with contextlib.suppress(NetworkError):  # it is gone with its Pod, or was never made
+            with contextlib.suppress(NetworkError):  # the link went with its Pod, or was never created
                 await ip("link", "del", _interface(name))
             await ip("netns", "del", name)
             removed.append(f"network namespace {name}")
@@ -274,7 +280,7 @@ class NamespaceNetwork:
         return removed
 
     def _namespaces(self) -> list[str]:
-        return [each.name for each in NAMESPACES.glob(f"{BRIDGES}{self._id}-*")]
+        return [file.name for file in NAMESPACES.glob(f"{BRIDGES}{self._id}-*")]
 
     async def _has_table(self) -> bool:
         if os.geteuid() != 0 or shutil.which("nft") is None:
@@ -294,7 +300,7 @@ class NamespaceNetwork:
         return {file.name: file.read_text() for file in self._folder.glob("*") if not file.name.endswith(".new")}
 
     def _lease(self, uid: str, own: IPv4Network) -> str:
-        """The address that it has, unless that is of a range which this node has no more; else a free one."""
+        """Return the Pod's address if it is in the current range, else a free one."""
         leases = self._leases()
         if uid in leases and IPv4Address(leases[uid]) in own:
             return leases[uid]
@@ -306,25 +312,25 @@ class NamespaceNetwork:
         raise NetworkError(f"all addresses of {own} are in use")
 
     def _rules(self, own: IPv4Network, earlier: Collection[str]) -> str:
-        # Added, emptied and filled in one transaction: the same however often it is done.
+        # Create, empty and fill the table in one transaction, so repeating it changes nothing.
         table = self._table
         lines = [f"add table ip {table}", f"flush table ip {table}"]
         lines.append(f"add chain ip {table} out {{ type nat hook postrouting priority srcnat; }}")
         for source in (str(own), *sorted(earlier)):
-            # By addresses, not by the bridge: what an earlier kubelet left for the same ones does no harm then. Pods of
-            # this machine's other nodes see who calls them.
+            # By addresses, not by the bridge: rules that an earlier kubelet left for the same addresses do no harm.
+            # Pods on other nodes of this machine see the caller's own address.
             other = f'ip daddr != {own} oifname != "{BRIDGES}*"'
             lines.append(f"add rule ip {table} out ip saddr {source} {other} masquerade")
         return "\n".join(lines) + "\n"
 
 
 def _interface(namespace: str) -> str:
-    """The end of a Pod's cable that is on the machine."""
+    """Return the name of the link's end on the machine."""
     return f"kj{namespace[-12:]}"
 
 
 def _usable(cidrs: Sequence[str]) -> IPv4Network | None:
-    """The first of a Node's ranges that Pods can have addresses of."""
+    """Return the first of a Node's ranges that suits Pods."""
     for cidr in cidrs:
         with contextlib.suppress(ValueError):
             found = ip_network(cidr, strict=False)
@@ -334,7 +340,7 @@ def _usable(cidrs: Sequence[str]) -> IPv4Network | None:
 
 
 def overlap(one: str, other: str) -> bool:
-    """Whether two ranges have addresses in common."""
+    """Return whether two ranges have addresses in common."""
     first, second = ip_network(one, strict=False), ip_network(other, strict=False)
     return first.version == second.version and first.overlaps(second)
 
@@ -349,9 +355,9 @@ def _write(file: Path, content: str) -> None:
     fresh.replace(file)
 
 
-def _let_packets_through() -> None:
+def _enable_forwarding() -> None:
     _FORWARDING.write_text("1")
 
 
 def _is_mounted(path: Path) -> bool:
-    return os.path.ismount(path)  # Path.is_mount says so of folders alone
+    return os.path.ismount(path)  # Path.is_mount is true for folders only

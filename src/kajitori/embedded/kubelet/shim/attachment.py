@@ -1,4 +1,4 @@
-"""Remotes that watch a container's program: each gets a copy of what the program prints from now on."""
+"""Attached remotes: each receives a copy of what a container's program prints from now on."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 PENDING_BYTES = 256 * 1024
-"""A remote that is so far behind holds the program up, as a slow terminal does."""
+"""Backlog at which a remote pauses the program, as a slow terminal does."""
 STALLED_SECONDS = 20.0
-"""A remote that takes nothing for so long is let go: nobody's program waits for a hung connection."""
+"""Time after which a remote that reads nothing is disconnected, since no program may wait for a hung connection."""
 
 
 class Attachment:
-    """One remote's pipes, by the stream that they carry. They are this object's to close."""
+    """One remote's pipes, by stream. This object closes them."""
 
     def __init__(self, outputs: Mapping[str, int]) -> None:
         self._outputs = dict(outputs)
@@ -29,16 +29,16 @@ class Attachment:
 
     @property
     def pending_bytes(self) -> int:
-        """What the remote has not taken yet."""
+        """Bytes that the remote has not read yet."""
         return sum(map(len, self._pending.values()))
 
     @property
     def waiting_for(self) -> list[int]:
-        """The pipes that have to be written to as soon as there is room."""
+        """The pipes that must be written to as soon as they have room."""
         return [self._outputs[stream] for stream, pending in self._pending.items() if pending]
 
     def write(self, stream: str, data: bytes) -> bool:
-        """Pass on what the program printed. False: the remote is gone."""
+        """Pass on what the program printed. Return False if the remote is gone."""
         if stream not in self._outputs:
             return True
         if not self._pending[stream]:
@@ -47,7 +47,7 @@ class Attachment:
         return self.flush()
 
     def flush(self) -> bool:
-        """Write what fits into the pipes. False: the remote is gone, or has stalled."""
+        """Write what fits into the pipes. Return False if the remote is gone or has stalled."""
         for stream, pending in self._pending.items():
             try:
                 while pending:
@@ -61,14 +61,14 @@ class Attachment:
         return not self.pending_bytes or time.monotonic() - self._moved_at < STALLED_SECONDS
 
     def finish(self, seconds: float) -> None:
-        """The program has ended: wait a moment for the remote to take the rest, then close."""
+        """Wait a moment for the remote to read the rest after the program's end, then close."""
         deadline = time.monotonic() + seconds
         while self.flush() and self.waiting_for and (left := deadline - time.monotonic()) > 0:
             select.select([], self.waiting_for, [], left)
         self.close()
 
     def close(self) -> None:
-        """Let the remote see the end."""
+        """Close the pipes, so that the remote sees their end."""
         for fd in self._outputs.values():
             with contextlib.suppress(OSError):
                 os.close(fd)

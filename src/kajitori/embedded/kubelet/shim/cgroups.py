@@ -1,4 +1,4 @@
-"""Control groups of one container, version 1 and 2: made, joined, read and taken away again."""
+"""The control groups of one container, version 1 and 2: creating, joining, reading and removing them."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
 
 
 V1_CHARGED_AHEAD_BYTES = 1 << 20
-"""A processor takes some pages at once: so close to its limit a group can't get any more."""
+"""Each processor charges some pages ahead, so a group this close to its limit can't get any more."""
 
 
 class Cgroup:
-    """One directory in one hierarchy. `writes` are (file, value, required) in the order in which they are written."""
+    """One directory in one hierarchy. `writes` are (file, value, required), in the order in which they are written."""
 
     def __init__(
         self, path: str, version: int, counts_memory: bool, writes: Iterable[tuple[str, str, bool]] = ()
@@ -40,9 +40,9 @@ class Cgroup:
         }
 
     def create(self) -> None:
-        """Makes the directory and sets its limits.
+        """Create the directory and set its limits.
 
-        Raises OSError where the kernel refuses a limit that has to hold.
+        Raises OSError if the kernel refuses a required limit.
         """
         os.makedirs(self.path, exist_ok=True)
         for name, value, required in self.writes:
@@ -53,7 +53,7 @@ class Cgroup:
                     raise
 
     def join(self) -> None:
-        """Moves the calling process in."""
+        """Move the calling process into the group."""
         write_control(os.path.join(self.path, "cgroup.procs"), "0")
 
     def pids(self) -> list[int]:
@@ -64,7 +64,8 @@ class Cgroup:
             return []
 
     def kill(self) -> bool:
-        """Asks the kernel to kill everything inside, at once. False where it can't (version 1, Linux before 5.14)."""
+        """Ask the kernel to kill all processes in the group at once. Return False if it can't (version 1, Linux before
+        5.14)."""
         try:
             write_control(os.path.join(self.path, "cgroup.kill"), "1")
         except OSError:
@@ -72,7 +73,7 @@ class Cgroup:
         return True
 
     def remove(self) -> bool:
-        """Takes the directory away. The kernel may need a moment after the last process died."""
+        """Remove the directory. The kernel may need a moment after the last process has died."""
         for attempt in range(20):
             try:
                 os.rmdir(self.path)
@@ -84,23 +85,24 @@ class Cgroup:
         return False
 
     def oom_kills(self) -> int:
-        """How many processes inside the kernel killed because the limit was reached."""
+        """Return how many processes of the group the kernel killed because the limit was reached."""
         name = "memory.events" if self.version == 2 else "memory.oom_control"
         return self._keyed(name).get("oom_kill", 0)
 
     def reached_limit(self) -> bool:
-        """Whether the group's own limit ever stood in the way. Where it never did, it was not the limit that killed."""
+        """Return whether the group ever reached its own limit. If not, a kill for memory had another cause."""
         if self.version == 2:
             return self._keyed("memory.events").get("oom", 0) > 0
-        # Not memory.failcnt: where swap is limited, too, it stays at 0.
+        # Not memory.failcnt, which stays at 0 if swap is limited as well.
         return self.peak_bytes() + V1_CHARGED_AHEAD_BYTES >= self._number("memory.limit_in_bytes")
 
     def usage_bytes(self) -> int:
-        """The working set, as Kubernetes counts it: what is used without file pages that could be dropped at once."""
+        """Return the working set as Kubernetes counts it: the usage without file pages that could be dropped at
+        once."""
         return self.usage_and_cache_bytes()[0]
 
     def usage_and_cache_bytes(self) -> tuple[int, int]:
-        """The working set, and all pages of files on disks."""
+        """Return the working set, and all pages of files on disks."""
         stat = self._keyed("memory.stat")
         if self.version == 2:
             used = self._number("memory.current") - stat.get("inactive_file", 0)
@@ -109,13 +111,13 @@ class Cgroup:
         return max(0, used), max(0, stat.get("total_cache", 0) - stat.get("total_shmem", 0))
 
     def peak_bytes(self) -> int:
-        """The most that was ever used, pages of files included: a program that reads much comes to its limit by these
-        alone, and is not killed for it.
-        """
+        """Return the largest usage so far, with pages of files. A program that reads much reaches its limit by these
+        alone, and is not killed for it."""
         return self._number("memory.peak" if self.version == 2 else "memory.max_usage_in_bytes")
 
     def cpu_seconds(self) -> float | None:
-        """What everything that was ever inside has computed. None where this hierarchy does not count it."""
+        """Return the processor time of all processes that were ever in the group; None if this hierarchy does not count
+        it."""
         if self.version == 2:
             used = self._keyed("cpu.stat").get("usage_usec")
             return None if used is None else used / 1e6
@@ -136,7 +138,7 @@ class Cgroup:
 
 
 def write_control(path: str, value: str) -> None:
-    """Writes a file by which the kernel is told something: with one write, and never made where it does not exist."""
+    """Write a kernel control file with one write; never create it."""
     fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
     try:
         os.write(fd, value.encode())

@@ -1,4 +1,4 @@
-"""A kubelet's connection to a shim: orders, commands beside the program, remotes that watch it."""
+"""A kubelet's connection to a shim: orders, commands beside the program, attached remotes."""
 
 from __future__ import annotations
 
@@ -40,15 +40,15 @@ MESSAGE_BYTES = 256 * 1024
 class Connection:
     """A kubelet's connection: orders to the container, or one command executed in it.
 
-    Messages are JSON: `{"do": "stop", "signal": 15, "grace_seconds": 30}`, `{"do": "signal", "signal": 1}`,
-    `{"do": "exec", "argv": [...], "tty": false}` with the descriptors for its standard streams. An exec is answered
-    by `{"pid": …}` and, when it ended, `{"exit_code": …}`; or by `{"error": …, "exit_code": …}`. Who hangs up ends
-    the command.
+    Messages are JSON: `{"do": "stop", "signal": 15, "grace_seconds": 30}`, `{"do": "signal", "signal": 1}`, `{"do":
+    "exec", "argv": [...], "tty": false}` with the descriptors for its standard streams. The answers to an exec are
+    `{"pid": …}` and, when it has ended, `{"exit_code": …}`; or `{"error": …, "exit_code": …}`. Closing the connection
+    ends the command.
 
     `{"do": "attach"}` with a descriptor for standard output, and one for standard error unless the program has a
-    terminal, copies to them what the program prints from now on. It is answered by `{"attached": true}`, with a
-    descriptor of the program's input or terminal if it has one. Both close when the container has ended.
-    `{"do": "close_stdin"}` ends the program's input for good.
+    terminal, copies the program's further output to them. The answer is `{"attached": true}`, with a descriptor of the
+    program's input or terminal if it has one. Both close when the container has ended. `{"do": "close_stdin"}` ends the
+    program's input for good.
     """
 
     def __init__(self, shim: ServedContainer, connected: socket.socket) -> None:

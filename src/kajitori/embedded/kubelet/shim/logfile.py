@@ -1,8 +1,8 @@
 """A container's log on disk, as Kubernetes' runtimes write it: `2026-11-21T11:00:00.123456789Z stdout F line`.
 
-`F` ends a line; `P` is a piece of one: longer than 16 KiB, not finished within `PARTIAL_AFTER_SECONDS` (a progress
-bar), or cut off by the program's end. Readers join pieces, so that not a byte is added or lost. Entries that are
-written together have one time, and the next ones a later one, even if the machine's clock was set back.
+`F` ends a line. `P` is a piece of one: longer than 16 KiB, not finished within `PARTIAL_AFTER_SECONDS` (a progress
+bar), or cut off by the program's end. Readers join pieces, so that no byte is added or lost. Entries that are written
+together have the same time, and later entries a later time, even if the machine's clock was set back.
 """
 
 from __future__ import annotations
@@ -14,26 +14,29 @@ import time
 
 PIECE_BYTES = 16 * 1024
 LINES_AT_ONCE = 512
-"""Short lines grow to many times their size, and a file must not outgrow its limit by that."""
+"""Most lines written at once. Short lines grow to many times their size, which must not make a file outgrow its
+limit."""
 PARTIAL_AFTER_SECONDS = 0.05
-"""Who follows a log sees an unfinished line this late. Programs often write a line's end in a second system call: it
-should not cost an entry of its own."""
+"""Age at which an unfinished line is written, and so becomes visible to readers. Programs often write a line's end in a
+second system call, which should not cost an entry of its own."""
 
 HELD_AFTER_READER_SECONDS = 120.0
-"""A reader whose connection broke, or whose kubelet is started again, finds its files for as long as clients try."""
+"""Time for which files are kept for a reader whose connection broke or whose kubelet restarts: as long as
+clients try."""
 FREE_SHARE, FREE_BYTES = 0.1, 5 * 1024**3
-"""Files that a reader still needs are kept beyond the limit while so much of the disk is free, whichever is less."""
+"""Files that a reader still needs are kept beyond the limit while the disk has this much free space (the
+smaller one)."""
 
 DROPPED_SUFFIX = ".dropped"
-"""Beside the log: a row for each file that rotation dropped, with the time of its last entry and the program's bytes in
-it."""
+"""Suffix of the file beside the log that has a row for each file that rotation dropped: the time of its last entry, and
+the number of the program's bytes in it."""
 DROPPED_ROWS = 256
 
 _APPENDING = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
 
 
 def timestamp(nanoseconds: int) -> str:
-    """RFC 3339 in UTC with nine digits, as readers sort by."""
+    """Return a time in RFC 3339, in UTC and with nine digits, so that texts sort by time."""
     seconds, rest = divmod(nanoseconds, 1_000_000_000)
     return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds)) + f".{rest:09d}Z"
 
@@ -41,9 +44,9 @@ def timestamp(nanoseconds: int) -> str:
 class LogWriter:
     """Writes one log with rotation: `0.log` is being written, `0.log.1` is the file before it, and so on.
 
-    Readers lock the file that they are at (`flock`, shared): it and later ones are kept beyond the limit while the disk
-    has room. A full disk loses lines, never the program. Every loss is written down: what rotation dropped beside the
-    log, what did not fit on the disk in the log itself.
+    Readers lock the file that they read (`flock`, shared): that file and later ones are kept beyond the limit while the
+    disk has room. A full disk loses lines, never the program. Every loss is recorded: what rotation dropped beside the
+    log, and what did not fit on the disk in the log itself.
     """
 
     def __init__(self, path: str, max_bytes: int, max_files: int) -> None:
@@ -58,9 +61,10 @@ class LogWriter:
         self._unwritten_bytes = 0
         self._content_bytes = 0
         self._rotated: list[tuple[str, int]] = []
-        """Of each rotated file, the newest first: the time of its last entry, and the program's bytes in it."""
+        """For each rotated file, newest first: the time of its last entry, and the number of the program's
+        bytes in it."""
         self._held: tuple[int, float] | None = None
-        """The inode of the oldest file that a reader was at, and when that was seen last."""
+        """Inode of the oldest file that a reader had locked, and when that was last seen."""
         self._open()
 
     def _open(self) -> None:
@@ -68,7 +72,7 @@ class LogWriter:
         self._size = os.fstat(self._fd).st_size
 
     def write(self, stream: str, data: bytes) -> None:
-        """Takes what the program wrote to `stream`; whole lines go to disk, the rest waits for its end."""
+        """Take what the program wrote to `stream`. Whole lines go to disk, the rest waits for its line end."""
         lines = (self._pending[stream] + data).split(b"\n")
         rest = lines.pop()
         for first in range(0, len(lines), LINES_AT_ONCE):
@@ -83,7 +87,7 @@ class LogWriter:
             self.partial_since = time.monotonic()
 
     def flush_partial(self) -> None:
-        """Writes what waits for the end of its line, as a piece."""
+        """Write unfinished lines as pieces."""
         for stream, rest in self._pending.items():
             if rest:
                 self._pending[stream] = b""
@@ -92,7 +96,7 @@ class LogWriter:
 
     def close(self) -> None:
         self.flush_partial()
-        self._tell_unwritten()
+        self._log_unwritten()
         os.close(self._fd)
 
     # Entries
@@ -111,27 +115,27 @@ class LogWriter:
         self._append(stream, b"P", [piece])
 
     def _append(self, stream: str, tag: bytes, contents: list[bytes]) -> None:
-        """Writes entries, or counts them as lost if the disk has no room for them."""
-        self._tell_unwritten()
+        """Write entries, or count them as lost if the disk has no room for them."""
+        self._log_unwritten()
         size = sum(map(len, contents)) + (len(contents) if tag == b"F" else 0)
         if self._unwritten_bytes or not self._put(stream, tag, contents, size):
             self._unwritten_bytes += size
         else:
             self._inside_line = tag == b"P"
 
-    def _tell_unwritten(self) -> None:
-        """Says in the log how much did not fit on the disk, once there is room again."""
+    def _log_unwritten(self) -> None:
+        """Write into the log how much did not fit on the disk, once there is room again."""
         if not self._unwritten_bytes:
             return
         lost = self._unwritten_bytes
-        said = [b"kaji: %d bytes that were printed here are lost: the disk of this node was full" % lost]
+        lines = [b"kaji: %d bytes that were printed here are lost: the disk of this node was full" % lost]
         if self._inside_line:
-            said.insert(0, b"")
-        if self._put("stderr", b"F", said, 0):
+            lines.insert(0, b"")
+        if self._put("stderr", b"F", lines, 0):
             self._unwritten_bytes, self._inside_line = 0, False
 
     def _put(self, stream: str, tag: bytes, contents: list[bytes], content_bytes: int) -> bool:
-        """Whether these entries are on disk, all of them; else none is."""
+        """Write these entries. Return whether all of them are on disk; otherwise none is."""
         self._last_time = max(time.time_ns(), self._last_time + 1)
         now = timestamp(self._last_time)
         head = f"{now} {stream} ".encode() + tag + b" "
@@ -154,7 +158,7 @@ class LogWriter:
     # Rotation
 
     def _rotate(self) -> None:
-        """Begins a new file. If that fails the old one grows on, and it is tried again with the next entry."""
+        """Begin a new file. If that fails, the old file grows further, and the next entry tries again."""
         fresh = f"{self.path}.new"
         try:
             fd = os.open(fresh, _APPENDING | os.O_TRUNC, 0o640)
@@ -185,10 +189,10 @@ class LogWriter:
         return count
 
     def _drop_oldest(self, count: int) -> None:
-        """Removes rotated files beyond the limit that no reader needs any more."""
-        most = self.max_files - 1
-        needed = self._needed(count) if count > most else 0
-        while count > most and (count > needed or not self._has_room()):
+        """Remove rotated files beyond the limit that no reader needs any more."""
+        limit = self.max_files - 1
+        needed = self._needed(count) if count > limit else 0
+        while count > limit and (count > needed or not self._has_room()):
             time_of_last, content_bytes = self._rotated.pop() if len(self._rotated) >= count else ("", 0)
             if content_bytes:
                 note_dropped(self.path + DROPPED_SUFFIX, time_of_last, content_bytes)
@@ -196,7 +200,7 @@ class LogWriter:
             count -= 1
 
     def _needed(self, count: int) -> int:
-        """The number of the oldest file that a reader is at, or was at a moment ago; 0 if there is none."""
+        """Return the number of the oldest file that a reader locks, or locked a moment ago; 0 if there is none."""
         now = time.monotonic()
         if self._held is not None and now - self._held[1] > HELD_AFTER_READER_SECONDS:
             self._held = None
@@ -223,7 +227,7 @@ class LogWriter:
 
 
 def note_dropped(path: str, time_of_last: str, content_bytes: int) -> None:
-    """Adds a file to those that rotation dropped; of many, the oldest become one row."""
+    """Add a row for a dropped file; of too many rows, the oldest are merged into one."""
     rows = read_dropped(path)
     rows.append((time_of_last, content_bytes))
     while len(rows) > DROPPED_ROWS:
@@ -235,7 +239,7 @@ def note_dropped(path: str, time_of_last: str, content_bytes: int) -> None:
 
 
 def read_dropped(path: str) -> list[tuple[str, int]]:
-    """For each file that rotation dropped, oldest first: the time of its last entry, and the program's bytes in it."""
+    """Return the time of the last entry and the number of the program's bytes of each dropped file, oldest first."""
     try:
         with open(path) as file:
             rows = [line.split() for line in file]

@@ -1,4 +1,4 @@
-"""The shim's event loop: one container from its start to its last process."""
+"""The shim's event loop, which runs one container from its start to its last process."""
 
 from __future__ import annotations
 
@@ -27,21 +27,23 @@ if TYPE_CHECKING:
 STATE_FILE = "state.json"
 LOCK_FILE = "lock"
 COMMAND_END = "from shim.main import main; main()"
-"""What a shim's command line is known by; the descriptor of its lock and its container's folder follow."""
+"""End of every shim's command line, by which shims are found; the descriptor of its lock and its container's folder
+follow."""
 CONTROL_SOCKET = "control"
 READ_BYTES = 64 * 1024
 RUNNING, EXITED, FAILED = "running", "exited", "failed"
 
 WATCH_SECONDS = 0.25
 MEASURE_SECONDS = 1.0
-"""Between two looks at page tables, while a new peak is all that they could tell."""
+"""Interval between readings of page tables, while they could show no more than a new peak."""
 KILL_AGAIN_SECONDS = 0.02
 LAST_WORDS_SECONDS = 2.0
-"""How long an attached remote has to take the end of what an ended program printed."""
+"""Time for an attached remote to read the end of an ended program's output."""
 
 
 def write_atomically(path: str, document: dict[str, Any]) -> None:
-    """The file holds either what it held or all of `document`, whenever the machine stops."""
+    """Write a document so that the file holds either the old content or the whole document, whenever the
+    machine stops."""
     fresh = f"{path}.new"
     fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
@@ -53,13 +55,15 @@ def write_atomically(path: str, document: dict[str, Any]) -> None:
 
 
 class Shim:
+    """One container: its program, its log, and the orders that kubelets send."""
+
     def __init__(self, document: dict[str, Any], lock: int, report: int) -> None:
         self.directory: str = document["directory"]
         self.identity = process.Identity(document)
         self.argv: list[str] = document["argv"]
         self.tty: bool = document["tty"]
         self.memory_limit_bytes: int = document["memory_limit_bytes"]
-        self.memory_cgroup = next((one for one in self.identity.cgroups if one.counts_memory), None)
+        self.memory_cgroup = next((group for group in self.identity.cgroups if group.counts_memory), None)
         self.lock = lock
         self.report = report
         self.log = LogWriter(document["log_path"], document["log_max_bytes"], document["log_max_files"])
@@ -67,9 +71,9 @@ class Shim:
         self.streams: dict[int, str] = {}
         self.connections: dict[int, Connection] = {}
         self.awaited: dict[int, Connection] = {}
-        """The connection of each pipe of an attached remote that has no room."""
-        self.is_held_up = False
-        """An attached remote is far behind: the program's output is left in its pipes meanwhile."""
+        """Connections by the full pipe of their attached remote."""
+        self.is_output_paused = False
+        """True while an attached remote is far behind: the program's output stays unread in its pipes."""
         self.leader = 0
         self.exit_code: int | None = None
         self.killing = False
@@ -103,14 +107,14 @@ class Shim:
         except (OSError, process.StartFailure) as error:
             self.exit_code = error.exit_code if isinstance(error, process.StartFailure) else 128
             self._finish(FAILED, str(error))
-            self._tell(f"failed {error}")
+            self._send_report(f"failed {error}")
             return
         self.state["pid"] = self.leader
         self.state["started_at"] = time.time()
         self._write_state(RUNNING)
-        self._tell("running")
+        self._send_report("running")
         while self.leader or self._has_children():
-            self._turn()
+            self._run_once()
         self._drain()
         self._finish(EXITED, "")
         for connection in list(self.connections.values()):
@@ -134,7 +138,7 @@ class Shim:
         self.wakeup, write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         signal.set_wakeup_fd(write, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
-        # A machine that shuts down tells everybody; the program hears it from us.
+        # A machine that shuts down sends SIGTERM to all processes; the shim passes it on to the program.
         signal.signal(signal.SIGTERM, lambda *_: self.signal_leader(signal.SIGTERM))
         for ignored in (signal.SIGINT, signal.SIGHUP, signal.SIGPIPE):
             signal.signal(ignored, signal.SIG_IGN)
@@ -176,9 +180,9 @@ class Shim:
         self.streams[fd] = stream
         self.poll.register(fd, select.POLLIN)
 
-    # One turn of the loop
+    # One pass of the loop
 
-    def _turn(self) -> None:
+    def _run_once(self) -> None:
         for fd, _ in self.poll.poll(self._timeout_milliseconds()):
             if fd in self.streams:
                 self._read_stream(fd)
@@ -225,7 +229,7 @@ class Shim:
                 if connection.attachment is not None and not connection.attachment.write(self.streams[fd], data):
                     connection.close()
         else:
-            if not self.is_held_up:
+            if not self.is_output_paused:
                 self.poll.unregister(fd)
             if fd == self.stdin:
                 self.stdin = -1
@@ -233,11 +237,11 @@ class Shim:
             os.close(fd)
 
     def _serve_attached(self) -> None:
-        """Pass on what waits for attached remotes; leave the program's output unread while one is far behind."""
+        """Write pending output to attached remotes. Leave the program's output unread while a remote is far behind."""
         for fd in self.awaited:
             self.poll.unregister(fd)
         self.awaited.clear()
-        most_pending = 0
+        largest_pending = 0
         for connection in list(self.connections.values()):
             attachment = connection.attachment
             if attachment is None:
@@ -245,14 +249,14 @@ class Shim:
             if not attachment.flush():
                 connection.close()
                 continue
-            most_pending = max(most_pending, attachment.pending_bytes)
+            largest_pending = max(largest_pending, attachment.pending_bytes)
             for fd in attachment.waiting_for:
                 self.awaited[fd] = connection
                 self.poll.register(fd, select.POLLOUT)
-        if (most_pending > PENDING_BYTES) != self.is_held_up:
-            self.is_held_up = not self.is_held_up
+        if (largest_pending > PENDING_BYTES) != self.is_output_paused:
+            self.is_output_paused = not self.is_output_paused
             for fd in self.streams:
-                if self.is_held_up:
+                if self.is_output_paused:
                     self.poll.unregister(fd)
                 else:
                     self.poll.register(fd, select.POLLIN)
@@ -278,7 +282,7 @@ class Shim:
                 self.leader = 0
                 self.exit_code = code
                 self.state["finished_at"] = time.time()
-                # A container ends with its first process, whatever that one left behind.
+                # A container ends with its first process, even if other processes are left.
                 self.killing = True
             for connection in list(self.connections.values()):
                 if connection.pid == pid:
@@ -303,11 +307,11 @@ class Shim:
             self._note_peak(self.memory_cgroup)
         else:
             self._measure_tree(now)
-        # Half a container is worth nothing: what the limit hit goes as a whole, as with memory.oom.group.
+        # A container without some of its processes is of no use: at the limit all are killed, as with memory.oom.group.
         self.killing = self.over_memory_limit
 
     def _note_peak(self, group: Cgroup) -> None:
-        """The largest working set seen; or what the kernel saw between two looks, without the files of any look."""
+        """Update the peak: the largest working set seen, or the kernel's peak minus the largest page cache seen."""
         used, cache = group.usage_and_cache_bytes()
         self.page_cache_bytes = max(self.page_cache_bytes, cache)
         self.peak_bytes = max(self.peak_bytes, used, group.peak_bytes() - self.page_cache_bytes)
@@ -331,14 +335,15 @@ class Shim:
                 os.kill(self.leader, number)
 
     def stop(self, number: int, grace_seconds: float) -> None:
-        """The signal now, SIGKILL for everything after the grace. A second order may only shorten it."""
+        """Send the signal now, and SIGKILL to all processes after the grace period. A second order can only shorten
+        that."""
         if self.kill_at is None:
             self.signal_leader(number)
         deadline = time.monotonic() + max(0.0, grace_seconds)
         self.kill_at = deadline if self.kill_at is None else min(self.kill_at, deadline)
 
     def close_stdin(self) -> None:
-        """End the program's input, once nobody else has a descriptor of it. A terminal stays."""
+        """End the program's input, once no other process holds a descriptor of it. A terminal stays open."""
         if not self.tty and self.stdin >= 0:
             os.close(self.stdin)
             self.stdin = -1
@@ -379,7 +384,7 @@ class Shim:
 
     def _write_state(self, status: str) -> None:
         self.state["status"] = status
-        # On a full disk the exit code is worth waiting for: nobody else knows it.
+        # Only the shim knows the exit code, so it waits until the full disk has room again.
         while True:
             try:
                 write_atomically(os.path.join(self.directory, STATE_FILE), self.state)
@@ -389,25 +394,25 @@ class Shim:
                     return
                 time.sleep(1)
 
-    def _tell(self, text: str) -> None:
+    def _send_report(self, text: str) -> None:
         with contextlib.suppress(OSError):
             os.write(self.report, text.encode())
         os.close(self.report)
 
 
 def boot_id() -> str:
-    """Names this run of the machine; a state of another one is of processes that are gone."""
+    """Return the identifier of this boot of the machine. A state with another one describes processes that are gone."""
     with contextlib.suppress(OSError), open("/proc/sys/kernel/random/boot_id") as file:
         return file.read().strip()
     return ""
 
 
 def main() -> None:
-    """`argv[1]` is the descriptor of the locked lock file, `argv[2]` the container's folder; the launch document comes
-    on stdin, the report goes to stdout.
+    """Run one container. `argv[1]` is the descriptor of the locked lock file, `argv[2]` the container's folder. The
+    launch document comes on stdin, the report goes to stdout.
 
-    The lock is held for as long as this process lives, by whoever inherited it: it is how a later kubelet tells a
-    living shim from a number that some other process has now.
+    The shim holds the inherited lock for its whole life. A later kubelet tells by it a living shim from another process
+    that has the same number by now.
     """
     lock = int(sys.argv[1])
     os.set_inheritable(lock, False)

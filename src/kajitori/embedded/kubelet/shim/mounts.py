@@ -1,8 +1,8 @@
 """The container's own view of the file system: volumes at their mount paths, in a mount namespace.
 
-Mount points are made where nothing of them is left behind: a missing folder directly under `/`, or under a folder of
-the system, appears on a copy in memory whose entries are the real ones. Under a folder that belongs to the user it is
-made for real, as Docker does: a copy would swallow what the program writes beside it.
+Mount points leave nothing behind on the machine. A missing folder directly under `/`, or under a system folder, appears
+on a copy in memory whose entries are the real ones. Under a user's folder it is created for real, as Docker does: a
+copy would swallow what the program writes beside it.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ SYSTEM_FOLDERS = frozenset(
 
 
 def enter(document: Mapping[str, Any], uid: int, gid: int) -> None:
-    """Puts the calling process (single-threaded) in a mount namespace with the mounts that `document` names.
+    """Put the calling process (single-threaded) into a mount namespace with the mounts of `document`.
 
     `document` has `user_namespace`, `scratch` (an empty folder) and `mounts`: `source`, `sub_path`, `target`,
     `read_only`. Raises OSError with what failed.
@@ -51,13 +51,13 @@ def enter(document: Mapping[str, Any], uid: int, gid: int) -> None:
         write_control("/proc/self/gid_map", f"{gid} {gid} 1")
     else:
         syscalls.unshare(syscalls.CLONE_NEWNS)
-    # Nothing mounted here reaches the machine; what the machine mounts later (a network drive) still arrives.
+    # Mounts made here do not reach the machine; mounts that the machine makes later (a network drive) still arrive.
     syscalls.mount("none", "/", flags=syscalls.MS_REC | syscalls.MS_SLAVE)
 
     mounts = sorted(document["mounts"], key=lambda mount: str(mount["target"]).count("/"))
-    if any(_deepest_existing(str(mount["target"])) == "/" for mount in mounts):
+    if any(_nearest_existing_parent(str(mount["target"])) == "/" for mount in mounts):
         _copy_root(document["scratch"])
-    # All sources are opened before the first mount, which may cover the folder that holds the next one's source.
+    # Open all sources before the first mount, which may cover the folder with the next source.
     opened = [(_open_source(mount), mount) for mount in mounts]
     for source, mount in opened:
         _bind(source, str(mount["target"]), bool(mount["read_only"]))
@@ -65,7 +65,7 @@ def enter(document: Mapping[str, Any], uid: int, gid: int) -> None:
 
 
 def join(pid: int, user_namespace: bool) -> None:
-    """Puts the calling process in the namespaces of a running one."""
+    """Put the calling process into the namespaces of a running one."""
     kinds = [("user", syscalls.CLONE_NEWUSER)] if user_namespace else []
     kinds.append(("mnt", syscalls.CLONE_NEWNS))
     fds = [(os.open(f"/proc/{pid}/ns/{name}", os.O_RDONLY | os.O_CLOEXEC), kind) for name, kind in kinds]
@@ -89,7 +89,7 @@ def _open_source(mount: Mapping[str, Any]) -> int:
 
 
 def _make_beneath(directory: int, parts: Sequence[str]) -> None:
-    """Makes the folders of a `subPath` that does not exist yet, without following a symlink out of the volume."""
+    """Create the folders of a `subPath` that does not exist yet, without following a symlink out of the volume."""
     current = os.dup(directory)
     try:
         for part in parts:
@@ -108,7 +108,7 @@ def _bind(source: int, target: str, read_only: bool) -> None:
     _make_target(target, is_directory=stat.S_ISDIR(os.fstat(source).st_mode))
     syscalls.mount(f"/proc/self/fd/{source}", target, flags=syscalls.MS_BIND | syscalls.MS_REC)
     if read_only:
-        # A namespace of one's own may not take away what the machine's administrator forbade: those flags stay.
+        # A user namespace may not clear flags that the machine's administrator set, so they are kept.
         kept = os.statvfs(target).f_flag & (syscalls.MS_NOSUID | syscalls.MS_NODEV | syscalls.MS_NOEXEC)
         syscalls.mount("none", target, flags=syscalls.MS_REMOUNT | syscalls.MS_BIND | syscalls.MS_RDONLY | kept)
 
@@ -116,7 +116,7 @@ def _bind(source: int, target: str, read_only: bool) -> None:
 def _make_target(target: str, is_directory: bool) -> None:
     if os.path.exists(target):
         return
-    parent = _deepest_existing(target)
+    parent = _nearest_existing_parent(target)
     if os.path.realpath(parent) in SYSTEM_FOLDERS and not _is_tmpfs_copy(parent):
         _copy_in_place(parent)
     if is_directory:
@@ -133,16 +133,16 @@ def _is_tmpfs_copy(path: str) -> bool:
     return os.path.realpath(path) in _copies
 
 
-def _deepest_existing(path: str) -> str:
+def _nearest_existing_parent(path: str) -> str:
     while not os.path.exists(path):
         path = os.path.dirname(path)
     return path
 
 
 def _copy_root(scratch: str) -> None:
-    """Replaces `/` by a folder in memory whose entries are those of the real one."""
+    """Replace `/` by a folder in memory whose entries are the real ones."""
     syscalls.mount("tmpfs", scratch, "tmpfs", syscalls.MS_NOSUID | syscalls.MS_NODEV, "mode=755")
-    # Otherwise the copy of the folder that holds `scratch` would hold the copy, too.
+    # Otherwise the copy of the folder that holds `scratch` would contain the copy as well.
     syscalls.mount("none", scratch, flags=syscalls.MS_UNBINDABLE)
     _bind_entries("/", scratch)
     os.chdir(scratch)

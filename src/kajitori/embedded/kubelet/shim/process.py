@@ -11,7 +11,7 @@ import resource
 import signal
 import termios
 
-# What os.execvpe would import in the child, where the container's file system is already another one.
+# Modules that os.execvpe would import in the child, which already has the container's file system.
 import warnings as warnings
 
 from . import mounts, syscalls
@@ -27,7 +27,7 @@ NOT_EXECUTABLE = 126
 
 
 class StartFailure(Exception):
-    """The program could not be started. `exit_code` is what a shell would say: 127 not found, 126 not executable."""
+    """The program could not be started. `exit_code` is a shell's: 127 for not found, 126 for not executable."""
 
     def __init__(self, message: str, exit_code: int) -> None:
         super().__init__(message)
@@ -36,7 +36,7 @@ class StartFailure(Exception):
 
 
 class Identity:
-    """Everything about a container's processes that is the same for its program and for what is executed beside it."""
+    """What the program of a container has in common with the commands that run beside it."""
 
     def __init__(self, document: Mapping[str, Any]) -> None:
         self.environment: dict[str, str] = document["environment"]
@@ -47,7 +47,7 @@ class Identity:
         self.umask: int = document["umask"]
         self.open_files: int = document["open_files"]
         self.oom_score_adjustment: int | None = document["oom_score_adjustment"]
-        self.cgroups = [Cgroup.from_document(one) for one in document["cgroups"]]
+        self.cgroups = [Cgroup.from_document(group) for group in document["cgroups"]]
         self.network_namespace: str = document["network_namespace"]
         self.host_name: str = document["host_name"]
         self.mount_namespace: Mapping[str, Any] | None = document["mount_namespace"]
@@ -62,10 +62,10 @@ def start(
     beside: int | None,
     dies_with_us: bool,
 ) -> int:
-    """Forks and executes `argv`; the pid of the new process, which leads its own session.
+    """Fork and execute `argv`. Return the identifier of the new process, which leads its own session.
 
     `stdio` are the descriptors that become 0, 1 and 2; with `tty` the first is the controlling terminal. `beside` is
-    the pid of the container's program whose namespaces are joined; None makes new ones. Raises StartFailure.
+    the identifier of the container's program, whose namespaces are joined; None creates new ones. Raises StartFailure.
     """
     report_read, report_write = os.pipe2(os.O_CLOEXEC)
     parent = os.getpid()
@@ -74,10 +74,10 @@ def start(
         _child(identity, argv, stdio, report_write, tty, beside, parent if dies_with_us else 0)
     os.close(report_write)
     with open(report_read, "rb") as report:
-        said = report.read()
-    if said:
+        report_bytes = report.read()
+    if report_bytes:
         os.waitpid(pid, 0)
-        failure = json.loads(said)
+        failure = json.loads(report_bytes)
         raise StartFailure(failure["message"], failure["exit_code"])
     return pid
 
@@ -91,47 +91,47 @@ def _child(
     beside: int | None,
     parent: int,
 ) -> None:
-    """Becomes the program. Never returns."""
-    what = "start"
+    """Become the program. Never returns."""
+    step = "start"
     try:
         signal.set_wakeup_fd(-1)
         for number in signal.valid_signals():
-            # Two signals can't be set, and real-time ones of the C library neither.
+            # Two signals can't be set, and neither can the C library's real-time signals.
             with contextlib.suppress(OSError, ValueError):
                 signal.signal(number, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
         os.setsid()
-        what = "cgroup"
+        step = "cgroup"
         for cgroup in identity.cgroups:
             cgroup.join()
-        what = "standard streams"
+        step = "standard streams"
         if tty:
             fcntl.ioctl(stdio[0], termios.TIOCSCTTY, 0)
-        # Copies above 2 first: one of the sources may itself be 0, 1 or 2.
+        # Copy the descriptors above 2 first, since a source may itself be 0, 1 or 2.
         for target, source in enumerate([fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 10) for fd in stdio]):
             os.dup2(source, target, inheritable=True)
         _limits(identity)
         _namespaces(identity, beside)
-        what = "user"
+        step = "user"
         if identity.gid is not None:
             os.setgroups(identity.groups)
             os.setresgid(identity.gid, identity.gid, identity.gid)
         if identity.uid is not None:
             os.setresuid(identity.uid, identity.uid, identity.uid)
         os.umask(identity.umask)
-        what = f"working directory {identity.working_dir}"
+        step = f"working directory {identity.working_dir}"
         os.chdir(identity.working_dir)
         if parent:
-            # Set after the change of user, which would clear it.
+            # After the change of user, which would clear it.
             syscalls.prctl(syscalls.PR_SET_PDEATHSIG, signal.SIGKILL)
             if os.getppid() != parent:
                 os._exit(137)
-        what = f"program {argv[0]}"
-        # As container runtimes do: an editor or a pager has to know what it may send.
+        step = f"program {argv[0]}"
+        # As container runtimes do: an editor or a pager needs to know the terminal's type.
         environment = {"TERM": "xterm", **identity.environment} if tty else identity.environment
         os.execvpe(argv[0], list(argv), environment)
     except BaseException as error:
-        _report(report, what, argv[0], error)
+        _report(report, step, argv[0], error)
     finally:
         os._exit(NOT_FOUND)
 
@@ -142,7 +142,7 @@ def _limits(identity: Identity) -> None:
     wanted = identity.open_files if hard == resource.RLIM_INFINITY else min(identity.open_files, hard)
     resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
     if identity.oom_score_adjustment is not None:
-        # Lowering it takes a privilege; who lacks it keeps what he has.
+        # Lowering the value takes a privilege; without it, the process keeps its value.
         with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
             file.write(str(identity.oom_score_adjustment))
 
@@ -152,7 +152,8 @@ def _namespaces(identity: Identity, beside: int | None) -> None:
         syscalls.enter(identity.network_namespace, syscalls.CLONE_NEWNET)
         if beside is not None:
             syscalls.enter(f"/proc/{beside}/ns/uts", syscalls.CLONE_NEWUTS)
-        else:  # the machine's own name leads to the machine: MPI would tell it to the other members
+        # with the machine's own name, which resolves to the machine, MPI would give other members a wrong address
+        else:
             syscalls.unshare(syscalls.CLONE_NEWUTS)
             syscalls.set_host_name(identity.host_name)
     if identity.mount_namespace is None:
@@ -163,10 +164,10 @@ def _namespaces(identity: Identity, beside: int | None) -> None:
         mounts.enter(identity.mount_namespace, os.getuid(), os.getgid())
 
 
-def _report(report: int, what: str, program: str, error: BaseException) -> None:
+def _report(report: int, step: str, program: str, error: BaseException) -> None:
     code = NOT_FOUND
     number = error.errno if isinstance(error, OSError) else None
-    if what.startswith("program"):
+    if step.startswith("program"):
         if number in (errno.EACCES, errno.ENOEXEC, errno.EISDIR, errno.EPERM):
             code = NOT_EXECUTABLE
             message = f'exec: "{program}": {error.strerror if isinstance(error, OSError) else error}'
@@ -176,5 +177,5 @@ def _report(report: int, what: str, program: str, error: BaseException) -> None:
             message = f'exec: "{program}": {error.strerror if isinstance(error, OSError) else error}'
     else:
         code = 128
-        message = f"{what}: {error.strerror if isinstance(error, OSError) and error.strerror else error}"
+        message = f"{step}: {error.strerror if isinstance(error, OSError) and error.strerror else error}"
     os.write(report, json.dumps({"message": message, "exit_code": code}).encode())

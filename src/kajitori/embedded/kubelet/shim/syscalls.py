@@ -1,4 +1,4 @@
-"""The system calls that Python's standard library has no function for (`os.unshare` and `os.setns` came with 3.12)."""
+"""System calls that Python's standard library has no function for (`os.unshare` and `os.setns` came with 3.12)."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def setns(fd: int, kind: int) -> None:
 
 
 def enter(namespace: str, kind: int) -> None:
-    """Puts the calling process in the namespace that a file stands for."""
+    """Put the calling process into the namespace of a file."""
     fd = os.open(namespace, os.O_RDONLY | os.O_CLOEXEC)
     try:
         setns(fd, kind)
@@ -94,7 +94,7 @@ class _OpenHow(ctypes.Structure):
 
 
 def open_beneath(directory: int, path: str, flags: int) -> int:
-    """A file descriptor of `path` under the open `directory`; no symlink and no `..` leads out of it (openat2)."""
+    """Return a descriptor of `path` under the open `directory`; no symlink and no `..` leads out of it (openat2)."""
     how = _OpenHow(flags | os.O_CLOEXEC, 0, RESOLVE_BENEATH)
     return _check(
         int(

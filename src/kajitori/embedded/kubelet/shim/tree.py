@@ -1,4 +1,4 @@
-"""A process and everything below it: who belongs to it, how much memory it holds, and how to end it."""
+"""A process and all processes below it: finding them, counting their memory and processor time, killing them."""
 
 from __future__ import annotations
 
@@ -15,23 +15,21 @@ TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 
 
 def descendants(pid: int) -> list[int]:
-    """All processes below `pid`, parents first. With a subreaper at `pid` that includes those that were
-    double-forked.
-    """
+    """Return all processes below `pid`, parents first. If `pid` is a subreaper, this includes double-forked ones."""
     children_of = _children if os.path.exists("/proc/thread-self/children") else _children_by_scan()
     found: list[int] = []
     seen = {pid}
-    front = [pid]
-    while front:
-        front = [child for parent in front for child in children_of(parent) if child not in seen]
-        seen.update(front)
-        found += front
+    generation = [pid]
+    while generation:
+        generation = [child for parent in generation for child in children_of(parent) if child not in seen]
+        seen.update(generation)
+        found += generation
     return found
 
 
 def _children(pid: int) -> list[int]:
     found: list[int] = []
-    # Children stand with the thread that forked them.
+    # The kernel lists children with the thread that forked them.
     with contextlib.suppress(OSError):
         for thread in os.listdir(f"/proc/{pid}/task"):
             with contextlib.suppress(OSError), open(f"/proc/{pid}/task/{thread}/children") as file:
@@ -44,14 +42,15 @@ def _children_by_scan() -> Callable[[int], list[int]]:
     for name in os.listdir("/proc"):
         if name.isdigit():
             with contextlib.suppress(OSError, IndexError, ValueError), open(f"/proc/{name}/stat", "rb") as file:
-                # The command's name may hold anything, spaces and brackets too: fields begin after the last bracket.
+                # The command's name may hold anything, even spaces and brackets, so fields begin after the last
+                # bracket.
                 parent = int(file.read().rpartition(b")")[2].split()[1])
                 by_parent.setdefault(parent, []).append(int(name))
     return lambda pid: by_parent.get(pid, [])
 
 
 def resident_bytes(pids: Iterable[int]) -> int:
-    """What the processes hold together, shared pages counted for each that has them: cheap, and never too low."""
+    """Return the processes' memory, with shared pages counted for each process: cheap, and never too low."""
     resident = 0
     for pid in pids:
         with contextlib.suppress(OSError, IndexError, ValueError), open(f"/proc/{pid}/statm", "rb") as file:
@@ -60,9 +59,8 @@ def resident_bytes(pids: Iterable[int]) -> int:
 
 
 def memory_bytes(pids: Iterable[int]) -> int:
-    """What the processes hold together, shared pages counted once (proportional set size). The kernel walks page tables
-    for that.
-    """
+    """Return the processes' memory, with shared pages counted once (proportional set size). The kernel walks page
+    tables for it."""
     return sum(_proportional_bytes(pid) for pid in pids)
 
 
@@ -75,8 +73,10 @@ def _proportional_bytes(pid: int) -> int:
 
 
 def cpu_seconds(subreaper: int, below: Iterable[int]) -> float:
-    """What the processes below a subreaper have computed, those too that are gone: whoever waited for them inherits
-    their times, in the end the subreaper, whose own time does not count.
+    """Return the processor time of the processes below a subreaper, including ended ones.
+
+    A process that waits for a child inherits the child's times, and in the end the subreaper does. Its own time is not
+    included.
     """
     ticks = sum(_times(subreaper)[2:])
     for pid in below:
@@ -85,7 +85,7 @@ def cpu_seconds(subreaper: int, below: Iterable[int]) -> float:
 
 
 def _times(pid: int) -> list[int]:
-    """Ticks in user and system mode, its own, then of those that it has waited for."""
+    """Return ticks in user and system mode: the process' own, then those of the children that it has waited for."""
     with contextlib.suppress(OSError, IndexError, ValueError), open(f"/proc/{pid}/stat", "rb") as file:
         return [int(field) for field in file.read().rpartition(b")")[2].split()[11:15]]
     return []

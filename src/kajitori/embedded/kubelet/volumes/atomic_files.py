@@ -1,8 +1,8 @@
-"""Files of a ConfigMap, Secret or projected volume, swapped as a whole while programs read them.
+"""Files of a ConfigMap, Secret or projected volume, replaced as a whole while programs read them.
 
-The files lie in a fresh folder; `..data` points to it and is replaced by one rename, as Kubernetes does. The
-program may run as the same user and write in the volume: so every step goes through the descriptor of a folder that
-was opened without following a symlink, and what a program planted there leads nowhere.
+As in Kubernetes, the files are in a new folder, and the link `..data` to it is replaced by one rename. The program may
+run as the same user and write into the volume. So every step uses the descriptor of a folder that was opened without
+following a symlink, and links that a program planted lead nowhere.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ Payload = Mapping[str, tuple[bytes, int]]
 
 
 def check_path(path: str) -> str:
-    """A path inside a volume. Raises ValueError for one that is absolute, climbs, or begins like our own names."""
+    """Return a path inside a volume. Raises ValueError for one that is absolute, contains `..`, or begins like internal
+    names."""
     parts = PurePosixPath(path).parts
     if not parts or path.startswith("/") or ".." in parts or parts[0].startswith(".."):
         raise ValueError(f"{path!r} is not a path inside the volume")
@@ -29,7 +30,7 @@ def check_path(path: str) -> str:
 
 
 def write_volume(volume: Path, payload: Payload) -> bool:
-    """Makes the volume hold exactly `payload`; answers whether anything had to be changed.
+    """Make the volume hold exactly `payload`. Return whether anything changed.
 
     Raises OSError, and ValueError for a path that leaves the volume.
     """
@@ -51,7 +52,7 @@ def write_volume(volume: Path, payload: Payload) -> bool:
         link = f"{fresh}.link"
         os.symlink(fresh, link, dir_fd=root)
         os.rename(link, DATA_LINK, src_dir_fd=root, dst_dir_fd=root)
-        _point(root, {path.split("/")[0] for path in payload})
+        _update_links(root, {path.split("/")[0] for path in payload})
     finally:
         os.close(root)
     if old is not None:
@@ -78,14 +79,14 @@ def _same(root: int, name: str, payload: Payload) -> bool:
             for file in files:
                 path = str(PurePosixPath(where) / file)
                 found.add(path)
-                if path not in payload or not _is(fd, file, *payload[path]):
+                if path not in payload or not _has_content(fd, file, *payload[path]):
                     return False
         return found == set(payload)
     finally:
         os.close(folder)
 
 
-def _is(folder: int, name: str, content: bytes, mode: int) -> bool:
+def _has_content(folder: int, name: str, content: bytes, mode: int) -> bool:
     try:
         fd = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK, dir_fd=folder)
     except OSError:
@@ -113,8 +114,8 @@ def _write(folder: int, path: str, content: bytes, mode: int) -> None:
         os.close(current)
 
 
-def _point(root: int, names: set[str]) -> None:
-    """Every name in the volume is a link through `..data`; those that are gone are taken away."""
+def _update_links(root: int, names: set[str]) -> None:
+    """Make every name in the volume a link through `..data`, and remove the links of names that are gone."""
     for name in os.listdir(root):
         if not name.startswith("..") and name not in names:
             with contextlib.suppress(OSError):

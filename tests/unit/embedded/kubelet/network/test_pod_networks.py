@@ -202,7 +202,7 @@ async def ranges_that_come_and_go(folder: Path) -> None:
         assert ready(machine) == (
             "False",
             "container runtime network not ready: the Node has no range of Pod addresses (spec.podCIDR). `kaji up` "
-            "gives each one, and so does kube-controller-manager with --allocate-node-cidrs; where nobody does, start "
+            "assigns one, and so does kube-controller-manager with --allocate-node-cidrs; otherwise start "
             "this node with --pod-cidr RANGE",
         )
         assert [taint["key"] for taint in machine.cluster.node()["spec"]["taints"]] == ["node.kubernetes.io/not-ready"]
@@ -244,7 +244,7 @@ async def given(machine: Machine, *cidrs: str) -> None:
 
 async def gateways() -> list[str]:
     """Addresses of the bridge."""
-    return sorted(each.address for each in await addresses() if each.interface.startswith("kaji-"))
+    return sorted(found.address for found in await addresses() if found.interface.startswith("kaji-"))
 
 
 def ready(machine: Machine) -> tuple[str, str]:
@@ -272,8 +272,8 @@ async def two_nodes(folder: Path) -> None:
         assert said == (
             "--pod-cidr: this machine has the Pod addresses 10.77.1.0/24 already: 10.77.1.1/24 is on "
             f"{there[0]}, the node of {folder / 'one'}. give this node another: --pod-cidr on a new Node, or delete "
-            "its Node where the cluster gives ranges, which then gives it one anew; a node that is gone for good is "
-            f"taken away with `kaji node uninstall --data {folder / 'one'}`"
+            "its Node if the cluster assigns ranges, which then assigns a new one; to remove a node that is gone for "
+            f"good, run `kaji node uninstall --data {folder / 'one'}`"
         )
         assert f"is on {there[0]}" in await refused(folder, "10.77.1.64/26"), "a part of it"
         assert "10.77.0.1/16 is on site. " in await refused(folder, "10.77.0.0/16"), "not a node's"
