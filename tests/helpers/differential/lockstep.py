@@ -102,7 +102,6 @@ class _Side:
             {
                 "code": response.status,
                 "type": response.content_type,
-                "warnings": sorted(response.headers.getall("Warning", [])),
                 "body": body,
             }
         )

@@ -135,11 +135,19 @@ async def test_external_addresses_are_checked(api: EmbeddedApiServer, address: s
 @pytest.mark.parametrize(
     ("spec", "field", "said"),
     [
-        ({"scopeSelector": {"matchExpressions": [{"scopeName": "PriorityClass", "operator": "In"}]}}, "values", "one"),
-        ({"scopeSelector": {"matchExpressions": [{"scopeName": "Nope", "operator": "Exists"}]}}, "scopeName", "unsupp"),
-        ({"scopeSelector": {"matchExpressions": [{"scopeName": "Terminating"}]}}, "operator", "selector operator"),
+        (
+            {"scopeSelector": {"matchExpressions": [{"scopeName": "PriorityClass", "operator": "In"}]}},
+            "values",
+            "must be",
+        ),
+        (
+            {"scopeSelector": {"matchExpressions": [{"scopeName": "Nope", "operator": "Exists"}]}},
+            "scopeName",
+            "Unsupported",
+        ),
+        ({"scopeSelector": {"matchExpressions": [{"scopeName": "Terminating"}]}}, "operator", "Required value"),
         ({"scopes": ["BestEffort", "NotBestEffort"]}, "scopes", "conflicting scopes"),
-        ({"scopes": ["BestEffort"], "hard": {"cpu": "1"}}, "scopes", "unsupported scope applied to resource"),
+        ({"scopes": ["BestEffort"], "hard": {"cpu": "1"}}, "scopes", "does not apply to cpu"),
     ],
 )
 async def test_scopes_of_a_quota_are_checked(

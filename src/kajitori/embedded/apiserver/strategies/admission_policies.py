@@ -14,7 +14,7 @@ from kajitori.embedded.apiserver.admission.policies.evaluation import GIVEN
 from kajitori.embedded.apiserver.causes import Cause, duplicate, forbidden, invalid, not_supported, required
 from kajitori.embedded.apiserver.kinds import Object, Strategy
 from kajitori.embedded.apiserver.schemas.cel import Expression, ExpressionError, Scope
-from kajitori.embedded.apiserver.strategies.selectors import label_selector
+from kajitori.embedded.apiserver.validation.validate import label_selector
 
 _FAILURE_POLICIES = ("Fail", "Ignore")
 _MATCH_POLICIES = ("Equivalent", "Exact")

@@ -11,7 +11,6 @@ from kajitori.embedded.apiserver.causes import Cause, forbidden, invalid, requir
 from kajitori.embedded.apiserver.kinds import Object, Strategy
 from kajitori.embedded.apiserver.schemas.formats import go_error
 from kajitori.embedded.apiserver.schemas.nesting import TooDeep, decode_json
-from kajitori.embedded.apiserver.strategies import warnings
 
 MAX_BYTES = 1024 * 1024
 """Of all values of a ConfigMap or Secret together."""
@@ -56,9 +55,6 @@ class SecretStrategy(Strategy):
         if new.get("type") != old.get("type"):
             causes.append(invalid("type", new.get("type"), "field is immutable"))
         return causes + _kept(new, old, ("data",)) + self.validate_create(new)
-
-    def warnings(self, new: Object, old: Object | None) -> list[str]:
-        return warnings.of_tls(new.get("data") or {}) if new.get("type") == "kubernetes.io/tls" else []
 
     def fields(self, obj: Object) -> dict[str, str]:
         return {"type": obj.get("type", "")}

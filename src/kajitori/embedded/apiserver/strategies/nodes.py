@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import ipaddress
-from typing import Any
-
-from kajitori.core.words import texts
-from kajitori.embedded.apiserver.causes import Cause, duplicate, forbidden, invalid, not_supported, required
+from kajitori.embedded.apiserver.causes import Cause, forbidden
 from kajitori.embedded.apiserver.kinds import Object, Strategy
-from kajitori.embedded.apiserver.schemas import quantities
+from kajitori.embedded.apiserver.validation.validate import validate
 
 _INFO = (
     "machineID",
@@ -23,7 +19,6 @@ _INFO = (
     "architecture",
 )
 """What the API writes out even where nobody said it."""
-_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 
 
 class NodeStrategy(Strategy):
@@ -66,10 +61,7 @@ class NodeStrategy(Strategy):
             status["allocatable"] = dict(status["capacity"])
 
     def validate_create(self, obj: Object) -> list[Cause]:
-        spec = obj.get("spec") or {}
-        causes = _taints(spec.get("taints") or [], "metadata.taints")
-        causes += _cidrs(spec.get("podCIDRs") or [])
-        return causes + self.validate_status_update(obj, obj)
+        return validate("core_v1", "NodeSpec", obj.get("spec"), "spec") + self.validate_status_update(obj, obj)
 
     def validate_update(self, new: Object, old: Object) -> list[Cause]:
         causes = self.validate_create(new)
@@ -83,57 +75,9 @@ class NodeStrategy(Strategy):
         return causes
 
     def validate_status_update(self, new: Object, old: Object) -> list[Cause]:
-        causes: list[Cause] = []
-        status = new.get("status") or {}
-        for part in ("capacity", "allocatable"):
-            for resource, amount in (status.get(part) or {}).items():
-                field = f"status.{part}.{resource}"
-                causes += [invalid(f"status.{part}", resource, fault) for fault in texts.qualified_name(resource)]
-                nano = quantities.parse_nano(amount)
-                if nano < 0:
-                    causes.append(invalid(field, amount, "must be greater than or equal to 0"))
-                elif "/" in resource and nano % quantities.NANO:
-                    causes.append(invalid(field, amount, "must be an integer"))
-        seen: set[tuple[str, str]] = set()
-        for index, address in enumerate(status.get("addresses") or []):
-            key = (address.get("type", ""), address.get("address", ""))
-            if key in seen:
-                causes.append(duplicate(f"status.addresses[{index}]", address))
-            seen.add(key)
-        return causes
+        amounts = ("capacity", "allocatable", "addresses")
+        status = {name: part for name, part in (new.get("status") or {}).items() if name in amounts}
+        return validate("core_v1", "NodeStatus", status, "status")
 
     def fields(self, obj: Object) -> dict[str, str]:
         return {"spec.unschedulable": "true" if (obj.get("spec") or {}).get("unschedulable") else "false"}
-
-
-def _taints(taints: list[dict[str, Any]], field: str) -> list[Cause]:
-    causes: list[Cause] = []
-    seen: set[tuple[str, str]] = set()
-    for index, taint in enumerate(taints):
-        where = f"{field}[{index}]"
-        key, value, effect = taint.get("key", ""), taint.get("value", ""), taint.get("effect", "")
-        causes += [invalid(f"{where}.key", key, fault) for fault in texts.qualified_name(key)]
-        if value:
-            causes += [invalid(f"{where}.value", value, fault) for fault in texts.label_value(value)]
-        if not effect:
-            causes.append(required(f"{where}.effect"))
-        elif effect not in _EFFECTS:
-            causes.append(not_supported(f"{where}.effect", effect, _EFFECTS))
-        if (key, effect) in seen:
-            causes.append(duplicate(where, taint, "taints must be unique by key and effect pair"))
-        seen.add((key, effect))
-    return causes
-
-
-def _cidrs(cidrs: list[str]) -> list[Cause]:
-    causes = []
-    for index, one in enumerate(cidrs):
-        try:
-            ipaddress.ip_network(one, strict=False)
-        except ValueError:
-            causes.append(
-                invalid(
-                    f"spec.podCIDRs[{index}]", one, "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"
-                )
-            )
-    return causes

@@ -9,8 +9,9 @@ from kajitori.core.words import texts
 from kajitori.embedded.apiserver.causes import Cause, forbidden, invalid
 from kajitori.embedded.apiserver.kinds import Object, Strategy
 from kajitori.embedded.apiserver.schemas import quantities
-from kajitori.embedded.apiserver.strategies import pod_validation, warnings
+from kajitori.embedded.apiserver.strategies import warnings
 from kajitori.embedded.apiserver.strategies.storage import default_claim
+from kajitori.embedded.apiserver.validation.validate import validate
 
 _UPDATE_DETAIL = (
     "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,"
@@ -57,7 +58,7 @@ class PodTemplateStrategy(Strategy):
         default_pod_spec(obj.setdefault("template", {}).setdefault("spec", {}))
 
     def validate_create(self, obj: Object) -> list[Cause]:
-        return pod_validation.validate_spec(obj["template"]["spec"], "template.spec")
+        return validate("core_v1", "PodSpec", obj["template"]["spec"], "template.spec")
 
 
 class PodStrategy(Strategy):
@@ -109,7 +110,7 @@ class PodStrategy(Strategy):
         obj["status"] = status
 
     def validate_create(self, obj: Object) -> list[Cause]:
-        causes = pod_validation.validate_spec(obj.get("spec") or {}, "spec")
+        causes = validate("core_v1", "PodSpec", obj.get("spec"), "spec")
         if (obj.get("spec") or {}).get("ephemeralContainers"):
             causes.append(forbidden("spec.ephemeralContainers", "cannot be set on create"))
         gates, node = obj["spec"].get("schedulingGates"), obj["spec"].get("nodeName")
@@ -119,7 +120,7 @@ class PodStrategy(Strategy):
 
     def validate_update(self, new: Object, old: Object) -> list[Cause]:
         spec, before = new.get("spec") or {}, old.get("spec") or {}
-        causes = pod_validation.validate_spec(spec, "spec")
+        causes = validate("core_v1", "PodSpec", spec, "spec")
         # It is not looked at by itself: any change but one is refused as a change.
         causes = [one for one in causes if one.field != "spec.terminationGracePeriodSeconds"]
         for name in ("containers", "initContainers"):

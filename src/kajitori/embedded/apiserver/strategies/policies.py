@@ -5,22 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from kajitori.core.words import texts
-from kajitori.embedded.apiserver.causes import Cause, duplicate, forbidden, invalid, not_supported, required
+from kajitori.embedded.apiserver.causes import Cause, forbidden, invalid, required
 from kajitori.embedded.apiserver.kinds import Object, Strategy
 from kajitori.embedded.apiserver.schemas import quantities
-from kajitori.embedded.apiserver.strategies.container_validation import is_extended
-from kajitori.embedded.apiserver.strategies.resource_names import container_resource_faults, resource_faults
-from kajitori.embedded.apiserver.strategies.selectors import label_selector
+from kajitori.embedded.apiserver.validation.resources import is_extended, is_quota_name, name_faults
+from kajitori.embedded.apiserver.validation.validate import validate
 
 HIGHEST_USER_PRIORITY = 1_000_000_000
 SYSTEM_PRIORITIES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
-_EVICTION_POLICIES = ("AlwaysAllow", "IfHealthyBudget")
-_PREEMPTION = ("Never", "PreemptLowerPriority")
 _LIMIT_TYPES = ("Container", "PersistentVolumeClaim", "Pod")
-_PERCENT = (
-    "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or '93%', regex used for "
-    "validation is '[0-9]+%')"
-)
 _ORDERED = (
     ("min", "max", "min", "min"),
     ("min", "defaultRequest", "defaultRequest", "defaultRequest"),
@@ -37,39 +30,13 @@ _SAID = {
     "max": "max value",
 }
 _COUNTS = ("disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods")
-_COMPUTE = ("cpu", "memory", "ephemeral-storage")
-_QUOTA_NAMES = frozenset(
-    {
-        *_COMPUTE,
-        *(f"requests.{name}" for name in _COMPUTE),
-        *(f"limits.{name}" for name in _COMPUTE),
-        "requests.storage",
-        "pods",
-        "services",
-        "services.nodeports",
-        "services.loadbalancers",
-        "replicationcontrollers",
-        "resourcequotas",
-        "secrets",
-        "configmaps",
-        "persistentvolumeclaims",
-    }
-)
-_SCOPES = (
-    "BestEffort",
-    "CrossNamespacePodAffinity",
-    "NotBestEffort",
-    "NotTerminating",
-    "PriorityClass",
-    "Terminating",
-    "VolumeAttributesClass",
-)
-_PLAIN_SCOPES = ("BestEffort", "NotBestEffort", "Terminating", "NotTerminating", "CrossNamespacePodAffinity")
-_MUST_EXIST = (
-    "must be 'Exist' when scope is any of ResourceQuotaScopeTerminating, ResourceQuotaScopeNotTerminating, "
-    "ResourceQuotaScopeBestEffort, ResourceQuotaScopeNotBestEffort or ResourceQuotaScopeCrossNamespacePodAffinity"
-)
 _POD_RESOURCES = frozenset({"pods", "cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory"})
+_SCOPE_RESOURCES = {
+    "BestEffort": frozenset({"pods"}),
+    "VolumeAttributesClass": frozenset({"persistentvolumeclaims", "requests.storage"}),
+}
+"""What a quota of a scope may limit; other scopes are about `_POD_RESOURCES`."""
+_OPPOSITES = ({"BestEffort", "NotBestEffort"}, {"Terminating", "NotTerminating"})
 
 
 class QuotaStrategy(Strategy):
@@ -85,16 +52,20 @@ class QuotaStrategy(Strategy):
     def validate_create(self, obj: Object) -> list[Cause]:
         spec = obj.get("spec") or {}
         hard = spec.get("hard") or {}
-        causes = _amounts(hard, "spec.hard")
-        scopes = spec.get("scopes") or []
-        for scope in scopes:
-            if scope not in _SCOPES:
-                causes.append(invalid("spec.scopes", scopes, "unsupported scope"))
-            if not _fits(scope, hard):
-                causes.append(invalid("spec.scopes", scopes, "unsupported scope applied to resource"))
-        causes += [invalid("spec.scopes", scopes, "conflicting scopes")] * _conflicts(scopes)
-        selector = spec.get("scopeSelector")
-        return causes + _scope_selector(selector, hard) if selector else causes
+        causes = validate("core_v1", "ResourceQuotaSpec", spec, "spec") + _amounts(hard, "spec.hard")
+        selector = (spec.get("scopeSelector") or {}).get("matchExpressions") or []
+        for field, scopes in (
+            ("spec.scopes", spec.get("scopes") or []),
+            ("spec.scopeSelector.matchExpressions", [one.get("scopeName", "") for one in selector]),
+        ):
+            if any(pair <= set(scopes) for pair in _OPPOSITES):
+                causes.append(invalid(field, scopes, "conflicting scopes"))
+            for scope in scopes:
+                allowed = _SCOPE_RESOURCES.get(scope, _POD_RESOURCES)
+                unfit = [name for name in hard if is_quota_name(name) and name not in allowed]
+                if unfit:
+                    causes.append(invalid(field, scopes, f"the scope {scope} does not apply to {', '.join(unfit)}"))
+        return causes
 
     def validate_update(self, new: Object, old: Object) -> list[Cause]:
         causes = self.validate_create(new)
@@ -103,57 +74,13 @@ class QuotaStrategy(Strategy):
         return causes
 
 
-def _scope_selector(selector: dict[str, Any], hard: dict[str, str]) -> list[Cause]:
-    field = "spec.scopeSelector.matchExpressions"
-    causes: list[Cause] = []
-    wanted = selector.get("matchExpressions") or []
-    for one in wanted:
-        scope, operator, values = one.get("scopeName", ""), one.get("operator", ""), one.get("values") or []
-        if scope not in _SCOPES:
-            causes.append(invalid(f"{field}.scopeName", scope, "unsupported scope"))
-        if not _fits(scope, hard):
-            causes.append(invalid(field, selector, "unsupported scope applied to resource"))
-        if scope in _PLAIN_SCOPES and operator != "Exists":
-            causes.append(invalid(f"{field}.operator", operator, _MUST_EXIST))
-        if operator in ("In", "NotIn"):
-            if not values:
-                said = "must be at least one value when `operator` is 'In' or 'NotIn' for scope selector"
-                causes.append(required(f"{field}.values", said))
-        elif operator in ("Exists", "DoesNotExist"):
-            if values:
-                said = "must be no value when `operator` is 'Exist' or 'DoesNotExist' for scope selector"
-                causes.append(invalid(f"{field}.values", values, said))
-        else:
-            causes.append(invalid(f"{field}.operator", operator, "not a valid selector operator"))
-    conflicts = _conflicts([one.get("scopeName", "") for one in wanted])
-    return causes + [invalid(field, wanted, "conflicting scopes")] * conflicts
-
-
-def _conflicts(scopes: list[str]) -> int:
-    return sum(
-        set(pair) <= set(scopes) for pair in (("BestEffort", "NotBestEffort"), ("Terminating", "NotTerminating"))
-    )
-
-
-def _fits(scope: str, hard: dict[str, str]) -> bool:
-    """Whether everything standard that a quota counts is something that the scope is about."""
-    if scope == "BestEffort":
-        allowed: frozenset[str] = frozenset({"pods"})
-    elif scope == "VolumeAttributesClass":
-        allowed = frozenset({"persistentvolumeclaims", "requests.storage"})
-    else:
-        allowed = _POD_RESOURCES
-    return scope not in _SCOPES or all(name in allowed for name in hard if _is_quota_name(name))
-
-
 def _amounts(amounts: dict[str, str], field: str) -> list[Cause]:
     causes: list[Cause] = []
     for resource, amount in amounts.items():
         where = f"{field}[{resource}]"
         causes += [invalid(where, resource, fault) for fault in texts.qualified_name(resource)]
-        if "/" not in resource and not _is_quota_name(resource):
-            causes.append(invalid(where, resource, "must be a standard resource type or fully qualified"))
-            causes.append(invalid(where, resource, "must be a standard resource for quota"))
+        if "/" not in resource and not is_quota_name(resource):
+            causes.append(invalid(where, resource, "must be a standard resource for quotas or fully qualified"))
         nano = quantities.parse_nano(amount)
         if nano < 0:
             causes.append(invalid(where, amount, "must be greater than or equal to 0"))
@@ -161,10 +88,6 @@ def _amounts(amounts: dict[str, str], field: str) -> list[Cause]:
         if whole and nano % quantities.NANO:
             causes.append(invalid(where, amount, "must be an integer"))
     return causes
-
-
-def _is_quota_name(resource: str) -> bool:
-    return resource in _QUOTA_NAMES or resource.startswith(("hugepages-", "requests.hugepages-"))
 
 
 class LimitRangeStrategy(Strategy):
@@ -182,8 +105,7 @@ class LimitRangeStrategy(Strategy):
                 limit.setdefault("defaultRequest", {}).setdefault(resource, amount)
 
     def validate_create(self, obj: Object) -> list[Cause]:
-        causes: list[Cause] = []
-        seen: set[str] = set()
+        causes = validate("core_v1", "LimitRangeSpec", obj.get("spec"), "spec")
         for index, limit in enumerate((obj.get("spec") or {}).get("limits") or []):
             where = f"spec.limits[{index}]"
             kind = limit.get("type", "")
@@ -191,9 +113,6 @@ class LimitRangeStrategy(Strategy):
             if not faults and kind not in _LIMIT_TYPES and "/" not in kind:
                 faults.append(invalid(f"{where}.type", kind, "must be a standard limit type or fully qualified"))
             causes += faults
-            if kind in seen:
-                causes.append(duplicate(f"{where}.type", kind))
-            seen.add(kind)
             causes += _limit_faults(limit, where)
         return causes
 
@@ -207,10 +126,9 @@ def _limit_faults(limit: dict[str, Any], where: str) -> list[Cause]:
         said = "may not be specified when `type` is 'Pod'"
         causes += [forbidden(f"{where}.{name}", said) for name in unused if limit.get(name)]
         parts = [name for name in parts if name not in unused]
-    name_faults = container_resource_faults if kind in ("Pod", "Container") else resource_faults
     for part in parts:
         for resource in limit.get(part) or {}:
-            causes += name_faults(resource, f"{where}.{part}[{resource}]")
+            causes += name_faults(resource, f"{where}.{part}[{resource}]", of_container=kind in ("Pod", "Container"))
     if kind == "PersistentVolumeClaim" and not any("storage" in (limit.get(name) or {}) for name in ("min", "max")):
         said = "either minimum or maximum storage value is required, but neither was provided"
         causes.append(required(f"{where}.limits", said))
@@ -266,18 +184,7 @@ class DisruptionBudgetStrategy(Strategy):
             new.setdefault("status", {}).setdefault(name, 0)
 
     def validate_create(self, obj: Object) -> list[Cause]:
-        spec = obj.get("spec") or {}
-        causes: list[Cause] = []
-        low, high = spec.get("minAvailable"), spec.get("maxUnavailable")
-        if low is not None and high is not None:
-            shown = {name: spec[name] for name in ("minAvailable", "maxUnavailable")}
-            causes.append(invalid("spec", shown, "minAvailable and maxUnavailable cannot be both set"))
-        for name, value in (("minAvailable", low), ("maxUnavailable", high)):
-            causes += _int_or_percent(f"spec.{name}", value)
-        policy = spec.get("unhealthyPodEvictionPolicy")
-        if policy is not None and policy not in _EVICTION_POLICIES:
-            causes.append(not_supported("spec.unhealthyPodEvictionPolicy", policy, _EVICTION_POLICIES))
-        return causes + label_selector(spec.get("selector") or {}, "spec.selector")
+        return validate("policy_v1", "PodDisruptionBudgetSpec", obj.get("spec"), "spec")
 
     def validate_status_update(self, new: Object, old: Object) -> list[Cause]:
         status = new.get("status") or {}
@@ -286,24 +193,6 @@ class DisruptionBudgetStrategy(Strategy):
             for name in _COUNTS
             if status.get(name, 0) < 0
         ]
-
-
-def _int_or_percent(field: str, value: Any) -> list[Cause]:
-    if isinstance(value, int) and value < 0:
-        return [invalid(field, value, "must be greater than or equal to 0")]
-    if isinstance(value, str):
-        number = value.removesuffix("%")
-        if not (value.endswith("%") and number.isdigit()):
-            return [
-                invalid(
-                    field,
-                    value,
-                    _PERCENT,
-                )
-            ]
-        if int(number) > 100:
-            return [invalid(field, value, "must not be greater than 100%")]
-    return []
 
 
 class PriorityClassStrategy(Strategy):
@@ -334,10 +223,6 @@ class PriorityClassStrategy(Strategy):
             causes.append(
                 forbidden("value", f"maximum allowed value of a user defined priority is {HIGHEST_USER_PRIORITY}")
             )
-        if obj.get("preemptionPolicy") not in _PREEMPTION:
-            causes.append(
-                not_supported("preemptionPolicy", obj.get("preemptionPolicy"), ("PreemptLowerPriority", "Never"))
-            )
         return causes
 
     def validate_update(self, new: Object, old: Object) -> list[Cause]:
@@ -362,14 +247,7 @@ class LeaseStrategy(Strategy):
         _drop_election(new)
 
     def validate_create(self, obj: Object) -> list[Cause]:
-        spec = obj.get("spec") or {}
-        causes: list[Cause] = []
-        duration, transitions = spec.get("leaseDurationSeconds"), spec.get("leaseTransitions")
-        if duration is not None and duration <= 0:
-            causes.append(invalid("spec.leaseDurationSeconds", duration, "must be greater than 0"))
-        if transitions is not None and transitions < 0:
-            causes.append(invalid("spec.leaseTransitions", transitions, "must be greater than or equal to 0"))
-        return causes
+        return validate("coordination_v1", "LeaseSpec", obj.get("spec"), "spec")
 
 
 def _drop_election(lease: Object) -> None:

@@ -5,17 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from kajitori.core.words import texts
-from kajitori.embedded.apiserver.causes import Cause, duplicate, forbidden, invalid, not_supported, required
+from kajitori.embedded.apiserver.causes import Cause, duplicate, forbidden, invalid, required
 from kajitori.embedded.apiserver.kinds import Object, Strategy
-from kajitori.embedded.apiserver.metadata import validate_labels
-from kajitori.embedded.apiserver.strategies import warnings
+from kajitori.embedded.apiserver.validation.validate import validate
 
-_TYPES = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
-_PROTOCOLS = ("SCTP", "TCP", "UDP")
-_ADDRESS_TYPES = ("FQDN", "IPv4", "IPv6")
 _WITH_PORTS = ("NodePort", "LoadBalancer")
-_FAMILY_POLICIES = ("PreferDualStack", "RequireDualStack", "SingleStack")
-_TRAFFIC_POLICIES = ("Cluster", "Local")
 
 Spec = dict[str, Any]
 
@@ -64,30 +58,21 @@ class ServiceStrategy(Strategy):
 
     def validate_create(self, obj: Object) -> list[Cause]:
         spec = obj.get("spec") or {}
-        kind = spec.get("type")
-        ports = spec.get("ports") or []
-        headless = _is_headless(spec)
-        causes: list[Cause] = []
-        if not ports and not headless and kind != "ExternalName":
+        kind, ports = spec.get("type"), spec.get("ports") or []
+        causes = validate("core_v1", "ServiceSpec", spec, "spec")
+        if not ports and not _is_headless(spec) and kind != "ExternalName":
             causes.append(required("spec.ports"))
-        if kind in ("NodePort", "LoadBalancer") and headless:
+        if kind in _WITH_PORTS and _is_headless(spec):
             causes.append(invalid("spec.clusterIPs[0]", "None", f"may not be set to 'None' for {kind} services"))
         if kind == "ExternalName":
             causes += _external_name(spec)
-        causes += _service_ports(ports)
-        causes += validate_labels(spec.get("selector") or {}, "spec.selector")
-        if spec.get("sessionAffinity") not in ("None", "ClientIP"):
-            causes.append(not_supported("spec.sessionAffinity", spec.get("sessionAffinity"), ("ClientIP", "None")))
-        causes += cluster_address_faults(spec)
-        for index, one in enumerate(spec.get("externalIPs") or []):
-            causes += [invalid(f"spec.externalIPs[{index}]", one, fault) for fault in texts.external_address(one)]
-        if kind not in _TYPES:
-            causes.append(not_supported("spec.type", kind, _TYPES))
-        causes += _node_ports(ports, kind)
+        causes += cluster_address_faults(spec) + _ports(ports, kind)
         if spec.get("allocateLoadBalancerNodePorts") is not None and kind != "LoadBalancer":
-            said = "may only be used when `type` is 'LoadBalancer'"
-            causes.append(forbidden("spec.allocateLoadBalancerNodePorts", said))
-        return causes + _traffic_policies(spec)
+            causes.append(forbidden("spec.allocateLoadBalancerNodePorts", "only for type LoadBalancer"))
+        policy = spec.get("externalTrafficPolicy")
+        if policy and not _is_reachable(spec):
+            causes.append(invalid("spec.externalTrafficPolicy", policy, "only for services reachable from outside"))
+        return causes
 
     def validate_update(self, new: Object, old: Object) -> list[Cause]:
         return _changed_addresses(new["spec"], old.get("spec") or {}) + self.validate_create(new)
@@ -105,9 +90,6 @@ class ServiceStrategy(Strategy):
             if address:
                 causes += [invalid(f"{where}[{index}].ip", address, fault) for fault in texts.ip_address(address)]
         return causes
-
-    def warnings(self, new: Object, old: Object | None) -> list[str]:
-        return warnings.of_service(new["spec"])
 
     def fields(self, obj: Object) -> dict[str, str]:
         spec = obj.get("spec") or {}
@@ -215,11 +197,6 @@ def cluster_address_faults(spec: Spec) -> list[Cause]:
         causes.append(invalid(where, addresses, "first value must match `clusterIP`"))
     elif not address and addresses:
         causes.append(invalid(where, addresses, "must be empty when `clusterIP` is not specified"))
-    for index, family in enumerate(spec.get("ipFamilies") or []):
-        if family not in ("IPv4", "IPv6"):
-            causes.append(not_supported(f"spec.ipFamilies[{index}]", family, ("IPv4", "IPv6")))
-    if spec.get("ipFamilyPolicy") not in (None, *_FAMILY_POLICIES):
-        causes.append(not_supported("spec.ipFamilyPolicy", spec["ipFamilyPolicy"], _FAMILY_POLICIES))
     for index, one in enumerate(addresses):
         if index == 0 and one == "None":
             if len(addresses) > 1:
@@ -244,62 +221,22 @@ def _changed_addresses(spec: Spec, before: Spec) -> list[Cause]:
     return [invalid(f"{where}[0]", new, "may not change once set")] if old and new[0] != old[0] else []
 
 
-def _node_ports(ports: list[Spec], kind: str | None) -> list[Cause]:
+def _ports(ports: list[Spec], kind: str | None) -> list[Cause]:
     causes: list[Cause] = []
-    seen: set[tuple[Any, Any]] = set()
+    names: set[str] = set()
+    node_ports: set[tuple[Any, Any]] = set()
     for index, port in enumerate(ports):
-        number, where = port.get("nodePort"), f"spec.ports[{index}].nodePort"
-        if not number:
-            continue
-        if kind == "ClusterIP":
-            causes.append(forbidden(where, "may not be used when `type` is 'ClusterIP'"))
-        if (port.get("protocol"), number) in seen:
-            causes.append(duplicate(where, number))
-        seen.add((port.get("protocol"), number))
-    return causes
-
-
-def _traffic_policies(spec: Spec) -> list[Cause]:
-    causes: list[Cause] = []
-    external, internal = spec.get("externalTrafficPolicy"), spec.get("internalTrafficPolicy")
-    if not _is_reachable(spec):
-        if external:
-            said = "may only be set for externally-accessible services"
-            causes.append(invalid("spec.externalTrafficPolicy", external, said))
-    elif external not in _TRAFFIC_POLICIES:
-        causes.append(not_supported("spec.externalTrafficPolicy", external, _TRAFFIC_POLICIES))
-    if internal is not None and internal not in _TRAFFIC_POLICIES:
-        causes.append(not_supported("spec.internalTrafficPolicy", internal, _TRAFFIC_POLICIES))
-    return causes
-
-
-def _service_ports(ports: list[Spec]) -> list[Cause]:
-    causes: list[Cause] = []
-    seen_names: set[str] = set()
-    seen: set[tuple[Any, Any]] = set()
-    for index, port in enumerate(ports):
-        where = f"spec.ports[{index}]"
-        name = port.get("name", "")
-        if not name:
-            if len(ports) > 1:
-                causes.append(required(f"{where}.name"))
-        else:
-            causes += [invalid(f"{where}.name", name, fault) for fault in texts.dns_label(name)]
-            if name in seen_names:
-                causes.append(duplicate(f"{where}.name", name))
-            seen_names.add(name)
-        causes += [invalid(f"{where}.port", port.get("port", 0), one) for one in texts.port_number(port.get("port", 0))]
-        if port.get("protocol") not in _PROTOCOLS:
-            causes.append(not_supported(f"{where}.protocol", port.get("protocol"), _PROTOCOLS))
-        target = port.get("targetPort")
-        if isinstance(target, int):
-            causes += [invalid(f"{where}.targetPort", target, one) for one in texts.port_number(target)]
-        elif isinstance(target, str):
-            causes += [invalid(f"{where}.targetPort", target, one) for one in texts.port_name(target)]
-        key = (port.get("protocol"), port.get("port"))
-        if key in seen:
-            causes.append(duplicate(where, {"port": port.get("port"), "protocol": port.get("protocol")}))
-        seen.add(key)
+        where, name, number = f"spec.ports[{index}]", port.get("name", ""), port.get("nodePort")
+        if not name and len(ports) > 1:
+            causes.append(required(f"{where}.name", "must be given if there are several ports"))
+        if name in names and name:
+            causes.append(duplicate(f"{where}.name", name))
+        names.add(name)
+        if number and kind == "ClusterIP":
+            causes.append(forbidden(f"{where}.nodePort", "may not be used when type is ClusterIP"))
+        if number and (port.get("protocol"), number) in node_ports:
+            causes.append(duplicate(f"{where}.nodePort", number))
+        node_ports.add((port.get("protocol"), number))
     return causes
 
 
@@ -310,17 +247,7 @@ class EndpointsStrategy(Strategy):
                 port.setdefault("protocol", "TCP")
 
     def validate_create(self, obj: Object) -> list[Cause]:
-        causes: list[Cause] = []
-        for index, subset in enumerate(obj.get("subsets") or []):
-            where = f"subsets[{index}]"
-            for part in ("addresses", "notReadyAddresses"):
-                for position, address in enumerate(subset.get(part) or []):
-                    ip = address.get("ip", "")
-                    causes += [invalid(f"{where}.{part}[{position}].ip", ip, one) for one in texts.ip_address(ip)]
-            for position, port in enumerate(subset.get("ports") or []):
-                number = port.get("port", 0)
-                causes += [invalid(f"{where}.ports[{position}].port", number, one) for one in texts.port_number(number)]
-        return causes
+        return validate("core_v1", "Endpoints", obj, "")
 
 
 class EndpointSliceStrategy(Strategy):
@@ -332,25 +259,7 @@ class EndpointSliceStrategy(Strategy):
             port.setdefault("protocol", "TCP")
 
     def validate_create(self, obj: Object) -> list[Cause]:
-        kind = obj.get("addressType", "")
-        if not kind:
-            return [required("addressType")]
-        if kind not in _ADDRESS_TYPES:
-            return [not_supported("addressType", kind, _ADDRESS_TYPES)]
-        causes: list[Cause] = []
-        for index, port in enumerate(obj.get("ports") or []):
-            name = port.get("name", "")
-            if name:
-                causes += [invalid(f"ports[{index}].name", name, fault) for fault in texts.dns_label(name)]
-        for index, endpoint in enumerate(obj.get("endpoints") or []):
-            where = f"endpoints[{index}].addresses"
-            addresses = endpoint.get("addresses") or []
-            if not addresses:
-                causes.append(required(where, "must contain at least 1 address"))
-            if kind != "FQDN":
-                for position, ip in enumerate(addresses):
-                    causes += [invalid(f"{where}[{position}]", ip, one) for one in texts.ip_address(ip)]
-        return causes
+        return validate("discovery_v1", "EndpointSlice", obj, "")
 
     def validate_update(self, new: Object, old: Object) -> list[Cause]:
         causes: list[Cause] = []

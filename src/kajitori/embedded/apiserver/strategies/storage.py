@@ -5,22 +5,13 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from kajitori.core.words import texts
-from kajitori.embedded.apiserver.causes import Cause, forbidden, invalid, not_supported, required
+from kajitori.embedded.apiserver.causes import Cause, forbidden, invalid
 from kajitori.embedded.apiserver.kinds import Object, Strategy
 from kajitori.embedded.apiserver.schemas import quantities
 from kajitori.embedded.apiserver.strategies import warnings
-from kajitori.embedded.apiserver.strategies.paths import host_path
-from kajitori.embedded.apiserver.strategies.selectors import label_selector
+from kajitori.embedded.apiserver.validation.fields import VOLUME_SOURCES
+from kajitori.embedded.apiserver.validation.validate import validate
 
-_MODES = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
-_VOLUME_MODES = ("Block", "Filesystem")
-_RECLAIM = ("Delete", "Recycle", "Retain")
-_SOURCES = (
-    "awsElasticBlockStore azureDisk azureFile cephfs cinder csi fc flexVolume flocker gcePersistentDisk glusterfs "
-    "hostPath iscsi local nfs photonPersistentDisk portworxVolume quobyte rbd scaleIO storageos vsphereVolume"
-)
-VOLUME_SOURCES = tuple(_SOURCES.split(" "))
 _CLAIM_FIXED = (
     "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims"
 )
@@ -50,7 +41,7 @@ class ClaimStrategy(Strategy):
         _complete_source(new["spec"])
 
     def validate_create(self, obj: Object) -> list[Cause]:
-        return validate_claim(obj.get("spec") or {}, "spec")
+        return validate("core_v1", "PersistentVolumeClaimSpec", obj.get("spec"), "spec")
 
     def validate_update(self, new: Object, old: Object) -> list[Cause]:
         causes = self.validate_create(new)
@@ -72,8 +63,7 @@ class ClaimStrategy(Strategy):
         if _requested(grown[0]) < _requested(grown[1]) and _requested(grown[0]) <= given:
             causes.append(forbidden("spec.resources.requests.storage", "field can not be less than status.capacity"))
         if spec.get("volumeMode") != before.get("volumeMode"):
-            # The path is really that short.
-            causes.append(invalid("volumeMode", spec.get("volumeMode"), "field is immutable"))
+            causes.append(invalid("spec.volumeMode", spec.get("volumeMode"), "field is immutable"))
         return causes
 
     def warnings(self, new: Object, old: Object | None) -> list[str]:
@@ -117,47 +107,6 @@ def default_claim(spec: dict[str, Any]) -> None:
     spec.setdefault("volumeMode", "Filesystem")
 
 
-def validate_claim(spec: dict[str, Any], field: str) -> list[Cause]:
-    """Every fault of a claim's spec."""
-    causes = _access_modes(spec.get("accessModes") or [], f"{field}.accessModes")
-    if spec.get("selector"):
-        causes += label_selector(spec["selector"], f"{field}.selector")
-    requests = (spec.get("resources") or {}).get("requests") or {}
-    amount = requests.get("storage")
-    if amount is None:
-        causes.append(required(f"{field}.resources[storage]"))
-    elif quantities.parse_nano(amount) <= 0:
-        causes.append(invalid(f"{field}.resources[storage]", amount, "must be greater than zero"))
-    name = spec.get("storageClassName")
-    if name:
-        causes += [invalid(f"{field}.storageClassName", name, fault) for fault in texts.dns_subdomain(name)]
-    if spec.get("volumeMode") not in _VOLUME_MODES:
-        causes.append(not_supported(f"{field}.volumeMode", spec.get("volumeMode"), _VOLUME_MODES))
-    for name in ("dataSource", "dataSourceRef"):
-        if spec.get(name):
-            causes += _data_source(spec[name], f"{field}.{name}")
-    return causes
-
-
-def _data_source(source: dict[str, Any], field: str) -> list[Cause]:
-    causes = [required(f"{field}.{name}") for name in ("name", "kind") if not source.get(name)]
-    group, kind = source.get("apiGroup") or "", source.get("kind", "")
-    if not group and kind != "PersistentVolumeClaim":
-        causes.append(invalid(field, kind, "must be 'PersistentVolumeClaim' when referencing the default apiGroup"))
-    if group:
-        causes += [invalid(f"{field}.apiGroup", group, fault) for fault in texts.dns_subdomain(group)]
-    return causes
-
-
-def _access_modes(modes: list[str], field: str) -> list[Cause]:
-    if not modes:
-        return [required(field, "at least 1 access mode is required")]
-    causes = [not_supported(field, mode, _MODES) for mode in modes if mode not in _MODES]
-    if "ReadWriteOncePod" in modes and len(modes) > 1:
-        causes.append(forbidden(field, "may not use ReadWriteOncePod with other access modes"))
-    return causes
-
-
 class VolumeStrategy(Strategy):
     has_status = True
 
@@ -181,35 +130,7 @@ class VolumeStrategy(Strategy):
             status["lastPhaseTransitionTime"] = _now()
 
     def validate_create(self, obj: Object) -> list[Cause]:
-        spec = obj.get("spec") or {}
-        causes: list[Cause] = []
-        modes = spec.get("accessModes") or []
-        if not modes:
-            causes.append(required("spec.accessModes"))
-        causes += [not_supported("spec.accessModes", mode, _MODES) for mode in modes if mode not in _MODES]
-        capacity = spec.get("capacity") or {}
-        if not capacity:
-            causes.append(required("spec.capacity"))
-        if "storage" not in capacity or len(capacity) > 1:
-            causes.append(not_supported("spec.capacity", capacity or None, ("storage",)))
-        for name, amount in capacity.items():
-            causes += _negative(amount, f"spec.capacity[{name}]")
-            if quantities.parse_nano(amount) <= 0:
-                causes.append(invalid(f"spec.capacity[{name}]", amount, "must be greater than zero"))
-        sources = [one for one in VOLUME_SOURCES if one in spec]
-        if not sources:
-            causes.append(required("spec", "must specify a volume type"))
-        causes += [forbidden(f"spec.{one}", "may not specify more than 1 volume type") for one in sources[1:]]
-        if spec.get("persistentVolumeReclaimPolicy") not in _RECLAIM:
-            given = spec.get("persistentVolumeReclaimPolicy")
-            causes.append(not_supported("spec.persistentVolumeReclaimPolicy", given, _RECLAIM))
-        if spec.get("volumeMode") not in _VOLUME_MODES:
-            causes.append(not_supported("spec.volumeMode", spec.get("volumeMode"), _VOLUME_MODES))
-        if "hostPath" in spec:
-            causes += host_path(spec["hostPath"], "spec.hostPath")
-        if "local" in spec and not (spec.get("nodeAffinity") or {}).get("required"):
-            causes.append(required("spec.nodeAffinity", "Local volume requires node affinity"))
-        return causes
+        return validate("core_v1", "PersistentVolumeSpec", obj.get("spec"), "spec")
 
     def validate_update(self, new: Object, old: Object) -> list[Cause]:
         causes = self.validate_create(new)
@@ -219,12 +140,8 @@ class VolumeStrategy(Strategy):
                 forbidden("spec.persistentvolumesource", "spec.persistentvolumesource is immutable after creation")
             )
         if spec.get("volumeMode") != before.get("volumeMode"):
-            # The path is really that short.
-            causes.append(invalid("volumeMode", spec.get("volumeMode"), "field is immutable"))
+            causes.append(invalid("spec.volumeMode", spec.get("volumeMode"), "field is immutable"))
         return causes
-
-    def warnings(self, new: Object, old: Object | None) -> list[str]:
-        return warnings.of_volume(new["spec"])
 
 
 class StorageClassStrategy(Strategy):
@@ -233,18 +150,7 @@ class StorageClassStrategy(Strategy):
         obj.setdefault("volumeBindingMode", "Immediate")
 
     def validate_create(self, obj: Object) -> list[Cause]:
-        causes: list[Cause] = []
-        provisioner = obj.get("provisioner", "")
-        if not provisioner:
-            causes.append(required("provisioner"))
-        else:
-            causes += [invalid("provisioner", provisioner, one) for one in texts.qualified_name(provisioner.lower())]
-        if obj.get("reclaimPolicy") not in ("Delete", "Retain"):
-            causes.append(not_supported("reclaimPolicy", obj.get("reclaimPolicy"), ("Delete", "Retain")))
-        modes = ("Immediate", "WaitForFirstConsumer")
-        if obj.get("volumeBindingMode") not in modes:
-            causes.append(not_supported("volumeBindingMode", obj.get("volumeBindingMode"), modes))
-        return causes
+        return validate("storage_v1", "StorageClass", obj, "")
 
     def validate_update(self, new: Object, old: Object) -> list[Cause]:
         causes = self.validate_create(new)
