@@ -11,8 +11,8 @@ from tests.helpers import kinds_cases
 from tests.helpers.kinds_cases import Case
 from tests.helpers.real_cluster import RealCluster
 
-from kajitori.embedded.apiserver.kinds import KindRegistry, built_in
 from kajitori.embedded.apiserver.reads import tables
+from kajitori.embedded.apiserver.registry import KindRegistry, built_in
 from kajitori.embedded.apiserver.schemas import protobuf
 from kajitori.embedded.apiserver.schemas.openapi import OpenApi
 from kajitori.kube.client import KubeClient

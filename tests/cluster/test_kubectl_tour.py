@@ -175,7 +175,7 @@ def test_a_run(kubectl: Kubectl) -> None:
     ("wrong", "named"),
     [
         ({"resources": {"gpu": 1, "gpuType": "h900", "memory": "64Mi"}, "privileged": True}, ("h900", "privileged")),
-        ({"restart": 5, "replicas": 0}, ("restarts", "replicas")),
+        ({"restart": 5, "image": "UPPER CASE"}, ("restarts", "UPPER CASE")),
     ],
     ids=["policy", "spec"],
 )
@@ -188,6 +188,13 @@ def test_a_run_that_is_refused(kubectl: Kubectl, wrong: dict[str, Any], named: t
     for word in named:
         assert word in status["message"]
     assert kubectl("get", "pods", "-o", "name") == ""
+
+
+def test_the_api_server_refuses_what_the_schema_refuses(kubectl: Kubectl) -> None:
+    """At once, in our words, and no Run is made."""
+    said = kubectl("apply", "-f", "-", stdin=yaml.safe_dump(run_of("greedy", replicas=-1)), code=1)
+    assert "spec.replicas" in said and "a run has at least one member" in said
+    assert kubectl("get", "runs", "-o", "name") == ""
 
 
 def test_explain(kubectl: Kubectl) -> None:

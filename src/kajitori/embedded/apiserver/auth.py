@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from kajitori.embedded.apiserver.kinds import Object
+from kajitori.embedded.apiserver.strategies.strategy import Object
 
 AUTHENTICATED = "system:authenticated"
 MASTERS = "system:masters"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from kajitori.embedded.apiserver.kinds import ALL_VERBS, Kind, Object, Strategy
+from kajitori.embedded.apiserver.kinds import ALL_VERBS, Kind
 from kajitori.embedded.apiserver.schemas.models import model_schema
 from kajitori.embedded.apiserver.schemas.schema import Schema
 from kajitori.embedded.apiserver.strategies import (
@@ -21,6 +21,7 @@ from kajitori.embedded.apiserver.strategies import (
     storage,
 )
 from kajitori.embedded.apiserver.strategies.definitions import DefinitionStrategy
+from kajitori.embedded.apiserver.strategies.strategy import Object, Strategy
 from kajitori.kube.resources import Resource
 
 _STATUS = frozenset({"status"})

@@ -6,14 +6,12 @@ import copy
 from collections.abc import Callable
 from functools import partial
 
-from kajitori.embedded.apiserver.kinds import Kind, Object
+from kajitori.embedded.apiserver.kinds import Kind
 from kajitori.embedded.apiserver.schemas.custom import root_schema
 from kajitori.embedded.apiserver.schemas.schema import Schema
 from kajitori.embedded.apiserver.strategies.custom import CustomStrategy, apply_defaults
+from kajitori.embedded.apiserver.strategies.strategy import Object
 from kajitori.kube.resources import Resource
-
-FINALIZER = "customresourcecleanup.apiextensions.k8s.io"
-"""On every definition: its objects go first."""
 
 
 def kinds_of(definition: Object) -> list[Kind]:

@@ -6,7 +6,8 @@ import platform
 import sys
 from typing import Any
 
-from kajitori.embedded.apiserver.kinds import Kind, KindRegistry
+from kajitori.embedded.apiserver.kinds import Kind
+from kajitori.embedded.apiserver.registry import KindRegistry
 from kajitori.embedded.apiserver.strategies.definitions import version_priority
 
 AGGREGATED_V2 = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"

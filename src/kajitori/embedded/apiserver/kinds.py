@@ -17,99 +17,21 @@ The life of a request, with whose part each step is:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
 
-from kajitori.core.words import texts
 from kajitori.embedded.apiserver import metadata
 from kajitori.embedded.apiserver.causes import Cause
 from kajitori.embedded.apiserver.schemas import conform
 from kajitori.embedded.apiserver.schemas.schema import ANY, Schema
-from kajitori.embedded.apiserver.status import StatusError
+from kajitori.embedded.apiserver.status import Unreadable
+from kajitori.embedded.apiserver.strategies.strategy import Object, Strategy
 from kajitori.kube.resources import Resource
 
-Object = dict[str, Any]
 ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
-
-
-class Strategy:
-    """What a kind does to its objects, in place. The base class keeps status and generation in order, nothing else."""
-
-    has_status = False
-    """`/status` is a subresource: creation drops a status, updates keep it."""
-    has_generation = False
-    """`metadata.generation` counts changes to everything but metadata and status."""
-    name_rule: texts.Rule = staticmethod(texts.dns_subdomain)
-    """What names of this kind look like."""
-    looks_at_metadata = True
-    """Whether metadata are looked at together with the rest; else afterwards, if there is nothing else to say."""
-
-    def default(self, obj: Object) -> None:
-        """Fill in what was left out; a second call changes nothing."""
-
-    def prepare_create(self, obj: Object) -> None:
-        """Take away what a creator may not set, and set what the server sets itself."""
-        if self.has_status:
-            obj.pop("status", None)
-        if self.has_generation:
-            obj["metadata"]["generation"] = 1
-        else:
-            obj["metadata"].pop("generation", None)
-
-    def prepare_update(self, new: Object, old: Object) -> None:
-        """Keep what an update may not change silently (status); runs before validation."""
-        if self.has_status:
-            keep(new, old, "status")
-        generation = old["metadata"].get("generation")
-        if generation is None:
-            new["metadata"].pop("generation", None)
-        else:
-            changed = self.has_generation and _substance(new) != _substance(old)
-            new["metadata"]["generation"] = generation + 1 if changed else generation
-
-    def prepare_status_update(self, new: Object, old: Object) -> None:
-        """Keep everything but the status; metadata may change with it."""
-        for name in (new.keys() | old.keys()) - {"status", "metadata", "apiVersion", "kind"}:
-            keep(new, old, name)
-        keep(new["metadata"], old["metadata"], "generation")
-
-    def validate_create(self, obj: Object) -> list[Cause]:
-        """Every fault of a new object, beyond its metadata."""
-        return []
-
-    def validate_update(self, new: Object, old: Object) -> list[Cause]:
-        """Every fault of a changed object, beyond its metadata: also what may not be changed."""
-        return self.validate_create(new)
-
-    def validate_status_update(self, new: Object, old: Object) -> list[Cause]:
-        """Every fault of a changed status."""
-        return []
-
-    def warnings(self, new: Object, old: Object | None) -> list[str]:
-        """What whoever writes an object should be told, though it is right; `old` is None for a new one."""
-        return []
-
-    def fields(self, obj: Object) -> dict[str, str]:
-        """What field selectors may name beyond metadata.name and metadata.namespace."""
-        return {}
-
-
 _BARE = frozenset({("", "events"), ("coordination.k8s.io", "leases"), ("policy", "poddisruptionbudgets")})
 """Built-in kinds that take any finalizer, as custom resources do."""
-
-
-def keep(new: Object, old: Object, name: str) -> None:
-    """The field stays what it was, or absent."""
-    if name in old:
-        new[name] = old[name]
-    else:
-        new.pop(name, None)
-
-
-def _substance(obj: Object) -> Object:
-    return {name: value for name, value in obj.items() if name not in ("metadata", "status", "apiVersion", "kind")}
 
 
 def _no_schema() -> Schema:
@@ -176,10 +98,7 @@ class Kind:
                 return conform.conform_custom(self.schema, obj, applied=applied)
             return conform.conform(self.schema, obj)
         except conform.WrongType as error:
-            kind = self.resource.kind
-            version = str(obj.get("apiVersion") or self.resource.api_version).rpartition("/")[2]
-            text = f'{kind} in version "{version}" cannot be handled as a {kind}: {error}'
-            raise StatusError.bad_request(text) from error
+            raise Unreadable(self.resource, str(error)) from error
 
     def validate_metadata(self, new: Object, old: Object | None = None) -> list[Cause]:
         """Every fault of an object's metadata: name, labels, annotations, finalizers, owner references; on update also
@@ -197,73 +116,3 @@ class Kind:
         if not bare:
             causes += metadata.validate_finalizers(meta)
         return causes
-
-
-class KindRegistry:
-    """All kinds served now; definitions of custom resources come and go."""
-
-    def __init__(self, kinds: list[Kind]) -> None:
-        self._built_in = {_key(one): one for one in kinds}
-        self._custom: dict[str, list[Kind]] = {}
-        self._kinds: dict[tuple[str, str, str], Kind] = {}
-        self._by_kind: dict[tuple[str, str], Kind] = {}
-        self._by_stored: dict[tuple[str, str], list[Kind]] = {}
-        self._generation = 0
-        self._index()
-
-    def find(self, group: str, version: str, plural: str) -> Kind | None:
-        """The kind under a URL path, or None."""
-        return self._kinds.get((group, version, plural))
-
-    def find_kind(self, api_version: str, kind: str) -> Kind | None:
-        """The kind that an object's apiVersion and kind (or an owner reference) name, or None."""
-        return self._by_kind.get((api_version, kind))
-
-    def find_stored(self, group: str, plural: str) -> list[Kind]:
-        """All kinds that show the objects which the store keeps under this group and plural."""
-        return self._by_stored.get((group, plural), [])
-
-    def all(self) -> Iterator[Kind]:
-        """Every kind, built-in ones first."""
-        return iter(list(self._kinds.values()))
-
-    def add_definition(self, definition: Object) -> list[Kind]:
-        """Serve (or serve anew, after a change) what a CustomResourceDefinition defines; answers its kinds."""
-        from kajitori.embedded.apiserver.crds import kinds_of
-
-        made = kinds_of(definition)
-        self._custom[definition["metadata"]["name"]] = made
-        self._index()
-        return made
-
-    def remove_definition(self, definition: Object) -> None:
-        """Stop serving it."""
-        if self._custom.pop(definition["metadata"]["name"], None) is not None:
-            self._index()
-
-    @property
-    def generation(self) -> int:
-        """Grows with every change: discovery and OpenAPI are cached by it."""
-        return self._generation
-
-    def _index(self) -> None:
-        self._kinds = dict(self._built_in)
-        for made in self._custom.values():
-            for one in made:
-                self._kinds.setdefault(_key(one), one)
-        self._by_kind = {(one.resource.api_version, one.resource.kind): one for one in self._kinds.values()}
-        self._by_stored = {}
-        for one in self._kinds.values():
-            self._by_stored.setdefault((one.stored.group, one.stored.plural), []).append(one)
-        self._generation += 1
-
-
-def _key(kind: Kind) -> tuple[str, str, str]:
-    return kind.resource.group, kind.resource.version, kind.resource.plural
-
-
-def built_in() -> KindRegistry:
-    """A registry of the built-in kinds."""
-    from kajitori.embedded.apiserver.builtin import built_in_kinds
-
-    return KindRegistry(built_in_kinds())

@@ -16,7 +16,7 @@ from kajitori.embedded.apiserver.admission.admission import AdmissionRequest
 from kajitori.embedded.apiserver.admission.policies.evaluation import AdmissionPolicies
 from kajitori.embedded.apiserver.auth import ANONYMOUS, User
 from kajitori.embedded.apiserver.causes import Cause, invalid
-from kajitori.embedded.apiserver.kinds import Kind, KindRegistry, Object, keep
+from kajitori.embedded.apiserver.kinds import Kind
 from kajitori.embedded.apiserver.options import WriteOptions
 from kajitori.embedded.apiserver.patches.own_metadata import (
     IDENTITY,
@@ -29,7 +29,9 @@ from kajitori.embedded.apiserver.patches.own_metadata import (
 from kajitori.embedded.apiserver.patches.preconditions import not_that_uid
 from kajitori.embedded.apiserver.reads.selection import node_of
 from kajitori.embedded.apiserver.reads.shown import encode_plain, shown, store_key, unstored
+from kajitori.embedded.apiserver.registry import KindRegistry
 from kajitori.embedded.apiserver.status import StatusError, qualified
+from kajitori.embedded.apiserver.strategies.strategy import Object, keep
 from kajitori.embedded.apiserver.upkeep import defaults as upkeep
 from kajitori.embedded.store import KeyTaken, NotStored, Record, Stale, Store
 from kajitori.kube.resources import Resource

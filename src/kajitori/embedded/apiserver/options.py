@@ -9,13 +9,13 @@ from typing import Any, TypeVar
 
 from kajitori.core.words.selectors import FieldSelector, LabelSelector, SelectorError, parse_fields, parse_labels
 from kajitori.embedded.apiserver.causes import Cause, forbidden, invalid, shown
+from kajitori.embedded.apiserver.schemas.conform import type_name
 from kajitori.embedded.apiserver.status import StatusError
 
 Query = Mapping[str, str]
 T = TypeVar("T")
 _INTEGER = re.compile(r"[+-]?\d+")
 _MANAGER_MAX_LENGTH = 128
-_GO_TYPES = {str: "string", bool: "bool", int: "number", float: "number", list: "array"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,16 +169,14 @@ def parse_delete(query: Query, body: Mapping[str, Any] | None) -> DeleteOptions:
     propagation = body.get("propagationPolicy")
     orphan = body.get("orphanDependents")
     preconditions = body.get("preconditions") or {}
-    for name, value, kind, go_type in (
-        ("gracePeriodSeconds", grace, int | None, "int64"),
-        ("propagationPolicy", propagation, str | None, "v1.DeletionPropagation"),
-        ("orphanDependents", orphan, bool | None, "bool"),
-        ("preconditions", preconditions, Mapping, "v1.Preconditions"),
+    for name, value, kind, expected in (
+        ("gracePeriodSeconds", grace, int | None, "a whole number"),
+        ("propagationPolicy", propagation, str | None, "text"),
+        ("orphanDependents", orphan, bool | None, "true or false"),
+        ("preconditions", preconditions, Mapping, "an object"),
     ):
         if not isinstance(value, kind) or (name == "gracePeriodSeconds" and isinstance(value, bool)):
-            found = _GO_TYPES.get(type(value), "object")
-            where = f"Go struct field DeleteOptions.{name} of type {go_type}"
-            raise StatusError.bad_request(f"json: cannot unmarshal {found} into {where}")
+            raise StatusError.bad_request(f"{name}: expected {expected}, not {type_name(value)}")
     if propagation is not None:
         name = "propagationPolicy"
         if propagation not in ("Foreground", "Background", "Orphan"):
@@ -187,9 +185,7 @@ def parse_delete(query: Query, body: Mapping[str, Any] | None) -> DeleteOptions:
             causes.append(invalid(name, propagation, "orphanDependents and deletionPropagation cannot be both set"))
     given = body.get("dryRun") or []
     if not isinstance(given, list):
-        found = _GO_TYPES.get(type(given), "object")
-        where = "Go struct field DeleteOptions.dryRun of type []string"
-        raise StatusError.bad_request(f"json: cannot unmarshal {found} into {where}")
+        raise StatusError.bad_request(f"dryRun: expected a list, not {type_name(given)}")
     dry_run, faults = _dry_run(given)
     causes += faults
     if causes:
@@ -238,7 +234,7 @@ def _integer(text: str) -> int | None:
     if not text:
         return None
     if not _INTEGER.fullmatch(text):
-        raise StatusError.bad_request(f"strconv.ParseInt: parsing {shown(text)}: invalid syntax")
+        raise StatusError.bad_request(f"{shown(text)} is not a whole number")
     return int(text)
 
 

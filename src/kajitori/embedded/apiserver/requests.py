@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kajitori.embedded.apiserver.kinds import Kind, KindRegistry, Object
+from kajitori.embedded.apiserver.kinds import Kind
+from kajitori.embedded.apiserver.registry import KindRegistry
 from kajitori.embedded.apiserver.status import StatusError
+from kajitori.embedded.apiserver.strategies.strategy import Object
 
 LEFT_OUT = {
     "": frozenset({"replicationcontrollers"}),

@@ -10,7 +10,7 @@ from kajitori.embedded.apiserver import auth
 from kajitori.embedded.apiserver.auth import Authenticator
 from kajitori.embedded.apiserver.causes import Cause
 from kajitori.embedded.apiserver.causes import shown as quoted
-from kajitori.embedded.apiserver.kinds import Kind, Object
+from kajitori.embedded.apiserver.kinds import Kind
 from kajitori.embedded.apiserver.objects import Caller, Objects, made_by_update
 from kajitori.embedded.apiserver.options import DeleteOptions, WriteOptions, parse_delete, parse_list, parse_write
 from kajitori.embedded.apiserver.patches.managed import manage
@@ -25,12 +25,13 @@ from kajitori.embedded.apiserver.schemas.formats import (
     Format,
     check_identity,
     duplicate_fields,
-    no_object,
+    not_an_object,
     parse_body,
     read_object,
     report_unknown,
 )
 from kajitori.embedded.apiserver.status import StatusError, qualified
+from kajitori.embedded.apiserver.strategies.strategy import Object
 from kajitori.embedded.apiserver.subresources.objects import SCALES, Subresources, scale_fault
 from kajitori.embedded.apiserver.upkeep import deletion
 from kajitori.embedded.store import Record
@@ -257,7 +258,7 @@ class Rest:
             if body is None:
                 body = {}
             if not isinstance(body, dict):
-                raise StatusError.bad_request(f"couldn't get version/kind; json parse error: {no_object(body)}")
+                raise StatusError.bad_request(not_an_object(body))
             if body.get("kind", "DeleteOptions") != "DeleteOptions":
                 scheme = '"pkg/apis/meta/internalversion/scheme/register.go:27"'
                 version = body.get("apiVersion") or "meta.k8s.io/v1"

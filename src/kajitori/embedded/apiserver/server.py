@@ -13,13 +13,13 @@ from typing import Any
 
 from aiohttp import web
 
-from kajitori.embedded.apiserver import discovery, kinds
+from kajitori.embedded.apiserver import discovery
 from kajitori.embedded.apiserver.auth import Attributes, Authenticator, User, authorize
 from kajitori.embedded.apiserver.certificates import Certificates
-from kajitori.embedded.apiserver.kinds import KindRegistry
 from kajitori.embedded.apiserver.metrics import Metrics
 from kajitori.embedded.apiserver.objects import Caller, Objects
 from kajitori.embedded.apiserver.reads.watches import error_event
+from kajitori.embedded.apiserver.registry import KindRegistry, built_in
 from kajitori.embedded.apiserver.requests import Target, find_target, is_built_in
 from kajitori.embedded.apiserver.rest import Answer, Call, Rest, verb_of
 from kajitori.embedded.apiserver.schemas.formats import Format, encode_json, negotiate
@@ -63,7 +63,7 @@ class ApiServer:
         self._authenticator = authenticator
         self._host = host
         self._port = port
-        self._registry = kinds.built_in()
+        self._registry = built_in()
         self._objects = Objects(store, self._registry)
         self._rest = Rest(self._objects, authenticator)
         self._openapi = OpenApi(self._registry)

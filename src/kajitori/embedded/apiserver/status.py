@@ -190,6 +190,15 @@ class StatusError(Exception):
         return cls(507, "InternalError", f"Internal error occurred: {why}")
 
 
+class Unreadable(StatusError):
+    """400: the data cannot be read as an object of a kind. `why` says why."""
+
+    def __init__(self, wanted: Resource, why: str) -> None:
+        text = f"the data cannot be read as a {wanted.kind} of {wanted.api_version}: {why}"
+        super().__init__(400, "BadRequest", text)
+        self.why = why
+
+
 def qualified(resource: Resource) -> str:
     """A resource as messages name it: `pods`, `runs.kajitori.dev`."""
     return f"{resource.plural}.{resource.group}" if resource.group else resource.plural

@@ -168,11 +168,11 @@ async def test_status_and_scale_have_owners_of_their_own(api: EmbeddedApiServer)
     ("body", "code", "message"),
     [
         ({**config({}), "foo": 1}, 500, ".foo: field not declared in schema"),
-        (config({"x": 1}), 500, ".data.x: expected string, got &value.valueUnstructured{Value:1}"),
+        (config({"x": 1}), 500, ".data.x: expected text, not a number"),
         (config({}, managedFields=[{"manager": "x"}]), 400, "metadata.managedFields must be nil"),
         (config({}, resourceVersion="1"), 409, "the object has been modified"),
         (config({}, name="b"), 400, "does not match the name on the URL"),
-        (b"{a: [", 400, "error decoding YAML"),
+        (b"{a: [", 400, "error decoding patch"),
     ],
 )
 async def test_a_configuration_that_can_not_be_is_refused(

@@ -11,8 +11,8 @@ from tests.helpers.boats import boat, definition
 from tests.helpers.kinds_pipeline import MemoryView, create, fresh
 
 from kajitori.embedded.apiserver import discovery
-from kajitori.embedded.apiserver.kinds import KindRegistry
 from kajitori.embedded.apiserver.reads import tables
+from kajitori.embedded.apiserver.registry import KindRegistry
 from kajitori.embedded.apiserver.schemas.openapi import OpenApi
 from kajitori.kube import resources
 

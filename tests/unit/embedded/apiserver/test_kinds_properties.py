@@ -9,7 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kajitori.embedded.apiserver.kinds import Kind, built_in
+from kajitori.embedded.apiserver.kinds import Kind
+from kajitori.embedded.apiserver.registry import built_in
 from kajitori.embedded.apiserver.schemas.schema import Schema
 from kajitori.embedded.apiserver.status import StatusError
 

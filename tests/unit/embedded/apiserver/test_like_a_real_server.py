@@ -221,7 +221,7 @@ async def test_what_is_no_base64_is_said_where(api: EmbeddedApiServer) -> None:
     """The byte that no decoder takes."""
     body = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}, "data": {"a": "not base64!"}}
     refused = await api.call("POST", "/api/v1/namespaces/default/secrets", body)
-    assert refused.body["message"].endswith("illegal base64 data at input byte 3")
+    assert refused.body["message"].partition("data.a: not base64")[1]
 
 
 async def test_finalizers_of_a_namespace_have_an_owner(api: EmbeddedApiServer) -> None:

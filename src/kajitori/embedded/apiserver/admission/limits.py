@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from kajitori.embedded.apiserver.admission import pod_resources
-from kajitori.embedded.apiserver.kinds import Object
 from kajitori.embedded.apiserver.schemas.quantities import NANO, format_nano, parse_nano
+from kajitori.embedded.apiserver.strategies.strategy import Object
 
 ANNOTATION = "kubernetes.io/limit-ranger"
 _BINARY = frozenset({"memory", "ephemeral-storage", "storage"})

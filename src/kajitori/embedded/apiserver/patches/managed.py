@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, TypeAlias
 
-from kajitori.embedded.apiserver.kinds import Kind, Object
+from kajitori.embedded.apiserver.kinds import Kind
 from kajitori.embedded.apiserver.patches import field_merging, fieldsets
 from kajitori.embedded.apiserver.patches.field_types import type_faults
 from kajitori.embedded.apiserver.patches.fieldsets import Comparison, FieldSet, difference, intersection, union
 from kajitori.embedded.apiserver.patches.own_metadata import now_text
 from kajitori.embedded.apiserver.status import StatusError
+from kajitori.embedded.apiserver.strategies.strategy import Object
 
 Entry: TypeAlias = dict[str, Any]
 Key: TypeAlias = tuple[str, str, str, str]

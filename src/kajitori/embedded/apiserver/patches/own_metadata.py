@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from datetime import UTC, datetime
 
-from kajitori.embedded.apiserver.kinds import Object, keep
+from kajitori.embedded.apiserver.strategies.strategy import Object, keep
 
 _NAME_CHARACTERS = "bcdfghjklmnpqrstvwxz2456789"
 _GENERATED_MAX_LENGTH = 58

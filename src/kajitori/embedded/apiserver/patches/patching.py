@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
@@ -11,13 +10,14 @@ import jsonpatch
 import jsonpointer
 
 from kajitori.embedded.apiserver.causes import invalid
-from kajitori.embedded.apiserver.kinds import Kind, Object
+from kajitori.embedded.apiserver.kinds import Kind
 from kajitori.embedded.apiserver.objects import Caller, Objects, Written, made_by_update
 from kajitori.embedded.apiserver.options import WriteOptions
 from kajitori.embedded.apiserver.patches import managed
 from kajitori.embedded.apiserver.patches.json_patching import apply_operations
-from kajitori.embedded.apiserver.patches.strategic import BadPatch, go_text, strategic_merge
+from kajitori.embedded.apiserver.patches.strategic import BadPatch, strategic_merge
 from kajitori.embedded.apiserver.requests import Target, check_name, check_namespace, no_name
+from kajitori.embedded.apiserver.schemas.conform import type_name
 from kajitori.embedded.apiserver.schemas.formats import (
     JSON,
     check_identity,
@@ -26,20 +26,16 @@ from kajitori.embedded.apiserver.schemas.formats import (
     parse_body,
     report_unknown,
 )
-from kajitori.embedded.apiserver.schemas.go_types import go_type
 from kajitori.embedded.apiserver.schemas.nesting import TooDeep
 from kajitori.embedded.apiserver.schemas.schema import ANY
-from kajitori.embedded.apiserver.status import StatusError
+from kajitori.embedded.apiserver.status import StatusError, Unreadable
+from kajitori.embedded.apiserver.strategies.strategy import Object
 
 JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_PATCH = "application/strategic-merge-patch+json"
 APPLY_PATCH = "application/apply-patch+yaml"
 _OPERATIONS_MAX = 10_000
-_NO_PATCH = "Invalid JSON Patch"
-_MISMATCH = re.compile(
-    r"json: cannot unmarshal (array|object|string|bool|number(?: \S+)?) into Go struct field .* of type (\S+)$"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,14 +58,12 @@ class Patch:
         try:
             document = parse_body(body, "application/yaml" if media_type == APPLY_PATCH else "application/json")
         except ValueError as error:
-            if media_type == MERGE_PATCH and validation == "Ignore":
-                raise StatusError.bad_request(_NO_PATCH) from error
-            what = {APPLY_PATCH: "error decoding YAML: ", STRATEGIC_PATCH: ""}.get(media_type, "error decoding patch: ")
-            raise StatusError.bad_request(f"{what}{error}") from error
+            raise StatusError.bad_request(f"error decoding patch: {error}") from error
         if document is None and media_type in (APPLY_PATCH, STRATEGIC_PATCH):
             document = {}
         if not isinstance(document, list if media_type == JSON_PATCH else dict):
-            raise StatusError.bad_request(_wrong_document(media_type, document, validation))
+            expected = "a list of operations" if media_type == JSON_PATCH else "an object"
+            raise StatusError.bad_request(f"error decoding patch: expected {expected}, not {type_name(document)}")
         if media_type == JSON_PATCH and len(document) > _OPERATIONS_MAX:
             said = f"The allowed maximum operations in a JSON patch is {_OPERATIONS_MAX}, got {len(document)}"
             raise StatusError(413, "RequestEntityTooLarge", f"Request entity too large: {said}")
@@ -107,9 +101,7 @@ class Patch:
 
     def refused(self, why: str, patched_object: Object) -> StatusError:
         """422: the patched object can't be read."""
-        strategic = self.media_type == STRATEGIC_PATCH
-        shown = go_text(self.document) if strategic else encode_json(patched_object).decode()
-        return StatusError.invalid("", "", "", [invalid("patch", shown, why)])
+        return StatusError.invalid("", "", "", [invalid("patch", encode_json(patched_object).decode(), why)])
 
     def _json(self, obj: Object) -> Object:
         # A value that is left out is null.
@@ -129,31 +121,6 @@ def _rejected() -> StatusError:
     return StatusError(422, "Invalid", "the server rejected our request due to an error in our request", {})
 
 
-def as_tree(why: str) -> str:
-    """What a decoder of a text says of a value, as one says it that converts a tree of values (strategic patches and
-    applied configurations)."""
-    found = _MISMATCH.match(why)
-    if found is None:
-        return f"error decoding from json: {why}" if why.startswith("illegal base64") else why
-    given, wanted = found[1], found[2]
-    kind, go_type = {
-        "array": ("slice", "[]interface {}"),
-        "object": ("map", "map[string]interface {}"),
-        "number": ("int64", "int64"),
-    }.get(given, (given, given))
-    if given.startswith("number "):
-        kind = go_type = "float64" if "." in given else "int64"
-    if wanted.startswith("[]"):
-        return f"cannot restore slice from {kind}"
-    if wanted.startswith("map["):
-        return f"cannot restore map from {kind}"
-    if wanted.startswith("v1."):
-        return f"cannot restore struct from: {kind}"
-    if (go_type, wanted) == ("int64", "string") or (go_type == "float64" and wanted.startswith("int")):
-        return f"cannot convert {go_type} to {wanted}"
-    return f"unrecognized type: {wanted}"
-
-
 def check_media_type(content_type: str, kind: Kind) -> str:
     """Which of the four a patch is.
 
@@ -167,20 +134,6 @@ def check_media_type(content_type: str, kind: Kind) -> str:
     if media_type not in served:
         raise StatusError.unsupported_media_type()
     return media_type
-
-
-def _wrong_document(media_type: str, document: Any, validation: str) -> str:
-    found = go_type(document)
-    if media_type == JSON_PATCH:
-        return f"error decoding patch: json: cannot unmarshal {found} into Go value of type []handlers.jsonPatchOp"
-    if media_type == MERGE_PATCH and document is None:
-        return _NO_PATCH
-    if media_type == MERGE_PATCH and validation == "Ignore" and not isinstance(document, list):
-        return _NO_PATCH
-    said = f"json: cannot unmarshal {found} into Go value of type map[string]interface {{}}"
-    if media_type == APPLY_PATCH:
-        return f"error decoding YAML: error unmarshaling JSON: {said}"
-    return f"error decoding patch: {said}" if media_type == MERGE_PATCH and validation != "Ignore" else said
 
 
 def merge_patch(target: Any, patch: Any) -> Any:
@@ -213,8 +166,7 @@ async def patched(objects: Objects, target: Target, patch: Patch, caller: Caller
             new["apiVersion"], new["kind"] = kind.resource.api_version, kind.resource.kind
         for name in ("kind", "apiVersion"):
             if kind.custom is None and not isinstance(new.get(name), str | None):
-                said = f"json: cannot unmarshal {go_type(new[name])} into Go struct field .{name} of type string"
-                raise patch.refused(f"couldn't get version/kind; json parse error: {said}", new)
+                raise patch.refused(f"{name}: expected text, not {type_name(new[name])}", new)
         if patch.media_type != STRATEGIC_PATCH and kind.custom is None and not new.get("apiVersion"):
             # What has no version is read as something of which nothing is known.
             unread = [f'unknown field "{name}"' for name in sorted(new) if name not in ("apiVersion", "kind")]
@@ -234,12 +186,8 @@ async def patched(objects: Objects, target: Target, patch: Patch, caller: Caller
             if unlike is None:
                 check_identity(new, kind)
                 faults = [*kind.conform(new), *faults]
-        except StatusError as error:
-            why = error.message.partition(f" cannot be handled as a {kind.resource.kind}: ")[2]
-            if not why:
-                raise
-            why = _first_fault(kind, new, why)
-            raise patch.refused(as_tree(why) if patch.media_type == STRATEGIC_PATCH else why, new) from error
+        except Unreadable as error:
+            raise patch.refused(error.why, new) from error
         if faults and options.field_validation == "Strict":
             raise patch.refused(f"strict decoding error: {', '.join(faults)}", new)
         report_unknown(kind, faults, options.field_validation, caller.warnings)
@@ -256,21 +204,6 @@ async def patched(objects: Objects, target: Target, patch: Patch, caller: Caller
     return await objects.update(
         kind, target.namespace, target.name, change, caller, options, subresource=target.subresource, own=own
     )
-
-
-def _first_fault(kind: Kind, patched_object: Object, why: str) -> str:
-    """Which of several faults a decoder meets first: what a patch led to is written with its fields in order."""
-    try:
-        kind.conform(_in_order(patched_object))
-    except StatusError as error:
-        return error.message.partition(f" cannot be handled as a {kind.resource.kind}: ")[2]
-    return why
-
-
-def _in_order(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: _in_order(value[name]) for name in sorted(value)}
-    return [_in_order(one) for one in value] if isinstance(value, list) else value
 
 
 def _type_meta_faults(kind: Kind, patched_object: Object) -> StatusError | None:
@@ -290,7 +223,7 @@ def _type_meta_faults(kind: Kind, patched_object: Object) -> StatusError | None:
 
 async def _apply(objects: Objects, target: Target, config: Object, caller: Caller, options: WriteOptions) -> Written:
     kind = target.kind
-    where = _check_config(target, config)
+    _check_config(target, config)
     unlike = _not_its_name(objects, target, config)
     meta = config["metadata"]
     meta["name"] = target.name
@@ -318,11 +251,7 @@ async def _apply(objects: Objects, target: Target, config: Object, caller: Calle
         try:
             kind.conform(merged, applied=True)
         except StatusError as error:
-            why = error.message.partition(f" cannot be handled as a {kind.resource.kind}: ")[2]
-            what = f"{kind.resource.group}/{kind.resource.version}, Kind={kind.resource.kind}"
-            convert = f"unable to convert unstructured object to {what}: {as_tree(why)}"
-            text = f"failed to convert new object ({where}; {what}) to proper version: {convert}"
-            raise StatusError(500, "", text) from error
+            raise StatusError(500, "", f"the applied object can't be read: {error.message}") from error
         entries[:] = found
         if live is None and config["metadata"].get("uid"):
             uid = config["metadata"]["uid"]
@@ -355,28 +284,21 @@ async def _apply(objects: Objects, target: Target, config: Object, caller: Calle
                 raise
 
 
-def _check_config(target: Target, config: Object) -> str:
-    """Refuses what no configuration may be; answers how the object is called in messages.
+def _check_config(target: Target, config: Object) -> None:
+    """Refuse what no configuration may be.
 
     Raises:
         StatusError: 400, 500.
     """
     kind = target.kind
-    for name in ("apiVersion", "kind"):
-        if not config.get(name):
-            version = str(config.get("apiVersion") or "")
-            which = version if "/" in version or not version else f"/{version}"
-            raise StatusError.bad_request(f"invalid object type: {which or '/'}, Kind={config.get('kind') or ''}")
-    resource = kind.resource
-    if (config["apiVersion"], config["kind"]) != (resource.api_version, resource.kind):
-        version = config["apiVersion"] if "/" in config["apiVersion"] else f"/{config['apiVersion']}"
-        raise StatusError.bad_request(f"invalid object type: {version}, Kind={config['kind']}")
+    version, name = config.get("apiVersion") or "none", config.get("kind") or "none"
+    if (version, name) != (kind.resource.api_version, kind.resource.kind):
+        raise StatusError.bad_request(f"invalid object type: apiVersion {version}, kind {name}")
     check_identity(config, kind)
     meta = config["metadata"]
     if meta.get("managedFields") is not None:
         raise StatusError.bad_request("metadata.managedFields must be nil")
     managed.check_typed(kind, config)
-    return f"{meta.get('namespace') or ''}/{meta.get('name') or ''}"
 
 
 def _not_its_name(objects: Objects, target: Target, config: Object) -> StatusError | None:

@@ -93,7 +93,7 @@ def _special_elements(original: list[Any], patch: list[Any], key: str) -> tuple[
         elif directive == "merge":
             raise BadPatch("merging lists cannot yet be specified in the patch")
         else:
-            raise BadPatch(f"unknown patch type: {directive} in map: {go_text(one)}")
+            raise BadPatch(f"unknown value {directive!r} of $patch")
     return (rest, []) if replaces else (original, rest)
 
 
@@ -124,10 +124,9 @@ def _merge_ordered(original: dict[str, Any], patch: dict[str, Any], schema: Sche
 def _listed(schema: Schema, name: str) -> Schema:
     """The list of that name, of which a patch says the order."""
     if schema.type == "map":
-        raise BadPatch("merging an object in json but data type is not struct, instead is: map")
+        raise BadPatch("$setElementOrder is not allowed in a map")
     if schema is not ANY and name not in schema.properties:
-        struct = schema.reference.rpartition(".")[2]
-        raise BadPatch(f'unable to find api field in struct {struct} for the json field "{name}"')
+        raise BadPatch(f'{schema.reference.rpartition(".")[2]} has no field "{name}"')
     return _part(schema, name)
 
 
@@ -187,18 +186,7 @@ def _directed(patch: dict[str, Any]) -> dict[str, Any]:
         return replaced
     if directive == "delete":
         return {}
-    raise BadPatch(f"unknown patch type: {directive} in map: {go_text(patch)}")
-
-
-def go_text(value: Any) -> str:
-    """A value as Go prints it with %v."""
-    if isinstance(value, dict):
-        return "map[" + " ".join(f"{name}:{go_text(value[name])}" for name in sorted(value)) + "]"
-    if isinstance(value, list):
-        return "[" + " ".join(go_text(one) for one in value) + "]"
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return "<nil>" if value is None else str(value)
+    raise BadPatch(f"unknown value {directive!r} of $patch")
 
 
 def _plain(value: Any) -> Any:
@@ -224,7 +212,7 @@ def _is_directive(value: Any) -> bool:
 def _key_of(element: dict[str, Any], key: str) -> Any:
     value = element.get(key)
     if value is None or isinstance(value, dict | list):
-        raise BadPatch(f"map: {go_text(element)} does not contain declared merge key: {key}")
+        raise BadPatch(f"an item of the list does not contain its merge key {key}")
     return value
 
 

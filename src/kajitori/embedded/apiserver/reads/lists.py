@@ -9,7 +9,7 @@ from collections import OrderedDict
 from dataclasses import dataclass
 
 from kajitori.embedded.apiserver.causes import shown as quoted
-from kajitori.embedded.apiserver.kinds import Kind, Object
+from kajitori.embedded.apiserver.kinds import Kind
 from kajitori.embedded.apiserver.objects import Objects
 from kajitori.embedded.apiserver.options import ListOptions
 from kajitori.embedded.apiserver.reads.selection import Selection, selection
@@ -19,6 +19,7 @@ from kajitori.embedded.apiserver.requests import Target
 from kajitori.embedded.apiserver.schemas.formats import Format, encode_json
 from kajitori.embedded.apiserver.schemas.nesting import decode_json
 from kajitori.embedded.apiserver.status import StatusError
+from kajitori.embedded.apiserver.strategies.strategy import Object
 from kajitori.embedded.store import Compacted, Record
 
 _SNAPSHOTS_KEPT = 16

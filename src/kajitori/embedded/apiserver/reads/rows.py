@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from kajitori.embedded.apiserver.kinds import Object
 from kajitori.embedded.apiserver.reads import durations
+from kajitori.embedded.apiserver.strategies.strategy import Object
 
 Row = list[Any]
 _NONE = "<none>"

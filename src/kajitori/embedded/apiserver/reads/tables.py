@@ -8,8 +8,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 from kajitori.embedded.apiserver.crds import version_of
-from kajitori.embedded.apiserver.kinds import Kind, Object
+from kajitori.embedded.apiserver.kinds import Kind
 from kajitori.embedded.apiserver.reads import durations, jsonpath, rows
+from kajitori.embedded.apiserver.strategies.strategy import Object
 
 Row = Callable[[Object, datetime], list[Any]]
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kajitori.embedded.apiserver.causes import shown as quoted
-from kajitori.embedded.apiserver.kinds import Kind, Object
+from kajitori.embedded.apiserver.kinds import Kind
 from kajitori.embedded.apiserver.objects import Objects
 from kajitori.embedded.apiserver.options import ListOptions
 from kajitori.embedded.apiserver.reads.lists import partial_metadata
@@ -19,6 +19,7 @@ from kajitori.embedded.apiserver.reads.tables import to_table
 from kajitori.embedded.apiserver.requests import Target
 from kajitori.embedded.apiserver.schemas.formats import Format, encode_json
 from kajitori.embedded.apiserver.status import StatusError
+from kajitori.embedded.apiserver.strategies.strategy import Object
 from kajitori.embedded.store import ADDED, DELETED, MODIFIED, Compacted, Event, Record, Watcher
 
 BOOKMARK_SECONDS = 60.0

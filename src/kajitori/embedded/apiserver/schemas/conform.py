@@ -7,15 +7,11 @@ import base64
 import binascii
 import json
 import re
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
 from kajitori.embedded.apiserver.schemas import quantities
-from kajitori.embedded.apiserver.schemas.go_types import go_type
 from kajitori.embedded.apiserver.schemas.schema import Schema
-
-_NO_BASE64 = re.compile(r"[^A-Za-z0-9+/=\r\n]")
 
 # The decoder's structs leave out what is empty, but for fields that are pointers there. OpenAPI doesn't tell the two
 # apart, so these are by name.
@@ -66,25 +62,32 @@ _WIDE = frozenset(
         "tolerationSeconds",
     }
 )
-_NAMES = {"string": "string", "integer": "int64", "number": "float64", "boolean": "bool"}
+_EXPECTED = {
+    "array": "a list",
+    "boolean": "true or false",
+    "bytes": "text in base64",
+    "integer": "a whole number",
+    "intorstring": "a whole number or text",
+    "map": "an object",
+    "microtime": "a time",
+    "number": "a number",
+    "object": "an object",
+    "string": "text",
+    "time": "a time",
+}
 _TIME = re.compile(r"(\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d)(\.\d+)?([Zz]|[+-]\d\d:\d\d)")
 
 
 class WrongType(ValueError):
-    """A value can't be decoded into its field; the message is what Go's decoder says."""
+    """A value cannot be read as its field's type; the message names the field."""
 
 
-class _Mismatch(WrongType):
-    """Go's decoder goes on after one, and tells the first at the end, unless something worse comes (a quantity or a
-    time that can't be read)."""
-
-
-@dataclass(slots=True)
-class _Reading:
-    """What was found on the way through an object."""
-
-    unknown: list[str] = field(default_factory=list)
-    mismatch: _Mismatch | None = None
+def type_name(value: Any) -> str:
+    """Return the type of a JSON value, for messages."""
+    if isinstance(value, bool):
+        return "true or false"
+    names = {str: "text", int: "a number", float: "a number", list: "a list", dict: "an object"}
+    return names.get(type(value), "null")
 
 
 def conform(schema: Schema, obj: dict[str, Any]) -> list[str]:
@@ -93,36 +96,26 @@ def conform(schema: Schema, obj: dict[str, Any]) -> list[str]:
     Raises:
         WrongType: a value has another type than its field.
     """
-    return _conformed(schema, obj)
+    unknown: list[str] = []
+    _conform_object(schema, obj, "", unknown)
+    return unknown
 
 
-def _conformed(schema: Schema, obj: dict[str, Any]) -> list[str]:
-    reading = _Reading()
-    _conform_object(schema, obj, "", reading)
-    if reading.mismatch is not None:
-        raise reading.mismatch
-    return reading.unknown
-
-
-def _conform_object(schema: Schema, obj: dict[str, Any], path: str, reading: _Reading) -> None:
+def _conform_object(schema: Schema, obj: dict[str, Any], path: str, unknown: list[str]) -> None:
     properties = schema.properties
     owner = _short(schema)
     for name in list(obj):
         part = properties.get(name)
         if part is None:
             if not schema.preserve_unknown:
-                reading.unknown.append(f'unknown field "{path}{name}"')
+                unknown.append(f'unknown field "{path}{name}"')
                 del obj[name]
             continue
         value = obj[name]
         if value is None:
             del obj[name]
             continue
-        try:
-            value = _conform_value(part, value, f"{path}{name}", reading, owner)
-        except _Mismatch as mismatch:
-            reading.mismatch = reading.mismatch or mismatch
-            continue
+        value = _conform_value(part, value, f"{path}{name}", unknown)
         if _is_left_out(schema, owner, name, part, value):
             del obj[name]
         else:
@@ -147,150 +140,96 @@ def _is_left_out(schema: Schema, owner: str, name: str, part: Schema, value: Any
     return part.type in ("string", "map", "array", "time", "microtime")
 
 
-def _conform_value(schema: Schema, value: Any, path: str, reading: _Reading, owner: str) -> Any:
-    kind = schema.type
-    if kind == "string":
-        if type(value) is str:
+def _conform_value(schema: Schema, value: Any, path: str, unknown: list[str]) -> Any:
+    match schema.type:
+        case "object" if type(value) is dict:
+            _conform_object(schema, value, f"{path}.", unknown)
             return value
-        # Phases have types of their own.
-        named = path == "status.phase" and owner.endswith("Status")
-        raise _mismatch(value, f"v1.{owner.removesuffix('Status')}Phase" if named else "string", path, owner)
-    if kind == "object":
-        if type(value) is dict:
-            _conform_object(schema, value, f"{path}.", reading)
+        case "array" if type(value) is list:
+            return _conform_array(schema, value, path, unknown)
+        case "map" if type(value) is dict:
+            return _conform_map(schema, value, path, unknown)
+        case "string" if type(value) is str:
             return value
-        raise _mismatch(value, f"v1.{_short(schema)}", path, owner)
-    if kind == "array":
-        return _conform_array(schema, value, path, reading, owner)
-    if kind == "map":
-        return _conform_map(schema, value, path, reading, owner)
-    if kind == "boolean":
-        if type(value) is bool:
+        case "boolean" if type(value) is bool:
             return value
-        raise _mismatch(value, "bool", path, owner)
-    return _conform_scalar(kind, value, path, owner)
+        case "integer" if type(value) is int or (type(value) is float and value.is_integer()):
+            return _conform_integer(int(value), path)
+        case "number" if type(value) in (int, float):
+            return value
+        case "intorstring" if type(value) in (int, str):
+            return value
+        case "quantity" if type(value) in (int, float, str):
+            return _conform_quantity(str(value), path)
+        case "time" | "microtime" if type(value) is str:
+            return _conform_time(value, path, micro=schema.type == "microtime")
+        case "bytes" if type(value) is str:
+            return _conform_bytes(value, path)
+        case "any":
+            return value
+    raise _wrong(path, _EXPECTED.get(schema.type, "a quantity"), value)
 
 
-def _conform_scalar(kind: str, value: Any, path: str, owner: str) -> Any:
-    if kind == "integer":
-        if type(value) is float and value.is_integer():
-            value = int(value)
-        if type(value) is int:
-            wide = path.rpartition(".")[2] in _WIDE
-            if -(2**63 if wide else 2**31) <= value < (2**63 if wide else 2**31):
-                return value
-            where = re.sub(r"\[\d+\]", "", path)
-            kind = "int64" if wide else "int32"
-            raise _Mismatch(
-                f"json: cannot unmarshal number {value} into Go struct field {owner}.{where} of type {kind}"
-            )
-        wanted = "int64" if path.rpartition(".")[2] in _WIDE else "int32"
-        if type(value) is float:
-            raise _mismatch(value, wanted, path, owner, f"number {json.dumps(value)}")
-        raise _mismatch(value, wanted, path, owner)
-    if kind == "quantity":
-        return _conform_quantity(value)
-    if kind in ("time", "microtime"):
-        return _conform_time(value, micro=kind == "microtime")
-    if kind == "intorstring":
-        if type(value) in (int, str):
-            return value
-        raise WrongType(f"json: cannot unmarshal {go_type(value)} into Go value of type int32")
-    if kind == "number":
-        if type(value) in (int, float):
-            return value
-        raise _mismatch(value, "float64", path, owner)
-    if kind == "bytes":
-        return _conform_bytes(value, path, owner)
-    return value
+def _wrong(path: str, expected: str, value: Any) -> WrongType:
+    return WrongType(f"{path}: expected {expected}, not {type_name(value)}")
 
 
-def _conform_array(schema: Schema, value: Any, path: str, reading: _Reading, owner: str) -> Any:
-    if type(value) is not list:
-        inner = schema.items or schema
-        name = f"v1.{_short(inner)}" if inner.reference else _NAMES.get(inner.type, inner.type)
-        raise _mismatch(value, f"[]{name}", path, owner)
+def _conform_integer(value: int, path: str) -> int:
+    limit = 2**63 if path.rpartition(".")[2] in _WIDE else 2**31
+    if -limit <= value < limit:
+        return value
+    raise WrongType(f"{path}: {value} is out of range")
+
+
+def _conform_array(schema: Schema, value: list[Any], path: str, unknown: list[str]) -> list[Any]:
     items = schema.items
     if items is None:
         return value
-    if items.type == "object":
-        for index, one in enumerate(value):
-            if type(one) is not dict:
-                if one is None:
-                    value[index] = {}
-                    continue
-                raise _mismatch(one, f"v1.{_short(items)}", path, owner)
-            _conform_object(items, one, f"{path}[{index}].", reading)
-        return value
+    blank: Any = {} if items.type == "object" else ""
     return [
-        _conform_value(items, "" if one is None else one, f"{path}[{i}]", reading, owner) for i, one in enumerate(value)
+        _conform_value(items, blank if item is None else item, f"{path}[{index}]", unknown)
+        for index, item in enumerate(value)
     ]
 
 
-def _conform_map(schema: Schema, value: Any, path: str, reading: _Reading, owner: str) -> Any:
-    if type(value) is not dict:
-        inner = schema.items.type if schema.items is not None else "any"
-        raise _mismatch(value, f"map[string]{_NAMES.get(inner, inner)}", path, owner)
+def _conform_map(schema: Schema, value: dict[str, Any], path: str, unknown: list[str]) -> dict[str, Any]:
     items = schema.items
-    if items is None:
-        return value
-    for key, one in value.items():
-        if one is None:
+    for key, item in value.items() if items is not None else ():
+        assert items is not None
+        if item is None:
             value[key] = "0" if items.type == "quantity" else ""
-        elif items.type != "string" or type(one) is not str:
-            value[key] = _conform_value(items, one, path, reading, owner)
+        elif items.type != "string" or type(item) is not str:
+            value[key] = _conform_value(items, item, f"{path}.{key}", unknown)
     return value
 
 
-def _conform_quantity(value: Any) -> str:
-    if type(value) in (int, float):
-        value = str(value)
-    if type(value) is not str:
-        raise WrongType(f"quantities must match the regular expression '{quantities.PATTERN}'")
+def _conform_quantity(value: str, path: str) -> str:
     try:
         return quantities.canonical(value.strip())
     except ValueError as error:
-        raise WrongType(str(error)) from error
+        raise WrongType(f"{path}: {error}") from error
 
 
-def _conform_time(value: Any, *, micro: bool) -> str:
-    if type(value) is not str:
-        raise WrongType(f"json: cannot unmarshal {go_type(value)} into Go value of type string")
+def _conform_time(value: str, path: str, *, micro: bool) -> str:
+    if value == "":
+        return ""
     found = _TIME.fullmatch(value)
-    if found is None:
-        if value == "":
-            return ""
-        given = json.dumps(value)
-        layout = "2006-01-02T15:04:05.000000Z07:00" if micro else "2006-01-02T15:04:05Z07:00"
-        raise WrongType(f'parsing time {given} as "{layout}": cannot parse {given} as "2006"')
+    example = "2026-01-31T12:00:00.000000Z" if micro else "2026-01-31T12:00:00Z"
+    if found is None or (micro and (found[2] is None or len(found[2]) != 7)):
+        raise WrongType(f"{path}: {json.dumps(value)} is not a time such as {example}")
     try:
         moment = datetime.fromisoformat(found[1] + (f".{found[2][1:7]:0<6}" if found[2] else "") + found[3].upper())
     except ValueError as error:
-        raise WrongType(f'parsing time "{value}": {error}') from error
-    if micro and (found[2] is None or len(found[2]) != 7):
-        given = json.dumps(value)
-        rest = json.dumps((found[2] or "") + found[3])
-        raise WrongType(f'parsing time {given} as "2006-01-02T15:04:05.000000Z07:00": cannot parse {rest} as ".000000"')
-    moment = moment.astimezone(UTC)
-    return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ" if micro else "%Y-%m-%dT%H:%M:%SZ")
+        raise WrongType(f"{path}: {json.dumps(value)} is not a time: {error}") from error
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ" if micro else "%Y-%m-%dT%H:%M:%SZ")
 
 
-def _conform_bytes(value: Any, path: str, owner: str) -> str:
-    if type(value) is not str:
-        raise _mismatch(value, "[]uint8", path, owner)
+def _conform_bytes(value: str, path: str) -> str:
     try:
         base64.b64decode(value.replace("\n", "").replace("\r", ""), validate=True)
     except (binascii.Error, ValueError) as error:
-        wrong = _NO_BASE64.search(value)
-        raise _Mismatch(f"illegal base64 data at input byte {wrong.start() if wrong else len(value)}") from error
+        raise WrongType(f"{path}: not base64: {error}") from error
     return value
-
-
-def _mismatch(value: Any, wanted: str, path: str, owner: str, found: str = "") -> _Mismatch:
-    where = re.sub(r"\[\d+\]", "", path)
-    return _Mismatch(
-        f"json: cannot unmarshal {found or go_type(value)} into Go struct field {owner}.{where} of type {wanted}"
-    )
 
 
 def conform_custom(schema: Schema, obj: dict[str, Any], *, applied: bool = False) -> list[str]:
@@ -304,8 +243,8 @@ def conform_custom(schema: Schema, obj: dict[str, Any], *, applied: bool = False
     metadata = obj.get("metadata")
     if metadata is not None:
         if type(metadata) is not dict:
-            raise _mismatch(metadata, "ObjectMeta", "metadata", "")
-        of_metadata = _conformed(schema.properties["metadata"], metadata)
+            raise _wrong("metadata", "an object", metadata)
+        of_metadata = conform(schema.properties["metadata"], metadata)
         unknown += [one.replace('"', '"metadata.', 1) for one in of_metadata]
     _prune(schema, {name: value for name, value in obj.items() if name != "metadata"}, "", unknown, obj)
     if not applied:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -15,18 +13,17 @@ import yaml
 from kajitori.core.documents.fast_yaml import LOADER
 from kajitori.core.documents.repeated_keys import repeated_keys
 from kajitori.embedded.apiserver.causes import invalid
-from kajitori.embedded.apiserver.kinds import Kind, Object
+from kajitori.embedded.apiserver.kinds import Kind
 from kajitori.embedded.apiserver.schemas import protobuf
-from kajitori.embedded.apiserver.schemas.go_types import go_type
+from kajitori.embedded.apiserver.schemas.conform import type_name
 from kajitori.embedded.apiserver.schemas.nesting import TooDeep, check_depth, decode_json, decode_yaml
-from kajitori.embedded.apiserver.status import StatusError
+from kajitori.embedded.apiserver.status import StatusError, Unreadable
+from kajitori.embedded.apiserver.strategies.strategy import Object
 
 JSON = "application/json"
 YAML = "application/yaml"
 SERVED = (JSON, YAML)
 _WILDCARDS = ("*/*", "application/*")
-_SUMMARY_BYTES = 30
-_TYPE_META = 'struct { APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string "json:\\"kind,omitempty\\"" }'
 
 encode_json = msgspec.json.Encoder().encode
 
@@ -109,12 +106,7 @@ def parse_body(body: bytes, content_type: str) -> Any:
     """
     media_type = content_type.partition(";")[0].strip().lower()
     if media_type in (JSON, ""):
-        try:
-            return decode_json(body)
-        except TooDeep:
-            raise
-        except ValueError as error:
-            raise ValueError(go_error(body)) from error
+        return decode_json(body)
     if media_type == YAML:
         with suppress(
             msgspec.DecodeError
@@ -142,30 +134,20 @@ def read_object(body: bytes, content_type: str, kind: Kind, validation: str = ""
         raise StatusError.unsupported_media_type((JSON, YAML))
     try:
         found = parse_body(body, content_type)
-        if found is None:
-            found = {}
-        if not isinstance(found, dict):
-            raise ValueError(no_object(found))
     except ValueError as error:
-        text = f"couldn't get version/kind; json parse error: {error} ({_summary(body)})"
-        text = f"the object provided is unrecognized (must be of type {wanted.kind}): {text}"
-        raise StatusError.bad_request(text) from error
+        raise StatusError.bad_request(f"the body is no {wanted.kind}: {error}") from error
+    if not isinstance(found, dict | None):
+        raise StatusError.bad_request(f"the body is no {wanted.kind}: {not_an_object(found)}")
+    found = found or {}
     if kind.custom is not None and not (found.get("kind") and found.get("apiVersion")):
-        missing = "Kind" if not found.get("kind") else "apiVersion"
-        text = body.decode(errors="replace")
-        said = f"Object '{missing}' is missing in '{text}'"
-        if validation == "Ignore":
-            # Without a second, strict look it is known what it was to be.
-            version = f'{wanted.kind} in version "{wanted.version}"'
-            raise StatusError.bad_request(f"{version} cannot be handled as a {wanted.kind}: {said}")
-        said += f" ({_summary(body)})"
-        raise StatusError.bad_request(f"the object provided is unrecognized (must be of type {wanted.kind}): {said}")
+        missing = "apiVersion" if found.get("kind") else "kind"
+        raise StatusError.bad_request(f"the body is no {wanted.kind}: it has no {missing}")
     return found
 
 
-def no_object(found: Any) -> str:
-    """What Go's decoder says of a document that is no object."""
-    return f"json: cannot unmarshal {go_type(found)} into Go value of type {_TYPE_META}"
+def not_an_object(found: Any) -> str:
+    """Say that a document is not an object."""
+    return f"expected an object, not {type_name(found)}"
 
 
 def check_identity(obj: Object, kind: Kind) -> None:
@@ -175,62 +157,23 @@ def check_identity(obj: Object, kind: Kind) -> None:
         StatusError: 400.
     """
     wanted = kind.resource
-    version, name = obj.get("apiVersion") or "", obj.get("kind") or ""
+    version, name = obj.get("apiVersion") or wanted.api_version, obj.get("kind") or wanted.kind
     if not isinstance(version, str) or not isinstance(name, str):
         raise StatusError.bad_request("apiVersion and kind must be strings")
-    version, name = version or wanted.api_version, name or wanted.kind
-    if version != wanted.api_version:
-        if kind.custom is None and (version, name) not in _built_in():
-            raise StatusError.bad_request(
-                f'{name} in version "{version.rpartition("/")[2]}" cannot be handled as a {wanted.kind}: '
-                f'no kind "{name}" is registered for version "{version}" in scheme "pkg/api/legacyscheme/scheme.go:30"'
-            )
-        if kind.custom is None:
-            converting = f"({version.rpartition('/')[2]}.{name}) to ({_internal_group(wanted.group)}.{wanted.kind})"
-            raise StatusError.bad_request(
-                f'{name} in version "{version.rpartition("/")[2]}" cannot be handled as a {wanted.kind}: '
-                f"converting {converting}: unknown conversion"
-            )
+    if name != wanted.kind and kind.custom is not None and version == wanted.api_version:
+        object_name = (obj.get("metadata") or {}).get("name", "")
+        raise StatusError.invalid(wanted.group, name, object_name, [invalid("kind", name, f"must be {wanted.kind}")])
+    if version != wanted.api_version and kind.custom is not None:
         raise StatusError.bad_request(
             f"the API version in the data ({version}) does not match the expected API version ({wanted.api_version})"
         )
-    if name != wanted.kind and kind.custom is not None:
-        meta = obj.get("metadata") or {}
-        raise StatusError.invalid(
-            wanted.group, name, meta.get("name", ""), [invalid("kind", name, f"must be {wanted.kind}")]
-        )
-    if name != wanted.kind:
-        if (version, name) not in _built_in():
-            raise StatusError.bad_request(
-                f'{name} in version "{wanted.version}" cannot be handled as a {wanted.kind}: '
-                f'no kind "{name}" is registered for version "{version}" in scheme "pkg/api/legacyscheme/scheme.go:30"'
-            )
-        converting = f"({wanted.version}.{name}) to ({_internal_group(wanted.group)}.{wanted.kind})"
-        raise StatusError.bad_request(
-            f'{name} in version "{wanted.version}" cannot be handled as a {wanted.kind}: '
-            f"converting {converting}: unknown conversion"
-        )
+    if (version, name) != (wanted.api_version, wanted.kind):
+        raise Unreadable(wanted, f"the data is a {name} of {version}")
     obj["apiVersion"], obj["kind"] = version, name
-    if not isinstance(obj.setdefault("metadata", {}), dict):
-        if obj["metadata"] is not None:
-            raise StatusError.bad_request(
-                f'{name} in version "{wanted.version}" cannot be handled as a {wanted.kind}: '
-                f"json: cannot unmarshal {go_type(obj['metadata'])} into Go struct field {name}.metadata of type "
-                "v1.ObjectMeta"
-            )
-        obj["metadata"] = {}
-
-
-@lru_cache(maxsize=1)
-def _built_in() -> frozenset[tuple[str, str]]:
-    from kajitori.embedded.apiserver.builtin import built_in_kinds
-
-    return frozenset((one.resource.api_version, one.resource.kind) for one in built_in_kinds())
-
-
-def _internal_group(group: str) -> str:
-    """The package of a group's types; Events of both groups are one type of core."""
-    return "core" if group in ("", "events.k8s.io") else group.partition(".")[0]
+    metadata = obj.get("metadata")
+    if not isinstance(metadata, dict | None):
+        raise Unreadable(wanted, f"metadata: expected an object, not {type_name(metadata)}")
+    obj["metadata"] = metadata or {}
 
 
 def duplicate_fields(body: bytes, content_type: str, decoded: Object) -> list[str]:
@@ -257,51 +200,3 @@ def report_unknown(kind: Kind, faults: list[str], validation: str, warnings: lis
             f'{name} in version "{version or kind.resource.version}" cannot be handled as a {name}: {said}'
         )
     warnings.extend(one for one in faults if one not in warnings)
-
-
-def go_error(body: bytes) -> str:
-    """What Go's decoder says of a text that is no JSON."""
-    # Go counts and shows bytes.
-    text = body.decode("latin-1")
-    try:
-        json.loads(text)
-    except json.JSONDecodeError as error:
-        place = len(text) if error.msg.startswith("Unterminated") else error.pos
-        if place >= len(text):
-            return "unexpected end of JSON input"
-        pair = "after object key:value pair" if _in_object(text[:place]) else "after array element"
-        where = {
-            "Expecting property name enclosed in double quotes": "looking for beginning of object key string",
-            "Expecting value": "looking for beginning of value",
-            "Expecting ':' delimiter": "after object key",
-            "Extra data": "after top-level value",
-            "Expecting ',' delimiter": pair,
-        }.get(error.msg, "in string literal")
-        return f"invalid character '{text[place]}' {where}"
-    return "invalid JSON"
-
-
-def _summary(body: bytes) -> str:
-    """The beginning of a body, as messages show it (`summarizeData`)."""
-    if not body:
-        return "<empty>"
-    more = " ..." if len(body) > _SUMMARY_BYTES else ""
-    beginning = body[:_SUMMARY_BYTES]
-    return (beginning.decode(errors="replace") if body.startswith(b"{") else beginning.hex()) + more
-
-
-def _in_object(text: str) -> bool:
-    """Whether a piece of JSON ends inside an object, rather than an array."""
-    depth: list[str] = []
-    quoted = escaped = False
-    for character in text:
-        if quoted:
-            quoted = character != '"' or escaped
-            escaped = character == "\\" and not escaped
-        elif character == '"':
-            quoted = True
-        elif character in "{[":
-            depth.append(character)
-        elif character in "}]" and depth:
-            depth.pop()
-    return bool(depth) and depth[-1] == "{"

@@ -9,7 +9,8 @@ from typing import Any
 import msgspec
 
 from kajitori.embedded.apiserver.discovery import KUBERNETES_MINOR
-from kajitori.embedded.apiserver.kinds import Kind, KindRegistry
+from kajitori.embedded.apiserver.kinds import Kind
+from kajitori.embedded.apiserver.registry import KindRegistry
 from kajitori.embedded.apiserver.schemas.schema import Schema
 
 Document = dict[str, Any]

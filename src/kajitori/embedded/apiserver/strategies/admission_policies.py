@@ -10,12 +10,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from kajitori.core.words import texts
-from kajitori.embedded.apiserver.admission.policies.evaluation import GIVEN
 from kajitori.embedded.apiserver.causes import Cause, duplicate, forbidden, invalid, not_supported, required
-from kajitori.embedded.apiserver.kinds import Object, Strategy
 from kajitori.embedded.apiserver.schemas.cel import Expression, ExpressionError, Scope
+from kajitori.embedded.apiserver.strategies.strategy import Object, Strategy
 from kajitori.embedded.apiserver.validation.validate import label_selector
 
+GIVEN = ("object", "oldObject", "request", "namespaceObject")
+"""Names that every expression of a policy may use; expressions other than `matchConditions` may use `variables` too."""
 _FAILURE_POLICIES = ("Fail", "Ignore")
 _MATCH_POLICIES = ("Equivalent", "Exact")
 _OPERATIONS = ("*", "CONNECT", "CREATE", "DELETE", "UPDATE")

@@ -8,9 +8,8 @@ from typing import Any
 
 from kajitori.core.words import texts
 from kajitori.embedded.apiserver.causes import Cause, forbidden, invalid, required, too_long
-from kajitori.embedded.apiserver.kinds import Object, Strategy
-from kajitori.embedded.apiserver.schemas.formats import go_error
-from kajitori.embedded.apiserver.schemas.nesting import TooDeep, decode_json
+from kajitori.embedded.apiserver.schemas.nesting import decode_json
+from kajitori.embedded.apiserver.strategies.strategy import Object, Strategy
 
 MAX_BYTES = 1024 * 1024
 """Of all values of a ConfigMap or Secret together."""
@@ -86,8 +85,7 @@ def _required_keys(kind: str, data: dict[str, Any], obj: Object) -> list[Cause]:
             try:
                 decode_json(base64.b64decode(data[key]))
             except ValueError as error:
-                why = str(error) if isinstance(error, TooDeep) else go_error(base64.b64decode(data[key]))
-                causes.append(invalid(f"data[{key}]", "<secret contents redacted>", why))
+                causes.append(invalid(f"data[{key}]", "<secret contents redacted>", str(error)))
     if kind == "kubernetes.io/basic-auth" and "username" not in data and "password" not in data:
         causes += [required("data[username]"), required("data[password]")]
     if kind == "kubernetes.io/service-account-token":

@@ -8,23 +8,14 @@ from dataclasses import replace
 from typing import Any
 
 from kajitori.embedded.apiserver.causes import Cause, invalid
-from kajitori.embedded.apiserver.kinds import Object, Strategy
-from kajitori.embedded.apiserver.patches.strategic import go_text
 from kajitori.embedded.apiserver.reads import jsonpath
+from kajitori.embedded.apiserver.schemas.conform import type_name
 from kajitori.embedded.apiserver.schemas.schema import ABSENT, Schema
 from kajitori.embedded.apiserver.strategies import rules, warnings
 from kajitori.embedded.apiserver.strategies.custom_validation import validate
+from kajitori.embedded.apiserver.strategies.strategy import Object, Strategy
 
 _MOST_REPLICAS = 2**31 - 1
-_GO_TYPES = {
-    type(None): "<nil>",
-    bool: "bool",
-    int: "int64",
-    float: "float64",
-    str: "string",
-    list: "[]interface {}",
-    dict: "map[string]interface {}",
-}
 
 
 class CustomStrategy(Strategy):
@@ -77,12 +68,12 @@ class CustomStrategy(Strategy):
     def _scale_status(self, obj: Object) -> list[Cause]:
         causes = self._replicas(obj, "statusReplicasPath")
         path = self._scale.get("labelSelectorPath", "")
-        _, fault = _nested(obj, path, str, "string")
+        _, fault = _nested(obj, path, str, "text")
         return [*causes, invalid(path, "", fault)] if fault else causes
 
     def _replicas(self, obj: Object, name: str) -> list[Cause]:
         path = self._scale.get(name, "")
-        found, fault = _nested(obj, path, int, "int64")
+        found, fault = _nested(obj, path, int, "a whole number")
         if fault:
             return [invalid(path, 0, fault)]
         if found is not None and found < 0:
@@ -110,27 +101,21 @@ class CustomStrategy(Strategy):
         return causes + rules.rule_faults(self._load_schema(), new, old, causes) + self._scale_status(new)
 
 
-def _nested(obj: Object, path: str, wanted: type, name: str) -> tuple[Any, str]:
-    """What stands at a path such as `.spec.replicas`, None if nothing does; and what is wrong with it, as
-    `unstructured.NestedInt64` and `NestedString` say it."""
+def _nested(obj: Object, path: str, wanted: type, expected: str) -> tuple[Any, str]:
+    """Return the value at a path such as `.spec.replicas`, None if there is none, and what is wrong with its type."""
     value: Any = obj
     names = path.removeprefix(".").split(".") if path else []
-    for index, one in enumerate(names):
+    for name in names:
         if value is None:
             return None, ""
         if type(value) is not dict:
-            return None, _accessor_fault(names[: index + 1], value, "map[string]interface {}")
-        if one not in value:
+            return None, f"expected an object before {name}, not {type_name(value)}"
+        if name not in value:
             return None, ""
-        value = value[one]
+        value = value[name]
     if names and type(value) is not wanted:
-        return None, _accessor_fault(names, value, name)
+        return None, f"expected {expected}, not {type_name(value)}"
     return (value if names else None), ""
-
-
-def _accessor_fault(names: Sequence[str], value: Any, wanted: str) -> str:
-    where = "." + ".".join(names)
-    return f"{where} accessor error: {go_text(value)} is of the type {_GO_TYPES[type(value)]}, expected {wanted}"
 
 
 def apply_defaults(schema: Schema, value: Any) -> None:

@@ -8,10 +8,11 @@ from typing import Any
 
 from kajitori.core.words import texts
 from kajitori.embedded.apiserver.causes import IMMUTABLE, Cause, invalid, not_supported, required
-from kajitori.embedded.apiserver.crds import FINALIZER
-from kajitori.embedded.apiserver.kinds import Object, Strategy
+from kajitori.embedded.apiserver.strategies.strategy import Object, Strategy
 from kajitori.embedded.apiserver.strategies.structural import validate_structural
 
+FINALIZER = "customresourcecleanup.apiextensions.k8s.io"
+"""The finalizer on every definition: its objects are deleted first."""
 _SCOPES = ("Cluster", "Namespaced")
 _COLUMN_TYPES = ("boolean", "date", "integer", "number", "string")
 _SIMPLE_PATH = "must be a simple json path starting with ."

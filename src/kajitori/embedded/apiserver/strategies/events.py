@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kajitori.core.words import texts
 from kajitori.embedded.apiserver.causes import IMMUTABLE, Cause, invalid, required
-from kajitori.embedded.apiserver.kinds import Object, Strategy
+from kajitori.embedded.apiserver.strategies.strategy import Object, Strategy
 
 _RENAMED = {
     "involvedObject": "regarding",

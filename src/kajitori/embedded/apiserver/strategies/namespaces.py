@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from kajitori.core.words import texts
 from kajitori.embedded.apiserver.causes import Cause, invalid
-from kajitori.embedded.apiserver.kinds import Object, Strategy
 from kajitori.embedded.apiserver.metadata import STANDARD_FINALIZERS, UNQUALIFIED
+from kajitori.embedded.apiserver.strategies.strategy import Object, Strategy
 
 FINALIZER = "kubernetes"
 """In `spec.finalizers`: the namespace's objects have to go first."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kajitori.embedded.apiserver.causes import Cause, forbidden
-from kajitori.embedded.apiserver.kinds import Object, Strategy
+from kajitori.embedded.apiserver.strategies.strategy import Object, Strategy
 from kajitori.embedded.apiserver.validation.validate import validate
 
 _INFO = (

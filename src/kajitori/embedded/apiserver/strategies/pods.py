@@ -7,10 +7,10 @@ from typing import Any
 
 from kajitori.core.words import texts
 from kajitori.embedded.apiserver.causes import Cause, forbidden, invalid
-from kajitori.embedded.apiserver.kinds import Object, Strategy
 from kajitori.embedded.apiserver.schemas import quantities
 from kajitori.embedded.apiserver.strategies import warnings
 from kajitori.embedded.apiserver.strategies.storage import default_claim
+from kajitori.embedded.apiserver.strategies.strategy import Object, Strategy
 from kajitori.embedded.apiserver.validation.validate import validate
 
 _UPDATE_DETAIL = (

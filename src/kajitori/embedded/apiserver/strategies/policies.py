@@ -6,8 +6,8 @@ from typing import Any
 
 from kajitori.core.words import texts
 from kajitori.embedded.apiserver.causes import Cause, forbidden, invalid, required
-from kajitori.embedded.apiserver.kinds import Object, Strategy
 from kajitori.embedded.apiserver.schemas import quantities
+from kajitori.embedded.apiserver.strategies.strategy import Object, Strategy
 from kajitori.embedded.apiserver.validation.resources import is_extended, is_quota_name, name_faults
 from kajitori.embedded.apiserver.validation.validate import validate
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from kajitori.core.words import texts
 from kajitori.embedded.apiserver.causes import Cause, duplicate, forbidden, invalid, required
-from kajitori.embedded.apiserver.kinds import Object, Strategy
+from kajitori.embedded.apiserver.strategies.strategy import Object, Strategy
 from kajitori.embedded.apiserver.validation.validate import validate
 
 _WITH_PORTS = ("NodePort", "LoadBalancer")

@@ -6,9 +6,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 from kajitori.embedded.apiserver.causes import Cause, forbidden, invalid
-from kajitori.embedded.apiserver.kinds import Object, Strategy
 from kajitori.embedded.apiserver.schemas import quantities
 from kajitori.embedded.apiserver.strategies import warnings
+from kajitori.embedded.apiserver.strategies.strategy import Object, Strategy
 from kajitori.embedded.apiserver.validation.fields import VOLUME_SOURCES
 from kajitori.embedded.apiserver.validation.validate import validate
 

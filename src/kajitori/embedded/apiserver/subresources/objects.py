@@ -8,7 +8,7 @@ from typing import Any
 from kajitori.core.words.selectors import label_selector_of
 from kajitori.embedded.apiserver.causes import Cause, not_supported, required
 from kajitori.embedded.apiserver.crds import version_of
-from kajitori.embedded.apiserver.kinds import Kind, Object, Strategy
+from kajitori.embedded.apiserver.kinds import Kind
 from kajitori.embedded.apiserver.objects import Caller, Objects, Own
 from kajitori.embedded.apiserver.options import WriteOptions, parse_delete
 from kajitori.embedded.apiserver.patches.managed import manage_scale
@@ -16,10 +16,11 @@ from kajitori.embedded.apiserver.patches.own_metadata import now_text
 from kajitori.embedded.apiserver.patches.preconditions import not_that_uid, not_that_version
 from kajitori.embedded.apiserver.reads.shown import encode_plain, store_key
 from kajitori.embedded.apiserver.requests import Target
+from kajitori.embedded.apiserver.schemas.conform import type_name
 from kajitori.embedded.apiserver.schemas.formats import encode_json
-from kajitori.embedded.apiserver.schemas.go_types import go_type
 from kajitori.embedded.apiserver.schemas.models import model_schema
 from kajitori.embedded.apiserver.status import StatusError
+from kajitori.embedded.apiserver.strategies.strategy import Object, Strategy
 from kajitori.embedded.apiserver.upkeep import deletion
 from kajitori.embedded.store import Stale
 from kajitori.kube.resources import Resource
@@ -296,13 +297,11 @@ class Subresources:
 
 
 def scale_fault(scale: Object) -> str:
-    """What is wrong with the number that a Scale asks for, in Go's decoder's words; empty if nothing."""
+    """Return what is wrong with the number of replicas that a Scale asks for; empty if nothing is."""
     replicas = (scale.get("spec") or {}).get("replicas", 0)
     if type(replicas) is int or (type(replicas) is float and replicas.is_integer()):
         return ""
-    found = "number" if type(replicas) is float else go_type(replicas)
-    shown = f" {encode_json(replicas).decode()}" if found == "number" else ""
-    return f"json: cannot unmarshal {found}{shown} into Go struct field ScaleSpec.spec.replicas of type int32"
+    return f"spec.replicas: expected a whole number, not {type_name(replicas)}"
 
 
 def _check_binding(body: Object) -> None:

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from kajitori.embedded.apiserver.addresses import CLUSTER_RANGE
 from kajitori.embedded.apiserver.admission import quotas
 from kajitori.embedded.apiserver.admission.admission import QUOTAS, SERVICE_ACCOUNTS, StoreView
-from kajitori.embedded.apiserver.kinds import Kind, KindRegistry, Object
+from kajitori.embedded.apiserver.kinds import Kind
+from kajitori.embedded.apiserver.registry import KindRegistry
 from kajitori.embedded.apiserver.strategies.policies import SYSTEM_PRIORITIES
+from kajitori.embedded.apiserver.strategies.strategy import Object
 from kajitori.kube import resources
 from kajitori.kube.resources import Resource
 

@@ -6,10 +6,12 @@ from collections.abc import Callable
 
 import msgspec
 
-from kajitori.embedded.apiserver.kinds import Kind, KindRegistry, Object
+from kajitori.embedded.apiserver.kinds import Kind
 from kajitori.embedded.apiserver.objects import Objects
 from kajitori.embedded.apiserver.options import DeleteOptions
 from kajitori.embedded.apiserver.reads.shown import store_key
+from kajitori.embedded.apiserver.registry import KindRegistry
+from kajitori.embedded.apiserver.strategies.strategy import Object
 from kajitori.embedded.apiserver.upkeep.deletion import FOREGROUND, ORPHAN, delete_record
 from kajitori.embedded.store import DELETED, Event, Record
 

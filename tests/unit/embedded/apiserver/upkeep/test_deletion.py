@@ -94,7 +94,7 @@ async def test_a_pod_without_a_node_goes_at_once(api: EmbeddedApiServer) -> None
         ({"preconditions": {"resourceVersion": "1"}}, 409, "the ResourceVersion in the precondition (1)"),
         ({"propagationPolicy": "Sometimes"}, 422, "propagationPolicy: Unsupported value"),
         ({"propagationPolicy": "Orphan", "orphanDependents": True}, 422, "cannot be both set"),
-        ({"gracePeriodSeconds": "x"}, 400, "cannot unmarshal string into Go struct field"),
+        ({"gracePeriodSeconds": "x"}, 400, "expected a whole number, not text"),
         ({"kind": "Pod", "apiVersion": "v1"}, 400, 'no kind "Pod" is registered'),
     ],
 )

@@ -8,14 +8,14 @@ from typing import Any
 
 from kajitori.embedded.apiserver.admission.admission import AdmissionRequest, StoreView
 from kajitori.embedded.apiserver.admission.policies.matching import matched
-from kajitori.embedded.apiserver.kinds import KindRegistry, Object
+from kajitori.embedded.apiserver.registry import KindRegistry
 from kajitori.embedded.apiserver.schemas.cel import Expression, ExpressionError, Scope, missing_variable
 from kajitori.embedded.apiserver.status import StatusError
+from kajitori.embedded.apiserver.strategies.admission_policies import GIVEN
+from kajitori.embedded.apiserver.strategies.strategy import Object
 from kajitori.kube import resources
 from kajitori.kube.resources import VALIDATING_BINDINGS, VALIDATING_POLICIES, Resource
 
-GIVEN = ("object", "oldObject", "request", "namespaceObject")
-"""What every expression of a policy may use; those other than `matchConditions` also `variables`."""
 _CODES = {"Forbidden": 403, "Invalid": 422, "RequestEntityTooLarge": 413, "Unauthorized": 401}
 _MAX_MESSAGE_BYTES = 5 * 1024
 _NONE: Mapping[str, str] = {}
