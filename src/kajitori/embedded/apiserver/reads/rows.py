@@ -1,4 +1,4 @@
-"""Rows of `kubectl get`, kind by kind (k8s.io/kubernetes/pkg/printers/internalversion)."""
+"""Cells and rows of `kubectl get` (k8s.io/kubernetes/pkg/printers/internalversion)."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from kajitori.embedded.apiserver.strategies.strategy import Object
 
 Row = list[Any]
 _NONE = "<none>"
+_UNSET = "<unset>"
 _MODES = {"ReadWriteOnce": "RWO", "ReadOnlyMany": "ROX", "ReadWriteMany": "RWX", "ReadWriteOncePod": "RWOP"}
 _ROLE_PREFIX = "node-role.kubernetes.io/"
 _SHOWN_ENDPOINTS = 3
@@ -24,68 +25,71 @@ def _age(obj: Object, now: datetime) -> str:
     return durations.age((obj.get("metadata") or {}).get("creationTimestamp"), now)
 
 
-def plain(obj: Object, now: datetime) -> Row:
-    return [_name(obj), _age(obj, now)]
+# -- Cells
 
 
-def created(obj: Object, now: datetime) -> Row:
-    return [_name(obj), (obj.get("metadata") or {}).get("creationTimestamp")]
+def data_size(obj: Object) -> int:
+    """Return the number of keys of a ConfigMap or Secret."""
+    return len(obj.get("data") or {}) + len(obj.get("binaryData") or {})
 
 
-def config_map(obj: Object, now: datetime) -> Row:
-    return [_name(obj), len(obj.get("data") or {}) + len(obj.get("binaryData") or {}), _age(obj, now)]
+def phase(obj: Object) -> str:
+    """Return the phase of a claim or volume, or that it is being deleted."""
+    is_going = bool((obj.get("metadata") or {}).get("deletionTimestamp"))
+    return "Terminating" if is_going else str((obj.get("status") or {}).get("phase", ""))
 
 
-def secret(obj: Object, now: datetime) -> Row:
-    return [_name(obj), obj.get("type", ""), len(obj.get("data") or {}), _age(obj, now)]
+def claim_capacity(obj: Object) -> str:
+    """Return the size of the volume that a claim is bound to."""
+    is_bound = (obj.get("spec") or {}).get("volumeName")
+    return str(((obj.get("status") or {}).get("capacity") or {}).get("storage", "0")) if is_bound else ""
 
 
-def namespace(obj: Object, now: datetime) -> Row:
-    return [_name(obj), (obj.get("status") or {}).get("phase", ""), _age(obj, now)]
+def claim_modes(obj: Object) -> str:
+    """Return the access modes of the volume that a claim is bound to."""
+    return _modes((obj.get("status") or {}).get("accessModes")) if (obj.get("spec") or {}).get("volumeName") else ""
 
 
-def lease(obj: Object, now: datetime) -> Row:
-    return [_name(obj), (obj.get("spec") or {}).get("holderIdentity", ""), _age(obj, now)]
+def volume_modes(obj: Object) -> str:
+    """Return the access modes of a volume."""
+    return _modes((obj.get("spec") or {}).get("accessModes"))
 
 
-def priority_class(obj: Object, now: datetime) -> Row:
-    value, is_default = obj.get("value", 0), bool(obj.get("globalDefault"))
-    return [_name(obj), value, is_default, _age(obj, now), obj.get("preemptionPolicy", "")]
+def volume_claim(obj: Object) -> str:
+    """Return the claim that a volume is bound to."""
+    owner = (obj.get("spec") or {}).get("claimRef") or {}
+    return f"{owner.get('namespace', '')}/{owner.get('name', '')}" if owner else ""
 
 
-def admission_policy(obj: Object, now: datetime) -> Row:
-    spec = obj.get("spec") or {}
-    kind = spec.get("paramKind")
-    said = f"{kind.get('apiVersion', '')}/{kind.get('kind', '')}" if kind else "<unset>"
-    return [_name(obj), len(spec.get("validations") or []), said, _age(obj, now)]
-
-
-def admission_binding(obj: Object, now: datetime) -> Row:
-    return [_name(obj), (obj.get("spec") or {}).get("policyName", ""), "<unset>", _age(obj, now)]
-
-
-def storage_class(obj: Object, now: datetime) -> Row:
+def class_name(obj: Object) -> str:
+    """Return the name of a StorageClass, and whether it is the default."""
     annotations = (obj.get("metadata") or {}).get("annotations") or {}
-    name = _name(obj)
-    if annotations.get("storageclass.kubernetes.io/is-default-class") == "true":
-        name += " (default)"
-    grows = bool(obj.get("allowVolumeExpansion"))
-    mode = obj.get("volumeBindingMode", "<unset>")
-    return [name, obj.get("provisioner", ""), obj.get("reclaimPolicy", "Delete"), mode, grows, _age(obj, now)]
+    is_default = annotations.get("storageclass.kubernetes.io/is-default-class") == "true"
+    return f"{_name(obj)} (default)" if is_default else _name(obj)
 
 
-def budget(obj: Object, now: datetime) -> Row:
-    spec, status = obj.get("spec") or {}, obj.get("status") or {}
-    low, high = spec.get("minAvailable", "N/A"), spec.get("maxUnavailable", "N/A")
-    return [_name(obj), str(low), str(high), status.get("disruptionsAllowed", 0), _age(obj, now)]
+def grows(obj: Object) -> bool:
+    """Return whether volumes of a StorageClass can grow."""
+    return bool(obj.get("allowVolumeExpansion"))
 
 
-def network_policy(obj: Object, now: datetime) -> Row:
-    return [_name(obj), _selector((obj.get("spec") or {}).get("podSelector") or {}), _age(obj, now)]
+def validations(obj: Object) -> int:
+    """Return the number of validations of a policy."""
+    return len((obj.get("spec") or {}).get("validations") or [])
+
+
+def param_kind(obj: Object) -> str:
+    """Return the kind of a policy's parameters."""
+    kind = (obj.get("spec") or {}).get("paramKind")
+    return f"{kind.get('apiVersion', '')}/{kind.get('kind', '')}" if kind else _UNSET
+
+
+def pod_selector(obj: Object) -> str:
+    """Return the selector of a NetworkPolicy in the notation of `kubectl get -l`."""
+    return _selector((obj.get("spec") or {}).get("podSelector") or {})
 
 
 def _selector(selector: Mapping[str, Any]) -> str:
-    """A label selector in the words of `kubectl get -l`."""
     found = [(key, f"{key}={value}") for key, value in (selector.get("matchLabels") or {}).items()]
     for one in selector.get("matchExpressions") or []:
         key, values = one["key"], ",".join(sorted(one.get("values") or []))
@@ -94,15 +98,12 @@ def _selector(selector: Mapping[str, Any]) -> str:
     return ",".join(text for _, text in sorted(found)) or _NONE
 
 
-def quota(obj: Object, now: datetime) -> Row:
+def quota(obj: Object, *, of_limits: bool) -> str:
+    """Return used and hard amounts of a quota: those of limits, or the others."""
     status = obj.get("status") or {}
     hard, used = status.get("hard") or {}, status.get("used") or {}
-    requests: list[str] = []
-    limits: list[str] = []
-    for name in sorted(hard):
-        entry = f"{name}: {used.get(name, '0')}/{hard[name]}"
-        (limits if name.startswith("limits.") else requests).append(entry)
-    return [_name(obj), ", ".join(requests), ", ".join(limits), _age(obj, now)]
+    names = sorted(name for name in hard if name.startswith("limits.") == of_limits)
+    return ", ".join(f"{name}: {used.get(name, '0')}/{hard[name]}" for name in names)
 
 
 def event(obj: Object, now: datetime) -> Row:
@@ -171,42 +172,6 @@ def _modes(modes: list[str] | None) -> str:
     return ",".join(short for long, short in _MODES.items() if long in (modes or []))
 
 
-def claim(obj: Object, now: datetime) -> Row:
-    spec, status = obj.get("spec") or {}, obj.get("status") or {}
-    phase = "Terminating" if (obj.get("metadata") or {}).get("deletionTimestamp") else status.get("phase", "")
-    bound = bool(spec.get("volumeName"))
-    return [
-        _name(obj),
-        phase,
-        spec.get("volumeName", ""),
-        (status.get("capacity") or {}).get("storage", "0") if bound else "",
-        _modes(status.get("accessModes")) if bound else "",
-        spec.get("storageClassName", ""),
-        spec.get("volumeAttributesClassName") or "<unset>",
-        _age(obj, now),
-        spec.get("volumeMode") or "<unset>",
-    ]
-
-
-def volume(obj: Object, now: datetime) -> Row:
-    spec, status = obj.get("spec") or {}, obj.get("status") or {}
-    owner = spec.get("claimRef") or {}
-    phase = "Terminating" if (obj.get("metadata") or {}).get("deletionTimestamp") else status.get("phase", "")
-    return [
-        _name(obj),
-        (spec.get("capacity") or {}).get("storage", ""),
-        _modes(spec.get("accessModes")),
-        spec.get("persistentVolumeReclaimPolicy", ""),
-        phase,
-        f"{owner.get('namespace', '')}/{owner.get('name', '')}" if owner else "",
-        spec.get("storageClassName", ""),
-        spec.get("volumeAttributesClassName") or "<unset>",
-        status.get("reason", ""),
-        _age(obj, now),
-        spec.get("volumeMode") or "<unset>",
-    ]
-
-
 def service(obj: Object, now: datetime) -> Row:
     spec = obj.get("spec") or {}
     kind = spec.get("type", "")
@@ -225,27 +190,25 @@ def service(obj: Object, now: datetime) -> Row:
     return [_name(obj), kind, address, external, ",".join(ports) or _NONE, _age(obj, now), selector or _NONE]
 
 
-def endpoints(obj: Object, now: datetime) -> Row:
-    found: list[str] = []
-    for subset in obj.get("subsets") or []:
-        ports = subset.get("ports") or [{}]
-        for port in ports:
-            for address in subset.get("addresses") or []:
-                number = port.get("port")
-                found.append(f"{address.get('ip')}:{number}" if number else f"{address.get('ip')}")
-    return [_name(obj), _some(found), _age(obj, now)]
-
-
-def endpoint_slice(obj: Object, now: datetime) -> Row:
-    ports = [str(one["port"]) if one.get("port") else "*" for one in obj.get("ports") or []]
-    addresses = [address for one in obj.get("endpoints") or [] for address in one.get("addresses") or []]
-    return [
-        _name(obj),
-        obj.get("addressType", ""),
-        _some(ports, "<unset>"),
-        _some(addresses, "<unset>"),
-        _age(obj, now),
+def endpoints(obj: Object) -> str:
+    """Return the first addresses of an Endpoints."""
+    found = [
+        f"{address.get('ip')}:{port['port']}" if port.get("port") else f"{address.get('ip')}"
+        for subset in obj.get("subsets") or []
+        for port in subset.get("ports") or [{}]
+        for address in subset.get("addresses") or []
     ]
+    return _some(found)
+
+
+def slice_ports(obj: Object) -> str:
+    """Return the first ports of an EndpointSlice."""
+    return _some([str(one.get("port") or "*") for one in obj.get("ports") or []], _UNSET)
+
+
+def slice_addresses(obj: Object) -> str:
+    """Return the first addresses of an EndpointSlice."""
+    return _some([ip for one in obj.get("endpoints") or [] for ip in one.get("addresses") or []], _UNSET)
 
 
 def _some(values: list[str], nothing: str = _NONE) -> str:
@@ -281,17 +244,24 @@ def pod(obj: Object, now: datetime) -> Row:
     ]
 
 
-def pod_template(obj: Object, now: datetime) -> Row:
-    template = obj.get("template") or {}
-    containers = (template.get("spec") or {}).get("containers") or []
-    labels = (template.get("metadata") or {}).get("labels") or {}
-    pairs = ",".join(f"{key}={value}" for key, value in sorted(labels.items()))
-    return [
-        _name(obj),
-        ",".join(each["name"] for each in containers),
-        ",".join(each.get("image", "") for each in containers),
-        pairs or _NONE,
-    ]
+def _template_containers(obj: Object) -> list[dict[str, Any]]:
+    return list(((obj.get("template") or {}).get("spec") or {}).get("containers") or [])
+
+
+def template_names(obj: Object) -> str:
+    """Return the names of a template's containers."""
+    return ",".join(one["name"] for one in _template_containers(obj))
+
+
+def template_images(obj: Object) -> str:
+    """Return the images of a template's containers."""
+    return ",".join(one.get("image", "") for one in _template_containers(obj))
+
+
+def template_labels(obj: Object) -> str:
+    """Return the labels of a template's Pods."""
+    labels = ((obj.get("template") or {}).get("metadata") or {}).get("labels") or {}
+    return ",".join(f"{key}={value}" for key, value in sorted(labels.items())) or _NONE
 
 
 def _restarts(statuses: list[dict[str, Any]], now: datetime) -> str:

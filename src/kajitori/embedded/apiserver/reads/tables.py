@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from kajitori.embedded.apiserver.crds import version_of
@@ -12,21 +13,25 @@ from kajitori.embedded.apiserver.kinds import Kind
 from kajitori.embedded.apiserver.reads import durations, jsonpath, rows
 from kajitori.embedded.apiserver.strategies.strategy import Object
 
+Cell = str | Callable[[Object], Any]
+"""A JSON path into the object, or a function of the object."""
 Row = Callable[[Object, datetime], list[Any]]
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column; `priority` above 0 is shown by `-o wide` only."""
+    """One column; `priority` above 0 is shown by `-o wide` only. `blank` is shown where `cell` leads to nothing."""
 
     name: str
+    cell: Cell = ""
     type: str = "string"
     priority: int = 0
     format: str = ""
     description: str = ""
+    blank: Any = ""
 
     def as_dict(self) -> dict[str, Any]:
-        """The entry of `columnDefinitions`."""
+        """Return the entry of `columnDefinitions`."""
         return {
             "name": self.name,
             "type": self.type,
@@ -36,122 +41,106 @@ class Column:
         }
 
 
-_NAME = Column("Name", format="name", description="Name must be unique within a namespace.")
-_AGE = Column("Age", description="How long ago the object was created.")
-_CREATED = Column("Created At", "date", description="When the object was created.")
+_NAME = Column("Name", ".metadata.name", format="name", description="Name must be unique within a namespace.")
+_CREATION = ".metadata.creationTimestamp"
+_AGE = Column("Age", _CREATION, description="How long ago the object was created.")
+_CREATED = Column("Created At", _CREATION, "date", description="When the object was created.", blank=None)
+_UNSET = "<unset>"
 
 
-def _columns(*names: str, wide: Sequence[str] = ()) -> tuple[Column, ...]:
-    """Name, the given columns, and those for `-o wide`."""
-    shown = [_AGE if one == "Age" else Column(one) for one in names]
-    return (_NAME, *shown, *(Column(one, priority=1) for one in wide))
+def _names(*names: str, wide: Sequence[str] = ()) -> tuple[Column, ...]:
+    """Return columns of rows that a function makes as a whole."""
+    return (
+        _NAME,
+        *(_AGE if one == "Age" else Column(one) for one in names),
+        *(Column(one, priority=1) for one in wide),
+    )
 
 
 _EVENT_COLUMNS = (
-    Column("Last Seen"),
-    Column("Type"),
-    Column("Reason"),
-    Column("Object"),
-    Column("Subobject", priority=1),
-    Column("Source", priority=1),
-    Column("Message"),
-    Column("First Seen", priority=1),
-    Column("Count", priority=1),
+    *(Column("Last Seen"), Column("Type"), Column("Reason"), Column("Object"), Column("Subobject", priority=1)),
+    *(Column("Source", priority=1), Column("Message"), Column("First Seen", priority=1), Column("Count", priority=1)),
     Column("Name", priority=1, format="name"),
 )
 
-_KINDS: dict[tuple[str, str], tuple[tuple[Column, ...], Row]] = {
-    ("", "configmaps"): (_columns("Data", "Age"), rows.config_map),
-    ("", "endpoints"): (_columns("Endpoints", "Age"), rows.endpoints),
+_ROWS: dict[tuple[str, str], tuple[tuple[Column, ...], Row]] = {
     ("", "events"): (_EVENT_COLUMNS, rows.event),
     ("events.k8s.io", "events"): (_EVENT_COLUMNS, rows.new_event),
-    ("", "namespaces"): (_columns("Status", "Age"), rows.namespace),
     ("", "nodes"): (
-        _columns(
-            "Status",
-            "Roles",
-            "Age",
-            "Version",
+        _names(
+            *("Status", "Roles", "Age", "Version"),
             wide=("Internal-IP", "External-IP", "OS-Image", "Kernel-Version", "Container-Runtime"),
         ),
         rows.node,
     ),
-    ("", "persistentvolumeclaims"): (
-        _columns(
-            "Status",
-            "Volume",
-            "Capacity",
-            "Access Modes",
-            "StorageClass",
-            "VolumeAttributesClass",
-            "Age",
-            wide=("VolumeMode",),
-        ),
-        rows.claim,
-    ),
-    ("", "persistentvolumes"): (
-        _columns(
-            "Capacity",
-            "Access Modes",
-            "Reclaim Policy",
-            "Status",
-            "Claim",
-            "StorageClass",
-            "VolumeAttributesClass",
-            "Reason",
-            "Age",
-            wide=("VolumeMode",),
-        ),
-        rows.volume,
-    ),
     ("", "pods"): (
-        _columns("Ready", "Status", "Restarts", "Age", wide=("IP", "Node", "Nominated Node", "Readiness Gates")),
+        _names("Ready", "Status", "Restarts", "Age", wide=("IP", "Node", "Nominated Node", "Readiness Gates")),
         rows.pod,
     ),
-    ("", "podtemplates"): (_columns("Containers", "Images", "Pod Labels"), rows.pod_template),
-    ("", "resourcequotas"): (_columns("Request", "Limit", "Age"), rows.quota),
-    ("", "secrets"): (_columns("Type", "Data", "Age"), rows.secret),
-    ("", "serviceaccounts"): (_columns("Age"), rows.plain),
-    ("", "services"): (
-        _columns("Type", "Cluster-IP", "External-IP", "Port(s)", "Age", wide=("Selector",)),
-        rows.service,
+    ("", "services"): (_names("Type", "Cluster-IP", "External-IP", "Port(s)", "Age", wide=("Selector",)), rows.service),
+}
+"""Kinds whose rows are made as a whole."""
+
+_COLUMNS: dict[tuple[str, str], tuple[Column, ...]] = {
+    ("", "configmaps"): (_NAME, Column("Data", rows.data_size), _AGE),
+    ("", "endpoints"): (_NAME, Column("Endpoints", rows.endpoints), _AGE),
+    ("", "namespaces"): (_NAME, Column("Status", ".status.phase"), _AGE),
+    ("", "persistentvolumeclaims"): (
+        *(_NAME, Column("Status", rows.phase), Column("Volume", ".spec.volumeName")),
+        *(Column("Capacity", rows.claim_capacity), Column("Access Modes", rows.claim_modes)),
+        Column("StorageClass", ".spec.storageClassName"),
+        Column("VolumeAttributesClass", ".spec.volumeAttributesClassName", blank=_UNSET),
+        *(_AGE, Column("VolumeMode", ".spec.volumeMode", priority=1, blank=_UNSET)),
     ),
-    ("networking.k8s.io", "networkpolicies"): (_columns("Pod-Selector", "Age"), rows.network_policy),
+    ("", "persistentvolumes"): (
+        *(_NAME, Column("Capacity", ".spec.capacity.storage"), Column("Access Modes", rows.volume_modes)),
+        *(Column("Reclaim Policy", ".spec.persistentVolumeReclaimPolicy"), Column("Status", rows.phase)),
+        *(Column("Claim", rows.volume_claim), Column("StorageClass", ".spec.storageClassName")),
+        Column("VolumeAttributesClass", ".spec.volumeAttributesClassName", blank=_UNSET),
+        *(Column("Reason", ".status.reason"), _AGE),
+        Column("VolumeMode", ".spec.volumeMode", priority=1, blank=_UNSET),
+    ),
+    ("", "podtemplates"): (
+        *(_NAME, Column("Containers", rows.template_names), Column("Images", rows.template_images)),
+        Column("Pod Labels", rows.template_labels),
+    ),
+    ("", "resourcequotas"): (
+        *(_NAME, Column("Request", partial(rows.quota, of_limits=False))),
+        *(Column("Limit", partial(rows.quota, of_limits=True)), _AGE),
+    ),
+    ("", "secrets"): (_NAME, Column("Type", ".type"), Column("Data", rows.data_size), _AGE),
+    ("", "serviceaccounts"): (_NAME, _AGE),
+    ("networking.k8s.io", "networkpolicies"): (_NAME, Column("Pod-Selector", rows.pod_selector), _AGE),
     ("policy", "poddisruptionbudgets"): (
-        (
-            _NAME,
-            Column("Min Available"),
-            Column("Max Unavailable"),
-            Column("Allowed Disruptions", "integer"),
-            _AGE,
-        ),
-        rows.budget,
+        *(_NAME, Column("Min Available", ".spec.minAvailable", blank="N/A")),
+        Column("Max Unavailable", ".spec.maxUnavailable", blank="N/A"),
+        *(Column("Allowed Disruptions", ".status.disruptionsAllowed", "integer", blank=0), _AGE),
     ),
     ("storage.k8s.io", "storageclasses"): (
-        _columns("Provisioner", "ReclaimPolicy", "VolumeBindingMode", "AllowVolumeExpansion", "Age"),
-        rows.storage_class,
+        Column("Name", rows.class_name, format="name", description=_NAME.description),
+        *(Column("Provisioner", ".provisioner"), Column("ReclaimPolicy", ".reclaimPolicy", blank="Delete")),
+        Column("VolumeBindingMode", ".volumeBindingMode", blank=_UNSET),
+        Column("AllowVolumeExpansion", rows.grows),
+        _AGE,
     ),
     ("scheduling.k8s.io", "priorityclasses"): (
-        (
-            _NAME,
-            Column("Value", "integer"),
-            Column("Global-Default", "boolean"),
-            _AGE,
-            Column("PreemptionPolicy"),
-        ),
-        rows.priority_class,
+        *(_NAME, Column("Value", ".value", "integer", blank=0)),
+        *(Column("Global-Default", ".globalDefault", "boolean", blank=False), _AGE),
+        Column("PreemptionPolicy", ".preemptionPolicy"),
     ),
     ("admissionregistration.k8s.io", "validatingadmissionpolicies"): (
-        (_NAME, Column("Validations", "integer"), Column("ParamKind"), _AGE),
-        rows.admission_policy,
+        *(_NAME, Column("Validations", rows.validations, "integer"), Column("ParamKind", rows.param_kind), _AGE),
     ),
     ("admissionregistration.k8s.io", "validatingadmissionpolicybindings"): (
-        _columns("PolicyName", "ParamRef", "Age"),
-        rows.admission_binding,
+        *(_NAME, Column("PolicyName", ".spec.policyName"), Column("ParamRef", ".nothing", blank=_UNSET), _AGE),
     ),
-    ("coordination.k8s.io", "leases"): (_columns("Holder", "Age"), rows.lease),
-    ("discovery.k8s.io", "endpointslices"): (_columns("AddressType", "Ports", "Endpoints", "Age"), rows.endpoint_slice),
+    ("coordination.k8s.io", "leases"): (_NAME, Column("Holder", ".spec.holderIdentity"), _AGE),
+    ("discovery.k8s.io", "endpointslices"): (
+        *(_NAME, Column("AddressType", ".addressType"), Column("Ports", rows.slice_ports)),
+        *(Column("Endpoints", rows.slice_addresses), _AGE),
+    ),
 }
+"""Kinds whose columns are independent of each other."""
 
 
 def to_table(
@@ -162,7 +151,7 @@ def to_table(
     now: datetime | None = None,
     headers: bool = True,
 ) -> dict[str, Any]:
-    """A Table of the objects, without list metadata, which the caller adds as `metadata`.
+    """Return a Table of the objects, without list metadata, which the caller adds as `metadata`.
 
     `include` is what `includeObject` says: "None", "Metadata" (PartialObjectMetadata) or "Object".
     With `headers` false columnDefinitions is None (all but the first event of a watch).
@@ -182,8 +171,8 @@ def to_table(
             metadata = obj.get("metadata") or {}
             one["object"] = {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": metadata}
         shown.append(one)
-    # Where nobody wrote how a kind is printed, a table of nothing has none.
-    unknown = row is rows.created and not shown
+    # kube-apiserver answers null for an empty table of a kind that it has no columns for.
+    unknown = columns == _BY_CREATION and not shown
     return {
         "kind": "Table",
         "apiVersion": "meta.k8s.io/v1",
@@ -193,21 +182,42 @@ def to_table(
     }
 
 
+_BY_CREATION = (_NAME, _CREATED)
+
+
 def _columns_of(kind: Kind) -> tuple[tuple[Column, ...], Row]:
     if kind.custom is not None:
         return _custom(kind)
-    found = _KINDS.get((kind.resource.group, kind.resource.plural))
-    return found if found is not None else ((_NAME, _CREATED), rows.created)
+    key = (kind.resource.group, kind.resource.plural)
+    if key in _ROWS:
+        return _ROWS[key]
+    columns = _COLUMNS.get(key, _BY_CREATION)
+    return columns, partial(_row, columns)
+
+
+def _row(columns: tuple[Column, ...], obj: Object, now: datetime) -> list[Any]:
+    return [_plain_cell(column, obj, now) for column in columns]
+
+
+def _plain_cell(column: Column, obj: Object, now: datetime) -> Any:
+    if not isinstance(column.cell, str):
+        return column.cell(obj)
+    found = jsonpath.compile_path(column.cell).find(obj)
+    value = found[0] if found and found[0] is not None else column.blank
+    if column is _AGE:
+        return durations.age(value or None, now)
+    return str(value) if column.type == "string" else value
 
 
 def _custom(kind: Kind) -> tuple[tuple[Column, ...], Row]:
-    """The columns that a definition asks for; without any, the age."""
+    """Return the columns that a definition asks for; the age if it asks for none."""
     wanted = version_of(kind).get("additionalPrinterColumns") or []
     if not wanted:
         wanted = [{"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}]
     columns = [
         Column(
             one["name"],
+            one["jsonPath"],
             one.get("type", "string"),
             one.get("priority", 0),
             one.get("format", ""),
