@@ -1,4 +1,4 @@
-"""Completion: what may stand where the cursor is in a line that begins with `kaji`.
+"""Completion of the word at the cursor in a line that begins with `kaji`.
 
 The script of a shell (`SCRIPTS`) calls `kaji` with `COMPLETING` in its environment and the words of the line. It is
 answered by lines of a kind, a value and a help, with tabs between them:
@@ -117,7 +117,7 @@ SCRIPTS = {
 
 
 def answer_shell(root: click.Group, cli: Cli, shell: str, args: Sequence[str]) -> int:
-    """Print what a shell's script asks for."""
+    """Print the completions that a shell's script asks for."""
     words, current, kept = read_bash(args) if shell == "bash" else ([*args[:-1]], "".join(args[-1:]), 0)
     prefix = current[: current.find("=") + 1] if current.startswith("-") else ""
     if prefix and shell != "bash":
@@ -134,14 +134,14 @@ def answer_shell(root: click.Group, cli: Cli, shell: str, args: Sequence[str]) -
 
 
 def offered(root: click.Group, cli: Cli, words: Sequence[str], current: str) -> list[CompletionItem[str]]:
-    """What may stand where `current` is, behind `words`."""
+    """Return the completions of `current`, the word after `words`."""
     if _is_of_the_program(root, cli, words):
         return [CompletionItem(current, type="file")]
     return ShellComplete(root, {"obj": cli}, "kaji", "").get_completions(list(words), current)
 
 
 def _is_of_the_program(root: click.Group, cli: Cli, words: Sequence[str]) -> bool:
-    """Whether the next word belongs to the program that a run starts: options there are not kaji's."""
+    """Whether the next word belongs to the program of a run, whose options are not kaji's."""
     rest = list(words)
     while rest and rest[0].startswith("-"):
         rest = rest[2 if rest[0] == "--cluster" else 1 :]

@@ -1,4 +1,4 @@
-"""How a run ended, as an exit code and in words."""
+"""The end of a run as an exit code and in words."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ EXIT_CODE_BY_REASON = {
 
 
 def exit_code_of(run: View) -> int:
-    """The exit code that an ended run stands for: the program's own, else what a shell would give, else 125."""
+    """Return the exit code for an ended run: the program's own, else what a shell would give, else 125."""
     status = status_of(run)
     phase, code = phase_of(run), status.get("exitCode")
     if phase == "Succeeded":
@@ -30,7 +30,7 @@ def exit_code_of(run: View) -> int:
 
 
 def end_words(run: View) -> str:
-    """One line on how a run ended that did not succeed; empty for one that did."""
+    """Return a line about the end of a run that did not succeed; empty for one that did."""
     phase, status = phase_of(run), status_of(run)
     if phase == "Succeeded":
         return ""

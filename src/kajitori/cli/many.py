@@ -1,4 +1,4 @@
-"""The same thing done to several runs."""
+"""Actions on several runs."""
 
 from __future__ import annotations
 

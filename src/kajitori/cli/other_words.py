@@ -20,9 +20,9 @@ class Word:
 
     tool: str
     instead: str
-    """The commands that do it here; what each is for stands behind it if there are several."""
+    """The commands that do the same here; if there are several, with the purpose of each."""
     why: str = ""
-    """Why it is not done under its own name, as a sentence."""
+    """The reason why `kaji` has no such verb, as a sentence."""
 
 
 WORDS: dict[str, Word] = {
@@ -135,7 +135,7 @@ WORDS: dict[str, Word] = {
 
 
 def answer(verb: str) -> InvalidInput | None:
-    """The error for a verb of another tool, which names the command to use; None for any other word."""
+    """Return the error for a verb of another tool, with the command to use; None for any other word."""
     word = WORDS.get(verb)
     if word is None:
         return None

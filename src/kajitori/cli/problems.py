@@ -1,4 +1,4 @@
-"""Errors as people read them: what is wrong and the way out, on stderr, never a traceback."""
+"""Errors on stderr: what is wrong and what to do, never a traceback."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def print_error(error: KajitoriError) -> None:
-    """`kaji: message` and the hint; for wrong input every fault with its way out."""
+    """Print `kaji: message` and the hint; for invalid input every fault with its hint."""
     if isinstance(error, InvalidInput):
         _print_faults(error)
         return
@@ -47,7 +47,7 @@ def _said(fault: Fault) -> str:
 
 
 def print_usage_error(error: click.ClickException) -> None:
-    """Wrong usage, in one line, and where to read more."""
+    """Print wrong usage in one line, and the command that shows the help."""
     message = error.format_message().rstrip()
     say(f"kaji: {message[:1].lower()}{message[1:]}")
     ctx = error.ctx if isinstance(error, click.UsageError) else None

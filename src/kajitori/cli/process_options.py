@@ -88,7 +88,7 @@ def gpu_type_option(function: F) -> F:
 
 
 def data_default() -> Path:
-    """Where a local cluster lies unless somebody says otherwise."""
+    """Return the default data folder of a local cluster."""
     import platformdirs
 
     return Path(platformdirs.user_data_dir("kajitori")) / "cluster"

@@ -42,11 +42,11 @@ class Place:
 
     path: str
     run: str = ""
-    """Empty: here."""
+    """Empty for a path on this machine."""
 
 
 def read_place(text: str) -> Place:
-    """`RUN:PATH`, or a path here: as for docker, one that begins with a slash or a dot is here."""
+    """Parse `RUN:PATH` or a local path. As with docker, a text that begins with a slash or a dot is local."""
     run, colon, path = text.partition(":")
     if not run or not colon or run.startswith((".", "/")):
         return Place(text)

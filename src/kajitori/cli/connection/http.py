@@ -54,7 +54,7 @@ FIRST_PAUSE_SECONDS = 0.25
 LONGEST_RETRY_AFTER_SECONDS = 10.0
 ANSWER_SECONDS = 60.0
 UPLOAD_SECONDS = 300.0
-"""A part of an upload may take as long as this on a slow line, and so may the check of the whole."""
+"""Time limit for one part of an upload on a slow line, and for the check of the whole upload."""
 _BUSY = frozenset({429, 500, 502, 503, 504})
 
 _CLASSES: dict[int, type[KajitoriError]] = {
@@ -104,11 +104,11 @@ class Api:
     def get(
         self, path: str, params: Params | None = None, *, timeout_seconds: float | None = None, tries: int = TRIES
     ) -> Any:
-        """The answer's JSON. Tried again while the server is busy or away."""
+        """Return the JSON of a GET. Tried again while the server is busy or away."""
         return self._call("GET", path, params, None, tries=tries, timeout_seconds=timeout_seconds)
 
     def post(self, path: str, body: object = None, params: Params | None = None, *, tries: int = TRIES) -> Any:
-        """Tried again only where the server surely did nothing: it could not be reached, or said 429."""
+        """Return the JSON of a POST. Tried again only if the server did nothing (not reached, or 429)."""
         return self._call("POST", path, params, body, tries=tries)
 
     def delete(self, path: str, params: Params | None = None) -> Any:
@@ -133,7 +133,7 @@ class Api:
         return Reply(response.status, response.content)
 
     def all_items(self, path: str, params: Params | None = None, *, limit: int | None = None) -> list[dict[str, Any]]:
-        """The items of all pages, or the first `limit`."""
+        """Return the items of all pages, or the first `limit` items."""
         items: list[dict[str, Any]] = []
         page = dict(params or {})
         while True:
@@ -147,7 +147,7 @@ class Api:
     def documents(
         self, path: str, params: Params | None = None, *, opened: Callable[[], None] = lambda: None
     ) -> Iterator[dict[str, Any]]:
-        """Newline-delimited JSON, as `lines`."""
+        """Yield the documents of a newline-delimited JSON stream; arguments as for `chunks`."""
         for line in self.lines(path, params, opened=opened):
             if line.strip():
                 try:
@@ -158,7 +158,7 @@ class Api:
     def lines(
         self, path: str, params: Params | None = None, *, opened: Callable[[], None] = lambda: None
     ) -> Iterator[str]:
-        """Lines of a stream without their ends, as `chunks`."""
+        """Yield the lines of a stream without their ends; arguments as for `chunks`."""
         rest = b""
         for chunk in self.chunks(path, params, opened=opened):
             *whole, rest = (rest + chunk).split(b"\n")
@@ -240,7 +240,7 @@ class Api:
         return Request(method, with_query(path, params), headers, body, timeout_seconds)
 
     def _send(self, request: Request, *, stream: bool = False) -> Response:
-        """The answer, with its whole body unless it is a stream. Raises _NotReached and _Lost."""
+        """Return the answer, with its whole body unless it is a stream. Raises _NotReached and _Lost."""
         began = time.monotonic()
         self._say(f"> {request.method} {self.target.url}{request.path}")
         try:
@@ -270,7 +270,7 @@ class Api:
 
 
 def _encoded(body: object) -> tuple[bytes | None, str]:
-    """A request's body and its media type: bytes are YAML, all else becomes JSON."""
+    """Return a request's body and its media type: bytes are YAML, everything else becomes JSON."""
     if body is None:
         return None, ""
     if isinstance(body, bytes):
@@ -279,7 +279,7 @@ def _encoded(body: object) -> tuple[bytes | None, str]:
 
 
 class _Failed(Unavailable):
-    """A call without an answer; `shown` is what a user is told."""
+    """A call that got no answer; `shown` is the error for the user."""
 
     def __init__(self, shown: Unavailable) -> None:
         super().__init__(shown.message, hint=shown.hint)
@@ -295,12 +295,12 @@ class _Lost(_Failed):
 
 
 def run_path(run: Mapping[str, Any], rest: str = "") -> str:
-    """The path of a Run view, `/v1/runs/{namespace}/{name}`, with what follows."""
+    """Return the path of a run, `/v1/runs/{namespace}/{name}`, followed by `rest`."""
     return f"/v1/runs/{quote(run['namespace'], safe='')}/{quote(run['name'], safe='')}{rest}"
 
 
 def error_of(response: Response) -> KajitoriError:
-    """The error that an answer of 400 or more stands for."""
+    """Return the error for an answer with a status of 400 or more."""
     try:
         problem = response.json()
         if not isinstance(problem, dict) or not ("detail" in problem or "title" in problem):
@@ -356,7 +356,7 @@ def _retry_after(response: Response) -> float:
 
 
 def _present(params: Params | None) -> dict[str, Any]:
-    """Without what is not set; true as `true`."""
+    """Return the query parameters that are set; True becomes `true`."""
     return {
         key: "true" if value is True else value
         for key, value in (params or {}).items()

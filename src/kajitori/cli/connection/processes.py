@@ -26,13 +26,13 @@ class Process:
 
     @property
     def cpu_words(self) -> str:
-        """`1:02:03`, `2:05`."""
+        """Processor time for people: `1:02:03`, `2:05`."""
         whole = int(self.cpu_seconds)
         hours, minutes, seconds = whole // 3600, whole // 60 % 60, whole % 60
         return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"
 
     def document(self) -> dict[str, Any]:
-        """The same for programs."""
+        """The process as a JSON document."""
         return {
             "pid": self.pid,
             "ppid": self.parent,
@@ -93,7 +93,7 @@ def _process(pid: int, stat: str, cmdline: str, uptime: float, page_bytes: int) 
 
 
 def _below(processes: Mapping[int, Process], ancestor: int) -> set[int]:
-    """PIDs of all descendants of a process."""
+    """Return the PIDs of all descendants of a process."""
     children: dict[int, list[int]] = {}
     for process in processes.values():
         children.setdefault(process.parent, []).append(process.pid)

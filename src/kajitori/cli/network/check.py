@@ -1,4 +1,4 @@
-"""What `kaji network check` does on a machine: connections that are tried, rules and routes that are looked at."""
+"""The checks of `kaji network check` on a machine: connections, rules and routes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _UNREACHABLE = (errno.ENETUNREACH, errno.EHOSTUNREACH, errno.ENETDOWN, errno.EAC
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Something that was looked at: what had to be, what is."""
+    """The result of a check: the expected state and the state that was found."""
 
     where: str
     what: str
@@ -39,7 +39,7 @@ class Found:
 
 
 def own_addresses(targets: Iterable[Address]) -> set[Address]:
-    """This machine's addresses towards these targets. No packet is sent."""
+    """Return this machine's own addresses on the routes to these targets. No packet is sent."""
     found: set[Address] = set()
     for target in targets:
         family = socket.AF_INET6 if target.version == 6 else socket.AF_INET
@@ -50,7 +50,7 @@ def own_addresses(targets: Iterable[Address]) -> set[Address]:
 
 
 def try_all(probes: Sequence[Probe], patience_seconds: float) -> list[Found]:
-    """What came of each, in order; they are tried at once."""
+    """Try all connections at the same time and return their results in order."""
 
     async def run() -> list[Found]:
         turns = asyncio.Semaphore(_AT_ONCE)
@@ -87,7 +87,7 @@ async def _connect(address: str, port: int, patience_seconds: float) -> tuple[Ou
 
 
 def look_at_host(rendered: Rendered) -> Iterator[Found]:
-    """Whether this machine is what was rendered for it: rules, routes, forwarding."""
+    """Check whether rules, routes and forwarding on this machine are as rendered for it."""
     yield _rules(rendered)
     for version in (4, 6):
         routes = [route for route in rendered.routes if route.to.version == version]
@@ -124,7 +124,7 @@ def _rules(rendered: Rendered) -> Found:
 
 
 def dropped(rendered: Rendered) -> dict[str, int]:
-    """Packets that this machine has dropped since its rules came, by counter; nothing where that can't be seen."""
+    """Return the packets dropped since the rules were loaded, by counter; empty if the counters can't be read."""
     if shutil.which("nft") is None:
         return {}
     done = subprocess.run(["nft", "-j", "list", "counters", "table", "inet", rendered.table], capture_output=True)
@@ -135,7 +135,7 @@ def dropped(rendered: Rendered) -> dict[str, int]:
 
 
 def _kernel_routes(version: int) -> dict[str, dict[str, Any]]:
-    """By range, as the kernel has them."""
+    """Return the kernel's routes by range."""
     if shutil.which("ip") is None:
         return {}
     done = subprocess.run(["ip", "-j", f"-{version}", "route", "show"], capture_output=True, text=True)
@@ -157,7 +157,7 @@ def _route(route: Route, known: dict[str, Any] | None) -> Found:
 
 
 def rendered_for(networks: Networks, place: Place) -> Rendered | None:
-    """What was rendered for a host there; None where it is no host of ours."""
+    """Return the rules and routes for a hub or a NAT host; None for any other place."""
     from kajitori.core.network.render import render_hub, render_nat
 
     if place.kind == "hub":

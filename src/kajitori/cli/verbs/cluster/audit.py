@@ -1,4 +1,4 @@
-"""`kaji audit`: what outsiders do to the cluster."""
+"""`kaji audit`: the load that other clients put on the API server."""
 
 from __future__ import annotations
 

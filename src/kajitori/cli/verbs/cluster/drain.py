@@ -54,7 +54,7 @@ def command(cli: Cli, nodes: tuple[str, ...], wait: bool) -> int:
 
 
 def _emptied(cli: Cli, api: Api, view: dict[str, Any]) -> dict[str, Any]:
-    """The node once no run has a member there; says what is waited for as that changes."""
+    """Wait until no run has a member on the node, and return its view. Prints each change of what is waited for."""
     from kajitori.cli.lookup import node_path
 
     told, name = "", view["name"]
@@ -81,7 +81,7 @@ def _emptied(cli: Cli, api: Api, view: dict[str, Any]) -> dict[str, Any]:
 
 
 def _tell_who_waits(api: Api, moved: set[str]) -> None:
-    """Runs that found no other place yet."""
+    """Print the runs that have found no other place yet, and why they wait."""
     for holder in sorted(moved):
         namespace, _, name = holder.partition("/")
         items = api.get("/v1/runs", params={"namespace": namespace, "name": name})["items"]

@@ -49,7 +49,7 @@ def command(cli: Cli, nodes: bool, by: str, output: str | None) -> None:
 
 
 def print_board(cli: Cli, board: dict[str, Any], *, by: str = "user", wide: bool = False) -> None:
-    """The board by type, and by user or team; what teams are guaranteed."""
+    """Print the GPUs by type, then by user or team, then the guarantees of teams."""
     from kajitori.cli.output import Column, bar, print_table
     from kajitori.cli.pages.pools import print_pools
 
@@ -76,7 +76,7 @@ def print_board(cli: Cli, board: dict[str, Any], *, by: str = "user", wide: bool
 
 
 def _print_holders(cli: Cli, board: dict[str, Any], by: str, *, wide: bool) -> None:
-    """Who holds how many, and with which runs: the first few, unless all are wanted."""
+    """Print the holders of GPUs with their runs: the first few, or all."""
     from kajitori.cli.output import Column, bar, print_table
     from kajitori.core.words.suggestions import first_few
 
@@ -109,7 +109,7 @@ def _print_holders(cli: Cli, board: dict[str, Any], by: str, *, wide: bool) -> N
 
 
 def print_guarantees(cli: Cli, guarantees: Sequence[Mapping[str, Any]]) -> None:
-    """What policy guarantees, by team and resource, and how much of it is in use."""
+    """Print the guarantees of policy by team and resource, with their use."""
     from kajitori.cli.output import Column, bar, print_table
     from kajitori.cli.pages.run_words import guarantee_rows
 

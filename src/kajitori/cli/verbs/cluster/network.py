@@ -1,4 +1,4 @@
-"""`kaji network`: whose every address is, and what makes hubs and NAT hosts of it."""
+"""`kaji network`: the owners of address ranges, and the scripts for hubs and NAT hosts."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def ls(cli: Cli, address: str | None, output: str | None) -> None:
 
 
 def _around(ranges: list[dict[str, Any]], text: str) -> list[dict[str, Any]]:
-    """The ranges that an address lies in."""
+    """Print the ranges that an address lies in."""
     from ipaddress import ip_address, ip_network
 
     from kajitori.errors import InvalidInput
@@ -293,7 +293,7 @@ def _print_found(cli: Cli, here: str, found: list[Found], wrong: int) -> None:
 
 
 def read_networks(file: str) -> Networks:
-    """The registry in a file; `-` is stdin. Raises InvalidInput."""
+    """Return the registry in a file; `-` is stdin. Raises InvalidInput."""
     import sys
 
     from kajitori.core.network.registry import parse_networks

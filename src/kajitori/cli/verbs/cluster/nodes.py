@@ -125,7 +125,7 @@ def _describe(cli: Cli, node: dict[str, Any]) -> None:
 
 
 def _test(node: dict[str, Any]) -> str:
-    """The test that goes on, or the last one."""
+    """Return the running test of a node, or the last one."""
     test = node.get("test") or {}
     words = " ".join(part for part in (test.get("state", ""), test.get("at", "")) if part)
     run = f"; kaji logs -N {test['namespace']} {test['run']}" if test.get("state") in ("testing", "failed") else ""
@@ -142,7 +142,7 @@ def _status(node: dict[str, Any]) -> str:
 
 
 def _share(node: dict[str, Any], key: str) -> str:
-    """`used/total` in words; empty where the node has none."""
+    """Return `used/total`; empty if the node has none."""
     from kajitori.cli.pages.run_words import cpu_words
     from kajitori.core.words.quantities import round_memory
 

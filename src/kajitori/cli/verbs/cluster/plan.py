@@ -1,4 +1,4 @@
-"""`kaji plan`: whether something can carry a cluster, and until when."""
+"""`kaji plan`: whether a kind of network can carry a cluster, and until when."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def _cluster(cli: Cli) -> list[dict[str, Any]]:
 
 
 def _size(uses: list[NodeUse], from_cluster: bool, nodes: int | None, pods: int | None) -> tuple[int, int]:
-    """Nodes and Pods on each: as asked for, else as they are."""
+    """Return the numbers of nodes and of Pods on each: from the options, else from the cluster."""
     from kajitori.core.network.use import usual_pods_per_node
     from kajitori.errors import InvalidInput
 
@@ -142,7 +142,7 @@ _SHOWN = 20
 
 
 def _rooms(uses: list[NodeUse]) -> str:
-    """Of nodes with ranges of their own, by family where IPv6 is among them."""
+    """Return how many nodes the ranges of these uses have room for, by address family if IPv6 is among them."""
     from kajitori.core.network.use import BEYOND_COUNTING
 
     words = {}
@@ -246,7 +246,7 @@ def _prefix(length: int) -> str:
 
 
 def _until(years: float | None, growth: str | None, *, holds: bool) -> str:
-    """How long it lasts that carries (`holds`) the nodes of today, or does not."""
+    """Return in words how long a kind of network carries the growing cluster; `holds` says whether it does today."""
     if not holds:
         return "too small now"
     if years is None:
@@ -262,7 +262,7 @@ def _until(years: float | None, growth: str | None, *, holds: bool) -> str:
 
 
 def _comparison(wanted: PlanRequest) -> list[dict[str, Any]]:
-    """Of each kind, by the number of nodes: whether it carries so many."""
+    """Return for each kind of network and each number of nodes whether the kind carries that many."""
     from dataclasses import replace
 
     from kajitori.core.network.plan import SIZES_TO_COMPARE, plan_all
@@ -313,7 +313,7 @@ def _print_sources(wanted: PlanRequest, plans: list[Plan]) -> None:
 
 
 def _document(plan: Plan) -> dict[str, Any]:
-    """As JSON, with every figure and its source. What is said of IPv4 stands beside what is said of the kind."""
+    """Return the JSON document, with the source of every figure. Results for IPv4 stand beside those of the kind."""
     document: dict[str, Any] = {
         "kind": plan.kind.key,
         "family": plan.kind.family,
@@ -338,7 +338,7 @@ def _document(plan: Plan) -> dict[str, Any]:
 
 
 def _ranges_document(plan: Plan, ranges: Ranges) -> dict[str, Any]:
-    """Addresses of IPv4 are counted; of IPv6 lengths say it: their number is none to every reader of JSON."""
+    """Return the ranges as JSON: numbers of addresses for IPv4, prefix lengths for IPv6."""
     document: dict[str, Any] = {"nodeAddresses": ranges.node_addresses}
     if ranges.version == 4:
         document |= {"podAddresses": ranges.pod_addresses, "podAddressesPerNode": ranges.per_node}

@@ -1,4 +1,4 @@
-"""`kaji policy`: what the operators decided."""
+"""`kaji policy`: the operators' policy."""
 
 from __future__ import annotations
 

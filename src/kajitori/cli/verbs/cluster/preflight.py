@@ -50,7 +50,7 @@ def command(cli: Cli, nodes: tuple[str, ...], every: bool, wait: bool) -> int:
 
 
 def _awaited(cli: Cli, api: Api, chosen: list[str], before: dict[str, tuple[str, str]]) -> list[dict[str, Any]]:
-    """The nodes once all are tested; says what is waited for as that changes."""
+    """Wait until all nodes are tested, and return their views. Prints each change of what is waited for."""
     told = ""
     while True:
         known = _nodes(api)
@@ -69,7 +69,7 @@ def _awaited(cli: Cli, api: Api, chosen: list[str], before: dict[str, tuple[str,
 
 
 def _is_answered(view: dict[str, Any], before: tuple[str, str] | None) -> bool:
-    """Whether there is a result that was not there when the test was asked for."""
+    """Whether the node has a newer result than when the test was requested."""
     state = (view.get("test") or {}).get("state", "asked")
     return state not in _GOES_ON and _result(view) != before
 

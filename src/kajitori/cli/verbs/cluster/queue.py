@@ -1,4 +1,4 @@
-"""`kaji queue`: who waits, in the order in which they are looked at."""
+"""`kaji queue`: the waiting runs, in the order in which the queue considers them."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def command(cli: Cli, output: str | None) -> None:
 
 
 def print_queue(cli: Cli, items: list[dict[str, Any]], *, wide: bool = False) -> None:
-    """All that wait, a line for each."""
+    """Print a line for each waiting run."""
     from kajitori.cli.output import Column, print_table
     from kajitori.cli.pages.queue_words import expectation_words, in_words, part_words
     from kajitori.cli.pages.run_words import human_duration
@@ -81,7 +81,7 @@ def _asks(item: dict[str, Any]) -> str:
 
 
 def _note(item: dict[str, Any]) -> str:
-    """What is special about it."""
+    """Return remarks about a waiting run."""
     from kajitori.core.words.node_lists import brief
 
     notes = []

@@ -1,4 +1,4 @@
-"""`kaji traffic`: who talks to the internet, and how much."""
+"""`kaji traffic`: traffic to the internet, by run, user and namespace."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def _print(
     rates: bool = True,
     indent: int = 0,
 ) -> None:
-    """A line for each class of each of them."""
+    """Print a line for each holder and class of addresses."""
     from kajitori.cli.output import Column, print_table
 
     columns = [Column(title, flexible=not by_run)]
@@ -141,7 +141,7 @@ def _say_more(shown: int, total: int) -> None:
 
 
 def _say_what_is_missing(answer: Mapping[str, Any]) -> None:
-    """What these figures are not: said beside them, so that nobody takes them for all there is."""
+    """Print what the figures leave out, so that nobody takes them for all traffic."""
     from kajitori.cli.pages.run_words import plural
 
     nodes = answer["nodes"]

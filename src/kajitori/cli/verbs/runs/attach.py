@@ -1,4 +1,4 @@
-"""`kaji attach`: follow a run that is there already."""
+"""`kaji attach`: follow an existing run."""
 
 from __future__ import annotations
 

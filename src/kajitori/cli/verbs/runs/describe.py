@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _EVENTS_SHOWN = 10
 _MEMBERS_SHOWN = 16
-"""Of a larger run only the members worth a look are shown."""
+"""Largest number of members that are listed."""
 
 
 @click.command(epilog="\b\nExample:\n  kaji describe bert")
@@ -45,7 +45,7 @@ def command(cli: Cli, run: str, namespace: str | None, output: str | None) -> No
 
 
 def _expected(cli: Cli, api: Api, view: dict[str, Any]) -> str:
-    """How long it is expected to take, or go on, and where that is known from; nothing of one that is over."""
+    """Return the expected (remaining) duration and its evidence; empty for a run that has ended."""
     from kajitori.cli.connection.http import run_path
     from kajitori.cli.pages import run_words
     from kajitori.cli.pages.queue_words import expected_words
@@ -103,7 +103,7 @@ def _overview(cli: Cli, view: dict[str, Any], expected: str) -> None:
 
 
 def _setback(setback: Mapping[str, Any], now: datetime) -> str:
-    """Why it was interrupted or started again last."""
+    """Return the cause of the last interruption or restart."""
     from kajitori.cli.pages import run_words
 
     if not setback:
@@ -113,18 +113,18 @@ def _setback(setback: Mapping[str, Any], now: datetime) -> str:
 
 
 def _number(attempt: Mapping[str, Any], is_sweep: bool) -> str:
-    """The number of an attempt; none of a sweep's, which only counts how often some of its members were started."""
+    """Return the number of the attempt; empty for a sweep, whose number only counts starts of members."""
     return "" if is_sweep else str(attempt.get("number") or "")
 
 
 def _network(status: Mapping[str, Any]) -> str:
-    """Who may reach it and where it may go, where that is restricted."""
+    """Return the finding about restrictions of the network; empty if there is none."""
     found = {each.get("code"): each.get("message", "") for each in status.get("findings") or ()}
     return str(found.get("NetworkRestricted") or found.get("NetworkDefaulted") or "")
 
 
 def _peak(view: dict[str, Any], now: datetime) -> str:
-    """The most memory that a member held: whose, of what, and how much all held together."""
+    """Return the largest memory use of a member with node and time, and that of all members; empty if unknown."""
     from kajitori.cli.pages import run_words
     from kajitori.core.words.quantities import round_memory
 
@@ -212,7 +212,7 @@ def _every_member(cli: Cli, api: Api, view: dict[str, Any]) -> None:
 
 
 def _state(member: Mapping[str, Any]) -> str:
-    """`Running`, `Failed`; `Ending` from the moment on that it was told to end until it has."""
+    """Return the state of a member: `Running`, `Failed`, or `Ending` after it was told to end."""
     phase = str(member.get("phase") or "")
     return "Ending" if member.get("terminating") and phase in ("Pending", "Running") else phase
 

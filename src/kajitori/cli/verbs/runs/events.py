@@ -1,4 +1,4 @@
-"""`kaji events`: what happened to a run and its members, or to all runs of a namespace."""
+"""`kaji events`: the events of a run and its members, or of all runs in a namespace."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 LAST = 100
 MOST = 1000
-"""Of all runs together no more events are shown before those that are followed."""
+"""Number of past events shown for all runs of a namespace."""
 
 
 @click.command(epilog="\b\nExamples:\n  kaji events\n  kaji events -f bert")
@@ -93,7 +93,7 @@ def _follow(events: Iterable[dict[str, Any]], output: str | None) -> int:
 
 
 def print_events(cli: Cli, events: list[dict[str, Any]], *, indent: int = 0) -> None:
-    """Events as a table, the oldest first."""
+    """Print events as a table, oldest first."""
     from kajitori.cli.output import Column, print_table
     from kajitori.cli.pages.run_words import age
 

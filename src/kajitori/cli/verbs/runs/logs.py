@@ -1,4 +1,4 @@
-"""`kaji logs`: what a run prints."""
+"""`kaji logs`: the log of a run."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def command(
 
 
 def _are_pods_gone(view: dict[str, Any], attempt: int | None) -> bool:
-    """Whether what is asked for is an earlier start, or the run was stopped: what is there was kept."""
+    """Whether the Pods of the requested attempt are gone, so that its log was kept or lost."""
     from kajitori.cli.pages.run_words import phase_of, status_of
 
     newest = (status_of(view).get("attempt") or {}).get("number", 0)
@@ -116,7 +116,7 @@ def _are_pods_gone(view: dict[str, Any], attempt: int | None) -> bool:
 
 
 def _in_options(error: InvalidInput) -> InvalidInput:
-    """What a server finds wrong, in the words of the command line."""
+    """Return the server's error with options in place of query parameters."""
     from dataclasses import replace
 
     words = {"rank": "--rank", "attempt": "--attempt", "since": "--since", "tail": "--tail"}
@@ -124,7 +124,7 @@ def _in_options(error: InvalidInput) -> InvalidInput:
 
 
 def _since(text: str | None) -> str:
-    """A duration or a time, checked here so that the fault names the option."""
+    """Return a time, or a duration in seconds. Raises InvalidInput, which names the option, for any other text."""
     if text is None or re.match(r"\d{4}-\d\d-\d\d", text):
         return text or ""
     from kajitori.core.words.quantities import QuantityError, parse_duration_seconds

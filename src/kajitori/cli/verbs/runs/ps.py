@@ -12,7 +12,7 @@ from kajitori.cli.terminal import echo
 
 _FILTERS = ("status", "name", "label", "owner")
 _COMMAND_LENGTH = 30
-"""Of a program's words that are shown unless more is asked for."""
+"""Number of characters of a command that are shown without --no-trunc."""
 _FORMAT_FIELDS = (
     *("ID", "Name", "Names", "Namespace", "Owner", "Image", "Command", "CreatedAt", "RunningFor", "RunTime", "State"),
     *("Status", "Reason", "Message", "ExitCode", "Members", "GPUs", "Nodes", "Restarts", "MemoryPeak", "Ports"),
@@ -112,7 +112,7 @@ def _print(cli: Cli, runs: list[dict[str, Any]], *, wide: bool, cut: bool, owner
 
 
 def _fields(cli: Cli, run: dict[str, Any]) -> dict[str, str]:
-    """A run in the fields of docker's `--format`, and in a few of ours."""
+    """Return a run's fields for `--format`: those of docker, and a few more."""
     from kajitori.cli.pages import run_words as words
 
     spec, status, now = run.get("spec") or {}, words.status_of(run), cli.now()
@@ -148,7 +148,7 @@ def _fields(cli: Cli, run: dict[str, Any]) -> dict[str, str]:
 
 
 def _params(filters: tuple[str, ...]) -> dict[str, Any]:
-    """The query that the filters stand for. Raises InvalidInput with every filter that can't be read."""
+    """Return the query of the filters. Raises InvalidInput with every filter that can't be read."""
     from kajitori.core.spec.reasons import Phase
     from kajitori.core.words.suggestions import did_you_mean
     from kajitori.errors import Fault, InvalidInput

@@ -1,4 +1,4 @@
-"""`kaji results`: how the members of a sweep ended, and what they said."""
+"""`kaji results`: the ends and results of a sweep's members."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def _print_table(cli: Cli, rows: Sequence[Mapping[str, Any]], *, wide: bool) -> 
 
 
 def _print_csv(rows: Sequence[Mapping[str, Any]]) -> None:
-    """A column for each key that any result has, where results are mappings."""
+    """Print the rows as CSV. Each key of a result that is a mapping becomes a column."""
     import csv
     import io
 
@@ -134,7 +134,7 @@ def _seconds(row: Mapping[str, Any]) -> int | None:
 
 
 def _said(row: Mapping[str, Any]) -> str:
-    """`loss=0.5 epochs=3`; of a member that failed without a result, why."""
+    """Return the result of a member: `loss=0.5 epochs=3`; without one, why the member failed."""
     result = row.get("result")
     if isinstance(result, dict):
         return " ".join(f"{key}={_cell(value)}" for key, value in result.items())

@@ -31,7 +31,7 @@ _DOCKER, _CLUSTER = "As in docker run", "Kajitori's own"
 
 
 class _RunCommand(BorrowingCommand):
-    """Shows Docker's words and our own apart."""
+    """Shows options of Docker and Kajitori's own options in separate sections."""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         groups: dict[str, list[tuple[str, str]]] = {_DOCKER: [], _CLUSTER: []}
@@ -51,7 +51,7 @@ _DOCKERS = {
 
 
 def _words(*known: str) -> Any:
-    """Completes from a closed set, and leaves it to the spec's check to refuse other words together with all else."""
+    """Completes from a closed set. The check of the spec refuses other values, together with all other faults."""
     return lambda _ctx, _param, incomplete: [word for word in known if word.startswith(incomplete)]
 
 
@@ -229,14 +229,14 @@ def command(
 
 
 def _require_member(request: RunRequest, rank: int) -> None:
-    """Raises a usage error where the run will have no member of that rank, or index, to follow."""
+    """Raise a usage error if the run will have no member of the rank or index to follow."""
     from kajitori.core.spec.array import parse_array
 
     spec = request.spec
     try:
         array = parse_array(spec["array"]) if spec.get("array") else None
     except (ValueError, TypeError):
-        return  # which the server names
+        return  # the server reports it
     replicas = spec.get("replicas", 1)
     if array is not None and rank not in array.indices:
         raise click.UsageError(f"--index {rank}: no member of --array {spec['array']} has this number")
@@ -246,7 +246,7 @@ def _require_member(request: RunRequest, rank: int) -> None:
 
 
 def all_faults(cli: Cli, request: RunRequest) -> InvalidInput:
-    """The error for a faulty request: with what a server finds wrong besides, if one answers. Nothing is made."""
+    """Return the error for a faulty request, with the server's faults if it answers. Nothing is created."""
     from kajitori.errors import InvalidInput, KajitoriError
 
     try:
@@ -271,7 +271,7 @@ def _submit(api: Api, request: RunRequest, *, dry_run: bool = False) -> dict[str
 
 
 def at_home(api: Api, request: RunRequest) -> RunRequest:
-    """The request, for the namespace that the server's address names unless it says another."""
+    """Return the request with the namespace of the server's address, unless it names one."""
     from dataclasses import replace
 
     if request.namespace is None and api.target.namespace:
@@ -280,7 +280,7 @@ def at_home(api: Api, request: RunRequest) -> RunRequest:
 
 
 def _show(answer: dict[str, Any], output: str | None, quiet: bool) -> int:
-    """What a dry run found: for people the notes, what would be made and when; for programs all of it."""
+    """Print the result of a dry run for people, or the whole document for programs. Returns the exit code."""
     from kajitori.cli.output import print_document
     from kajitori.cli.pages.run_words import command_line, gpu_words, members_asked_for, size_words
 

@@ -1,4 +1,4 @@
-"""`kaji what-if`: what would become of a run, asked before it is submitted."""
+"""`kaji what-if`: whether a run would start now, before it is submitted."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ command.params = [*_asks_for_a_run(), *command.params]
 
 
 def _print(cli: Cli, answer: Mapping[str, Any], size: str, array: str | None) -> None:
-    """`size`: of an elastic gang, the fewest and the most members; `array`: the members of a sweep."""
+    """Print the answer. `size` is the range of an elastic gang, `array` the members of a sweep."""
     from kajitori.cli.pages.explanation import print_explanation
     from kajitori.cli.pages.run_words import plural
     from kajitori.core.spec.array import parse_array

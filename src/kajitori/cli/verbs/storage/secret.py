@@ -1,4 +1,4 @@
-"""`kaji secret`: what runs are told in confidence."""
+"""`kaji secret`: secrets for runs."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def create(
 
 
 def _values(keys: tuple[str, ...], files: tuple[str, ...], env_files: tuple[str, ...]) -> dict[str, bytes]:
-    """All that was given, by keys. Raises InvalidInput and UsageError, which never say a value."""
+    """Return the given values by key. Raises InvalidInput and UsageError, which never contain a value."""
     from kajitori.errors import Fault, InvalidInput
 
     faults: list[Fault] = []
@@ -125,7 +125,7 @@ def _values(keys: tuple[str, ...], files: tuple[str, ...], env_files: tuple[str,
 
 
 def _read(keys: tuple[str, ...]) -> dict[str, bytes]:
-    """The values that are typed or piped in."""
+    """Return the values that are typed or piped in."""
     if not keys:
         return {}
     if sys.stdin.isatty():

@@ -1,4 +1,4 @@
-"""`kaji volumes`: what runs can mount."""
+"""`kaji volumes`: volumes and checkpoints that runs can mount."""
 
 from __future__ import annotations
 
