@@ -154,13 +154,13 @@ async def test_an_agent_tells_its_node_and_is_told_it(
             urls.append((await closing.enter_async_context(ApiServer(app))).url)
         counted = counting(tmp_path, Pod(uid="u1", namespace="vision", name="bert-1-0", run="bert", run_uid="r1"))
         for url in (*urls, urls[0]):
-            await asyncio.to_thread(agent(url, token, node, counted).tell)
+            await asyncio.to_thread(agent(url, token, node, counted).send)
         for api in (*apis, *apis):
             await api.traffic.sync()
         assert [sent(api) for api in apis] == [100, 100]
         if any_cluster.is_real:
             with pytest.raises(http.client.HTTPException, match=f"answered 403: .* on node {node}, not {other}"):
-                await asyncio.to_thread(agent(urls[0], token, other, counted).tell)
+                await asyncio.to_thread(agent(urls[0], token, other, counted).send)
         fresh = TrafficKeeper(blobs, apis[0].now)
         await fresh.sync()
         assert fresh.book.nodes.keys() == {node}

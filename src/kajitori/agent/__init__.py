@@ -1,1 +1,1 @@
-"""What runs once on each node: it counts the traffic of the node's Pods."""
+"""The agent, which runs once on each node and counts the traffic of the node's Pods."""

@@ -1,7 +1,7 @@
-"""The agent's round: who is here, count for them, read, remember, forget those who left.
+"""One round of the agent: list Pods, count for them, read counters, save totals, forget Pods that left.
 
-Each step may be the last one that is done before somebody kills the agent: the next round of the next agent finds in
-the kernel whatever the ledger lacks, and nothing in it twice.
+The agent may be killed after any step. The next round then finds everything that the ledger lacks in the kernel, and
+adds nothing twice.
 """
 
 from __future__ import annotations
@@ -34,26 +34,26 @@ log = logging.getLogger(__name__)
 
 @dataclass
 class Health:
-    """How counting goes, for whoever watches the agent."""
+    """Figures about the agent itself, for its metrics."""
 
     repairs: int = 0
-    """How often somebody else's changes to our rules were undone."""
+    """Number of times that another program's changes to our rules were undone."""
     counters_lost: int = 0
-    """Counters that somebody else deleted or set back: each lost what passed since it was read last."""
+    """Counters that another program deleted or reset; each lost its counts since the last read."""
     failures: int = 0
-    """Rounds that could not be finished."""
+    """Rounds that failed."""
     uncounted_pods: int = 0
-    """Pods on the node, just now, with a network that no engine here can count, or whose place in it is not found."""
+    """Present Pods that no engine here can count, or whose interface or group was not found."""
     read_seconds: float = 0.0
-    """How long the last read-out took."""
+    """Duration of the last read."""
     read_at: float = 0.0
-    """When it was, in seconds since 1970."""
+    """Time of the last read, in seconds since 1970."""
     reported_at: float = 0.0
-    """When what had been read was told to somebody who keeps totals; 0: not yet."""
+    """Time of the last read whose totals were reported to a server; 0 for none."""
 
 
 class Counting:
-    """Counts for the Pods of one node."""
+    """Counts the traffic of one node's Pods."""
 
     def __init__(
         self,
@@ -65,8 +65,11 @@ class Counting:
         *,
         reports: bool = False,
     ) -> None:
-        """A Pod is counted by the first of the engines that takes it. What `former` ones counted here, before an
-        operator chose others, is taken over. reports: totals are told to somebody; no run is forgotten before that."""
+        """Count each Pod with the first of the engines that takes it.
+
+        Totals of `former` engines, which counted here before an operator chose others, are taken over.
+        `reports`: totals are sent to a server, so no run is forgotten before that.
+        """
         self._engines = engines
         self._former = former
         self._source = source
@@ -78,7 +81,7 @@ class Counting:
         self.health = Health()
 
     def round(self, classes: Classes, keep_runs_seconds: float) -> None:
-        """Does everything once. Raises Unavailable or OSError: then it is to be done again, and nothing is lost."""
+        """Do all steps once. Raises Unavailable or OSError; the round can then be repeated and nothing is lost."""
         try:
             self._round(classes, keep_runs_seconds)
         except Exception:
@@ -86,10 +89,10 @@ class Counting:
             raise
 
     def _round(self, classes: Classes, keep_runs_seconds: float) -> None:
-        # 1. Who is here. Written down before anything counts for them, so that each counter has an owner.
+        # 1. List the Pods, and save them before anything counts for them, so that each counter has an owner.
         pods = self._source.pods()
         self._keep(with_pods(self.ledger, pods.values()))
-        # 2. Count for them, and for nobody else.
+        # 2. Count for these Pods and no others.
         self._former = [engine for engine in self._former if engine.stop()]
         repaired = self._count(pods, classes)
         # 3. Add what is new.
@@ -104,11 +107,11 @@ class Counting:
         now, last_read_at = self._clock(), self.health.read_at
         self.health.read_at = now
         ledger, lost = with_reading(self.ledger, reading, now)
-        # 4. Remember. From now on nobody needs the counters of those who left.
-        told_at = min(now, self.health.reported_at) if self._reports else now
-        self._keep(without_old_runs(without_ended_pods(ledger, pods.keys(), former), told_at, keep_runs_seconds))
+        # 4. Save. From here on the counters of Pods that left are not needed.
+        reported_at = min(now, self.health.reported_at) if self._reports else now
+        self._keep(without_old_runs(without_ended_pods(ledger, pods.keys(), former), reported_at, keep_runs_seconds))
         self._report(repaired, lost, now - last_read_at if 0 < last_read_at < now else None)
-        # 5. Forget them.
+        # 5. Delete those counters.
         for engine in self._engines:
             engine.forget(self.ledger.closing)
         for engine in self._former:
@@ -116,11 +119,11 @@ class Counting:
         self._former = ()
 
     def _count(self, pods: Mapping[str, Pod], classes: Classes) -> list[str]:
-        """Tells every engine for whom it counts; the names of those whose rules had been changed."""
+        """Tell every engine its Pods; return the names of engines whose rules another program had changed."""
         shares: dict[str, dict[str, Pod]] = {engine.name: {} for engine in self._engines}
         uncounted = 0
         for uid, pod in pods.items():
-            engine = next((each for each in self._engines if each.takes(pod)), None)
+            engine = next((engine for engine in self._engines if engine.takes(pod)), None)
             if engine is not None:
                 shares[engine.name][uid] = pod
             elif pod.interface or pod.addresses:

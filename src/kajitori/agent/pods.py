@@ -1,7 +1,7 @@
-"""Which Pods are on this node, as whoever gives them their network says: never asked of the API server.
+"""The Pods on this node, from whatever gives them their network; the API server is never asked.
 
-A folder with one file for each Pod (`{uid}.json`, a `core.traffic.totals.Pod`), put there before its first program
-starts and taken away with its network. The process kubelet keeps one; so can any other network of Pods.
+The source is a folder with one file per Pod (`{uid}.json`, a `core.traffic.totals.Pod`). A file is created before the
+Pod's first program starts and deleted with its network. The process kubelet keeps one; other Pod networks can, too.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ from kajitori.core.traffic.totals import HOST, Pod
 
 log = logging.getLogger(__name__)
 
-_MADE = "kaji node makes it when it starts: network below its --data"
+_CREATED_BY = "kaji node creates it when it starts: network below its --data"
 _UID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}", re.ASCII)
 _INTERFACE = re.compile(r"[A-Za-z0-9_.@+-]{0,15}", re.ASCII)
 
 
 class PodSource(Protocol):
-    """Where an agent learns of its node's Pods."""
+    """A source of the node's Pods."""
 
     def stamp(self) -> object:
-        """Another one whenever Pods came or went; asking costs next to nothing."""
+        """Return a value that changes whenever Pods are added or removed; cheap."""
         ...
 
     def pods(self) -> dict[str, Pod]:
-        """The Pods of this node, by UID. Raises OSError where that can't be told now."""
+        """Return the Pods of this node by UID. Raises OSError if they cannot be listed now."""
         ...
 
 
 class PodFolder:
-    """The Pods that files in a folder tell of. One that is not there tells nothing: not that there are none."""
+    """The Pods described by files in a folder."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -50,14 +50,17 @@ class PodFolder:
             return 0
 
     def pods(self) -> dict[str, Pod]:
-        """The oldest first: where two have one address or interface, it is the newer one's, and the older one is dead.
-        Raises OSError where there is no such folder: nobody is forgotten for that."""
+        """Return the Pods by UID, the oldest first.
+
+        If two Pods have the same address or interface, it belongs to the newer one; the older one has ended.
+        Raises OSError if the folder does not exist: its absence does not mean that there are no Pods.
+        """
         known: dict[str, tuple[tuple[int, int], Pod | None]] = {}
         try:
             files = [file for file in self._folder.iterdir() if file.suffix == ".json"]
         except (FileNotFoundError, NotADirectoryError) as error:
             raise OSError(
-                f"--pods: '{self._folder}': there is no such folder, and it is waited for: {_MADE}"
+                f"--pods: '{self._folder}': there is no such folder; the agent waits for it: {_CREATED_BY}"
             ) from error
         for file in files:
             try:
@@ -66,21 +69,21 @@ class PodFolder:
                 before = self._known.get(file.name)
                 known[file.name] = before if before is not None and before[0] == state else (state, _read(file))
             except FileNotFoundError:
-                continue  # gone meanwhile
+                continue  # deleted meanwhile
         self._known = known
-        oldest_first = sorted(known.values(), key=lambda each: each[0])
+        oldest_first = sorted(known.values(), key=lambda item: item[0])
         return {pod.uid: pod for _, pod in oldest_first if pod is not None}
 
 
 def _read(file: Path) -> Pod | None:
-    """The Pod that a file tells of; None, and a line in the log, where it tells of none."""
+    """Return the Pod in a file; None, and a line in the log, if it has none."""
     try:
         pod = msgspec.json.decode(file.read_bytes(), type=Pod)
-    except ValueError as error:  # also where it is no UTF-8
-        log.error("%s tells of no Pod, which is not counted: %s", file, error)
+    except ValueError as error:  # also raised for text that is not UTF-8
+        log.error("%s: not a Pod, so it is not counted: %s", file, error)
         return None
     if pod.uid == HOST or not _UID.fullmatch(pod.uid) or not _INTERFACE.fullmatch(pod.interface):
-        log.error("%s: uid %.80r or interface %.80r can't be; its Pod is not counted", file, pod.uid, pod.interface)
+        log.error("%s: invalid uid %.80r or interface %.80r; its Pod is not counted", file, pod.uid, pod.interface)
         return None
     try:
         addresses = tuple(_address(address) for address in pod.addresses)
@@ -89,14 +92,14 @@ def _read(file: Path) -> Pod | None:
         return None
     wrong = [path for path in pod.cgroups if not is_path(path)]
     if wrong:
-        log.error("%s: %.80r is no control group; its Pod is not counted", file, wrong[0])
+        log.error("%s: %.80r is not a control group; its Pod is not counted", file, wrong[0])
         return None
     return msgspec.structs.replace(pod, addresses=addresses)
 
 
 def _address(text: str) -> str:
-    """As the kernel writes it. Raises ValueError; also for one of a single wire (`fe80::1%eth0`): no Pod has such."""
+    """Return the address as the kernel writes it. Raises ValueError, also for a link-local one (`fe80::1%eth0`)."""
     address = ipaddress.ip_address(text)
     if isinstance(address, ipaddress.IPv6Address) and address.scope_id is not None:
-        raise ValueError(f"{text!r:.80} is no address of a Pod")
+        raise ValueError(f"{text!r:.80} is not an address of a Pod")
     return str(address)

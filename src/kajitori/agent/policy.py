@@ -1,4 +1,4 @@
-"""The section `traffic` of the policy file, and no other: an agent is small, and faults elsewhere don't stop it."""
+"""The section `traffic` of the policy file. The agent reads no other section, so faults elsewhere do not stop it."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ _File = FollowedFile[TrafficPolicy, InForce[TrafficPolicy]]
 
 
 class TrafficSection:
-    """Asked for it, it looks whether the file changed; a faulty file changes nothing."""
+    """The traffic policy of a file, which is checked for changes on each use; a faulty change is ignored."""
 
     def __init__(self, path: Path | None) -> None:
-        """Raises InvalidInput where the section is faulty: nothing is counted in a way that nobody meant."""
+        """Raise InvalidInput if the section is faulty at the start, so that nothing is counted by wrong rules."""
         self._file = _File(path, "policy", _traffic, InForce, without_file=TrafficPolicy(), required=True)
         self._traffic = self._file.current().value
         self.classes: Classes = self._traffic.address_classes
-        """What packets are counted by; changes with `current`."""
+        """Address classes in force; they change with `current`."""
 
     def current(self) -> TrafficPolicy:
-        """The section in force now."""
+        """Return the section in force now."""
         traffic = self._file.current().value
         if traffic is not self._traffic:
             if traffic.engine != self._traffic.engine:
@@ -40,13 +40,13 @@ class TrafficSection:
 
 
 def _traffic(text: bytes) -> TrafficPolicy:
-    """Raises InvalidInput."""
+    """Return the traffic section of a policy file. Raises InvalidInput."""
     try:
         document = yaml.safe_load(text) or {}
     except yaml.YAMLError as error:
         raise InvalidInput.one("policy", f"is not YAML: {error}", hint="check the file") from error
     if not isinstance(document, dict):
-        raise InvalidInput([Fault("policy", "must be a mapping of sections such as defaults and traffic")])
+        raise InvalidInput([Fault("policy", "must be a mapping of sections, for example defaults and traffic")])
     traffic, faults, _ = read(TrafficPolicy, document.get("traffic") or {}, "traffic")
     if faults or traffic is None:
         raise InvalidInput(faults)

@@ -1,4 +1,4 @@
-"""Tells the node's totals to a Web API, again and again: one small request, all of them each time."""
+"""Reports the node's totals to a Web API at intervals: one small request with all of them each time."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from kajitori.core.traffic.report import PATH, Report, report_of
 
 log = logging.getLogger(__name__)
 
-PATIENCE_SECONDS = 20.0
+TIMEOUT_SECONDS = 20.0
 _encode = msgspec.json.Encoder().encode
 
 
 class Reporting:
-    """In a thread of its own, from `start` to `stop`. What could not be told is in the next report."""
+    """Sends reports in a thread of its own, from `start` to `stop`. A failed report is made up for by the next one."""
 
     def __init__(
         self,
@@ -46,20 +46,20 @@ class Reporting:
         self._thread.start()
 
     def stop(self) -> None:
-        """Returns when nothing is told any more, but for a last report."""
+        """Send a last report if needed, and wait for the thread."""
         self._stop.set()
         self._thread.join()
 
-    def tell(self) -> None:
-        """One report. Raises OSError or HTTPException where nobody took it."""
+    def send(self) -> None:
+        """Send one report. Raises OSError or HTTPException if no server accepted it."""
         health = self._counting.health
-        read_at = health.read_at  # before the ledger, which may be a newer one then
+        read_at = health.read_at  # before the ledger, which may become newer meanwhile
         report = report_of(self._counting.ledger, read_at, health.uncounted_pods, health.counters_lost)
         self._send(random.choice(self._servers.urls), report)
         health.reported_at = read_at
 
     def _run(self) -> None:
-        # Agents that start together do not tell together, now or later.
+        # A random pause keeps agents that start together from reporting together.
         pause = self._chance() * self._every_seconds()
         while not self._stop.wait(pause):
             self._try()
@@ -69,18 +69,18 @@ class Reporting:
 
     def _try(self) -> None:
         try:
-            self.tell()
+            self.send()
         except (OSError, http.client.HTTPException) as error:
             level = logging.INFO if self._failed else logging.WARNING
-            log.log(level, "totals were not told, which is made up for later: %s", error)
+            log.log(level, "totals were not reported; the next report has them: %s", error)
             self._failed = True
         else:
             if self._failed:
-                log.warning("totals are told again")
+                log.warning("totals are reported again")
             self._failed = False
 
     def _send(self, url: str, report: Report) -> None:
-        connection = self._servers.connection(url, PATIENCE_SECONDS)
+        connection = self._servers.connection(url, TIMEOUT_SECONDS)
         try:
             path = PATH.format(node=quote(self._node, safe=""))
             self._servers.ask(connection, url, "POST", path, _encode(report), http.HTTPStatus.NO_CONTENT)

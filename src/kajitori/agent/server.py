@@ -1,4 +1,4 @@
-"""`/metrics` and `/healthz` of an agent, from a thread of its own."""
+"""The agent's HTTP server for `/metrics` and `/healthz`, in a thread of its own."""
 
 from __future__ import annotations
 
@@ -16,41 +16,41 @@ from kajitori.errors import Unavailable
 if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIEnvironment
 
-_LONGEST_REQUEST_SECONDS = 10
+_REQUEST_TIMEOUT_SECONDS = 10
 
 
 class _Server(ThreadingMixIn, WSGIServer):
     daemon_threads = True
 
 
-class _ServerOf6(_Server):
+class _Ipv6Server(_Server):
     address_family = socket.AF_INET6
 
 
 class _Handler(WSGIRequestHandler):
-    timeout = _LONGEST_REQUEST_SECONDS
+    timeout = _REQUEST_TIMEOUT_SECONDS
 
     def log_message(self, format: str, *args: object) -> None:
-        """A line for each scrape would be most of the log."""
+        """Log nothing: a line for each scrape would be most of the log."""
 
 
 @contextmanager
 def serving(host: str, port: int, metrics: Callable[[], bytes], healthy: Callable[[], bool]) -> Iterator[int]:
-    """Answers until the block is left; gives the port. Raises Unavailable where it can't listen."""
+    """Serve until the block is left, and yield the port. Raises Unavailable if it cannot listen."""
 
     def answer(environment: WSGIEnvironment, start: StartResponse) -> list[bytes]:
         if environment["PATH_INFO"] == "/metrics":
             status, kind, body = "200 OK", CONTENT_TYPE, metrics()
         elif environment["PATH_INFO"] == "/healthz":
-            well = healthy()
-            status, kind = ("200 OK" if well else "503 Service Unavailable"), "text/plain"
-            body = b"ok\n" if well else b"counters were not read lately: see the log\n"
+            healthy_now = healthy()
+            status, kind = ("200 OK" if healthy_now else "503 Service Unavailable"), "text/plain"
+            body = b"ok\n" if healthy_now else b"counters were not read recently: see the log\n"
         else:
-            status, kind, body = "404 Not Found", "text/plain", b"there is /metrics and /healthz\n"
+            status, kind, body = "404 Not Found", "text/plain", b"use /metrics or /healthz\n"
         start(status, [("Content-Type", kind), ("Content-Length", str(len(body)))])
         return [body]
 
-    kind = _ServerOf6 if ":" in host else _Server
+    kind = _Ipv6Server if ":" in host else _Server
     try:
         server = make_server(host, port, answer, server_class=kind, handler_class=_Handler)
     except OSError as error:

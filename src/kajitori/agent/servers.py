@@ -1,4 +1,4 @@
-"""Servers of Kajitori that an agent speaks to, and how it shows them who it is."""
+"""Connections of an agent to servers of Kajitori, with its token."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ import msgspec
 
 @dataclass(frozen=True, slots=True)
 class Servers:
-    """Where they are; any of them will do."""
+    """Servers of which any one will do."""
 
     urls: Sequence[str]
     token_file: Path | None = None
-    """Read each time it is shown: kubelets replace tokens."""
+    """Read for each request, because kubelets replace tokens."""
     tls: ssl.SSLContext | None = None
-    """None: the system's certificates."""
+    """None uses the system's certificates."""
 
     def connection(self, url: str, timeout_seconds: float) -> http.client.HTTPConnection:
-        """One to that URL, not opened yet."""
+        """Return a connection to that URL that is not opened yet."""
         parts = urlsplit(url)
         if parts.scheme == "https":
             return http.client.HTTPSConnection(
@@ -40,22 +40,23 @@ class Servers:
         body: bytes | None = None,
         expected: http.HTTPStatus = http.HTTPStatus.OK,
     ) -> http.client.HTTPResponse:
-        """What is answered to a request below that URL, over a connection to it.
+        """Send a request below that URL over a connection to it, and return the response.
 
-        Raises OSError where nobody answers, or the token can't be read; HTTPException where anything else is answered.
+        Raises OSError if the server does not answer or the token cannot be read, and HTTPException for an
+        unexpected status.
         """
         headers = {} if body is None else {"Content-Type": "application/json"}
         if self.token_file is not None and (token := self.token_file.read_text().strip()):
             headers["Authorization"] = f"Bearer {token}"
         connection.request(method, urlsplit(url).path.rstrip("/") + path, body, headers)
-        answer = connection.getresponse()
-        if answer.status != expected:
-            raise http.client.HTTPException(f"{url} answered {answer.status}: {_detail(answer.read(1000))}")
-        return answer
+        response = connection.getresponse()
+        if response.status != expected:
+            raise http.client.HTTPException(f"{url} answered {response.status}: {_detail(response.read(1000))}")
+        return response
 
 
 def _detail(body: bytes) -> str:
-    """What a problem says, in words."""
+    """Return the detail of a problem document, or the body."""
     try:
         return str(msgspec.json.decode(body)["detail"])
     except (ValueError, KeyError, TypeError):

@@ -15,8 +15,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from kajitori.agent.counting import Counting
-from kajitori.agent.engines.cgroups import of_kubernetes_pod
-from kajitori.agent.engines.choice import chosen, others, uninstall
+from kajitori.agent.engines.cgroups import groups_of_pod
+from kajitori.agent.engines.choice import choose_engines, other_engines, uninstall
 from kajitori.agent.engines.links import interface_of
 from kajitori.agent.exposition import exposition
 from kajitori.agent.pods import PodFolder, PodSource
@@ -25,7 +25,7 @@ from kajitori.agent.relay import RelayPods
 from kajitori.agent.reporting import Reporting
 from kajitori.agent.server import serving
 from kajitori.agent.servers import Servers
-from kajitori.agent.state import LedgerFile, alone, alone_here, discard
+from kajitori.agent.state import LedgerFile, discard, exclusive_folder, exclusive_network
 from kajitori.configuration.settings import AgentOptions
 from kajitori.entrypoints.logs import begin_logging, is_json, log_end, say
 from kajitori.errors import InvalidInput, KajitoriError, Unavailable, Unsupported
@@ -60,11 +60,11 @@ def _count(options: AgentOptions) -> None:
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
-    with alone_here(), alone(options.data), _source(options) as source:
+    with exclusive_network(), exclusive_folder(options.data), _source(options) as source:
         section = TrafficSection(options.policy)
-        engines = chosen(section.current().engine)
+        engines = choose_engines(section.current().engine)
         reports = bool(options.report)
-        counting = Counting(engines, source, LedgerFile(options.data), former=others(engines), reports=reports)
+        counting = Counting(engines, source, LedgerFile(options.data), former=other_engines(engines), reports=reports)
         rounds = Rounds(counting, section)
         rounds.go()
         registry = new_registry()
@@ -83,7 +83,7 @@ def _count(options: AgentOptions) -> None:
 def remove(data: Path) -> list[str]:
     """Takes away what agents made on this node; says what that was. Raises Conflict while one is counting."""
     _require_root()
-    with alone_here(), alone(data):
+    with exclusive_network(), exclusive_folder(data):
         removed = uninstall()
         discard(data)
     return removed
@@ -101,7 +101,7 @@ def _source(options: AgentOptions) -> Iterator[PodSource]:
         yield PodFolder(options.pods)
         return
     relays = Servers(options.relay, options.relay_token, _trusted("--relay-ca", options.relay_ca))
-    pods = RelayPods(relays, options.node, interface_of=interface_of, cgroups_of=of_kubernetes_pod)
+    pods = RelayPods(relays, options.node, interface_of=interface_of, cgroups_of=groups_of_pod)
     pods.start()
     try:
         yield pods

@@ -453,7 +453,7 @@ def test_uninstall(tmp_path: Path, kind: Kind) -> None:
 @in_a_network_of_its_own
 def test_more_pods_than_the_maps_had_room_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The maps are made anew, larger; what was counted before stays."""
-    monkeypatch.setattr(sets, "_LEAST_ROOM", 1)
+    monkeypatch.setattr(sets, "_MIN_ROOM", 1)
     agent = Agent.of_a_pod(tmp_path, SetsEngine)
     sent = send("a", WORLD, 100)
     for number, name in enumerate("bcd", 3):

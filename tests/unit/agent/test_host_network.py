@@ -66,7 +66,7 @@ class Groups:
 def groups() -> Iterator[Groups]:
     """Skips the test where there can be none."""
     mount = cgroups._mount()
-    if mount is None or not cgroups.are_seen():
+    if mount is None or not cgroups.are_supported():
         pytest.skip("this kernel tells no packets by control group, or there are none of version 2")
     made = Groups(mount / f"kajitori-test-{secrets.token_hex(4)}")
     try:
@@ -157,7 +157,7 @@ def socket_of_the_world() -> Iterator[socket.socket]:
 @pytest.mark.root
 @in_a_network_of_its_own
 def test_where_the_kernel_can_t_they_stay_the_nodes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cgroups, "are_seen", lambda: False)
+    monkeypatch.setattr(cgroups, "are_supported", lambda: False)
     agent = Agent(tmp_path, SetsEngine)
     route_to_the_world(agent)
     on_host(agent, "a", "/sys/fs/cgroup/anything")
@@ -184,9 +184,9 @@ def test_the_groups_that_kubelets_make(tmp_path: Path, monkeypatch: pytest.Monke
         f"kubepods/pod{uid}",
         f"kubepods/burstable/pod{uid}",
     ):
-        assert cgroups.of_kubernetes_pod(uid) == ()
+        assert cgroups.groups_of_pod(uid) == ()
         (tmp_path / path).mkdir(parents=True)
-        assert cgroups.of_kubernetes_pod(uid) == (str(tmp_path / path),)
+        assert cgroups.groups_of_pod(uid) == (str(tmp_path / path),)
         (tmp_path / path).rmdir()
 
 
@@ -201,7 +201,7 @@ def test_a_relays_pods_are_looked_for_until_they_are_found() -> None:
         cgroups_of=lambda uid: found.get(uid, ()),
         clock=lambda: now,
     )
-    pods._hear(Line("1", True, (pod(uid="u1"), pod(uid="u2", addresses=["10.0.0.1"]))), "relay")
+    pods._apply(Line("1", True, (pod(uid="u1"), pod(uid="u2", addresses=["10.0.0.1"]))), "relay")
     assert [(each.interface, each.cgroups) for each in pods.pods().values()] == [("", ()), ("veth1", ())]
     found["u1"] = ("/sys/fs/cgroup/a",)
     now += 10

@@ -17,7 +17,7 @@ from tests.helpers.networks import Node, in_a_network_of_its_own, need_egress_ho
 from tests.unit.agent.test_counting import WORLD, Sink, send
 from tests.unit.agent.test_telling import pod, series
 
-from kajitori.agent.state import alone_here
+from kajitori.agent.state import exclusive_network
 from kajitori.core.traffic.totals import Count
 from kajitori.errors import Conflict
 
@@ -103,7 +103,11 @@ def test_killed_and_started_again(tmp_path: Path) -> None:
 @in_a_network_of_its_own
 def test_one_agent_alone_counts_in_a_network() -> None:
     """Whatever its folder; somebody who is not root keeps none from it."""
-    with alone_here(), pytest.raises(Conflict, match=rf"on this node \(process {os.getpid()}\)"), alone_here():
+    with (
+        exclusive_network(),
+        pytest.raises(Conflict, match=rf"on this node \(process {os.getpid()}\)"),
+        exclusive_network(),
+    ):
         pass
     reader, writer = os.pipe()
     child = os.fork()
@@ -120,7 +124,7 @@ def test_one_agent_alone_counts_in_a_network() -> None:
     os.close(writer)
     try:
         assert os.read(reader, 1) == b"."
-        with alone_here():
+        with exclusive_network():
             pass
     finally:
         os.kill(child, signal.SIGKILL)

@@ -10,7 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from kajitori.agent.relay import LONGEST_LOOK_SECONDS, RelayPods
+from kajitori.agent.relay import MAX_LOOK_SECONDS, RelayPods
 from kajitori.agent.servers import Servers
 from kajitori.core.traffic.node_feed import Line, encode_line
 from kajitori.core.traffic.totals import Pod
@@ -98,7 +98,7 @@ class Looked:
             is_there=lambda _: self.there,
             clock=lambda: self.now,
         )
-        self.pods._hear(Line("1", True, (pod("a", "10.1.0.2"),)), "relay")
+        self.pods._apply(Line("1", True, (pod("a", "10.1.0.2"),)), "relay")
 
     def look(self, _: Sequence[str]) -> str:
         self.asked += 1
@@ -122,7 +122,7 @@ def test_an_interface_that_is_not_there_is_looked_for_ever_less_often() -> None:
     assert node.rounds(4) >= 2
     assert node.rounds(3600) < 25
     node.interface = "veth1"
-    node.now += LONGEST_LOOK_SECONDS
+    node.now += MAX_LOOK_SECONDS
     assert node.found() == "veth1"
     assert node.rounds(1000) == 0
 

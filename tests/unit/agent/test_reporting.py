@@ -71,9 +71,9 @@ def test_all_totals_are_told_each_time(tmp_path: Path) -> None:
     counted = counting(tmp_path, pod())
     with web_api() as (api, url):
         telling = reporting(counted, url, tmp_path)
-        telling.tell()
+        telling.send()
         (tmp_path / "token").write_text("another")
-        telling.tell()
+        telling.send()
     assert [told[:2] for told in api.told] == [
         ("/v1/nodes/gpu%2F1/traffic", "Bearer word"),
         ("/v1/nodes/gpu%2F1/traffic", "Bearer another"),
@@ -87,7 +87,7 @@ def test_all_totals_are_told_each_time(tmp_path: Path) -> None:
 def test_a_server_may_be_below_a_path(tmp_path: Path) -> None:
     """As behind somebody's proxy; relays are asked in the same way."""
     with web_api() as (api, url):
-        reporting(counting(tmp_path, pod()), f"{url}/kaji/", tmp_path).tell()
+        reporting(counting(tmp_path, pod()), f"{url}/kaji/", tmp_path).send()
     assert [told[0] for told in api.told] == ["/kaji/v1/nodes/gpu%2F1/traffic"]
 
 
@@ -114,9 +114,9 @@ def test_what_is_not_taken_is_said(tmp_path: Path) -> None:
     with web_api() as (api, url):
         api.status = 403
         with pytest.raises(http.client.HTTPException, match="answered 403: no"):
-            reporting(counted, url, tmp_path).tell()
+            reporting(counted, url, tmp_path).send()
     with pytest.raises(OSError, match="refused"):
-        reporting(counted, url, tmp_path).tell()
+        reporting(counted, url, tmp_path).send()
 
 
 def test_a_run_that_ended_is_forgotten_only_after_it_was_told(tmp_path: Path) -> None:

@@ -14,13 +14,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
-from kajitori.agent.cards import Card, cards
 from kajitori.agent.counting import Counting
-from kajitori.agent.exposition import card_lines, exposition, traffic_lines
+from kajitori.agent.exposition import Card, card_lines, cards, exposition, traffic_lines
 from kajitori.agent.pods import PodFolder
 from kajitori.agent.policy import TrafficSection
 from kajitori.agent.server import serving
-from kajitori.agent.state import LedgerFile, alone, discard
+from kajitori.agent.state import LedgerFile, discard, exclusive_folder
 from kajitori.configuration.settings import AgentOptions
 from kajitori.core.traffic.totals import (
     HOST,
@@ -140,7 +139,7 @@ def test_a_folder_that_is_not_there_is_not_taken_for_a_node_without_pods(tmp_pat
         folder = PodFolder(missing)
         with pytest.raises(OSError, match=f"--pods: '{missing}': there is no such folder") as error:
             folder.pods()
-        assert "kaji node makes it" in str(error.value)
+        assert "kaji node creates it" in str(error.value)
         assert folder.stamp() == folder.stamp()
 
 
@@ -207,8 +206,8 @@ def test_policy_section(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> Non
 def test_ledger_file(tmp_path: Path, caplog: pytest.LogCaptureFixture, spoilt: bytes) -> None:
     """What is kept comes back; what can't be read is put aside; one agent at a time has the folder."""
     folder = tmp_path / "data"
-    with alone(folder):
-        with pytest.raises(Conflict, match="another agent counts"), alone(folder):
+    with exclusive_folder(folder):
+        with pytest.raises(Conflict, match="another agent uses"), exclusive_folder(folder):
             pass
         kept = counting(folder, pod()).ledger
         assert len(kept.life) == 16
@@ -222,7 +221,7 @@ def test_ledger_file(tmp_path: Path, caplog: pytest.LogCaptureFixture, spoilt: b
     assert not folder.exists()
     (tmp_path / "file").touch()
     said = "nothing can be kept in .*/file/data: Not a directory"
-    with pytest.raises(Unavailable, match=said), alone(tmp_path / "file" / "data"):
+    with pytest.raises(Unavailable, match=said), exclusive_folder(tmp_path / "file" / "data"):
         pass
 
 

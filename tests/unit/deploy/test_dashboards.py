@@ -14,8 +14,7 @@ import pytest
 import yaml
 from tests.unit.agent.test_telling import counting, pod, series
 
-from kajitori.agent.cards import Card
-from kajitori.agent.exposition import card_lines, exposition
+from kajitori.agent.exposition import Card, card_lines, exposition
 from kajitori.monitoring.metrics import new_registry
 
 FOLDER = Path(__file__).parents[3] / "deploy" / "dashboards"

@@ -1,8 +1,8 @@
-"""Control groups of Pods that use the node's own network: by them the kernel tells whose a packet's socket is.
+"""Control groups of Pods on the node's own network: the kernel uses them to tell whose socket a packet belongs to.
 
-nft names a group by its path below /sys/fs/cgroup, also where version 2 is mounted in a folder of that, and the kernel
-compares it with the socket's group or the one so many levels up. Levels are counted from the group that whoever makes
-the rule takes for the first one: so it has to be the node's own first one.
+nft names a group by its path below /sys/fs/cgroup, even if version 2 is mounted in a subfolder. The kernel compares it
+with the socket's group, or with the ancestor at a given level. Levels are counted from the root group that the creator
+of the rule sees, so the rule must be created in the node's own root group.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ _PATH = re.compile(r"(/[A-Za-z0-9_][A-Za-z0-9_.:@-]*)+", re.ASCII)
 
 
 class Group(NamedTuple):
-    """A group that is there."""
+    """An existing group."""
 
     name: str
-    """As nft has it."""
+    """The name that nft uses."""
     level: int
     number: int
-    """No other group gets it."""
+    """Unique number of the group."""
 
 
 def is_path(text: str) -> bool:
-    """Whether this may be a group's path: it can stand in a rule as it is."""
+    """Return whether this can be a group's path, in characters that are safe in a rule."""
     return text.startswith(f"{BASE}/") and _PATH.fullmatch(text) is not None
 
 
-def located(path: str) -> Group | None:
-    """The group at a path; None where there is none (any more)."""
+def find_group(path: str) -> Group | None:
+    """Return the group at a path; None if there is none."""
     mount = _mount()
     try:
         number = Path(path).stat().st_ino
@@ -46,8 +46,8 @@ def located(path: str) -> Group | None:
 
 
 @cache
-def are_seen() -> bool:
-    """Whether packets can be told by group here."""
+def are_supported() -> bool:
+    """Return whether packets can be told apart by group here."""
     mount = _mount()
     try:
         if mount is None or Path("/proc/self/ns/cgroup").stat().st_ino != _FIRST_NAMESPACE:
@@ -62,9 +62,8 @@ def are_seen() -> bool:
     return True
 
 
-def of_kubernetes_pod(uid: str) -> tuple[str, ...]:
-    """Paths of the group that a kubelet has made for a Pod, whichever driver and class of service; none where that is
-    not found."""
+def groups_of_pod(uid: str) -> tuple[str, ...]:
+    """Return the path of the group that a kubelet made for a Pod, for any driver and class of service; else nothing."""
     mount = _mount()
     if mount is None:
         return ()
@@ -73,12 +72,12 @@ def of_kubernetes_pod(uid: str) -> tuple[str, ...]:
     for quality in ("burstable", "besteffort"):
         candidates.append(f"kubepods.slice/kubepods-{quality}.slice/kubepods-{quality}-{pod}")
         candidates.append(f"kubepods/{quality}/pod{uid}")
-    return next(((str(mount / each),) for each in candidates if (mount / each).is_dir()), ())
+    return next(((str(mount / candidate),) for candidate in candidates if (mount / candidate).is_dir()), ())
 
 
 @cache
 def _mount() -> Path | None:
-    """Where version 2 is, as a whole."""
+    """Return the folder in which the complete version 2 is mounted."""
     for folder in (BASE, BASE / "unified"):
         if (folder / "cgroup.procs").exists() and (folder / "cgroup.controllers").exists():
             return folder

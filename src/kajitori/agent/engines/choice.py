@@ -1,4 +1,4 @@
-"""Which engines count on this node."""
+"""The choice of engines that count on this node."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from kajitori.errors import Unavailable, Unsupported
 log = logging.getLogger(__name__)
 
 
-def chosen(word: str) -> list[Engine]:
-    """The engines that policy's `traffic.engine` stands for here; the first that takes a Pod counts for it.
+def choose_engines(word: str) -> list[Engine]:
+    """Return the engines for policy's `traffic.engine` on this node; the first one that takes a Pod counts it.
 
-    Raises Unsupported where this machine has none of them.
+    Raises Unsupported if this machine supports none of them.
     """
     if word == "iptables":
         return [IptablesEngine()]
@@ -31,25 +31,25 @@ def chosen(word: str) -> list[Engine]:
     if word == "interface":
         raise Unsupported(
             "traffic.engine is interface, but this kernel (before 5.16) can't count at interfaces",
-            hint="say auto, which counts by addresses where it has to, or sets; or keep such nodes without an agent",
+            hint="use auto, which counts by addresses if needed, or sets; or leave such nodes without an agent",
         )
     log.warning("this kernel (before 5.16) can't count at interfaces: Pods are counted by their addresses")
     return [SetsEngine()]
 
 
-def others(engines: Collection[Engine]) -> list[Engine]:
-    """The engines that may have counted here before, by another policy."""
+def other_engines(engines: Collection[Engine]) -> list[Engine]:
+    """Return the engines that may have counted here before, by another policy."""
     names = {engine.name for engine in engines}
     return [engine for engine in _possible() if engine.name not in names]
 
 
 def uninstall() -> list[str]:
-    """Takes away what any engine made on this node; the names of those that had made something."""
+    """Remove the rules of all engines from this node; return the names of those that had any."""
     return [engine.name for engine in _possible() if engine.uninstall()]
 
 
 def _possible() -> list[Engine]:
-    """Every engine that has its programs here."""
+    """Return every engine whose programs are installed."""
     engines: list[Engine] = []
     if shutil.which("nft") is not None:
         engines += [InterfaceEngine(), SetsEngine()]
@@ -59,7 +59,7 @@ def _possible() -> list[Engine]:
 
 
 def has_egress_hooks() -> bool:
-    """Whether packets can be counted at interfaces (kernel 5.16 or newer)."""
+    """Return whether packets can be counted at interfaces (kernel 5.16 or newer)."""
     try:
         nft.check(
             "add table netdev kajitori_try\nadd chain netdev kajitori_try c "

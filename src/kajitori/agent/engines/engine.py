@@ -1,4 +1,4 @@
-"""What counts: one small interface for every way in which the kernel can be told to."""
+"""The interface of engines: the ways to make the kernel count."""
 
 from __future__ import annotations
 
@@ -10,37 +10,38 @@ from kajitori.core.traffic.totals import Counter, Pod
 
 
 class Engine(Protocol):
-    """Counts packets of Pods by class and direction. What it touches in the kernel is its own and nobody else's.
+    """Counts packets of Pods by class and direction, in kernel objects of its own.
 
-    Every method blocks for some milliseconds, and raises Unavailable where the kernel refuses: then nothing changed.
+    Every method blocks for some milliseconds, and raises Unavailable if the kernel refuses; then nothing changed.
     """
 
     name: str
     missing: int
-    """Pods of the last `count` of which it found nothing to count at: their interface is not there, say."""
+    """Pods of the last `count` that it could not count, for example because their interface does not exist."""
 
     def takes(self, pod: Pod) -> bool:
-        """Whether it can count for this Pod."""
+        """Return whether it can count this Pod."""
         ...
 
     def count(self, pods: Mapping[str, Pod], classes: Classes) -> bool:
-        """Counts for these Pods (by UID) and for no others from now on; whether somebody else had changed its rules.
+        """Count these Pods (by UID) and no others from now on; return whether another program had changed its
+        rules.
 
-        What was counted for others stays readable until it is forgotten.
+        Counters of other Pods stay readable until they are forgotten.
         """
         ...
 
     def read(self) -> dict[str, Counter]:
-        """All its counters by name. Bytes are those of IP packets, without the header of the wire."""
+        """Return all its counters by name. Bytes are those of IP packets, without the link header."""
         ...
 
     def forget(self, names: Collection[str]) -> None:
-        """Takes counters away that nothing counts in any more; names that are not its own are left alone."""
+        """Delete counters that are no longer used; other engines' names are ignored."""
 
     def stop(self) -> bool:
-        """Counts for nobody any more, the node neither; what was counted stays readable. Whether there was anything."""
+        """Count nothing any more, the node included; counters stay readable. Return whether there were rules."""
         ...
 
     def uninstall(self) -> bool:
-        """Leaves the node as it was before; whether there was anything of it."""
+        """Remove everything of it from the node; return whether there was anything."""
         ...

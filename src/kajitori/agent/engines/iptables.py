@@ -1,8 +1,8 @@
-"""Counting by rules for each Pod in the table mangle, whose comments iptables-exporter and its like read.
+"""Counting by rules for each Pod in the table mangle, with comments that iptables-exporter and similar programs read.
 
 For clusters that have such dashboards already: `iptables-exporter kajitori traffic=internet-out pod=team/name …`. A
-packet passes the rules of all Pods until it meets its own, so this costs the more the more Pods there are. The rules of
-a Pod are in two chains of its own, named by a number that is drawn once: taken out of the way they can still be read.
+packet passes the rules of all Pods until it meets its own, so the cost grows with the number of Pods. A Pod's rules are
+in two chains of its own, named by a random number; chains that are no longer reached can still be read.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from kajitori.errors import Unavailable, Unsupported
 _PROGRAMS = {4: "iptables", 6: "ip6tables"}
 _FAMILIES = {4: AF_INET, 6: AF_INET6}
 _HOOKS: dict[str, tuple[Direction, ...]] = {"FORWARD": ("out", "in"), "INPUT": ("out",), "OUTPUT": ("in",)}
-"""Which Pods' packets pass where: in INPUT those that Pods send to the node."""
+"""Directions of Pods' packets at each hook: INPUT has those that Pods send to the node."""
 _HOST_HOOKS: dict[str, tuple[str, Direction]] = {"INPUT": ("! -i lo", "in"), "OUTPUT": ("! -o lo", "out")}
 _JUMPS = tuple(f"-A {hook} " for hook in _HOOKS)
 _OWN: dict[Direction, str] = {"out": "-s", "in": "-d"}
@@ -45,14 +45,14 @@ _RULE = re.compile(
     r'pod=\S+ uid=([^\s"]+)'
 )
 _OURS = re.compile(r"KAJI-([A-Z]+|\d+-(?:out|in))\b")
-_MOST_NUMBERS = 2**31
-_SECONDS = 60
-_LONGEST_NAME = 60
-"""A comment has at most 255 characters; the UID in it says whose it is."""
+_MAX_NUMBER = 2**31
+_TIMEOUT_SECONDS = 60
+_NAME_LENGTH = 60
+"""Characters of a Pod's name in a comment, which has at most 255; the UID in it identifies the Pod."""
 
 
 class _Key(NamedTuple):
-    """Whose chains: of a Pod or the node, of one version of IP."""
+    """The chains of one Pod or the node, for one IP version."""
 
     uid: str
     version: int
@@ -65,32 +65,33 @@ class IptablesEngine:
     missing = 0
 
     def __init__(self) -> None:
-        lacking = [f"{each}-restore" for each in _PROGRAMS.values() if shutil.which(f"{each}-restore") is None]
-        if lacking:
-            raise Unsupported(f"{' and '.join(lacking)} is not here", hint="install iptables, or choose another engine")
+        missing = [f"{name}-restore" for name in _PROGRAMS.values() if shutil.which(f"{name}-restore") is None]
+        if missing:
+            message = f"{' and '.join(missing)} is not installed"
+            raise Unsupported(message, hint="install iptables, or choose another engine")
         self._boot = _BOOT.read_text().strip()
         self._numbers: dict[_Key, int] = {}
         self._wanted: dict[_Key, tuple[str, ...]] = {}
         self._classes: Classes | None = None
-        self._left: dict[int, list[str]] = {}
-        """By version: our chains and rules as they were after our last change."""
+        self._expected: dict[int, list[str]] = {}
+        """Our chains and rules after our last change, by IP version."""
 
     def takes(self, pod: Pod) -> bool:
         return bool(pod.addresses)
 
     def count(self, pods: Mapping[str, Pod], classes: Classes) -> bool:
         wanted: dict[_Key, tuple[str, ...]] = {_Key(HOST, version): () for version in _PROGRAMS}
-        names = {HOST: "-"} | {uid: f"{pod.namespace}/{pod.name}"[:_LONGEST_NAME] for uid, pod in pods.items()}
+        names = {HOST: "-"} | {uid: f"{pod.namespace}/{pod.name}"[:_NAME_LENGTH] for uid, pod in pods.items()}
         for uid, pod in pods.items():
             for address in pod.addresses:
                 key = _Key(uid, ipaddress.ip_address(address).version)
                 wanted[key] = (*wanted.get(key, ()), address)
         found = {version: _ours(version) for version in _PROGRAMS}
         first = self._classes is None
-        damaged = not first and found != self._left
+        damaged = not first and found != self._expected
         if not damaged and classes == self._classes and wanted == self._wanted:
             return False
-        self._classes = None  # where this fails, all is looked at anew
+        self._classes = None  # after a failure, everything is checked again
         numbers: dict[_Key, int] = {}
         for version in _PROGRAMS:
             chains = _chains(found[version])
@@ -100,18 +101,18 @@ class IptablesEngine:
                 if key.version != version:
                     continue
                 number = self._numbers.get(key) or adopted.get(key.uid, 0)
-                rules = {each: _rules(number, each, key, names[key.uid], classes) for each in DIRECTIONS}
-                if not number or any(chains.get(_chain(number, each)) != rules[each] for each in DIRECTIONS):
-                    number = secrets.randbelow(_MOST_NUMBERS - 1) + 1
-                    for each in DIRECTIONS:
-                        script += [f":{_chain(number, each)} - [0:0]"]
-                        script += _rules(number, each, key, names[key.uid], classes)
+                rules = {direction: _rules(number, direction, key, names[key.uid], classes) for direction in DIRECTIONS}
+                if not number or any(chains.get(_chain(number, way)) != rules[way] for way in DIRECTIONS):
+                    number = secrets.randbelow(_MAX_NUMBER - 1) + 1
+                    for direction in DIRECTIONS:
+                        script += [f":{_chain(number, direction)} - [0:0]"]
+                        script += _rules(number, direction, key, names[key.uid], classes)
                 numbers[key] = number
             script += _hooked(found[version], {key: wanted[key] for key in wanted if key.version == version}, numbers)
             script += _emptied(chains, numbers.values())
             _restore(version, script)
         self._numbers, self._wanted, self._classes = numbers, wanted, classes
-        self._left = {version: _ours(version) for version in _PROGRAMS}
+        self._expected = {version: _ours(version) for version in _PROGRAMS}
         return damaged
 
     def read(self) -> dict[str, Counter]:
@@ -126,56 +127,57 @@ class IptablesEngine:
         return counters
 
     def forget(self, names: Collection[str]) -> None:
-        numbers = {whose.interface for name in names if (whose := read_counter_name(name)) is not None}
+        numbers = {parsed.interface for name in names if (parsed := read_counter_name(name)) is not None}
         if not numbers:
             return
         for version in _PROGRAMS:
-            there = _chains(_ours(version))
-            chains = [_chain(number, each) for number in numbers for each in DIRECTIONS]
-            _restore(version, _deleted(chain for chain in chains if chain in there))
-            self._left[version] = _ours(version)
+            existing = _chains(_ours(version))
+            chains = [_chain(number, direction) for number in numbers for direction in DIRECTIONS]
+            _restore(version, _deleted(chain for chain in chains if chain in existing))
+            self._expected[version] = _ours(version)
 
     def stop(self) -> bool:
-        there = False
+        exists = False
         for version in _PROGRAMS:
             found = _ours(version)
-            there = there or bool(found)
+            exists = exists or bool(found)
             _restore(version, [f"-D{line[2:]}" for line in found if line.startswith(_JUMPS)])
         self._numbers, self._wanted, self._classes = {}, {}, None
-        return there
+        return exists
 
     def uninstall(self) -> bool:
-        there = self.stop()
+        exists = self.stop()
         for version in _PROGRAMS:
             _restore(version, _deleted(_chains(_ours(version))))
-        return there
+        return exists
 
 
 def _rules(number: int, direction: Direction, key: _Key, name: str, classes: Classes) -> list[str]:
-    """What a Pod's chain holds, as iptables-save writes it."""
+    """Return the rules of a Pod's chain, as iptables-save writes them."""
     start = f"-A {_chain(number, direction)}"
     rules = []
-    for each in classes.ranges:
-        for network in classes.version(each, key.version):
+    for name_of_class in classes.ranges:
+        for network in classes.version(name_of_class, key.version):
             text = f"{inet_ntop(_FAMILIES[key.version], network.network_address.packed)}/{network.prefixlen}"
             match = f"{_OTHER[direction]} {text} " if network.prefixlen else ""
-            # Exporters want no two rules that look alike to them.
-            comment = f"iptables-exporter kajitori traffic={each}-{direction} pod={name} uid={key.uid} range={text}"
+            # The range makes every comment unique: exporters ignore rules with equal comments.
+            what = f"traffic={name_of_class}-{direction} pod={name} uid={key.uid} range={text}"
+            comment = f"iptables-exporter kajitori {what}"
             rules.append(f'{start} {match}-m comment --comment "{comment}" -j RETURN')
     comment = f"iptables-exporter kajitori traffic={classes.others}-{direction} pod={name} uid={key.uid}"
     return [*rules, f'{start} -m comment --comment "{comment}" -j RETURN']
 
 
 def _hooked(found: list[str], wanted: Mapping[_Key, tuple[str, ...]], numbers: Mapping[_Key, int]) -> list[str]:
-    """Statements that send packets through the chains of these Pods and no others."""
+    """Return statements that send packets through the chains of these Pods and no others."""
     script = []
     for hook, directions in _HOOKS.items():
         script.append(f":KAJI-{hook} - [0:0]")
         for key, addresses in wanted.items():
             script += [
-                f"-A KAJI-{hook} {_OWN[each]} {address} -j {_chain(numbers[key], each)}"
+                f"-A KAJI-{hook} {_OWN[direction]} {address} -j {_chain(numbers[key], direction)}"
                 for address in addresses
-                for each in directions
+                for direction in directions
             ]
         for key in wanted:
             if key.uid == HOST and hook in _HOST_HOOKS:
@@ -187,8 +189,8 @@ def _hooked(found: list[str], wanted: Mapping[_Key, tuple[str, ...]], numbers: M
 
 
 def _emptied(chains: Mapping[str, list[str]], numbers: Collection[int]) -> list[str]:
-    """Statements that delete chains of which somebody took the rules, and with them all that they had counted."""
-    used = {_chain(number, each) for number in numbers for each in DIRECTIONS}
+    """Return statements that delete chains whose rules, with their counts, another program deleted."""
+    used = {_chain(number, direction) for number in numbers for direction in DIRECTIONS}
     empty = (name for name, rules in chains.items() if not rules and name not in used)
     return [f"-X {name}" for name in empty if name.endswith(DIRECTIONS)]
 
@@ -198,7 +200,7 @@ def _chain(number: int, direction: Direction) -> str:
 
 
 def _chains(ours: Iterable[str]) -> dict[str, list[str]]:
-    """The rules of each of our chains, those that have none, too: of a version of IP that no Pod speaks, say."""
+    """Return the rules of each of our chains, including empty ones, as of an IP version that no Pod uses."""
     found: dict[str, list[str]] = {}
     for line in ours:
         if line.startswith(":"):
@@ -209,7 +211,7 @@ def _chains(ours: Iterable[str]) -> dict[str, list[str]]:
 
 
 def _numbers(rules: Iterable[str]) -> dict[str, int]:
-    """The number of each Pod (UID) that packets are sent to now, as an agent before us left it."""
+    """Return the number of each Pod (UID) that packets are sent to now, as an earlier agent left it."""
     uids = {match[3]: match[6] for rule in rules if (match := _RULE.match(f"[0:0] {rule}"))}
     jumps = (rule.rsplit(" -j KAJI-", 1) for rule in rules if rule.startswith("-A KAJI-") and " -j KAJI-" in rule)
     numbers = {target.partition("-")[0] for _, target in jumps}
@@ -222,7 +224,7 @@ def _deleted(chains: Iterable[str]) -> list[str]:
 
 
 def _ours(version: int) -> list[str]:
-    """Our chains, as `:NAME`, and our rules, without their counters."""
+    """Return our chains, as `:NAME`, and our rules without their counters."""
     found = []
     for line in _save(version).splitlines():
         if line.startswith(":"):
@@ -244,7 +246,7 @@ def _restore(version: int, script: list[str]) -> None:
 
 def _run(command: list[str], text: str) -> str:
     try:
-        done = subprocess.run(command, input=text, text=True, capture_output=True, timeout=_SECONDS)
+        done = subprocess.run(command, input=text, text=True, capture_output=True, timeout=_TIMEOUT_SECONDS)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise Unavailable(f"{command[0]} failed: {error}") from error
     if done.returncode:

@@ -1,7 +1,7 @@
-"""Which interface of this node leads to a Pod: its end of the pair that the Pod's network plugin made.
+"""Find the node's interface that leads to a Pod: its end of the veth pair that the network plugin created.
 
-Plugins that route have a route to the Pod's address over it. Those that bridge have a route over the bridge, whose
-table of hardware addresses says at which port the Pod's was learnt.
+Plugins that route have a route to the Pod's address over it. Plugins that bridge have a route over the bridge, whose
+forwarding table has the port of the Pod's hardware address.
 """
 
 from __future__ import annotations
@@ -11,14 +11,16 @@ import subprocess
 from collections.abc import Sequence
 from typing import Any
 
-PATIENCE_SECONDS = 5.0
+TIMEOUT_SECONDS = 5.0
 
 
 def interface_of(addresses: Sequence[str]) -> str:
-    """The name of that interface; empty where the Pod has none of its own (ipvlan, macvlan, an overlay of its own), or
-    where it is not known yet."""
+    """Return the name of that interface.
+
+    It is empty if the Pod has none of its own (ipvlan, macvlan, some overlays), or if it is not known yet.
+    """
     for address in addresses:
-        routes = _ask("ip", "-json", "route", "get", address)
+        routes = _query("ip", "-json", "route", "get", address)
         device = routes[0].get("dev", "") if routes else ""
         kind = _kind_of(device)
         if kind == "bridge":
@@ -32,24 +34,23 @@ def interface_of(addresses: Sequence[str]) -> str:
 def _kind_of(device: str) -> str:
     if not device:
         return ""
-    links = _ask("ip", "-json", "-details", "link", "show", "dev", device)
+    links = _query("ip", "-json", "-details", "link", "show", "dev", device)
     return str(links[0].get("linkinfo", {}).get("info_kind", "")) if links else ""
 
 
 def _port_of(bridge: str, address: str) -> str:
-    neighbours = _ask("ip", "-json", "neighbour", "show", "to", address, "dev", bridge)
-    hardware = next((each["lladdr"] for each in neighbours if "lladdr" in each), "")
-    entries = _ask("bridge", "-json", "fdb", "show", "br", bridge) if hardware else []
-    ports = (
-        each["ifname"] for each in entries if each.get("mac") == hardware and "permanent" not in each.get("state", "")
-    )
+    neighbours = _query("ip", "-json", "neighbour", "show", "to", address, "dev", bridge)
+    hardware = next((neighbour["lladdr"] for neighbour in neighbours if "lladdr" in neighbour), "")
+    entries = _query("bridge", "-json", "fdb", "show", "br", bridge) if hardware else []
+    learned = (entry for entry in entries if "permanent" not in entry.get("state", ""))
+    ports = (entry["ifname"] for entry in learned if entry.get("mac") == hardware)
     return next(ports, "")
 
 
-def _ask(*command: str) -> list[dict[str, Any]]:
-    """What iproute2 answers; nothing where it refuses, as for a route that there is not, or was stopped half-way."""
+def _query(*command: str) -> list[dict[str, Any]]:
+    """Return the output of iproute2; nothing if it fails, for example for a route that does not exist."""
     try:
-        done = subprocess.run(command, capture_output=True, timeout=PATIENCE_SECONDS, check=True)
-        return [each for each in json.loads(done.stdout or b"[]") if each]
+        done = subprocess.run(command, capture_output=True, timeout=TIMEOUT_SECONDS, check=True)
+        return [item for item in json.loads(done.stdout or b"[]") if item]
     except (OSError, subprocess.SubprocessError, ValueError):
         return []

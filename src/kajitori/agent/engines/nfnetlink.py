@@ -1,8 +1,8 @@
-"""What the kernel's nf_tables holds, asked for directly: counters of thousands of Pods in some milliseconds.
+"""Reads the kernel's nf_tables over netlink: counters of thousands of Pods in a few milliseconds.
 
-The program `nft` is for changes. Reading by it means a process, a read-out of every rule and a long JSON text.
-Numbers and attributes are those of linux/netfilter/nf_tables.h; answers come in the machine's own byte order, what is
-inside attributes in that of the network.
+The program `nft` is used for changes. To read with it takes a process, a read-out of every rule and a long JSON text.
+Numbers and attributes are those of linux/netfilter/nf_tables.h; messages have the machine's byte order, the contents of
+attributes the network's.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ _CHAIN_NAME, _SET_NAME, _TABLE_HANDLE, _RULE_CHAIN, _RULE_HANDLE = 3, 2, 4, 2, 3
 
 
 class _Interrupted(Exception):
-    """Somebody changed the rules while they were read: what was read may lack some."""
+    """The rules changed while they were read, so the result may be incomplete."""
 
 
 class NfTables:
-    """A conversation with the kernel, in the network namespace of whoever begins it. Raises Unavailable."""
+    """A netlink socket in the creator's network namespace. All methods raise Unavailable."""
 
     def __init__(self) -> None:
         try:
@@ -53,7 +53,7 @@ class NfTables:
             self._socket.settimeout(10)
             self._socket.bind((0, 0))
         except OSError as error:
-            raise Unsupported(f"this machine has no netfilter to ask: {error.strerror}") from error
+            raise Unsupported(f"this machine has no netfilter: {error.strerror}") from error
         self._sequence = 0
         self._buffer = bytearray(_BUFFER_BYTES)
 
@@ -64,13 +64,13 @@ class NfTables:
         self._socket.close()
 
     def generation(self) -> int:
-        """Grows with every change that anybody makes to any table."""
+        """Return a number that grows with every change of any table."""
         for message in self._ask(_GET_GENERATION, 0, b"", flags=_REQUEST):
             return int(_NUMBER.unpack_from(_attributes(message, _BODY)[1])[0])
-        raise Unavailable("the kernel did not tell the generation of its rules")
+        raise Unavailable("the kernel did not report the generation of its rules")
 
     def table(self, family: int, table: str) -> int | None:
-        """The handle of a table, which no later one gets; None where there is no such table."""
+        """Return the unique handle of a table; None if it does not exist."""
         for message in self._dump(_GET_TABLE, family, b""):
             found = _attributes(message, _BODY)
             if _text(found[_TABLE]) == table:
@@ -78,15 +78,16 @@ class NfTables:
         return None
 
     def chains(self, family: int, table: str) -> list[str]:
-        """The names of a table's chains."""
+        """Return the names of a table's chains."""
         return self._names(_GET_CHAIN, family, table, _CHAIN_NAME)
 
     def sets(self, family: int, table: str) -> list[str]:
-        """The names of a table's sets and maps, without those that are part of a rule."""
+        """Return the names of a table's sets and maps, without anonymous ones that belong to a rule."""
         return [name for name in self._names(_GET_SET, family, table, _SET_NAME) if not name.startswith("__")]
 
     def rules(self, family: int, table: str) -> frozenset[tuple[str, int]]:
-        """Chain and handle of each rule of a table. A rule that is taken away and put back has another handle."""
+        """Return chain and handle of each rule of a table. A rule that is deleted and added again gets another
+        handle."""
         found = set()
         for message in self._dump(_GET_RULE, family, _attribute(_TABLE, table)):
             attributes = _attributes(message, _BODY)
@@ -95,13 +96,13 @@ class NfTables:
         return frozenset(found)
 
     def counters(self, family: int, table: str) -> list[tuple[str, int, int, int]]:
-        """The named counters of a table: name, handle, bytes, packets. A handle is never used again in its table."""
+        """Return a table's named counters as (name, handle, bytes, packets). A handle is unique in its table."""
         wanted = _attribute(_TABLE, table) + _attribute(_OBJECT_TYPE, _NUMBER.pack(_COUNTER))
         found = []
         layouts: dict[int, tuple[int, int, int, int]] = {}
         long = _LONG.unpack_from
         for message in self._dump(_GET_OBJECT, family, wanted):
-            layout = layouts.get(len(message))  # thousands are alike: only one of each length is taken apart
+            layout = layouts.get(len(message))  # thousands have the same layout: parse one of each length
             if layout is None:
                 layout = layouts[len(message)] = _layout(message)
             name, handle, size, packets = layout
@@ -112,10 +113,10 @@ class NfTables:
 
     def _names(self, what: int, family: int, table: str, attribute: int) -> list[str]:
         found = (_attributes(message, _BODY) for message in self._dump(what, family, _attribute(_TABLE, table)))
-        return [_text(each[attribute]) for each in found if _text(each[_TABLE]) == table]
+        return [_text(item[attribute]) for item in found if _text(item[_TABLE]) == table]
 
     def _dump(self, what: int, family: int, attributes: bytes) -> list[memoryview]:
-        """Everything of a kind, as it was at one moment: read again where somebody changed the rules meanwhile."""
+        """Return all objects of a kind at one moment; read again if the rules changed meanwhile."""
         for _ in range(_ATTEMPTS):
             try:
                 return list(self._ask(what, family, attributes, flags=_REQUEST | _DUMP))
@@ -129,14 +130,14 @@ class NfTables:
         header = _HEADER.pack(length, _NFTABLES | what, flags, self._sequence, 0)
         try:
             self._socket.send(header + _FAMILY.pack(family, 0, 0) + attributes)
-            yield from self._answers(dump=bool(flags & _DUMP))
+            yield from self._messages(dump=bool(flags & _DUMP))
         except OSError as error:
-            raise Unavailable(f"the kernel did not tell its rules: {error.strerror or error}") from error
+            raise Unavailable(f"the kernel did not report its rules: {error.strerror or error}") from error
 
-    def _answers(self, *, dump: bool) -> Iterator[memoryview]:
+    def _messages(self, *, dump: bool) -> Iterator[memoryview]:
         interrupted = False
         while True:
-            # A copy of its own: what was taken from it before is still looked at.
+            # Copy the buffer: messages that were yielded before are still in use.
             read = self._socket.recv_into(self._buffer)
             data = memoryview(bytes(self._buffer[:read]))
             place = 0
@@ -145,7 +146,7 @@ class NfTables:
                 message = data[place : place + length]
                 place += (length + 3) & ~3
                 if sequence != self._sequence:
-                    continue  # the rest of an answer that was given up
+                    continue  # rest of the answer to an abandoned request
                 interrupted = interrupted or bool(flags & _INTERRUPTED)
                 if kind == _DONE:
                     if interrupted:
@@ -155,7 +156,7 @@ class NfTables:
                     (number,) = struct.unpack_from("=i", message, _HEADER.size)
                     if number == -2:  # ENOENT: there is no such table
                         return
-                    raise Unavailable(f"the kernel refused to tell its rules: {os.strerror(-number)}")
+                    raise Unavailable(f"the kernel refused to report its rules: {os.strerror(-number)}")
                 yield message
                 if not dump:
                     return
@@ -167,7 +168,7 @@ def _attribute(number: int, value: str | bytes) -> bytes:
 
 
 def _places(message: memoryview, place: int, end: int) -> Iterator[tuple[int, int, int]]:
-    """(number, beginning, end) of each attribute's value."""
+    """Yield (number, start, end) of each attribute's value."""
     while place + 4 <= end:
         length, number = _ATTRIBUTE.unpack_from(message, place)
         yield number & _NESTED, place + 4, place + length
@@ -183,7 +184,7 @@ def _text(value: memoryview) -> str:
 
 
 def _layout(message: memoryview) -> tuple[int, int, int, int]:
-    """Where in a counter's message its name, its handle, its bytes and its packets begin."""
+    """Return the offsets of name, handle, bytes and packets in a counter's message."""
     outer = {number: (start, end) for number, start, end in _places(message, _BODY, len(message))}
     inner = {number: start for number, start, _ in _places(message, *outer[_OBJECT_DATA])}
     name, handle = outer[_OBJECT_NAME][0], outer[_OBJECT_HANDLE][0]

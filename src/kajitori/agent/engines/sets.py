@@ -1,8 +1,8 @@
-"""Counting by address: maps from the addresses of Pods to counters, however many Pods there are; and the node itself,
-of which Pods on its own network are told by the control groups of their sockets, where the kernel can.
+"""Counting by address: maps from Pods' addresses to counters, at a cost independent of the number of Pods.
 
-For Pods without an interface of their own on the node (ipvlan, macvlan) and for kernels without hooks there. Packets
-pass here where the node forwards them: what a bridge passes from one of its Pods to another is seen only where
+It also counts the node itself, and tells apart Pods on the node's own network by the control groups of their sockets,
+if the kernel can. It serves Pods without an interface of their own on the node (ipvlan, macvlan) and kernels without
+hooks at interfaces. It sees packets that the node forwards; packets from one Pod to another on the same bridge only if
 `net.bridge.bridge-nf-call-iptables` is on.
 """
 
@@ -23,10 +23,10 @@ _FIELDS = {4: ("ip", "ipv4_addr"), 6: ("ip6", "ipv6_addr")}
 _OWN: dict[Direction, str] = {"out": "saddr", "in": "daddr"}
 _OTHER: dict[Direction, str] = {"out": "daddr", "in": "saddr"}
 _HOOKS: dict[str, tuple[Direction, ...]] = {"forward": ("out", "in"), "input": ("out",), "output": ("in",)}
-"""Which Pods' packets pass where: at input those that Pods send to the node."""
+"""Directions of Pods' packets at each hook: input has those that Pods send to the node."""
 _HOST_HOOKS: dict[str, tuple[str, Direction]] = {"input": ('iif != "lo"', "in"), "output": ('oif != "lo"', "out")}
-_LEAST_ROOM = 256
-"""Addresses."""
+_MIN_ROOM = 256
+"""Smallest capacity of a map, in addresses."""
 
 
 class _Wanted(NamedTuple):
@@ -37,7 +37,7 @@ class _Wanted(NamedTuple):
 
     @property
     def levels(self) -> set[int]:
-        """How deep these groups are."""
+        """Depths of these groups."""
         return {group.level for group in self.groups}
 
 
@@ -49,11 +49,10 @@ class SetsEngine(TableEngine[_Wanted]):
     def __init__(self) -> None:
         super().__init__(INET, "kajitori_addresses", _Wanted({}, {}))
         self._room = 0
-        """How many addresses a map holds at most: the kernel finds one with less work where it was told beforehand how
-        large the map becomes."""
+        """Capacity of each map in addresses; the kernel looks up faster if it knows the size in advance."""
 
     def takes(self, pod: Pod) -> bool:
-        return bool(pod.addresses) or (bool(pod.cgroups) and cgroups.are_seen())
+        return bool(pod.addresses) or (bool(pod.cgroups) and cgroups.are_supported())
 
     def _wanted(self, pods: Mapping[str, Pod]) -> _Wanted:
         addresses = {address: uid for uid, pod in pods.items() for address in pod.addresses}
@@ -61,32 +60,32 @@ class SetsEngine(TableEngine[_Wanted]):
             group: uid
             for uid, pod in pods.items()
             for path in pod.cgroups
-            if (group := cgroups.located(path)) is not None
+            if (group := cgroups.find_group(path)) is not None
         }
         return _Wanted(addresses, groups)
 
     def _has_room_for(self, wanted: _Wanted) -> bool:
-        # A control group that is gone has no name any more by which it could be taken out.
+        # A deleted control group has no name any more by which it could be removed from a map.
         goes_on = self._counted.groups.items() <= wanted.groups.items() and wanted.levels == self._counted.levels
         return goes_on and len(wanted.addresses) <= self._room
 
-    def _afresh(self, wanted: _Wanted, classes: Classes) -> list[str]:
-        self._room = max(_LEAST_ROOM, 2 * len(wanted.addresses))
+    def _create(self, wanted: _Wanted, classes: Classes) -> list[str]:
+        self._room = max(_MIN_ROOM, 2 * len(wanted.addresses))
         script = [*self._rules(classes, wanted.levels), *self._add(wanted.addresses, classes)]
         return script + self._add_groups(wanted.groups, classes)
 
     def _difference(self, wanted: _Wanted, classes: Classes) -> list[str]:
         before, after = self._counted.addresses, wanted.addresses
-        # An address that is another Pod's now changes hands at once.
+        # An address that now belongs to another Pod changes owner in the same transaction.
         new = {address: uid for address, uid in after.items() if before.get(address) != uid}
         gone = [address for address, uid in before.items() if after.get(address) != uid]
         groups = {group: uid for group, uid in wanted.groups.items() if group not in self._counted.groups}
         return [*self._remove(gone, classes), *self._add(new, classes), *self._add_groups(groups, classes)]
 
     def _rules(self, classes: Classes, levels: Collection[int]) -> list[str]:
-        """Statements that make everything but what belongs to single Pods."""
+        """Return statements that create everything except the elements of single Pods."""
         where = self._table.where
-        script = nft.class_sets(where, classes, self._making)
+        script = nft.class_sets(where, classes, self._revision)
         for name in classes.names:
             for direction in DIRECTIONS:
                 script.append(f"add counter {where} {CounterName(HOST, 0, Kind(name, direction))}")
@@ -98,14 +97,14 @@ class SetsEngine(TableEngine[_Wanted]):
             for direction in DIRECTIONS:
                 chain = f"{where} {_pods(direction, version)}"
                 script.append(f"add chain {chain}")
-                for name, of, match in nft.matches(classes, _OTHER[direction], self._making):
+                for name, of, match in nft.matches(classes, _OTHER[direction], self._revision):
                     counter = f"counter name {protocol} {_OWN[direction]} map @{self._map(name, direction, version)}"
                     if of == version:
                         script.append(f"add rule {chain} {match} {counter} return")
         for direction in DIRECTIONS:
             chain = f"{where} host_{direction}"
             script.append(f"add chain {chain}")
-            for name, _, match in nft.matches(classes, _OTHER[direction], self._making):
+            for name, _, match in nft.matches(classes, _OTHER[direction], self._revision):
                 host = CounterName(HOST, 0, Kind(name, direction))
                 script.append(f"add rule {chain} {match} counter name {host} return")
         for level in levels:
@@ -117,7 +116,7 @@ class SetsEngine(TableEngine[_Wanted]):
                     script.append(
                         f"add map {where} {self._group_map(name, direction, level)} {{ type cgroupsv2 : counter; }}"
                     )
-                for name, _, match in nft.matches(classes, _OTHER[direction], self._making):
+                for name, _, match in nft.matches(classes, _OTHER[direction], self._revision):
                     counter = (
                         f"counter name socket cgroupv2 level {level} map @{self._group_map(name, direction, level)}"
                     )
@@ -131,7 +130,7 @@ class SetsEngine(TableEngine[_Wanted]):
                     script.append(f"add rule {chain} {is_ours} jump {_pods(direction, version)}")
             if hook in _HOST_HOOKS:
                 match, direction = _HOST_HOOKS[hook]
-                for level in levels:  # whom it goes to is not the node, and does not come back to what follows
+                for level in levels:  # goto: a Pod's packet must not be counted for the node as well
                     is_pod = f"socket cgroupv2 level {level} @{self._groups(level)}"
                     script.append(f"add rule {chain} {match} {is_pod} goto {_on_host(direction, level)}")
                 script.append(f"add rule {chain} {match} jump host_{direction}")
@@ -168,23 +167,23 @@ class SetsEngine(TableEngine[_Wanted]):
             maps = [self._map(name, direction, version) for name, direction in _kinds(classes)]
             elements = ", ".join(addresses)
             script += [
-                f"delete element {self._table.where} {each} {{ {elements} }}" for each in (self._own(version), *maps)
+                f"delete element {self._table.where} {name} {{ {elements} }}" for name in (self._own(version), *maps)
             ]
         return script
 
     def _own(self, version: int) -> str:
-        """The set of all Pods' addresses: who is not in it is told from them by one look-up."""
-        return f"own.{version}.{self._making}"
+        """Return the name of the set of all Pods' addresses: one lookup decides that a packet is not a Pod's."""
+        return f"own.{version}.{self._revision}"
 
     def _map(self, name: str, direction: Direction, version: int) -> str:
-        return f"{MAP_PREFIX}{name}.{direction}.{version}.{self._making}"
+        return f"{MAP_PREFIX}{name}.{direction}.{version}.{self._revision}"
 
     def _groups(self, level: int) -> str:
-        """The set of all groups of Pods on the node's own network that are so deep."""
-        return f"groups.{level}.{self._making}"
+        """Return the name of the set of groups at this depth, of Pods on the node's own network."""
+        return f"groups.{level}.{self._revision}"
 
     def _group_map(self, name: str, direction: Direction, level: int) -> str:
-        return f"{MAP_PREFIX}group.{name}.{direction}.{level}.{self._making}"
+        return f"{MAP_PREFIX}group.{name}.{direction}.{level}.{self._revision}"
 
 
 def _kinds(classes: Classes) -> list[tuple[str, Direction]]:
@@ -200,6 +199,6 @@ def _pods(direction: Direction, version: int) -> str:
 
 
 def _by_version(addresses: Collection[str]) -> list[tuple[int, list[str]]]:
-    """Addresses by their version of IP, where there are some."""
-    found = {version: [each for each in addresses if (":" in each) == (version == 6)] for version in _FIELDS}
-    return [(version, each) for version, each in found.items() if each]
+    """Return addresses by IP version, for the versions that have any."""
+    found = {version: [a for a in addresses if (":" in a) == (version == 6)] for version in _FIELDS}
+    return [(version, found_addresses) for version, found_addresses in found.items() if found_addresses]

@@ -1,4 +1,4 @@
-"""A table of nf_tables that is ours alone: what it holds, whether somebody else was at it, its counters."""
+"""A table of nf_tables that only we use: its objects, its counters, and whether another program changed it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MAP_PREFIX = "map."
 
 
 class Table:
-    """A table with named counters, which outlive its rules."""
+    """A table with named counters, which remain when its rules are replaced."""
 
     def __init__(self, family: int, name: str) -> None:
         self._kernel = NfTables()
@@ -26,38 +26,39 @@ class Table:
         self._generation = 0
         self._rules: frozenset[tuple[str, int]] = frozenset()
         self.where = f"{_FAMILIES.get(family, 'inet')} {name}"
-        """As statements name it."""
+        """Family and name, as in statements."""
 
     def chains(self) -> list[str]:
-        """The names of its chains."""
+        """Return the names of its chains."""
         return self._kernel.chains(self._family, self._name)
 
     def sets(self) -> list[str]:
-        """The names of its sets and maps."""
+        """Return the names of its sets and maps."""
         return self._kernel.sets(self._family, self._name)
 
-    def unruled(self, kept: Collection[str] = ()) -> list[str]:
-        """Statements that leave the table without rules, whatever was in it, with chains to be filled anew.
+    def without_rules(self, kept: Collection[str] = ()) -> list[str]:
+        """Return statements that leave the table without rules, whatever it had; `kept` chains stay, but empty.
 
-        A chain that is taken away and made again is hooked in twice for a moment, and a packet that meets the one
-        before and the other after that moment counts twice, or not at all.
+        A chain that is deleted and created again is hooked in twice for a moment. A packet that meets the first chain
+        before that moment and the second after it would be counted twice, or not at all.
         """
         script = [f"add table {self.where}", f"flush table {self.where}"]
         return script + [f"delete chain {self.where} {name}" for name in self.chains() if name not in kept]
 
     def without(self, sets: Collection[str]) -> list[str]:
-        """Statements that take away sets and maps that no rule uses."""
+        """Return statements that delete sets and maps that no rule uses."""
         kinds = ((name, "map" if name.startswith(MAP_PREFIX) else "set") for name in sets)
         return [f"delete {kind} {self.where} {name}" for name, kind in kinds]
 
     def change(self, script: list[str]) -> None:
-        """Makes changes, and takes the table as it is then for what it should be. Raises Unavailable."""
+        """Make changes, and take the resulting rules as the expected ones. Raises Unavailable."""
         if script:
             nft.change("\n".join(script) + "\n")
             self._remember()
 
     def is_damaged(self, may_lack: Callable[[str], bool] = lambda _: False) -> bool:
-        """Whether somebody else changed our rules. `may_lack`: chains that the kernel itself may have taken away."""
+        """Return whether another program changed our rules. `may_lack` names chains that the kernel may have
+        deleted."""
         generation = self._kernel.generation()
         if generation == self._generation:
             return False
@@ -68,11 +69,11 @@ class Table:
         return True
 
     def read(self, wire: str = "", wire_bytes: int = 0) -> dict[str, Counter]:
-        """Its counters by name. Those whose names end in `wire` count so many bytes a packet that are not IP's."""
+        """Return its counters by name. Counters ending in `wire` include `wire_bytes` of link header per packet."""
         table = self._kernel.table(self._family, self._name)
         origin = f"{self._boot}.{table}."
         collects = gc.isenabled()
-        gc.disable()  # tens of thousands of objects that stay: looking through them again and again takes the most time
+        gc.disable()  # scanning tens of thousands of objects that stay would take most of the time
         try:
             counters = {}
             for name, handle, size, packets in self._kernel.counters(self._family, self._name):
@@ -85,25 +86,25 @@ class Table:
                 gc.enable()
 
     def forget(self, names: Collection[str]) -> None:
-        """Deletes those of these counters that are in it."""
+        """Delete those of these counters that exist in it."""
         if names:
-            held = {name for name, *_ in self._kernel.counters(self._family, self._name)} & set(names)
-            self.change([f"delete counter {self.where} {name}" for name in held])
+            existing = {name for name, *_ in self._kernel.counters(self._family, self._name)} & set(names)
+            self.change([f"delete counter {self.where} {name}" for name in existing])
 
     def stop(self) -> bool:
-        """Leaves nothing but counters in the table; whether there was one."""
-        there = self._kernel.table(self._family, self._name) is not None
-        if there:
-            self.change([*self.unruled(), *self.without(self.sets())])
-        return there
+        """Delete everything but the counters; return whether there was a table."""
+        exists = self._kernel.table(self._family, self._name) is not None
+        if exists:
+            self.change([*self.without_rules(), *self.without(self.sets())])
+        return exists
 
     def uninstall(self) -> bool:
-        """Deletes the table; whether there was one."""
-        there = self._kernel.table(self._family, self._name) is not None
-        if there:
+        """Delete the table; return whether there was one."""
+        exists = self._kernel.table(self._family, self._name) is not None
+        if exists:
             nft.change(f"delete table {self.where}\n")
         self._rules = frozenset()
-        return there
+        return exists
 
     def _remember(self) -> None:
         while True:

@@ -1,4 +1,4 @@
-"""What engines have in common that keep one table of nf_tables: when it is made anew, and what is left of it."""
+"""The common part of engines with one table of nf_tables: when its rules are replaced, and what remains of them."""
 
 from __future__ import annotations
 
@@ -15,42 +15,43 @@ W = TypeVar("W")
 
 
 class TableEngine(ABC, Generic[W]):
-    """W: what is to be counted, in the words that an engine has for it."""
+    """An engine with one table; `W` is its description of what to count."""
 
     def __init__(self, family: int, table: str, nothing: W) -> None:
         self._table = Table(family, table)
         self._nothing = nothing
         self._counted = nothing
         self._classes: Classes | None = None
-        self._making = 0
-        """What the names of all sets and maps end in that belong to the rules that are in force."""
+        self._revision = 0
+        """Suffix of the names of all sets and maps that the rules in force use."""
         self.missing = 0
 
     def count(self, pods: Mapping[str, Pod], classes: Classes) -> bool:
         wanted = self._wanted(pods)
         damaged = self._classes is not None and self._is_damaged()
-        before, self._classes = self._classes, None  # where this fails, all is made anew the next time
+        before, self._classes = self._classes, None  # after a failure, everything is created again the next time
         if damaged or classes != before or not self._has_room_for(wanted):
-            self._make(wanted, classes)
+            self._replace_rules(wanted, classes)
         else:
             self._table.change(self._difference(wanted, classes))
         self._counted, self._classes = wanted, classes
         return damaged
 
-    def _make(self, wanted: W, classes: Classes) -> None:
-        """Everything but the counters anew, at once: no packet passes uncounted, and none counts twice.
+    def _replace_rules(self, wanted: W, classes: Classes) -> None:
+        """Replace everything but the counters at once, so that every packet is counted exactly once.
 
-        What the former rules looked up stays until they are gone: a packet that is still among them would not find it.
+        Sets of the former rules are deleted after these rules: packets that are still in them need the sets.
         """
         former = self._table.sets()
-        self._making = 1 + max((int(end) for name in former if (end := name.rpartition(".")[2]).isdecimal()), default=0)
-        afresh = self._afresh(wanted, classes)
+        suffixes = (int(end) for name in former if (end := name.rpartition(".")[2]).isdecimal())
+        self._revision = 1 + max(suffixes, default=0)
+        created = self._create(wanted, classes)
         start = f"add chain {self._table.where} "
-        kept = {line.removeprefix(start).split()[0] for line in afresh if line.startswith(start)}
+        kept = {line.removeprefix(start).split()[0] for line in created if line.startswith(start)}
         try:
-            self._table.change([*self._table.unruled(kept), *afresh])
-        except Unavailable:  # chains of these names that are hooked in elsewhere, by somebody else or an older agent
-            self._table.change([*self._table.unruled(), *afresh])
+            self._table.change([*self._table.without_rules(kept), *created])
+        except Unavailable:  # another program or an older agent hooked chains of these names in elsewhere
+            self._table.change([*self._table.without_rules(), *created])
         self._table.change(self._table.without(former))
 
     def read(self) -> dict[str, Counter]:
@@ -69,20 +70,20 @@ class TableEngine(ABC, Generic[W]):
 
     @abstractmethod
     def _wanted(self, pods: Mapping[str, Pod]) -> W:
-        """What is to be counted for these Pods."""
+        """Return what to count for these Pods."""
 
     @abstractmethod
-    def _afresh(self, wanted: W, classes: Classes) -> list[str]:
-        """Statements that make all of it in a table without rules, with sets and maps of names of their own."""
+    def _create(self, wanted: W, classes: Classes) -> list[str]:
+        """Return statements that create everything in a table without rules, with new names for sets and maps."""
 
     @abstractmethod
     def _difference(self, wanted: W, classes: Classes) -> list[str]:
-        """Statements that lead from what is counted to what is wanted, by the same classes."""
+        """Return statements that change what is counted into what is wanted, with the same classes."""
 
     def _is_damaged(self) -> bool:
-        """Whether somebody else changed our rules."""
+        """Return whether another program changed our rules."""
         return self._table.is_damaged()
 
     def _has_room_for(self, wanted: W) -> bool:
-        """Whether what is wanted fits into the table as it is."""
+        """Return whether what is wanted fits into the table as it is."""
         return True

@@ -27,14 +27,14 @@ def old_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_an_older_kernel_counts_by_addresses(old_kernel: None, caplog: pytest.LogCaptureFixture) -> None:
     """And says why."""
     with caplog.at_level(logging.WARNING):
-        assert [engine.name for engine in choice.chosen("auto")] == ["sets"]
+        assert [engine.name for engine in choice.choose_engines("auto")] == ["sets"]
     assert "before 5.16" in caplog.text
-    assert [engine.name for engine in choice.chosen("sets")] == ["sets"]
+    assert [engine.name for engine in choice.choose_engines("sets")] == ["sets"]
 
 
 def test_an_older_kernel_where_interfaces_are_asked_for(old_kernel: None) -> None:
     """It is said at once, with a way out, and not by each round with what nft thinks of each rule."""
     with pytest.raises(Unsupported) as refused:
-        choice.chosen("interface")
+        choice.choose_engines("interface")
     assert "traffic.engine is interface" in refused.value.message and "before 5.16" in refused.value.message
     assert "auto" in (refused.value.hint or "")
