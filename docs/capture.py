@@ -298,14 +298,23 @@ def cluster_of_somebody_else() -> Iterator[Path | None]:
 
 def comparable(page: str) -> list[str]:
     """The page's lines without what differs from run to run."""
-    made = []
-    for line in page.splitlines():
-        if _PASSING.fullmatch(line):
-            continue
-        for pattern, instead in _VOLATILE:
-            line = pattern.sub(instead, line)
-        made.append(re.sub(r"\d", "N", line) if line.startswith(f"{HOST} ") else line.rstrip())
-    return made
+    return [_without_volatile(line) for line in page.splitlines() if not _PASSING.fullmatch(line)]
+
+
+def _without_volatile(line: str) -> str:
+    for pattern, instead in _VOLATILE:
+        line = pattern.sub(instead, line)
+    return re.sub(r"\d", "N", line) if line.startswith(f"{HOST} ") else line.rstrip()
+
+
+def with_old_lines(old: str, new: str) -> str:
+    """The new page, but with the old line wherever the two differ only in what differs from run to run."""
+    before, after = old.splitlines(), new.splitlines()
+    sides = ([_without_volatile(line) for line in page] for page in (before, after))
+    made: list[str] = []
+    for kind, begin, end, new_begin, new_end in difflib.SequenceMatcher(None, *sides, autojunk=False).get_opcodes():
+        made += before[begin:end] if kind == "equal" else after[new_begin:new_end]
+    return "\n".join(made) + "\n"
 
 
 def demo_output() -> str:
@@ -385,7 +394,7 @@ def main() -> int:
             sys.stdout.write("".join(f"{line}\n" for line in difference))
             stale = stale or bool(difference)
         else:
-            path.write_text(text, encoding="utf-8")
+            path.write_text(with_old_lines(before, text), encoding="utf-8")
     return int(stale)
 
 

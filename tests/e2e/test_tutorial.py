@@ -73,3 +73,10 @@ def test_only_what_differs_by_nature_is_overlooked(capture: ModuleType) -> None:
     assert capture.comparable(before) == capture.comparable(f"{before}\n{late}")
     assert capture.comparable(before) != capture.comparable(before.replace("2/2", "1/2"))
     assert capture.comparable(before) != capture.comparable(before.replace("Running", "Failed"))
+
+
+def test_a_page_keeps_lines_that_differ_only_by_nature(capture: ModuleType) -> None:
+    """A capture changes only what commands print differently, so that its diff can be read."""
+    old = "bert  Running  2/2  3 seconds\nhttp://127.0.0.1:41001\nold words\n"
+    new = "bert  Running  2/2  9 seconds\nhttp://127.0.0.1:5\nnew words\n"
+    assert capture.with_old_lines(old, new) == "bert  Running  2/2  3 seconds\nhttp://127.0.0.1:41001\nnew words\n"
