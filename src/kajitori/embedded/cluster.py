@@ -1,4 +1,4 @@
-"""The embedded cluster as a whole: store, API server, binder and the small controllers, in one event loop."""
+"""The embedded cluster as a whole: store, API server, scheduler and controllers, in one event loop."""
 
 from __future__ import annotations
 
@@ -28,31 +28,31 @@ from kajitori.kube.config import KubeConfig
 
 PORTS_FILE = "ports.json"
 OBJECTS = "objects"
-"""The folder of the store, in that of the cluster."""
+"""Name of the store's folder in the cluster's folder."""
 
 
 @dataclass(frozen=True, slots=True)
 class EmbeddedSettings:
-    """What an embedded cluster may be told."""
+    """Settings of an embedded cluster."""
 
     folder: Path
-    """Everything that is kept: objects, certificates, token, volumes, kubeconfig."""
+    """Folder of everything that is kept: objects, certificates, token, volumes, kubeconfig."""
     host: str = "127.0.0.1"
     port: int = 0
-    """0: the last one of this folder if it is free, else any."""
+    """Port to listen on; 0 takes the last port of this folder if it is free, else any."""
     in_memory: bool = False
     namespace: str = "default"
-    """What kubectl uses where nothing is said."""
+    """Namespace that the kubeconfig selects."""
     cluster_cidr: str = "10.244.0.0/16"
-    """Of IPv4: each node has a range of it for its Pods, `node_prefix` long."""
+    """IPv4 network from which each node gets a range of Pod addresses, `node_prefix` long."""
     node_prefix: int = 24
 
 
 class EmbeddedCluster:
-    """A small Kubernetes of one's own; an async context manager.
+    """A small Kubernetes cluster; an async context manager.
 
-    Raises DataFolderInUse where another process has the folder, and InvalidInput where the port is taken, or Pods would
-    have Services' addresses.
+    Raises DataFolderInUse if another process uses the folder, and InvalidInput if the port is taken or the Pod
+    addresses would overlap those of Services.
     """
 
     def __init__(self, settings: EmbeddedSettings) -> None:
@@ -67,9 +67,9 @@ class EmbeddedCluster:
     async def __aenter__(self) -> EmbeddedCluster:
         folder, settings = self.settings.folder, self.settings
         if IPv4Network(settings.cluster_cidr).overlaps(CLUSTER_RANGE):
-            hint = "choose one beside it, such as 10.244.0.0/16"
-            said = f"Services have their addresses out of {CLUSTER_RANGE}"
-            raise InvalidInput.one("--cluster-cidr", said, value=settings.cluster_cidr, hint=hint)
+            hint = "choose a network outside of it, such as 10.244.0.0/16"
+            message = f"overlaps the addresses of Services, {CLUSTER_RANGE}"
+            raise InvalidInput.one("--cluster-cidr", message, value=settings.cluster_cidr, hint=hint)
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         async with AsyncExitStack() as closing:
             store = await Store.open(None if settings.in_memory else folder / OBJECTS)
@@ -97,7 +97,7 @@ class EmbeddedCluster:
         await self._closing.aclose()
 
     def client_config(self) -> KubeConfig:
-        """How to talk to it as its administrator."""
+        """Return the configuration of a client with administrator's rights."""
         return KubeConfig.from_file(self.kubeconfig)
 
     async def run_controllers(
@@ -155,17 +155,17 @@ def _names(settings: EmbeddedSettings) -> tuple[str, ...]:
 
 
 def last_port(folder: Path, server: str) -> int:
-    """The port that a server of this folder had last, so that what was told about it stays true; 0 for none. A copy of
-    the folder has none: the ports are the original's."""
+    """Return the last port of a server of this folder, so that addresses given to users stay valid; 0 if there is none.
+    A copy of the folder has none, since the ports belong to the original."""
     port = _known_ports(folder).get(server, 0)
     return port if isinstance(port, int) and 0 < port < 65536 else 0
 
 
 def remember_port(folder: Path, server: str, port: int) -> None:
-    """For the next start in this folder."""
+    """Remember a server's port for the next start in this folder."""
     known = _known_ports(folder)
-    whose = {"path": str(folder.resolve()), "inode": folder.stat().st_ino}
-    write_private(folder / PORTS_FILE, json.dumps({**known, **whose, server: port}).encode())
+    owner = {"path": str(folder.resolve()), "inode": folder.stat().st_ino}
+    write_private(folder / PORTS_FILE, json.dumps({**known, **owner, server: port}).encode())
 
 
 def _known_ports(folder: Path) -> dict[str, Any]:

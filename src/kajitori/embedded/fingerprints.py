@@ -1,6 +1,7 @@
-"""Which certificate a kubelet shows that signed it itself: its Node says so, and the API server's proxy wants that one.
+"""Fingerprints of kubelets' self-signed certificates. A Node names its kubelet's, and the API server's proxy requires
+it.
 
-Whoever may write a Node says where its kubelet is anyway; nobody has to be trusted who is not trusted without this.
+This needs no further trust: whoever may write a Node decides where its kubelet is anyway.
 """
 
 from __future__ import annotations
@@ -10,5 +11,5 @@ from cryptography.hazmat.primitives import hashes
 
 
 def fingerprint(certificate: x509.Certificate) -> str:
-    """The value of a Node's annotation `kajitori.dev/serving-certificate`."""
+    """Return the value of a Node's annotation `kajitori.dev/serving-certificate`."""
     return "sha256:" + certificate.fingerprint(hashes.SHA256()).hex()

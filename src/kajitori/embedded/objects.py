@@ -14,7 +14,7 @@ Text = dict[str, str]
 
 
 def no_metadata() -> ObjectMeta:
-    """What an object has that was never stored."""
+    """Return the metadata of an object that was never stored."""
     return ObjectMeta(name="")
 
 
@@ -47,13 +47,13 @@ class Requirement(msgspec.Struct, rename="camel"):
 
 
 class LabelSelector(msgspec.Struct, rename="camel"):
-    """An empty selector matches everything."""
+    """A label selector; an empty one matches everything."""
 
     match_labels: dict[str, str] | None = None
     match_expressions: list[Requirement] | None = None
 
     def matches(self, labels: Mapping[str, str] | None) -> bool:
-        """Whether labels fulfil all requirements; an operator that is not known matches nothing."""
+        """Return whether the labels fulfil all requirements; an unknown operator matches nothing."""
         held = labels or {}
         if any(held.get(key) != value for key, value in (self.match_labels or {}).items()):
             return False
@@ -61,7 +61,7 @@ class LabelSelector(msgspec.Struct, rename="camel"):
 
 
 class NodeSelectorTerm(msgspec.Struct, rename="camel"):
-    """All of its expressions have to match; one without any matches nothing."""
+    """One term of a node selector: all its expressions have to match, and a term without any matches nothing."""
 
     match_expressions: list[Requirement] = []
     match_fields: list[Requirement] = []
@@ -170,7 +170,7 @@ class Pod(msgspec.Struct, rename="camel"):
 
     @property
     def is_finished(self) -> bool:
-        """All its containers ended for good; it uses nothing any more."""
+        """Whether all its containers have ended for good, so that it uses nothing any more."""
         return self.status.phase in ("Succeeded", "Failed")
 
 
@@ -184,7 +184,7 @@ class Taint(msgspec.Struct, rename="camel", gc=False):
     time_added: str | None = None
 
     def document(self) -> Text:
-        """As it stands in a Node's spec."""
+        """Return the taint as in a Node's spec."""
         whole = {"key": self.key, "value": self.value, "effect": self.effect, "timeAdded": self.time_added or ""}
         return {name: text for name, text in whole.items() if text}
 
@@ -277,5 +277,5 @@ class StorageClass(msgspec.Struct, rename="camel"):
 
 
 def condition(conditions: list[Condition] | None, kind: str) -> Condition | None:
-    """The condition of that type, or None."""
+    """Return the condition of this type, or None."""
     return next((c for c in conditions or () if c.type == kind), None)

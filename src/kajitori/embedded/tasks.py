@@ -1,4 +1,4 @@
-"""Running the loops of a controller together."""
+"""Runs the loops of a controller together."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ async def run_until(stop: asyncio.Event, *loops: Coroutine[Any, Any, None]) -> N
 
 
 async def after(event: asyncio.Event, loop: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    """A loop that begins once the event is set."""
+    """Run a loop that begins once the event is set."""
     await event.wait()
     await loop()
 
 
 class Background:
-    """Short tasks that nobody waits for one by one; they are kept from being collected, and cancelled at the end."""
+    """Short tasks that nothing awaits one by one. They are kept from garbage collection, and cancelled at the end."""
 
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[None]] = set()
@@ -47,7 +47,7 @@ class Background:
         return len(self._tasks)
 
     async def cancel(self) -> None:
-        """End all, and wait until they have ended."""
+        """Cancel all tasks, and wait until they have ended."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

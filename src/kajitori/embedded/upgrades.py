@@ -11,7 +11,7 @@ from aiohttp.abc import AbstractStreamWriter
 
 
 class TakenOver(web.StreamResponse):
-    """Stands for an answer that was written past aiohttp."""
+    """Stands for a response that was written past aiohttp."""
 
     def __init__(self) -> None:
         super().__init__(status=101)
@@ -27,9 +27,9 @@ class TakenOver(web.StreamResponse):
 async def taken_over(
     request: web.BaseRequest, headers: Mapping[str, str], protocol: asyncio.Protocol
 ) -> AsyncIterator[asyncio.Transport]:
-    """Answer 101 with these headers; from then on the connection is `protocol`'s. It is closed at the end.
+    """Answer 101 with these headers; `protocol` handles the connection from then on, and it is closed at the end.
 
-    Raises ConnectionResetError if the client has gone. Return `TakenOver()` afterwards.
+    Raises ConnectionResetError if the client has disconnected. Return `TakenOver()` afterwards.
     """
     http = request.protocol
     transport = request.transport
@@ -44,4 +44,4 @@ async def taken_over(
         yield transport
     finally:
         transport.close()
-        http.connection_lost(None)  # else aiohttp counts it as open for good
+        http.connection_lost(None)  # otherwise aiohttp counts it as open for ever

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kajitori import errors
-from kajitori.embedded.controllers.volumes import GOING, remove_folder
+from kajitori.embedded.controllers.volumes import REMOVING, remove_folder
 
 
 def test_a_folder_goes_with_all_that_is_in_it(tmp_path: Path) -> None:
@@ -36,7 +36,7 @@ def test_links_are_removed_and_not_followed(tmp_path: Path) -> None:
 
 def test_a_removal_that_was_cut_off_is_finished(tmp_path: Path) -> None:
     """The renamed folder is what is left of it."""
-    (tmp_path / f"{GOING}pvc-1" / "rest").mkdir(parents=True)
+    (tmp_path / f"{REMOVING}pvc-1" / "rest").mkdir(parents=True)
     remove_folder(tmp_path, "pvc-1")
     assert list(tmp_path.iterdir()) == []
 

@@ -1,4 +1,4 @@
-"""The status of a PodDisruptionBudget: a function of the budget, the Pods it covers and the time."""
+"""The status of a PodDisruptionBudget, as a function of the budget, its Pods and the time."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kajitori.embedded.objects import Condition, LabelSelector, Pod, condition, 
 from kajitori.kube.objects import ObjectMeta
 
 DISRUPTED_POD_SECONDS = 120
-"""How long an evicted Pod that is still there counts as gone (`DeletionTimeout` of the disruption controller)."""
+"""Time for which an evicted Pod that still exists counts as gone (`DeletionTimeout` of the disruption controller)."""
 
 
 class BudgetSpec(msgspec.Struct, rename="camel"):
@@ -40,25 +40,25 @@ class Budget(msgspec.Struct, rename="camel"):
 
 
 def status(budget: Budget, pods: Sequence[Pod], now: datetime, expected_pods: int | None = None) -> dict[str, Any]:
-    """The status that the budget should have.
+    """Return the status that the budget should have.
 
-    `pods` are those that its selector covers; `expected_pods` is how many their owners want, where somebody knows it:
-    else it is taken to be the number that there are.
+    `pods` are those that its selector matches; `expected_pods` is how many Pods their owners want. None takes the
+    number of existing Pods.
     """
-    disrupted = _still_going(budget, pods, now)
+    disrupted = _still_evicted(budget, pods, now)
     living = [p for p in pods if not p.is_finished]
     healthy = sum(
         is_ready(p) and not p.metadata.deletion_timestamp and p.metadata.name not in disrupted for p in living
     )
     if isinstance(budget.spec.min_available, int):
-        expected = len(pods)  # nobody's wish is asked for then
+        expected = len(pods)  # as in Kubernetes, the owners' wishes do not count here
     else:
         expected = len(living) if expected_pods is None else expected_pods
     desired = desired_healthy(budget.spec, expected)
     allowed = max(0, healthy - desired) if expected > 0 else 0
-    word = ("True", "SufficientPods") if allowed > 0 else ("False", "InsufficientPods")
+    state = ("True", "SufficientPods") if allowed > 0 else ("False", "InsufficientPods")
     before = condition(budget.status.conditions, "DisruptionAllowed")
-    kept = before.last_transition_time if before is not None and before.status == word[0] else None
+    kept = before.last_transition_time if before is not None and before.status == state[0] else None
     return {
         "observedGeneration": budget.metadata.generation,
         "disruptedPods": disrupted or None,
@@ -69,8 +69,8 @@ def status(budget: Budget, pods: Sequence[Pod], now: datetime, expected_pods: in
         "conditions": [
             {
                 "type": "DisruptionAllowed",
-                "status": word[0],
-                "reason": word[1],
+                "status": state[0],
+                "reason": state[1],
                 "message": "",
                 "observedGeneration": budget.metadata.generation,
                 "lastTransitionTime": kept or format_time(now),
@@ -80,7 +80,8 @@ def status(budget: Budget, pods: Sequence[Pod], now: datetime, expected_pods: in
 
 
 def desired_healthy(spec: BudgetSpec, expected_pods: int) -> int:
-    """How many have to be healthy; shares are rounded up, for and against, as Kubernetes does."""
+    """Return how many Pods have to be healthy. Percentages are rounded up, for both kinds of limit, as in
+    Kubernetes."""
     if spec.max_unavailable is not None:
         return max(0, expected_pods - _scaled(spec.max_unavailable, expected_pods))
     if spec.min_available is not None:
@@ -89,7 +90,7 @@ def desired_healthy(spec: BudgetSpec, expected_pods: int) -> int:
 
 
 def is_same(budget: Budget, wanted: dict[str, Any]) -> bool:
-    """Whether the status stands there already."""
+    """Return whether the budget already has this status."""
     s = budget.status
     return (
         s.observed_generation == wanted["observedGeneration"]
@@ -102,15 +103,16 @@ def is_same(budget: Budget, wanted: dict[str, Any]) -> bool:
     )
 
 
-def _still_going(budget: Budget, pods: Sequence[Pod], now: datetime) -> dict[str, str | None]:
-    """Pods that were evicted and are still there without a deletion time; after a while they count again."""
+def _still_evicted(budget: Budget, pods: Sequence[Pod], now: datetime) -> dict[str, str | None]:
+    """Return the evicted Pods that still exist without a deletion time; after DISRUPTED_POD_SECONDS they count
+    again."""
     present = {p.metadata.name for p in pods if not p.metadata.deletion_timestamp}
-    going: dict[str, str | None] = {}
+    evicted: dict[str, str | None] = {}
     for name, evicted_at in (budget.status.disrupted_pods or {}).items():
         moment = parse_time(evicted_at or "")
         if name in present and moment is not None and now < moment + timedelta(seconds=DISRUPTED_POD_SECONDS):
-            going[name] = evicted_at
-    return going
+            evicted[name] = evicted_at
+    return evicted
 
 
 def _scaled(value: int | str, total: int) -> int:

@@ -1,4 +1,4 @@
-"""The objects that the embedded cluster's controllers look at: watched once, shared by all of them."""
+"""The objects that the embedded cluster's controllers read: watched once and shared."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ T = TypeVar("T", bound=Watched)
 
 
 class Cache:
-    """Informers by kind. Whoever needs a kind asks for it before `run`."""
+    """Informers by kind. A controller asks for its kinds before `run`."""
 
     def __init__(self, client: KubeClient) -> None:
         self.client = client
         self._informers: dict[tuple[Resource, type, str], Informer[Any]] = {}
 
     def informer(self, resource: Resource, type_: type[T], *, label_selector: str = "") -> Informer[T]:
-        """The one informer of that kind, decoded as `type_`."""
+        """Return the one informer of this kind, decoded as `type_`."""
         key = (resource, type_, label_selector)
         if key not in self._informers:
             self._informers[key] = Informer(self.client, resource, type_, label_selector=label_selector)
         return self._informers[key]
 
     async def run(self) -> None:
-        """Keep all of them up to date until cancelled."""
+        """Keep all informers up to date until cancelled."""
         await asyncio.gather(*(informer.run() for informer in self._informers.values()))
 
     async def wait_synced(self) -> None:
-        """Until everything was listed once."""
+        """Wait until every kind has been listed once."""
         for informer in self._informers.values():
             await informer.synced.wait()

@@ -1,6 +1,6 @@
-"""What has to be done so that claims get volumes and volumes are given back: a function of all of them.
+"""Decides what to write so that claims get volumes and volumes are released: a function of all of them.
 
-Each action is one write that may be repeated; whoever is killed in between finds the next one when it looks again.
+Each action is one write that may be repeated. After a crash the next pass finds what is still to be done.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _OUR_NAME = re.compile(r"pvc-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 class Do(StrEnum):
-    """The kinds of action; those of a claim name it, those of a volume name the volume, `BIND` names both."""
+    """The kinds of action. Those of a claim name the claim, those of a volume the volume, `BIND` names both."""
 
     PROVISION = "make a folder and a volume for the claim"
     RESERVE = "write the claim into an existing volume"
@@ -44,13 +44,13 @@ class Do(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """One thing to do about a claim or a volume."""
+    """One write for a claim or a volume."""
 
     do: Do
     claim: Claim | None = None
     volume: PersistentVolume | None = None
     text: str = ""
-    """The phase for `VOLUME_PHASE`, why it waits for `CLAIM_PENDING`."""
+    """The phase for `VOLUME_PHASE`, the reason for `CLAIM_PENDING`."""
 
 
 def actions(
@@ -59,7 +59,7 @@ def actions(
     classes: Mapping[str, StorageClass],
     pods: Sequence[Pod],
 ) -> list[Action]:
-    """Everything that has to be written now, at most one binding step per claim and per volume."""
+    """Return everything that has to be written now, at most one binding step per claim and per volume."""
     in_use = {
         (p.metadata.namespace, v.persistent_volume_claim.claim_name)
         for p in pods
@@ -80,7 +80,7 @@ def actions(
 
 
 def class_of(claim: Claim, classes: Mapping[str, StorageClass]) -> str:
-    """The name of the claim's class: its own (empty means none), else the default one."""
+    """Return the name of the claim's class: its own (empty means none), else the default class."""
     if claim.spec.storage_class_name is not None:
         return claim.spec.storage_class_name
     defaults = [n for n, c in classes.items() if (c.metadata.annotations or {}).get(DEFAULT_CLASS) == "true"]
@@ -88,7 +88,7 @@ def class_of(claim: Claim, classes: Mapping[str, StorageClass]) -> str:
 
 
 def waits_for_consumer(claim: Claim, classes: Mapping[str, StorageClass]) -> bool:
-    """Whether the claim gets its volume only once a Pod that uses it has a node."""
+    """Return whether the claim gets its volume only once a Pod that uses it has a node."""
     found = classes.get(class_of(claim, classes))
     return found is not None and found.volume_binding_mode == "WaitForFirstConsumer"
 
@@ -98,18 +98,18 @@ def is_bound(claim: Claim) -> bool:
 
 
 def volume_name(claim: Claim) -> str:
-    """The volume that is made for a claim: the same name, however often we try."""
+    """Return the name of the volume that is created for a claim: always the same for one claim."""
     return f"pvc-{claim.metadata.uid}"
 
 
 def is_ours(volume: PersistentVolume) -> bool:
-    """Whether the volume is a folder that was made here, and may be removed here."""
+    """Return whether this provisioner created the volume's folder, and so may remove it."""
     made_by = (volume.metadata.annotations or {}).get(PROVISIONED_BY)
     return made_by == PROVISIONER and _OUR_NAME.fullmatch(volume.metadata.name) is not None
 
 
 def requested_bytes(claim: Claim) -> int:
-    """The size that the claim asks for; nothing where it can't be read."""
+    """Return the size that the claim asks for; 0 if it can't be read."""
     asked = (claim.spec.resources.requests if claim.spec.resources else None) or {}
     return _bytes(asked.get("storage", 0))
 
@@ -150,7 +150,7 @@ def _claim(
 
 
 def _named(claim: Claim, volume: PersistentVolume | None, taken: set[str]) -> list[Action]:
-    """The claim names its volume: because it is bound, or because somebody wrote it there."""
+    """Return the actions for a claim that names its volume, because it is bound or a user wrote the name."""
     bound = is_bound(claim)
     if volume is None:
         if bound:
@@ -181,7 +181,7 @@ def _volume(volume: PersistentVolume, claims: Mapping[tuple[str, str], Claim]) -
         held = VOLUME_PROTECTION in (volume.metadata.finalizers or ())
         if not held or (owner_lives and volume.status.phase == "Bound"):
             return []
-        return [_end_of(volume)]
+        return [_deletion_of(volume)]
     if reference is None or not reference.uid:
         return _phase(volume, "Available")
     if owner_lives:
@@ -191,8 +191,9 @@ def _volume(volume: PersistentVolume, claims: Mapping[tuple[str, str], Claim]) -
     return _phase(volume, "Released")
 
 
-def _end_of(volume: PersistentVolume) -> Action:
-    """A volume that is being deleted: with its folder, where that was made here and the policy says so."""
+def _deletion_of(volume: PersistentVolume) -> Action:
+    """Return how to end a volume that is being deleted: with its folder, if this provisioner created it and the policy
+    allows."""
     if volume.spec.persistent_volume_reclaim_policy == "Delete" and is_ours(volume):
         return Action(Do.DESTROY, volume=volume)
     return Action(Do.RELEASE_VOLUME, volume=volume)
@@ -214,7 +215,7 @@ def _phase(volume: PersistentVolume, phase: str) -> list[Action]:
 
 
 def _is_claimed_by(volume: PersistentVolume, claim: Claim) -> bool:
-    """The volume was made or reserved for exactly this claim."""
+    """Return whether the volume was created or reserved for exactly this claim."""
     reference = volume.spec.claim_ref
     return (
         reference is not None

@@ -1,4 +1,4 @@
-"""What the small controllers of the embedded cluster have in common: look at everything when something changed."""
+"""The base class of the embedded cluster's small controllers: reconcile everything after a change."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from kajitori.kube.events import EventRecorder
 log = logging.getLogger(__name__)
 
 SETTLE_SECONDS = 0.05
-"""Changes that come together are looked at together."""
+"""Pause after a change, so that changes that come together are reconciled together."""
 RETRY_SECONDS = 1.0
 
 
 class Controller(ABC):
-    """A level-triggered loop: `reconcile` is called after changes, and again a moment later where it failed.
+    """A level-triggered loop: calls `reconcile` after changes, and again a moment later if it failed.
 
-    With a shared cache somebody else runs that; without one the controller runs its own.
+    A controller with a shared cache leaves running the cache to its creator; without one it runs its own.
     """
 
     name = "kajitori-controller"
     interval_seconds: float | None = None
-    """How often `reconcile` is called though nothing changed; never, where it is None."""
+    """Interval at which `reconcile` is called even without a change; None means never."""
 
     def __init__(
         self,
@@ -47,10 +47,10 @@ class Controller(ABC):
 
     @abstractmethod
     async def reconcile(self) -> None:
-        """Bring the cluster nearer to what it should be. Errors of `kajitori.errors` mean: again, a moment later."""
+        """Bring the cluster nearer to its wanted state. After an error of `kajitori.errors` it is called again soon."""
 
     async def prepare(self) -> None:
-        """What has to be there before the first look; tried until it succeeds."""
+        """Create what has to exist before the first `reconcile`. It is repeated until it succeeds."""
         return
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -61,7 +61,7 @@ class Controller(ABC):
         await run_until(stop, *loops)
 
     def changed(self, _key: object = None, _old: object = None, _new: object = None) -> None:
-        """Something changed: look again. Serves as a listener of informers."""
+        """Reconcile soon, because something has changed. Serves as a listener of informers."""
         self._wake.set()
 
     async def _loop(self) -> None:

@@ -1,4 +1,4 @@
-"""Keeps the EndpointSlices of Services that select Pods."""
+"""The EndpointSlice controller: keeps the EndpointSlices of Services that select Pods."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ENDPOINT_SLICES = Resource("discovery.k8s.io", "v1", "endpointslices", "Endpoint
 
 
 class Endpoints(Controller):
-    """One Service at a time, and only those that a change concerns."""
+    """Reconciles one Service at a time, and only those that a change concerns."""
 
     name = "endpointslice-controller"
 
@@ -43,7 +43,7 @@ class Endpoints(Controller):
         self.cache.informer(ENDPOINT_SLICES, slices.Slice, label_selector=ours).listen(self._see_slice)
 
     async def reconcile(self) -> None:
-        """Write what the changed Services lack. A Service whose writing fails stays to be looked at."""
+        """Write the slices of the changed Services. A Service whose writes fail is tried again."""
         failure: errors.KajitoriError | None = None
         for key in sorted(self._dirty):
             self._dirty.discard(key)
@@ -66,13 +66,13 @@ class Endpoints(Controller):
             elif change.old is None:
                 await self.client.create(ENDPOINT_SLICES, change.body, namespace)
             else:
-                # A slice that somebody wrote meanwhile is looked at again once the watch has shown it.
+                # If another program changed the slice, this fails and is repeated once the watch has shown the change.
                 change.body["metadata"]["resourceVersion"] = change.old.metadata.resource_version
                 await self.client.replace(ENDPOINT_SLICES, change.body)
 
     def _see_service(self, key: Key, _old: slices.Service | None, new: slices.Service | None) -> None:
         (self._services_of[key[0]].discard if new is None else self._services_of[key[0]].add)(key)
-        self._touch(key)
+        self._mark_changed(key)
 
     def _see_pod(self, key: Key, old: Pod | None, new: Pod | None) -> None:
         if new is None:
@@ -82,18 +82,18 @@ class Endpoints(Controller):
         for service_key in self._services_of[key[0]]:
             service = self._services.items.get(service_key)
             if service is not None and (_selects(service, old) or _selects(service, new)):
-                self._touch(service_key)
+                self._mark_changed(service_key)
 
     def _see_slice(self, key: Key, old: slices.Slice | None, new: slices.Slice | None) -> None:
         for found in (old, new):
             if found is not None:
                 service_key = (key[0], (found.metadata.labels or {}).get(slices.LABEL_SERVICE, ""))
                 self._slices_of[service_key].pop(key, None)
-                self._touch(service_key)
+                self._mark_changed(service_key)
         if new is not None:
             self._slices_of[service_key][key] = new
 
-    def _touch(self, key: Key) -> None:
+    def _mark_changed(self, key: Key) -> None:
         self._dirty.add(key)
         self.changed()
 

@@ -1,4 +1,4 @@
-"""A copy of one kind's objects that a watch keeps up to date."""
+"""A local copy of one kind's objects that a watch keeps up to date."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from kajitori.kube.resources import Resource
 from kajitori.kube.watch import Added, Deleted, Modified, Synced, Watched, watch
 
 Key = tuple[str, str]
-"""Namespace (empty for kinds without) and name."""
+"""Namespace (empty for cluster-scoped kinds) and name."""
 
 
 T = TypeVar("T", bound=Watched)
 
 
 class Informer(Generic[T]):
-    """Objects of one kind by namespace and name; listeners hear of each change, in order.
+    """Objects of one kind by namespace and name. Listeners are called for each change, in order.
 
-    `keep` says which objects are wanted. After a gap in the watch everything is listed again: what is gone is told as
-    gone, what changed as changed.
+    `keep` selects the wanted objects. After a gap in the watch everything is listed again, and listeners are called for
+    what is gone and what has changed.
     """
 
     def __init__(
@@ -37,7 +37,7 @@ class Informer(Generic[T]):
         self.items: dict[Key, T] = {}
         self.synced = asyncio.Event()
         self.missed: set[Key] = set()
-        """While those are told who listen to lists: what was there before, and nobody told that it was deleted."""
+        """While list listeners are called: objects that disappeared in a gap of the watch, without a deletion event."""
         self._client = client
         self._resource = resource
         self._type = type_
@@ -47,16 +47,16 @@ class Informer(Generic[T]):
         self._keep = keep
 
     def listen(self, listener: Callable[[Key, T | None, T | None], None]) -> None:
-        """Call `listener(key, old, new)` for each change: None stands for what is not there."""
+        """Call `listener(key, old, new)` for each change; None means that the object did not or does not exist."""
         self._listeners.append(listener)
 
     def listen_to_lists(self, listener: Callable[[], None]) -> None:
-        """Call it whenever everything was listed: what is in `items` then is so, also where it is older than an answer
-        that somebody had before."""
+        """Call `listener` whenever everything was listed: `items` is the truth then, even where it is older than an
+        answer that the caller has seen."""
         self._list_listeners.append(listener)
 
     async def run(self) -> None:
-        """Follow the watch until cancelled. Raises ApiError where the server refuses for good."""
+        """Follow the watch until cancelled. Raises ApiError if the server refuses for good."""
         async for event in watch(self._client, self._resource, self._type, **self._selectors):
             match event:
                 case Synced():

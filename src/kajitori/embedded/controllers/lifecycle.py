@@ -1,8 +1,8 @@
-"""The node life cycle of the embedded cluster: silent nodes, their taints, the Pods that have to leave them.
+"""The node life cycle of the embedded cluster: silent nodes, their taints, and the Pods that have to leave them.
 
-What kube-controller-manager's node life cycle, taint eviction and Pod garbage collection do, with their words. What is
-to be done say the functions of `embedded.controllers.node_health`; here they are asked once a second, and their answers
-written.
+It does what kube-controller-manager's node life cycle, taint eviction and Pod garbage collection do, with their
+messages. The functions of `embedded.controllers.node_health` decide; this module calls them once a second and writes
+the result.
 """
 
 from __future__ import annotations
@@ -32,21 +32,21 @@ log = logging.getLogger(__name__)
 
 LEASE_NAMESPACE = "kube-node-lease"
 QUARANTINE_SECONDS = 40.0
-"""How long a node has to be gone before its Pods are collected."""
-LOOK_SECONDS = 1.0
+"""Time for which a node must be gone before its Pods are collected."""
+INTERVAL_SECONDS = 1.0
 LATE_SECONDS = 5.0
-"""A look that comes this much too late says that we slept, not the nodes."""
-AT_ONCE = 32
+"""A pass that comes this late means that this process slept, not that the nodes were silent."""
+CONCURRENT_WRITES = 32
 
 Step = Callable[[], Awaitable[None]]
-"""Something to do: begun when it is its turn, so that what is cancelled before leaves nothing behind."""
+"""A write that is still to be started, so that cancelling it leaves nothing behind."""
 
 
 class NodeLifecycle(Controller):
-    """Judges nodes by what it saw change, on its own clock."""
+    """Judges nodes by the changes that it saw, on its own clock."""
 
     name = "node-controller"
-    interval_seconds = LOOK_SECONDS
+    interval_seconds = INTERVAL_SECONDS
 
     def __init__(
         self,
@@ -69,25 +69,27 @@ class NodeLifecycle(Controller):
         self._nodes.listen(self._see_node)
         self._pods_of: defaultdict[str, dict[Key, Pod]] = defaultdict(dict)
         self._tainted: dict[str, Node] = {}
-        """Nodes whose taints were found right, as they were then."""
+        """Nodes as they were when their taints were found right."""
         self._taint_seen_at: dict[tuple[str, str, str], datetime] = {}
         self._gone_since: dict[str, float] = {}
-        self._last_look: float | None = None
-        self._limit = asyncio.Semaphore(AT_ONCE)
+        self._last_pass_at: float | None = None
+        self._limit = asyncio.Semaphore(CONCURRENT_WRITES)
 
     async def reconcile(self) -> None:
-        """One look at everything."""
+        """Judge all nodes once."""
         now, moment = self._monotonic(), self.clock()
-        late = 0.0 if self._last_look is None else now - self._last_look - LOOK_SECONDS
+        late = 0.0 if self._last_pass_at is None else now - self._last_pass_at - INTERVAL_SECONDS
         if late > LATE_SECONDS:
             self._sightings.forgive(late)
-        self._last_look = now
+        self._last_pass_at = now
         nodes = {name: node for (_, name), node in self._nodes.items.items()}
         self._sightings.keep_only(nodes)
         work: list[Step] = []
         for name, node in nodes.items():
             lease = self._leases.items.get((LEASE_NAMESPACE, name))
-            if not self._sightings.look(node, lease, now) and (written := node_health.silent_conditions(node, moment)):
+            if not self._sightings.observe(node, lease, now) and (
+                written := node_health.silent_conditions(node, moment)
+            ):
                 work.append(partial(self._declare_silent, node, written))
             if self._tainted.get(name) is not node:
                 work.append(partial(self._taint, node, moment))
@@ -99,7 +101,7 @@ class NodeLifecycle(Controller):
                 ]
             work += [partial(self._evict, pod, moment) for pod in self._due(node, moment)]
         work += [partial(self._collect, pod, moment) for pod in self._orphans(nodes, now)]
-        await self._all(work)
+        await self._run_steps(work)
 
     async def _declare_silent(self, node: Node, written: list[dict[str, object]]) -> None:
         name = node.metadata.name
@@ -145,8 +147,8 @@ class NodeLifecycle(Controller):
     async def _evict(self, pod: Pod, moment: datetime) -> None:
         namespace, name = pod.key
         if condition(pod.status.conditions, "DisruptionTarget") is None:
-            said = "Taint manager: deleting due to NoExecute taint"
-            target = node_health.disruption_target("DeletionByTaintManager", said, moment)
+            message = "Taint manager: deleting due to NoExecute taint"
+            target = node_health.disruption_target("DeletionByTaintManager", message, moment)
             await self._patch_status(pod, {"conditions": [target]})
         await self.client.delete(PODS, name, namespace, uid=pod.metadata.uid)
         self.events.pod(pod, "Normal", "TaintManagerEviction", f"Marking for deletion Pod {namespace}/{name}")
@@ -158,26 +160,26 @@ class NodeLifecycle(Controller):
         return [p for p in found if now - self._gone_since.get(p.spec.node_name, -math.inf) >= self._quarantine_seconds]
 
     async def _collect(self, pod: Pod, moment: datetime) -> None:
-        """End a Pod for which no kubelet is there any more."""
+        """Delete a Pod that has no kubelet any more."""
         namespace, name = pod.key
         node_name = pod.spec.node_name
         if node_name and (("", node_name) not in self._nodes.items):
             with contextlib.suppress(errors.NotFound):
                 await self.client.get(NODES, node_name)
-                return  # it came back, and the watch has not told us yet
+                return  # the Node was created again, and the watch has not shown it yet
         if node_name and not pod.is_finished:
             target = node_health.disruption_target("DeletionByPodGC", "PodGC: node no longer exists", moment)
             await self._patch_status(pod, {"phase": "Failed", "conditions": [target]})
         await self.client.delete(PODS, name, namespace, grace_seconds=0, uid=pod.metadata.uid)
-        log.info("pod %s/%s collected: nobody is left to end it", namespace, name)
+        log.info("pod %s/%s collected: its node has no kubelet any more", namespace, name)
 
     async def _patch_status(self, pod: Pod, status: dict[str, object]) -> None:
         namespace, name = pod.key
         patch = {"metadata": {"uid": pod.metadata.uid}, "status": status}
         await self.client.patch(PODS, name, patch, namespace, kind=PatchKind.STRATEGIC, subresource="status")
 
-    async def _all(self, work: Iterable[Step]) -> None:
-        """Do all, some at the same time; what fails is found again at the next look."""
+    async def _run_steps(self, work: Iterable[Step]) -> None:
+        """Run all steps, several at a time; the next pass repeats what failed."""
 
         async def one(step: Step) -> None:
             async with self._limit:
@@ -204,4 +206,4 @@ class NodeLifecycle(Controller):
             self._tainted.pop(key[1], None)
             self._taint_seen_at = {k: v for k, v in self._taint_seen_at.items() if k[0] != key[1]}
         elif node_health.wanted_taints(new, self.clock()) is not None:
-            self.changed()  # a node that came up or was cordoned does not wait for the next look
+            self.changed()  # a node that became ready or was cordoned does not wait for the next pass

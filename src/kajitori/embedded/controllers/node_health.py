@@ -1,6 +1,6 @@
-"""What becomes of nodes that fell silent, and of the Pods on them: functions of objects and the time.
+"""What happens to silent nodes and to the Pods on them: functions of objects and the time.
 
-Constants and words are those of Kubernetes' node life cycle, taint eviction and Pod garbage collection.
+Constants and messages are those of Kubernetes' node life cycle, taint eviction and Pod garbage collection.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from kajitori.core.words.times import format_time, parse_time
 from kajitori.embedded.objects import Lease, Node, Pod, Taint, Toleration, condition
 
 GRACE_SECONDS = 40.0
-"""kube-controller-manager's `--node-monitor-grace-period` of old; without news for that long a node is given up."""
+"""Time without news after which a node counts as silent: the former default of kube-controller-manager's
+`--node-monitor-grace-period`."""
 
 NOT_READY = "node.kubernetes.io/not-ready"
 UNREACHABLE = "node.kubernetes.io/unreachable"
@@ -28,25 +29,25 @@ PRESSURE_TAINTS = {
     "NetworkUnavailable": "node.kubernetes.io/network-unavailable",
 }
 JUDGED_CONDITIONS = ("Ready", "MemoryPressure", "DiskPressure", "PIDPressure")
-OURS = frozenset({NOT_READY, UNREACHABLE, UNSCHEDULABLE, *PRESSURE_TAINTS.values()})
+OWN_TAINTS = frozenset({NOT_READY, UNREACHABLE, UNSCHEDULABLE, *PRESSURE_TAINTS.values()})
 
 
 @dataclass(slots=True)
 class Sightings:
-    """When a sign of life was last seen to change, per node: our own clock, never the node's timestamps."""
+    """When each node's last sign of life changed: on this process' clock, never by the node's timestamps."""
 
     grace_seconds: float = GRACE_SECONDS
     _signs: dict[str, tuple[str, str]] = field(default_factory=dict)
     _changed_at: dict[str, float] = field(default_factory=dict)
 
-    def look(self, node: Node, lease: Lease | None, now: float) -> bool:
-        """Whether the node counts as alive; `now` in seconds of a monotonic clock."""
+    def observe(self, node: Node, lease: Lease | None, now: float) -> bool:
+        """Return whether the node counts as alive; `now` is in seconds of a monotonic clock."""
         ready = condition(node.status.conditions, "Ready")
         heartbeat = (ready.last_heartbeat_time or "") if ready is not None and ready.status != "Unknown" else ""
         sign = ((lease.spec.renew_time or "") if lease else "", heartbeat)
         name = node.metadata.name
         before = self._signs.get(name)
-        # Our own verdict empties the heartbeat: that is no sign of life, a new one is.
+        # This controller's own verdict removes the heartbeat, which is no sign of life; a new heartbeat is one.
         if before is None or sign[0] != before[0] or (heartbeat and heartbeat != before[1]):
             self._changed_at[name] = now
         if before is None or sign[0] != before[0] or heartbeat:
@@ -54,19 +55,19 @@ class Sightings:
         return now - self._changed_at[name] <= self.grace_seconds
 
     def forgive(self, seconds: float) -> None:
-        """We ourselves did not look for that long: no node is blamed for it."""
+        """Extend all nodes' grace by a time in which this process did not run."""
         for name in self._changed_at:
             self._changed_at[name] += seconds
 
     def keep_only(self, names: Iterable[str]) -> None:
-        """Forget nodes that are gone."""
+        """Forget nodes that were deleted."""
         for name in self._signs.keys() - set(names):
             del self._signs[name]
             del self._changed_at[name]
 
 
 def silent_conditions(node: Node, now: datetime) -> list[dict[str, Any]]:
-    """Conditions to write on a node that does not answer; empty where they stand there already."""
+    """Return the conditions to write on a silent node; empty if it has them already."""
     moment = format_time(now)
     written = []
     for kind in JUDGED_CONDITIONS:
@@ -87,7 +88,7 @@ def silent_conditions(node: Node, now: datetime) -> list[dict[str, Any]]:
 
 
 def wanted_taints(node: Node, now: datetime) -> list[Taint] | None:
-    """The node's taints as its conditions and its cordon ask for; None where they are so already."""
+    """Return the taints that the node's conditions and its cordon ask for; None if it has them already."""
     wanted: dict[tuple[str, str], Taint] = {}
     ready = condition(node.status.conditions, "Ready")
     if ready is None or ready.status != "True":
@@ -101,15 +102,15 @@ def wanted_taints(node: Node, now: datetime) -> list[Taint] | None:
     if node.spec.unschedulable:
         wanted[UNSCHEDULABLE, "NoSchedule"] = Taint(UNSCHEDULABLE)
     present = node.spec.taints or []
-    kept = [t for t in present if t.key not in OURS or (t.key, t.effect) in wanted]
+    kept = [t for t in present if t.key not in OWN_TAINTS or (t.key, t.effect) in wanted]
     added = [t for place, t in wanted.items() if place not in {(k.key, k.effect) for k in kept}]
     return None if not added and len(kept) == len(present) else kept + added
 
 
 def eviction_time(pod: Pod, taints: Iterable[Taint], seen_at: Callable[[Taint], datetime]) -> datetime | None:
-    """When the Pod has to go because of NoExecute taints; None where it may stay for good.
+    """Return when the Pod has to leave because of NoExecute taints; None if it may stay for good.
 
-    `seen_at` answers for taints that do not say when they were added.
+    `seen_at` returns the time for taints that do not say when they were added.
     """
     earliest: datetime | None = None
     for taint in taints:
@@ -126,7 +127,7 @@ def eviction_time(pod: Pod, taints: Iterable[Taint], seen_at: Callable[[Taint], 
 
 
 def disruption_target(reason: str, message: str, now: datetime) -> dict[str, Any]:
-    """The condition by which a Pod's owner learns that somebody else ended it."""
+    """Return the condition that tells a Pod's owner that the cluster ended it."""
     return {
         "type": "DisruptionTarget",
         "status": "True",
@@ -137,19 +138,19 @@ def disruption_target(reason: str, message: str, now: datetime) -> dict[str, Any
 
 
 def is_node_ready(node: Node) -> bool:
-    """Whether the node's own Ready condition says so."""
+    """Return whether the node's Ready condition is true."""
     ready = condition(node.status.conditions, "Ready")
     return ready is not None and ready.status == "True"
 
 
 def is_ready(pod: Pod) -> bool:
-    """Whether the Pod's Ready condition says so."""
+    """Return whether the Pod's Ready condition is true."""
     ready = condition(pod.status.conditions, "Ready")
     return ready is not None and ready.status == "True"
 
 
 def orphans(pods: Iterable[Pod], nodes: Mapping[str, Node]) -> list[Pod]:
-    """Pods that nobody will ever end: their node is gone, it is out of service, or they never had one."""
+    """Return the Pods that no kubelet will end: their node is gone or out of service, or they never had one."""
     found = []
     for pod in pods:
         deleting = bool(pod.metadata.deletion_timestamp)
@@ -164,7 +165,7 @@ def orphans(pods: Iterable[Pod], nodes: Mapping[str, Node]) -> list[Pod]:
 
 
 def is_out_of_service(node: Node) -> bool:
-    """An administrator vouched that the machine is off, and it does not answer."""
+    """Return whether an administrator marked the machine as switched off, and it does not answer."""
     return not is_node_ready(node) and any(t.key == OUT_OF_SERVICE for t in node.spec.taints or ())
 
 

@@ -1,4 +1,4 @@
-"""Each node's own range of Pod addresses: what kube-controller-manager does with `--allocate-node-cidrs`."""
+"""Gives each node its range of Pod addresses, as kube-controller-manager does with `--allocate-node-cidrs`."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ class _Given:
 
 
 class NodeIpam(Controller):
-    """Gives every Node that has none a range out of the cluster's, and takes none away.
+    """Gives every Node without a range one of the cluster's, and never takes one away.
 
-    Nothing is kept but what Nodes say: what is given stands in their spec, and is free again once the Node is gone and
-    no Pod lives that has an address of it.
+    All state is in the Nodes: a given range is in the Node's spec. It is free again once the Node is deleted and no Pod
+    with an address of it is left.
     """
 
     name = "node-ipam-controller"
@@ -52,14 +52,14 @@ class NodeIpam(Controller):
         self._ranges = NodeRanges(cluster, node_prefix)
         self._given: dict[str, _Given] = {}
         self._without: set[str] = set()
-        """UIDs of nodes that there was none left for."""
+        """UIDs of nodes for which no range was left."""
         self._nodes = self.cache.informer(NODES, Node)
         self._pods = self.cache.informer(PODS, Pod)
         self._nodes.listen(self._see_node)
         self._pods.listen(self._see_pod)
 
     async def reconcile(self) -> None:
-        """One range for each node that has none."""
+        """Give a range to each node that has none."""
         waiting = [node for node in self._nodes.items.values() if not node.spec.pod_cidrs]
         fresh = [node for node in waiting if node.metadata.name not in self._given]
         if fresh:
@@ -68,7 +68,7 @@ class NodeIpam(Controller):
             for node in sorted(fresh, key=lambda node: (node.metadata.creation_timestamp or "", node.metadata.name)):
                 given = self._ranges.give(node.metadata.name, in_use)
                 if given is None:
-                    self._say_that_none_is_left(node)
+                    self._report_exhausted(node)
                 else:
                     self._given[node.metadata.name] = _Given(node.metadata.uid, given)
         self._without &= {node.metadata.uid for node in waiting}
@@ -78,7 +78,7 @@ class NodeIpam(Controller):
                 if not pending.written:
                     await self._write(name, pending)
             except errors.KajitoriError as cause:
-                # It may be written all the same: it stays this node's, and is written once more.
+                # It may have been written all the same, so the range stays this node's and is written again.
                 failed = cause
         if failed is not None:
             raise failed
@@ -89,52 +89,52 @@ class NodeIpam(Controller):
             patch = {"metadata": {"uid": given.uid}, "spec": {"podCIDR": cidr, "podCIDRs": [cidr]}}
             await self.client.patch(NODES, name, patch)
             given.written = True
-        except errors.InvalidInput as cause:  # somebody else gave it one, which nobody may change
+        except errors.InvalidInput as cause:  # another program gave it one, which can't be changed
             log.warning("node %s does not take %s: %s", name, cidr, cause)
-            self._take_back(name)
+            self._withdraw(name)
 
-    def _take_back(self, name: str) -> None:
+    def _withdraw(self, name: str) -> None:
         self._given.pop(name, None)
         self._ranges.forget(name)
 
     def _see_node(self, key: Key, old: Node | None, new: Node | None) -> None:
         name = key[1]
         if new is None:
-            self._take_back(name)
+            self._withdraw(name)
             self.changed()
         elif new.spec.pod_cidrs:
             self._given.pop(name, None)
             if old is None or old.spec.pod_cidrs != new.spec.pod_cidrs:
-                self._ranges.tell(name, new.spec.pod_cidrs)
-                self._look_for_others(new)
+                self._ranges.record(name, new.spec.pod_cidrs)
+                self._report_overlaps(new)
         elif (given := self._given.get(name)) is None or given.uid != new.metadata.uid:
-            self._take_back(name)
+            self._withdraw(name)
             self.changed()
 
     def _see_pod(self, _key: Key, _old: Pod | None, new: Pod | None) -> None:
         if self._without and (new is None or new.is_finished):
             self.changed()
 
-    def _say_that_none_is_left(self, node: Node) -> None:
+    def _report_exhausted(self, node: Node) -> None:
         if node.metadata.uid in self._without:
             return
         self._without.add(node.metadata.uid)
         ranges = self._ranges
-        said = (
+        message = (
             f"no range of Pod addresses is left: all {ranges.count} of /{ranges.node_prefix} in {ranges.cluster} are "
             "in use; delete Nodes that are gone for good, or start `kaji up` with another --cluster-cidr"
         )
-        self._say(node, "CIDRNotAvailable", said)
+        self._say(node, "CIDRNotAvailable", message)
 
-    def _look_for_others(self, node: Node) -> None:
+    def _report_overlaps(self, node: Node) -> None:
         others = sorted(self._ranges.sharing(node.metadata.name))
         if others:
             has = ", ".join(node.spec.pod_cidrs or ())
-            said = (
-                f"its addresses for Pods ({has}) are also those of {', '.join(others)}: delete one of these Nodes, and "
+            message = (
+                f"its Pod range ({has}) overlaps that of {', '.join(others)}: delete one of these Nodes, and "
                 "start it again without --pod-cidr, or with another"
             )
-            self._say(node, "CIDRInUse", said)
+            self._say(node, "CIDRInUse", message)
 
     def _say(self, node: Node, reason: str, message: str) -> None:
         log.warning("node %s: %s", node.metadata.name, message)

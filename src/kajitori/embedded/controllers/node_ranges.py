@@ -1,4 +1,4 @@
-"""Ranges of Pod addresses for nodes, cut from the cluster's: who holds which, and which is given next."""
+"""Ranges of Pod addresses for nodes, cut from the cluster's network: which node has which, and which is next."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from ipaddress import IPv4Address, IPv4Network, ip_network
 
 
 class NodeRanges:
-    """All that is decided from is what nodes and Pods say; a range is known by its number in the cluster's."""
+    """Decides from what nodes and Pods report alone. A range is known by its number in the cluster's network."""
 
     def __init__(self, cluster: IPv4Network, node_prefix: int) -> None:
-        """node_prefix: how long each node's range is, 24 for 256 addresses."""
+        """`node_prefix` is the prefix length of each node's range: 24 for 256 addresses."""
         self.cluster = cluster
         self.node_prefix = node_prefix
         self.count = 1 << (node_prefix - cluster.prefixlen)
@@ -21,8 +21,9 @@ class NodeRanges:
         self._holders: defaultdict[int, set[str]] = defaultdict(set)
         self._next = 0
 
-    def tell(self, node: str, cidrs: Iterable[str]) -> None:
-        """What a node has, whoever gave it: the whole of it is taken, however it was cut."""
+    def record(self, node: str, cidrs: Iterable[str]) -> None:
+        """Note a node's ranges, whatever gave them: all their addresses are taken, even if they were cut
+        differently."""
         self.forget(node)
         for cidr in cidrs:
             with contextlib.suppress(ValueError):
@@ -33,18 +34,19 @@ class NodeRanges:
             self._holders[number].add(node)
 
     def forget(self, node: str) -> None:
-        """It has none any more."""
+        """Note that a node has no range any more."""
         for number in self._held.pop(node, ()):
             self._holders[number].discard(node)
             if not self._holders[number]:
                 del self._holders[number]
 
     def sharing(self, node: str) -> set[str]:
-        """Other nodes with some of the same addresses."""
+        """Return the other nodes that share addresses with this one."""
         return {other for number in self._held.get(node, ()) for other in self._holders[number]} - {node}
 
     def in_use(self, addresses: Iterable[tuple[str, str]]) -> dict[int, set[str]]:
-        """Ranges of no node that Pods have addresses in all the same, and on which nodes; from (node, address)."""
+        """Return the ranges of no node that still have addresses of Pods, and the nodes of these Pods; from (node,
+        address)."""
         used: dict[int, set[str]] = {}
         for node, text in addresses:
             with contextlib.suppress(ValueError):
@@ -55,11 +57,11 @@ class NodeRanges:
         return used
 
     def give(self, node: str, in_use: Mapping[int, Collection[str]]) -> IPv4Network | None:
-        """A range that no other node has, from now on this one's; None where there is none left.
+        """Give the node a range that no other node has; return None if none is left.
 
-        Ranges with addresses of Pods that live are given to nobody but the node that they are on: it had that range
-        before its Node was deleted and made again. Else the next one after the last, so that what a node gave back
-        rests for a while.
+        A range with addresses of living Pods goes only to the node of these Pods, which had it before its Node was
+        deleted and created again. Otherwise the next range after the last is used, so that a released range rests for a
+        while.
         """
         own = [number for number, nodes in in_use.items() if set(nodes) == {node} and number not in self._holders]
         numbers = ((self._next + step) % self.count for step in range(self.count))
@@ -71,7 +73,7 @@ class NodeRanges:
         if found is None:
             return None
         given = IPv4Network((int(self.cluster.network_address) + (found << self._shift), self.node_prefix))
-        self.tell(node, (str(given),))
+        self.record(node, (str(given),))
         return given
 
     def _numbers(self, network: IPv4Network) -> range:

@@ -1,4 +1,4 @@
-"""Which EndpointSlices a Service should have: a function of the Service, the Pods and the slices that there are."""
+"""Decides which EndpointSlices a Service should have: a function of the Service, the Pods and the existing slices."""
 
 from __future__ import annotations
 
@@ -56,10 +56,10 @@ class Change:
 
 
 def changes(service: Service | None, pods: Iterable[Pod], slices: Iterable[Slice]) -> list[Change]:
-    """What has to be written so that the slices of a Service say what is true.
+    """Return what to write so that the slices of a Service are right.
 
-    An endpoint stays in the slice it stands in, so that one Pod's change rewrites one slice. Services without a
-    selector are somebody else's; `service` is None where it is gone.
+    An endpoint stays in its slice, so that one Pod's change rewrites one slice. Services without a selector manage
+    their own slices; `service` is None if it was deleted.
     """
     existing = sorted(slices, key=lambda s: s.metadata.name)
     if service is None or not service.spec.selector or service.spec.type == "ExternalName":
@@ -74,7 +74,7 @@ def changes(service: Service | None, pods: Iterable[Pod], slices: Iterable[Slice
         group = _group(family, ports)
         group_ports[group] = (family, ports)
         groups.setdefault(group, {})[pod.metadata.uid] = _endpoint(service, pod)
-    if not groups:  # one empty slice says that there is nobody
+    if not groups:  # one empty slice shows that there are no endpoints
         first = existing[0] if existing else Slice(ports=_ports(service, Pod()))
         group = _group(first.address_type, first.ports or [])
         group_ports[group] = (first.address_type, first.ports or [])
@@ -100,7 +100,7 @@ def _fill(
     kept: list[Slice],
     taken: set[str],
 ) -> list[Change]:
-    """Changes to the slices of one group of ports, so that together they hold the wanted endpoints."""
+    """Return changes to the slices of one group of ports, so that together they hold the wanted endpoints."""
     missing = dict(wanted)
     contents: list[tuple[Slice, list[dict[str, Any]]]] = []
     for s in kept:
@@ -205,7 +205,7 @@ def _endpoint(service: Service, pod: Pod) -> dict[str, Any]:
 
 
 def _ports(service: Service, pod: Pod) -> list[dict[str, Any]]:
-    """The Service's ports as this Pod has them: a port that is named by a container may differ among Pods."""
+    """Return the Service's ports for this Pod: a port that a container names may differ among Pods."""
     ports = []
     for port in service.spec.ports or ():
         number: int | None

@@ -1,7 +1,8 @@
-"""Gives claims of the class `kajitori-local` a folder each, and takes it back.
+"""The provisioner of the class `kajitori-local`: creates a folder for each claim, and removes it.
 
-What to do says `embedded.controllers.claims`; here it is done. A folder is removed only when the API server itself says
-that its claim is gone, only directly below our root, only under the name that we gave it, and without following links.
+`embedded.controllers.claims` decides; this module writes. A folder is removed only when the API server itself says that
+its claim is gone, only directly below the root, only under the name that this provisioner gave it, and without
+following links.
 """
 
 from __future__ import annotations
@@ -29,13 +30,13 @@ from kajitori.kube.resources import CLAIMS, PERSISTENT_VOLUMES, PODS, STORAGE_CL
 
 log = logging.getLogger(__name__)
 
-GOING = ".removing-"
-"""What a folder is called while it is being removed, so that it is never taken for a volume again."""
+REMOVING = ".removing-"
+"""Prefix of a folder's name while it is being removed, so that it never serves as a volume again."""
 
 
 class Provisioner(Controller):
-    """Makes volumes below `root`, which only the cluster's owner should be able to enter: the folders in it are open to
-    all, since a Pod may run as anybody."""
+    """Creates volumes below `root`, which only the cluster's owner should be able to enter: its folders are open to
+    all, since a Pod may run as any user."""
 
     name = "kajitori-local-provisioner"
 
@@ -58,12 +59,12 @@ class Provisioner(Controller):
         for informer in (self._claims, self._volumes, self._classes):
             informer.listen(self.changed)
         self._pods.listen(self._see_pod)
-        self._told: dict[str, str] = {}
+        self._last_event: dict[str, str] = {}
 
     async def prepare(self) -> None:
-        """The root folder, the default class, and the rest of removals that were cut off."""
+        """Create the root folder and the default class, and finish interrupted removals."""
         self.root.mkdir(parents=True, exist_ok=True, mode=0o700)
-        for left in self.root.glob(f"{GOING}*"):
+        for left in self.root.glob(f"{REMOVING}*"):
             await asyncio.to_thread(shutil.rmtree, left, ignore_errors=True)
         body = {
             "apiVersion": STORAGE_CLASSES.api_version,
@@ -77,7 +78,7 @@ class Provisioner(Controller):
             await self.client.create(STORAGE_CLASSES, body)
 
     async def reconcile(self) -> None:
-        """Do what is to be done now; each write brings the next look."""
+        """Do everything that is to be done now; each write leads to another pass."""
         found = claims.actions(
             self._claims.items,
             {name: volume for (_, name), volume in self._volumes.items.items()},
@@ -93,7 +94,7 @@ class Provisioner(Controller):
             except errors.KajitoriError as cause:
                 log.warning("%s failed: %s", action.do, cause)
                 failure = cause
-        self._told = {uid: text for uid, text in self._told.items() if uid in self._uids()}
+        self._last_event = {uid: text for uid, text in self._last_event.items() if uid in self._uids()}
         if failure is not None:
             raise failure
 
@@ -132,10 +133,12 @@ class Provisioner(Controller):
                 await self._provision(claim)
             case Do.CLAIM_LOST:
                 await self._patch(claim, {"status": {"phase": "Lost"}}, "status")
-                self._tell(claim, "Warning", "ClaimLost", "Bound claim has lost its PersistentVolume. Data is lost!")
+                self._record_event(
+                    claim, "Warning", "ClaimLost", "Bound claim has lost its PersistentVolume. Data is lost!"
+                )
             case Do.CLAIM_PENDING:
                 reason = "WaitForFirstConsumer" if "first consumer" in action.text else "FailedBinding"
-                self._tell(claim, "Normal", reason, action.text)
+                self._record_event(claim, "Normal", reason, action.text)
             case Do.PROTECT_CLAIM:
                 await self._set_finalizers(claim, [*(claim.metadata.finalizers or ()), claims.CLAIM_PROTECTION])
             case Do.RELEASE_CLAIM:
@@ -148,25 +151,25 @@ class Provisioner(Controller):
                 patch = {"status": {"phase": action.text}}
                 await self.client.patch(PERSISTENT_VOLUMES, volume.metadata.name, patch, subresource="status")
             case Do.RELEASE_VOLUME:
-                await self._let_go(volume)
+                await self._release(volume)
             case Do.DESTROY:
                 if await self._is_claimed(volume):
                     return
                 await asyncio.to_thread(remove_folder, self.root, volume.metadata.name)
-                await self._let_go(volume)
+                await self._release(volume)
                 with contextlib.suppress(errors.NotFound):
                     await self.client.delete(PERSISTENT_VOLUMES, volume.metadata.name)
 
     async def _provision(self, claim: Claim) -> None:
-        """The folder first: a volume that exists can be used at once."""
+        """Create the folder first, since a volume that exists can be used at once."""
         name = claims.volume_name(claim)
         folder = self.root / name
         try:
             folder.mkdir(exist_ok=True)
             folder.chmod(0o777)
         except OSError as cause:
-            text = f"the folder of the volume can't be made: {cause.strerror} ({folder})"
-            self._tell(claim, "Warning", "ProvisioningFailed", text)
+            text = f"can't create the folder of the volume: {cause.strerror} ({folder})"
+            self._record_event(claim, "Warning", "ProvisioningFailed", text)
             raise errors.Unavailable(text) from cause
         found = self._storage_classes()[claims.class_of(claim, self._storage_classes())]
         body = {
@@ -189,10 +192,10 @@ class Provisioner(Controller):
         }
         with contextlib.suppress(errors.AlreadyExists):
             await self.client.create(PERSISTENT_VOLUMES, body)
-        self._tell(claim, "Normal", "ProvisioningSucceeded", f"Successfully provisioned volume {name}")
+        self._record_event(claim, "Normal", "ProvisioningSucceeded", f"Successfully provisioned volume {name}")
 
     async def _is_claimed(self, volume: PersistentVolume) -> bool:
-        """Asks the API server itself: what is removed does not come back."""
+        """Ask the API server itself, since a removed folder does not come back."""
         reference: ClaimReference | None = volume.spec.claim_ref
         if reference is None:
             return False
@@ -202,7 +205,7 @@ class Provisioner(Controller):
             return False
         return claim.metadata.uid == reference.uid
 
-    async def _let_go(self, volume: PersistentVolume) -> None:
+    async def _release(self, volume: PersistentVolume) -> None:
         held = volume.metadata.finalizers
         if claims.VOLUME_PROTECTION in held:
             kept = [f for f in held if f != claims.VOLUME_PROTECTION]
@@ -218,11 +221,11 @@ class Provisioner(Controller):
         meta = claim.metadata
         await self.client.patch(CLAIMS, meta.name, patch, meta.namespace, subresource=subresource)
 
-    def _tell(self, claim: Claim, kind: str, reason: str, text: str) -> None:
-        """An event, unless the same was the last thing said about the claim."""
+    def _record_event(self, claim: Claim, kind: str, reason: str, text: str) -> None:
+        """Record an Event, unless it was the last one about this claim."""
         meta = claim.metadata
-        if self._told.get(meta.uid) != text:
-            self._told[meta.uid] = text
+        if self._last_event.get(meta.uid) != text:
+            self._last_event[meta.uid] = text
             self.events.say(About("PersistentVolumeClaim", meta.name, meta.uid, meta.namespace), kind, reason, text)
 
     def _storage_classes(self) -> dict[str, StorageClass]:
@@ -232,28 +235,29 @@ class Provisioner(Controller):
         return {claim.metadata.uid for claim in self._claims.items.values()}
 
     def _see_pod(self, _key: object, old: Pod | None, new: Pod | None) -> None:
-        """Only Pods with claims matter, when they end."""
+        """Reconcile when a Pod with claims has ended."""
         last = new or old
         if last is not None and last.spec.volumes and (new is None or new.is_finished):
             self.changed()
 
 
 def remove_folder(root: Path, name: str) -> None:
-    """Remove the volume `root/name` with all that is in it. Links in it are removed, not followed.
+    """Remove the volume `root/name` with its contents; links in it are removed, not followed.
 
-    It is renamed first: what is cut off half-way is finished at the next start, and never mounted again. Raises
-    Unavailable where it can't be removed, and ValueError for a name that is not that of a folder right below the root.
+    The folder is renamed first, so that an interrupted removal is finished at the next start and the folder never
+    mounted again. Raises Unavailable if it can't be removed, and ValueError for a name that is not that of a folder
+    directly below the root.
     """
     if name in ("", ".", "..") or "/" in name:
         raise ValueError(f"{name!r} is not the name of a volume")
-    folder, going = root / name, root / f"{GOING}{name}"
+    folder, removing = root / name, root / f"{REMOVING}{name}"
     try:
         if folder.is_symlink():
             folder.unlink()
         elif folder.exists():
-            folder.rename(going)
-        if going.exists():
-            shutil.rmtree(going)
+            folder.rename(removing)
+        if removing.exists():
+            shutil.rmtree(removing)
     except OSError as cause:
         raise errors.Unavailable(f"the folder of volume {name} can't be removed: {cause}") from cause
 

@@ -1,7 +1,7 @@
-"""The embedded cluster's scheduler: gives Pods that name no node a node, or says why there is none.
+"""The embedded cluster's scheduler: gives a node to each Pod that has none, or says why there is none.
 
-It decides with `embedded.scheduler.ledger` and writes Bindings. Where a Pod does not fit it sets `PodScheduled=False`
-with kube-scheduler's kind of message, and looks again when something changed that may help. There is no preemption.
+It decides with `embedded.scheduler.ledger` and writes Bindings. If a Pod does not fit, it sets `PodScheduled=False`
+with a message like kube-scheduler's, and tries again after a change that may help. There is no preemption.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from kajitori.kube.resources import CLAIMS, NODES, PERSISTENT_VOLUMES, PODS, STO
 log = logging.getLogger(__name__)
 
 RETRY_SECONDS = 1.0
-"""Pause before a Pod is judged again whose Binding failed."""
+"""Pause before another decision for a Pod whose Binding failed."""
 
 REPEAT_SECONDS = 10.0
-"""How often a Pod that still does not fit is told a new reason: not at each move of the cluster."""
+"""Shortest interval between two changes of the reason that a waiting Pod shows."""
 
 
 class Binder:
-    """Binds waiting Pods of `default-scheduler`. One at a time may run against an API server."""
+    """Binds waiting Pods of `default-scheduler`. Only one may run against an API server."""
 
     def __init__(
         self,
@@ -51,8 +51,8 @@ class Binder:
         self._ledger = Ledger()
         self._wake = asyncio.Event()
         self._background = Background()
-        self._told_at: dict[str, float] = {}
-        self._held_back: set[str] = set()
+        self._refused_at: dict[str, float] = {}
+        self._delayed: set[str] = set()
         self._own_cache = None if cache is not None else Cache(client)
         self._cache = cache or self._own_cache or Cache(client)
         self._claims = self._cache.informer(CLAIMS, Claim)
@@ -79,11 +79,11 @@ class Binder:
             self._wake.clear()
             while decisions := self._ledger.decide(self._storage_of):
                 for decision in decisions:
-                    self._carry_out(decision)
+                    self._execute(decision)
                 await asyncio.sleep(0)
             await self._wake.wait()
 
-    def _carry_out(self, decision: Decision) -> None:
+    def _execute(self, decision: Decision) -> None:
         if not decision.choice.node:
             self._background.start(self._refuse(decision))
         elif decision.to_select:
@@ -97,23 +97,23 @@ class Binder:
         try:
             await self.client.bind(name, namespace, node)
         except (errors.NotFound, errors.Conflict) as cause:
-            # Deleted, or bound by somebody else meanwhile: the watch will say which.
+            # Deleted, or bound by another program meanwhile: the watch will tell which.
             log.debug("binding %s/%s to %s: %s", namespace, name, node, cause)
-            await self._judge_again(pod)
+            await self._decide_again(pod)
         except errors.KajitoriError as cause:
             log.warning("binding %s/%s to %s failed, trying again: %s", namespace, name, node, cause)
-            await self._judge_again(pod)
+            await self._decide_again(pod)
         else:
-            self._told_at.pop(pod.metadata.uid, None)
+            self._refused_at.pop(pod.metadata.uid, None)
             self.events.pod(pod, "Normal", "Scheduled", f"Successfully assigned {namespace}/{name} to {node}")
 
-    async def _judge_again(self, pod: Pod) -> None:
+    async def _decide_again(self, pod: Pod) -> None:
         await asyncio.sleep(RETRY_SECONDS)
         self._ledger.confirm_failed(pod)
         self._wake.set()
 
     async def _select(self, decision: Decision) -> None:
-        """Tell the claims which node was chosen; the Pod is judged again once they are bound."""
+        """Write the chosen node to the claims. The Pod is decided on again once they are bound."""
         namespace = decision.pod.metadata.namespace
         patch = {"metadata": {"annotations": {claims.SELECTED_NODE: decision.choice.node}}}
         for name in decision.to_select:
@@ -121,7 +121,7 @@ class Binder:
                 await self.client.patch(CLAIMS, name, patch, namespace)
             except errors.KajitoriError as cause:
                 log.warning("choosing a node for claim %s/%s failed, trying again: %s", namespace, name, cause)
-                await self._judge_again(decision.pod)
+                await self._decide_again(decision.pod)
                 return
 
     async def _refuse(self, decision: Decision) -> None:
@@ -130,16 +130,16 @@ class Binder:
         if before is not None and before.reason == "Unschedulable" and before.message == message:
             return
         now = self._monotonic()
-        told_at = self._told_at.get(pod.metadata.uid)
+        refused_at = self._refused_at.get(pod.metadata.uid)
         uid = pod.metadata.uid
-        if told_at is not None and now - told_at < REPEAT_SECONDS:
-            if uid not in self._held_back:
-                self._held_back.add(uid)
-                await asyncio.sleep(REPEAT_SECONDS - (now - told_at))
-                self._held_back.discard(uid)
-                await self._judge_again(pod)
+        if refused_at is not None and now - refused_at < REPEAT_SECONDS:
+            if uid not in self._delayed:
+                self._delayed.add(uid)
+                await asyncio.sleep(REPEAT_SECONDS - (now - refused_at))
+                self._delayed.discard(uid)
+                await self._decide_again(pod)
             return
-        self._told_at[uid] = now
+        self._refused_at[uid] = now
         written = {
             "type": "PodScheduled",
             "status": "False",
@@ -156,7 +156,7 @@ class Binder:
         except (errors.NotFound, errors.Conflict):
             return
         except errors.KajitoriError as cause:
-            log.warning("telling %s/%s why it waits failed: %s", namespace, name, cause)
+            log.warning("writing why %s/%s waits failed: %s", namespace, name, cause)
             return
         self.events.pod(pod, "Warning", "FailedScheduling", message)
 
@@ -194,7 +194,7 @@ class Binder:
     def _see_pod(self, key: Key, old: Pod | None, new: Pod | None) -> None:
         self._ledger.see_pod(key, new)
         if new is None and old is not None:
-            self._told_at.pop(old.metadata.uid, None)
+            self._refused_at.pop(old.metadata.uid, None)
         self._wake.set()
 
     def _see_storage(self, _key: Key, old: object, new: object) -> None:

@@ -1,6 +1,6 @@
 """Which node a Pod fits on: kube-scheduler's filters and scores, as functions of the state.
 
-Left out, and refused by name: required affinity between Pods, topology spread that must hold, dynamic resource claims.
+Not supported, and refused by name: required affinity between Pods, mandatory topology spread, dynamic resource claims.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ LABEL_SIMULATED = "sim.kajitori.dev/pool"
 """The label that every simulated node has; containers on these nodes run nothing."""
 
 ENOUGH_CANDIDATES = 100
-"""Feasible nodes after which no more are looked at, as kube-scheduler does (`minFeasibleNodesToFind`)."""
+"""Number of feasible nodes at which the search ends, as in kube-scheduler (`minFeasibleNodesToFind`)."""
 
 Amounts = dict[str, int]
 HostPort = tuple[str, str, int]
@@ -47,7 +47,7 @@ class Term:
 class Demand:
     """What a Pod asks of a node. Hashable: Pods with equal demands get equal answers.
 
-    `amounts` are in millicores for `cpu`, bytes for `memory`, counts for the rest.
+    `amounts` are in millicores for `cpu`, bytes for `memory`, counts for other resources.
     """
 
     amounts: tuple[tuple[str, int], ...] = ()
@@ -59,7 +59,7 @@ class Demand:
     volumes: tuple[tuple[Term, ...], ...] = ()
     """Node affinity of each volume that the Pod's claims are bound to."""
     unsupported: str = ""
-    """What the Pod asks that nothing here honours; empty where all is understood."""
+    """What the Pod asks that this scheduler does not support; empty if it supports everything."""
 
     @property
     def prefers_real_nodes(self) -> bool:
@@ -69,7 +69,7 @@ class Demand:
 
     @property
     def pinned_to(self) -> frozenset[str] | None:
-        """The only node names that can fit, where required affinity on `metadata.name` says so."""
+        """The only node names that can fit, if required affinity on `metadata.name` limits them; else None."""
         if self.required is None:
             return None
         names: set[str] = set()
@@ -83,7 +83,7 @@ class Demand:
 
 @dataclass(slots=True)
 class NodeState:
-    """A node and what is taken on it."""
+    """A node and what the Pods on it use."""
 
     name: str
     labels: Mapping[str, str]
@@ -98,7 +98,8 @@ class NodeState:
 
     @classmethod
     def of(cls, node: Node) -> NodeState:
-        """An empty node. One that is not ready counts as tainted so, whether or not somebody wrote the taint yet."""
+        """Return the state of an empty node. A node that is not ready counts as tainted, even before the taint is
+        written."""
         taints = [Taint(t.key, t.value, t.effect) for t in node.spec.taints or ()]
         ready = condition(node.status.conditions, "Ready")
         if (ready is None or ready.status != "True") and not any(t.key == NOT_READY.key for t in taints):
@@ -121,7 +122,7 @@ class NodeState:
         for resource, quantity in demand.amounts:
             self.used[resource] = self.used.get(resource, 0) + quantity
 
-    def give_back(self, demand: Demand) -> None:
+    def release(self, demand: Demand) -> None:
         """Undo `take`."""
         self.pods -= 1
         self.ports -= Counter(demand.ports)
@@ -131,19 +132,19 @@ class NodeState:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A node, or why there is none, in kube-scheduler's words."""
+    """A node, or why there is none in kube-scheduler's words."""
 
     node: str = ""
     message: str = ""
 
 
 def amount(resource: str, quantity: str | int | float) -> int:
-    """A quantity as an integer: millicores for `cpu`, bytes or a count for everything else. Raises QuantityError."""
+    """Return a quantity as an integer: millicores for `cpu`, bytes or a count otherwise. Raises QuantityError."""
     return parse_cpu_millis(quantity) if resource == "cpu" else parse_memory_bytes(quantity)
 
 
 def allocatable_of(node: Node) -> Amounts:
-    """What Pods can have on the node, `pods` included; what can't be read counts as nothing."""
+    """Return the node's resources for Pods, `pods` included; an unreadable quantity counts as nothing."""
     amounts = {}
     for resource, quantity in (node.status.allocatable or node.status.capacity or {}).items():
         try:
@@ -154,11 +155,11 @@ def allocatable_of(node: Node) -> Amounts:
 
 
 def requests(spec: PodSpec) -> Amounts:
-    """What the scheduler counts for a Pod.
+    """Return what the scheduler counts for a Pod.
 
-    The larger of what its containers ask together and what any step of its start asks (init containers run one by one,
-    beside those that restart always), or what the Pod asks as a whole, plus overhead. From KEP-753 and KEP-2837.
-    Raises QuantityError.
+    This is the larger of what its containers ask together and what any step of its start asks (init containers run one
+    by one, beside those that always restart), or what the Pod asks as a whole, plus overhead. From KEP-753 and
+    KEP-2837. Raises QuantityError.
     """
     total: Amounts = {}
     for container in spec.containers:
@@ -184,7 +185,7 @@ def requests(spec: PodSpec) -> Amounts:
 
 
 def demand_of(pod: Pod, volumes: Iterable[tuple[Term, ...]] = ()) -> Demand:
-    """What the Pod asks; `volumes` is the node affinity of the volumes it has."""
+    """Return what the Pod asks; `volumes` holds the node affinity of each of its volumes."""
     spec = pod.spec
     affinity = spec.affinity.node_affinity if spec.affinity else None
     required = affinity.required if affinity else None
@@ -206,17 +207,17 @@ def demand_of(pod: Pod, volumes: Iterable[tuple[Term, ...]] = ()) -> Demand:
 
 
 def term(written: NodeSelectorTerm) -> Term:
-    """A node selector term in a hashable form."""
+    """Return a node selector term in a hashable form."""
     return Term(
         tuple(_expression(e) for e in written.match_expressions), tuple(_expression(f) for f in written.match_fields)
     )
 
 
 def choose_node(demand: Demand, nodes: Mapping[str, NodeState], order: Sequence[str] = (), offset: int = 0) -> Choice:
-    """The node for a Pod: the best score among those that pass every filter.
+    """Return the node for a Pod: the best score among those that pass every filter.
 
-    `order` and `offset` say where to begin to look; on a large cluster the search ends after enough feasible nodes, so
-    that it has to begin elsewhere each time. A Pod that names its nodes is judged on these alone.
+    The search begins at `offset` in `order`. On a large cluster it ends after ENOUGH_CANDIDATES feasible nodes, so it
+    has to begin elsewhere each time. For a Pod that names its nodes, only these are searched.
     """
     if demand.unsupported:
         return Choice(message=f"0/{len(nodes)} nodes are available: {demand.unsupported}.")
@@ -249,9 +250,9 @@ def choose_node(demand: Demand, nodes: Mapping[str, NodeState], order: Sequence[
 
 
 def misfits(demand: Demand, node: NodeState) -> list[str]:
-    """Why the Pod does not fit on the node; empty where it does.
+    """Return why the Pod does not fit on the node; empty if it fits.
 
-    As in kube-scheduler the first failing kind of filter speaks alone, except that every missing resource is named.
+    As in kube-scheduler, only the first failing filter is named, except that every missing resource is named.
     """
     if node.unschedulable and not _tolerated(UNSCHEDULABLE, demand.tolerations):
         return ["node(s) were unschedulable"]
@@ -277,14 +278,15 @@ def misfits(demand: Demand, node: NodeState) -> list[str]:
 
 
 def matches_node(demand: Demand, name: str, labels: Mapping[str, str]) -> bool:
-    """Whether node selector and required node affinity hold."""
+    """Return whether node selector and required node affinity hold."""
     if any(labels.get(key) != value for key, value in demand.selector):
         return False
     return demand.required is None or any(t.matches(name, labels) for t in demand.required)
 
 
 def _score(demand: Demand, node: NodeState) -> tuple[int, int, float]:
-    """Smaller is better: soft taints, preferred affinity, then the share of what is taken."""
+    """Return the node's score, smaller is better: soft taints, preferred affinity, then the share of resources
+    in use."""
     soft = sum(t.effect == "PreferNoSchedule" and not _tolerated(t, demand.tolerations) for t in node.taints)
     preferred = sum(weight for weight, wanted in demand.preferred if wanted.matches(node.name, node.labels))
     shares = [
@@ -322,14 +324,15 @@ def _unsupported(spec: PodSpec) -> str:
     if spec.affinity and spec.affinity.pod_anti_affinity and spec.affinity.pod_anti_affinity.required:
         asked.append("required pod anti-affinity (spec.affinity.podAntiAffinity)")
     if any(c.when_unsatisfiable != "ScheduleAnyway" for c in spec.topology_spread_constraints or ()):
-        asked.append("topology spread that must hold (spec.topologySpreadConstraints)")
+        asked.append("mandatory topology spread (spec.topologySpreadConstraints)")
     if spec.resource_claims:
         asked.append("dynamic resource claims (spec.resourceClaims)")
     return f"the embedded cluster's binder does not support {', '.join(asked)}" if asked else ""
 
 
 def _requests(container: Container) -> Amounts:
-    """A limit without a request counts as the request, as the API server's defaulting says."""
+    """Return a container's requests. A limit without a request counts as the request, as in the API server's
+    defaulting."""
     if container.resources is None:
         return {}
     asked = {**(container.resources.limits or {}), **(container.resources.requests or {})}

@@ -1,6 +1,6 @@
-"""What the binder knows: what is free on each node, who waits, who was placed but is not confirmed yet.
+"""The scheduler's state: free resources of each node, waiting Pods, and Pods that are placed but not confirmed yet.
 
-Level-triggered and without a clock: the binder tells it the newest Node or Pod, it says what can be decided.
+Level-triggered and without a clock: the binder passes in the newest Node or Pod, and asks for decisions.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ Key = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Storage:
-    """What a Pod's claims mean for its place.
+    """What a Pod's claims mean for its placement.
 
-    waits_for: why the Pod can't be placed yet, in kube-scheduler's words; empty where nothing stands against it.
-    to_select: names of claims that wait for a node to be chosen. volumes: node affinity of the bound volumes.
+    waits_for: why the Pod can't be placed yet, in kube-scheduler's words; empty if it can. to_select: names of claims
+    that wait for the choice of a node. volumes: node affinity of the bound volumes.
     """
 
     waits_for: str = ""
@@ -34,7 +34,7 @@ NO_STORAGE = Storage()
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """For one Pod: a node to bind it to, a node to tell its claims about first, or why there is none."""
+    """The decision for one Pod: a node to bind it to, a node to write to its claims first, or why there is none."""
 
     pod: Pod
     choice: Choice
@@ -43,7 +43,7 @@ class Decision:
 
 @dataclass(slots=True)
 class Placed:
-    """A Pod that counts on a node; `assumed` until the API server shows it there."""
+    """A Pod that uses a node's resources; `assumed` until the API server shows it there."""
 
     uid: str
     node: str
@@ -53,22 +53,24 @@ class Placed:
 
 @dataclass(slots=True)
 class Ledger:
+    """Nodes, waiting Pods and placed Pods of one cluster."""
+
     nodes: dict[str, NodeState] = field(default_factory=dict)
     waiting: dict[Key, Pod] = field(default_factory=dict)
     placed: dict[Key, Placed] = field(default_factory=dict)
     generation: int = 0
-    """Grows whenever something changed that may help a Pod that did not fit."""
+    """Grows with every change that may help a Pod that did not fit."""
     _on_node: dict[str, dict[Key, Placed]] = field(default_factory=dict)
     _order: list[str] = field(default_factory=list)
     _real: dict[str, NodeState] = field(default_factory=dict)
     """The nodes that are not simulated."""
     _offset: int = 0
-    _judged: dict[Key, int] = field(default_factory=dict)
+    _decided_at: dict[Key, int] = field(default_factory=dict)
     _refused: dict[Demand, Choice] = field(default_factory=dict)
     _refused_at: int = -1
 
     def see_node(self, name: str, node: Node | None) -> None:
-        """The newest state of a node; None where it is gone."""
+        """Take the newest state of a node; None if it was deleted."""
         old = self.nodes.get(name)
         if node is None:
             self._real.pop(name, None)
@@ -90,12 +92,12 @@ class Ledger:
         self.helped()
 
     def see_pod(self, key: Key, pod: Pod | None) -> None:
-        """The newest state of a Pod; None where it is gone."""
+        """Take the newest state of a Pod; None if it was deleted."""
         if pod is None or pod.is_finished:
             self._forget(key)
         elif pod.spec.node_name:
             self.waiting.pop(key, None)
-            self._judged.pop(key, None)
+            self._decided_at.pop(key, None)
             before = self.placed.get(key)
             if before is None or (before.uid, before.node) != (pod.metadata.uid, pod.spec.node_name):
                 self._remove(key)
@@ -109,35 +111,38 @@ class Ledger:
             if placed is not None and placed.uid != pod.metadata.uid:
                 self._forget(key)
             elif former is not None and former.spec != pod.spec:
-                self._judged.pop(key, None)
+                self._decided_at.pop(key, None)
             self.waiting[key] = pod
 
     def helped(self) -> None:
-        """Something changed that may help a Pod that did not fit."""
+        """Note a change that may help a Pod that did not fit."""
         self.generation += 1
 
     def decide(self, storage_of: Callable[[Pod], Storage], limit: int = 256) -> list[Decision]:
-        """Decide on up to `limit` waiting Pods that were not judged in this state yet: high priority first, then the
-        oldest. Those that got a node count there from now on, until `confirm_failed` or a newer Pod says otherwise."""
+        """Decide on up to `limit` waiting Pods that have no decision in this state yet: highest priority first, then
+        oldest.
+
+        A Pod that gets a node counts there from now on, until `confirm_failed` or a newer Pod.
+        """
         if self._refused_at != self.generation:
             self._refused, self._refused_at = {}, self.generation
         due = [
             (key, pod)
             for key, pod in self.waiting.items()
-            if key not in self.placed and self._judged.get(key) != self.generation
+            if key not in self.placed and self._decided_at.get(key) != self.generation
         ]
-        due.sort(key=lambda entry: _turn(entry[1]))
+        due.sort(key=lambda entry: _queue_order(entry[1]))
         return [self._decide(key, pod, storage_of(pod)) for key, pod in due[:limit]]
 
     def confirm_failed(self, pod: Pod) -> None:
-        """A decision about this Pod could not be carried out: it is taken back, and the Pod is judged again."""
+        """Take back a decision that could not be carried out, and decide on the Pod again."""
         placed = self.placed.get(pod.key)
         if placed is not None and placed.assumed and placed.uid == pod.metadata.uid:
             self._remove(pod.key)
-        self._judged.pop(pod.key, None)
+        self._decided_at.pop(pod.key, None)
 
     def _decide(self, key: Key, pod: Pod, storage: Storage) -> Decision:
-        self._judged[key] = self.generation
+        self._decided_at[key] = self.generation
         if storage.waits_for:
             return Decision(pod, Choice(message=f"0/{len(self.nodes)} nodes are available: {storage.waits_for}."))
         demand = demand_of(pod, storage.volumes)
@@ -175,12 +180,12 @@ class Ledger:
         if not there:
             del self._on_node[placed.node]
         if placed.node in self.nodes:
-            self.nodes[placed.node].give_back(placed.demand)
+            self.nodes[placed.node].release(placed.demand)
         self.helped()
 
     def _forget(self, key: Key) -> None:
         self.waiting.pop(key, None)
-        self._judged.pop(key, None)
+        self._decided_at.pop(key, None)
         self._remove(key)
 
 
@@ -188,7 +193,7 @@ def _is_ours(pod: Pod) -> bool:
     return pod.spec.scheduler_name in ("", SCHEDULER_NAME) and not pod.spec.scheduling_gates
 
 
-def _turn(pod: Pod) -> tuple[int, str, str, str]:
+def _queue_order(pod: Pod) -> tuple[int, str, str, str]:
     meta = pod.metadata
     return -(pod.spec.priority or 0), meta.creation_timestamp or "", meta.namespace, meta.name
 

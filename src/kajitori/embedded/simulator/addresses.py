@@ -1,4 +1,4 @@
-"""Addresses of simulated Pods: a /24 for each node, unique among the Pods that live."""
+"""Addresses of simulated Pods: a /24 for each node, unique among living Pods."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ FIRST, LAST = 1, 254
 class NodeAddresses:
     """The addresses of one node's /24, `{network}.{number // 256}.{number % 256}.x`.
 
-    The next free one after the last given is taken, so that an address rests as long as possible before it is reused.
+    The next free address after the last one is taken, so that an address rests as long as possible before it is used
+    again.
     """
 
     def __init__(self, network: int, number: int) -> None:
@@ -20,9 +21,9 @@ class NodeAddresses:
         self._last = FIRST - 1
 
     def take(self, uid: str, wanted: str = "") -> str:
-        """The Pod's address: the one it has already, the wanted one where it is free, else the next free.
+        """Return the Pod's address: the one it has, the wanted one if it is free, else the next free one.
 
-        Raises Unavailable where all 254 are taken.
+        Raises Unavailable if all 254 are taken.
         """
         held = self._holders.get(uid)
         if held is not None:
@@ -36,7 +37,7 @@ class NodeAddresses:
         return f"{self.prefix}{slot}"
 
     def release(self, uid: str) -> None:
-        """The Pod is gone or finished. Nothing happens where it holds none."""
+        """Release the address of a Pod that is gone or finished; do nothing if it has none."""
         slot = self._holders.pop(uid, None)
         if slot is not None:
             self._taken.discard(slot)

@@ -1,4 +1,4 @@
-"""Whether a simulated node has room for a Pod: what a kubelet checks again after the scheduler."""
+"""Whether a simulated node has room for a Pod, which a kubelet checks again after the scheduler."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kajitori.embedded.simulator.settings import SimSettings
 
 
 class Rooms:
-    """The Pods that each node of the pool has taken."""
+    """The Pods that each node of the pool runs."""
 
     def __init__(self, settings: SimSettings) -> None:
         self._allocatable = {"cpu": amount("cpu", settings.cpu), "memory": amount("memory", settings.memory)}
@@ -23,7 +23,7 @@ class Rooms:
         self._taken: dict[str, tuple[str, Demand]] = {}
 
     def take(self, pod: SimPod) -> None:
-        """The Pod runs here, whatever there is room for."""
+        """Count the Pod on its node, even if there is no room."""
         uid = pod.metadata.uid
         if uid not in self._taken:
             demand = demand_of(Pod(spec=pod.spec))
@@ -31,13 +31,13 @@ class Rooms:
             self._node(pod.spec.node_name).take(demand)
 
     def leave(self, uid: str) -> None:
-        """The Pod ended or is gone."""
+        """Remove a Pod that has ended or is gone."""
         held = self._taken.pop(uid, None)
         if held is not None:
-            self._nodes[held[0]].give_back(held[1])
+            self._nodes[held[0]].release(held[1])
 
     def refusal(self, pod: SimPod, labels: Mapping[str, str]) -> tuple[str, str] | None:
-        """Reason and message, in the kubelet's words, why the Pod can't run here; None where it can."""
+        """Return reason and message, in the kubelet's words, why the Pod can't run here; None if it can."""
         if pod.metadata.uid in self._taken:
             return None
         demand = demand_of(Pod(spec=pod.spec))

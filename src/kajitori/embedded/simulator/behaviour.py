@@ -1,21 +1,21 @@
-"""What a simulated kubelet does next with a Pod: a function of the Pod as the API server holds it, and the time.
+"""Decides what a simulated kubelet does next with a Pod, from the Pod as the API server has it and the time.
 
 Annotations on the Pod say how it behaves (`sim.kajitori.dev/…`):
 
 | annotation | meaning |
 |---|---|
-| `duration: 30s` | the containers end so long after they started (`200ms`, too), else when the Pod is deleted |
-| `exit-code: "1"` | they end with it; at once where there is no duration |
-| `oom: "true"` | they end as killed for memory: 137, OOMKilled |
-| `oom: node` | the same, because their node ran out of it: an event SystemOOM says so |
-| `evict: "true"` | they are ended since their node runs short of memory; the message tells who was above his request |
-| `message: text` | what they say last, where they end by themselves: their termination message |
-| `memory: 5Gi` | what each container holds as long as it runs |
-| `start-delay: 5s` | from the kubelet's first sight of the Pod until the containers run |
+| `duration: 30s` | the containers end this time after their start (or `200ms`); without it, when the Pod is deleted |
+| `exit-code: "1"` | the containers end with this exit code; at once if there is no duration |
+| `oom: "true"` | the containers end as if killed for memory: 137, OOMKilled |
+| `oom: node` | the same, because their node ran out of memory: an Event SystemOOM says so |
+| `evict: "true"` | the Pod is evicted for its node's memory; the message names containers above their request |
+| `message: text` | the termination message of containers that end by themselves |
+| `memory: 5Gi` | memory of each container while it runs |
+| `start-delay: 5s` | time from when the kubelet sees the Pod until the containers run |
 | `image-pull: fail` | the image can't be pulled: ErrImagePull, then ImagePullBackOff |
 | `ignore-sigterm: "true"` | deletion takes the whole grace period, and ends with 137 |
 
-Everything that has to survive a crash of the simulator is read from the Pod's status, so that nothing starts twice.
+All state is in the Pod's status, so that a restarted simulator starts nothing twice.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ PREFIX = "sim.kajitori.dev/"
 SIGTERM_EXIT, SIGKILL_EXIT = 143, 137
 PULL_SECONDS = 2
 FIRST_BACKOFF_SECONDS, MAX_BACKOFF_SECONDS = 10, 300
-"""A kubelet's pauses before it restarts a container that ended."""
+"""Pauses of a kubelet before it restarts a container that ended."""
 
 
 class SimStatus(msgspec.Struct, rename="camel"):
@@ -49,7 +49,7 @@ class SimStatus(msgspec.Struct, rename="camel"):
 
 
 class SimPod(msgspec.Struct, rename="camel"):
-    """What a simulated kubelet reads of a Pod."""
+    """The fields of a Pod that a simulated kubelet reads."""
 
     metadata: ObjectMeta = msgspec.field(default_factory=no_metadata)
     spec: PodSpec = msgspec.field(default_factory=PodSpec)
@@ -66,7 +66,7 @@ class SimPod(msgspec.Struct, rename="camel"):
 
 @dataclass(frozen=True, slots=True)
 class Behaviour:
-    """What the annotations say. Times in seconds; no duration means until deleted."""
+    """The annotations' contents. Times are in seconds; a duration of None means until the Pod is deleted."""
 
     duration_seconds: float | None = None
     exit_code: int = 0
@@ -81,47 +81,47 @@ class Behaviour:
 
     @classmethod
     def of(cls, annotations: Mapping[str, str]) -> Behaviour:
-        """Raises ValueError with what is wrong where an annotation can't be read."""
-        said = {k.removeprefix(PREFIX): v for k, v in annotations.items() if k.startswith(PREFIX)}
-        duration = _seconds("duration", said["duration"]) if "duration" in said else None
-        oom = said.get("oom") in ("true", "node")
-        evicted = said.get("evict") == "true"
+        """Read a Pod's annotations. Raises ValueError for one that can't be read."""
+        values = {k.removeprefix(PREFIX): v for k, v in annotations.items() if k.startswith(PREFIX)}
+        duration = _seconds("duration", values["duration"]) if "duration" in values else None
+        oom = values.get("oom") in ("true", "node")
+        evicted = values.get("evict") == "true"
         try:
-            exit_code = SIGKILL_EXIT if oom or evicted else int(said.get("exit-code", "0"))
+            exit_code = SIGKILL_EXIT if oom or evicted else int(values.get("exit-code", "0"))
         except ValueError:
-            raise ValueError(f"{PREFIX}exit-code is {said['exit-code']!r}, not a number") from None
-        if duration is None and (oom or evicted or "exit-code" in said):
+            raise ValueError(f"{PREFIX}exit-code is {values['exit-code']!r}, not a number") from None
+        if duration is None and (oom or evicted or "exit-code" in values):
             duration = 0
         return cls(
             duration_seconds=duration,
             exit_code=exit_code,
             oom=oom,
-            node_out_of_memory=said.get("oom") == "node",
+            node_out_of_memory=values.get("oom") == "node",
             evicted=evicted,
-            message=said.get("message", "") if not oom and not evicted else "",
-            memory_bytes=_bytes("memory", said.get("memory", "0")),
-            start_delay_seconds=_seconds("start-delay", said.get("start-delay", "0")),
-            pull_fails=said.get("image-pull") == "fail",
-            ignores_sigterm=said.get("ignore-sigterm") == "true",
+            message=values.get("message", "") if not oom and not evicted else "",
+            memory_bytes=_bytes("memory", values.get("memory", "0")),
+            start_delay_seconds=_seconds("start-delay", values.get("start-delay", "0")),
+            pull_fails=values.get("image-pull") == "fail",
+            ignores_sigterm=values.get("ignore-sigterm") == "true",
         )
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What to do with a Pod now: write a status, delete it for good, look again later; nothing, where all are empty."""
+    """What to do with a Pod now: write a status, delete it for good, look again later; nothing if all are empty."""
 
     status: dict[str, Any] | None = None
     delete: bool = False
     wake_at: datetime | None = None
     system_oom: bool = False
-    """Before the status is written, an event says of the node that it ran out of memory."""
+    """Record before the status is written that the node ran out of memory."""
 
 
 def next_step(pod: SimPod, now: datetime, address: str, host_address: str, refusal: tuple[str, str] | None) -> Step:
-    """What the kubelet of the Pod's node does now.
+    """Return what the kubelet of the Pod's node does now.
 
-    `address` is the Pod's own where it runs; `refusal` is reason and message where the node can't take a Pod that it
-    has not started yet.
+    `address` is the Pod's own if it runs; `refusal` is reason and message if the node can't take a Pod that it has not
+    started yet.
     """
     if pod.is_finished:
         return Step(delete=bool(pod.metadata.deletion_timestamp))
@@ -130,7 +130,7 @@ def next_step(pod: SimPod, now: datetime, address: str, host_address: str, refus
         behaviour = Behaviour.of(pod.metadata.annotations or {})
     except ValueError as fault:
         return Step(writer.refused("InvalidSimulation", str(fault)))
-    writer.last_words = behaviour.message
+    writer.termination_message = behaviour.message
     running = _running_since(pod)
     if bool(pod.metadata.deletion_timestamp):
         return _being_deleted(pod, behaviour, now, writer, running)
@@ -138,20 +138,20 @@ def next_step(pod: SimPod, now: datetime, address: str, host_address: str, refus
         return Step(writer.refused(*refusal))
     deadline = _deadline(pod)
     if deadline is not None and now >= deadline:
-        return Step(writer.too_long(running))
+        return Step(writer.deadline_exceeded(running))
     step = _run_on(pod, behaviour, now, writer, running) if running is not None else _start(pod, behaviour, now, writer)
     return replace(step, wake_at=min(filter(None, (step.wake_at, deadline)), default=None))
 
 
 def _deadline(pod: SimPod) -> datetime | None:
-    """When it is ended, whatever it does; counted from when its node took it up."""
+    """Return when the Pod's active deadline ends it; it is counted from the start time that its node wrote."""
     taken_up = parse_time(pod.status.start_time or "")
     seconds = pod.spec.active_deadline_seconds
     return taken_up + timedelta(seconds=seconds) if taken_up is not None and seconds is not None else None
 
 
 def _start(pod: SimPod, behaviour: Behaviour, now: datetime, writer: _Writer) -> Step:
-    """Not running: on its way up, without an image, or between two restarts."""
+    """Return the step of a Pod that does not run: starting, without an image, or between two restarts."""
     first_seen = parse_time(pod.status.start_time or "") or now
     if behaviour.pull_fails:
         backs_off_at = first_seen + timedelta(seconds=PULL_SECONDS)
@@ -202,12 +202,12 @@ def _being_deleted(pod: SimPod, behaviour: Behaviour, now: datetime, writer: _Wr
 
 
 class _Writer:
-    """Statuses as a kubelet writes them."""
+    """Writes statuses as a kubelet does."""
 
     def __init__(self, pod: SimPod, now: datetime, address: str, host_address: str) -> None:
         self.pod, self.now, self.moment = pod, now, format_time(now)
         self.address, self.host_address = address, host_address
-        self.last_words = ""
+        self.termination_message = ""
 
     def waiting(self, reason: str, first_seen: datetime) -> dict[str, Any]:
         started = reason != "ContainerCreating"
@@ -221,7 +221,7 @@ class _Writer:
         return self._status("Running", {"running": {"startedAt": self.moment}}, True, first_seen, restarts=restarts)
 
     def backing_off(self, exit_code: int, reason: str, since: datetime, restarts: int) -> dict[str, Any]:
-        """Ended, and to be started again."""
+        """Return the status of containers that ended and will be restarted."""
         state = {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off before the next start"}}
         last = self._terminated(exit_code, reason, since)
         first_seen = parse_time(self.pod.status.start_time or "") or self.now
@@ -235,25 +235,26 @@ class _Writer:
         return self._status(phase, state, False, first_seen, restarts=restarts)
 
     def evicted(self, used_bytes: int, since: datetime) -> dict[str, Any]:
-        """As a kubelet writes it, in whose message those containers stand only that are above their request."""
+        """Return the status of an eviction; its message names only containers above their request, as a
+        kubelet's does."""
         status = self.ended(SIGKILL_EXIT, "Error", since)
         above = "".join(
-            f"Container {each.name} was using {format_memory(used_bytes)}, request is "
-            f"{format_memory(_request_bytes(each))}, has larger consumption of memory. "
-            for each in self.pod.spec.containers
-            if used_bytes > _request_bytes(each)
+            f"Container {container.name} was using {format_memory(used_bytes)}, request is "
+            f"{format_memory(_request_bytes(container))}, has larger consumption of memory. "
+            for container in self.pod.spec.containers
+            if used_bytes > _request_bytes(container)
         )
-        said = f"The node was low on resource: memory. Threshold quantity: 100Mi, available: 50Mi. {above}"
-        target = {"type": "DisruptionTarget", "status": "True", "reason": "TerminationByKubelet", "message": said}
+        message = f"The node was low on resource: memory. Threshold quantity: 100Mi, available: 50Mi. {above}"
+        target = {"type": "DisruptionTarget", "status": "True", "reason": "TerminationByKubelet", "message": message}
         status["conditions"].append(target | {"lastTransitionTime": self.moment})
-        return status | {"reason": "Evicted", "message": said}
+        return status | {"reason": "Evicted", "message": message}
 
-    def too_long(self, since: datetime | None) -> dict[str, Any]:
-        said = {
+    def deadline_exceeded(self, since: datetime | None) -> dict[str, Any]:
+        expired = {
             "reason": "DeadlineExceeded",
             "message": "Pod was active on the node longer than the specified deadline",
         }
-        return (self.ended(SIGTERM_EXIT, "Error", since) if since is not None else self.refused("", "")) | said
+        return (self.ended(SIGTERM_EXIT, "Error", since) if since is not None else self.refused("", "")) | expired
 
     def refused(self, reason: str, message: str) -> dict[str, Any]:
         return {
@@ -264,10 +265,10 @@ class _Writer:
         }
 
     def _terminated(self, exit_code: int, reason: str, since: datetime) -> dict[str, Any]:
-        told = {"startedAt": format_time(since), "finishedAt": self.moment}
-        if self.last_words and exit_code not in (SIGTERM_EXIT, SIGKILL_EXIT):
-            told["message"] = self.last_words
-        return {"terminated": {"exitCode": exit_code, "reason": reason, **told}}
+        terminated = {"startedAt": format_time(since), "finishedAt": self.moment}
+        if self.termination_message and exit_code not in (SIGTERM_EXIT, SIGKILL_EXIT):
+            terminated["message"] = self.termination_message
+        return {"terminated": {"exitCode": exit_code, "reason": reason, **terminated}}
 
     def _status(
         self,
@@ -340,7 +341,7 @@ class _Writer:
         return self._container(container, {}, done if started else waiting, started, 0, None)
 
     def _conditions(self, phase: str, ready: bool, started: bool) -> list[dict[str, Any]]:
-        """Those that a kubelet writes, for a strategic merge: what others wrote stays.
+        """Return the kubelet's conditions, for a strategic merge that keeps those of other writers.
 
         A transition time moves only with the status.
         """
@@ -388,7 +389,7 @@ def _request_bytes(container: Container) -> int:
 
 
 def is_running(pod: SimPod) -> bool:
-    """Whether its containers run, as far as the API server was told."""
+    """Return whether its containers run, by its status on the API server."""
     return _running_since(pod) is not None
 
 
@@ -401,7 +402,7 @@ def _running_since(pod: SimPod) -> datetime | None:
 
 
 def _last_end(pod: SimPod) -> tuple[int, datetime | None]:
-    """How often the containers were restarted, and when they ended last; no time where they never did."""
+    """Return how often the containers were restarted, and when they last ended; None if they never did."""
     for container in pod.status.container_statuses or ():
         ended = (container.get("lastState") or {}).get("terminated") or {}
         return container.get("restartCount", 0), parse_time(ended.get("finishedAt", ""))
@@ -416,5 +417,5 @@ def _waits_for(pod: SimPod, reason: str) -> bool:
 
 
 def _backoff_seconds(restarts: int) -> int:
-    """None before the first restart, then doubling from ten seconds to five minutes."""
+    """Return the pause before a restart: none before the first, then doubling from ten seconds to five minutes."""
     return 0 if restarts == 0 else min(MAX_BACKOFF_SECONDS, FIRST_BACKOFF_SECONDS * 2 ** min(restarts - 1, 10))

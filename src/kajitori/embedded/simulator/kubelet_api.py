@@ -1,7 +1,7 @@
 """The kubelet's own API, as far as a simulation can answer: one HTTPS port for all simulated nodes.
 
-`kubectl logs` gets a line that says that nothing really ran; exec, attach and port forwarding are refused. Which node
-is asked for its statistics stands in what the API server's proxy says of a request that it passes on (X-Forwarded-Uri).
+`kubectl logs` gets a line that says that no program runs; exec, attach and port forwarding are refused. The header
+X-Forwarded-Uri of the API server's proxy names the node whose statistics are asked for.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ _NODE = re.compile(r"/api/v1/nodes/([^/]+)/proxy/")
 
 
 class KubeletApi:
-    """Serves on one address; `find_pod` answers for namespace and name, `pods_of` for a node.
+    """Serves on one address; `find_pod` returns the Pod by namespace and name, `pods_of` the Pods of a node.
 
-    `serving` is certificate and key (PEM files) that somebody else signed; without it one is made here.
+    `serving` is a certificate and key (PEM files) that an authority signed; without it the server creates its own.
     """
 
     def __init__(
@@ -49,10 +49,10 @@ class KubeletApi:
         self._serving = serving
         self._runner: web.AppRunner | None = None
         self.fingerprint = ""
-        """Of the certificate, once started, if it was made here."""
+        """Fingerprint of the certificate, once started, if the server created it."""
 
     async def start(self, address: str) -> int:
-        """The port that it listens on."""
+        """Start to serve; return the port."""
         app = web.Application()
         app.router.add_get("/healthz", self._healthz)
         app.router.add_get("/stats/summary", self._stats)
@@ -84,7 +84,7 @@ class KubeletApi:
     async def _stats(self, request: web.Request) -> web.Response:
         asked = _NODE.match(request.headers.get("X-Forwarded-Uri", ""))
         if asked is None:
-            text = "simulated nodes share this address: ask by the API server, /api/v1/nodes/NAME/proxy/stats/summary\n"
+            text = "simulated nodes share this address: ask the API server, /api/v1/nodes/NAME/proxy/stats/summary\n"
             return web.Response(status=400, text=text)
         node = asked[1]
         return web.json_response(summary(node, self._pods_of(node), datetime.now(UTC)))
@@ -99,13 +99,11 @@ class KubeletApi:
         if container not in {c.name for c in (*spec.containers, *(spec.init_containers or ()))}:
             return web.Response(status=404, text=f'container "{container}" not found in pod "{name}"\n')
         response = web.StreamResponse(headers={"Content-Type": "text/plain; charset=utf-8"})
-        with contextlib.suppress(ConnectionError):  # who asked may go away at any moment
-            await self._say_nothing_runs(request, response, pod, container)
+        with contextlib.suppress(ConnectionError):  # the client may disconnect at any moment
+            await self._write_log(request, response, pod, container)
         return response
 
-    async def _say_nothing_runs(
-        self, request: web.Request, response: web.StreamResponse, pod: SimPod, container: str
-    ) -> None:
+    async def _write_log(self, request: web.Request, response: web.StreamResponse, pod: SimPod, container: str) -> None:
         namespace, name = request.match_info["namespace"], request.match_info["pod"]
         await response.prepare(request)
         line = f"simulated: no program runs in container {container} of {namespace}/{name} on {pod.spec.node_name}\n"
@@ -126,8 +124,8 @@ class KubeletApi:
 
 
 def _self_signed(address: str) -> tuple[ssl.SSLContext, str]:
-    """A certificate for this address that lives as long as this process, and its fingerprint. Its key is on disk only
-    while it is loaded."""
+    """Return TLS settings with a new certificate for this address, and its fingerprint. Its key is on disk only while
+    it is loaded."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "kajitori simulated nodes")])
     now = datetime.now(UTC)

@@ -15,8 +15,10 @@ LEASE_SECONDS = 40
 
 
 def node(settings: SimSettings, number: int, fingerprint: str = "") -> dict[str, Any]:
-    """The Node as it is created; its status is written afterwards, through the subresource. `fingerprint` is that of
-    its kubelet's certificate, if nobody else signed it."""
+    """Return the Node to create; its status is written afterwards, through the subresource.
+
+    `fingerprint` is that of its kubelet's certificate, if no authority signed it.
+    """
     name = settings.name(number)
     labels = {
         "kubernetes.io/hostname": name,
@@ -41,7 +43,7 @@ def node(settings: SimSettings, number: int, fingerprint: str = "") -> dict[str,
 
 
 def node_status(settings: SimSettings, number: int, port: int, now: datetime) -> dict[str, Any]:
-    """A healthy node's status; `port` is where its kubelet API answers."""
+    """Return a healthy node's status; `port` is that of its kubelet API."""
     amounts = {
         "cpu": settings.cpu,
         "memory": settings.memory,
@@ -74,7 +76,7 @@ def node_status(settings: SimSettings, number: int, port: int, now: datetime) ->
 
 
 def conditions(now: datetime) -> list[dict[str, str]]:
-    """The conditions of a healthy node."""
+    """Return the conditions of a healthy node."""
     moment = format_time(now)
     times = {"lastHeartbeatTime": moment, "lastTransitionTime": moment}
     return [
@@ -86,7 +88,7 @@ def conditions(now: datetime) -> list[dict[str, str]]:
 
 
 def lease(name: str, node_uid: str, now: datetime) -> dict[str, Any]:
-    """The node's Lease; it goes when its Node goes."""
+    """Return the node's Lease, which is deleted with its Node."""
     return {
         "apiVersion": "coordination.k8s.io/v1",
         "kind": "Lease",
@@ -100,10 +102,10 @@ def lease(name: str, node_uid: str, now: datetime) -> dict[str, Any]:
 
 
 def micro_time(moment: datetime) -> str:
-    """A time as Leases hold it, with microseconds."""
+    """Return a time with microseconds, as in a Lease."""
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 def pool_label(settings: SimSettings) -> str:
-    """The value under which one simulator finds its nodes again."""
+    """Return the label value by which one simulator finds its nodes."""
     return f"{settings.prefix}{settings.first}".strip("-_.")

@@ -1,4 +1,4 @@
-"""Memory of simulated Pods: what their annotation says that they hold, as a kubelet would tell it."""
+"""Memory of simulated Pods: what their annotation says, in the form of a kubelet's statistics."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from kajitori.embedded.simulator.behaviour import Behaviour, SimPod, is_running
 
 
 def summary(node: str, pods: Iterable[SimPod], now: datetime) -> dict[str, Any]:
-    """The `/stats/summary` of a node. A Pod of which no annotation tells what it holds is not in it: nobody counted."""
-    told = [(pod, _memory_bytes(pod)) for pod in pods if is_running(pod)]
-    return {"node": {"nodeName": node}, "pods": [_pod(pod, size, now) for pod, size in told if size]}
+    """Return the `/stats/summary` of a node. It leaves out Pods whose annotation does not say how much memory
+    they use."""
+    usages = [(pod, _memory_bytes(pod)) for pod in pods if is_running(pod)]
+    return {"node": {"nodeName": node}, "pods": [_pod(pod, size, now) for pod, size in usages if size]}
 
 
 def _memory_bytes(pod: SimPod) -> int:
@@ -29,5 +30,5 @@ def _pod(pod: SimPod, size_bytes: int, now: datetime) -> dict[str, Any]:
     return {
         "podRef": {"name": meta.name, "namespace": meta.namespace, "uid": meta.uid},
         "memory": memory,
-        "containers": [{"name": each.name, "memory": memory} for each in pod.spec.containers],
+        "containers": [{"name": container.name, "memory": memory} for container in pod.spec.containers],
     }

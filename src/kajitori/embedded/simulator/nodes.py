@@ -1,11 +1,11 @@
-"""Thousands of nodes that exist on paper only, in one process, against any API server.
+"""Thousands of simulated nodes in one process, against any API server.
 
-`SimulatedNodes` creates its Nodes (or adopts those that it finds), keeps them Ready and plays the kubelet of each: one
-watch on Pods serves all of them. Killed and started again it goes on where it was; Pods that run are not started twice.
+`SimulatedNodes` creates its Nodes (or adopts existing ones), keeps them Ready and plays the kubelet of each: one watch
+on Pods serves all of them. A restarted simulator continues where it was; it does not start running Pods twice.
 
-A Node with the annotation `sim.kajitori.dev/silent: "true"` stops answering until the annotation is taken away. One
-that somebody deletes is gone until the simulator starts again; one that an API server with the data of a backup does
-not know comes back by itself.
+A Node with the annotation `sim.kajitori.dev/silent: "true"` does not answer until the annotation is removed. A Node
+that a user deletes is gone until the simulator restarts. A Node that is missing because the API server was restored
+from a backup registers again.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Iterable
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 from kajitori import errors
@@ -37,16 +38,16 @@ log = logging.getLogger(__name__)
 NodeAction = Callable[[str], Awaitable[None]]
 
 SILENT = f"{PREFIX}silent"
-AT_ONCE = 32
+CONCURRENT_WRITES = 32
 TICK_SECONDS = 0.1
 RETRY_SECONDS = 1.0
 
 
 class SimulatedNodes:
-    """A pool of simulated nodes; `run` plays them until it is told to stop.
+    """A pool of simulated nodes; `run` plays them until told to stop.
 
-    `serving` is the certificate and key (PEM files, for the settings' address) of their kubelet API; without it one is
-    made, which the Nodes name.
+    `serving` is the certificate and key (PEM files, for the settings' address) of their kubelet API. Without it the API
+    creates a certificate, whose fingerprint the Nodes name.
     """
 
     def __init__(
@@ -63,18 +64,18 @@ class SimulatedNodes:
         self._serving = serving
         self.numbers = {settings.name(number): number for number in settings.numbers}
         self.ready = asyncio.Event()
-        """Set once all nodes are there and Pods are looked at."""
+        """Set once all nodes are registered and Pods are handled."""
         self._registered = asyncio.Event()
         self._clock, self._monotonic = clock, monotonic
         self._port = 0
         self._fingerprint = ""
         self._silent: set[str] = set()
         self._uids: dict[str, str] = {}
-        self._forgotten: set[str] = set()
-        """Nodes that nobody deleted, and that are there no more."""
+        self._missing: set[str] = set()
+        """Nodes that are missing though no user deleted them."""
         self._repair: dict[str, None] = {}
         self._repair_wake = asyncio.Event()
-        self._limit = asyncio.Semaphore(AT_ONCE)
+        self._limit = asyncio.Semaphore(CONCURRENT_WRITES)
         self._sim = SimulatedPods(client, settings, self.numbers, clock)
         self._pods = Informer(client, PODS, SimPod, field_selector="spec.nodeName!=", keep=self._is_ours)
         self._pods.listen(self._see_pod)
@@ -86,6 +87,7 @@ class SimulatedNodes:
 
     async def run(self, stop: asyncio.Event) -> None:
         """Play the nodes until `stop` is set."""
+        settings = self.settings
         api = KubeletApi(
             lambda namespace, name: self._sim.pods.get((namespace, name)), self._sim.of_node, self._serving
         )
@@ -99,16 +101,16 @@ class SimulatedNodes:
                 after(self._nodes.synced, self._pods.run),
                 after(self._pods.synced, self._sim.work),
                 after(self._nodes.synced, self._repair_forever),
-                after(self._registered, lambda: self._in_turn(self.settings.status_seconds, self._write_status)),
-                after(self._registered, lambda: self._in_turn(self.settings.heartbeat_seconds, self._renew)),
+                after(self._registered, partial(self._act_regularly, settings.status_seconds, self._write_status)),
+                after(self._registered, partial(self._act_regularly, settings.heartbeat_seconds, self._renew)),
             )
             if self.settings.delete_nodes_at_stop:
-                await self._each(self.numbers, self._delete)
+                await self._act_on_all(self.numbers, self._delete)
         finally:
             await api.stop()
 
     async def _start(self) -> None:
-        await self._each(self.numbers, self._register)
+        await self._act_on_all(self.numbers, self._register)
         self._registered.set()
         await self._pods.synced.wait()
         self.ready.set()
@@ -161,7 +163,7 @@ class SimulatedNodes:
                 await self.client.create(LEASES, lease, manifest.LEASE_NAMESPACE)
 
     async def _remove_taint(self, name: str) -> None:
-        """Take the not-ready taint away, if nobody changed the node meanwhile."""
+        """Remove the not-ready taint, unless the node has changed meanwhile."""
         node = self._nodes.items.get(("", name))
         if node is None:
             return
@@ -170,20 +172,21 @@ class SimulatedNodes:
         await self.client.patch(NODES, name, patch)
 
     async def _repair_forever(self) -> None:
-        """Nodes that somebody declared dead though they live, that kept the taint of the new, or that are forgotten."""
+        """Repair nodes that were declared dead though they live, that kept the taint of new nodes, or that are
+        missing."""
         while True:
             await self._repair_wake.wait()
             self._repair_wake.clear()
             names, self._repair = list(self._repair), {}
-            if failed := await self._each(names, self._repair_one):
+            if failed := await self._act_on_all(names, self._repair_one):
                 await asyncio.sleep(RETRY_SECONDS)
                 self._repair.update(dict.fromkeys(failed))
                 self._repair_wake.set()
 
     async def _repair_one(self, name: str) -> None:
         node = self._nodes.items.get(("", name))
-        if node is None and name in self._forgotten:
-            log.info("node %s is not in the data that the API server came back with: it joins again", name)
+        if node is None and name in self._missing:
+            log.info("node %s is missing in the restored API server: it registers again", name)
             await self._register(name)
         if node is None or name in self._silent:
             return
@@ -193,23 +196,23 @@ class SimulatedNodes:
         else:
             await self._write_status(name)
 
-    async def _in_turn(self, interval_seconds: float, act: NodeAction) -> None:
-        """Act on each node once per interval, evenly spread over it; never where the interval is 0."""
+    async def _act_regularly(self, interval_seconds: float, act: NodeAction) -> None:
+        """Act on each node once per interval, evenly spread over it; never if the interval is 0."""
         if not interval_seconds:
             return
-        names, position, owed = list(self.numbers), 0, 0.0
+        names, position, due_count = list(self.numbers), 0, 0.0
         last = self._monotonic()
         while True:
             await asyncio.sleep(max(TICK_SECONDS, interval_seconds / len(names)))
             now = self._monotonic()
-            owed = min(owed + (now - last) * len(names) / interval_seconds, len(names))
+            due_count = min(due_count + (now - last) * len(names) / interval_seconds, len(names))
             last = now
-            turn = [names[(position + i) % len(names)] for i in range(int(owed))]
-            position, owed = (position + len(turn)) % len(names), owed % 1.0
-            await self._each(turn, act)
+            due = [names[(position + i) % len(names)] for i in range(int(due_count))]
+            position, due_count = (position + len(due)) % len(names), due_count % 1.0
+            await self._act_on_all(due, act)
 
-    async def _each(self, names: Iterable[str], act: NodeAction) -> list[str]:
-        """Act on several nodes at once; those that failed, which was logged."""
+    async def _act_on_all(self, names: Iterable[str], act: NodeAction) -> list[str]:
+        """Act on several nodes at once. Log failures and return the nodes that failed."""
         failed: list[str] = []
 
         async def one(name: str) -> None:
@@ -223,7 +226,7 @@ class SimulatedNodes:
         await asyncio.gather(*(one(name) for name in names))
         return failed
 
-    # --- what the watches say ----------------------------------------------------------------------------------------
+    # --- events of the watches ---------------------------------------------------------------------------------------
 
     def _is_ours(self, pod: SimPod) -> bool:
         return pod.spec.node_name in self.numbers
@@ -241,7 +244,7 @@ class SimulatedNodes:
         self._sim.set_silent(name, silent)
         if new is None:
             return
-        self._forgotten.discard(name)
+        self._missing.discard(name)
         self._uids[name] = new.metadata.uid
         self._sim.labels[name] = new.metadata.labels or {}
         needs_taint = self.settings.remove_not_ready_taint and _is_tainted(new)
@@ -250,8 +253,8 @@ class SimulatedNodes:
             self._repair_wake.set()
 
     def _see_nodes_listed(self) -> None:
-        self._forgotten |= {name for _, name in self._nodes.missed if name in self.numbers}
-        self._repair.update(dict.fromkeys(self._forgotten))
+        self._missing |= {name for _, name in self._nodes.missed if name in self.numbers}
+        self._repair.update(dict.fromkeys(self._missing))
         self._repair_wake.set()
 
 

@@ -1,4 +1,4 @@
-"""The Pods of all simulated nodes: who has to be looked at now, and what is done about it."""
+"""The Pods of all simulated nodes: which of them are due, and what is done about them."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from kajitori.kube.resources import PODS
 log = logging.getLogger(__name__)
 
 RETRY_SECONDS = 1.0
-AT_ONCE = 64
-"""Pods that are worked on at the same time; the client's own limiter may allow fewer requests."""
+CONCURRENT_PODS = 64
+"""Number of Pods that are worked on at the same time; the client's own limiter may allow fewer requests."""
 
 
 class SimulatedPods:
-    """Looks at a Pod whenever it changed, or its time has come. `numbers` are the nodes' numbers by name."""
+    """Handles a Pod whenever it has changed or a time is due. `numbers` are the nodes' numbers by name."""
 
     def __init__(
         self, client: KubeClient, settings: SimSettings, numbers: Mapping[str, int], clock: Callable[[], datetime]
@@ -46,61 +46,61 @@ class SimulatedPods:
         self._silent: set[str] = set()
         self._of_node: defaultdict[str, set[Key]] = defaultdict(set)
         self._addresses = {name: NodeAddresses(settings.pod_network, number) for name, number in numbers.items()}
-        self._rooms = Rooms(settings)
-        self._dirty: dict[Key, None] = {}
+        self._admission = Rooms(settings)
+        self._due: dict[Key, None] = {}
         self._busy: set[Key] = set()
         self._deleted: set[str] = set()
-        """UIDs of Pods that the API server deleted for us, until it tells that they are gone: what it tells before
-        that, of the grace that we asked for, is no reason to ask once more."""
+        """UIDs of Pods that the API server has deleted, until the watch shows it. An earlier event of the watch must
+        not lead to a second deletion."""
         self._timers: Timers[Key] = Timers()
         self._wake = asyncio.Event()
         self._background = Background()
 
     def see(self, key: Key, pod: SimPod | None) -> None:
-        """The newest state of a Pod of any node; None where it is gone."""
+        """Take the newest state of a Pod on any node; None if it was deleted."""
         old = self.pods.get(key)
         if old is not None and (pod is None or pod.metadata.uid != old.metadata.uid):
             self._forget(key, old)
         if pod is None or pod.spec.node_name not in self._numbers:
             return
-        if old is not None and pod.metadata.uid == old.metadata.uid and not _is_news(pod, old):
+        if old is not None and pod.metadata.uid == old.metadata.uid and not _is_newer(pod, old):
             return
         self._remember(key, pod)
-        self._look_at(key)
+        self._mark_due(key)
 
     def listed(self, pods: Mapping[Key, SimPod]) -> None:
-        """All Pods as they are, however old: an API server that was given a backup's data does not know what was
-        written since. (If an answer was quicker than the list, the watch tells it at once, too.)"""
+        """Take all Pods from a list, even if older than known: an API server that was restored from a backup lacks
+        later writes. (If an answer overtook the list, the watch delivers the newer version at once.)"""
         for key, pod in pods.items():
             old = self.pods.get(key)
-            if old is not None and old.metadata.uid == pod.metadata.uid and _is_news(old, pod):
+            if old is not None and old.metadata.uid == pod.metadata.uid and _is_newer(old, pod):
                 self._deleted.discard(pod.metadata.uid)
                 self._remember(key, pod)
-                self._look_at(key)
+                self._mark_due(key)
 
     def set_silent(self, node: str, silent: bool) -> None:
-        """A silent node's Pods are neither updated nor deleted."""
+        """Set whether a node is silent: its Pods are neither updated nor deleted then."""
         if silent:
             self._silent.add(node)
         elif node in self._silent:
             self._silent.discard(node)
             for key in self._of_node[node]:
-                self._look_at(key)
+                self._mark_due(key)
 
     def of_node(self, node: str) -> list[SimPod]:
-        """The Pods of a node that are known."""
+        """Return the known Pods of a node."""
         return [self.pods[key] for key in self._of_node.get(node, ())]
 
     async def work(self) -> None:
-        """Look at Pods until cancelled."""
+        """Handle Pods until cancelled."""
         try:
             while True:
                 now = self._clock()
                 for key in self._timers.pop_due(now):
-                    self._look_at(key)
-                while self._dirty and len(self._background) < AT_ONCE:
-                    key = next(iter(self._dirty))
-                    del self._dirty[key]
+                    self._mark_due(key)
+                while self._due and len(self._background) < CONCURRENT_PODS:
+                    key = next(iter(self._due))
+                    del self._due[key]
                     self._begin(key, now)
                 await self._pause(now)
         finally:
@@ -108,7 +108,7 @@ class SimulatedPods:
 
     async def _pause(self, now: datetime) -> None:
         self._wake.clear()
-        if self._dirty and len(self._background) < AT_ONCE:
+        if self._due and len(self._background) < CONCURRENT_PODS:
             return
         due = self._timers.next_due()
         with contextlib.suppress(TimeoutError):
@@ -124,13 +124,13 @@ class SimulatedPods:
         node = pod.spec.node_name
         refusal = None
         if self.settings.check_admission and pod.status.start_time is None and not pod.is_finished:
-            refusal = self._rooms.refusal(pod, self.labels.get(node, {}))
+            refusal = self._admission.refusal(pod, self.labels.get(node, {}))
         address = host = self.settings.address
         if refusal is None and not pod.is_finished:
             try:
                 if not pod.spec.host_network:
                     address = self._addresses[node].take(pod.metadata.uid, pod.status.pod_ip)
-                self._rooms.take(pod)
+                self._admission.take(pod)
             except errors.Unavailable as cause:
                 refusal = ("UnexpectedAdmissionError", cause.message)
         step = next_step(pod, now, address, host, refusal)
@@ -138,9 +138,9 @@ class SimulatedPods:
             self._timers.set(key, step.wake_at)
         if step.status is not None or step.delete:
             self._busy.add(key)
-            self._background.start(self._carry_out(key, pod, step))
+            self._background.start(self._execute(key, pod, step))
 
-    async def _carry_out(self, key: Key, pod: SimPod, step: Step) -> None:
+    async def _execute(self, key: Key, pod: SimPod, step: Step) -> None:
         namespace, name = key
         uid = pod.metadata.uid
         try:
@@ -150,35 +150,35 @@ class SimulatedPods:
                     self._deleted.add(uid)
             elif step.status is not None:
                 if step.system_oom:
-                    await self._tell_system_oom(pod.spec.node_name)
+                    await self._record_system_oom(pod.spec.node_name)
                 patch = {"metadata": {"uid": uid}, "status": step.status}
                 written = await self.client.patch(
                     PODS, name, patch, namespace, kind=PatchKind.STRATEGIC, subresource="status"
                 )
                 self._busy.discard(key)
                 known = self.pods.get(key)
-                if known is not None and known.metadata.uid == uid:  # not gone meanwhile
-                    with contextlib.suppress(msgspec.ValidationError):  # then the watch tells it, a moment later
+                if known is not None and known.metadata.uid == uid:  # not deleted meanwhile
+                    with contextlib.suppress(msgspec.ValidationError):  # otherwise the watch delivers it a moment later
                         self.see(key, msgspec.convert(written, SimPod))
         except errors.NotFound:
-            log.debug("pod %s/%s is not there any more", namespace, name)
+            log.debug("pod %s/%s no longer exists", namespace, name)
         except errors.KajitoriError as cause:
             log.warning("pod %s/%s could not be updated, trying again: %s", namespace, name, cause)
             self._timers.set(key, self._clock() + timedelta(seconds=RETRY_SECONDS))
         finally:
             self._busy.discard(key)
             if self.pods.get(key) is not pod:
-                self._look_at(key)
+                self._mark_due(key)
             self._wake.set()
 
-    async def _tell_system_oom(self, node: str) -> None:
-        """The event by which a kubelet says that its machine ran out of memory."""
+    async def _record_system_oom(self, node: str) -> None:
+        """Record the Event by which a kubelet reports that its machine ran out of memory."""
         message = "System OOM encountered, victim process: simulated, pid: 1"
         recorder = EventRecorder(self.client, "kubelet", host=node, clock=self._clock)
         await recorder.write(Said(About("Node", node, node), "Warning", "SystemOOM", message))
 
-    def _look_at(self, key: Key) -> None:
-        self._dirty[key] = None
+    def _mark_due(self, key: Key) -> None:
+        self._due[key] = None
         self._wake.set()
 
     def _remember(self, key: Key, pod: SimPod) -> None:
@@ -187,10 +187,10 @@ class SimulatedPods:
         self._of_node[node].add(key)
         if pod.is_finished:
             self._addresses[node].release(uid)
-            self._rooms.leave(uid)
+            self._admission.leave(uid)
             return
         if pod.status.start_time is not None:
-            self._rooms.take(pod)
+            self._admission.take(pod)
         if pod.status.pod_ip and not pod.spec.host_network:
             self._addresses[node].take(uid, pod.status.pod_ip)
 
@@ -200,12 +200,13 @@ class SimulatedPods:
         self._deleted.discard(uid)
         self._of_node[node].discard(key)
         self._addresses[node].release(uid)
-        self._rooms.leave(uid)
+        self._admission.leave(uid)
         self._timers.cancel(key)
-        self._dirty.pop(key, None)
+        self._due.pop(key, None)
 
 
-def _is_news(pod: SimPod, than: SimPod) -> bool:
-    """Versions of one object grow; what a watch still has to tell may be older than an answer that we had."""
+def _is_newer(pod: SimPod, than: SimPod) -> bool:
+    """Return whether `pod` is newer than `than`. Versions of one object grow, and a watch may deliver one that is older
+    than an answer."""
     mine, other = pod.metadata.resource_version, than.metadata.resource_version
     return not (mine.isdigit() and other.isdigit()) or int(mine) > int(other)

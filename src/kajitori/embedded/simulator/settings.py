@@ -1,4 +1,4 @@
-"""What the simulated nodes look like, and how they behave as a whole."""
+"""Settings of a pool of simulated nodes."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from dataclasses import dataclass, field
 from kajitori.errors import Fault, InvalidInput
 
 MAX_NODES = 65_536
-"""Each node has its own /24 for Pods, out of a /8."""
+"""Limit of nodes: each has its own /24 for Pods, out of a /8."""
 
 
 @dataclass(frozen=True, slots=True)
 class SimSettings:
     """A pool of equal nodes.
 
-    Node `i` (counted from `first`) is called `{prefix}{i}` with at least `digits` digits, and stands in zone, block and
-    rack by integer division: `rack-7` holds the eighth `nodes_per_rack` nodes. A size of 0 leaves that label away.
+    Node `i` (counted from `first`) is called `{prefix}{i}` with at least `digits` digits. Its zone, block and rack
+    follow by integer division: `rack-7` holds the eighth `nodes_per_rack` nodes. A size of 0 omits that label.
     """
 
     count: int
@@ -40,18 +40,18 @@ class SimSettings:
     block_label: str = "kajitori.dev/block"
     zone_label: str = "topology.kubernetes.io/zone"
     address: str = "127.0.0.1"
-    """Where the kubelet API of all of them listens. A real API server asks for statistics at no loopback address."""
+    """Address of the kubelet API of all nodes. A real API server refuses to ask a loopback address for statistics."""
     pod_network: int = 10
     """First byte of Pods' addresses; node `i` uses `{pod_network}.{i // 256}.{i % 256}.0/24`."""
     heartbeat_seconds: float = 10.0
-    """How often each node renews its Lease; spread evenly over that time. 0 never renews."""
+    """Interval at which each node renews its Lease, spread evenly over the nodes; 0 never renews."""
     status_seconds: float = 300.0
-    """How often each node writes its Ready condition though nothing changed."""
+    """Interval at which each node writes its Ready condition without a change."""
     check_admission: bool = True
     """Refuse Pods that don't fit, as a kubelet does (OutOfcpu, OutOfnvidia.com/gpu, OutOfpods)."""
     remove_not_ready_taint: bool = False
-    """Take the taint `node.kubernetes.io/not-ready` off a node that is ready: kube-apiserver puts it on each new node,
-    and without kube-controller-manager nobody else takes it away."""
+    """Remove the taint `node.kubernetes.io/not-ready` from ready nodes. kube-apiserver adds it to new nodes, and
+    without kube-controller-manager nothing else removes it."""
     delete_nodes_at_stop: bool = False
 
     def __post_init__(self) -> None:
@@ -78,7 +78,7 @@ class SimSettings:
         return f"{self.prefix}{number:0{self.digits}d}"
 
     def topology_labels(self, number: int) -> dict[str, str]:
-        """Zone, block and rack of a node, counted from 0 through the whole pool."""
+        """Return zone, block and rack of a node, counted from 0 through the whole pool."""
         labels, group = {}, number - self.first
         for label, word, size in (
             (self.rack_label, "rack", self.nodes_per_rack),

@@ -27,7 +27,7 @@ class Timers(Generic[K]):
         self._current.pop(key, None)
 
     def next_due(self) -> datetime | None:
-        """The earliest time that is still set."""
+        """Return the earliest time that is set."""
         while self._heap:
             due, number, key = self._heap[0]
             if self._current.get(key) == (due, number):
@@ -36,7 +36,7 @@ class Timers(Generic[K]):
         return None
 
     def pop_due(self, now: datetime) -> list[K]:
-        """The keys whose time has come, earliest first; they are not set any more."""
+        """Return the keys that are due, earliest first, and remove them."""
         found = []
         while (due := self.next_due()) is not None and due <= now:
             key = heapq.heappop(self._heap)[2]

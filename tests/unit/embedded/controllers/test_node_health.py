@@ -40,30 +40,30 @@ def pod(tolerations: list[dict[str, Any]] | None = None, deleting: bool = False,
 def test_a_node_is_alive_as_long_as_something_changes() -> None:
     """Lease or heartbeat: either is a sign; what the timestamps say does not matter."""
     sightings = node_health.Sightings(grace_seconds=40)
-    assert sightings.look(node(), lease("1999"), 0)
-    assert sightings.look(node(), lease("1998"), 40)
-    assert sightings.look(node(heartbeat="2"), lease("1998"), 80)
-    assert not sightings.look(node(heartbeat="2"), lease("1998"), 121)
-    assert sightings.look(node(heartbeat="2"), lease("1999"), 122)
+    assert sightings.observe(node(), lease("1999"), 0)
+    assert sightings.observe(node(), lease("1998"), 40)
+    assert sightings.observe(node(heartbeat="2"), lease("1998"), 80)
+    assert not sightings.observe(node(heartbeat="2"), lease("1998"), 121)
+    assert sightings.observe(node(heartbeat="2"), lease("1999"), 122)
 
 
 def test_our_own_verdict_is_not_a_sign_of_life() -> None:
     """Writing Unknown changes the node; it stays silent until it speaks itself."""
     sightings = node_health.Sightings(grace_seconds=40)
-    assert sightings.look(node(heartbeat="1"), None, 0)
-    assert not sightings.look(node(heartbeat="1"), None, 50)
-    assert not sightings.look(node("Unknown", heartbeat="1"), None, 51)
-    assert not sightings.look(node("Unknown", heartbeat="1"), None, 60)
-    assert sightings.look(node("True", heartbeat="2"), None, 61)
+    assert sightings.observe(node(heartbeat="1"), None, 0)
+    assert not sightings.observe(node(heartbeat="1"), None, 50)
+    assert not sightings.observe(node("Unknown", heartbeat="1"), None, 51)
+    assert not sightings.observe(node("Unknown", heartbeat="1"), None, 60)
+    assert sightings.observe(node("True", heartbeat="2"), None, 61)
 
 
 def test_nobody_is_blamed_for_the_time_that_we_slept() -> None:
     """A suspended laptop, a stopped process: grace begins anew for that long."""
     sightings = node_health.Sightings(grace_seconds=40)
-    sightings.look(node(), None, 0)
+    sightings.observe(node(), None, 0)
     sightings.forgive(1000)
-    assert sightings.look(node(), None, 1040)
-    assert not sightings.look(node(), None, 1041)
+    assert sightings.observe(node(), None, 1040)
+    assert not sightings.observe(node(), None, 1041)
 
 
 def test_what_is_written_on_a_silent_node() -> None:

@@ -214,7 +214,7 @@ async def test_nodes_that_bring_the_same_range_are_told() -> None:
     scene.server.add_node("b", "10.244.0.128/25", "fd00::/64")
     await scene.settle()
     assert scene.said("CIDRInUse") == {
-        "b": "its addresses for Pods (10.244.0.128/25, fd00::/64) are also those of a: delete one of these Nodes, and "
+        "b": "its Pod range (10.244.0.128/25, fd00::/64) overlaps that of a: delete one of these Nodes, and "
         "start it again without --pod-cidr, or with another"
     }
 
@@ -235,7 +235,7 @@ async def test_nodes_that_bring_the_same_range_are_told() -> None:
 def test_ranges_of_other_sizes_count_too(cidr: str, taken: set[int]) -> None:
     """What somebody else cut, out of the cluster's range or beyond it."""
     ranges = NodeRanges(CLUSTER, 24)
-    ranges.tell("other", [cidr])
+    ranges.record("other", [cidr])
     given = {str(ranges.give(f"n{number}", {})) for number in range(4)} - {"None"}
     assert given == {f"10.244.{number}.0/24" for number in range(4) if number not in taken}
 
@@ -250,6 +250,6 @@ def test_what_was_given_back_rests() -> None:
 
 def test_services_keep_their_addresses(tmp_path: Path) -> None:
     """A cluster whose Pods would have some of them is not started."""
-    with pytest.raises(InvalidInput, match=r"--cluster-cidr: Services have their addresses out of 10\.96\.0\.0/16"):
+    with pytest.raises(InvalidInput, match=r"--cluster-cidr: overlaps the addresses of Services, 10\.96\.0\.0/16"):
         asyncio.run(EmbeddedCluster(EmbeddedSettings(tmp_path / "data", cluster_cidr="10.96.0.0/12")).__aenter__())
     assert not list(tmp_path.iterdir())

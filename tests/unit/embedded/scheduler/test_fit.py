@@ -160,7 +160,7 @@ def test_host_ports_collide() -> None:
     assert not choose_node(port(80), nodes).node
     assert choose_node(port(80, ip="10.0.0.2"), nodes).node
     assert choose_node(port(80, "UDP"), nodes).node
-    nodes["n1"].give_back(port(80, ip="10.0.0.1"))
+    nodes["n1"].release(port(80, ip="10.0.0.1"))
     assert choose_node(port(80), nodes).node
 
 

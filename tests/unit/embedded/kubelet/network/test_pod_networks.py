@@ -211,7 +211,7 @@ async def ranges_that_come_and_go(folder: Path) -> None:
         await machine.phase("host", "Succeeded")
         await until(lambda: machine.cluster.events("FailedCreatePodSandBox"), "it says why the other one waits")
         await given(machine, "fd00::/64")
-        await until(lambda: "need a range of /29 or larger" in ready(machine)[1], "a range that it can't use")
+        await until(lambda: "need an IPv4 range of /29 or larger" in ready(machine)[1], "a range that it can't use")
         await given(machine, "fd00::/64", "10.99.1.0/24")
         await machine.phase("a", "Running")
         await until(lambda: ready(machine)[0] == "True", "the node is ready")
