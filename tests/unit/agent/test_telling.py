@@ -215,7 +215,7 @@ def test_ledger_file(tmp_path: Path, caplog: pytest.LogCaptureFixture, spoilt: b
         assert LedgerFile(folder).load() == kept
         (folder / "traffic.json").write_bytes(spoilt)
         assert LedgerFile(folder).load() == Ledger()
-        assert "can't be read and is put aside" in caplog.text
+        assert "can't be read and is kept as traffic.unreadable" in caplog.text
         assert (folder / "traffic.unreadable").read_bytes() == spoilt
         discard(folder)
     assert not folder.exists()
