@@ -84,7 +84,8 @@ async def test_nobody_submits_in_the_name_of_another(ada: KubeClient, own_namesp
         await ada.create(RUNS, run("bert", "grace"), own_namespace)
     assert caught.value.message == (
         f"runs.kajitori.dev \"bert\" is forbidden: ValidatingAdmissionPolicy '{POLICY_NAME}' with binding "
-        f"'{POLICY_NAME}' denied request: a run belongs to who submits it: leave the annotation {OWNER} out, or write "
+        f"'{POLICY_NAME}' denied request: the owner of a run must be the user who submits it: "
+        f"leave the annotation {OWNER} out, or write "
         "ada"
     )
     with pytest.raises(Forbidden):

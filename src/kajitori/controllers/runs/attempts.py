@@ -14,7 +14,7 @@ from kajitori.controllers.runs.belongings import ensure_of_run
 from kajitori.controllers.runs.networks import NetworkKeeper
 from kajitori.core.admission.quota import members_within, quota_shortage
 from kajitori.core.admission.refused_pods import (
-    is_said_by_webhook,
+    is_webhook_failure,
     may_be_limit_range,
     name_limit_ranges,
     reason_of_refusal,
@@ -254,7 +254,7 @@ async def _create(
         said = await _named(client, namespace, error.message)
         raise StartRefused(reason_of_refusal(said), said) from error
     except Unavailable as error:
-        if is_said_by_webhook(error.message):
+        if is_webhook_failure(error.message):
             raise StartRefused(Reason.ADMISSION, error.message) from error
         raise
 

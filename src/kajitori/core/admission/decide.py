@@ -1,8 +1,8 @@
-"""What becomes of a Run's spec under a policy, in a cluster: a Pod template, a request for the planner, limits and
-findings; or every reason why not.
+"""Admission of a run: from its spec, the policy and the cluster to a Pod template, a planner request, limits and
+findings, or to all reasons for a refusal.
 
-`decide` is asked when a run is submitted and again for each attempt: a Run may come from `kubectl`, and policy may
-change (rule 12). It is a function of its arguments.
+`decide` runs when a run is submitted and again for each attempt, because a Run may come from `kubectl`, and the policy
+may change (rule 12). It depends on its arguments only.
 """
 
 from __future__ import annotations
@@ -29,35 +29,35 @@ __all__ = ["Decision", "Facts", "RunIdentity", "decide", "limits_of", "objection
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """All that follows from a spec."""
+    """The result of admitting a spec."""
 
     template: dict[str, Any]
-    """`metadata` and `spec` of every member's Pod, without what differs from member to member."""
+    """`metadata` and `spec` of all members' Pods, without the parts that differ between members."""
     request: MemberRequest
     limits: Limits
     findings: tuple[Finding, ...]
-    """What policy changed or wants known, in the order of the spec's fields."""
+    """Changes by the policy and warnings, in the order of the spec's fields."""
     priority: int
-    """Higher goes first."""
+    """Runs with a higher value go first."""
     bind_direct: bool
-    """Members are bound by us, not by kube-scheduler."""
+    """Whether Kajitori binds the members itself, without kube-scheduler."""
     network: dict[str, Any] | None
-    """What its NetworkPolicy says of who may reach it and where it may go; None where nothing is restricted."""
+    """Rules of the run's NetworkPolicy; None if its network access is not restricted."""
     claim: dict[str, Any] | None
-    """The PersistentVolumeClaim of the checkpoint, where policy keeps checkpoints in claims. It outlives the run."""
+    """The PersistentVolumeClaim of the checkpoint, if the policy keeps checkpoints in claims. It outlives the run."""
 
 
 def decide(spec: RunSpec, policy: Policy, facts: Facts, *, run: RunIdentity) -> Decision:
-    """What becomes of the spec. Raises Refused with every reason at once; nothing is half-decided."""
+    """Admit a spec. Raises Refused with all reasons at once."""
     findings = Findings()
-    # 1. Fill in what the run leaves out.
+    # 1. Fill in the fields that the spec leaves out.
     resolved = resolve(spec, policy, facts, findings)
     member = member_request(spec, policy, resolved)
-    # 2. Everything that is against it.
+    # 2. Collect all reasons for a refusal.
     faults = list(refusals(spec, policy, facts, resolved, member, run))
     if faults:
         raise Refused(faults)
-    # 3. What members have in common.
+    # 3. Build what all members have in common.
     template = pod_template(spec, policy, resolved, run, findings)
     return Decision(
         template=template,
@@ -72,13 +72,15 @@ def decide(spec: RunSpec, policy: Policy, facts: Facts, *, run: RunIdentity) -> 
 
 
 def limits_of(spec: RunSpec, policy: Policy, facts: Facts) -> Limits:
-    """The limits of a run's life, whether or not policy lets it start."""
+    """Return the time limits and restart limits of a run, even if the policy refuses it."""
     return _limits(spec, policy, resolve(spec, policy, facts, Findings()))
 
 
 def objections(draft: Draft, policy: Policy, facts: Facts, *, run: RunIdentity) -> list[Fault]:
-    """What policy and cluster have against what could be read of a faulty spec: nothing that only follows from its
-    faults."""
+    """Return the reasons for which policy and cluster refuse the readable part of a faulty spec.
+
+    Reasons that only follow from the spec's own faults are left out.
+    """
     if draft.spec is None:
         return []
     try:
@@ -94,7 +96,7 @@ def objections(draft: Draft, policy: Policy, facts: Facts, *, run: RunIdentity) 
 
 def _limits(spec: RunSpec, policy: Policy, resolved: Resolved) -> Limits:
     start = policy.start
-    kept = [each for each in (spec.remove_after_seconds, policy.ended_runs.keep_for_seconds) if each is not None]
+    own, default = spec.remove_after_seconds, policy.ended_runs.keep_for_seconds
     return Limits(
         restarts=resolved.restarts,
         memory_limited=resolved.memory_limit_bytes is not None,
@@ -105,7 +107,7 @@ def _limits(spec: RunSpec, policy: Policy, resolved: Resolved) -> Limits:
         start_pause_seconds=start.pause_seconds,
         start_pause_max_seconds=max(start.longest_pause_seconds, start.pause_seconds),
         stop_grace_seconds=spec.stop_grace_seconds,
-        remove_after_seconds=min(kept, default=None),
+        remove_after_seconds=min((seconds for seconds in (own, default) if seconds is not None), default=None),
     )
 
 

@@ -1,8 +1,8 @@
-"""The admission policy that keeps a Run's owner true: the user who submitted it, unchanged for the Run's whole life.
+"""The admission policy for the owner of a Run: the user who submitted it, for the Run's whole life.
 
-The board, the share in the queue and the evidence about nodes use the annotation `kajitori.dev/owner`. Everybody who
-may create Runs can write annotations, so the API server compares this one with the user that it authenticated. A Run
-without the annotation has no owner; its usage counts as its namespace's.
+Usage reports, fair shares in the queue and the evidence about nodes rely on the annotation `kajitori.dev/owner`. All
+users who may create Runs can write annotations, so the API server compares this one with the user that it
+authenticated. A Run without the annotation has no owner; its usage counts for its namespace.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _OWNER_OF = "{}.metadata.?annotations[?'" + names.ANNOTATION_OWNER + "'].orValue
 
 
 def owner_policy() -> Manifest:
-    """The ValidatingAdmissionPolicy."""
+    """Return the ValidatingAdmissionPolicy."""
     rule = {
         "apiGroups": [names.GROUP],
         "apiVersions": ["*"],
@@ -43,13 +43,13 @@ def owner_policy() -> Manifest:
                     "expression": (
                         "request.operation != 'CREATE' || variables.owner in ['', request.userInfo.username]"
                     ),
-                    "messageExpression": f"'a run belongs to who submits it: ' + {leave_it_out}",
-                    "message": "a run belongs to who submits it",
+                    "messageExpression": f"'the owner of a run must be the user who submits it: ' + {leave_it_out}",
+                    "message": "the owner of a run must be the user who submits it",
                     "reason": "Forbidden",
                 },
                 {
                     "expression": "request.operation == 'CREATE' || variables.owner == variables.before",
-                    "message": f"the annotation {names.ANNOTATION_OWNER} of a run does not change",
+                    "message": f"the annotation {names.ANNOTATION_OWNER} of a run cannot be changed",
                     "reason": "Forbidden",
                 },
             ],
@@ -58,7 +58,7 @@ def owner_policy() -> Manifest:
 
 
 def owner_policy_binding() -> Manifest:
-    """The binding that puts the policy in force in all namespaces."""
+    """Return the binding that applies the policy to all namespaces."""
     return {
         "apiVersion": _API_VERSION,
         "kind": "ValidatingAdmissionPolicyBinding",

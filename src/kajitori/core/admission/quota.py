@@ -1,7 +1,7 @@
-"""Whether a namespace's ResourceQuotas leave room for a whole gang: asked before the first Pod exists (rule 4).
+"""Check that a namespace's ResourceQuotas leave room for a whole gang, before its first Pod is created (rule 4).
 
-Only what surely counts is summed up: quotas with scopes, and kinds of amounts that we do not know, are left to the API
-server, which judges each Pod anyway.
+The check covers quotas without scopes, and resources that Kajitori knows. Everything else is left to the API server,
+which checks each Pod anyway.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from kajitori.core.words.quantities import (
 
 
 def quota_shortage(quotas: Iterable[Mapping[str, Any]], template: Mapping[str, Any], members: int) -> str:
-    """What keeps so many more members from being created, in words; empty where nothing does.
+    """Return why quotas do not allow this number of additional members, in words; empty if they do.
 
     quotas: ResourceQuota objects of the namespace; template: `spec` of the members' Pods.
     """
-    needed = {name: amount * members for name, amount in _needs_of_one(template).items()}
-    said = []
+    needed = {name: amount * members for name, amount in _amounts_of_member(template).items()}
+    shortages = []
     for quota in quotas:
         spec, status = quota.get("spec") or {}, quota.get("status") or {}
         if spec.get("scopes") or spec.get("scopeSelector"):
@@ -40,16 +40,17 @@ def quota_shortage(quotas: Iterable[Mapping[str, Any]], template: Mapping[str, A
                 quota_name = (quota.get("metadata") or {}).get("name", "")
                 left, all_of_it = _shown(name, max(0, limit - taken)), _shown(name, limit)
                 needs = _shown(name, needed[name], memory_needed)
-                said.append(f"quota {quota_name}, {name}: needs {needs}, {left} of {all_of_it} left")
-    return "; ".join(said)
+                shortages.append(f"quota {quota_name}, {name}: needs {needs}, {left} of {all_of_it} left")
+    return "; ".join(shortages)
 
 
 def members_within(quotas: Sequence[Mapping[str, Any]], template: Mapping[str, Any], members: int) -> int:
-    """For how many of so many more members there is room."""
+    """Return the number of additional members that the quotas still allow, at most `members`."""
     return bisect_left(range(members), True, key=lambda count: bool(quota_shortage(quotas, template, count + 1)))
 
 
-def _needs_of_one(spec: Mapping[str, Any]) -> dict[str, int]:
+def _amounts_of_member(spec: Mapping[str, Any]) -> dict[str, int]:
+    """Return what one Pod with this spec adds to a quota, by the names that quotas use."""
     needed = {"pods": 1, "count/pods": 1}
     for container in spec.get("containers", ()):
         resources = container.get("resources") or {}

@@ -1,4 +1,4 @@
-"""Why policy, or the cluster as it is, says no: every reason, each with the way out."""
+"""Reasons for which policy or the current cluster refuses a run, each with a hint."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from kajitori.core.words.taints import Taint
 from kajitori.errors import Fault
 
 _Check = tuple[str, int | None, int | None, Callable[[int], str]]
-"""Field, what is asked for, the ceiling, and how to write such an amount."""
+"""Field, requested amount, ceiling, and the function that formats such an amount."""
 
 _ASK = "ask the operators of the cluster"
 
@@ -35,14 +35,15 @@ FOLLOWS_FROM: Mapping[str, tuple[str, ...]] = {
     "ShmAboveMemory": ("resources.memory",),
     "Unknown": _GPUS,
 }
-"""By the code of a refusal: other fields that it follows from. Where one of them is wrong, it may not hold at all. What
-can only grow worse with what was not read (a ceiling on all members, say) is not among them."""
+"""For each code of a refusal: other fields that it depends on. If one of these fields is faulty, the refusal may be
+wrong and is not reported. Refusals that could only get worse with the faulty field (for example a ceiling on all
+members) are not listed."""
 
 
 def refusals(
     spec: RunSpec, policy: Policy, facts: Facts, resolved: Resolved, member: MemberRequest, run: RunIdentity
 ) -> Iterator[Fault]:
-    """Everything that is against it; nothing if the run may be."""
+    """Yield every reason for which the run is refused; none if it is admitted."""
     wrong_name = name_fault(run.name, "metadata.name")
     if wrong_name is not None:
         yield wrong_name
@@ -57,14 +58,14 @@ def refusals(
         spec.network, policy, host_network=spec.host_network, first_step=begins_with_step(spec, policy)
     )
     if spec.launcher == "mpi" and policy.start.image is None:
-        message = "members cannot be given keys and hostfile here: policy names neither start.image nor start.server"
+        message = "this cluster cannot give members SSH keys and a hostfile: the policy has no start.image"
         yield Fault("spec.launcher", message, "mpi", _ASK, "NoFirstStep")
     if _limits_size(facts, policy, member):
         assert facts.table is not None
         yield from _cluster(spec, facts.table, resolved, member, grows=bool(policy.node_pools))
     elif spec.resources.gpu_type is not None and not resolved.gpus:
-        hint = "say how many with resources.gpu"
-        yield Fault("spec.resources.gpu", "how many GPUs a whole node has is not known yet", hint=hint, code="Unknown")
+        message = "the number of GPUs of a whole node is not known yet"
+        yield Fault("spec.resources.gpu", message, hint="set it with resources.gpu", code="Unknown")
 
 
 def _rights(spec: RunSpec, policy: Policy, resolved: Resolved) -> Iterator[Fault]:
@@ -75,40 +76,40 @@ def _rights(spec: RunSpec, policy: Policy, resolved: Resolved) -> Iterator[Fault
         hint = f"allowed: {', '.join(allowed[:20])}" if allowed else _ASK
         yield Fault("spec.image", f"{spec.image} may not run: {reason}", spec.image, hint, "ImageRefused")
     if spec.privileged and not security.allow_privileged:
-        yield Fault("spec.privileged", "privileged programs are not allowed", "true", "leave it out", "Privileged")
+        message = "the policy does not allow privileged programs"
+        yield Fault("spec.privileged", message, "true", "leave it out", "Privileged")
     if spec.host_network and not security.allow_host_network:
-        message = "the network of the node is not allowed"
-        yield Fault(
-            "spec.hostNetwork", message, "true", "leave it out; members reach each other by name", "HostNetwork"
-        )
+        message = "the policy does not allow the network of the node"
+        hint = "leave it out; members reach each other by name without it"
+        yield Fault("spec.hostNetwork", message, "true", hint, "HostNetwork")
     if spec.user is not None and int(spec.user.split(":")[0]) == 0 and not security.allow_root:
-        yield Fault("spec.user", "programs may not run as root", spec.user, "name another uid, such as 1000", "Root")
+        message = "the policy does not allow programs to run as root"
+        yield Fault("spec.user", message, spec.user, "use another uid, for example 1000", "Root")
     for index, toleration in enumerate(spec.tolerations):
         key = toleration.key
-        refused = next((each for each in security.refuse_tolerations if not key or fnmatchcase(key, each)), None)
+        patterns = security.refuse_tolerations
+        refused = next((pattern for pattern in patterns if not key or fnmatchcase(key, pattern)), None)
         if refused is not None:
-            message = f"the taint {key} is not to be tolerated" if key else "not every taint is to be tolerated"
-            hint = "leave it out" if key else f"name the taints; {refused} stays refused"
+            what = f"the taint {key}" if key else "all taints"
+            hint = "leave it out" if key else f"list the taints by key; {refused} is refused"
+            message = f"the policy does not allow runs to tolerate {what}"
             yield Fault(f"spec.tolerations[{index}].key", message, key, hint, "TolerationRefused")
     if spec.qos == "burstable" and not policy.allow_burstable:
-        message = "what a run may use has to be reserved for it"
+        message = "the policy does not allow runs to reserve less than their limit"
         yield Fault("spec.qos", message, "burstable", "leave qos, cpuRequest and memoryRequest out", "Burstable")
+    hint = "set one, for example 16Gi (-m 16g)"
     if resolved.memory_unknown:
-        message = "a memory limit is required, so that a run cannot harm its neighbours"
-        yield Fault(
-            "spec.resources.memory", message, hint="name one, such as 16Gi (-m 16g)", code="MemoryLimitRequired"
-        )
+        message = "a memory limit is required, so that the run cannot harm other programs on its nodes"
+        yield Fault("spec.resources.memory", message, hint=hint, code="MemoryLimitRequired")
     elif resolved.memory_limit_bytes is None and spec.type == "service":
-        message = "a service is kept running however often it fails, so it needs a memory limit"
-        yield Fault(
-            "spec.resources.memory", message, hint="name one, such as 16Gi (-m 16g)", code="MemoryLimitRequired"
-        )
+        message = "a service needs a memory limit, because it is restarted however often it fails"
+        yield Fault("spec.resources.memory", message, hint=hint, code="MemoryLimitRequired")
 
 
 def _code(spec: RunSpec, policy: Policy) -> Iterator[Fault]:
     if spec.code is not None and policy.start.image is None:
-        message = "code cannot get to members here: policy names neither start.image nor start.server"
-        hint = f"make it part of the image, or put it on a volume; or {_ASK}"
+        message = "this cluster cannot deliver code to members: the policy has no start.image"
+        hint = f"put the code into the image or on a volume, or {_ASK}"
         yield Fault("spec.code", message, spec.code.digest, hint, "NoFirstStep")
 
 
@@ -116,7 +117,7 @@ def _ceilings(spec: RunSpec, policy: Policy, resolved: Resolved) -> Iterator[Fau
     member, run, count = policy.ceilings.member, policy.ceilings.run, spec.members_at_once
     cpu = resolved.cpu_limit_millis or resolved.cpu_request_millis
     memory = resolved.memory_limit_bytes
-    each: tuple[_Check, ...] = (
+    of_member: tuple[_Check, ...] = (
         ("resources.cpu", cpu, member.cpu_millis, format_cpu),
         ("resources.memory", memory, member.memory_bytes, memory_there),
         ("resources.gpu", resolved.gpus, member.gpus, str),
@@ -124,21 +125,21 @@ def _ceilings(spec: RunSpec, policy: Policy, resolved: Resolved) -> Iterator[Fau
     )
     shm = resolved.shm_bytes
     if shm is not None and memory is not None and shm > memory and spec.resources.memory_bytes is None:
-        message = f"/dev/shm of {memory_needed(shm)} is taken from memory, which is {memory_there(memory)} by default"
+        message = f"/dev/shm of {memory_needed(shm)} counts against memory, which is {memory_there(memory)} by default"
         yield Fault("spec.resources.shm", message, memory_needed(shm), "set resources.memory as well", "ShmAboveMemory")
-    for field, amount, limit, shown in each:
+    for field, amount, limit, shown in of_member:
         if limit is None:
             continue
         if amount is None and field == "resources.memory" and not resolved.memory_unknown:
-            message = f"no limit, but one member may have {shown(limit)}"
+            message = f"a member may use at most {shown(limit)} of memory, and this run sets no limit"
             yield Fault(f"spec.{field}", message, hint=f"ask for at most {shown(limit)}", code="AboveCeiling")
         if amount is not None and amount > limit:
             wanted = _wanted(amount, shown)
-            message = f"{wanted} for a member is above the ceiling of {shown(limit)}"
+            message = f"{wanted} per member exceeds the policy's ceiling of {shown(limit)}"
             yield Fault(f"spec.{field}", message, wanted, f"ask for at most {shown(limit)}", "AboveCeiling")
     memory_of_all = (memory or resolved.memory_request_bytes) * count
     size = resolved.checkpoint_size_bytes if spec.checkpoint and policy.checkpoint.kind == "claim" else None
-    whole: tuple[_Check, ...] = (
+    of_run: tuple[_Check, ...] = (
         ("array" if spec.array is not None else "replicas", count, run.replicas, str),
         ("resources.cpu", cpu * count, run.cpu_millis, format_cpu),
         ("resources.memory", memory_of_all, run.memory_bytes, memory_there),
@@ -149,36 +150,39 @@ def _ceilings(spec: RunSpec, policy: Policy, resolved: Resolved) -> Iterator[Fau
         ("stopGrace", spec.stop_grace_seconds, run.grace_seconds, format_duration),
         ("checkpoint.size", size, run.checkpoint_size_bytes, memory_there),
     )
-    for field, amount, limit, shown in whole:
+    for field, amount, limit, shown in of_run:
         if amount is not None and limit is not None and amount > limit:
-            together = " of all members together" if field.startswith("resources.") else ""
+            together = " for all members together" if field.startswith("resources.") else ""
             wanted = _wanted(amount, shown)
-            message = f"{wanted}{together} is above the ceiling of {shown(limit)}"
+            message = f"{wanted}{together} exceeds the policy's ceiling of {shown(limit)}"
             hint = f"ask for at most {shown(limit)}"
             if spec.array is not None and amount and (together or field == "array"):
-                hint = f"let fewer be there at once: {spec.array.partition('%')[0]}%{max(1, count * limit // amount)}"
+                at_once = max(1, count * limit // amount)
+                hint = f"run fewer members at once: {spec.array.partition('%')[0]}%{at_once}"
             yield Fault(f"spec.{field}", message, wanted, hint, "AboveCeiling")
-    text, most = stored_bytes(to_document(spec)), run.pod_text_bytes
-    if most is not None and text * count > most:
-        message = f"its words take {text} bytes in each Pod, {memory_needed(text * count)} in those of {count} members"
-        message += f"; the ceiling is {memory_there(most)}"
+    pod_bytes, ceiling = stored_bytes(to_document(spec)), run.pod_text_bytes
+    if ceiling is not None and pod_bytes * count > ceiling:
+        message = (
+            f"the spec takes {pod_bytes} bytes in each Pod, {memory_needed(pod_bytes * count)} for {count} members"
+        )
+        message += f"; the policy's ceiling is {memory_there(ceiling)}"
         hint = f"{PUT_INTO_FILES}; or use fewer members"
-        yield Fault("spec", message, str(text * count), hint, "AboveCeiling")
+        yield Fault("spec", message, str(pod_bytes * count), hint, "AboveCeiling")
     if spec.array is not None and spec.members > policy.sweeps.members:
-        message = f"{spec.members} members are above the ceiling of {policy.sweeps.members} for a sweep"
-        yield Fault("spec.array", message, spec.array[:80], "make several runs of it", "AboveCeiling")
+        message = f"{spec.members} members exceed the policy's ceiling of {policy.sweeps.members} for a sweep"
+        yield Fault("spec.array", message, spec.array[:80], "split it into several runs", "AboveCeiling")
 
 
 def _wanted(amount: int, shown: Callable[[int], str]) -> str:
-    """An amount that is too much, in the words of the limit. A size is rounded up where the limit is rounded down, so
-    that the two never look the same."""
+    """Format an amount that exceeds a limit. Memory is rounded up, and its limit is rounded down, so that the two texts
+    always differ."""
     return memory_needed(amount) if shown is memory_there else shown(amount)
 
 
 def _injection(spec: RunSpec, policy: Policy) -> Iterator[Fault]:
     for key, value in policy.inject.node_selector.items():
         if spec.node_selector.get(key, value) != value:
-            message = f"policy places runs on nodes with {key}={value}"
+            message = f"the policy places all runs on nodes with {key}={value}"
             field = f"spec.nodeSelector[{key!r}]"
             yield Fault(field, message, spec.node_selector[key], "leave it out", "NodeSelectorFixed")
 
@@ -192,7 +196,7 @@ def _volumes(spec: RunSpec, policy: Policy, facts: Facts) -> Iterator[Fault]:
         name = use.name or ""
         volume = policy.volumes.get(name)
         if volume is None:
-            message = f"there is no volume {name!r}"
+            message = f"the policy has no volume {name!r}"
             hint = did_you_mean(name, policy.volumes) or f"the policy offers no volumes; {_ASK}"
             yield Fault(f"{field}.name", message, name, hint, "UnknownVolume")
             continue
@@ -205,7 +209,7 @@ def _volumes(spec: RunSpec, policy: Policy, facts: Facts) -> Iterator[Fault]:
         )
         for kind, wanted, present in lacking:
             if wanted is not None and present is not None and wanted not in present:
-                message = f"volume {name} is the {kind} {wanted}, which this namespace does not have"
+                message = f"volume {name} needs the {kind} {wanted}, which does not exist in this namespace"
                 yield Fault(f"{field}.name", message, name, did_you_mean(wanted, present) or _ASK, f"{kind}NotFound")
 
 
@@ -213,21 +217,21 @@ def _host_path(field: str, folder: str, path: str, policy: Policy) -> Iterator[F
     allowed = policy.mounts.host_paths
     if not any(PurePosixPath(folder).is_relative_to(root) for root in allowed):
         folders = ", ".join(_outermost(allowed))
-        hint = f"allowed are {folders} and what lies below" if allowed else "use a volume of the policy"
-        yield Fault(field, f"the folder {folder} may not be mounted", folder, hint, "HostPathRefused")
+        hint = f"allowed: {folders} and folders below" if allowed else "use a volume of the policy"
+        yield Fault(field, f"the policy does not allow mounting the folder {folder}", folder, hint, "HostPathRefused")
     elif policy.mounts.own_path_only and folder != path:
         yield _cannot_mount(field, path, f"-v {folder}:{folder}")
 
 
 def _outermost(folders: Sequence[str]) -> list[str]:
-    """Those that lie below no other of them."""
+    """Return the folders that are not below another one of them."""
     paths = list(dict.fromkeys(map(PurePosixPath, folders)))
     return [str(path) for path in paths if not any(path != other and path.is_relative_to(other) for other in paths)]
 
 
 def _cannot_mount(field: str, path: str, instead: str) -> Fault:
-    message = f"nothing can be mounted at {path} here: this machine's processes have no mounts of their own"
-    hint = "a folder works at its own path" + (f": {instead}" if instead else " (-v $PWD:$PWD -w $PWD)")
+    message = f"this cluster cannot mount anything at {path}: processes of its nodes have no mounts of their own"
+    hint = "use a folder at its own path" + (f": {instead}" if instead else " (-v $PWD:$PWD -w $PWD)")
     return Fault(field, message, path, hint, "MountsUnavailable")
 
 
@@ -235,16 +239,16 @@ def _secrets(spec: RunSpec, policy: Policy, facts: Facts) -> Iterator[Fault]:
     for index, use in enumerate(spec.secrets):
         field = f"spec.secrets[{index}]"
         if not any(fnmatchcase(use.name, pattern) for pattern in policy.security.allow_secrets):
-            message = f"runs may not use the Secret {use.name}"
+            message = f"the policy does not allow runs to use the Secret {use.name}"
             hint = f"allowed: {', '.join(policy.security.allow_secrets) or 'none'}"
             yield Fault(f"{field}.name", message, use.name, hint, "SecretRefused")
         elif facts.secrets is not None and use.name not in facts.secrets:
             message = f"this namespace has no Secret {use.name}"
-            hint = did_you_mean(use.name, facts.secrets) or f"make it: kaji secret create {use.name} KEY"
+            hint = did_you_mean(use.name, facts.secrets) or f"create it: kaji secret create {use.name} KEY"
             yield Fault(f"{field}.name", message, use.name, hint, "SecretNotFound")
         if use.path is not None and policy.mounts.own_path_only:
-            message = f"nothing can be mounted at {use.path} here: this machine's processes have no mounts of their own"
-            yield Fault(f"{field}.path", message, use.path, "take it as environment variables", "MountsUnavailable")
+            fault = _cannot_mount(f"{field}.path", use.path, "")
+            yield replace(fault, hint="use environment variables instead")
 
 
 def _checkpoint(spec: RunSpec, policy: Policy, run: RunIdentity) -> Iterator[Fault]:
@@ -252,17 +256,19 @@ def _checkpoint(spec: RunSpec, policy: Policy, run: RunIdentity) -> Iterator[Fau
         return
     rules = policy.checkpoint
     if rules.kind == "none":
-        yield Fault("spec.checkpoint", "there are no checkpoints here", spec.checkpoint.path, _ASK, "NoCheckpoints")
+        message = "this cluster has no storage for checkpoints"
+        yield Fault("spec.checkpoint", message, spec.checkpoint.path, _ASK, "NoCheckpoints")
     if rules.kind == "claim" and rules.access_mode == "ReadWriteOncePod" and spec.members > 1:
-        message = "checkpoints here can be mounted by one member only"
+        message = "on this cluster, only one member can mount a checkpoint (access mode ReadWriteOncePod)"
         yield Fault("spec.checkpoint", message, spec.checkpoint.path, "use replicas: 1", "CheckpointOfOne")
     if rules.kind == "claim" and policy.mounts.own_path_only:
         yield _cannot_mount("spec.checkpoint.path", spec.checkpoint.path, "")
 
 
 def _limits_size(facts: Facts, policy: Policy, member: MemberRequest) -> bool:
-    """Whether the nodes say how large a run can be at most. A cluster that grows by itself does not, nor one that has
-    no node for runs yet, or one that has just joined and not said what it has: the run waits then."""
+    """Whether a run that is too large for the present nodes is refused. It waits instead if it was admitted before, if
+    the cluster grows on demand, if there are no nodes for runs yet, or if a node that just joined has not reported its
+    resources."""
     table = facts.table
     if table is None or facts.admitted or policy.nodes_on_demand:
         return False
@@ -270,14 +276,15 @@ def _limits_size(facts: Facts, policy: Policy, member: MemberRequest) -> bool:
     tolerated = member.tolerations + PASSING_TAINTS
 
     def is_barred(taint: Taint) -> bool:
-        """Whether no run may tolerate the taint, such as that of a control plane."""
-        if taint.effect == "PreferNoSchedule" or any(each.tolerates(taint) for each in tolerated):
+        """Whether no run may tolerate the taint, for example that of a control plane."""
+        if taint.effect == "PreferNoSchedule" or any(toleration.tolerates(taint) for toleration in tolerated):
             return False
         return any(fnmatchcase(taint.key, pattern) for pattern in patterns)
 
     def is_known() -> bool:
-        of_runs = [node for node in table.nodes if not any(map(is_barred, node.taints))]
-        return bool(of_runs) and all(node.cpu_millis or node.memory_bytes for node in of_runs)
+        """Whether there are nodes for runs, and all of them have reported their resources."""
+        run_nodes = [node for node in table.nodes if not any(map(is_barred, node.taints))]
+        return bool(run_nodes) and all(node.cpu_millis or node.memory_bytes for node in run_nodes)
 
     return table.once((_limits_size, patterns, tolerated), is_known)
 
@@ -285,8 +292,8 @@ def _limits_size(facts: Facts, policy: Policy, member: MemberRequest) -> bool:
 def _cluster(
     spec: RunSpec, table: NodeTable, resolved: Resolved, member: MemberRequest, *, grows: bool
 ) -> Iterator[Fault]:
-    """What the cluster could not hold even if it were empty and every node of it in order. With pools that can grow
-    the table holds what may come, too."""
+    """Yield a fault for everything that would not fit even if the cluster were empty and all nodes were healthy. If
+    there are pools that can grow (`grows`), the table includes the nodes that they may still get."""
     anywhere = replace(member, tolerations=member.tolerations + PASSING_TAINTS)
     written = spec.resources.gpu_type
     if written is not None and not bool((table.type_mask(resolved.gpu_type) & table.has_gpu).any()):
@@ -297,38 +304,39 @@ def _cluster(
             hint += f" (known: {', '.join(known)})"
         yield Fault("spec.resources.gpuType", message, written, hint, "UnknownGpuType")
         return
-    like = replace(anywhere, cpu_millis=0, memory_bytes=0, gpus=min(member.gpus, 1))
-    suiting = table.total[eligible_nodes(table, like)]
+    of_kind = replace(anywhere, cpu_millis=0, memory_bytes=0, gpus=min(member.gpus, 1))
+    totals = table.total[eligible_nodes(table, of_kind)]
     kind = f"{resolved.gpu_type} " if resolved.gpu_type else ""
-    if not len(suiting):
+    if not len(totals):
         yield _no_node(table, anywhere, kind)
         return
-    most = suiting.max(axis=0)
-    short = False
-    of_member = (
-        ("gpu", "GPUs", member.gpus, int(most[GPU]), str),
-        ("cpu", "cores", member.cpu_millis, int(most[CPU]), format_cpu),
-        ("memory", "of memory", member.memory_bytes, int(most[MEMORY]), memory_there),
+    largest = totals.max(axis=0)
+    is_too_large = False
+    amounts = (
+        ("gpu", "GPUs", member.gpus, int(largest[GPU]), str),
+        ("cpu", "cores", member.cpu_millis, int(largest[CPU]), format_cpu),
+        ("memory", "of memory", member.memory_bytes, int(largest[MEMORY]), memory_there),
     )
-    for field, unit, asked, available, shown in of_member:
-        if asked > available:
-            short = True
-            wanted = _wanted(asked, shown)
-            message = f"{wanted} {unit} for a member, but no {kind}node has more than {shown(available)}"
-            hint = f"ask for at most {shown(available)} a member, and for more members with replicas"
+    for field, unit, requested, available, shown in amounts:
+        if requested > available:
+            is_too_large = True
+            wanted = _wanted(requested, shown)
+            message = f"{wanted} {unit} per member, but no {kind}node has more than {shown(available)}"
+            hint = f"ask for at most {shown(available)} per member, and for more members with replicas"
             yield Fault(f"spec.resources.{field}", message, wanted, hint, "LargerThanAnyNode")
-    if short:
+    if is_too_large:
         return
     room = largest_gang(table, anywhere)
-    least = 1 if spec.array is not None else spec.fewest or spec.replicas
-    if room < least:
-        grown = ", with all nodes that its pools may get" if grows else ""
+    needed = 1 if spec.array is not None else spec.fewest or spec.replicas
+    if room < needed:
+        grown = ", including all nodes that its pools may get" if grows else ""
         field = "replicas" if spec.fewest is None else "minReplicas"
-        message = f"{least} members, but the whole cluster could hold {room} such members at most{grown}"
-        yield Fault(f"spec.{field}", message, str(least), _smaller(room, member, field), "LargerThanTheCluster")
+        message = f"{needed} members, but the whole cluster has room for at most {room} such members{grown}"
+        yield Fault(f"spec.{field}", message, str(needed), _smaller(room, member, field), "LargerThanTheCluster")
 
 
 def _smaller(room: int, member: MemberRequest, field: str) -> str:
+    """Return the hint for a gang that is larger than the cluster, which has room for `room` members."""
     if room:
         return f"use at most {room} {field}, or ask for less per member"
     what = f"{member.gpus} GPUs, " if member.gpus else ""
@@ -337,15 +345,17 @@ def _smaller(room: int, member: MemberRequest, field: str) -> str:
 
 
 def _no_node(table: NodeTable, member: MemberRequest, kind: str) -> Fault:
+    """Return the reason why no node is eligible for a member."""
     if member.gpus and not bool(table.has_gpu.any()):
         return Fault("spec.resources.gpu", "this cluster has no GPUs", str(member.gpus), _ASK, "NoGpus")
     if member.node_selector:
         wanted = ", ".join(f"{key}={value}" for key, value in member.node_selector)
         missing = [key for key, value in member.node_selector if not bool(table.label_mask(key, value).any())]
-        labels = f"no {kind}node has the labels {wanted}" + (f"; none has that {missing[0]}" if missing else "")
+        labels = f"no {kind}node has the labels {wanted}"
+        labels += f"; no node has this value of {missing[0]}" if missing else ""
         return Fault("spec.nodeSelector", labels, wanted, "see `kaji nodes -o wide`", "NoSuchNode")
     if not member.gpus and bool(table.has_gpu.all()):
-        message = "all nodes have GPUs, and policy keeps those free of runs without GPUs"
+        message = "all nodes have GPUs, and the policy does not allow runs without GPUs there"
         return Fault("spec.resources.gpu", message, "0", _ASK, "NoCpuNodes")
     message = f"every {kind}node has taints that the run does not tolerate"
     return Fault("spec.tolerations", message, hint="see `kaji nodes -o wide`", code="NotTolerated")

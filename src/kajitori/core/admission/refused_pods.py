@@ -1,6 +1,6 @@
-"""What an API server says when it does not take a member's Pod, as a reason of ours and in words that name who says no.
+"""Classification of the API server's refusals of members' Pods: a reason of ours, and a message that names the cause.
 
-The words are those of Kubernetes' admission: `plugin/pkg/admission/limitranger`, `resourcequota`, and
+The patterns match messages of Kubernetes' admission plugins: `plugin/pkg/admission/limitranger`, `resourcequota`, and
 `apiserver/pkg/admission/plugin/webhook`.
 """
 
@@ -21,32 +21,32 @@ _KINDS = {"minimum": "min", "maximum": "max"}
 
 
 def reason_of_refusal(message: str) -> Reason:
-    """Under which of our reasons a refusal falls."""
+    """Return our reason for a refusal with this message."""
     return Reason.QUOTA if _QUOTA.search(message) else Reason.ADMISSION
 
 
-def is_said_by_webhook(message: str) -> bool:
-    """Whether a failure of the API server is a webhook's: it refused, was not to be reached, or took too long."""
+def is_webhook_failure(message: str) -> bool:
+    """Whether an error of the API server comes from a webhook that refused, could not be reached, or timed out."""
     return _WEBHOOK.search(message) is not None
 
 
 def may_be_limit_range(message: str) -> bool:
-    """Whether a LimitRange may be behind a refusal: these never say which one."""
+    """Whether a LimitRange may have caused a refusal. The message of such a refusal does not name the LimitRange."""
     return bool(_BOUND.search(message) or _RATIO.search(message) or _DEFAULT.search(message))
 
 
 def name_limit_ranges(message: str, ranges: Iterable[Mapping[str, Any]]) -> str:
-    """The refusal, with the names of those LimitRanges of the namespace that it may come from."""
+    """Return the message with the names of those LimitRanges of the namespace that may have caused it."""
     wanted = {(match[3], _KINDS[match[1]], match[2]) for match in _BOUND.finditer(message)}
     wanted |= {(match[2], "maxLimitRequestRatio", match[1]) for match in _RATIO.finditer(message)}
     wanted |= {("Container", "default", match[1]) for match in _DEFAULT.finditer(message)}
     found = []
-    for each in ranges:
-        limits = (each.get("spec") or {}).get("limits") or ()
+    for limit_range in ranges:
+        limits = (limit_range.get("spec") or {}).get("limits") or ()
         if any(
             limit.get("type") == kind and name in (limit.get(key) or {})
             for limit in limits
             for kind, key, name in wanted
         ):
-            found.append(str((each.get("metadata") or {}).get("name", "")))
+            found.append(str((limit_range.get("metadata") or {}).get("name", "")))
     return f"{message} (LimitRange {', '.join(sorted(found))})" if found else message

@@ -1,4 +1,4 @@
-"""What a run gets: the spec, with everything that it leaves out filled in from policy, and every such thing told."""
+"""Resolution of a spec: policy fills in everything that it leaves out, and a finding reports each such default."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from kajitori.core.spec.status import Finding
 from kajitori.core.words.quantities import format_cores, format_duration, memory_needed, memory_there
 from kajitori.core.words.taints import Toleration
 
-_STATES_OF_A_NODE = (
+_NODE_STATE_TAINTS = (
     *DEAD_NODE_TAINTS,
     "node.kubernetes.io/unschedulable",
     "node.kubernetes.io/memory-pressure",
@@ -27,43 +27,53 @@ _STATES_OF_A_NODE = (
     "node.kubernetes.io/network-unavailable",
     "node.cloudprovider.kubernetes.io/uninitialized",
 )
-PASSING_TAINTS = tuple(Toleration(key, "Exists") for key in _STATES_OF_A_NODE)
-"""Taints that say how a node is today, not what it is for: a node that has one may hold the run tomorrow."""
+PASSING_TAINTS = tuple(Toleration(key, "Exists") for key in _NODE_STATE_TAINTS)
+"""Tolerations of taints for the current state of a node, as opposed to its purpose. A node with such a taint may run
+the run's members later."""
 
 _MEBIBYTE = 2**20
 
 UNBUFFERED = {"PYTHONUNBUFFERED": "1"}
-"""Python keeps what a program prints into a pipe until it has 8 KiB: its log stays empty for minutes, and the end is
-lost when the program is killed. The run's env and policy's defaults.env overrule it; an empty value turns it off."""
+"""Variable that turns off Python's output buffering. Python buffers up to 8 KiB of output to a pipe, so that logs would
+stay empty for minutes, and lose their end when the program is killed. The run's env and the policy's defaults.env
+override it; an empty value turns buffering on."""
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What the cluster has today, as far as whoever asks knows it."""
+    """State of the cluster and of the run, as far as the caller knows it."""
 
     table: NodeTable | None = None
-    """All nodes; None where nobody has looked."""
+    """All nodes; None if unknown."""
     admitted: bool = False
-    """The run was admitted before, as it is written now: what the cluster lacks today is a reason to wait, not one to
-    refuse."""
+    """Whether the run was admitted before with its present spec. If so, resources that the cluster lacks now are a
+    reason to wait, not to refuse."""
     secrets: frozenset[str] | None = None
-    """Names of the Secrets in the run's namespace; None where nobody has looked. The same for the next two."""
+    """Names of the Secrets in the run's namespace; None if unknown."""
     config_maps: frozenset[str] | None = None
+    """Names of the ConfigMaps in the run's namespace; None if unknown."""
     claims: frozenset[str] | None = None
+    """Names of the PersistentVolumeClaims in the run's namespace; None if unknown."""
     promised_restarts: int = 0
-    """How many restarts the run was told that it gets by default, by what its status says."""
+    """Number of default restarts that the findings in the run's status promise."""
     earlier: tuple[EarlierRun, ...] = ()
-    """Runs of the same kind of which it is known what they needed, newest first."""
+    """Earlier runs of the same kind whose peak memory is known, newest first."""
 
 
 def resolve(spec: RunSpec, policy: Policy, facts: Facts, findings: Findings) -> Resolved:
-    """The spec with policy's defaults. Each default that was used becomes a finding, whose code ends in `Defaulted` and
-    whose message is the amount alone (`2Gi memory`), for one line of many. Never refuses."""
+    """Return the spec with the policy's defaults. Never refuses.
+
+    Each default that was used becomes a finding. Its code ends in `Defaulted`, and its message is the value alone
+    (`2Gi memory`), so that one line can list several of them.
+    """
     defaults = policy.defaults
     node_selector = {**spec.node_selector, **policy.inject.node_selector}
     wants_gpus = bool(spec.resources.gpus) or spec.resources.gpu_type is not None
     tolerations = [*spec.tolerations, *policy.inject.tolerations, *(policy.gpu.tolerations if wants_gpus else ())]
-    kept = tuple(Toleration(each.key, each.operator, each.value, each.effect) for each in dict.fromkeys(tolerations))
+    kept = tuple(
+        Toleration(toleration.key, toleration.operator, toleration.value, toleration.effect)
+        for toleration in dict.fromkeys(tolerations)
+    )
     gpu_type = _known_type(spec.resources.gpu_type or "", policy, facts.table)
     like = MemberRequest(
         0,
@@ -80,8 +90,8 @@ def resolve(spec: RunSpec, policy: Policy, facts: Facts, findings: Findings) -> 
         gpus = int(smallest[GPU])
         findings.add("WholeNodeGpus", f"a whole {gpu_type} node has {gpus} GPUs", "spec.resources.gpu")
     elif not gpus and gpu_type and facts.table is not None and not policy.nodes_on_demand:
-        gpus = 1  # it waits for a node of that type, and is decided about anew when one comes
-        message = f"how many GPUs a whole {gpu_type} node has is known once there is one"
+        gpus = 1  # the run waits for a node of that type, and is resolved again when one joins
+        message = f"the number of GPUs of a whole {gpu_type} node is known once the cluster has one"
         findings.add("WholeNodeGpus", message, "spec.resources.gpu")
 
     amounts = _amounts(spec, policy, smallest, findings)
@@ -119,9 +129,9 @@ def resolve(spec: RunSpec, policy: Policy, facts: Facts, findings: Findings) -> 
         tolerations=kept,
         reach=_reach(spec, policy, findings),
     )
-    _tell_who_may_be_preempted(spec, policy, resolved, findings)
-    _tell_who_changes_size(spec, resolved, findings)
-    return _without_carrying_harm(spec, resolved, findings)
+    _add_preemption_findings(spec, policy, resolved, findings)
+    _add_elastic_finding(spec, resolved, findings)
+    return _without_restarts_if_unlimited(spec, resolved, findings)
 
 
 def _reach(spec: RunSpec, policy: Policy, findings: Findings) -> Reach:
@@ -129,7 +139,7 @@ def _reach(spec: RunSpec, policy: Policy, findings: Findings) -> Reach:
     if reach.is_open:
         return reach
     if spec.host_network:
-        message = "on the network of its node it is not restricted in who may reach it or where it may go"
+        message = "the run uses the network of its nodes, where its network access cannot be restricted"
         findings.add("NetworkOfTheNode", message, "spec.hostNetwork")
         return Reach()
     asked = spec.network or NetworkAccess()
@@ -138,42 +148,46 @@ def _reach(spec: RunSpec, policy: Policy, findings: Findings) -> Reach:
     )
     findings.add("NetworkDefaulted" if defaulted else "NetworkRestricted", str(reach), "spec.network")
     if not policy.network.enforced:
-        message = "nothing keeps it from other addresses here: this cluster has no network plugin that would"
+        message = "these restrictions have no effect: this cluster has no network plugin that enforces them"
         findings.add("NetworkNotEnforced", message, "spec.network")
     return reach
 
 
-def _tell_who_may_be_preempted(spec: RunSpec, policy: Policy, resolved: Resolved, findings: Findings) -> None:
-    """What may happen to a run because others need its nodes."""
+def _add_preemption_findings(spec: RunSpec, policy: Policy, resolved: Resolved, findings: Findings) -> None:
+    """Tell the user if the run may be preempted, and what happens then."""
     if not policy.preemption.enabled:
         return
     minimum, grace = policy.preemption.minimum_run_seconds, resolved.grace_seconds
     then = f"its members get SIGTERM and {format_duration(grace)} to write a checkpoint, and it goes back to the queue"
     if resolved.priority == "low":
         begins = spec.type == "batch" and spec.checkpoint is None
-        tail = "; without a checkpoint (--checkpoint) it begins anew then" if begins else ""
+        tail = "; without a checkpoint (--checkpoint) it then starts from the beginning" if begins else ""
         runs = f"once it has run for {format_duration(minimum)}"
         message = f"runs of higher priority may preempt it {runs}: {then}{tail}"
         findings.add("MayBePreempted", message, "spec.priority")
         return
     alone = spec.resources.whole_node or resolved.memory_limit_bytes is None
-    if any(each.covers(gpus=resolved.gpus, alone=alone) for each in policy.guarantees):
+    if any(guarantee.covers(gpus=resolved.gpus, alone=alone) for guarantee in policy.guarantees):
         what = "GPUs" if resolved.gpus else "nodes"
-        message = f"{what} that its team is not guaranteed it gives back to a team that is and wants them: {then}"
+        message = f"a team with a guarantee may preempt it to get {what} that its own team is not guaranteed: {then}"
         findings.add("MayGiveBack", message, "spec.resources.gpu" if resolved.gpus else "spec.resources")
 
 
-def _tell_who_changes_size(spec: RunSpec, resolved: Resolved, findings: Findings) -> None:
+def _add_elastic_finding(spec: RunSpec, resolved: Resolved, findings: Findings) -> None:
     if spec.fewest is None:
         return
-    tail = "" if spec.checkpoint is not None else "; without a checkpoint (--checkpoint) it begins anew each time"
-    message = f"it starts with what fits, {spec.fewest} to {spec.replicas} members, and is started again to grow or to "
+    tail = (
+        "" if spec.checkpoint is not None else "; without a checkpoint (--checkpoint) it then starts from the beginning"
+    )
+    message = (
+        f"it starts with as many members as fit, {spec.fewest} to {spec.replicas}, and is restarted to grow or to "
+    )
     message += f"shrink: members get SIGTERM and {format_duration(resolved.grace_seconds)} to write a checkpoint{tail}"
     findings.add("MayChangeSize", message, "spec.minReplicas")
 
 
 def member_request(spec: RunSpec, policy: Policy, resolved: Resolved) -> MemberRequest:
-    """What one member asks of a node, in the planner's words."""
+    """Return the planner's request for one member."""
     return MemberRequest(
         cpu_millis=resolved.cpu_request_millis,
         memory_bytes=resolved.memory_request_bytes,
@@ -193,7 +207,7 @@ def _amounts(spec: RunSpec, policy: Policy, smallest: Any, findings: Findings) -
     share = defaults.whole_node_percent
     if smallest is not None and cpu is None and asked.cpu_request_millis is None:
         cpu = int(smallest[CPU]) * share // 100
-        message = f"{share} % of the smallest node that suits: {format_cores(cpu)}"
+        message = f"{share} % of the smallest suitable node: {format_cores(cpu)}"
         findings.add("WholeNodeCpu", message, "spec.resources.cpu")
     elif cpu is None and asked.cpu_request_millis is None:
         cpu = defaults.cpu_millis
@@ -202,7 +216,7 @@ def _amounts(spec: RunSpec, policy: Policy, smallest: Any, findings: Findings) -
     if memory is None and smallest is not None:
         whole_mebibytes = int(smallest[MEMORY]) * share // 100 // _MEBIBYTE * _MEBIBYTE
         memory = max(whole_mebibytes, asked.memory_request_bytes or 0)
-        message = f"{share} % of the smallest node that suits: {memory_there(memory)}"
+        message = f"{share} % of the smallest suitable node: {memory_there(memory)}"
         findings.add("WholeNodeMemory", message, "spec.resources.memory")
     elif memory is None and policy.memory_without_limit == "default":
         memory = max(defaults.memory_bytes, asked.memory_request_bytes or 0)
@@ -214,15 +228,15 @@ def _amounts(spec: RunSpec, policy: Policy, smallest: Any, findings: Findings) -
     shm = asked.shm_bytes
     if shm is None and defaults.shm_bytes is not None:
         shm = min(defaults.shm_bytes, memory or defaults.shm_bytes)
-        findings.add("ShmDefaulted", f"{memory_there(shm)} of it for /dev/shm", "spec.resources.shm")
+        findings.add("ShmDefaulted", f"{memory_there(shm)} of that for /dev/shm", "spec.resources.shm")
     amounts = (format_cores(cpu_request), memory_needed(memory_request))
     if spec.qos == "guaranteed" and memory is not None and cpu is not None:
-        message = f"{amounts[0]} and {amounts[1]} of memory are reserved for each member, and are its limits"
+        message = f"each member has {amounts[0]} and {amounts[1]} of memory reserved, which are also its limits"
         findings.add("QosGuaranteed", message, "spec.resources")
     else:
         message = (
-            f"only {amounts[0]} and {amounts[1]} of memory are reserved for each member: when its node runs "
-            "short, it is slowed down, or ended before guaranteed ones"
+            f"each member has only {amounts[0]} and {amounts[1]} of memory reserved: if its node runs short, "
+            "it is slowed down, or killed before guaranteed members"
         )
         findings.add("BurstableRisk", message, "spec.qos")
     return {
@@ -235,13 +249,13 @@ def _amounts(spec: RunSpec, policy: Policy, smallest: Any, findings: Findings) -
     }
 
 
-def _without_carrying_harm(spec: RunSpec, resolved: Resolved, findings: Findings) -> Resolved:
-    """No restarts where nothing limits memory: what ate one node's would eat the next one's. The planner keeps it apart
-    from other runs (`MemberRequest.unlimited`)."""
+def _without_restarts_if_unlimited(spec: RunSpec, resolved: Resolved, findings: Findings) -> Resolved:
+    """Return the run without restarts if it has no memory limit: a program that exhausted the memory of one node would
+    exhaust the next one's. The planner keeps such runs apart from others (`MemberRequest.unlimited`)."""
     if resolved.memory_limit_bytes is not None:
         return resolved
     message = (
-        "no memory limit is set, so the run is not started again after it failed, and shares no node with other runs; "
+        "without a memory limit, the run is not restarted after a failure, and shares no node with other runs; "
         "set resources.memory"
     )
     findings.add("RestartsForcedToZero", message, "spec.restarts")
@@ -256,7 +270,7 @@ def _or_default(value: Any, default: Any, name: str, shown: Any, findings: Findi
 
 
 def _restarts_of(spec: RunSpec, policy: Policy, facts: Facts, findings: Findings) -> int:
-    """How often the run starts again after its program failed. Nothing limits that in a service."""
+    """Return how often the run is restarted after its program failed. The number is not used for services."""
     if spec.restarts is not None or spec.type == "service":
         return spec.restarts or 0
     if spec.checkpoint is not None:
@@ -270,12 +284,12 @@ def _restarts_of(spec: RunSpec, policy: Policy, facts: Facts, findings: Findings
 
 
 def promised_restarts(findings: Iterable[Finding]) -> int:
-    """The number of restarts that a run was told it gets by default; 0 if it was told none.
+    """Return the number of default restarts that a run's findings promise; 0 if they promise none.
 
-    Earlier versions gave restarts to runs without a checkpoint, too. Such a run keeps what it was told.
+    Earlier versions gave restarts to runs without a checkpoint as well. Such a run keeps its number.
     """
-    told = next((each.message for each in findings if each.code == "RestartsDefaulted"), "")
-    number = told.partition(" ")[0]
+    promise = next((finding.message for finding in findings if finding.code == "RestartsDefaulted"), "")
+    number = promise.partition(" ")[0]
     return int(number) if number.isascii() and number.isdigit() and len(number) < 8 else 0
 
 
@@ -288,22 +302,23 @@ def _priority(word: str) -> str:
 
 
 def _known_type(written: str, policy: Policy, table: NodeTable | None) -> str:
-    """The type as nodes and policy spell it; what nobody knows stays as it was written.
+    """Return the GPU type as nodes and policy spell it; an unknown type is returned as written.
 
-    Besides the friendly name, what a node's label says is understood, word for word: a pattern of the policy is for
-    labels, and would take `h1000` for an h100.
+    Users may write the type's name in the policy or the exact value of a node's label. The patterns of the policy are
+    not used here: they are meant for labels, and would take `h1000` for an h100.
     """
     if not written or table is None or bool(table.type_mask(written).any()):
         return written
     for node in table.nodes:
-        said = {node.labels.get(label, "").lower() for label in policy.gpu.type_labels} | {node.gpu_type.lower()}
-        if node.gpu_type and written.lower() in said:
+        known = {node.labels.get(label, "").lower() for label in policy.gpu.type_labels} | {node.gpu_type.lower()}
+        if node.gpu_type and written.lower() in known:
             return node.gpu_type
     return written
 
 
 def _smallest_node(table: NodeTable | None, like: MemberRequest) -> Any:
-    """(4,) the smallest amounts among the nodes that suit; None where none does or nobody has looked."""
+    """Return the minimum of each resource over all eligible nodes, as an array of shape (4,); None if there are no
+    such nodes or the nodes are unknown."""
     if table is None:
         return None
     rows = table.total[eligible_nodes(table, like)]

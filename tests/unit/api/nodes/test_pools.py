@@ -59,7 +59,7 @@ async def test_what_a_pool_may_get_counts_at_submission(world: World) -> None:
     assert made.status_code == 201, made.text
     refused = await world.http.post("/v1/runs", json={"name": "gpt", "spec": spec | {"replicas": 7}})
     (fault,) = refused.json()["faults"]
-    said = "the whole cluster could hold 6 such members at most, with all nodes that its pools may get"
+    said = "the whole cluster has room for at most 6 such members, including all nodes that its pools may get"
     assert said in fault["message"] and "at most 6 replicas" in fault["hint"]
 
 

@@ -190,7 +190,7 @@ REFUSALS: list[tuple[str, dict[str, Any], dict[str, Any], str, str, str]] = [
         {},
         "tolerations[0].key",
         "TolerationRefused",
-        "name the taints",
+        "list the taints by key",
     ),
     (
         "control plane",
@@ -254,7 +254,7 @@ def test_what_all_pods_hold_of_a_spec_has_a_ceiling() -> None:
     """Each Pod has a copy of all words: 20 members with a megabyte each once took 108 MB of etcd."""
     words = {"replicas": 2000, "args": ["x" * 50_000]}
     fault = refused(words, facts=Facts())["spec"]
-    assert fault.code == "AboveCeiling" and "95.5Mi in those of 2000 members" in fault.message
+    assert fault.code == "AboveCeiling" and "95.5Mi for 2000 members" in fault.message
     assert decided(words | {"replicas": 1000}, facts=Facts())
     assert "spec" in refused(words | {"replicas": 2}, {"ceilings": {"run": {"podText": "90Ki"}}})
     sweep = {"args": words["args"], "array": "0-1999%16"}

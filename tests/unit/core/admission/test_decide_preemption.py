@@ -23,7 +23,7 @@ def test_a_run_of_low_priority_is_told_that_it_may_be_preempted() -> None:
     said = "runs of higher priority may preempt it once it has run for 10m: its members get SIGTERM and 1m to "
     said += "write a checkpoint, and it goes back to the queue"
     assert told({"priority": "low", "checkpoint": {"path": "/ckpt"}})["MayBePreempted"] == said
-    anew = "; without a checkpoint (--checkpoint) it begins anew then"
+    anew = "; without a checkpoint (--checkpoint) it then starts from the beginning"
     assert told({"priority": "low"})["MayBePreempted"] == said + anew
     assert told({"priority": "low", "type": "service"})["MayBePreempted"] == said
     assert told({}, {"defaults": {"priority": "low"}})["MayBePreempted"] == said + anew
@@ -40,25 +40,25 @@ def test_a_run_of_low_priority_is_told_that_it_may_be_preempted() -> None:
         ({"gpus": 8, "cpu": 8}, True, True),
     ],
 )
-def test_where_teams_are_guaranteed_something_runs_that_want_the_same_are_told_that_they_may_give_it_back(
+def test_guarantees_of_other_teams_are_a_finding_if_they_cover_the_run(
     guaranteed: dict[str, int], with_gpus: bool, without: bool
 ) -> None:
     policy = {"guarantees": [{"namespace": "speech"} | guaranteed]}
     gpus = {"resources": {"memory": "1Gi", "gpu": 1}}
-    said = "that its team is not guaranteed it gives back to a team that is and wants them: its members get SIGTERM"
-    assert told(gpus, policy).get("MayGiveBack", "").startswith(f"GPUs {said}") == with_gpus
-    assert told({}, policy).get("MayGiveBack", "").startswith(f"nodes {said}") == without
+    said = "that its own team is not guaranteed: its members get SIGTERM"
+    assert (f"preempt it to get GPUs {said}" in told(gpus, policy).get("MayGiveBack", "")) == with_gpus
+    assert (f"preempt it to get nodes {said}" in told({}, policy).get("MayGiveBack", "")) == without
     whole = {"resources": {"wholeNode": True}}
     assert ("MayGiveBack" in told(whole, policy)) == ("nodes" in guaranteed)
     assert "MayGiveBack" not in told(gpus)
 
 
-def test_an_elastic_gang_is_told_that_it_may_be_started_again_with_another_size() -> None:
-    said = (
-        "it starts with what fits, 2 to 8 members, and is started again to grow or to shrink: members get SIGTERM and "
-    )
-    said += "1m to write a checkpoint"
+def test_an_elastic_gang_has_a_finding_that_its_size_may_change() -> None:
+    said = "it starts with as many members as fit, 2 to 8, and is restarted to grow or to shrink: "
+    said += "members get SIGTERM and 1m to write a checkpoint"
     size = {"replicas": 8, "minReplicas": 2}
     assert told(size | {"checkpoint": {"path": "/ckpt"}})["MayChangeSize"] == said
-    assert told(size)["MayChangeSize"] == f"{said}; without a checkpoint (--checkpoint) it begins anew each time"
+    assert (
+        told(size)["MayChangeSize"] == f"{said}; without a checkpoint (--checkpoint) it then starts from the beginning"
+    )
     assert "MayChangeSize" not in told({"replicas": 8})

@@ -74,7 +74,7 @@ def test_a_refused_folder_is_told_the_outermost_that_are_allowed() -> None:
     folders = ("/tmp", "/tmp/cluster", "/home/a/code", "/home/ab", "/tmp/")
     policy = own_machine_policy("/home/a", mounts=True, checkpoint_root="/c", folders=folders)
     (fault,) = refused({"volumes": [{"hostPath": "/etc", "path": "/etc"}]}, policy).values()
-    assert fault.hint == "allowed are /home/a, /tmp, /home/ab and what lies below"
+    assert fault.hint == "allowed: /home/a, /tmp, /home/ab and folders below"
 
 
 def test_own_machine_with_mounts() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kajitori.core.admission.refused_pods import (
-    is_said_by_webhook,
+    is_webhook_failure,
     may_be_limit_range,
     name_limit_ranges,
     reason_of_refusal,
@@ -70,7 +70,7 @@ def test_whatever_a_quota_says_is_a_matter_of_quota(message: str) -> None:
 
 def test_a_webhook_that_says_no_or_nothing_is_known() -> None:
     """From trouble of the API server itself, which passes."""
-    assert is_said_by_webhook('admission webhook "no.example.com" denied the request: not today')
+    assert is_webhook_failure('admission webhook "no.example.com" denied the request: not today')
     timeout = 'Internal error occurred: failed calling webhook "no.example.com": context deadline exceeded'
-    assert is_said_by_webhook(timeout) and reason_of_refusal(timeout) is Reason.ADMISSION
-    assert not is_said_by_webhook("etcdserver: request timed out")
+    assert is_webhook_failure(timeout) and reason_of_refusal(timeout) is Reason.ADMISSION
+    assert not is_webhook_failure("etcdserver: request timed out")

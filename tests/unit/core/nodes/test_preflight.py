@@ -74,7 +74,7 @@ def test_policy_lets_no_other_image_do_that() -> None:
 def test_nobody_else_gets_onto_nodes_that_are_out() -> None:
     """Whatever a run tolerates by itself."""
     spec = parse_spec({"image": "bert:3", "tolerations": [{"key": names.TAINT_UNHEALTHY, "operator": "Exists"}]})
-    with pytest.raises(Refused, match=r"kajitori\.dev/unhealthy is not to be tolerated"):
+    with pytest.raises(Refused, match=r"not allow runs to tolerate the taint kajitori\.dev/unhealthy"):
         decide(spec, parse_policy({}), Facts(), run=RunIdentity("bert", "team"))
 
 

@@ -111,8 +111,8 @@ def test_ceilings_count_those_that_may_be_there_at_once() -> None:
     """The way out is to let fewer be."""
     policy = {"ceilings": {"run": {"gpu": 64, "replicas": 100}}}
     members, gpus = refused(policy, array="0-999%200", resources={"gpu": 1})
-    assert (gpus.field, gpus.hint) == ("spec.resources.gpu", "let fewer be there at once: 0-999%64")
-    assert (members.field, members.hint) == ("spec.array", "let fewer be there at once: 0-999%100")
+    assert (gpus.field, gpus.hint) == ("spec.resources.gpu", "run fewer members at once: 0-999%64")
+    assert (members.field, members.hint) == ("spec.array", "run fewer members at once: 0-999%100")
     spec = parse_spec({"image": "bert:3", "array": "0-999%64", "resources": {"gpu": 1}})
     decide(spec, parse_policy(policy), Facts(), run=RunIdentity("grid", "vision"))
 
@@ -120,4 +120,4 @@ def test_ceilings_count_those_that_may_be_there_at_once() -> None:
 def test_policy_says_how_many_members_there_may_be() -> None:
     (fault,) = refused({"sweeps": {"members": 500}}, array="0-999%4")
     assert (fault.field, fault.code) == ("spec.array", "AboveCeiling")
-    assert "1000 members are above the ceiling of 500" in fault.message
+    assert "1000 members exceed the policy's ceiling of 500" in fault.message
