@@ -148,14 +148,17 @@ def messages_page() -> str:
     by_error: dict[str, set[tuple[str, str]]] = {}
     for file in sorted((DOCS.parent / "src" / "kajitori").rglob("*.py")):
         for error, message, hint in messages_in(ast.parse(file.read_text(encoding="utf-8"))):
-            by_error.setdefault(error, set()).add((message, hint))
+            by_error.setdefault(error, set()).add((message, "" if hint == "…" else hint))
     lines = [
         "# Error messages",
         "",
-        "Made from the code. `…` stands for a part that varies. Search for the words that do not.",
+        "This page is generated from the code. `…` stands for a part that varies: search for",
     ]
+    lines += ["words that do not vary. `kaji` prints the way out below the message."]
+    meanings = {each.code: f"{what[0].upper()}{what[1:]}. Exit code {each.exit_code}." for each, what in _errors()}
     for error in sorted(by_error):
-        lines += ["", f"## {error}", "", *table(("message", "way out"), sorted(by_error[error]))]
+        lines += ["", f"## {error}", "", meanings.get(error, ""), ""]
+        lines += table(("message", "way out"), sorted(by_error[error]))
     return page("\n".join(lines))
 
 
