@@ -259,7 +259,7 @@ def _ports(query: MultiMapping[str]) -> list[tuple[str, str]]:
     given = query.getall("ports", [])
     ports = [one for value in given for one in value.split(",")]
     for one in ports:
-        if not one.isdecimal() or not 0 < int(one) < 65536:
+        if not one.isdecimal() or len(one) > 5 or not 0 < int(one) < 65536:
             raise StatusError.bad_request(f"ports: {one!r} is not a port: give numbers from 1 to 65535")
     return [("port", one) for one in ports]
 

@@ -165,7 +165,7 @@ def _request(request: web.BaseRequest, url: str, query: Sequence[tuple[str, str]
 
 
 def _answer(headers: http.client.HTTPMessage) -> Mapping[str, str]:
-    found = {name: str(headers[name]) for name in _ANSWERED if headers[name]}
+    found = {name: " ".join(str(headers[name]).split()) for name in _ANSWERED if headers[name]}
     return {"Connection": "Upgrade", **found}
 
 

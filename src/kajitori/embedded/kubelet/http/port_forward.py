@@ -31,7 +31,14 @@ from kajitori.embedded.kubelet.http.remote import (
     keep_awake,
     open_websocket,
 )
-from kajitori.embedded.kubelet.http.spdy_session import Session, Stream, TransportWire, WebSocketWire, Wire
+from kajitori.embedded.kubelet.http.spdy_session import (
+    CLOSE_SECONDS,
+    Session,
+    Stream,
+    TransportWire,
+    WebSocketWire,
+    Wire,
+)
 from kajitori.embedded.kubelet.shim import syscalls
 from kajitori.embedded.upgrades import TakenOver, taken_over
 from kajitori.errors import InvalidInput
@@ -140,7 +147,9 @@ async def serve_port_forward(request: web.Request, ports: PodPorts) -> web.Strea
         await _while_there(ports, _Forwarding(ports).serve(WebSocketWire(websocket)))
     else:
         await _while_there(ports, _Channels(websocket, ports, channels).serve())
-    await websocket.close(code=WSCloseCode.OK)
+    with contextlib.suppress(TimeoutError):  # a client that does not read can't be said goodbye to
+        async with asyncio.timeout(CLOSE_SECONDS):
+            await websocket.close(code=WSCloseCode.OK)
     return websocket
 
 
@@ -223,7 +232,7 @@ class _Forwarding:
     def _opened(self, stream: Stream) -> bool:
         headers = stream.headers
         kind, port, number = headers.get("streamtype", ""), headers.get("port", ""), headers.get("requestid", "")
-        if kind not in ("data", "error") or not port.isdecimal() or not 0 < int(port) < 65536:
+        if kind not in ("data", "error") or not _is_port(port):
             return False
         if not number:  # clients before 1.3 counted on the error stream's number being the one before
             number = f"stream {stream.number if kind == 'error' else stream.number - 2}"
@@ -289,13 +298,17 @@ def _channels(request: web.Request) -> list[int]:
     """The ports that the request names. Raises InvalidInput if one is none."""
     given = [part for value in request.query.getall("port", []) for part in value.split(",")]
     for one in given:
-        if not one.isdecimal() or not 0 < int(one) < 65536:
+        if not _is_port(one):
             raise InvalidInput.one("port", "must be a port", value=one)
     if len(given) > MOST_CHANNELS:
         raise InvalidInput.one(
             "port", f"must be at most {MOST_CHANNELS}: each takes two channels", value=str(len(given))
         )
     return [int(one) for one in given]
+
+
+def _is_port(text: str) -> bool:
+    return text.isdecimal() and len(text) <= 5 and 0 < int(text) < 65536
 
 
 class _Channels:

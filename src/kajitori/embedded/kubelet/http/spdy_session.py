@@ -29,6 +29,8 @@ that has stopped reading for a while does not answer either, and TCP finds out w
 UNREAD_BYTES = 4 << 20
 """What a connection's streams may hold unread before the client is held up. SPDY as Kubernetes speaks it can't hold up
 one stream alone."""
+CLOSE_SECONDS = 2.0
+"""How long a client may take to let a connection end; it is cut then."""
 RECEIVED_BYTES = 256 * 1024
 """What may wait between the socket and the session."""
 
@@ -215,10 +217,13 @@ class Session:
             await asyncio.gather(pinging, return_exceptions=True)
 
     async def close(self) -> None:
-        """End the connection."""
-        with contextlib.suppress(ConnectionError):
-            await self._send(self._connection.go_away())
-        await self._wire.close()
+        """End the connection, with a goodbye if the client reads it."""
+        with contextlib.suppress(ConnectionError, TimeoutError):
+            async with asyncio.timeout(CLOSE_SECONDS):
+                await self._send(self._connection.go_away())
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(CLOSE_SECONDS):
+                await self._wire.close()
 
     async def send_data(self, stream: int, data: bytes, *, end: bool) -> None:
         """For streams: send a piece. Raises ConnectionError."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import ssl
-from collections.abc import AsyncIterator, Mapping
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -31,6 +33,7 @@ class Kubelet:
         self.peers: list[Any] = []
         self.forwarded = ""
         self.headers: Mapping[str, str] = {}
+        self.hung: web.Request | None = None
 
     async def log(self, request: web.Request) -> web.StreamResponse:
         self.asked.append((request.path, list(request.query.items())))
@@ -64,6 +67,12 @@ class Kubelet:
         self.headers = request.headers.copy()
         return web.Response(status=int(request.query.get("port", "500")), text="not here\n")
 
+    async def hang(self, request: web.Request) -> web.StreamResponse:
+        self.asked.append((request.path, list(request.query.items())))
+        self.hung = request
+        await asyncio.Event().wait()
+        return web.Response()
+
 
 @asynccontextmanager
 async def kubelet_of(api: EmbeddedApiServer, folder: Path, *, joined: bool = False) -> AsyncIterator[Kubelet]:
@@ -75,6 +84,7 @@ async def kubelet_of(api: EmbeddedApiServer, folder: Path, *, joined: bool = Fal
     application.router.add_get("/containerLogs/{ns}/{pod}/{container}", kubelet.log)
     application.router.add_route("*", "/exec/{ns}/{pod}/{container}", kubelet.exec)
     application.router.add_route("*", "/portForward/{ns}/{pod}", kubelet.refuse)
+    application.router.add_route("*", "/attach/{ns}/{pod}/{container}", kubelet.hang)
     if joined:
         context, _ = server_context(ServerSettings(client_ca=api.certificates.ca), folder, "n", "127.0.0.1")
     else:
@@ -97,6 +107,14 @@ async def kubelet_of(api: EmbeddedApiServer, folder: Path, *, joined: bool = Fal
         yield kubelet
     finally:
         await runner.cleanup()
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Return once it holds; fail after a minute."""
+    deadline = time.monotonic() + 60.0
+    while not condition():
+        assert time.monotonic() < deadline
+        await asyncio.sleep(0.01)
 
 
 @pytest.fixture
@@ -173,6 +191,28 @@ async def test_exec_passes_frames_both_ways(api: EmbeddedApiServer, tmp_path: Pa
                 [("command", "sh"), ("command", "-c"), ("command", "cat"), ("input", "1"), ("output", "1")],
             )
         ]
+
+
+async def test_a_client_that_hangs_up_early_leaves_no_connection(api: EmbeddedApiServer, tmp_path: Path) -> None:
+    """Even while the kubelet still thinks about its answer."""
+    headers = {"Authorization": f"Bearer {api.token}", "Connection": "Upgrade", "Upgrade": "SPDY/3.1"}
+    async with kubelet_of(api, tmp_path) as kubelet:
+        asking = asyncio.create_task(api.session.post(f"{api.url}{POD}/attach?stdout=true", headers=headers))
+        await until(lambda: kubelet.hung is not None)
+        asking.cancel()
+        await asyncio.gather(asking, return_exceptions=True)
+        await until(lambda: kubelet.hung is not None and kubelet.hung.transport is None)
+
+
+@pytest.mark.parametrize("method", ["GET", "POST"])
+@pytest.mark.parametrize("stream", ["exec", "attach", "portforward"])
+async def test_streams_are_for_known_users(api: EmbeddedApiServer, method: str, stream: str) -> None:
+    """Whoever shows no credentials is told what he may not: a Status, before anything is looked up."""
+    async with api.session.request(method, f"{api.url}{POD}/{stream}") as answer:
+        refused = await answer.json()
+    verb = {"GET": "get", "POST": "create"}[method]
+    assert (answer.status, refused["reason"]) == (403, "Forbidden")
+    assert f'User "system:anonymous" cannot {verb} resource "pods/{stream}"' in refused["message"]
 
 
 @pytest.mark.parametrize(

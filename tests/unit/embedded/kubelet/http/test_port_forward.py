@@ -7,7 +7,7 @@ import socket
 import ssl
 import struct
 from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -247,6 +247,7 @@ async def test_why_a_port_can_not_be_forwarded_is_said(api: Api) -> None:
         {"streamtype": "data", "requestid": "1"},
         {"streamtype": "data", "port": "0", "requestid": "1"},
         {"streamtype": "data", "port": "65536", "requestid": "1"},
+        {"streamtype": "data", "port": "8" * 5000, "requestid": "1"},
         {"streamtype": "stdin", "port": "80", "requestid": "1"},
         {"streamtype": "error", "port": "80", "requestid": "0"},
         {"streamtype": "data", "port": "81", "requestid": "0"},
@@ -322,6 +323,29 @@ async def test_a_program_that_does_not_read_holds_its_client_up(api: Api, monkey
         await client.end(data)
         await client.wait(lambda: client.data[data] == b"all")
         assert sum(got) == sent
+
+
+@pytest.mark.parametrize("connected", [upgraded, tunnelled])
+async def test_a_client_that_does_not_read_is_cut_with_its_pod(
+    api: Api, monkeypatch: pytest.MonkeyPatch, connected: Callable[[Api], Any]
+) -> None:
+    """Nothing waits for it to take what is on the way."""
+    monkeypatch.setattr(spdy_session, "CLOSE_SECONDS", 0.05)
+    monkeypatch.setattr(port_forward, "CLOSE_SECONDS", 0.05)
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(ConnectionError):
+            while True:
+                writer.write(bytes(1 << 20))
+                await writer.drain()
+
+    before = residue()
+    async with listening(serve) as port, connected(api) as client:
+        await client.connect(port)
+        await client.wait(lambda: sum(map(len, client.data.values())) > 1 << 20)
+        api.machine.cluster.vanish("p")
+        await until(lambda: not api.machine.kubelet.workers)
+    await until(lambda: all(now <= then for now, then in zip(residue(), before, strict=True)))
 
 
 async def test_forwarding_ends_with_its_pod(api: Api) -> None:
