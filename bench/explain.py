@@ -18,13 +18,14 @@ from bench.planner import GIB, HOUR, NODES, QUEUED, cluster, gangs
 from kajitori.core.placement.planner import GangRequest, MemberRequest, occupy_rows
 from kajitori.core.placement.releases import Ending
 from kajitori.core.placement.snapshot import NodeTable, Snapshot
-from kajitori.core.queue.backfill import Queued, schedule
+from kajitori.core.queue.backfill import schedule
 from kajitori.core.queue.explain import Explainer, Use
-from kajitori.core.queue.freeing import Occupant, Situation, to_free
+from kajitori.core.queue.freeing import Occupant, Simulation, to_free
+from kajitori.core.queue.waiting import WaitingRun
 from kajitori.core.queue.what_if import ask
 
 ANSWER_SECONDS = 0.5
-"""As the Web API gives to each part of an answer (`kajitori.api.queue.standing`)."""
+"""As the Web API gives to each part of an answer (`kajitori.api.queue.state`)."""
 
 HOLDER = MemberRequest(4_000, 32 * GIB, whole_node=True)
 
@@ -37,9 +38,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     table = cluster(NODES)
     full = _situation(table, gangs(QUEUED, lot), lot, members=16)
     crowded = _situation(table, [], lot, members=1)
-    mine = Queued(GangRequest("mine", MemberRequest(1_000, GIB, whole_node=True), tuple(range(NODES // 10))), HOUR)
+    mine = WaitingRun(GangRequest("mine", MemberRequest(1_000, GIB, whole_node=True), tuple(range(NODES // 10))), HOUR)
     h100 = int(table.type_mask("h100").sum())
-    huge = Queued(GangRequest("huge", MemberRequest(1_000, GIB, 8, "h100", whole_node=True), tuple(range(h100))), HOUR)
+    huge = WaitingRun(
+        GangRequest("huge", MemberRequest(1_000, GIB, 8, "h100", whole_node=True), tuple(range(h100))), HOUR
+    )
     seconds = {
         "cycle": _measure(options.rounds, lambda: _tell_all(full, tell=False)),
         "told": _measure(options.rounds, lambda: _tell_all(full, tell=True)),
@@ -85,7 +88,7 @@ def _watch() -> Callable[[], bool]:
     return lambda: time.process_time() < until
 
 
-def _situation(table: NodeTable, queue: Sequence[Queued], lot: random.Random, *, members: int) -> Situation:
+def _situation(table: NodeTable, queue: Sequence[WaitingRun], lot: random.Random, *, members: int) -> Simulation:
     """Runs of up to so many whole nodes on nine tenths of the cluster."""
     state, occupants = Snapshot.empty(table), []
     rows = np.array(lot.sample(range(len(table)), int(0.9 * len(table))), dtype=np.int64)
@@ -97,20 +100,20 @@ def _situation(table: NodeTable, queue: Sequence[Queued], lot: random.Random, *,
         ending = Ending(HOLDER, mine, lot.expovariate(1 / (4 * HOUR)))
         amounts = np.repeat(HOLDER.amounts[None, :], len(mine), axis=0)
         occupants.append(Occupant(f"team/{at}", mine, amounts, np.ones(len(mine), dtype=bool), endings=(ending,)))
-    return Situation(state, queue, occupants)
+    return Simulation(state, queue, occupants)
 
 
-def _with(situation: Situation, mine: Queued, place: int) -> Situation:
+def _with(situation: Simulation, mine: WaitingRun, place: int) -> Simulation:
     queue = [*situation.queue[:place], mine, *situation.queue[place:]]
-    return Situation(situation.snapshot, queue, situation.occupants)
+    return Simulation(situation.snapshot, queue, situation.occupants)
 
 
-def _ask(situation: Situation, queued: Queued) -> None:
+def _ask(situation: Simulation, queued: WaitingRun) -> None:
     found = to_free(_with(situation, queued, 0), queued.gang.key)
     assert found is not None and found.least and len(found.steps) > 1_000
 
 
-def _tell_all(situation: Situation, *, tell: bool) -> None:
+def _tell_all(situation: Simulation, *, tell: bool) -> None:
     """What the controller does in a cycle in which nobody was told anything before."""
     found = schedule(situation.snapshot, situation.queue, situation.endings, 0.0)
     if not tell:

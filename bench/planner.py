@@ -11,7 +11,7 @@ import resource
 import statistics
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -22,9 +22,10 @@ from kajitori.core.placement.planner import GangRequest, MemberRequest, Placemen
 from kajitori.core.placement.releases import Ending
 from kajitori.core.placement.snapshot import NodeFacts, NodeTable, Snapshot
 from kajitori.core.policy.queue import OrderRules
-from kajitori.core.queue.backfill import Queued, Schedule, schedule
-from kajitori.core.queue.ordering import Candidate, Ledger, rank
-from kajitori.core.queue.preemption import Running, choose_victims
+from kajitori.core.queue.backfill import Schedule, schedule
+from kajitori.core.queue.ordering import Ledger, rank
+from kajitori.core.queue.victims import RunningGang, choose_victims
+from kajitori.core.queue.waiting import WaitingRun
 from kajitori.core.words.taints import Taint, Toleration
 
 NODES, QUEUED = 7_500, 10_000
@@ -152,7 +153,7 @@ def cluster(count: int) -> NodeTable:
     return NodeTable(facts)
 
 
-def gangs(count: int, lot: random.Random) -> list[Queued]:
+def gangs(count: int, lot: random.Random) -> list[WaitingRun]:
     """Mixed shapes: most are small, some take many whole nodes; half a hundred kinds of members."""
     tolerations = (Toleration("team", "Equal", "vision"),)
     members = [WHOLE, MemberRequest(8_000, 64 * GIB, gpus=8, gpu_type="a100", whole_node=True)]
@@ -168,7 +169,7 @@ def gangs(count: int, lot: random.Random) -> list[Queued]:
     for number in range(count):
         size = min(1 << int(lot.expovariate(0.7)), 512)
         gang = GangRequest(f"run-{number}", lot.choice(members), tuple(range(size)))
-        found.append(Queued(gang, lot.expovariate(1 / HOUR)))
+        found.append(WaitingRun(gang, lot.expovariate(1 / HOUR)))
     return found
 
 
@@ -207,7 +208,7 @@ def _reservation(count: int, rounds: int) -> Measured:
     state = Snapshot.empty(NodeTable(facts))
     occupy_rows(state, WHOLE, np.arange(count))
     endings = [Ending(WHOLE, np.array([row]), lot.random() * HOUR) for row in range(count)]
-    gang = Queued(GangRequest("all", WHOLE, tuple(range(count))), HOUR)
+    gang = WaitingRun(GangRequest("all", WHOLE, tuple(range(count))), HOUR)
     return _measure(rounds, lambda: schedule(state, [gang], endings, 0.0))
 
 
@@ -215,7 +216,7 @@ def _victims(nodes: int, gangs: int, wanted: int, rounds: int) -> Measured:
     """Gangs of whole nodes, and as many that share theirs with two others; each has lost another amount of work."""
     lot = random.Random(1)
     table = NodeTable([NodeFacts(f"gpu-{i:05d}", 96_000, 1024 * GIB, 8, 110, "h100") for i in range(nodes)])
-    state, running = Snapshot.empty(table), list[Running]()
+    state, running = Snapshot.empty(table), list[RunningGang]()
     part = MemberRequest(4_000, 32 * GIB, gpus=2, gpu_type="h100")
     rows = np.array(lot.sample(range(nodes), nodes), dtype=np.int64)
     whole, shared = np.array_split(rows, 2)
@@ -226,7 +227,7 @@ def _victims(nodes: int, gangs: int, wanted: int, rounds: int) -> Measured:
         for mine in of:
             occupy_rows(state, member, mine)
             key, unsaved = f"run-{len(running)}", lot.expovariate(1 / HOUR)
-            running.append(Running(key, "team", -100, True, member, mine, unsaved_seconds=unsaved))
+            running.append(RunningGang(key, "team", -100, True, member, mine, unsaved_seconds=unsaved))
     gang = GangRequest("urgent", WHOLE, tuple(range(wanted)))
 
     def work() -> None:
@@ -241,15 +242,15 @@ def _cycle(nodes: int, queued: int, part: float, rounds: int) -> Measured:
     table = cluster(nodes)
     state, endings = _occupied(table, part, lot)
     queue = gangs(queued, lot)
-    candidates = [
-        Candidate(gang.key, 0, -lot.random() * 1e5, each.expected_seconds, len(gang.ranks) / nodes, f"user-{i % 99}")
-        for i, (gang, each) in enumerate((each.gang, each) for each in queue)
+    queue = [
+        replace(run, user=f"user-{i % 99}", queued_at=-lot.random() * 1e5, size=len(run.gang.ranks) / nodes)
+        for i, run in enumerate(queue)
     ]
     users, teams = Ledger(7 * 86_400.0), Ledger(7 * 86_400.0)
 
     def work() -> Schedule:
-        ranking = rank(candidates, users, teams, OrderRules(), 0.0)
-        return schedule(state, [queue[index] for index in ranking.order], endings, 0.0)
+        ranking = rank(queue, users, teams, OrderRules(), 0.0)
+        return schedule(state, ranking.ordered(), endings, 0.0)
 
     return _measure(rounds, work)
 

@@ -19,7 +19,7 @@ from tests.helpers.queue_scene import NOW, QueueScene, ago, in_queue
 from bench.common import Limit, print_limits, print_table
 from bench.planner import NODES, QUEUED, cluster, gangs
 from kajitori.cli import ALLOCATIONS_BETWEEN_COLLECTIONS
-from kajitori.cluster.outlook import Applicant, Outlook
+from kajitori.cluster.outlook import Outlook, PendingRun
 from kajitori.controllers.queue.controller import Cycle, Queue
 from kajitori.core.spec.reasons import Phase
 from kajitori.core.spec.status import MemberCounts, RunStatus
@@ -45,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 f"{plan:.2f}",
                 f"{order:.2f}",
                 f"{len(cycle.starts):,}",
-                str(len(cycle.look.schedule.reservations) if cycle.look is not None else 0),
+                str(len(cycle.plan.schedule.reservations) if cycle.plan is not None else 0),
                 f"{first:.1f}",
             )
             for part, (plan, order, first, cycle) in found.items()
@@ -72,8 +72,8 @@ def _measured(part: float, rounds: int) -> tuple[float, float, float, Cycle]:
     gc.collect()
     gc.freeze()  # as a mirror does with what it has read
     plan = _median(rounds, lambda: _plan(queue))
-    applicants = [Applicant(waiting.run, waiting.request) for waiting in queue._waiting.values()]
-    order = _median(rounds, lambda: queue._outlook.line_up(applicants, NOW))
+    applicants = [PendingRun(waiting.run, waiting.request) for waiting in queue._waiting.values()]
+    order = _median(rounds, lambda: queue._outlook.order(applicants, NOW))
     return plan, order, first, cycle
 
 
@@ -141,7 +141,7 @@ def _queue(scene: QueueScene, lot: random.Random) -> Queue:
         name, program = f"wait-{number}", "abcdefgh"[number % PROGRAMS]
         run = scene.show(name, status, owner=f"user-{number % USERS}", command=["train", program])
         request = replace(each.gang, key=f"team/{name}", queued_at=since)
-        queue.wait(in_queue(Applicant(run, request)))
+        queue.wait(in_queue(PendingRun(run, request)))
     return queue
 
 

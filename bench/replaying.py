@@ -15,9 +15,10 @@ from kajitori.core.placement.planner import GangRequest, MemberRequest, Placemen
 from kajitori.core.placement.releases import Ending
 from kajitori.core.placement.snapshot import NodeFacts, NodeTable, Snapshot
 from kajitori.core.policy.queue import LIKELY, OrderRules
-from kajitori.core.queue.backfill import Queued, schedule
+from kajitori.core.queue.backfill import schedule
 from kajitori.core.queue.expected import Expectation, Finished, History, Size, Source, corrected
-from kajitori.core.queue.ordering import Candidate, Ledger, rank
+from kajitori.core.queue.ordering import Ledger, rank
+from kajitori.core.queue.waiting import WaitingRun
 
 WITHOUT_LIMIT_SECONDS = 24 * 3600.0
 """What systems that know nothing but limits take for a job that names none."""
@@ -113,15 +114,20 @@ class Replay:
         expected = {number: self._expect(job) for number, job in self._waiting.items()}
         size = len(self._table)
         queue = [
-            Candidate(str(n), 0, job.submitted, expected[n].seconds, job.nodes / size, job.user, job.team)
+            WaitingRun(
+                self._gangs[n],
+                expected[n].seconds,
+                user=job.user,
+                team=job.team,
+                queued_at=job.submitted,
+                size=job.nodes / size,
+            )
             for n, job in self._waiting.items()
         ]
-        numbers = list(self._waiting)
         ranking = rank(queue, self._users, self._teams, self._policy.rules, now)
-        overdue = ranking.overdue.tolist()
         answer = schedule(
             self._state,
-            [Queued(self._gangs[numbers[i]], queue[i].expected_seconds, overdue[i]) for i in ranking.order],
+            ranking.ordered(),
             [running.ends_at(now) for running in self._running.values()],
             now,
             reserve=self._policy.reserve,

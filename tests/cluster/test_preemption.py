@@ -133,7 +133,7 @@ async def test_only_as_many_sweep_members_are_preempted_as_needed(world: World) 
         (f"{world.namespace}/urgent", 3),
         (f"{world.namespace}/second", 1),
     }
-    assert f"way to {world.namespace}/urgent (high)" in world.status("grid").message
+    assert f"preempted by {world.namespace}/urgent (high)" in world.status("grid").message
     for name in ("urgent", "second"):
         await world.reaches(name, Phase.RUNNING)
     await world.until(lambda: world.status("grid").preemption is None, "it is told that this is over")

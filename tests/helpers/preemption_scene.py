@@ -8,10 +8,10 @@ from typing import Any
 import msgspec
 from tests.helpers.queue_scene import MEMBER, NOW, ago, in_queue, mirror_of_nodes, who_starts
 
-from kajitori.cluster.outlook import Applicant
+from kajitori.cluster.outlook import PendingRun
 from kajitori.cluster.view import ClusterView
 from kajitori.configuration.policy_file import PolicyFile
-from kajitori.controllers.queue.controller import Cycle, Queue, Waiting
+from kajitori.controllers.queue.controller import Cycle, Queue, QueueEntry
 from kajitori.core.placement.planner import GangRequest
 from kajitori.core.policy.file import parse_policy
 from kajitori.core.spec.reasons import Phase
@@ -39,7 +39,7 @@ class PreemptionScene:
         self.mirror = mirror_of_nodes(nodes)
         self.policy = PolicyFile(None, without_file=parse_policy(policy))
         self.pods: dict[str, list[Pod]] = {}
-        self.waiting: list[Waiting] = []
+        self.waiting: list[QueueEntry] = []
         self.begin_anew()
 
     def begin_anew(self) -> None:
@@ -133,22 +133,22 @@ class PreemptionScene:
     ) -> None:
         run = self.put(name, RunStatus(queued_at=queued_at), annotations=annotations)
         request = GangRequest(f"team/{name}", MEMBER, tuple(range(ranks)), priority=priority, queued_at=queued_at)
-        self.waiting.append(in_queue(Applicant(run, request)))
+        self.waiting.append(in_queue(PendingRun(run, request)))
         self.queue.wait(self.waiting[-1])
 
     def plan(self) -> Cycle:
         return self.queue.plan((), NOW)
 
     def asks(self) -> dict[str, list[str]]:
-        return {each.key: [v.key for v in each.victims] for each in self.plan().requests.requests}
+        return {each.key: [v.key for v in each.victims] for each in self.plan().preemptions.requests}
 
     def starts(self) -> dict[str, tuple[str, ...]]:
         return who_starts(self.plan())
 
     def intends(self, name: str, to: str = "urgent", **more: Any) -> Preempted:
         """What is about to be written into its status."""
-        (request,) = (each for each in self.plan().requests.requests if each.key == f"team/{to}")
+        (request,) = (each for each in self.plan().preemptions.requests if each.key == f"team/{to}")
         waiting = self.mirror.runs["team", to]
-        asked = self.queue.preemptions.intents(request, waiting, NOW)["team", name]
+        asked = self.queue.preemptions.statuses_for(request, waiting, NOW)["team", name]
         self.queue.preemptions.note_preempting(("team", name), asked)
         return asked

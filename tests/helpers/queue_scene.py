@@ -7,10 +7,10 @@ from typing import Any
 
 import msgspec
 
-from kajitori.cluster.outlook import Applicant
+from kajitori.cluster.outlook import PendingRun
 from kajitori.cluster.view import ClusterView
 from kajitori.configuration.policy_file import PolicyFile
-from kajitori.controllers.queue.controller import Admitted, Cycle, Waiting
+from kajitori.controllers.queue.controller import Admitted, Cycle, QueueEntry
 from kajitori.core import gang
 from kajitori.core.placement.planner import GangRequest, MemberRequest
 from kajitori.core.policy.file import parse_policy
@@ -51,13 +51,12 @@ def mirror_of_nodes(count: int) -> Mirror:
     return mirror
 
 
-def in_queue(applicant: Applicant) -> Waiting:
+def in_queue(applicant: PendingRun) -> QueueEntry:
     """A run that waits, as the controller's queue has it."""
     run, request = applicant.run, applicant.request
     assert run.status is not None
     life = gang.Run("batch", len(request.ranks), gang.Limits(), run.status, fewest=request.fewest)
-    key = (run.metadata.namespace, run.metadata.name)
-    return Waiting(key, run, Admitted(life), run.status, request, run.metadata.resource_version)
+    return QueueEntry(run, request, admitted=Admitted(life), status=run.status, version=run.metadata.resource_version)
 
 
 def who_starts(cycle: Cycle) -> dict[str, tuple[str, ...]]:
@@ -195,11 +194,11 @@ class QueueScene:
             self.mirror._index(Deleted(before))
             self.mirror._tell(PODS, team, name)
 
-    def waits(self, name: str, members: int, *, since: str = "", priority: int = 0, **more: Any) -> Applicant:
+    def waits(self, name: str, members: int, *, since: str = "", priority: int = 0, **more: Any) -> PendingRun:
         """A run that needs nodes."""
         since = since or ago(minutes=1)
         ran = more.pop("ran", None)
         status = RunStatus(phase=Phase.QUEUED, queued_at=since, members=MemberCounts(total=members), ran=ran)
         run = self.show(name, status, **more)
         key = f"{run.metadata.namespace}/{name}"
-        return Applicant(run, GangRequest(key, MEMBER, tuple(range(members)), priority=priority, queued_at=since))
+        return PendingRun(run, GangRequest(key, MEMBER, tuple(range(members)), priority=priority, queued_at=since))

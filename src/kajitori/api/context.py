@@ -29,9 +29,9 @@ from kajitori.api.traffic.keeper import TrafficKeeper
 from kajitori.blobs.blobs import Blobs
 from kajitori.blobs.code import CodeStore
 from kajitori.blobs.logs import KeptLogs
-from kajitori.cluster.applicants import Applicants
 from kajitori.cluster.health import HealthView
 from kajitori.cluster.outlook import Outlook
+from kajitori.cluster.pending import PendingRuns
 from kajitori.cluster.preemptions import Preemptions
 from kajitori.cluster.view import ClusterView
 from kajitori.configuration.networks_file import NetworksFile
@@ -132,7 +132,7 @@ class Api:
         self.sessions = Sessions(deps.user_client or self._user_client, deps.clock, self.questions)
         self.streams = StreamRegistry(self.metrics.open_streams, self.metrics.broken_streams, self.sessions)
         self.cluster = ClusterView(deps.mirror, deps.policy)
-        self.applicants = Applicants(deps.mirror, self.cluster)
+        self.pending = PendingRuns(deps.mirror, self.cluster)
         self.outlook = Outlook(deps.mirror, self.cluster)
         self.preemptions = Preemptions(deps.mirror, self.cluster, self.outlook)
         self.health = HealthView(deps.mirror, self.cluster)

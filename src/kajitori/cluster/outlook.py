@@ -1,12 +1,12 @@
-"""What becomes of the queue, by all that the mirror holds: its order, who starts, and for whom nodes are kept.
+"""The waiting runs in order, with their expected lengths, and the expected ends of what runs, from the mirror alone.
 
-The controller acts on it and the Web API tells about it: both ask the same of their own mirrors.
+The controller acts on them and the Web API shows them: each asks its own mirror and gets the same answers.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
@@ -19,125 +19,84 @@ from kajitori.cluster.past import Past, totals_of
 from kajitori.cluster.view import ClusterView
 from kajitori.core.placement.planner import GangRequest
 from kajitori.core.placement.releases import Ending
-from kajitori.core.placement.snapshot import Snapshot
-from kajitori.core.queue.backfill import Queued, Reservation, Schedule, schedule
 from kajitori.core.queue.expected import Expectation, Source
-from kajitori.core.queue.ordering import Candidate, Place, Ranking, dominant_part, rank
+from kajitori.core.queue.ordering import Place, Ranking, dominant_part, rank
+from kajitori.core.queue.waiting import WaitingRun
 from kajitori.core.words import names
 from kajitori.core.words.times import parse_time
-from kajitori.kube.mirror.mirror import Mirror
+from kajitori.kube.mirror.mirror import Key, Mirror
 from kajitori.kube.objects import RunObject
 
 
 @dataclass(frozen=True, slots=True)
-class Applicant:
-    """A run that waits for nodes, as policy has it."""
+class PendingRun:
+    """A stored Run that waits for nodes, with what policy lets it ask for."""
 
     run: RunObject
     request: GangRequest
 
+    @property
+    def key(self) -> Key:
+        """Namespace and name."""
+        return self.run.metadata.namespace, self.run.metadata.name
+
 
 @dataclass(frozen=True)
-class Line:
-    """All that wait, in order."""
+class QueueOrder:
+    """All waiting runs, in order, with the numbers behind it."""
 
-    now: float
-    """Seconds since 1970, as all times here."""
     ranking: Ranking
     expected: Mapping[str, Expectation]
-    """Of each that waits, by key: how long it is expected to take from its start on."""
-    queue: Sequence[Queued]
-    """The same as the planner takes it."""
+    """How long each run is expected to take from its start on, by key."""
+    queue: Sequence[WaitingRun]
 
     def place(self, key: str) -> Place:
-        """The place of a run in the queue. Raises KeyError where it does not wait."""
+        """Return the place of a run in the queue. Raises KeyError if it does not wait."""
         return self.ranking.place(key)
-
-    def ends_at(self, key: str) -> float:
-        """When a run that starts now is expected to have ended; infinite where nobody knows."""
-        return self.now + _until_end(self.expected[key])
-
-
-@dataclass(frozen=True)
-class Look(Line):
-    """What one look at the whole queue found."""
-
-    schedule: Schedule
-
-    def reservation(self, key: str) -> Reservation | None:
-        """The nodes that are kept for a run, and from when on; None where none are."""
-        return next((each for each in self.schedule.reservations if each.key == key), None)
 
 
 class Outlook:
-    """Looks at queues. What it has learnt of Runs it keeps, and follows the mirror by itself."""
+    """Expectations about waiting and running runs. What it reads of Runs it keeps until they change."""
 
     def __init__(self, mirror: Mirror, cluster: ClusterView) -> None:
         self._mirror = mirror
         self._cluster = cluster
         self.past = Past(mirror, cluster)
-        self._standing: dict[str, _Standing] = {}
-        """Those who waited at the last look, by the gang's key."""
+        self._known: dict[str, _KnownRun] = {}
+        """The runs that waited at the last question, by key."""
 
-    def look(
-        self,
-        waiting: Sequence[Applicant],
-        snapshot: Snapshot,
-        now: datetime,
-        *,
-        placed: Sequence[Ending] = (),
-        settled: Container[str] = (),
-    ) -> Look:
-        """The order of all that wait, and what starts on what is free in the snapshot, which is not changed.
+    # ------------------------------------------------------------------------------------------ waiting runs
 
-        placed: what was given nodes and what the mirror does not show yet. settled: those for whom others gave way:
-        they are not planned here.
-        """
-        line = self.line_up(waiting, now)
-        queue = (queued for queued in line.queue if queued.gang.key not in settled)
-        found = self.schedule(queue, snapshot, now, placed=placed)
-        return Look(line.now, line.ranking, line.expected, line.queue, found)
+    def order(self, pending: Sequence[PendingRun], now: datetime) -> QueueOrder:
+        """Return all waiting runs, in order."""
+        runs, expected = self._read(pending, now)
+        ranking = rank(runs, self.past.users, self.past.teams, self._cluster.policy.queue.rules, now.timestamp())
+        return QueueOrder(ranking, expected, ranking.ordered())
 
-    def schedule(
-        self,
-        queue: Iterable[Queued],
-        snapshot: Snapshot,
-        now: datetime,
-        *,
-        placed: Sequence[Ending] = (),
-        most: int | None = None,
-    ) -> Schedule:
-        """Who of these starts, in their order, on what is free in the snapshot, which is not changed: `most` of them,
-        the first; nobody behind them is looked at."""
-        policy = self._cluster.policy.queue
-        endings = [*(ending for _, ending in self.endings(now)), *placed]
-        at, reserve, likely = now.timestamp(), policy.reservations, policy.likely
-        return schedule(snapshot, queue, endings, at, reserve=reserve, likely=likely, most=most)
+    def waiting_runs(self, pending: Sequence[PendingRun], now: datetime) -> list[WaitingRun]:
+        """Return these runs as the queue's cycle takes them, in the order of their submission."""
+        return self._read(pending, now)[0]
 
-    def queued(self, applicant: Applicant) -> Queued:
-        """One that has just come, as the planner takes it."""
-        return Queued(applicant.request, _until_end(self.past.expect(applicant.run)))
+    def waiting_run(self, pending: PendingRun) -> WaitingRun:
+        """Return one run that has just been submitted, without the numbers that the order needs."""
+        return WaitingRun(pending.request, _until_end(self.past.expect(pending.run)))
 
-    def line_up(self, waiting: Sequence[Applicant], now: datetime) -> Line:
-        """The order of all that wait."""
-        at = now.timestamp()
+    def _read(self, pending: Sequence[PendingRun], now: datetime) -> tuple[list[WaitingRun], Mapping[str, Expectation]]:
         self.past.refresh()
-        totals = totals_of(self._cluster)
-        self._standing = {each.request.key: self._standing_of(each, totals) for each in waiting}
-        # Among equals, whoever was submitted first comes first.
-        line = sorted(self._standing.values(), key=attrgetter("submitted"))
-        expected = {each.key: self.past.expect(each.run) for each in line}
-        candidates = [each.candidate(expected[each.key].seconds, at) for each in line]
-        ranking = rank(candidates, self.past.users, self.past.teams, self._cluster.policy.queue.rules, at)
-        overdue = ranking.overdue.tolist()
-        queue = [line[i].queued(_until_end(expected[line[i].key]), overdue[i]) for i in ranking.order]
-        return Line(at, ranking, expected, queue)
+        at, totals = now.timestamp(), totals_of(self._cluster)
+        self._known = {each.request.key: self._known_run(each, totals) for each in pending}
+        known = sorted(self._known.values(), key=attrgetter("submitted"))  # among equals the earliest comes first
+        expected = {run.key: self.past.expect(run.run) for run in known}
+        return [run.waiting_run(expected[run.key], at) for run in known], expected
 
-    def _standing_of(self, applicant: Applicant, totals: Sequence[float]) -> _Standing:
-        known = self._standing.get(applicant.request.key)
-        if known is None or not known.is_of(applicant, totals):
-            return _Standing(applicant, totals, self.past.user_of(applicant.run))
+    def _known_run(self, pending: PendingRun, totals: Sequence[float]) -> _KnownRun:
+        known = self._known.get(pending.request.key)
+        if known is None or not known.is_of(pending, totals):
+            may_preempt = not self._cluster.tested_node(pending.run)
+            return _KnownRun(pending, totals, self.past.user_of(pending.run), may_preempt=may_preempt)
         return known
+
+    # ------------------------------------------------------------------------------------------ running gangs
 
     def endings(self, now: datetime) -> Iterator[tuple[str, Ending]]:
         """Yield what frees nodes and when, by the run's `namespace/name`: running gangs, and members that were asked to
@@ -172,44 +131,49 @@ class Outlook:
         return at + self.past.expect_more(gang.run, gang.since, at).seconds
 
 
-class _Standing:
-    """One that waits, as order and planner take it: made anew only where something has changed of it since the last
-    look, since most of a long queue has not."""
+class _KnownRun:
+    """A waiting run, kept between questions: most of a long queue has not changed since the last one."""
 
-    def __init__(self, applicant: Applicant, totals: Sequence[float], user: str) -> None:
-        self.run, self.request = applicant.run, applicant.request
+    def __init__(self, pending: PendingRun, totals: Sequence[float], user: str, *, may_preempt: bool) -> None:
+        self.run, self.request = pending.run, pending.request
         self.key = self.request.key
         self._totals = totals
         meta = self.run.metadata
-        # Runs of one second are told apart by when the Web API was asked for them, as in lists.
+        # Runs of one second are told apart by the time of their request to the Web API, as in lists.
         submitted = meta.annotations.get(names.ANNOTATION_SUBMITTED_AT) or meta.creation_timestamp
         self.submitted = self.request.queued_at, submitted, self.key
         self._queued_at = _seconds(self.request.queued_at)
-        self._rounds = _rounds(applicant)
+        self._rounds = _rounds(pending)
         self._size = dominant_part(_amounts(self.request), totals)
         self._user = user
-        self._candidate: Candidate | None = None
-        self._queued: Queued | None = None
+        self._may_preempt = may_preempt
+        self._waiting_run: WaitingRun | None = None
 
-    def is_of(self, applicant: Applicant, totals: Sequence[float]) -> bool:
-        """Whether all is as it was, but for what is expected."""
-        return self.run is applicant.run and self.request is applicant.request and self._totals == totals
+    def is_of(self, pending: PendingRun, totals: Sequence[float]) -> bool:
+        """Whether nothing has changed, apart from expectations."""
+        return self.run is pending.run and self.request is pending.request and self._totals == totals
 
-    def candidate(self, expected_seconds: float, now: float) -> Candidate:
-        """For the order. Who waits since nobody knows when has come now."""
-        seconds, queued_at = expected_seconds * self._rounds, self._queued_at or now
-        known = self._candidate
-        if known is None or known.expected_seconds != seconds or known.queued_at != queued_at:
-            team = self.run.metadata.namespace
-            known = Candidate(self.key, self.request.priority, queued_at, seconds, self._size, self._user, team)
-            self._candidate = known
-        return known
-
-    def queued(self, expected_seconds: float, overdue: bool) -> Queued:
-        """For the planner."""
-        known = self._queued
-        if known is None or known.expected_seconds != expected_seconds or known.overdue != overdue:
-            known = self._queued = Queued(self.request, expected_seconds, overdue)
+    def waiting_run(self, expected: Expectation, now: float) -> WaitingRun:
+        """Return it for the queue's cycle. A run whose submission time is unknown counts as submitted now."""
+        until_end, work = _until_end(expected), expected.seconds * self._rounds
+        queued_at = self._queued_at or now
+        known = self._waiting_run
+        if (
+            known is None
+            or known.expected_seconds != until_end
+            or known.work_seconds != work
+            or known.queued_at != queued_at
+        ):
+            known = self._waiting_run = WaitingRun(
+                self.request,
+                until_end,
+                user=self._user,
+                team=self.run.metadata.namespace,
+                queued_at=queued_at,
+                size=self._size,
+                work_seconds=work,
+                may_preempt=self._may_preempt,
+            )
         return known
 
 
@@ -217,20 +181,20 @@ def _until_end(expectation: Expectation) -> float:
     return math.inf if expectation.source is Source.ENDLESS else expectation.seconds
 
 
-def _rounds(applicant: Applicant) -> float:
-    """How often a sweep has to be filled with members until all have ended, as things are; 1 for what is none. So its
-    place in the queue is that of all the work that is left of it, and not that of one short member."""
-    status = applicant.run.status
+def _rounds(pending: PendingRun) -> float:
+    """Return how many times a sweep's present members have to be replaced until all of its members have ended; 1 for
+    other runs. So a sweep's place follows from all work that is left, not from one short member."""
+    status = pending.run.status
     if status is None or status.sweep is None:
         return 1.0
     counts = status.members
     left = counts.total - counts.succeeded - counts.failed
-    return max(1.0, left / (counts.running + counts.pending or len(applicant.request.ranks)))
+    return max(1.0, left / (counts.running + counts.pending or len(pending.request.ranks)))
 
 
 def _amounts(request: GangRequest) -> tuple[int, ...]:
-    """What a gang asks for, as `core.queue.ordering.AMOUNTS`. Members that share their nodes with their own gang alone
-    may all find room on one."""
+    """Return what a gang asks for, as `core.queue.ordering.AMOUNTS`. Members without a memory limit share nodes with
+    their own gang alone: all of them may fit on one."""
     member, members = request.member, request.least
     nodes = members if member.whole_node else 1 if member.unlimited else 0
     return member.cpu_millis * members, member.memory_bytes * members, member.gpus * members, nodes

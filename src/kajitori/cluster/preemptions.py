@@ -1,30 +1,30 @@
-"""Who gives way to whom, by all that the mirror holds: whom a run was asked to give way to stands in its status.
+"""Preemptions as the statuses of Runs show them, and the running gangs that the queue's cycle may preempt.
 
-So whoever comes new to a cluster knows for whom nodes come free, and asks nobody twice for one need.
+A preempted run's status names the run that preempts it. So a new leader knows for which runs nodes become free, and
+preempts no second gang for the same need.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 import msgspec
 import numpy as np
 
 from kajitori.cluster.occupancy import ENDING, RunOccupancy, request_of_pod
-from kajitori.cluster.outlook import Applicant, Look, Outlook
+from kajitori.cluster.outlook import Outlook
 from kajitori.cluster.stored_runs import StoredSpecs, keeps_nodes
 from kajitori.cluster.view import ClusterView
 from kajitori.core.gang.ledger import indices_of
 from kajitori.core.gang.progress import is_preempted_by, preempted_members_text
 from kajitori.core.placement.choosing import Rows
-from kajitori.core.placement.planner import MemberRequest, occupy
-from kajitori.core.placement.snapshot import Snapshot
+from kajitori.core.policy.limits import PriorityWord
 from kajitori.core.queue.guarantees import Guaranteed, Holding
-from kajitori.core.queue.preemption import Running
-from kajitori.core.queue.preemption_cycle import Request, Requests, Settled, Wanting, ask, settle
+from kajitori.core.queue.preemption import PreemptionRequest
+from kajitori.core.queue.victims import RunningGang
 from kajitori.core.spec.reasons import Phase
 from kajitori.core.spec.status import Preempted, PreemptedBy
 from kajitori.core.words.node_lists import compress_ranks
@@ -34,314 +34,296 @@ from kajitori.kube.objects import Pod, RunObject
 from kajitori.kube.resources import RUNS, Resource
 
 _ALIVE = (Phase.STARTING, Phase.RUNNING, Phase.RESTARTING)
-"""Of services: one that gives way, or lost all of its members, is queued."""
+"""Phases of a service that runs; one that was preempted, or that lost all of its members, is queued."""
 
 _DEFAULT_GRACE_SECONDS = 30
-"""Kubernetes' own."""
+"""The default of Kubernetes."""
 
+PREEMPTORS_PER_SWEEP = 16
+"""Number of runs for which members of one sweep are preempted at a time; one cycle may exceed it by a few. Each takes
+half a kilobyte in the sweep's status, beside the indices of the members."""
 
-ASKED_OF_A_SWEEP = 16
-"""For so many runs at a time members of one sweep are asked, and at one look for a few more: each stands in its status,
-and takes half a kilobyte there beside the members' indices."""
-
-ASKS = "preempts "
-"""What is said of a run for which others are on their way out begins so."""
+PREEMPTS = "preempts "
+"""First word of the text about a run for which other runs are on their way out."""
 
 
 class Preemptions:
-    """Gangs that are asked to give way, and what comes free for whom. It follows the mirror by itself."""
+    """Runs that are being preempted, and the runs that they are preempted for. It follows the mirror by itself."""
 
     def __init__(self, mirror: Mirror, cluster: ClusterView, outlook: Outlook) -> None:
         self._mirror = mirror
         self._cluster = cluster
-        self._occupancy = cluster.occupancy
         self._outlook = outlook
-        self._asked: dict[Key, tuple[PreemptedBy, ...]] = {}
-        """Runs that give way, and to whom: their status says so, or will as soon as the mirror shows what is being
-        written."""
+        self._preempted: dict[Key, tuple[PreemptedBy, ...]] = {}
+        """Preempted runs: their status says so, or will say so once the mirror shows a write that is under way."""
         for key in mirror.runs:
-            self._look_at(key)
+            self._read(key)
         mirror.on_change(self._note)
 
     # ------------------------------------------------------------------------------------------ what is known
 
     def _note(self, resource: Resource, namespace: str, name: str) -> None:
         if resource == RUNS:
-            self._look_at((namespace, name))
+            self._read((namespace, name))
 
-    def _look_at(self, key: Key) -> None:
+    def _read(self, key: Key) -> None:
         run = self._mirror.runs.get(key)
         if run is None or run.status is None or run.status.preemption is None:
-            self._asked.pop(key, None)
+            self._preempted.pop(key, None)
         else:
-            self._asked[key] = run.status.preemption.each
+            self._preempted[key] = run.status.preemption.each
 
-    def note_preempting(self, key: Key, asked: Preempted) -> None:
-        """It is being written that this run gives way; until the mirror shows another version of it that counts as
-        done."""
-        self._asked[key] = asked.each
+    def note_preempting(self, key: Key, preemption: Preempted) -> None:
+        """Count the run as preempted while its status is written, until the mirror shows another version of it."""
+        self._preempted[key] = preemption.each
 
     def note_failed(self, key: Key) -> None:
-        """It could not be written."""
-        self._look_at(key)
+        """The status could not be written: count what the mirror shows."""
+        self._read(key)
 
     @property
-    def is_asked(self) -> bool:
-        """Whether anybody gives way, or is asked to."""
-        return bool(self._asked)
+    def are_any(self) -> bool:
+        """Whether any run is preempted."""
+        return bool(self._preempted)
 
-    def givers(self, key: str) -> list[tuple[RunObject, PreemptedBy]]:
-        """Runs that give way, or gave way, to this one (`namespace/name`), as long as it waits for what they had."""
-        return [(run, asked) for run, asked in self._all_asked() if asked.by == key and self._waits(asked)]
+    def preemptors(self) -> set[str]:
+        """Return the waiting runs (`namespace/name`) for which others were preempted."""
+        return {preemption.by for _, preemption in self._all() if self._waits(preemption)}
 
-    def _all_asked(self) -> Iterator[tuple[RunObject, PreemptedBy]]:
-        for key, asks in sorted(self._asked.items(), key=lambda item: item[0]):
+    def victims_of(self, key: str) -> list[tuple[RunObject, PreemptedBy]]:
+        """Return the runs that were preempted for this one (`namespace/name`), as long as it waits for their nodes."""
+        return [
+            (run, preemption) for run, preemption in self._all() if preemption.by == key and self._waits(preemption)
+        ]
+
+    def victims(self) -> set[str]:
+        """Return the UIDs of all runs that were preempted for runs that still wait."""
+        return {run.metadata.uid for run, preemption in self._all() if self._waits(preemption)}
+
+    def _all(self) -> Iterator[tuple[RunObject, PreemptedBy]]:
+        for key, preemptions in sorted(self._preempted.items(), key=lambda item: item[0]):
             run = self._mirror.runs.get(key)
             if run is not None and run.status is not None:
-                yield from ((run, asked) for asked in asks)
+                yield from ((run, preemption) for preemption in preemptions)
 
-    def _waits(self, asked: PreemptedBy) -> bool:
-        return preemptor_waits(self._mirror, self._cluster.specs, asked)
+    def _waits(self, preemption: PreemptedBy) -> bool:
+        return preemptor_waits(self._mirror, self._cluster.specs, preemption)
 
-    def _still_asked(self, key: Key) -> list[PreemptedBy]:
-        """To whom a run gives way that still waits for it."""
-        return [asked for asked in self._asked.get(key, ()) if self._waits(asked)]
+    def of(self, key: Key) -> list[PreemptedBy]:
+        """Return the preemptions of a run whose preemptors still wait."""
+        return [preemption for preemption in self._preempted.get(key, ()) if self._waits(preemption)]
 
     # ------------------------------------------------------------------------------------------ for the queue
 
-    def settle(self, waiting: Iterable[Applicant], snapshot: Snapshot, now: datetime) -> Settled:
-        """Those who have what was freed for them, or are to have it, before anybody else is looked at."""
-        requests = [each.request for each in self.freed_for(waiting)]
-        if not requests:
-            return Settled((), (), (), snapshot)
-        return settle(snapshot, requests, [gang for gang in self.running(now) if gang.leaving])
-
-    def freed_for(self, waiting: Iterable[Applicant]) -> list[Applicant]:
-        """Those of them that others give way to, in the order in which they have what comes free."""
-        keys = {asked.by for _, asked in self._all_asked() if self._waits(asked)}
-        found = [each for each in waiting if each.request.key in keys]
-        found.sort(key=lambda each: (-each.request.priority, each.request.queued_at, each.request.key))
-        return found
-
-    def ask(self, look: Look, waiting: Iterable[Applicant], settled: Settled, now: datetime) -> Requests:
-        """Who is to give way to those of the queue that found no room."""
-        policy = self._cluster.policy
-        if not policy.preemption.enabled or not look.schedule.shortages:
-            return Requests()
-        lowest = policy.priorities["low"].value
-        runs = {each.request.key: each for each in waiting}
-        lacking = (runs[shortage.key] for shortage in look.schedule.shortages)
-        short = [each for each in lacking if not self._cluster.tested_node(each.run)]  # a test can wait
-        if not policy.guarantees and not any(each.request.priority > lowest for each in short):
-            return Requests()
-        if not policy.guarantees and not self._is_any_low():
-            return Requests()
-        gangs = self.running(now)
-        reserved = {each.key: each.starts_at - look.now for each in look.schedule.reservations}
-        queue = [
-            Wanting(each.request, each.run.metadata.namespace, reserved.get(each.request.key, math.inf))
-            for each in short
-        ]
-        state = settled.state.copy()
-        for placement in look.schedule.placements:
-            occupy(state, runs[placement.key].request.member, placement.nodes)
-        return ask(state, queue, gangs, policy.preemption, policy.guarantees)
+    def running_at(self, now: datetime) -> RunningAt:
+        """Return the gangs that run now, as the queue's cycle takes them."""
+        return RunningAt(self._mirror, self._cluster, self._outlook, self, now)
 
     def guarantees(self, now: datetime) -> list[Holding]:
         """Return policy's guarantees, each with what its team uses of it now."""
-        promised = self._cluster.policy.guarantees
-        return Guaranteed(promised, self._cluster.table(), self.running(now)).holdings() if promised else []
+        guarantees = self._cluster.policy.guarantees
+        if not guarantees:
+            return []
+        return Guaranteed(guarantees, self._cluster.table(), self.running_at(now).all()).holdings()
 
-    def words_for(self, key: str) -> str:
-        """What is said of those who give way to a run; nothing where nobody does."""
-        givers = self.givers(key)
-        if not givers:
+    # ------------------------------------------------------------------------------------------ texts and statuses
+
+    def describe(self, key: str) -> str:
+        """Return a text about the runs that were preempted for this one; empty if there are none."""
+        victims = self.victims_of(key)
+        if not victims:
             return ""
-        ends = [end for run, asked in givers if (end := self._ends_at(run, asked)) is not None]
-        shown = ", ".join(self._describe_giver(run, asked) for run, asked in givers[:3])
-        more = f" and {len(givers) - 3} more" if len(givers) > 3 else ""
+        ends = [end for run, preemption in victims if (end := self._ends_at(run, preemption)) is not None]
+        shown = ", ".join(self._describe_victim(run, preemption) for run, preemption in victims[:3])
+        more = f" and {len(victims) - 3} more" if len(victims) > 3 else ""
         if not ends:
             return f"preempted {shown}{more}"
-        is_one = len(givers) == 1 and len(indices_of(givers[0][1].ranks)) < 2
+        is_one = len(victims) == 1 and len(indices_of(victims[0][1].ranks)) < 2
         its = "its" if is_one else "their"
-        return f"{ASKS}{shown}{more}; {its} nodes are free by {max(ends):%H:%M:%S} UTC"
+        return f"{PREEMPTS}{shown}{more}; {its} nodes are free by {max(ends):%H:%M:%S} UTC"
 
-    def _describe_giver(self, run: RunObject, asked: PreemptedBy) -> str:
-        members = preempted_members_text(asked)
-        return f"{members} of {self.describe(run)}" if members else self.describe(run)
+    def _describe_victim(self, run: RunObject, preemption: PreemptedBy) -> str:
+        members = preempted_members_text(preemption)
+        return f"{members} of {self._describe_run(run)}" if members else self._describe_run(run)
 
-    def describe(self, run: RunObject) -> str:
-        """`vision/bert (high, of ana)`."""
-        owner = run.owner
-        said = f"{self._word(run)}, of {owner}" if owner else self._word(run)
-        return f"{run.metadata.namespace}/{run.metadata.name} ({said})"
+    def _describe_run(self, run: RunObject) -> str:
+        """Return a text such as `vision/bert (high, of ana)`."""
+        priority, owner = priority_of(run, self._cluster), run.owner
+        about = f"{priority}, of {owner}" if owner else priority
+        return f"{run.metadata.namespace}/{run.metadata.name} ({about})"
 
-    def intents(self, request: Request, waiting: RunObject, now: datetime) -> dict[Key, Preempted]:
-        """What is written into the status of each run that gives way, or of which some members do; of these with what
-        stands there of others."""
+    def statuses_for(self, request: PreemptionRequest, preemptor: RunObject, now: datetime) -> dict[Key, Preempted]:
+        """Return what is written into the status of each preempted run. If only some members of a sweep are preempted,
+        the sweep's earlier preemptions stay there."""
         ranks: dict[Key, list[int]] = {}
         for victim in request.victims:
             ranks.setdefault(key_of(victim.key), []).extend([] if victim.rank is None else [victim.rank])
-        asked = Preempted(
+        preemption = Preempted(
             by=request.key,
-            uid=waiting.metadata.uid,
-            attempts=waiting.status.attempts if waiting.status is not None else 0,
-            who=self.describe(waiting),
+            uid=preemptor.metadata.uid,
+            attempts=preemptor.status.attempts if preemptor.status is not None else 0,
+            who=self._describe_run(preemptor),
             guaranteed=request.guaranteed,
             since=format_time(now),
         )
-        return {key: self._of_members(asked, key, sorted(those)) for key, those in ranks.items()}
+        return {key: self._of_members(preemption, key, sorted(those)) for key, those in ranks.items()}
 
-    def _of_members(self, asked: Preempted, key: Key, ranks: Sequence[int]) -> Preempted:
+    def _of_members(self, preemption: Preempted, key: Key, ranks: Sequence[int]) -> Preempted:
         run = self._mirror.runs.get(key)
         if not ranks or run is None or run.status is None:
-            return asked
-        asked = msgspec.structs.replace(asked, ranks=compress_ranks(ranks), attempt=run.status.attempts)
-        return Preempted.of([asked, *(each for each in self._still_asked(key) if each.ranks)])
+            return preemption
+        preemption = msgspec.structs.replace(preemption, ranks=compress_ranks(ranks), attempt=run.status.attempts)
+        return Preempted.of([preemption, *(earlier for earlier in self.of(key) if earlier.ranks)])
 
-    # ------------------------------------------------------------------------------------------ what runs
+    def _ends_at(self, run: RunObject, preemption: PreemptedBy) -> datetime | None:
+        """Return the latest time at which the last preempted member is gone; None if none is left."""
+        alive = (pod for pod in self._mirror.pods_of_run(run) if not pod.is_finished)
+        pods = [
+            pod for pod in alive if (m := pod.member) is not None and is_preempted_by(preemption, m.rank, m.attempt)
+        ]
+        deadlines = [pod.metadata.deletion_timestamp for pod in pods]
+        moments = [moment for text in deadlines if (moment := parse_time(text)) is not None]
+        since = parse_time(preemption.since)
+        if len(moments) < len(deadlines) and since is not None:
+            moments.append(since + timedelta(seconds=_grace_seconds(run)))
+        return max(moments, default=None)
 
-    def _is_any_low(self) -> bool:
-        """Whether anything of low priority runs."""
-        runs = (
-            held.run for held in self._occupancy.runs() if held.since is not None or self._is_live_service(held.run)
+
+@dataclass(frozen=True, slots=True)
+class RunningAt:
+    """The gangs that run at one moment: a filter of the occupancy (`core.queue.cycle.RunningGangs`)."""
+
+    _mirror: Mirror
+    _cluster: ClusterView
+    _outlook: Outlook
+    _preemptions: Preemptions
+    _now: datetime
+
+    def has_low(self) -> bool:
+        """Whether any run of low priority runs."""
+        return any(
+            priority_of(held.run, self._cluster) == "low"
+            and (held.since is not None or self._is_live_service(held.run))
+            for held in self._cluster.occupancy.runs()
         )
-        return any(self._word(run) == "low" for run in runs)
+
+    def all(self) -> list[RunningGang]:
+        """Return all gangs that hold nodes, and all members that are on their way out."""
+        leaving = self._preemptions.victims()
+        found: list[RunningGang] = []
+        for held in self._cluster.occupancy.runs():
+            if held.since is not None:
+                ends_in = self._outlook.ends_at(held, self._now) - self._now.timestamp()
+                gang = self._running_gang(held, held.rows, ends_in, leaving)
+                found += self._members_of_sweep(held, gang) if held.is_sweep else [gang]
+            elif not keeps_nodes(held.run):
+                stays = self._is_live_service(held.run)
+                if stays:
+                    rows = self._rows_of(pod for pod in held.members if not _is_leaving(pod))
+                    found.append(self._running_gang(held, rows, math.inf, leaving))
+                found += self._leaving_members(pod for pod in held.bound if not stays or _is_leaving(pod))
+        return found
 
     def _is_live_service(self, run: RunObject) -> bool:
-        """Whether a run is a service that nobody has asked to end."""
+        """Whether a run is a service that was not asked to end."""
         status = run.status
         if status is None or status.attempt is None or status.phase not in _ALIVE or run.metadata.deletion_timestamp:
             return False
         return status.reason not in ENDING and self._cluster.specs.of(run).is_service
 
-    def running(self, now: datetime) -> list[Running]:
-        """All gangs that hold nodes, and all members that are on their way out."""
-        leaves = {run.metadata.uid for run, asked in self._all_asked() if self._waits(asked)}
-        found: list[Running] = []
-        for held in self._occupancy.gangs():
-            ends_in = self._outlook.ends_at(held, now) - now.timestamp()
-            running = self._running(held.run, held.member, held.rows, now, ends_in, leaves)
-            if held.is_sweep:
-                found += self._members_of_sweep(held, running, now)
-            else:
-                found.append(running)
-        for held in self._occupancy.runs():
-            if held.since is not None or keeps_nodes(held.run):
-                continue
-            going = self._is_live_service(held.run)
-            if going:
-                stay = [pod for pod in held.members if not _is_told(pod)]
-                found.append(self._running(held.run, held.member, self._rows_of(stay), now, math.inf, leaves))
-            found += self._leaving_members(pod for pod in held.bound if not going or _is_told(pod))
-        return found
-
-    def _running(
-        self, run: RunObject, member: MemberRequest, rows: Rows, now: datetime, ends_in: float, leaves: set[str]
-    ) -> Running:
-        status, spec = run.status, self._cluster.specs.of(run)
+    def _running_gang(self, held: RunOccupancy, rows: Rows, ends_in: float, leaving: set[str]) -> RunningGang:
+        run, status, spec = held.run, held.run.status, self._cluster.specs.of(held.run)
         assert status is not None and status.attempt is not None
-        word = spec.priority or self._cluster.policy.defaults.priority
-        every = spec.checkpoint_every_seconds
-        one_by_one = spec.is_service or status.sweep is not None  # members of theirs start at any time
+        priority, every = priority_of(run, self._cluster), spec.checkpoint_every_seconds
+        one_by_one = spec.is_service or status.sweep is not None  # their members start at any time
         since = status.started_at if one_by_one else status.attempt.started_at
         started = parse_time(since) if status.phase is Phase.RUNNING else None
-        ran = max(0.0, (now - started).total_seconds()) if started is not None else -1.0
-        return Running(
-            key=f"{run.metadata.namespace}/{run.metadata.name}",
+        ran = max(0.0, (self._now - started).total_seconds()) if started is not None else -1.0
+        return RunningGang(
+            key=held.key,
             namespace=run.metadata.namespace,
-            priority=self._cluster.policy.priorities[word].value,
-            low=word == "low",
-            member=member,
+            priority=self._cluster.policy.priorities[priority].value,
+            low=priority == "low",
+            member=held.member,
             rows=rows,
             ran_seconds=ran,
             unsaved_seconds=ran % every if every else max(0.0, ran),
             grace_seconds=_grace_seconds(run),
             ends_in_seconds=ends_in,
-            leaving=run.metadata.uid in leaves,
+            leaving=run.metadata.uid in leaving,
         )
 
-    def _members_of_sweep(self, sweep: RunOccupancy, whole: Running, now: datetime) -> Iterator[Running]:
-        """Each by itself, and those whose Pods are still to go. While some give way others may be asked, for so many
-        runs."""
-        run, every = sweep.run, self._cluster.specs.of(sweep.run).checkpoint_every_seconds
-        there = [(member, pod) for pod in sweep.members if (member := pod.member) is not None and not pod.is_finished]
-        newest = {member.rank: (member, pod) for member, pod in sorted(there, key=lambda each: each[0].attempt)}
+    def _members_of_sweep(self, held: RunOccupancy, whole: RunningGang) -> Iterator[RunningGang]:
+        """Yield each member of a sweep by itself. While members are preempted for some runs, others may be preempted
+        for further runs, up to a limit."""
+        run, every = held.run, self._cluster.specs.of(held.run).checkpoint_every_seconds
+        alive = [(member, pod) for pod in held.members if (member := pod.member) is not None and not pod.is_finished]
+        newest = {member.rank: (member, pod) for member, pod in sorted(alive, key=lambda pair: pair[0].attempt)}
         number = run.status.attempt.number if run.status is not None and run.status.attempt is not None else 0
-        asks = self._still_asked((run.metadata.namespace, run.metadata.name))
-        for rank, row in zip(sweep.ranks, sweep.rows.tolist(), strict=True):
-            age, attempt, told = 0.0, number, False
+        preemptions = self._preemptions.of((run.metadata.namespace, run.metadata.name))
+        for rank, row in zip(held.ranks, held.rows.tolist(), strict=True):
+            age, attempt, is_leaving = 0.0, number, False
             if rank in newest:
                 member, pod = newest[rank]
-                since = parse_time(pod.metadata.creation_timestamp) or now
-                age = max(0.0, (now - since).total_seconds())
-                attempt, told = member.attempt, _is_told(pod)
+                since = parse_time(pod.metadata.creation_timestamp) or self._now
+                age = max(0.0, (self._now - since).total_seconds())
+                attempt, is_leaving = member.attempt, _is_leaving(pod)
             yield replace(
                 whole,
                 rank=rank,
                 rows=np.array([row], dtype=np.int64),
-                ran_seconds=whole.ran_seconds if len(asks) < ASKED_OF_A_SWEEP else -1.0,
+                ran_seconds=whole.ran_seconds if len(preemptions) < PREEMPTORS_PER_SWEEP else -1.0,
                 unsaved_seconds=age % every if every else age,
-                leaving=told or any(is_preempted_by(asked, rank, attempt) for asked in asks),
+                leaving=is_leaving or any(is_preempted_by(each, rank, attempt) for each in preemptions),
             )
-        held = set(sweep.ranks)
-        yield from self._leaving_members(pod for member, pod in there if member.rank not in held)
+        counted = set(held.ranks)
+        yield from self._leaving_members(pod for member, pod in alive if member.rank not in counted)
 
-    def _leaving_members(self, pods: Iterable[Pod]) -> Iterator[Running]:
-        """Members of runs that are over, or between two attempts, and those that were asked to end one by one."""
+    def _leaving_members(self, pods: Iterable[Pod]) -> Iterator[RunningGang]:
+        """Yield members of runs that are over or between two attempts, and members that were asked to end alone."""
         index, resource = self._cluster.table().index, self._cluster.policy.gpu.resource
         for pod in pods:
             row = index.get(pod.spec.node_name)
-            if row is None or pod.is_finished:
-                continue
-            member = request_of_pod(pod, self._mirror, resource)
-            key = f"{pod.metadata.namespace}/{pod.metadata.name}"
-            yield Running(key, pod.metadata.namespace, 0, False, member, np.array([row]), leaving=True)
+            if row is not None and not pod.is_finished:
+                member = request_of_pod(pod, self._mirror, resource)
+                key = f"{pod.metadata.namespace}/{pod.metadata.name}"
+                yield RunningGang(key, pod.metadata.namespace, 0, False, member, np.array([row]), leaving=True)
 
     def _rows_of(self, pods: Iterable[Pod]) -> Rows:
-        """Where those are that have not ended."""
+        """Return the rows of the unfinished Pods."""
         index = self._cluster.table().index
         nodes = [pod.spec.node_name for pod in pods if not pod.is_finished]
         return np.array([index[node] for node in nodes if node in index], dtype=np.int64)
 
-    def _word(self, run: RunObject) -> str:
-        return self._cluster.specs.of(run).priority or self._cluster.policy.defaults.priority
 
-    def _ends_at(self, run: RunObject, asked: PreemptedBy) -> datetime | None:
-        """When the last of those that give way is gone at the latest; None where none is left."""
-        alive = (pod for pod in self._mirror.pods_of_run(run) if not pod.is_finished)
-        pods = [pod for pod in alive if (m := pod.member) is not None and is_preempted_by(asked, m.rank, m.attempt)]
-        told = [pod.metadata.deletion_timestamp for pod in pods]
-        moments = [moment for text in told if (moment := parse_time(text)) is not None]
-        since = parse_time(asked.since)
-        if len(moments) < len(told) and since is not None:
-            moments.append(since + timedelta(seconds=_grace_seconds(run)))
-        return max(moments, default=None)
-
-
-def _is_told(pod: Pod) -> bool:
-    return bool(pod.metadata.deletion_timestamp)
-
-
-def key_of(name: str) -> Key:
-    """The mirror's key of `namespace/name`."""
-    namespace, _, short = name.partition("/")
-    return namespace, short
-
-
-def preemptor_waits(mirror: Mirror, specs: StoredSpecs, asked: PreemptedBy) -> bool:
-    """Whether the run that was to have these nodes is still there and waits for them."""
-    run = mirror.runs.get(key_of(asked.by))
-    if run is None or run.metadata.uid != asked.uid or run.metadata.deletion_timestamp:
+def preemptor_waits(mirror: Mirror, specs: StoredSpecs, preemption: PreemptedBy) -> bool:
+    """Whether the run that preempts is still there and waits for the nodes."""
+    run = mirror.runs.get(key_of(preemption.by))
+    if run is None or run.metadata.uid != preemption.uid or run.metadata.deletion_timestamp:
         return False
     status = run.status
-    if status is not None and (status.phase.is_final or status.attempts != asked.attempts):
+    if status is not None and (status.phase.is_final or status.attempts != preemption.attempts):
         return False
     return not specs.of(run).stopped
 
 
+def priority_of(run: RunObject, cluster: ClusterView) -> PriorityWord:
+    """Return the name of a run's priority; policy's default if it asks for none."""
+    return cluster.specs.of(run).priority or cluster.policy.defaults.priority
+
+
+def key_of(name: str) -> Key:
+    """Return the mirror's key of `namespace/name`."""
+    namespace, _, short = name.partition("/")
+    return namespace, short
+
+
+def _is_leaving(pod: Pod) -> bool:
+    return bool(pod.metadata.deletion_timestamp)
+
+
 def _grace_seconds(run: RunObject) -> float:
-    """Of its attempt: what is edited since then is for the next."""
+    """Return the grace period of the run's attempt; later edits count for the next attempt."""
     assert run.status is not None
     template = run.status.attempt.pod_template if run.status.attempt is not None else {}
     return float(template.get("spec", {}).get("terminationGracePeriodSeconds", _DEFAULT_GRACE_SECONDS))

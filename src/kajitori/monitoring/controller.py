@@ -37,7 +37,7 @@ _GAUGES = {
     metrics.POLICY_FAULTS: "Faults in the policy file; the policy before it is then in force.",
 }
 
-STEPS = ("whole", "heads", "settle", "schedule", "preempt", "provision", "explain", "reconcile")
+STEPS = ("full", "partial", "order", "promised", "schedule", "preempt", "provision", "explain", "reconcile")
 """Parts of the controller's work: a look at the whole queue, one at its heads; of the former giving nodes to whom they
 were freed for, ordering and placing, choosing whom to preempt, asking autoscalers, saying why the rest waits; and the
 decision about one run."""

@@ -15,7 +15,7 @@ from tests.unit.api.fake_kubernetes import FakeKubernetes, fake_kubernetes, node
 
 from kajitori.api.app import create_app
 from kajitori.api.context import Api, ApiDependencies
-from kajitori.api.queue import standing
+from kajitori.api.queue import state
 from kajitori.api.serving.server import ApiServer
 from kajitori.blobs.code import CodeLimits, CodeStore
 from kajitori.configuration.policy_file import PolicyFile
@@ -90,7 +90,7 @@ class World:
 @pytest.fixture(autouse=True)
 def patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """On a machine that does much else nothing is left out of an answer."""
-    monkeypatch.setattr(standing, "ANSWER_SECONDS", 60.0)
+    monkeypatch.setattr(state, "ANSWER_SECONDS", 60.0)
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from tests.helpers.queue_scene import NOW, QueueScene, ago, in_queue
 from kajitori.api.context import Api, ApiDependencies
 from kajitori.api.queue.views import ExplanationView, StepView
 from kajitori.api.queue.waiting import explanation_of
-from kajitori.cluster.applicants import Applicants
+from kajitori.cluster.pending import PendingRuns
 from kajitori.cluster.stored_runs import member_of_template
 from kajitori.cluster.view import ClusterView
 from kajitori.configuration.policy_file import PolicyFile
@@ -194,7 +194,7 @@ class Scene(QueueScene):
         async def ask() -> dict[str, ExplanationView]:
             client = KubeClient(KubeConfig(server="http://unused"))
             api = Api(ApiDependencies(client=client, mirror=self.mirror, policy=self.policy, now=lambda: NOW))
-            waiting = await api.applicants.all(NOW)
+            waiting = await api.pending.all(NOW)
             return {each.request.key: await explanation_of(api, each.run) for each in waiting}
 
         return asyncio.run(ask())
@@ -202,7 +202,7 @@ class Scene(QueueScene):
     def cycle(self) -> Cycle:
         """What a controller that comes new to this cluster does first."""
         queue = Queue(self.mirror, self.cluster)
-        for applicant in asyncio.run(Applicants(self.mirror, self.cluster).all(NOW)):
+        for applicant in asyncio.run(PendingRuns(self.mirror, self.cluster).all(NOW)):
             queue.wait(in_queue(applicant))
         return queue.plan((), NOW)
 
@@ -214,7 +214,7 @@ class Scene(QueueScene):
 
 def in_order(cycle: Cycle) -> list[str]:
     """All that waited."""
-    return [queued.gang.key for queued in cycle.look.queue] if cycle.look is not None else []
+    return [run.key for run in cycle.plan.queue] if cycle.plan is not None else []
 
 
 def _node(each: dict[str, Any], *, well: bool) -> Node:
@@ -353,7 +353,7 @@ def test_what_is_said_is_what_the_controller_does(case: Case) -> None:
     scene = case.scene()
     cycle, said = scene.cycle(), scene.explains()
     starts = {"/".join(waiting.key) for waiting, _ in cycle.starts}
-    asks = {each.key: {victim.key for victim in each.victims} for each in cycle.requests.requests}
+    asks = {each.key: {victim.key for victim in each.victims} for each in cycle.preemptions.requests}
     for key, view in said.items():
         assert (view.to_free == []) == (key in starts), key
         if key in starts:

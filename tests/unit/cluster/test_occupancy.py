@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tests.helpers.queue_scene import NOW, QueueScene, ago
 
 from kajitori.cluster.outlook import Outlook
-from kajitori.cluster.situation import this_moment
+from kajitori.cluster.simulation import this_moment
 from kajitori.cluster.view import ClusterView
 from kajitori.core.spec.reasons import Phase
 from kajitori.core.spec.status import Resize, RunStatus
@@ -122,5 +122,5 @@ async def test_occupants_of_a_moment_do_not_follow_the_mirror() -> None:
     moment = this_moment(scene.cluster, (), NOW.timestamp())
     scene.lose_pod("bert-1-0")
     scene.show("bert", RunStatus(phase=Phase.STOPPED))
-    (occupant,) = (await moment.situation(())).occupants
+    (occupant,) = (await moment.simulation(())).occupants
     assert occupant.rows.tolist() == [0, 1]

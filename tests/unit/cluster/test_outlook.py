@@ -13,8 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.helpers.queue_scene import NOW, QueueScene, ago
 
-from kajitori.cluster.outlook import Applicant, Look, Outlook
+from kajitori.cluster.outlook import Outlook, PendingRun
 from kajitori.cluster.past import Past
+from kajitori.cluster.preemptions import Preemptions
+from kajitori.core.queue.cycle import ClusterState, CyclePlan, run_cycle
 from kajitori.core.queue.expected import UNKNOWN_SECONDS, Expectation, Source
 from kajitori.core.spec.reasons import Phase
 from kajitori.core.spec.status import MemberCounts, Ran, SweepState
@@ -24,23 +26,32 @@ from kajitori.kube.resources import PODS
 HOUR = 3600.0
 
 
-def look(scene: QueueScene, *waiting: Applicant, outlook: Outlook | None = None) -> Look:
-    return (outlook or Outlook(scene.mirror, scene.cluster)).look(waiting, scene.cluster.occupancy.used(), NOW)
+def plan(scene: QueueScene, *waiting: PendingRun) -> CyclePlan:
+    outlook = Outlook(scene.mirror, scene.cluster)
+    queue = outlook.waiting_runs(waiting, NOW)
+    cluster = ClusterState(
+        scene.cluster.occupancy.used(),
+        [ending for _, ending in outlook.endings(NOW)],
+        Preemptions(scene.mirror, scene.cluster, outlook).running_at(NOW),
+        outlook.past.users,
+        outlook.past.teams,
+    )
+    return run_cycle(cluster, queue, scene.cluster.policy, NOW.timestamp())
 
 
-def expected(scene: QueueScene, applicant: Applicant) -> Expectation:
+def expected(scene: QueueScene, applicant: PendingRun) -> Expectation:
     past = Past(scene.mirror, scene.cluster)
     past.refresh()
     return past.expect(applicant.run)
 
 
-def length(scene: QueueScene, applicant: Applicant) -> tuple[float, Source]:
+def length(scene: QueueScene, applicant: PendingRun) -> tuple[float, Source]:
     """How long it is expected to take, and where that is known from."""
     found = expected(scene, applicant)
     return found.seconds, found.source
 
 
-def started(found: Look) -> list[str]:
+def started(found: CyclePlan) -> list[str]:
     return [placement.key.partition("/")[2] for placement in found.schedule.placements]
 
 
@@ -92,7 +103,7 @@ def test_a_service_has_no_end_and_is_not_learnt_from() -> None:
     scene.finished("old", seconds=5, until=ago(hours=1), type="service")
     web = scene.waits("web", 1, type="service")
     assert length(scene, web) == (UNKNOWN_SECONDS, Source.ENDLESS)
-    assert math.isinf(look(scene, web).ends_at("team/web"))
+    assert math.isinf(plan(scene, web).queue[0].expected_seconds)
     assert expected(scene, scene.waits("new", 1)).source is Source.UNKNOWN
     assert length(scene, scene.waits("tests", 1, type="service", timeLimit="1h")) == (HOUR, Source.LIMIT)
 
@@ -190,7 +201,7 @@ def test_members_that_were_asked_to_end_are_expected_to() -> None:
             assert run.status is not None
             scene.show(name, msgspec.structs.replace(run.status, phase=Phase.FAILED))
             scene.pod(run, 0, node, deleting=format_time(NOW + timedelta(seconds=30)))
-    (reservation,) = look(scene, scene.waits("next", 1)).schedule.reservations
+    (reservation,) = plan(scene, scene.waits("next", 1)).schedule.reservations
     assert (reservation.placement.nodes, reservation.starts_at - NOW.timestamp()) == (("n0",), 30.0)
 
 
@@ -215,26 +226,26 @@ def test_whoever_was_submitted_first_is_first_in_a_plain_queue() -> None:
         scene.waits("a", 1, since=ago(minutes=2)),
         scene.waits("urgent", 1, since=ago(seconds=1), priority=100),
     ]
-    found = look(scene, *waiting)
-    places = {name: found.place(f"team/{name}").position for name in ("urgent", "b", "a", "c")}
+    found = plan(scene, *waiting)
+    places = {name: found.ranking.place(f"team/{name}").position for name in ("urgent", "b", "a", "c")}
     assert places == {"urgent": 1, "b": 2, "a": 3, "c": 4}
 
 
 def test_who_had_much_of_the_cluster_lately_comes_later() -> None:
     scene = QueueScene(4)
     scene.finished("old", seconds=86400, until=ago(days=1), members=4, image="other", owner="bob")
-    found = look(scene, scene.waits("bobs", 1, owner="bob"), scene.waits("adas", 1))
-    assert [found.place(f"team/{name}").position for name in ("adas", "bobs")] == [1, 2]
-    assert found.place("team/adas").user_share == 0.0
-    assert found.place("team/bobs").user_share == pytest.approx(0.5 ** (1 / 7) - 0.5 ** (2 / 7))
-    assert found.place("team/bobs").team_share == found.place("team/bobs").user_share
+    found = plan(scene, scene.waits("bobs", 1, owner="bob"), scene.waits("adas", 1))
+    assert [found.ranking.place(f"team/{name}").position for name in ("adas", "bobs")] == [1, 2]
+    assert found.ranking.place("team/adas").user_share == 0.0
+    assert found.ranking.place("team/bobs").user_share == pytest.approx(0.5 ** (1 / 7) - 0.5 ** (2 / 7))
+    assert found.ranking.place("team/bobs").team_share == found.ranking.place("team/bobs").user_share
 
 
 def test_what_somebody_has_counts_while_he_has_it() -> None:
     scene = QueueScene(4)
     scene.runs("now", "n[0-1]", since=ago(days=7), owner="bob")
     scene.runs("web", "n2", since=ago(days=7), owner="bob", type="service")
-    place = look(scene, scene.waits("bobs", 1, owner="bob")).place("team/bobs")
+    place = plan(scene, scene.waits("bobs", 1, owner="bob")).ranking.place("team/bobs")
     assert place.user_share == pytest.approx(0.75 / 2)
 
 
@@ -244,19 +255,19 @@ def test_the_first_that_does_not_fit_has_nodes_kept_for_it() -> None:
     scene.runs("now", "n0", since=ago(minutes=10), timeLimit="1h")
     large = scene.waits("large", 2, since=ago(hours=9), timeLimit="1h")
     long, short = scene.waits("long", 1, timeLimit="2h"), scene.waits("short", 1, timeLimit="30m")
-    found = look(scene, large, long)
+    found = plan(scene, large, long)
     assert started(found) == []
     (reservation,) = found.schedule.reservations
     assert (reservation.key, reservation.starts_at - NOW.timestamp()) == ("team/large", 50 * 60)
-    assert found.reservation("team/large") is reservation and found.reservation("team/long") is None
+    assert reservation.key == "team/large"
     assert {shortage.key: shortage.behind for shortage in found.schedule.shortages} == {
         "team/large": (),
         "team/long": ("team/large",),
     }
-    assert started(look(scene, large, long, short)) == ["short"]
+    assert started(plan(scene, large, long, short)) == ["short"]
     without = QueueScene(2, queue={"reservations": False})
     without.runs("now", "n0", since=ago(minutes=10), timeLimit="1h")
-    assert started(look(without, large, long)) == ["long"]
+    assert started(plan(without, large, long)) == ["long"]
 
 
 def test_history_lets_pass_whom_his_limit_did_not() -> None:
@@ -264,9 +275,9 @@ def test_history_lets_pass_whom_his_limit_did_not() -> None:
     scene.runs("now", "n0", since=ago(minutes=10), timeLimit="1h", image="other")
     large = scene.waits("large", 2, since=ago(hours=9), timeLimit="1h", owner="bob")
     long = scene.waits("long", 1, timeLimit="2d")
-    assert started(look(scene, large, long)) == []
+    assert started(plan(scene, large, long)) == []
     scene.finished("before", seconds=600, until=ago(hours=1))
-    assert started(look(scene, large, long)) == ["long"]
+    assert started(plan(scene, large, long)) == ["long"]
 
 
 def test_what_comes_and_goes_while_nobody_asks_is_not_kept() -> None:
@@ -343,7 +354,7 @@ def test_members_of_a_sweep_hold_nodes_whichever_attempt_they_were_started_in() 
     (each,) = scene.cluster.occupancy.gangs()
     assert sorted(each.rows.tolist()) == [0, 1, 3]
     assert ends(scene)["team/grid"][1] == 9 * 60
-    assert length(scene, Applicant(run, scene.waits("x", 1).request)) == (600, Source.SIMILAR)
+    assert length(scene, PendingRun(run, scene.waits("x", 1).request)) == (600, Source.SIMILAR)
 
 
 def test_a_sweep_that_is_over_teaches_how_long_a_member_takes_and_counts_with_what_its_members_had() -> None:
@@ -372,7 +383,7 @@ def test_a_sweep_waits_in_the_length_of_all_its_work() -> None:
     waits = scene.waits("grid", 26, timeLimit="1h", array="0-29")
     assert waits.run.status is not None
     ledger, members = SweepState(longest_seconds=60), MemberCounts(total=30, running=4)
-    waits = Applicant(scene.change(waits.run, sweep=ledger, members=members), replace(waits.request, fewest=1))
+    waits = PendingRun(scene.change(waits.run, sweep=ledger, members=members), replace(waits.request, fewest=1))
     short, long = scene.waits("short", 1, timeLimit="7m"), scene.waits("long", 1, timeLimit="8m")
-    order = [each.gang.key for each in look(scene, long, waits, short).queue]
+    order = [each.gang.key for each in plan(scene, long, waits, short).queue]
     assert order == ["team/short", "team/grid", "team/long"]

@@ -10,7 +10,7 @@ import msgspec
 from kajitori.api.context import Api
 from kajitori.api.nodes.views import PoolView
 from kajitori.api.queue.views import ExplanationView
-from kajitori.cluster.outlook import Applicant
+from kajitori.cluster.outlook import PendingRun
 from kajitori.core.nodes.provisioning import UnplacedRun, demand
 from kajitori.core.placement.planner import Shortage
 from kajitori.core.placement.snapshot import Snapshot
@@ -47,7 +47,7 @@ def pool_views(api: Api) -> list[PoolView] | msgspec.UnsetType:
 
 
 def tell_of_pools(
-    api: Api, view: ExplanationView, applicant: Applicant, shortage: Shortage, snapshot: Snapshot
+    api: Api, view: ExplanationView, applicant: PendingRun, shortage: Shortage, snapshot: Snapshot
 ) -> None:
     """Adds to an explanation what the run has asked for, or would ask for, and why it does not."""
     status = applicant.run.standing

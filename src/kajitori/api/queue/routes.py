@@ -12,11 +12,11 @@ from starlette.responses import Response
 
 from kajitori.api.auth import Caller
 from kajitori.api.context import Api, Shared, answer, describes
-from kajitori.api.queue.standing import Standing, standing, stop_watch
+from kajitori.api.queue.state import QueueState, queue_state, stop_watch
 from kajitori.api.queue.views import ExpectedView, KeptView, PlaceView, QueuedView, QueueView
 from kajitori.api.runs.lookup import find_run, require_definition
 from kajitori.api.runs.views import controller_view, phase_of
-from kajitori.cluster.outlook import Applicant, Line
+from kajitori.cluster.outlook import PendingRun, QueueOrder
 from kajitori.core.queue.backfill import Reservation
 from kajitori.core.queue.expected import Expectation
 from kajitori.core.queue.forecast import forecast
@@ -76,18 +76,18 @@ async def _body(api: Api) -> bytes:
 
 async def queue_of(api: Api) -> QueueView:
     """All that wait now."""
-    now = await standing(api)
+    now = await queue_state(api)
     async with api.asking:
-        found = await asyncio.to_thread(forecast, now.asked, stop_watch)
-    by_key = {each.request.key: each for each in now.waiting}
+        found = await asyncio.to_thread(forecast, now.simulation, stop_watch)
+    by_key = {each.request.key: each for each in now.pending}
     rules = api.cluster.policy.queue
     reserved = {each.key: each for each in found.now.reservations}
     behind = {each.key: each.behind for each in found.now.shortages}
     known_until, leader = _known_until(api, now, found.starts), api.leader.standing()
     items = []
-    for each in now.line.queue:
+    for each in now.order.queue:
         key = each.gang.key
-        item = _queued(by_key[key], place_view(now.line, key))
+        item = _queued(by_key[key], place_view(now.order, key))
         starts_at = found.starts.get(key, math.inf)
         item.behind, item.kept = list(behind.get(key, ())), kept_view(reserved.get(key), known=starts_at < known_until)
         if starts_at < known_until and not leader.is_absent:
@@ -96,19 +96,19 @@ async def queue_of(api: Api) -> QueueView:
     return QueueView(order=rules.order, formula=rules.formula or "", items=items, controller=controller_view(leader))
 
 
-def _known_until(api: Api, now: Standing, starts: Mapping[str, float]) -> float:
+def _known_until(api: Api, now: QueueState, starts: Mapping[str, float]) -> float:
     """When the first ends of which nobody knows how long it takes: whatever is expected after that may rest on it."""
     is_known = api.outlook.known_ends(api.now())
-    assumed = {key for key in {each.run for each in now.asked.occupants} if not is_known(key)}
-    running = (end.ends_at for each in now.asked.occupants if each.run in assumed for end in each.endings)
-    expected = now.line.expected
+    assumed = {key for key in {each.run for each in now.simulation.occupants} if not is_known(key)}
+    running = (end.ends_at for each in now.simulation.occupants if each.run in assumed for end in each.endings)
+    expected = now.order.expected
     waiting = (at + expected[key].seconds for key, at in starts.items() if not expected[key].sure)
     return min((*running, *waiting), default=math.inf)
 
 
-def place_view(line: Line, key: str) -> PlaceView:
+def place_view(order: QueueOrder, key: str) -> PlaceView:
     """The place of a run in the queue, with its numbers."""
-    place, expected = line.place(key), line.expected[key]
+    place, expected = order.place(key), order.expected[key]
     return PlaceView(
         position=place.position,
         of=place.of,
@@ -135,7 +135,7 @@ def kept_view(reservation: Reservation | None, *, known: bool) -> KeptView | msg
     return KeptView(nodes=nodes, expected_at=_time(reservation.starts_at) if known else msgspec.UNSET)
 
 
-def _queued(applicant: Applicant, place: PlaceView) -> QueuedView:
+def _queued(applicant: PendingRun, place: PlaceView) -> QueuedView:
     run, request = applicant.run, applicant.request
     return QueuedView(
         name=run.metadata.name,

@@ -18,21 +18,22 @@ from kajitori.api.nodes.board import guarantee_view
 from kajitori.api.nodes.pools import tell_of_pools
 from kajitori.api.nodes.views import GuaranteeView
 from kajitori.api.queue.routes import kept_view, place_view
-from kajitori.api.queue.standing import Standing, standing, stop_watch
+from kajitori.api.queue.state import QueueState, queue_state, stop_watch
 from kajitori.api.queue.views import BlockedView, ExplanationView, HolderView, RoomView, StepView
 from kajitori.api.runs.lookup import find_run
 from kajitori.api.runs.views import controller_view
 from kajitori.cluster.growable import growable, may_grow
-from kajitori.cluster.outlook import Applicant, Look
+from kajitori.cluster.outlook import PendingRun
 from kajitori.core.admission.decide import Decision
 from kajitori.core.admission.quota import members_within, quota_shortage
 from kajitori.core.gang.progress import describe_preemptions
 from kajitori.core.placement.planner import Placement
 from kajitori.core.placement.snapshot import CPU, GPU, MEMORY
+from kajitori.core.queue.cycle import preempt_for_waiting, with_placements
 from kajitori.core.queue.elastic import grown
 from kajitori.core.queue.explain import Explanation, explain
-from kajitori.core.queue.freeing import Situation, Step, StepKind
-from kajitori.core.queue.preemption_cycle import LOOKED_AT
+from kajitori.core.queue.freeing import Simulation, Step, StepKind
+from kajitori.core.queue.preemption import EXAMINED_PER_CYCLE
 from kajitori.core.queue.what_if import Answer, ask
 from kajitori.core.spec.reasons import Phase, Reason
 from kajitori.core.spec.run import RunSpec
@@ -79,7 +80,7 @@ async def _explanation_of(api: Api, run: RunObject) -> ExplanationView:
         except InvalidInput as error:
             said.reason, said.message = Reason.REFUSED.value, error.message
             return said
-    applicant = api.applicants.of(run, api.now())
+    applicant = api.pending.of(run, api.now())
     if applicant is None:
         said.message = said.message or await _growth_of(api, run)
         return said  # it waits for something else than nodes, if at all: a pause, or members that are still ending
@@ -98,10 +99,10 @@ async def _growth_of(api: Api, run: RunObject) -> str:
     gang = growable(api.cluster, run, api.now()) if may_grow(run, spec) else None
     if gang is None:
         return said
-    rules, now = api.cluster.policy.elastic, await standing(api)
-    more = len(grown(now.settled.state, gang.gang, gang.nodes, [each.request for each in now.waiting]).nodes) - has
+    rules, now = api.cluster.policy.elastic, await queue_state(api)
+    more = len(grown(now.promised.snapshot, gang.gang, gang.nodes, [run.request for run in now.pending]).nodes) - has
     if not more:
-        beside = " beside those who wait" if now.waiting else ""
+        beside = " beside those who wait" if now.pending else ""
         return f"{said}; there is no room for more{beside}"
     room = f"{said}; there is room for {more} more"
     if not rules.grow:
@@ -110,22 +111,24 @@ async def _growth_of(api: Api, run: RunObject) -> str:
     return f"{room}: it is started again with them once that has been so for {after} and it has run for {least}"
 
 
-async def start_of(api: Api, applicant: Applicant, phase: Phase = Phase.QUEUED) -> tuple[ExplanationView, Answer]:
+async def start_of(api: Api, applicant: PendingRun, phase: Phase = Phase.QUEUED) -> tuple[ExplanationView, Answer]:
     """What the planner says to a run now, whether or not it is among those that wait."""
-    now = await standing(api, applicant)
+    now = await queue_state(api, applicant)
     async with api.asking:
-        found = await asyncio.to_thread(ask, now.asked, applicant.request.key, stop_watch)
-    view = _view(api, now.asked, applicant, found, phase)
-    view.place = place_view(now.line, applicant.request.key)
+        found = await asyncio.to_thread(ask, now.simulation, applicant.request.key, stop_watch)
+    view = _view(api, now.simulation, applicant, found, phase)
+    view.place = place_view(now.order, applicant.request.key)
     view.behind = list(found.shortage.behind) if found.shortage is not None else []
     view.asks, view.guarantees = [], _guarantees_of(api, applicant)
-    if found.shortage is not None and api.cluster.table() is now.settled.state.table:  # else nodes changed meanwhile
+    if (
+        found.shortage is not None and api.cluster.table() is now.promised.snapshot.table
+    ):  # else nodes changed meanwhile
         view.asks = _would_ask(api, now, found, applicant.request.key)
-        tell_of_pools(api, view, applicant, found.shortage, now.asked.snapshot)
+        tell_of_pools(api, view, applicant, found.shortage, now.simulation.snapshot)
     return view, found
 
 
-def _guarantees_of(api: Api, applicant: Applicant) -> list[GuaranteeView]:
+def _guarantees_of(api: Api, applicant: PendingRun) -> list[GuaranteeView]:
     """What its team is guaranteed of what it asks for, and how much of that the team uses."""
     namespace, member = applicant.run.metadata.namespace, applicant.request.member
     return [
@@ -135,15 +138,15 @@ def _guarantees_of(api: Api, applicant: Applicant) -> list[GuaranteeView]:
     ]
 
 
-def _would_ask(api: Api, now: Standing, found: Answer, key: str) -> list[str]:
+def _would_ask(api: Api, now: QueueState, found: Answer, key: str) -> list[str]:
     """Whom the run asks to give way in the next cycle."""
-    if found.ahead >= LOOKED_AT:
+    if found.ahead >= EXAMINED_PER_CYCLE:
         return []
-    queue = now.asked.queue[: found.ahead + 1]
-    before = {queued.gang.key for queued in queue}
-    waiting = [each for each in now.waiting if each.request.key in before]
-    look = Look(now.line.now, now.line.ranking, now.line.expected, queue, found.looked)
-    for request in api.preemptions.ask(look, waiting, now.settled, api.now()).requests:
+    queue, at = now.simulation.queue[: found.ahead + 1], api.now()
+    snapshot = with_placements(now.promised.snapshot, queue, found.looked.placements)
+    running = api.preemptions.running_at(at)
+    plan = preempt_for_waiting(snapshot, queue, found.looked, running, api.cluster.policy, at.timestamp())
+    for request in plan.requests:
         if request.key == key:
             return list(dict.fromkeys(victim.key for victim in request.victims))  # of a sweep often several members
     return []
@@ -158,7 +161,7 @@ async def start_of_new(
     key = f"{meta.namespace}/{meta.name}"
     # Whatever is remembered of runs by their names, of this one nothing is true of the next.
     meta = msgspec.structs.replace(meta, name=_NO_RUN, uid=secrets.token_hex(8))
-    applicant = api.applicants.would_be(msgspec.structs.replace(run, metadata=meta), spec, decision, api.now())
+    applicant = api.pending.would_be(msgspec.structs.replace(run, metadata=meta), spec, decision, api.now())
     if applicant is None:
         return ExplanationView(phase=Phase.STOPPED.value, reason="", message="it is stopped: it asks for nothing"), None
     applicant = replace(applicant, request=replace(applicant.request, key=key))
@@ -183,7 +186,7 @@ def _preempted_by(run: RunObject) -> str:
     return describe_preemptions(asked) if asked is not None else ""
 
 
-def _view(api: Api, asked: Situation, applicant: Applicant, found: Answer, phase: Phase) -> ExplanationView:
+def _view(api: Api, asked: Simulation, applicant: PendingRun, found: Answer, phase: Phase) -> ExplanationView:
     request = applicant.request
     if found.placement is not None:
         nodes = node_lists.brief(node_lists.compress(list(dict.fromkeys(found.placement.nodes))))
@@ -192,7 +195,7 @@ def _view(api: Api, asked: Situation, applicant: Applicant, found: Answer, phase
     else:
         assert found.shortage is not None
         told = explain(asked.snapshot, request, found.shortage, api.cluster.uses)
-    asks = api.preemptions.words_for(request.key)
+    asks = api.preemptions.describe(request.key)
     waits = {queued.gang.key for queued in asked.queue}  # its end is not that of what it has now
     there = (each for each in asked.occupants if not each.sweep or each.run not in waits)
     ends: dict[str, float] = {}
@@ -249,7 +252,7 @@ def _run_of(step: Step) -> str:
     return step.occupant.run if step.occupant is not None else step.name
 
 
-def _step_view(api: Api, asked: Situation, step: Step, is_known: Callable[[str], bool]) -> StepView:
+def _step_view(api: Api, asked: Simulation, step: Step, is_known: Callable[[str], bool]) -> StepView:
     occupant, table = step.occupant, asked.snapshot.table
     rows = sorted(set(occupant.rows.tolist())) if occupant is not None else []
     amounts = occupant.amounts.sum(axis=0).tolist() if occupant is not None else [0] * 4

@@ -1,161 +1,163 @@
-"""The runs that wait for nodes, planned as one queue."""
+"""The runs that wait for nodes, planned as one queue: the shell around the pure cycle of `core.queue.cycle`."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import cache
 
 import numpy as np
 
-from kajitori.cluster.outlook import Applicant, Look, Outlook
+from kajitori.cluster.outlook import Outlook, PendingRun
 from kajitori.cluster.preemptions import Preemptions, key_of
 from kajitori.cluster.view import ClusterView
-from kajitori.controllers.queue.growing import Growing, Grows
-from kajitori.controllers.queue.heads import Heads
+from kajitori.controllers.queue.growing import Growing, Growth
+from kajitori.controllers.queue.shapes import QueueByShape
 from kajitori.controllers.workqueue import Key
 from kajitori.core import gang
 from kajitori.core.admission.decide import Decision
 from kajitori.core.placement.planner import GangRequest, MemberRequest, Placement, Shortage, occupy
 from kajitori.core.placement.releases import Ending
 from kajitori.core.placement.snapshot import Snapshot
-from kajitori.core.queue.backfill import Queued
-from kajitori.core.queue.elastic import come_back, grown
+from kajitori.core.queue.backfill import schedule
+from kajitori.core.queue.cycle import ClusterState, CyclePlan, place_promised, run_cycle
 from kajitori.core.queue.explain import Explainer
-from kajitori.core.queue.preemption_cycle import Requests, Settled
+from kajitori.core.queue.preemption import PreemptionPlan
+from kajitori.core.queue.waiting import WaitingRun
 from kajitori.core.spec.run import RunSpec
 from kajitori.core.spec.status import RunStatus
 from kajitori.core.words import node_lists
 from kajitori.errors import Fault, Refused
 from kajitori.kube.mirror.mirror import Mirror
-from kajitori.kube.objects import RunObject
 from kajitori.monitoring.controller import ControllerMetrics
 
-HEADS = 32
-"""Runs of one shape that are looked at between two looks at the whole queue."""
+RUNS_PER_SHAPE = 32
+"""Number of runs of each shape that a partial cycle looks at."""
 
 DOUBT_PATIENCE = timedelta(seconds=10)
-"""How long a write that failed may take to show in the mirror all the same."""
+"""How long a failed write may take to appear in the mirror after all."""
 
-LEAST_PAUSE, LONGEST_PAUSE = timedelta(seconds=1), timedelta(seconds=30)
-"""Between two looks at a queue in which nothing happens but that time passes."""
+SHORTEST_PAUSE, LONGEST_PAUSE = timedelta(seconds=1), timedelta(seconds=30)
+"""Limits of the time between two full cycles while reservations exist and nothing but time changes."""
 
-
-Left = Callable[[int], int]
-"""How many more attempts of a priority, and of higher ones, may begin now."""
+FreeSlots = Callable[[int], int]
+"""Returns how many more attempts of this priority, or of higher ones, may begin now."""
 
 
 @dataclass(frozen=True, slots=True)
 class Admitted:
-    """A run as policy has it; without a decision where policy refuses it now but an attempt of it is alive."""
+    """A run with policy's decision about it; without a decision if policy refuses it now but its attempt runs on."""
 
     life: gang.Run
     spec: RunSpec | None = None
-    """None only where it is refused because it can't be read."""
+    """None only if the run is refused because its spec cannot be read."""
     decision: Decision | None = None
     policy_version: int = 0
-    """Of the policy that was asked."""
+    """Version of the policy that decided."""
     cluster_version: int = 0
-    """Of the nodes that it was decided about with."""
+    """Version of the nodes that the decision was made with."""
 
     def is_outdated(self, policy_version: int, cluster_version: int) -> bool:
-        """Whether policy may decide otherwise now. How much a run of whole nodes asks for follows from the nodes."""
+        """Whether policy may decide otherwise now. The request of a run of whole nodes depends on the nodes, too."""
         if self.policy_version < policy_version:
             return True
-        of_nodes = self.spec is not None and self.spec.resources.whole_node
-        return of_nodes and self.cluster_version < cluster_version
+        has_whole_nodes = self.spec is not None and self.spec.resources.whole_node
+        return has_whole_nodes and self.cluster_version < cluster_version
 
     def resolved(self) -> tuple[RunSpec, Decision]:
-        """Spec and decision; raises where policy refuses the run: nothing new may be started for it."""
+        """Return spec and decision. Raises Refused if policy refuses the run: nothing new may start for it."""
         if self.spec is None or self.decision is None:
             raise Refused([Fault("spec", "policy refuses this run now; no further member of it is started")])
         return self.spec, self.decision
 
 
-@dataclass(frozen=True, slots=True)
-class Waiting:
-    """A run that needs nodes, with what is needed to start it."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueEntry(PendingRun):
+    """A run of the controller's queue, with what is needed to start it."""
 
-    key: Key
-    run: RunObject
     admitted: Admitted
     status: RunStatus
-    request: GangRequest
     version: str
     """The resource version that `status` was stored under."""
 
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """An attempt that was just planned and that the mirror does not show yet."""
+    """An attempt that was planned and that the mirror does not show yet."""
 
     member: MemberRequest
     nodes: tuple[str, ...]
     version: str
     """The Run's resource version before."""
     ends_at: float = math.inf
-    """When it is expected to have ended; seconds since 1970."""
+    """Expected end, in seconds since 1970."""
     doubtful_since: datetime | None = None
-    """When the write of it failed: perhaps it was done all the same."""
+    """When its write failed: it may have been stored all the same."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cycle:
-    """What one look at the whole queue found."""
+    """What one cycle decided, as the controller acts on it."""
 
-    starts: tuple[tuple[Waiting, Placement], ...] = ()
-    waits: tuple[tuple[Waiting, Shortage], ...] = ()
-    look: Look | None = None
-    """The order of all that wait, and for whom nodes are kept; there whenever some wait."""
-    requests: Requests = field(default_factory=Requests)
-    """Who is to give way to those who wait."""
+    starts: tuple[tuple[QueueEntry, Placement], ...] = ()
+    waits: tuple[tuple[QueueEntry, Shortage], ...] = ()
+    plan: CyclePlan | None = None
+    """The decision over the whole queue; None if no run waits, and for a partial cycle."""
     explainer: Explainer | None = None
-    """Says why those wait; there whenever some do."""
+    """Says why runs wait; present with `plan`."""
     doubtful: tuple[Key, ...] = ()
-    """Runs that were passed over until it is clear whether they have their nodes already."""
+    """Runs that were left out because it is unknown whether they have their nodes already."""
     busy: tuple[Key, ...] = ()
-    """Runs that were not started because they are being worked on, or are to be. They keep their places: nobody starts
-    on what they would have had."""
-    snapshot: Snapshot | None = None
-    """What is used once those that start have what they got; there whenever some wait."""
+    """Runs that were not started because the controller works on them, or has to first. They keep their places: no
+    other run starts on the nodes that they would have had."""
     look_again_at: datetime | None = None
-    """When the same queue may be decided about otherwise, though nothing has happened."""
+    """When time alone may change the decision."""
     held_back: int | None = None
-    """The priority of the first that would have started, too, if more were allowed to at a time."""
+    """Priority of the first run that fits but has to wait for a free start slot."""
+
+    @property
+    def preemptions(self) -> PreemptionPlan:
+        """The preemptions of this cycle."""
+        return self.plan.preemptions if self.plan is not None else PreemptionPlan()
 
 
-def _look_again_at(look: Look, now: datetime) -> datetime | None:
-    """While nodes are kept for somebody, time alone changes who may start: the order follows it, and what was expected
-    to end by then may not have."""
-    if not look.schedule.reservations:
+def _look_again_at(plan: CyclePlan, now: datetime) -> datetime | None:
+    """Return when to plan again. While there are reservations time alone changes what may start: the order depends on
+    it, and runs may not have ended when expected."""
+    if not plan.schedule.reservations:
         return None
-    soonest = min(reservation.starts_at for reservation in look.schedule.reservations) - look.now
-    return now + min(max(timedelta(seconds=soonest), LEAST_PAUSE), LONGEST_PAUSE)
+    soonest = min(reservation.starts_at for reservation in plan.schedule.reservations) - now.timestamp()
+    return now + min(max(timedelta(seconds=soonest), SHORTEST_PAUSE), LONGEST_PAUSE)
 
 
-def _first(
-    fit: Sequence[Placement], priority_of: Callable[[Placement], int], left: Left | None, own: Sequence[Placement] = ()
+def _within_slots(
+    placements: Sequence[Placement],
+    priority_of: Callable[[Placement], int],
+    free_slots: FreeSlots | None,
+    promised: Sequence[Placement] = (),
 ) -> tuple[list[Placement], int | None]:
-    """Of those that fit, in order, as many as there are turns left for, behind their `own` that take some whatever is
-    left; and the priority of the first that is too many."""
-    begin = list(own)
-    for each in fit:
-        priority = priority_of(each)
-        if left is not None and len(begin) >= left(priority):
+    """Return the placements that may begin now, in order, and the priority of the first that has no start slot.
+
+    `promised` placements begin in any case, and take slots first.
+    """
+    begin = list(promised)
+    for placement in placements:
+        priority = priority_of(placement)
+        if free_slots is not None and len(begin) >= free_slots(priority):
             return begin, priority
-        begin.append(each)
+        begin.append(placement)
     return begin, None
 
 
-def _asking(request: GangRequest, queued: Queued) -> Queued:
-    """What waits, with this request: the run's own, or that kept off some nodes."""
-    return queued if queued.gang is request else replace(queued, gang=request)
+def _with_request(run: WaitingRun, request: GangRequest) -> WaitingRun:
+    """Return the run with its own request, or with the request that keeps it off some nodes."""
+    return run if run.gang is request else replace(run, gang=request)
 
 
 class Queue:
-    """Waiting runs, and what placed ones take before their Pods show it."""
+    """The waiting runs, and the nodes of attempts that the mirror does not show yet."""
 
     def __init__(self, mirror: Mirror, cluster: ClusterView, metrics: ControllerMetrics | None = None) -> None:
         self._metrics = metrics or ControllerMetrics.unread()
@@ -163,166 +165,168 @@ class Queue:
         self._cluster = cluster
         self._outlook = Outlook(mirror, cluster)
         self.preemptions = Preemptions(mirror, cluster, self._outlook)
-        self._waiting: dict[Key, Waiting] = {}
+        self._waiting: dict[Key, QueueEntry] = {}
         self._placed: dict[Key, Placed] = {}
-        self._heads = Heads()
+        self._by_shape = QueueByShape()
         self._returning: set[Key] = set()
-        """Elastic gangs that nodes are kept for, and that may have them now."""
+        """Waiting elastic gangs that nodes are kept for."""
 
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def wait(self, waiting: Waiting) -> bool:
-        """The run needs nodes; whether it needs others than it did before."""
-        before = self._waiting.get(waiting.key)
-        self._waiting[waiting.key] = waiting
-        if waiting.status.resize is not None:
-            self._returning.add(waiting.key)
+    def wait(self, entry: QueueEntry) -> bool:
+        """Add a run that needs nodes, or replace it; return whether it is new or asks for something else."""
+        before = self._waiting.get(entry.key)
+        self._waiting[entry.key] = entry
+        if entry.status.resize is not None:
+            self._returning.add(entry.key)
         else:
-            self._returning.discard(waiting.key)
-        if before is not None and before.request == waiting.request:
-            self._waiting[waiting.key] = replace(waiting, request=before.request)
+            self._returning.discard(entry.key)
+        if before is not None and before.request == entry.request:
+            self._waiting[entry.key] = replace(entry, request=before.request)
             return False
-        self._heads.add(self._outlook.queued(Applicant(waiting.run, waiting.request)))
+        self._by_shape.add(self._outlook.waiting_run(entry))
         return True
 
     def leave(self, key: Key) -> None:
-        """The run does not need nodes now."""
+        """Remove a run that does not need nodes now."""
         self._waiting.pop(key, None)
         self._returning.discard(key)
 
     def doubt(self, key: Key, now: datetime) -> None:
-        """The write of a placement failed. The nodes are kept until it is clear that it was not done all the same."""
+        """Note that the write of a placement failed. Its nodes stay taken until it is clear whether it was stored."""
         if key in self._placed:
             self._placed[key] = replace(self._placed[key], doubtful_since=now)
 
     def take_back(self, key: Key) -> None:
-        """What was given to the run is free again: it can't have it."""
+        """Free the nodes that were given to a run that cannot use them."""
         self._placed.pop(key, None)
 
     def forget(self, key: Key) -> None:
-        """The run is gone."""
+        """Remove a run that is deleted."""
         self.leave(key)
         self._placed.pop(key, None)
 
     def decided_before(self, policy_version: int, cluster_version: int) -> set[Key]:
-        """Runs that wait as an older policy, or one that was asked about other nodes, had them."""
-        waiting = self._waiting.items()
-        return {key for key, each in waiting if each.admitted.is_outdated(policy_version, cluster_version)}
+        """Return the waiting runs whose decision is older than this policy, or than these nodes if it depends on
+        them."""
+        return {
+            key for key, entry in self._waiting.items() if entry.admitted.is_outdated(policy_version, cluster_version)
+        }
 
-    def plan(self, busy: Collection[Key], now: datetime, left: Left | None = None) -> Cycle:
-        """One cycle: all waiting runs in order, on what is free; those that are worked on (`busy`) don't start.
+    # ------------------------------------------------------------------------------------------ cycles
 
-        No more start than have turns `left`, but for those that nodes were freed or kept for; others wait on, without
-        a reason, and are looked at again by the next cycle.
+    def plan(self, busy: Collection[Key], now: datetime, free_slots: FreeSlots | None = None) -> Cycle:
+        """Run a full cycle: all waiting runs in order, on what is free. Runs that are worked on (`busy`) do not start.
+
+        No more runs start than there are free slots, apart from runs with promised nodes. The others keep waiting
+        without a new reason, and the next cycle looks at them again.
         """
         self._forget_shown(now)
         doubtful = tuple(key for key in self._waiting if key in self._placed)
         passed_over = tuple(key for key in self._waiting if key in busy)
-        by_key = {w.request.key: w for w in self._waiting.values() if w.key not in self._placed}
-        if not by_key:
+        entries = {entry.request.key: entry for key, entry in self._waiting.items() if key not in self._placed}
+        if not entries:
             return Cycle(doubtful=doubtful, busy=passed_over)
-        snapshot = self._used(but_for=self._returning)
         barred = self._cluster.barred()
-        applicants = [Applicant(waiting.run, barred(waiting.request)) for waiting in by_key.values()]
-        back = self._come_back(applicants, snapshot)
-        keys = {placement.key for placement in back}
-        others = (each for each in applicants if each.request.key not in keys)
-        with self._metrics.step("settle"):
-            settled = self.preemptions.settle(others, snapshot, now)
-            settled = self._widened(replace(settled, placements=(*back, *settled.placements)), applicants)
-        snapshot, placed = settled.state, list(self._endings(now))
-        with self._metrics.step("schedule"):
-            look = self._outlook.look(applicants, snapshot, now, placed=placed, settled=settled.keys)
-        with self._metrics.step("preempt"):
-            requests = self.preemptions.ask(look, applicants, settled, now)
-        for placement in look.schedule.placements:
-            occupy(snapshot, by_key[placement.key].request.member, placement.nodes)
-        own, fit = (
-            [each for each in placements if by_key[each.key].key not in busy]
-            for placements in (settled.placements, look.schedule.placements)
-        )
-        begin, held_back = _first(fit, lambda each: by_key[each.key].request.priority, left, own)
-        starts = tuple(self._start(by_key[each.key], each, look.ends_at(each.key)) for each in begin)
-        self._heads.order([_asking(by_key[each.gang.key].request, each) for each in look.queue])
-        waits = tuple(
-            (by_key[shortage.key], shortage)
-            for shortage in settled.shortages + look.schedule.shortages
-            if by_key[shortage.key].key not in busy
-        )
-        explainer = Explainer(snapshot, self._cluster.uses)
-        again = _look_again_at(look, now)
-        return Cycle(starts, waits, look, requests, explainer, doubtful, passed_over, snapshot, again, held_back)
+        pending = [PendingRun(entry.run, barred(entry.request)) for entry in entries.values()]
+        queue = self._outlook.waiting_runs(pending, now)
+        policy, at = self._cluster.policy, now.timestamp()
+        plan = run_cycle(self._cluster_state(now), queue, policy, at, step=self._metrics.step)
+        self._by_shape.replace([_with_request(run, entries[run.key].request) for run in plan.queue])
 
-    def plan_heads(self, busy: Collection[Key], now: datetime, left: Left | None = None) -> Cycle:
-        """What of a long queue may start at once on what has come free since the last look at the whole of it: the
-        first of each shape are looked at. Nothing where nodes come free for somebody: that is for the whole look."""
-        if self.preemptions.is_asked or self._returning:
+        def not_busy(placements: Iterable[Placement]) -> list[Placement]:
+            return [placement for placement in placements if entries[placement.key].key not in busy]
+
+        begin, held_back = _within_slots(
+            not_busy(plan.schedule.placements),
+            lambda placement: entries[placement.key].request.priority,
+            free_slots,
+            not_busy(plan.promised.placements),
+        )
+        ends_at = {run.key: at + run.expected_seconds for run in queue} if begin else {}
+        starts = tuple(self._start(entries[placement.key], placement, ends_at[placement.key]) for placement in begin)
+        waits = tuple(
+            (entries[shortage.key], shortage) for shortage in plan.shortages if entries[shortage.key].key not in busy
+        )
+        explainer = Explainer(plan.snapshot, self._cluster.uses)
+        again = _look_again_at(plan, now)
+        return Cycle(starts, waits, plan, explainer, doubtful, passed_over, again, held_back)
+
+    def plan_partially(self, busy: Collection[Key], now: datetime, free_slots: FreeSlots | None = None) -> Cycle:
+        """Run a partial cycle: of a long queue start what fits among the first runs of each shape.
+
+        Nothing starts while nodes are promised to some run: only a full cycle knows which.
+        """
+        if self.preemptions.are_any or self._returning:
             return Cycle()
         self._forget_shown(now)
-        all_heads = self._heads.take(self._still_waits, HEADS)
-        left = cache(left) if left is not None else None  # it does not change meanwhile, and is asked for each of them
-        queue = [each for each in all_heads if left is None or left(each.gang.priority)]
+        first = self._by_shape.first_of_each(self._still_waits, RUNS_PER_SHAPE)
+        free_slots = cache(free_slots) if free_slots is not None else None  # asked for every run, the same meanwhile
+        queue = [run for run in first if free_slots is None or free_slots(run.gang.priority)]
         if not queue:
-            return Cycle(held_back=all_heads[0].gang.priority if all_heads else None)
+            return Cycle(held_back=first[0].gang.priority if first else None)
         snapshot, barred = self._used(), self._cluster.barred()
-        allowed = (_asking(barred(each.gang), each) for each in queue)
-        most = None if left is None else left(queue[0].gang.priority) + 1
-        if most is not None:
-            most += sum(key_of(each.gang.key) in busy for each in queue)
-        found = self._outlook.schedule(allowed, snapshot, now, placed=list(self._endings(now)), most=most)
-        fit = [each for each in found.placements if key_of(each.key) not in busy]
-        begin, held_back = _first(fit, lambda each: self._waiting[key_of(each.key)].request.priority, left)
-        expected = {each.gang.key: each.expected_seconds for each in queue} if begin else {}
-        starts = tuple(
-            self._start(self._waiting[key_of(each.key)], each, now.timestamp() + expected[each.key]) for each in begin
+        allowed = (_with_request(run, barred(run.gang)) for run in queue)
+        max_starts = None
+        if free_slots is not None:
+            max_starts = free_slots(queue[0].gang.priority) + 1 + sum(key_of(run.key) in busy for run in queue)
+        rules, at = self._cluster.policy.queue, now.timestamp()
+        found = schedule(
+            snapshot,
+            allowed,
+            self._endings(now),
+            at,
+            reserve=rules.reservations,
+            likely=rules.likely,
+            max_starts=max_starts,
         )
-        if held_back is None and len(queue) < len(all_heads):
-            held_back = all_heads[len(queue)].gang.priority
+        fit = [placement for placement in found.placements if key_of(placement.key) not in busy]
+        begin, held_back = _within_slots(
+            fit, lambda placement: self._waiting[key_of(placement.key)].request.priority, free_slots
+        )
+        expected = {run.key: run.expected_seconds for run in queue} if begin else {}
+        starts = tuple(
+            self._start(self._waiting[key_of(placement.key)], placement, at + expected[placement.key])
+            for placement in begin
+        )
+        if held_back is None and len(queue) < len(first):
+            held_back = first[len(queue)].gang.priority
         return Cycle(starts, held_back=held_back)
 
-    def growing(self, growing: Growing, busy: Collection[Key], now: datetime) -> list[Grows]:
-        """Elastic gangs that are to grow, into room that is nobody else's. It is theirs from now on."""
+    def growing(self, growing: Growing, busy: Collection[Key], now: datetime) -> list[Growth]:
+        """Return the elastic gangs that grow now, into nodes that no waiting run could use. The nodes are theirs from
+        now on."""
         if not growing.is_needed():
             return []
         self._forget_shown(now)
-        applicants = [Applicant(waiting.run, waiting.request) for waiting in self._waiting.values()]
-        free_for_all = self.preemptions.settle(applicants, self._used(), now).state
-        waiting = [each.request for each in applicants]
-        grows = [each for each in growing.look(free_for_all, waiting, now) if each.key not in busy]
-        for each in grows:
-            self._placed[each.key] = Placed(each.member, each.more, each.run.metadata.resource_version)
+        waiting = [entry.request for entry in self._waiting.values()]
+        state = replace(self._cluster_state(now), snapshot=self._used(), kept_nodes={})
+        promised = place_promised(state, [WaitingRun(request, math.inf) for request in waiting])
+        grows = [growth for growth in growing.look(promised.snapshot, waiting, now) if growth.key not in busy]
+        for growth in grows:
+            self._placed[growth.key] = Placed(growth.member, growth.more, growth.run.metadata.resource_version)
         return grows
 
-    def _come_back(self, applicants: Sequence[Applicant], snapshot: Snapshot) -> list[Placement]:
-        """Elastic gangs on the nodes that are kept for them; these are used in the snapshot from now on."""
-        found = []
-        for each in applicants:
-            resize = self._waiting[key_of(each.request.key)].status.resize
-            placement = (
-                come_back(snapshot, each.request, node_lists.expand(resize.nodes)) if resize is not None else None
-            )
-            if placement is not None:
-                occupy(snapshot, each.request.member, placement.nodes)
-                found.append(placement)
-        return found
-
-    def _widened(self, settled: Settled, applicants: Sequence[Applicant]) -> Settled:
-        """The same with elastic gangs on more nodes than were kept or freed for them, if these are nobody else's: they
-        need not be started again for those."""
-        requests = {each.request.key: each.request for each in applicants}
-        others = [request for key, request in requests.items() if key not in settled.keys]
-        placements = []
-        for placement in settled.placements:
-            gang = requests[placement.key]
-            if gang.grows:
-                before, placement = placement, grown(settled.state, gang, placement.nodes, others)
-                occupy(settled.state, gang.member, placement.nodes[len(before.nodes) :])
-            placements.append(placement)
-        return replace(settled, placements=tuple(placements))
+    def _cluster_state(self, now: datetime) -> ClusterState:
+        """Return everything that a cycle decides by."""
+        kept = {
+            self._waiting[key].request.key: node_lists.expand(resize.nodes)
+            for key in self._returning
+            if (resize := self._waiting[key].status.resize) is not None
+        }
+        return ClusterState(
+            snapshot=self._used(but_for=self._returning),
+            endings=self._endings(now),
+            running=self.preemptions.running_at(now),
+            users=self._outlook.past.users,
+            teams=self._outlook.past.teams,
+            preemptors=self.preemptions.preemptors(),
+            kept_nodes=kept,
+        )
 
     def _used(self, but_for: Collection[Key] = ()) -> Snapshot:
-        """What is used on every node, or promised to others than these."""
+        """Return what is used on every node, or promised to other runs than these."""
         snapshot = self._cluster.occupancy.used()
         for placed in self._placed.values():
             occupy(snapshot, placed.member, self._existing(placed.nodes))
@@ -331,19 +335,22 @@ class Queue:
                 occupy(snapshot, promise.member, promise.nodes)
         return snapshot
 
-    def _still_waits(self, queued: Queued) -> bool:
-        key = key_of(queued.gang.key)
-        waiting = self._waiting.get(key)
-        return waiting is not None and waiting.request is queued.gang and key not in self._placed
+    def _still_waits(self, run: WaitingRun) -> bool:
+        key = key_of(run.key)
+        entry = self._waiting.get(key)
+        return entry is not None and entry.request is run.gang and key not in self._placed
 
-    def _start(self, waiting: Waiting, placement: Placement, ends_at: float) -> tuple[Waiting, Placement]:
-        """It has its nodes, and waits no more."""
-        self.leave(waiting.key)
-        self._placed[waiting.key] = Placed(waiting.request.member, placement.nodes, waiting.version, ends_at)
-        return waiting, placement
+    def _start(self, entry: QueueEntry, placement: Placement, ends_at: float) -> tuple[QueueEntry, Placement]:
+        """Give a run its nodes: it waits no more."""
+        self.leave(entry.key)
+        self._placed[entry.key] = Placed(entry.request.member, placement.nodes, entry.version, ends_at)
+        return entry, placement
 
-    def _endings(self, now: datetime) -> Iterator[Ending]:
-        """When attempts that were just planned are expected to have ended."""
+    def _endings(self, now: datetime) -> list[Ending]:
+        """Return when running gangs, and attempts that were just planned, are expected to have ended."""
+        return [*(ending for _, ending in self._outlook.endings(now)), *self._endings_of_placed(now)]
+
+    def _endings_of_placed(self, now: datetime) -> Iterator[Ending]:
         index, at = self._cluster.table().index, now.timestamp()
         for placed in self._placed.values():
             rows = np.array([index[node] for node in self._existing(placed.nodes)], dtype=np.int64)
@@ -351,7 +358,7 @@ class Queue:
                 yield Ending(placed.member, rows, max(at, placed.ends_at))
 
     def _forget_shown(self, now: datetime) -> None:
-        """Placements that the mirror shows are promises from now on; those that were not written are nothing.
+        """Drop placements that the mirror shows, which are promises from now on, and placements that were not stored.
 
         A Run newer than the one that was placed shows it; or somebody else wrote first, and it was not stored.
         """

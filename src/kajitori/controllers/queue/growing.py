@@ -1,4 +1,4 @@
-"""Elastic gangs that run with fewer members than they may have: which of them are to grow now."""
+"""Elastic gangs that run with fewer members than they may have: which of them grow now."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ SHORTEST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.5, 15.0
 
 
 @dataclass(frozen=True, slots=True)
-class Grows:
-    """A gang that is to be started again with more members."""
+class Growth:
+    """An elastic gang that starts again with more members."""
 
     key: Key
     run: RunObject
-    """As it was looked at."""
+    """As the mirror showed it."""
     fewest: int
     nodes: tuple[str, ...]
-    """Of its next attempt, in rank order: those of its members first."""
+    """Nodes of its next attempt, in rank order: the nodes of its present members come first."""
     more: tuple[str, ...]
-    """Those that it does not have yet."""
+    """Nodes that it does not have yet."""
     member: MemberRequest
 
 
 class Growing:
-    """Looks for room for running elastic gangs. It remembers since when there is some, and nothing else."""
+    """Looks for free nodes for running elastic gangs. It remembers only since when each gang could grow."""
 
     def __init__(self, cluster: ClusterView) -> None:
         self._cluster = cluster
@@ -41,7 +41,7 @@ class Growing:
 
     @property
     def pause_seconds(self) -> float:
-        """How long to wait between two looks."""
+        """Time between two searches."""
         patience = self._cluster.policy.elastic.grow_after_seconds
         return min(LONGEST_PAUSE_SECONDS, max(SHORTEST_PAUSE_SECONDS, patience / 4))
 
@@ -49,20 +49,23 @@ class Growing:
         """Whether any gang could grow if there was room."""
         return self._cluster.policy.elastic.grow and bool(self._candidates())
 
-    def look(self, state: Snapshot, waiting: Sequence[GangRequest], now: datetime) -> list[Grows]:
-        """Those that grow now. state: what is used, and what is promised to somebody. waiting: all that want nodes."""
+    def look(self, state: Snapshot, waiting: Sequence[GangRequest], now: datetime) -> list[Growth]:
+        """Return the gangs that grow now.
+
+        state: what is used or promised to any run. waiting: the requests of all waiting runs.
+        """
         found = ((key, run, growable(self._cluster, run, now)) for key, run in self._candidates())
         gangs = {each.gang.key: (key, run, each) for key, run, each in found if each is not None}
-        order = sorted((each for _, _, each in gangs.values()), key=_first)
+        order = sorted((each for _, _, each in gangs.values()), key=_order)
         grows = []
         for placement in self._patience.due(state, order, waiting, self._cluster.policy.elastic, now):
             key, run, before = gangs[placement.key]
             more = placement.nodes[len(before.nodes) :]
-            grows.append(Grows(key, run, before.gang.least, placement.nodes, more, before.gang.member))
+            grows.append(Growth(key, run, before.gang.least, placement.nodes, more, before.gang.member))
         return grows
 
     def put_off(self, key: Key) -> None:
-        """This gang can't grow now after all: the time for which there has been room begins anew."""
+        """Note that a gang cannot grow now after all: it has to wait the whole time again."""
         self._patience.forget("/".join(key))
 
     def _candidates(self) -> list[tuple[Key, RunObject]]:
@@ -75,6 +78,6 @@ class Growing:
         ]
 
 
-def _first(each: Growable) -> tuple[int, str, str]:
-    """Whoever waits for longest, by the queue's own times, comes first among equals in priority."""
-    return -each.gang.priority, each.gang.queued_at, each.gang.key
+def _order(growable: Growable) -> tuple[int, str, str]:
+    """Return a sort key: highest priority first, then the earliest submission."""
+    return -growable.gang.priority, growable.gang.queued_at, growable.gang.key

@@ -17,7 +17,7 @@ import msgspec
 
 from kajitori.cluster.node_requests import NodeRequests, answer_of
 from kajitori.cluster.view import ClusterView
-from kajitori.controllers.queue.controller import Cycle, Waiting
+from kajitori.controllers.queue.controller import Cycle, QueueEntry
 from kajitori.controllers.runs.belongings import ensure_of_run
 from kajitori.controllers.workqueue import Key
 from kajitori.core import gang
@@ -103,17 +103,16 @@ class Provisioning:
         way: nodes come free for them anyway."""
         asked = any(waiting.status.node_request is not None for waiting, _ in cycle.waits)
         knows = self._there.resource is not None or bool(self._there.why_not)
-        if cycle.snapshot is None or not cycle.waits or not (asked or (self._cluster.pools and knows)):
+        if cycle.plan is None or not cycle.waits or not (asked or (self._cluster.pools and knows)):
             return Asking()
-        reserved = cycle.look.schedule.reservations if cycle.look is not None else ()
-        starts = {each.key: time_at(each.starts_at) for each in reserved}
+        starts = {each.key: time_at(each.starts_at) for each in cycle.plan.schedule.reservations}
         starts |= dict.fromkeys(freed_for, now)
         wanting = [self._wanting(waiting, shortage, starts) for waiting, shortage in cycle.waits]
         keys = {each.gang.key for each in wanting}
         others = [(key, request) for key, request in self._cluster.node_requests() if key not in keys]
         pools = self._cluster.pools if knows else {}
         found = demand(
-            wanting, others, self._cluster.kept(), cycle.snapshot, pools, now, unavailable=self._there.why_not
+            wanting, others, self._cluster.kept(), cycle.plan.snapshot, pools, now, unavailable=self._there.why_not
         )
         asks = {}
         for each in wanting:
@@ -123,7 +122,7 @@ class Provisioning:
             asks[key] = Ask(request, found.notes.get(key, ""), request == before and not is_lost)
         return Asking(asks, found.look_again_at)
 
-    def _wanting(self, waiting: Waiting, shortage: Shortage, starts: Mapping[str, datetime]) -> UnplacedRun:
+    def _wanting(self, waiting: QueueEntry, shortage: Shortage, starts: Mapping[str, datetime]) -> UnplacedRun:
         request = waiting.status.node_request
         found = self._find(waiting.run, request) if request is not None else None
         answer = answer_of(found) if found is not None else None
@@ -139,7 +138,7 @@ class Provisioning:
 
     # ------------------------------------------------------------------------------------------ doing
 
-    async def make(self, waiting: Waiting, request: NodeRequest | None) -> NodeRequest | None:
+    async def make(self, waiting: QueueEntry, request: NodeRequest | None) -> NodeRequest | None:
         """Sees to it that what the run's status asks for is asked for. Answers the request; one that has failed where
         the API server does not take it."""
         if request is None or not request.is_live or self._find(waiting.run, request) is not None:
@@ -203,7 +202,7 @@ class Provisioning:
             and not each.metadata.deletion_timestamp
         }
 
-    def template_of(self, waiting: Waiting, nodes: Collection[str], template: Manifest) -> Manifest:
+    def template_of(self, waiting: QueueEntry, nodes: Collection[str], template: Manifest) -> Manifest:
         """The template of an attempt that begins on these nodes: its members use up what was provided for it."""
         run, status = waiting.run, waiting.status
         request = status.node_request

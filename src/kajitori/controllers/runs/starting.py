@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 
 from kajitori.cluster.view import ClusterView
-from kajitori.controllers.queue.controller import Admitted, Waiting
-from kajitori.controllers.queue.growing import Grows
+from kajitori.controllers.queue.controller import Admitted, QueueEntry
+from kajitori.controllers.queue.growing import Growth
 from kajitori.controllers.queue.provisioning import Provisioning
 from kajitori.controllers.runs.attempts import (
     StartRefused,
@@ -79,7 +79,7 @@ class Starter:
         begun = self._cluster.occupancy.begun()
         return {other.status.attempt.port for other in begun if other.status and other.status.attempt}
 
-    async def place(self, waiting: Waiting, placement: Placement, taken: set[int]) -> tuple[RunStatus, str]:
+    async def place(self, waiting: QueueEntry, placement: Placement, taken: set[int]) -> tuple[RunStatus, str]:
         """Stores placement and template of a new attempt (rule 2); answers the status and its resource version.
 
         The port that its members meet on is none of `taken`; from now on it is one of them.
@@ -118,7 +118,7 @@ class Starter:
             return placement
         return replace(placement, ranks=placement.ranks[:room], nodes=placement.nodes[:room])
 
-    async def grow(self, grows: Grows) -> bool:
+    async def grow(self, grows: Growth) -> bool:
         """Stores on which nodes an elastic gang goes on, as far as quotas have room for more members; whether they
         have."""
         run = grows.run

@@ -32,23 +32,13 @@ from kajitori.core.placement.releases import Ending, Releases
 from kajitori.core.placement.rooms import Rooms, Shape, distinct
 from kajitori.core.placement.snapshot import Snapshot
 from kajitori.core.policy.queue import LIKELY
+from kajitori.core.queue.waiting import WaitingRun
 
 SOON_SECONDS = 1.0
 """What is expected is never less, however long it takes already: so near, nobody knows when a reservation begins."""
 
 FURTHER = 32
 """So many gangs of one priority have nodes kept from those of lower priority, besides the first of them."""
-
-
-@dataclass(frozen=True, slots=True)
-class Queued:
-    """A gang in the queue, and how long it is expected to take."""
-
-    gang: GangRequest
-    expected_seconds: float
-    """Infinite where nobody knows an end."""
-    overdue: bool = False
-    """It has waited too long: nothing that is expected to delay it may pass it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,13 +67,13 @@ class Schedule:
 
 def schedule(
     snapshot: Snapshot,
-    queue: Iterable[Queued],
+    queue: Iterable[WaitingRun],
     endings: Sequence[Ending],
     now: float,
     *,
     reserve: bool = True,
     likely: float = LIKELY,
-    most: int | None = None,
+    max_starts: int | None = None,
 ) -> Schedule:
     """Starts what fits, in order, and reserves for the first that does not. The snapshot is not changed.
 
@@ -93,20 +83,20 @@ def schedule(
     cycle = _Cycle(snapshot, endings, now, likely)
     placements: list[Placement] = []
     for queued in queue:
-        if len(placements) == most:
+        if len(placements) == max_starts:
             break
         cycle.note_priority(queued.gang.priority)
         shape = cycle.shape_of(queued.gang)
-        if most is not None and cycle.is_as_before(queued, shape, reserve=reserve):
+        if max_starts is not None and cycle.is_as_before(queued, shape, reserve=reserve):
             continue
         placement = cycle.start(queued, shape)
         if placement is not None:
             placements.append(placement)
         elif reserve:
             cycle.reserve(queued, shape)
-    if most is None:
+    if max_starts is None:
         cycle.reserve_further()
-    shortages = tuple(cycle.shortages()) if most is None else ()
+    shortages = tuple(cycle.shortages()) if max_starts is None else ()
     return Schedule(tuple(placements), shortages, tuple(claim.reservation for claim in cycle.claims))
 
 
@@ -155,15 +145,15 @@ class _Cycle:
     """The reservations."""
     _priority: int | None = None
     """Of the gangs that are looked at now."""
-    _behind: list[tuple[Queued, _Shape]] = field(default_factory=list)
+    _behind: list[tuple[WaitingRun, _Shape]] = field(default_factory=list)
     """Those of this priority that do not start, and have no reservation because another has one on such nodes."""
-    _further: list[list[tuple[Queued, _Shape]]] = field(default_factory=list)
+    _further: list[list[tuple[WaitingRun, _Shape]]] = field(default_factory=list)
     """Such gangs of each higher priority that are to have one before anybody of lower starts, or has one."""
     _started: list[Ending] = field(default_factory=list)
     _shapes: dict[tuple[MemberRequest, frozenset[str], int], _Shape] = field(default_factory=dict)
     _by_identity: dict[int, _Shape] = field(default_factory=dict)
     _free: Rooms = field(init=False)
-    _left: list[tuple[Queued, _Shape, int]] = field(default_factory=list)
+    _left: list[tuple[WaitingRun, _Shape, int]] = field(default_factory=list)
     """Gangs that do not start, as they were left."""
     _kept: Rooms | None = None
     """As `_free`, but without what reservations need."""
@@ -218,7 +208,7 @@ class _Cycle:
                 self._by_identity[id(gang.member)] = shape
         return shape
 
-    def is_as_before(self, queued: Queued, shape: _Shape, *, reserve: bool) -> bool:
+    def is_as_before(self, queued: WaitingRun, shape: _Shape, *, reserve: bool) -> bool:
         """Whether to look at this gang would change nothing: another of its shape and priority, which asks for no more
         members and for no longer, did not start; and this one gets no reservation that anybody heeds."""
         if shape.failed is None:
@@ -229,7 +219,7 @@ class _Cycle:
         # Where its shape heeds nothing, that other had no reservation, and so will this one not.
         return not reserve or min(shape.pass_by, shape.likely_by) == math.inf or len(self._behind) >= FURTHER
 
-    def start(self, queued: Queued, shape: _Shape) -> Placement | None:
+    def start(self, queued: WaitingRun, shape: _Shape) -> Placement | None:
         """Places the gang, or as much of it as fits where less is enough, on what is free, if that is expected to delay
         no reservation."""
         need, seconds = queued.gang.least, queued.expected_seconds
@@ -253,14 +243,14 @@ class _Cycle:
             self._started.append(Ending(shape.member, rows, self.now + seconds))
         return placement_of(self.snapshot.table, gang, rows)
 
-    def _leave(self, queued: Queued, shape: _Shape, may_delay: int) -> None:
+    def _leave(self, queued: WaitingRun, shape: _Shape, may_delay: int) -> None:
         """The gang does not start. Of the reservations that its shape heeds it may delay so many, the first."""
         self._left.append((queued, shape, may_delay))
         asked = queued.gang.least, queued.expected_seconds, self._likely(queued)
         if shape.failed is None or all(one <= other for one, other in zip(asked, shape.failed, strict=True)):
             shape.failed = asked
 
-    def _delayed_by(self, queued: Queued, claims: Sequence[_Claim]) -> tuple[str, ...]:
+    def _delayed_by(self, queued: WaitingRun, claims: Sequence[_Claim]) -> tuple[str, ...]:
         """Whose reservation of these begins before this gang is expected to have ended."""
         ends, likely = self.now + queued.expected_seconds, self.now + self._likely(queued)
         return tuple(
@@ -273,7 +263,7 @@ class _Cycle:
             )
         )
 
-    def _likely(self, queued: Queued) -> float:
+    def _likely(self, queued: WaitingRun) -> float:
         """How much of its expected length has to end before a reservation. Of what takes what it gets, and comes again
         for more, all of it: with members that take over from each other the reservation could slip for ever."""
         return queued.expected_seconds if queued.gang.fewest is not None else self.likely * queued.expected_seconds
@@ -298,7 +288,7 @@ class _Cycle:
             kept.raise_to(floor, reserved)
         self._kept.note(rows)
 
-    def reserve(self, queued: Queued, shape: _Shape) -> None:
+    def reserve(self, queued: WaitingRun, shape: _Shape) -> None:
         """Keeps nodes for a gang that does not fit; where one before it has some of those that it could use, only from
         who has lower priority."""
         if self._further and not shape.heeds:
@@ -308,7 +298,7 @@ class _Cycle:
         elif queued.gang.least < shape.hopeless:
             self._claim(queued, shape, Releases([*self.endings, *self._started], shape))
 
-    def _claim(self, queued: Queued, shape: _Shape, releases: Releases) -> None:
+    def _claim(self, queued: WaitingRun, shape: _Shape, releases: Releases) -> None:
         gang = queued.gang.fitting(queued.gang.least)
         need, before = len(gang.ranks), sum(len(claim.reservation.placement.ranks) for claim in shape.heeds)
         missing = need + before - self._free.of(shape).total

@@ -31,7 +31,7 @@ class Growable:
     """Since all of its members ran."""
 
 
-def come_back(state: Snapshot, gang: GangRequest, kept: Sequence[str]) -> Placement | None:
+def place_on_kept_nodes(state: Snapshot, gang: GangRequest, kept: Sequence[str]) -> Placement | None:
     """The gang on the nodes that are kept for it, as far as these take its members now; None where that is not enough.
     state: what is used by all others."""
     table = state.table

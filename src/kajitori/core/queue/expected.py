@@ -6,6 +6,7 @@ a run that takes longer than expected just goes on, and is expected to take long
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import deque
 from collections.abc import Hashable
@@ -29,6 +30,9 @@ the shortest. Any other one orders the queue, but no time is told that rests on 
 
 KINDS = 100_000
 """So many kinds are remembered, those that finished last."""
+
+REMEMBERED_SIZES = 64
+"""Number of sizes of one kind whose answers are kept."""
 
 GENERAL_RUNS = 200
 GENERAL_QUANTILE = 0.8
@@ -83,8 +87,9 @@ class Size:
 
     def is_comparable(self, other: Size) -> bool:
         """Whether what one took tells how long the other will take."""
-        smaller, larger = sorted((self.amount, other.amount))
-        return self.gpus == other.gpus and larger <= COMPARABLE * smaller
+        if self.gpus != other.gpus:
+            return False
+        return self.amount <= COMPARABLE * other.amount and other.amount <= COMPARABLE * self.amount
 
     @property
     def size_class(self) -> tuple[bool, int]:
@@ -111,17 +116,23 @@ class History:
 
     def __init__(self) -> None:
         self._similar: dict[tuple[str, str, Hashable], deque[tuple[Size, float]]] = {}
+        self._comparable: dict[tuple[str, str, Hashable], dict[Size, tuple[float, ...]]] = {}
+        """Answers about each kind by size, until another run of that kind has finished: a queue asks thousands of times
+        about the same few."""
         self._by_size: dict[tuple[bool, int], deque[float]] = {}
         self._general: dict[tuple[bool, int], Expectation] = {}
 
     def add(self, run: Finished) -> None:
         """Learns from one more run; they are told in the order in which they ended."""
         key = (run.team, run.user, run.kind)
+        self._comparable.pop(key, None)
         last = self._similar.pop(key, None)  # to the end of the dictionary: it is the one that was told of last
         if last is None:
             last = deque(maxlen=REMEMBERED_RUNS)
             if len(self._similar) >= KINDS:
-                del self._similar[next(iter(self._similar))]
+                oldest = next(iter(self._similar))
+                del self._similar[oldest]
+                self._comparable.pop(oldest, None)
         self._similar[key] = last
         last.append((run.size, run.seconds))
         self._by_size.setdefault(run.size.size_class, deque(maxlen=GENERAL_RUNS)).append(run.seconds)
@@ -129,13 +140,26 @@ class History:
 
     def expect(self, user: str, team: str, kind: Hashable, size: Size, limit_seconds: float | None) -> Expectation:
         """How long a run will take that has not begun; at least a second."""
-        known = self._similar.get((team, user, kind), ())
-        similar = [seconds for other, seconds in known if size.is_comparable(other)][-SIMILAR_RUNS:]
+        similar = self._last_comparable((team, user, kind), size)
         if similar:
             return _at_most(_of_evidence(min(similar), max(similar), len(similar), Source.SIMILAR), limit_seconds)
         if limit_seconds:
             return of_limit(limit_seconds)
         return self._in_general(size.size_class)
+
+    def _last_comparable(self, key: tuple[str, str, Hashable], size: Size) -> tuple[float, ...]:
+        """Return the seconds of the last runs of one kind that asked for comparable resources, at most SIMILAR_RUNS."""
+        answers = self._comparable.get(key)
+        if answers is None:
+            if key not in self._similar:
+                return ()
+            answers = self._comparable[key] = {}
+        if size not in answers:
+            if len(answers) >= REMEMBERED_SIZES:
+                answers.clear()
+            newest_first = (seconds for other, seconds in reversed(self._similar[key]) if size.is_comparable(other))
+            answers[size] = tuple(itertools.islice(newest_first, SIMILAR_RUNS))
+        return answers[size]
 
     def _in_general(self, size_class: tuple[bool, int]) -> Expectation:
         known = self._by_size.get(size_class, ())

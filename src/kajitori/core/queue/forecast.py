@@ -15,7 +15,7 @@ from kajitori.core.placement.planner import Placement, occupy_rows
 from kajitori.core.placement.releases import Ending
 from kajitori.core.placement.snapshot import Counts, Snapshot
 from kajitori.core.queue.backfill import Schedule, schedule
-from kajitori.core.queue.freeing import Situation, Watch
+from kajitori.core.queue.freeing import Simulation, Watch
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class Forecast:
     nobody should believe an answer."""
 
 
-def forecast(situation: Situation, watch: Watch, *, until: str | None = None) -> Forecast:
+def forecast(situation: Simulation, watch: Watch, *, until: str | None = None) -> Forecast:
     """When each run of the queue starts, as far as the watch allows; with `until`, no further than to the start of that
     one."""
     waiting, state = list(situation.queue), situation.snapshot.copy()

@@ -25,7 +25,8 @@ from kajitori.core.placement.planner import GangRequest, Placement, eligible_nod
 from kajitori.core.placement.releases import Ending
 from kajitori.core.placement.snapshot import Counts, Mask, NodeFacts, Snapshot
 from kajitori.core.policy.queue import LIKELY
-from kajitori.core.queue.backfill import Queued, schedule
+from kajitori.core.queue.backfill import schedule
+from kajitori.core.queue.waiting import WaitingRun
 from kajitori.core.words.taints import Toleration
 
 Watch = Callable[[], Callable[[], bool]]
@@ -126,12 +127,12 @@ class Freeing:
 
 
 @dataclass(frozen=True, repr=False)
-class Situation:
+class Simulation:
     """Everything that the next cycle will decide by. Never shown as text: of a large cluster that takes seconds."""
 
     snapshot: Snapshot
     """What is used now, by the occupants and whatever else."""
-    queue: Sequence[Queued]
+    queue: Sequence[WaitingRun]
     """All that wait, in order."""
     occupants: Sequence[Occupant] = ()
     now: float = 0.0
@@ -145,11 +146,11 @@ class Situation:
                 return place
         raise ValueError(f"{key} does not wait")
 
-    def instead(self, key: str, other: Queued) -> Situation:
+    def instead(self, key: str, other: WaitingRun) -> Simulation:
         """The same with another request in the place of the run's own, and nobody behind it."""
         return replace(self, queue=[*self.queue[: self.position(key)], other])
 
-    def after(self, steps: Sequence[Step]) -> Situation:
+    def after(self, steps: Sequence[Step]) -> Simulation:
         """The same once all these steps have happened, and nothing else."""
         gone = {step.name for step in steps if step.occupant is not None}
         over = {step.name for step in steps if step.kind in (StepKind.AHEAD, StepKind.RUN)}
@@ -191,7 +192,7 @@ class Situation:
 class Trial:
     """A situation in which steps happen and are taken back."""
 
-    def __init__(self, situation: Situation, tolerations: Sequence[Toleration] = ()) -> None:
+    def __init__(self, situation: Simulation, tolerations: Sequence[Toleration] = ()) -> None:
         """`usable` becomes what takes work of those who tolerate this."""
         self.state = situation.snapshot.copy()
         self.usable: Mask = self.state.table.usable_by(tolerations).copy()
@@ -223,7 +224,7 @@ class Trial:
         return state
 
 
-def to_free(situation: Situation, key: str, watch: Watch = for_ever) -> Freeing | None:
+def to_free(situation: Simulation, key: str, watch: Watch = for_ever) -> Freeing | None:
     """The steps that start a run which the next cycle would not start: enough, and none too many (see above).
 
     None where nothing helps: the cluster does not have what the run asks for, whatever happens. Where runs before it
@@ -259,7 +260,7 @@ def into_order(node: NodeFacts) -> Step:
 class _RoomFor:
     """How many members of one run find room as steps happen, if nobody else waited: exact, and cheap to keep up."""
 
-    def __init__(self, situation: Situation, gang: GangRequest) -> None:
+    def __init__(self, situation: Simulation, gang: GangRequest) -> None:
         self._trial = Trial(situation, gang.member.tolerations)
         self._member = gang.member
         self._need = gang.least
@@ -277,7 +278,7 @@ class _RoomFor:
         self._total += gain
         return gain
 
-    def helpful(self, situation: Situation) -> list[Step]:
+    def helpful(self, situation: Simulation) -> list[Step]:
         """Steps that may help, the most welcome first: known ends by their time; then what is easiest, of that what
         makes most room by itself, and node by node."""
         nodes = situation.snapshot.table.nodes
@@ -324,7 +325,7 @@ class _RoomFor:
 class _Search:
     """Asks the planner again and again what it would do after some steps."""
 
-    def __init__(self, situation: Situation, key: str, place: int, watch: Watch) -> None:
+    def __init__(self, situation: Simulation, key: str, place: int, watch: Watch) -> None:
         self._situation = replace(situation, queue=situation.queue[: place + 1])
         self._key = key
         self._has_time = watch()

@@ -19,7 +19,7 @@ import numpy as np
 from kajitori.core.placement.planner import CpuRunsOnGpuNodes, GangRequest, MemberRequest, eligible_nodes
 from kajitori.core.placement.snapshot import GPU, Mask, NodeTable
 from kajitori.core.policy.preemption import Guarantee
-from kajitori.core.queue.preemption import Running
+from kajitori.core.queue.victims import RunningGang
 from kajitori.core.words.quantities import round_memory
 from kajitori.core.words.taints import Toleration
 
@@ -56,13 +56,13 @@ class _Held:
 @dataclass(slots=True)
 class _Team:
     guarantees: list[_Held] = field(default_factory=list)
-    running: list[Running] = field(default_factory=list)
+    running: list[RunningGang] = field(default_factory=list)
 
 
 class Guaranteed:
     """Who holds what of his own, at one moment."""
 
-    def __init__(self, guarantees: Sequence[Guarantee], table: NodeTable, running: Iterable[Running]) -> None:
+    def __init__(self, guarantees: Sequence[Guarantee], table: NodeTable, running: Iterable[RunningGang]) -> None:
         self._table = table
         self._teams: dict[str, _Team] = defaultdict(_Team)
         self._within: set[tuple[str, int | None]] = set()
@@ -76,7 +76,7 @@ class Guaranteed:
             for held in team.guarantees:
                 self._count(held, team.running)
 
-    def _count(self, held: _Held, running: Iterable[Running]) -> None:
+    def _count(self, held: _Held, running: Iterable[RunningGang]) -> None:
         for gang in running:
             amounts = self._held_by(gang, held.of)
             held.amounts = _sum(held.amounts, amounts)
@@ -88,7 +88,7 @@ class Guaranteed:
         """Return what each team holds of each of its guarantees, in policy's order of teams."""
         return [Holding(each.of, each.amounts, each.within) for t in self._teams.values() for each in t.guarantees]
 
-    def is_borrowed(self, gang: Running) -> bool:
+    def is_borrowed(self, gang: RunningGang) -> bool:
         """Whether it holds what its team is not guaranteed."""
         return (gang.key, gang.rank) not in self._within
 
@@ -123,7 +123,7 @@ class Guaranteed:
         types = {self._table.nodes[row].gpu_type for row in rows.tolist()}
         return types.pop() if len(types) == 1 else ""
 
-    def _held_by(self, gang: Running, guarantee: Guarantee) -> Amounts:
+    def _held_by(self, gang: RunningGang, guarantee: Guarantee) -> Amounts:
         """What a gang holds of what a guarantee is about: of a type only that."""
         if not _is_about(guarantee, gang.member):
             return _NOTHING
@@ -198,6 +198,6 @@ def _sum(one: Amounts, other: Amounts) -> Amounts:
     return tuple(map(add, one, other))
 
 
-def _most_theirs_first(gang: Running) -> tuple[float, float, str, float, int]:
+def _most_theirs_first(gang: RunningGang) -> tuple[float, float, str, float, int]:
     """Of the members of one sweep, those that would lose most."""
     return -gang.priority, -gang.ran_seconds, gang.key, -gang.unsaved_seconds, gang.rank or 0

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Protocol
 
@@ -21,22 +21,8 @@ import numpy.typing as npt
 
 from kajitori.core.policy.formula import Values
 from kajitori.core.policy.queue import OrderRules
+from kajitori.core.queue.waiting import WaitingRun
 from kajitori.core.words.names import is_nobodys
-
-
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """What the order depends on, of a run that waits."""
-
-    key: str
-    priority: int
-    queued_at: float
-    """Seconds, on the same clock as `now`."""
-    expected_seconds: float
-    size: float
-    """The part of the cluster that it asks for, of the resource that it asks for most: 0 to 1."""
-    user: str = ""
-    team: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +125,7 @@ def dominant_part(amounts: Sequence[float], totals: Sequence[float]) -> float:
 class Ranking:
     """All that wait, in order."""
 
-    queue: Sequence[Candidate]
+    queue: Sequence[WaitingRun]
     now: float
     order: list[int]
     """Indices into `queue`, whoever is first first."""
@@ -149,22 +135,27 @@ class Ranking:
     overdue: npt.NDArray[np.bool_]
     bound_seconds: float
 
+    def ordered(self) -> list[WaitingRun]:
+        """Return the queue in order; overdue runs are marked as such."""
+        overdue = set(np.flatnonzero(self.overdue).tolist())
+        return [replace(self.queue[i], overdue=True) if i in overdue else self.queue[i] for i in self.order]
+
     @cached_property
     def _positions(self) -> dict[str, int]:
-        return {self.queue[index].key: position for position, index in enumerate(self.order)}
+        return {self.queue[index].gang.key: position for position, index in enumerate(self.order)}
 
     def place(self, key: str) -> Place:
         """The place of one run, with its numbers. Raises KeyError where it does not wait."""
         position = self._positions[key]
         index = self.order[position]
-        candidate = self.queue[index]
+        run = self.queue[index]
         return Place(
             position=position + 1,
             of=len(self.order),
             key=key,
-            waited_seconds=max(0.0, self.now - candidate.queued_at),
-            expected_seconds=candidate.expected_seconds,
-            size=candidate.size,
+            waited_seconds=max(0.0, self.now - run.queued_at),
+            expected_seconds=run.length_seconds,
+            size=run.size,
             user_share=float(self.user_shares[index]),
             team_share=float(self.team_shares[index]),
             score=float(self.scores[index]),
@@ -173,12 +164,12 @@ class Ranking:
         )
 
 
-def rank(queue: Sequence[Candidate], users: Shares, teams: Shares, rules: OrderRules, now: float) -> Ranking:
+def rank(queue: Sequence[WaitingRun], users: Shares, teams: Shares, rules: OrderRules, now: float) -> Ranking:
     """The order of all that wait. Among equals those come first that stand first in `queue`."""
     waited = np.maximum(now - np.array([c.queued_at for c in queue], dtype=np.float64), 0.0)
-    expected = np.array([c.expected_seconds for c in queue], dtype=np.float64)
+    expected = np.array([c.length_seconds for c in queue], dtype=np.float64)
     size = np.array([c.size for c in queue], dtype=np.float64)
-    priority = np.array([c.priority for c in queue], dtype=np.int64)
+    priority = np.array([c.gang.priority for c in queue], dtype=np.int64)
     user_shares = _shares([c.user for c in queue], users, now)
     team_shares = _shares([c.team for c in queue], teams, now)
     # Leaving the owner out must not pay: such a run has at least the share of its whole namespace.

@@ -1,236 +1,195 @@
-"""Which running gangs are asked to give way, so that one that waits can start. A member of a sweep is asked alone, as a
-gang of one.
+"""Which running gangs are preempted for which waiting runs, and which runs get the nodes that preemptions free.
 
-The fewest gangs; among as few, those that lose least: the most that one of them loses is as little as can be. All of
-those chosen are needed, and together they are enough, or nobody is asked: a gang is never ended for nothing.
+A waiting run may preempt gangs of low priority if its own priority is higher. A team that holds less than its guarantee
+gets back what other teams hold beyond theirs. A preempted gang leaves within its grace period, so its nodes count as
+becoming free: no second gang is preempted for the same need. Nodes that a preemption frees stay reserved for the run
+that caused it.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
-import numpy as np
-import numpy.typing as npt
+from kajitori.core.placement.planner import GangRequest, Placement, Shortage, nodes_for, occupy, place
+from kajitori.core.placement.snapshot import Mask, Snapshot
+from kajitori.core.policy.preemption import Guarantee, Preemption
+from kajitori.core.queue.guarantees import Guaranteed
+from kajitori.core.queue.victims import RunningGang, choose_victims, without
+from kajitori.core.queue.waiting import WaitingRun
 
-from kajitori.core.placement.choosing import Rows
-from kajitori.core.placement.planner import GangRequest, MemberRequest, nodes_for, room_of
-from kajitori.core.placement.snapshot import Counts, Mask, Snapshot
+EXAMINED_PER_CYCLE = 100
+"""Number of waiting runs, from the front of the queue, for which one cycle looks for victims."""
 
-Floats = npt.NDArray[np.float64]
+PREEMPTING_PER_CYCLE = 10
+"""Number of waiting runs for which one cycle preempts others. The next cycle is soon, and each run costs a search over
+all running gangs."""
 
 
 @dataclass(frozen=True, slots=True)
-class Running:
-    """A gang that runs, or a member of a sweep, as far as it matters to whoever would have its nodes."""
+class PreemptionRequest:
+    """Gangs that are preempted, all of them, for one waiting run."""
 
     key: str
-    """`namespace/name` of the run."""
-    namespace: str
-    priority: int
-    low: bool
-    """It gives way to whoever is of higher priority."""
-    member: MemberRequest
-    rows: Rows
-    """Of the node table, one for each member."""
-    ran_seconds: float = -1.0
-    """Since all of its members ran; below 0 before."""
-    unsaved_seconds: float = 0.0
-    """What it loses: since its last checkpoint, as far as anybody knows."""
-    grace_seconds: float = 0.0
-    ends_in_seconds: float = math.inf
-    """When it is expected to end by itself."""
-    leaving: bool = False
-    """It is on its way out: what it holds comes free in any case."""
-    rank: int | None = None
-    """Of a sweep's member, which none of the others depends on: its index."""
+    """The waiting run."""
+    victims: tuple[RunningGang, ...]
+    guaranteed: bool
+    """Whether the run's team is guaranteed what it asks for; else its priority is higher than that of all victims."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Holdings:
-    """What some gangs hold of nodes that matter, one entry for each gang and node, gang by gang."""
+class PreemptionPlan:
+    """All preemptions of one cycle."""
 
-    which: Rows
-    """Of each entry the gang, by its place among them."""
-    rows: Rows
-    members: Counts
-    """Of the gang on that node."""
-    amounts: Counts
-    """(entries, 4) what these take together."""
-    alone: Mask
-    """Entries of gangs that share no node with others."""
-
-    @classmethod
-    def of(cls, gangs: Sequence[Running], matters: Mask) -> _Holdings:
-        nodes = len(matters)
-        sizes = np.array([gang.rows.size for gang in gangs], dtype=np.int64)
-        rows = np.concatenate([gang.rows for gang in gangs]) if gangs else np.empty(0, dtype=np.int64)
-        entries = np.repeat(np.arange(len(gangs), dtype=np.int64), sizes) * nodes + rows
-        entries, counts = np.unique(entries[matters[rows]], return_counts=True)
-        which, rows = np.divmod(entries, max(1, nodes))
-        kinds: dict[int, int] = {}
-        kind_of = np.array([kinds.setdefault(id(gang.member), len(kinds)) for gang in gangs], dtype=np.int64)[which]
-        members = list({id(gang.member): gang.member for gang in gangs}.values())
-        amounts = np.array([member.amounts for member in members], dtype=np.int64).reshape(-1, 4)[kind_of]
-        alone = np.array([member.alone for member in members], dtype=bool)[kind_of]
-        return cls(which, rows, counts.astype(np.int64), amounts * counts[:, None], alone)
-
-    def kept(self, of: Mask) -> _Holdings:
-        """Those of the gangs that are marked in `of`."""
-        mine = of[self.which]
-        return _Holdings(self.which[mine], self.rows[mine], self.members[mine], self.amounts[mine], self.alone[mine])
+    requests: tuple[PreemptionRequest, ...] = ()
+    look_again_in_seconds: float = math.inf
+    """Time until a gang that would help has run for the minimum time that policy leaves every gang."""
 
 
-def without(state: Snapshot, gangs: Sequence[Running]) -> Snapshot:
-    """The state once these gangs are gone."""
-    return _without(state, _Holdings.of(gangs, np.ones(len(state.table), dtype=bool)))
+@dataclass(frozen=True, slots=True)
+class PromisedNodes:
+    """The nodes that preemptions free or freed, and the runs that get them."""
+
+    placements: tuple[Placement, ...]
+    """Runs that start now."""
+    reserved: tuple[Placement, ...]
+    """Runs that wait until all of their nodes are free."""
+    shortages: tuple[Shortage, ...]
+    """What the runs in `reserved` lack until then."""
+    snapshot: Snapshot
+    """What all other runs see: the nodes of all of these count as used."""
+
+    @property
+    def keys(self) -> frozenset[str]:
+        """The runs in `placements` and `reserved`."""
+        return frozenset(placement.key for placement in (*self.placements, *self.reserved))
 
 
-def _without(state: Snapshot, holdings: _Holdings) -> Snapshot:
-    nodes = len(state.table)
-    used = np.empty_like(state.used)
-    for column in range(used.shape[1]):
-        freed = np.bincount(holdings.rows, weights=holdings.amounts[:, column], minlength=nodes)
-        used[:, column] = state.used[:, column] - freed.astype(np.int64)
-    left = np.bincount(holdings.rows, weights=holdings.members, minlength=nodes)
-    alone = state.alone.copy()
-    alone[holdings.rows[holdings.alone]] = False
-    members = np.maximum(state.members - left.astype(np.int64), 0)
-    return Snapshot(state.table, np.maximum(used, 0), members, alone)
+def place_preemptors(
+    snapshot: Snapshot, preemptors: Iterable[GangRequest], leaving: Sequence[RunningGang]
+) -> PromisedNodes:
+    """Give runs for which others were preempted the freed nodes, before any other run is looked at.
 
-
-def choose_victims(state: Snapshot, waiting: GangRequest, candidates: Sequence[Running]) -> tuple[Running, ...]:
-    """Those of the candidates that give way, so that the waiting gang fits; nobody where it does anyway, or never will.
-
-    state: what is used once all have left that leave in any case.
+    leaving: gangs on their way out. A run that does not fit even without these waits like every other run. `snapshot`
+    is not changed.
     """
-    choice = _Choice(state, waiting, candidates)
-    if choice.missing <= 0 or not choice.would_do(choice.everybody):
-        return ()
-    # 1. The fewest.
-    order = choice.order(choice.everybody)
-    fewest = choice.shortest(order)
-    # 2. As few, of those that lose least: the most that one of them loses is as little as can be.
-    losses = np.unique(choice.unsaved[order])
-    low, high = 0, len(losses) - 1
-    while low < high:
-        middle = (low + high) // 2
-        cheap = choice.order(choice.unsaved <= losses[middle])
-        if choice.would_do(choice.mask(cheap[:fewest])):
-            high, order = middle, cheap
+    now, then = snapshot.copy(), without(snapshot, leaving)
+    placements, reserved, shortages = [], [], []
+    for gang in preemptors:
+        gang = next(_sizes(gang)) if gang.grows else gang
+        found = place(now, gang)
+        if isinstance(found, Placement):
+            placements.append(found)
         else:
-            low = middle + 1
-    # 3. Without those that are not needed after all: where gangs share nodes the order is only nearly the best.
-    chosen = choice.spared(order[: choice.shortest(order)])
-    return tuple(candidates[index] for index in chosen)
+            lacks, found = found, place(then, gang)
+            if not isinstance(found, Placement):
+                continue
+            reserved.append(found)
+            shortages.append(lacks)
+        occupy(now, gang.member, found.nodes)
+        occupy(then, gang.member, found.nodes)
+    return PromisedNodes(tuple(placements), tuple(reserved), tuple(shortages), now)
 
 
-class _Choice:
-    """The room for one waiting gang, as others leave."""
+def choose_preemptions(
+    snapshot: Snapshot,
+    queue: Sequence[WaitingRun],
+    running: Sequence[RunningGang],
+    rules: Preemption,
+    guarantees: Sequence[Guarantee],
+    starts_in: Mapping[str, float],
+) -> PreemptionPlan:
+    """Choose which running gangs are preempted for which waiting runs.
 
-    def __init__(self, state: Snapshot, waiting: GangRequest, candidates: Sequence[Running]) -> None:
-        self._state = state
-        self._member = waiting.member
-        self._need = waiting.least
-        self._eligible = nodes_for(state.table, waiting) & state.table.usable_by(waiting.member.tolerations)
-        self._room = room_of(state, self._member, self._eligible)
-        self._candidates = candidates
-        self._holdings = _Holdings.of(candidates, self._eligible)
-        self.missing = self._need - int(self._room.sum())
-        self.unsaved: Floats = np.array([gang.unsaved_seconds for gang in candidates], dtype=np.float64)
-        self._sizes = np.array([gang.rows.size for gang in candidates], dtype=np.float64)
-        self.everybody: Mask = np.ones(len(candidates), dtype=bool)
+    snapshot: everything that is used or reserved. queue: the runs that do not start in this cycle, in order. starts_in:
+    seconds until runs with a reservation are expected to start without any preemption.
+    """
+    if not rules.enabled or not queue:
+        return PreemptionPlan()
+    running = [replace(gang, leaving=True) if gang.ends_in_seconds <= gang.grace_seconds else gang for gang in running]
+    search = _Search(snapshot, running, rules, Guaranteed(guarantees, snapshot.table, running))
+    requests: list[PreemptionRequest] = []
+    for run in queue[:EXAMINED_PER_CYCLE]:
+        request = search.preempt_for(run, starts_in.get(run.key, math.inf))
+        if request is not None:
+            requests.append(request)
+        if len(requests) == PREEMPTING_PER_CYCLE:
+            return PreemptionPlan(tuple(requests), 0.0)
+    return PreemptionPlan(tuple(requests), search.look_again_in_seconds)
 
-    def mask(self, gangs: Rows) -> Mask:
-        """These gangs, as a mask over the candidates."""
-        found = np.zeros(len(self.everybody), dtype=bool)
-        found[gangs] = True
-        return found
 
-    def would_do(self, leave: Mask) -> bool:
-        """Whether there is room once these leave."""
-        return int(self._room_after(leave).sum()) >= self._need
+class _Search:
+    """The gangs that may still be preempted, and what is free once all gangs have left that leave."""
 
-    def _room_after(self, leave: Mask) -> Counts:
-        return room_of(_without(self._state, self._holdings.kept(leave)), self._member, self._eligible)
+    def __init__(
+        self, snapshot: Snapshot, running: Sequence[RunningGang], rules: Preemption, guaranteed: Guaranteed
+    ) -> None:
+        self._then = without(snapshot, [gang for gang in running if gang.leaving])
+        self._running = [gang for gang in running if not gang.leaving]
+        self._minimum_run_seconds = rules.minimum_run_seconds
+        self._guaranteed = guaranteed
+        self._awaited: Mask = ~snapshot.table.usable & snapshot.table.usable
+        """Nodes that an earlier run waits for although no preemption helps it: no later run takes any of them."""
+        self.look_again_in_seconds = math.inf
 
-    def order(self, among: Mask) -> Rows:
-        """Those that make room, best first: who makes most of what is missing; among equals who loses least, then the
-        smallest.
+    def preempt_for(self, run: WaitingRun, starts_in_seconds: float) -> PreemptionRequest | None:
+        """Return the gangs that are preempted for this run; None if none helps, or if none is needed."""
+        gang, table = run.gang, self._then.table
+        covered = self._guaranteed.covers(run.team, gang)
+        eligible = nodes_for(table, gang) & table.usable_by(gang.member.tolerations)
+        if not covered and bool((self._awaited & eligible).any()):
+            return None
+        victims: tuple[RunningGang, ...] = ()
+        found = place(self._then, gang)
+        if not isinstance(found, Placement):
+            victims = self._victims_for(run, starts_in_seconds, covered)
+            if not victims:
+                self._awaited |= eligible
+                return None
+            chosen = {(victim.key, victim.rank) for victim in victims}
+            self._running = [other for other in self._running if (other.key, other.rank) not in chosen]
+            self._then = without(self._then, victims)
+            found = place(self._then, gang)
+            assert isinstance(found, Placement), "the chosen victims are enough"
+        occupy(self._then, gang.member, found.nodes)
+        self._guaranteed.take(run.team, gang)
+        if not victims:
+            return None
+        by_guarantee = not all(victim.low and victim.priority < gang.priority for victim in victims)
+        return PreemptionRequest(gang.key, victims, by_guarantee)
 
-        Where several share a node all of them have to leave it, so nodes are put in order: by the gangs that it takes
-        for a member's room there, each weighed by how many members it makes room for in all.
-        """
-        ours = self._holdings.kept(among)
-        gain = (self._room_after(among) - self._room).astype(np.float64)
-        nodes, gangs = len(gain), len(self.everybody)
-        sharing = np.bincount(ours.rows, minlength=nodes)
-        parts = gain[ours.rows] / np.maximum(sharing[ours.rows], 1)
-        makes = np.minimum(np.bincount(ours.which, weights=parts, minlength=gangs), self.missing)
-        useful = gain[ours.rows] > 0
-        which, rows = ours.which[useful], ours.rows[useful]
-        cost = np.bincount(rows, weights=1.0 / makes[which], minlength=nodes) / np.maximum(gain, 1.0)
-        loses, sizes = np.zeros(nodes), np.zeros(nodes)
-        np.maximum.at(loses, rows, self.unsaved[which])
-        np.maximum.at(sizes, rows, self._sizes[which])
-        best_first = np.unique(rows)
-        keys = (sizes[best_first], loses[best_first], cost[best_first])
-        best_first = best_first[np.lexsort((best_first, *keys))]
-        place = np.empty(nodes, dtype=np.int64)
-        place[best_first] = np.arange(best_first.size)
-        first = np.full(gangs, nodes, dtype=np.int64)
-        np.minimum.at(first, which, place[rows])
-        found = np.flatnonzero(first < nodes)
-        return found[np.lexsort((found, self.unsaved[found], first[found]))]
+    def _victims_for(self, run: WaitingRun, starts_in_seconds: float, covered: bool) -> tuple[RunningGang, ...]:
+        """Return victims of the lowest priorities that suffice; only a guarantee reaches those above low."""
+        candidates = [gang for gang in self._running if self._may_preempt(run, gang, covered)]
+        old_enough = [gang for gang in candidates if gang.ran_seconds >= self._minimum_run_seconds]
+        for gang in _sizes(run.gang):
+            for highest in sorted({candidate.priority for candidate in old_enough}):
+                among = [candidate for candidate in old_enough if candidate.priority <= highest]
+                victims = choose_victims(self._then, gang, among)
+                if victims:
+                    helps_in = max(victim.grace_seconds for victim in victims)
+                    return victims if helps_in < starts_in_seconds else ()
+        young = [
+            left
+            for gang in candidates
+            if gang.ran_seconds >= 0 and (left := self._minimum_run_seconds - gang.ran_seconds) > 0
+        ]
+        self.look_again_in_seconds = min([self.look_again_in_seconds, *young])
+        return ()
 
-    def shortest(self, order: Rows) -> int:
-        """How many of these have to leave, taken from the front; all of them are enough."""
-        low, high = 1, len(order)
-        while low < high:
-            middle = (low + high) // 2
-            if self.would_do(self.mask(order[:middle])):
-                high = middle
-            else:
-                low = middle + 1
-        return low
+    def _may_preempt(self, run: WaitingRun, gang: RunningGang, covered: bool) -> bool:
+        other_team = gang.namespace != run.team
+        if other_team and not self._guaranteed.is_borrowed(gang):
+            return False
+        return (gang.low and gang.priority < run.gang.priority) or (covered and other_team)
 
-    def spared(self, chosen: Rows) -> list[int]:
-        """Of these gangs, which are enough together, those that have to leave: whoever can stay does, the most
-        important first, then who loses most."""
-        gangs = self._candidates
-        leave = self.mask(chosen)
-        after = _without(self._state, self._holdings.kept(leave))
-        room = room_of(after, self._member, self._eligible)
-        spare = int(room.sum()) - self._need
-        least = self._least_loss(leave, room)
-        left = []
-        for index in sorted(chosen.tolist(), key=lambda i: (-gangs[i].priority, -self.unsaved[i], i)):
-            if least[index] <= spare:
-                back, rows = self._with(after, index)
-                room_back = room_of(back, self._member, self._eligible[rows], rows)
-                lost = int(room[rows].sum() - room_back.sum())
-                if lost <= spare:
-                    spare -= lost
-                    room[rows] = room_back
-                    after = back
-                    continue
-            left.append(index)
-        return sorted(left, key=lambda i: (gangs[i].priority, self.unsaved[i], i))
 
-    def _least_loss(self, leave: Mask, room: Counts) -> Counts:
-        """(gangs,) the room that is lost for certain if a gang stays: that on nodes that none of the others leaves."""
-        ours = self._holdings.kept(leave)
-        single = np.bincount(ours.rows, minlength=len(room))[ours.rows] == 1
-        lost = (room - self._room)[ours.rows] * single
-        return np.bincount(ours.which, weights=lost, minlength=len(leave)).astype(np.int64)
-
-    def _with(self, state: Snapshot, index: int) -> tuple[Snapshot, Rows]:
-        """The state with a gang back, and the nodes that it came back to."""
-        mine = slice(*np.searchsorted(self._holdings.which, (index, index + 1)))
-        rows = self._holdings.rows[mine]
-        after = state.copy()
-        after.used[rows] += self._holdings.amounts[mine]
-        after.members[rows] += self._holdings.members[mine]
-        after.alone[rows] |= self._holdings.alone[mine]
-        return after, rows
+def _sizes(gang: GangRequest) -> Iterator[GangRequest]:
+    """Yield the gang; if it may start with fewer members, also half as many and so on down to the fewest. A gang that
+    can grow later is yielded with the fewest members alone."""
+    members = gang.least if gang.grows else len(gang.ranks)
+    while members > gang.least:
+        yield replace(gang.fitting(members), fewest=None)
+        members = max(gang.least, members // 2)
+    yield replace(gang.fitting(members), fewest=None)

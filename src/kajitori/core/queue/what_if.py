@@ -12,9 +12,10 @@ import numpy as np
 
 from kajitori.core.placement.planner import GangRequest, Placement, Shortage, occupy_rows, room_of
 from kajitori.core.placement.snapshot import Mask, Snapshot
-from kajitori.core.queue.backfill import Queued, Reservation, Schedule, schedule
+from kajitori.core.queue.backfill import Reservation, Schedule, schedule
 from kajitori.core.queue.forecast import forecast, rows_of
-from kajitori.core.queue.freeing import Freeing, Situation, Watch, for_ever, to_free
+from kajitori.core.queue.freeing import Freeing, Simulation, Watch, for_ever, to_free
+from kajitori.core.queue.waiting import WaitingRun
 from kajitori.core.words.quantities import format_duration, memory_there
 
 _TIMES = (86400, 43200, 21600, 10800, 3600, 1800, 900, 300)
@@ -65,7 +66,7 @@ class Answer:
         return next((each for each in self.looked.reservations if each.key == waits), None)
 
 
-def ask(situation: Situation, key: str, watch: Watch = for_ever) -> Answer:
+def ask(situation: Simulation, key: str, watch: Watch = for_ever) -> Answer:
     """What the next cycle makes of a run of the queue. Raises ValueError where it does not wait.
 
     Each part of the answer may take as long as the watch allows, and is less exact, or left out, where that is not
@@ -104,7 +105,7 @@ def ask(situation: Situation, key: str, watch: Watch = for_ever) -> Answer:
     )
 
 
-def expected_start(situation: Situation, key: str, watch: Watch = for_ever) -> float | None:
+def expected_start(situation: Simulation, key: str, watch: Watch = for_ever) -> float | None:
     """When a run starts if all that runs, and all that waits before it, takes as long as is expected of it, and nothing
     else comes: the planner looks again at each end. None where it would wait for what has no known end, or where so
     much is before it that nobody should believe the answer.
@@ -137,13 +138,13 @@ def _room(state: Snapshot, gang: GangRequest, shortage: Shortage) -> Room:
 # ------------------------------------------------------------------------------------------------ sooner
 
 
-def _sooner(situation: Situation, key: str, watch: Watch) -> Iterator[str]:
+def _sooner(situation: Simulation, key: str, watch: Watch) -> Iterator[str]:
     """Smaller or other requests that the next cycle would start, each changed in one thing only; those that there was
     time to try."""
     queued, has_time = situation.queue[situation.position(key)], watch()
     gang, member = queued.gang, queued.gang.member
 
-    def start(other: Queued) -> bool:
+    def start(other: WaitingRun) -> bool:
         return has_time() and situation.instead(key, other).starts(key) is not None
 
     def starts(**changed: Any) -> bool:
@@ -181,7 +182,7 @@ def _largest(asked: int, unit: int, starts: Callable[[int], bool]) -> int:
     return low * unit if low > least else 0
 
 
-def _fewer_members(queued: Queued, start: Callable[[Queued], bool]) -> int:
+def _fewer_members(queued: WaitingRun, start: Callable[[WaitingRun], bool]) -> int:
     """The largest gang of the same members that starts now, or the most that one which takes what fits may insist on; 0
     where none does."""
     gang = queued.gang

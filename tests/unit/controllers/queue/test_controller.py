@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from tests.helpers.queue_scene import MEMBER, in_queue, mirror_of_nodes, who_starts
 
-from kajitori.cluster.outlook import Applicant
+from kajitori.cluster.outlook import PendingRun
 from kajitori.cluster.view import ClusterView
 from kajitori.configuration.policy_file import PolicyFile
 from kajitori.controllers.queue.controller import DOUBT_PATIENCE, Admitted, Queue
@@ -52,7 +52,7 @@ class Scene:
         request = GangRequest(
             f"team/{name}", MEMBER, tuple(range(ranks)), priority=priority, queued_at="2026-11-21T11:59:00Z"
         )
-        self.queue.wait(in_queue(Applicant(run, request)))
+        self.queue.wait(in_queue(PendingRun(run, request)))
 
     def starts(self, at: timedelta = timedelta()) -> dict[str, tuple[str, ...]]:
         return who_starts(self.queue.plan((), NOW + at))
@@ -131,7 +131,7 @@ def test_a_run_that_waits_for_the_same_as_before_is_no_reason_to_plan() -> None:
     run = scene.run("first", Phase.QUEUED)
 
     def wait(ranks: int, version: str) -> bool:
-        applicant = Applicant(run, GangRequest("team/first", MEMBER, tuple(range(ranks))))
+        applicant = PendingRun(run, GangRequest("team/first", MEMBER, tuple(range(ranks))))
         return scene.queue.wait(replace(in_queue(applicant), version=version))
 
     assert wait(2, "1")
@@ -151,14 +151,14 @@ def test_runs_that_are_worked_on_keep_their_places_and_are_named() -> None:
     assert scene.starts() == {"first": ("n0",)}
 
 
-@pytest.mark.parametrize("look", ["whole", "heads"])
+@pytest.mark.parametrize("look", ["full", "partial"])
 def test_no_more_start_at_a_time_than_may_and_who_comes_first_is_decided_when_there_is_a_turn(look: str) -> None:
     """Those behind go on waiting; somebody of higher priority who comes meanwhile goes before them."""
     scene = Scene(3)
     for name in ("first", "second", "third"):
         scene.wait(name, 1)
     scene.queue.plan({("team", name) for name in ("first", "second", "third")}, NOW)  # orders them
-    plan = scene.queue.plan if look == "whole" else scene.queue.plan_heads
+    plan = scene.queue.plan if look == "full" else scene.queue.plan_partially
     cycle = plan((), NOW, lambda _: 1)
     assert [waiting.key[1] for waiting, _ in cycle.starts] == ["first"]
     assert cycle.held_back == 0 and not cycle.waits

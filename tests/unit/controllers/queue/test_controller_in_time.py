@@ -115,12 +115,13 @@ def test_first_come_first_served_where_policy_says_so(runs: list[tuple[int, int,
     places = None
     while hours.waited.keys() != hours.submitted.keys():
         found = hours.cycle()
-        assert found.look is not None
-        ranking = found.look.ranking
-        waiting = [candidate.key for candidate in (ranking.queue[index] for index in ranking.order)]
+        assert found.plan is not None
+        ranking = found.plan.ranking
+        waiting = [run.key for run in found.plan.queue]
         assert waiting == sorted(waiting, key=lambda key: int(key.removeprefix("team/s")))
-        assert [found.look.place(key).position for key in waiting] == list(range(1, len(waiting) + 1))
-        first = found.look.reservation(waiting[0])
+        assert [ranking.place(key).position for key in waiting] == list(range(1, len(waiting) + 1))
+        reservations = {each.key: each for each in found.plan.schedule.reservations}
+        first = reservations.get(waiting[0])
         if places is not None and places[0] == waiting[0] and first is not None:
             assert first.starts_at <= places[1] + 1  # whoever has passed since has not delayed it
         places = (waiting[0], first.starts_at) if first is not None else None

@@ -136,7 +136,7 @@ def test_preempted_runs_are_named_with_their_latest_end() -> None:
     scene = PreemptionScene(4)
     scene.waits("urgent", 4)
     asked = Preempted(by="team/urgent", uid="uid-urgent", since=format_time(NOW))
-    words = scene.queue.preemptions.words_for
+    words = scene.queue.preemptions.describe
     assert words("team/urgent") == ""
     for number in range(4):
         low = scene.runs(f"low-{number}", f"n{number}")
@@ -191,7 +191,7 @@ def test_how_much_a_gang_loses_is_told_by_its_checkpoints() -> None:
     scene.runs("without", "n0", checkpoint={"path": "/ckpt"})
     scene.runs("with", "n1", checkpoint={"path": "/ckpt", "every": "50m"})
     scene.waits("urgent", 1)
-    (request,) = scene.plan().requests.requests
+    (request,) = scene.plan().preemptions.requests
     (victim,) = request.victims
     assert (victim.key, victim.unsaved_seconds, victim.grace_seconds) == ("team/with", 600.0, 60.0)
 
@@ -200,7 +200,7 @@ def test_a_gang_is_looked_at_again_when_its_minimum_run_time_is_over() -> None:
     scene = PreemptionScene(1, preemption={"minimumRunTime": "90m"})
     scene.runs("low", "n0")
     scene.waits("urgent", 1)
-    requests = scene.plan().requests
+    requests = scene.plan().preemptions
     assert (requests.requests, requests.look_again_in_seconds) == ((), 1800.0)
 
 
@@ -244,7 +244,7 @@ def test_a_team_is_guaranteed_what_another_one_borrowed() -> None:
     scene = PreemptionScene(2, guarantees=[{"namespace": "team", "gpus": 8}])
     scene.runs("theirs", "n0", "n1", team="other", priority="high")
     scene.waits("ours", 1, priority=-100)
-    (request,) = scene.plan().requests.requests
+    (request,) = scene.plan().preemptions.requests
     assert ([victim.key for victim in request.victims], request.guaranteed) == (["other/theirs"], True)
-    (said,) = scene.queue.preemptions.intents(request, scene.mirror.runs["team", "ours"], NOW).values()
+    (said,) = scene.queue.preemptions.statuses_for(request, scene.mirror.runs["team", "ours"], NOW).values()
     assert (said.by, said.who, said.guaranteed) == ("team/ours", "team/ours (normal)", True)

@@ -8,7 +8,7 @@ import msgspec
 from tests.helpers.preemption_scene import PreemptionScene
 from tests.helpers.queue_scene import NOW
 
-from kajitori.cluster.preemptions import ASKED_OF_A_SWEEP, key_of
+from kajitori.cluster.preemptions import PREEMPTORS_PER_SWEEP, key_of
 from kajitori.core import gang
 from kajitori.core.spec.reasons import Phase
 from kajitori.core.spec.status import RunStatus, SweepState, to_document
@@ -30,7 +30,7 @@ def test_of_a_sweep_only_as_many_members_are_asked_as_it_takes() -> None:
     scene.begin_anew()
     assert (scene.asks(), scene.starts()) == ({}, {})
     said = "preempts members 1-2 of team/grid (low); their nodes are free by 12:01:00 UTC"
-    assert scene.queue.preemptions.words_for("team/urgent") == said
+    assert scene.queue.preemptions.describe("team/urgent") == said
     # 2. One of them is gone, then both.
     scene.member_ends("grid", 1)
     assert (scene.asks(), scene.starts()) == ({}, {})
@@ -56,7 +56,7 @@ def test_more_members_are_preempted_while_others_are_ending() -> None:
     scene.put("grid", msgspec.structs.replace(gang.preempt(status, both), sweep=SweepState(again="1-3")))
     scene.begin_anew()
     assert (scene.asks(), scene.starts()) == ({}, {})
-    words = scene.queue.preemptions.words_for
+    words = scene.queue.preemptions.describe
     assert words("team/urgent").startswith("preempts members 1-2 of team/grid (low)")
     assert words("team/second").startswith("preempts member 3 of team/grid (low); its nodes")
     # 2. What comes free is first for whoever waits for longest.
@@ -79,20 +79,20 @@ def test_more_members_are_preempted_while_others_are_ending() -> None:
 
 def test_of_a_sweep_further_members_are_asked_for_so_many_runs_at_a_time() -> None:
     """So that its status stays small."""
-    scene = PreemptionScene(ASKED_OF_A_SWEEP + 2)
-    status = scene.sweep("grid", *range(1, ASKED_OF_A_SWEEP + 3))
-    for number in range(ASKED_OF_A_SWEEP + 2):
+    scene = PreemptionScene(PREEMPTORS_PER_SWEEP + 2)
+    status = scene.sweep("grid", *range(1, PREEMPTORS_PER_SWEEP + 3))
+    for number in range(PREEMPTORS_PER_SWEEP + 2):
         name = f"wants-{number:02}"
         scene.waits(name, 1)
-        if number < ASKED_OF_A_SWEEP:
+        if number < PREEMPTORS_PER_SWEEP:
             status = gang.preempt(status, scene.intends("grid", name))
             scene.put("grid", status)
-    assert status.preemption is not None and len(status.preemption.each) == ASKED_OF_A_SWEEP
+    assert status.preemption is not None and len(status.preemption.each) == PREEMPTORS_PER_SWEEP
     assert scene.asks() == {}
     scene.put("wants-03", RunStatus(phase=Phase.STOPPED))
     scene.queue.leave(("team", "wants-03"))
     assert len(scene.asks()) == 2
-    assert len(to_document(status)["preemption"]["others"]) < ASKED_OF_A_SWEEP
+    assert len(to_document(status)["preemption"]["others"]) < PREEMPTORS_PER_SWEEP
 
 
 def test_in_one_look_members_of_a_sweep_are_asked_for_several() -> None:
@@ -101,10 +101,10 @@ def test_in_one_look_members_of_a_sweep_are_asked_for_several() -> None:
     scene.sweep("grid", 50, 10, 20)
     for name in ("first", "second"):
         scene.waits(name, 1)
-    first, second = scene.plan().requests.requests
+    first, second = scene.plan().preemptions.requests
     asked = {}
     for request in (first, second):
-        asked = scene.queue.preemptions.intents(request, scene.mirror.runs[key_of(request.key)], NOW)
+        asked = scene.queue.preemptions.statuses_for(request, scene.mirror.runs[key_of(request.key)], NOW)
         for key, each in asked.items():
             scene.queue.preemptions.note_preempting(key, each)
     assert [(each.by, each.ranks) for each in asked["team", "grid"].each] == [(second.key, "2"), (first.key, "1")]

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from tests.helpers.queue_scene import NOW, QueueScene, ago, in_queue, who_starts
 
-from kajitori.cluster.outlook import Applicant
+from kajitori.cluster.outlook import PendingRun
 from kajitori.controllers.queue.controller import Queue
 from kajitori.controllers.queue.growing import Growing
 from kajitori.core.spec.reasons import Phase, Reason
@@ -43,7 +43,7 @@ class Scene(QueueScene):
         request = replace(applicant.request, fewest=fewest, grows=fewest is not None)
         assert applicant.run.status is not None
         stands = msgspec.structs.replace(applicant.run.status, **status)
-        self.queue.wait(in_queue(Applicant(self.show(name, stands), request)))
+        self.queue.wait(in_queue(PendingRun(self.show(name, stands), request)))
 
     def starts(self) -> dict[str, tuple[str, ...]]:
         return who_starts(self.queue.plan((), NOW))

@@ -10,12 +10,12 @@ import pytest
 from tests.helpers.queue_scene import NOW, QueueScene, ago
 
 from kajitori.cluster.stored_runs import life_of
-from kajitori.controllers.queue.controller import LONGEST_PAUSE, Admitted, Waiting
+from kajitori.controllers.queue.controller import LONGEST_PAUSE, Admitted, QueueEntry
 from kajitori.controllers.queue.planning import (
-    REST_OF_WHOLE,
-    REST_OF_WHOLE_WHEN_BUSY,
-    TOLD_AT_ONCE,
-    TOLD_WHEN_BUSY,
+    FULL_REST,
+    FULL_REST_WHEN_BUSY,
+    MESSAGES_AT_ONCE,
+    MESSAGES_WHEN_BUSY,
     Planning,
 )
 from kajitori.controllers.queue.provisioning import Provisioning
@@ -41,7 +41,7 @@ class Slow:
     def ports_in_use(self) -> set[int]:
         return set()
 
-    async def place(self, waiting: Waiting, placement: Placement, taken: set[int]) -> tuple[RunStatus, str]:
+    async def place(self, waiting: QueueEntry, placement: Placement, taken: set[int]) -> tuple[RunStatus, str]:
         go_on = self.begun[waiting.key[1]] = asyncio.Event()
         await go_on.wait()
         return waiting.status, "2"
@@ -132,13 +132,13 @@ async def test_where_many_begin_at_a_time_the_next_are_chosen_together() -> None
     await scene.work.close()
 
 
-@pytest.mark.parametrize(("are_held_up", "told"), [(False, TOLD_AT_ONCE), (True, TOLD_WHEN_BUSY)])
+@pytest.mark.parametrize(("are_held_up", "told"), [(False, MESSAGES_AT_ONCE), (True, MESSAGES_WHEN_BUSY)])
 async def test_not_all_are_told_at_once_why_they_wait(are_held_up: bool, told: int) -> None:
     """Least of all where writes wait for the API server: what starts and what ends goes before words."""
     scene = Scene(1, turns=8)
     scene.runs("runs", "n0", since=ago(minutes=5))
     scene.statuses.are_held_up = are_held_up
-    for number in range(TOLD_AT_ONCE + 1):
+    for number in range(MESSAGES_AT_ONCE + 1):
         scene.wait(f"run-{number:02}", ago(minutes=50 - number), resources={"gpu": 8})
     assert await scene.plan() == []
     await _until(lambda: not scene.work.busy)
@@ -158,7 +158,7 @@ async def test_nothing_starts_before_all_runs_were_looked_at_once() -> None:
     await scene.work.close()
 
 
-@pytest.mark.parametrize(("are_held_up", "rest"), [(False, REST_OF_WHOLE), (True, REST_OF_WHOLE_WHEN_BUSY)])
+@pytest.mark.parametrize(("are_held_up", "rest"), [(False, FULL_REST), (True, FULL_REST_WHEN_BUSY)])
 async def test_a_look_at_the_whole_queue_rests_longer_while_writes_wait(
     are_held_up: bool, rest: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -168,7 +168,7 @@ async def test_a_look_at_the_whole_queue_rests_longer_while_writes_wait(
     monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda: seconds[0])
     monkeypatch.setattr(scene.planning, "_plan_all", lambda: seconds.append(seconds.pop() + 2.0))
     scene.planning.plan()
-    scene.planning._only_heads_seen = True
+    scene.planning._full_is_due = True
     assert scene.planning.rest_seconds() == 2.0 * rest
 
 
@@ -208,7 +208,7 @@ async def test_steps_of_a_cycle_and_waits_of_runs_are_measured() -> None:
         for family in scene.metrics.registry.collect()
         for sample in family.samples
     }
-    for step in set(STEPS) - {"heads", "reconcile"}:
+    for step in set(STEPS) - {"partial", "reconcile"}:
         assert figures["kajitori_controller_step_seconds_count", step] == 1, step
     assert figures["kajitori_controller_attempts_total",] == 1
     assert figures["kajitori_controller_queue_wait_seconds_sum",] == 600

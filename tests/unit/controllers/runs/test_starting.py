@@ -9,8 +9,8 @@ import pytest
 from tests.helpers.queue_scene import NOW, QueueScene, ago
 
 from kajitori.cluster.stored_runs import life_of
-from kajitori.controllers.queue.controller import Admitted, Waiting
-from kajitori.controllers.queue.growing import Grows
+from kajitori.controllers.queue.controller import Admitted, QueueEntry
+from kajitori.controllers.queue.growing import Growth
 from kajitori.controllers.queue.provisioning import Provisioning
 from kajitori.controllers.runs.networks import NetworkKeeper
 from kajitori.controllers.runs.starting import Starter
@@ -84,7 +84,7 @@ async def test_an_elastic_gang_begins_within_its_quota(case: str) -> None:
     if kept:
         status = msgspec.structs.replace(status, resize=Resize(nodes=compress(names[:kept]), fewest=2))
     admitted = Admitted(life_of(applicant.run, spec, decision, status), spec, decision)
-    waiting = Waiting(("team", "bert"), applicant.run, admitted, status, applicant.request, "1")
+    waiting = QueueEntry(applicant.run, applicant.request, admitted=admitted, status=status, version="1")
     placed, _ = await scene.starter.place(waiting, Placement("team/bert", tuple(range(nodes)), names), set())
     assert placed.attempt is not None
     assert (placed.attempt.nodes, placed.attempt.world_size) == (compress(names[:begins]), begins)
@@ -97,7 +97,7 @@ async def test_an_elastic_gang_grows_within_its_quota(room: int, grows_to: str) 
     run = scene.runs("bert", "n[0-1]", since=ago(hours=1), **ELASTIC)
     nodes = tuple(f"n{number}" for number in range(5))
     applicant = scene.waits("other", 1)
-    grows = Grows(("team", "bert"), run, 2, nodes, nodes[2:], applicant.request.member)
+    grows = Growth(("team", "bert"), run, 2, nodes, nodes[2:], applicant.request.member)
     assert await scene.starter.grow(grows) is bool(grows_to)
     resize = scene.written.last.resize
     assert (resize.nodes if resize is not None else "") == grows_to

@@ -18,8 +18,9 @@ from kajitori.core.placement.releases import Ending
 from kajitori.core.placement.snapshot import NodeFacts, NodeTable, Snapshot
 from kajitori.core.policy.queue import OrderRules
 from kajitori.core.queue import backfill
-from kajitori.core.queue.backfill import Queued, Schedule, schedule
-from kajitori.core.queue.ordering import Candidate, Ledger, rank
+from kajitori.core.queue.backfill import Schedule, schedule
+from kajitori.core.queue.ordering import Ledger, rank
+from kajitori.core.queue.waiting import WaitingRun
 
 GIB = 1 << 30
 HOUR = 3600.0
@@ -30,11 +31,11 @@ def nodes(count: int, *, gpu_type: str = "h100", gpus: int = 8) -> list[NodeFact
     return [NodeFacts(f"{gpu_type}-{i}", 64_000, 512 * GIB, gpus, 110, gpu_type) for i in range(count)]
 
 
-def queued(members: int, seconds: float, *, key: str = "bert", gpus: int = 8, **more: Any) -> Queued:
+def queued(members: int, seconds: float, *, key: str = "bert", gpus: int = 8, **more: Any) -> WaitingRun:
     asked = {name: value for name, value in more.items() if name in MemberRequest.__dataclass_fields__}
     rest = {name: value for name, value in more.items() if name not in asked}
     member = replace(MemberRequest(1000, GIB, gpus=gpus), **asked)
-    return Queued(replace(GangRequest(key, member, tuple(range(members))), **rest), seconds)
+    return WaitingRun(replace(GangRequest(key, member, tuple(range(members))), **rest), seconds)
 
 
 class Cluster:
@@ -53,7 +54,7 @@ class Cluster:
         if ends_at is not None:
             self.endings.append(Ending(member, rows, ends_at))
 
-    def schedule(self, *queue: Queued, now: float = 0.0, **more: Any) -> Schedule:
+    def schedule(self, *queue: WaitingRun, now: float = 0.0, **more: Any) -> Schedule:
         return schedule(self.state, queue, self.endings, now, **({"likely": 1.0} | more))
 
 
@@ -185,7 +186,7 @@ def cluster_with(running: list[tuple[int, int, int | None]]) -> Cluster:
     return cluster
 
 
-def queue_of(wanted: list[tuple[int, int, bool, str, int]]) -> list[Queued]:
+def queue_of(wanted: list[tuple[int, int, bool, str, int]]) -> list[WaitingRun]:
     return [
         queued(members, seconds, key=f"g{i}", gpus=gpus, whole_node=whole, gpu_type=gpu_type if gpus else "")
         for i, (members, gpus, whole, gpu_type, seconds) in enumerate(wanted)
@@ -249,7 +250,7 @@ def test_those_that_start_are_the_first_of_all_that_would(
         queue[place] = replace(each, gang=replace(each.gang, priority=-(place >= lower_from), fewest=fewest))
     with mock.patch.object(backfill, "FURTHER", further):
         all_of_them = schedule(cluster.state, queue, cluster.endings, 0.0, reserve=reserve)
-        answer = schedule(cluster.state, iter(queue), cluster.endings, 0.0, reserve=reserve, most=most)
+        answer = schedule(cluster.state, iter(queue), cluster.endings, 0.0, reserve=reserve, max_starts=most)
     assert answer.placements == all_of_them.placements[:most]
 
 
@@ -277,14 +278,14 @@ def test_reservations_that_are_made_when_they_matter_change_nothing(
     """Nor do those that are left out where it is only asked who starts."""
     cluster = cluster_with(running)
     queue = [
-        Queued(replace(each.gang, key=f"{level}-{each.gang.key}", priority=-level), each.expected_seconds)
+        WaitingRun(replace(each.gang, key=f"{level}-{each.gang.key}", priority=-level), each.expected_seconds)
         for level, part in enumerate(wanted)
         for each in queue_of(part)
     ]
-    lazy, few = cluster.schedule(*queue), cluster.schedule(*queue, most=most)
+    lazy, few = cluster.schedule(*queue), cluster.schedule(*queue, max_starts=most)
     with mock.patch.object(backfill, "_Cycle", Eager):
         assert cluster.schedule(*queue) == lazy
-        assert cluster.schedule(*queue, most=most).placements == few.placements
+        assert cluster.schedule(*queue, max_starts=most).placements == few.placements
 
 
 @given(busy, mixed, st.lists(st.integers(0, 10), max_size=2))
@@ -343,14 +344,11 @@ def _waits_of_a_gang_of_all_nodes(likely: float, *, reserve: bool) -> float | No
             np.subtract.at(cluster.state.members, ending.rows, 1)
         waiting[f"s{step}"] = (now, queued(1, 1800 + step % 100, key=f"s{step}"))
         here = [key for key, (since, _) in waiting.items() if since <= now]
-        candidates = [
-            Candidate(
-                key, 0, waiting[key][0], waiting[key][1].expected_seconds, len(waiting[key][1].gang.ranks) / count
-            )
+        runs = [
+            replace(waiting[key][1], queued_at=waiting[key][0], size=len(waiting[key][1].gang.ranks) / count)
             for key in here
         ]
-        ranking = rank(candidates, nobody, nobody, rules, now)
-        queue = [replace(waiting[here[i]][1], overdue=bool(ranking.overdue[i])) for i in ranking.order]
+        queue = rank(runs, nobody, nobody, rules, now).ordered()
         answer = schedule(cluster.state, queue, [each[2] for each in ends], now, reserve=reserve, likely=likely)
         for placement in answer.placements:
             if placement.key == "all":
@@ -361,7 +359,7 @@ def _waits_of_a_gang_of_all_nodes(likely: float, *, reserve: bool) -> float | No
 
 
 def _begin(
-    cluster: Cluster, ends: list[tuple[float, int, Ending]], placement: Placement, item: Queued, now: float
+    cluster: Cluster, ends: list[tuple[float, int, Ending]], placement: Placement, item: WaitingRun, now: float
 ) -> None:
     rows = np.array([cluster.state.table.index[name] for name in placement.nodes])
     occupy_rows(cluster.state, item.gang.member, rows)

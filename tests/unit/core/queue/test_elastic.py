@@ -17,7 +17,7 @@ from kajitori.core.gang import CreateMembers, DeleteMembers, Limits, Member, Mem
 from kajitori.core.placement.planner import GangRequest, MemberRequest, Placement, occupy, place
 from kajitori.core.placement.snapshot import NodeFacts, NodeTable, Snapshot
 from kajitori.core.policy.elastic import Elastic
-from kajitori.core.queue.elastic import Growable, Patience, come_back, grown
+from kajitori.core.queue.elastic import Growable, Patience, grown, place_on_kept_nodes
 from kajitori.core.spec.reasons import Phase, Reason
 from kajitori.core.spec.status import Attempt, Preempted, Resize, RunStatus
 from kajitori.core.words.node_lists import expand
@@ -93,9 +93,9 @@ def test_what_somebody_who_waits_could_use_is_not_grown_into(case: str) -> None:
 def test_it_comes_back_to_what_is_kept_for_it_as_far_as_that_is_enough() -> None:
     state = cluster(6, taken="1", dead="2")
     kept = nodes(0, 1, 2, 3, 9)  # the last is gone
-    assert come_back(state, elastic(2, 8), kept) == Placement("bert", (0, 1), nodes(0, 3))
-    assert come_back(state, elastic(3, 8), kept) is None
-    assert come_back(cluster(2), elastic(1, 4, member=HALF), ["n0", "n0", "n0"]) == Placement(
+    assert place_on_kept_nodes(state, elastic(2, 8), kept) == Placement("bert", (0, 1), nodes(0, 3))
+    assert place_on_kept_nodes(state, elastic(3, 8), kept) is None
+    assert place_on_kept_nodes(cluster(2), elastic(1, 4, member=HALF), ["n0", "n0", "n0"]) == Placement(
         "bert", (0, 1), nodes(0, 0)
     )
 
@@ -248,7 +248,7 @@ class World:
             request = replace(elastic(self.fewest, self.most), ranks=action.ranks, fewest=action.fewest)
             found: Any = None
             if status.resize is not None:
-                found = come_back(self.state(), request, expand(status.resize.nodes))
+                found = place_on_kept_nodes(self.state(), request, expand(status.resize.nodes))
             found = found or place(self.state(), request)
             if not isinstance(found, Placement):
                 status = gang.keep_waiting(status, Reason.WAITING_FOR_GPU, "needs more")

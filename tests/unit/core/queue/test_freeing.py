@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from kajitori.core.placement.planner import GangRequest, MemberRequest, occupy_rows
 from kajitori.core.placement.releases import Ending
 from kajitori.core.placement.snapshot import NodeFacts, NodeTable, Snapshot
-from kajitori.core.queue.backfill import Queued, schedule
-from kajitori.core.queue.freeing import Occupant, Situation, Step, StepKind, to_free
+from kajitori.core.queue.backfill import schedule
+from kajitori.core.queue.freeing import Occupant, Simulation, Step, StepKind, to_free
+from kajitori.core.queue.waiting import WaitingRun
 from kajitori.core.words.names import TAINT_UNHEALTHY
 from kajitori.core.words.taints import Taint, Toleration
 
@@ -28,11 +29,11 @@ def node(name: str, *, gpus: int = 8, **more: Any) -> NodeFacts:
     return replace(facts, **more)
 
 
-def queued(members: int, *, key: str = "team/mine", seconds: float = HOUR, **more: Any) -> Queued:
+def queued(members: int, *, key: str = "team/mine", seconds: float = HOUR, **more: Any) -> WaitingRun:
     asked = {name: value for name, value in more.items() if name in MemberRequest.__dataclass_fields__}
     rest = {name: value for name, value in more.items() if name not in asked}
     member = replace(MemberRequest(1000, GIB, gpus=8), **asked)
-    return Queued(replace(GangRequest(key, member, tuple(range(members))), **rest), seconds)
+    return WaitingRun(replace(GangRequest(key, member, tuple(range(members))), **rest), seconds)
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,7 @@ class Case:
 
     nodes: tuple[NodeFacts, ...]
     held: tuple[Held, ...]
-    queue: tuple[Queued, ...]
+    queue: tuple[WaitingRun, ...]
     daemons: int = 0
     """Millicores that something takes of every node that is never freed."""
     reserve: bool = True
@@ -88,7 +89,7 @@ class Case:
     def endings(self, table: NodeTable, *held: Held) -> list[Ending]:
         return [Ending(each.member, self.rows(table, each), each.ends_at) for each in held if each.ends_at is not None]
 
-    def situation(self) -> Situation:
+    def situation(self) -> Simulation:
         snapshot = self.snapshot()
         occupants = [
             Occupant(
@@ -101,7 +102,7 @@ class Case:
             )
             for each in self.held
         ]
-        return Situation(snapshot, self.queue, occupants, reserve=self.reserve)
+        return Simulation(snapshot, self.queue, occupants, reserve=self.reserve)
 
     def started(self) -> set[str]:
         """Whom a cycle over the whole queue starts."""
@@ -248,7 +249,7 @@ def cases(draw: st.DrawFn) -> Case:
         for i in range(draw(st.integers(0, 7)))
     )
     gangs = [
-        Queued(
+        WaitingRun(
             GangRequest(
                 f"q/{i}",
                 draw(MEMBERS),

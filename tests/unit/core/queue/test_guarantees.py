@@ -17,8 +17,9 @@ from kajitori.core.placement.snapshot import NodeFacts, NodeTable, Snapshot
 from kajitori.core.policy.file import parse_policy
 from kajitori.core.policy.preemption import Guarantee, Preemption
 from kajitori.core.queue.guarantees import Guaranteed, beyond
-from kajitori.core.queue.preemption import Running
-from kajitori.core.queue.preemption_cycle import Request, Wanting, ask
+from kajitori.core.queue.preemption import PreemptionRequest, choose_preemptions
+from kajitori.core.queue.victims import RunningGang
+from kajitori.core.queue.waiting import WaitingRun
 from kajitori.errors import InvalidInput
 
 GIB = 1 << 30
@@ -41,7 +42,7 @@ class Cluster:
     guarantees: Sequence[Guarantee]
     nodes: int = 1
     gpus: int = 0
-    running: list[Running] = field(default_factory=list)
+    running: list[RunningGang] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         kind = "h100" if self.gpus else ""
@@ -50,17 +51,17 @@ class Cluster:
 
     def runs(self, key: str, member: MemberRequest, *rows: int, team: str, priority: int = NORMAL) -> None:
         low = priority == LOW
-        gang = Running(key, team, priority, low, member, np.array(rows), ran_seconds=3600.0, grace_seconds=30.0)
+        gang = RunningGang(key, team, priority, low, member, np.array(rows), ran_seconds=3600.0, grace_seconds=30.0)
         occupy_rows(self.state, member, gang.rows)
         self.running.append(gang)
 
-    def asked(self, *queue: Wanting) -> dict[str, list[str]]:
-        requests = ask(self.state, queue, self.running, NO_MINIMUM, self.guarantees).requests
+    def asked(self, *queue: WaitingRun) -> dict[str, list[str]]:
+        requests = choose_preemptions(self.state, queue, self.running, NO_MINIMUM, self.guarantees, {}).requests
         return {each.key: sorted(victim.key for victim in each.victims) for each in requests}
 
 
-def waits(key: str, member: MemberRequest, members: int, *, team: str = "data", priority: int = NORMAL) -> Wanting:
-    return Wanting(GangRequest(key, member, tuple(range(members)), priority=priority), team)
+def waits(key: str, member: MemberRequest, members: int, *, team: str = "data", priority: int = NORMAL) -> WaitingRun:
+    return WaitingRun(GangRequest(key, member, tuple(range(members)), priority=priority), 3600.0, team=team)
 
 
 @pytest.mark.parametrize(
@@ -273,7 +274,7 @@ class Simulation:
             cluster.running[-1] = replace(cluster.running[-1], ran_seconds=60.0 * (minute - since))
         waiting = [gang for gang in self.everybody if gang.key not in self.placed]
         queue = [_wants(gang) for gang in sorted(waiting, key=lambda gang: -gang.priority)]
-        requests = ask(cluster.state, queue, cluster.running, NO_MINIMUM, self.guarantees).requests
+        requests = choose_preemptions(cluster.state, queue, cluster.running, NO_MINIMUM, self.guarantees, {}).requests
         for request in requests:
             self.check(request, by_key)
             for victim in request.victims:
@@ -305,7 +306,7 @@ class Simulation:
             and sum(gang.members for gang in theirs if gang.whole) <= (entry.nodes or math.inf)
         )
 
-    def check(self, request: Request, by_key: dict[str, Gang]) -> None:
+    def check(self, request: PreemptionRequest, by_key: dict[str, Gang]) -> None:
         """Victims are whole gangs that were lower and low, or of a team that holds more than its own."""
         gang = by_key[request.key]
         assert len({victim.key for victim in request.victims}) == len(request.victims)
@@ -316,8 +317,9 @@ class Simulation:
             assert victim.namespace == gang.team or not self.is_within(victim.namespace) or by_key[victim.key].whole
 
 
-def _wants(gang: Gang) -> Wanting:
-    return Wanting(GangRequest(gang.key, gang.member, tuple(range(gang.members)), priority=gang.priority), gang.team)
+def _wants(gang: Gang) -> WaitingRun:
+    request = GangRequest(gang.key, gang.member, tuple(range(gang.members)), priority=gang.priority)
+    return WaitingRun(request, 3600.0, team=gang.team)
 
 
 amounts = st.fixed_dictionaries(

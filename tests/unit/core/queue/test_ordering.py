@@ -10,20 +10,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kajitori.core.placement.planner import GangRequest, MemberRequest
 from kajitori.core.policy.formula import Formula
 from kajitori.core.policy.queue import DAY_SECONDS, OrderRules
-from kajitori.core.queue.ordering import Candidate, Ledger, Ranking, rank
+from kajitori.core.queue.ordering import Ledger, Ranking, rank
+from kajitori.core.queue.waiting import WaitingRun
 
 HOUR = 3600.0
 NOW = 100 * DAY_SECONDS
 
 
-def waits(key: str, waited: float, **more: float | str) -> Candidate:
-    plain = Candidate(key, 0, NOW - waited, expected_seconds=HOUR, size=0.1, user="ann", team="vision")
+def waits(key: str, waited: float, *, priority: int = 0, **more: float | str) -> WaitingRun:
+    gang = GangRequest(key, MemberRequest(1000, 1), (0,), priority=priority)
+    plain = WaitingRun(gang, HOUR, user="ann", team="vision", queued_at=NOW - waited, size=0.1)
     return replace(plain, **more)  # type: ignore[arg-type]
 
 
-def ranked(*queue: Candidate, rules: OrderRules | None = None, users: Ledger | None = None) -> Ranking:
+def ranked(*queue: WaitingRun, rules: OrderRules | None = None, users: Ledger | None = None) -> Ranking:
     rules = rules or OrderRules()
     nobody = Ledger(rules.half_life_seconds)
     return rank(queue, users or nobody, nobody, rules, NOW)
@@ -191,12 +194,12 @@ candidates = st.builds(
 
 
 @given(st.lists(candidates, min_size=1, max_size=20), st.sampled_from(["length", "fifo", "share"]))
-def test_everybody_has_one_place_and_priority_is_never_passed(queue: list[Candidate], order: str) -> None:
+def test_everybody_has_one_place_and_priority_is_never_passed(queue: list[WaitingRun], order: str) -> None:
     ranking = ranked(*queue, rules=OrderRules(order=order))  # type: ignore[arg-type]
     assert sorted(ranking.order) == list(range(len(queue)))
-    priorities = [queue[index].priority for index in ranking.order]
+    priorities = [queue[index].gang.priority for index in ranking.order]
     assert priorities == sorted(priorities, reverse=True)
     assert [ranking.place(queue[index].key).position for index in ranking.order] == list(range(1, len(queue) + 1))
     for priority in set(priorities):
-        overdue = [c for i, c in enumerate(queue) if ranking.overdue[i] and c.priority == priority]
+        overdue = [c for i, c in enumerate(queue) if ranking.overdue[i] and c.gang.priority == priority]
         assert len(overdue) <= 1

@@ -1,172 +1,485 @@
-"""Which gangs are preempted: the fewest, those that lose least, each of them needed, none in vain."""
+"""Preemption over the whole queue, by priority and by guarantee; and which runs get the freed nodes."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-from itertools import combinations
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from hypothesis import given
+import pytest
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from kajitori.core.placement.planner import GangRequest, MemberRequest, Placement, occupy_rows, place
 from kajitori.core.placement.snapshot import NodeFacts, NodeTable, Snapshot
-from kajitori.core.queue.preemption import Running, choose_victims, without
+from kajitori.core.policy.file import parse_policy
+from kajitori.core.policy.preemption import Guarantee, Preemption
+from kajitori.core.queue.guarantees import beyond
+from kajitori.core.queue.preemption import (
+    PREEMPTING_PER_CYCLE,
+    PreemptionPlan,
+    PreemptionRequest,
+    choose_preemptions,
+    place_preemptors,
+)
+from kajitori.core.queue.victims import RunningGang
+from kajitori.core.queue.waiting import WaitingRun
+from kajitori.errors import InvalidInput
 
 GIB = 1 << 30
-MINUTE = 60.0
-ONE = MemberRequest(1000, GIB, gpus=1)
-WHOLE = MemberRequest(1000, GIB, gpus=8, whole_node=True)
+HIGH, NORMAL, LOW = 100, 0, -100
+WHOLE = MemberRequest(1000, GIB, gpus=8)
+NO_MINIMUM = Preemption.model_validate({"minimumRunTime": "0s"})
 
 
-def snapshot(count: int) -> Snapshot:
-    facts = [NodeFacts(f"n{number}", 64_000, 512 * GIB, 8, 110, "h100") for number in range(count)]
-    return Snapshot.empty(NodeTable(facts))
+def after(minimum: str) -> Preemption:
+    return Preemption.model_validate({"minimumRunTime": minimum})
 
 
-def runs(state: Snapshot, key: str, *rows: int, member: MemberRequest = WHOLE, **more: Any) -> Running:
-    """A gang with a member on each of these nodes."""
-    gang = Running(key, "team", -100, True, member, np.array(rows, dtype=np.int64), **more)
-    occupy_rows(state, member, gang.rows)
-    return gang
+def guarantee(team: str, gpus: int, gpu_type: str | None = None) -> Guarantee:
+    return Guarantee.model_validate({"namespace": team, "gpus": gpus, "gpuType": gpu_type})
 
 
-def waits(members: int, member: MemberRequest = WHOLE) -> GangRequest:
-    return GangRequest("team/urgent", member, tuple(range(members)))
+@dataclass
+class Cluster:
+    """Nodes of eight GPUs, gangs that run, and what teams are guaranteed."""
+
+    nodes: int = 4
+    gpu_types: Sequence[str] = ("h100",)
+    running: list[RunningGang] = field(default_factory=list)
+    guarantees: list[Guarantee] = field(default_factory=list)
+    starts_in: dict[str, float] = field(default_factory=dict)
+    """Seconds until runs with a reservation start."""
+
+    def __post_init__(self) -> None:
+        facts = [
+            NodeFacts(f"n{number}", 64_000, 512 * GIB, 8, 110, self.gpu_types[number % len(self.gpu_types)])
+            for number in range(self.nodes)
+        ]
+        self.state = Snapshot.empty(NodeTable(facts))
+
+    def runs(self, key: str, *rows: int, priority: int = LOW, team: str = "team", **more: Any) -> RunningGang:
+        kept = {"ran_seconds": 3600.0, "grace_seconds": 30.0} | more
+        gang = RunningGang(key, team, priority, priority == LOW, WHOLE, np.array(rows), **kept)
+        occupy_rows(self.state, WHOLE, gang.rows)
+        self.running.append(gang)
+        return gang
+
+    def guarantee(self, team: str, gpus: int, gpu_type: str | None = None) -> None:
+        self.guarantees.append(guarantee(team, gpus, gpu_type))
+
+    def ask(self, *queue: WaitingRun, rules: Preemption = NO_MINIMUM) -> PreemptionPlan:
+        return choose_preemptions(self.state, queue, self.running, rules, self.guarantees, self.starts_in)
+
+    def asked(self, *queue: WaitingRun, rules: Preemption = NO_MINIMUM) -> dict[str, list[str]]:
+        return {
+            each.key: sorted(victim.key for victim in each.victims) for each in self.ask(*queue, rules=rules).requests
+        }
 
 
-def keys(victims: tuple[Running, ...]) -> list[str]:
-    return [victim.key for victim in victims]
+def waits(key: str, members: int, *, priority: int = NORMAL, team: str = "team", **more: Any) -> WaitingRun:
+    asked = {name: more.pop(name) for name in list(more) if name in MemberRequest.__dataclass_fields__}
+    gang = GangRequest(key, replace(WHOLE, **asked), tuple(range(members)), priority=priority)
+    return WaitingRun(gang, 3600.0, team=team, **more)
 
 
-def fits(state: Snapshot, waiting: GangRequest, gone: tuple[Running, ...] = ()) -> bool:
-    return isinstance(place(without(state, gone), waiting), Placement)
-
-
-def test_the_fewest_gangs_are_preempted() -> None:
-    state = snapshot(6)
-    small = [runs(state, f"small-{row}", row) for row in range(3)]
-    large = runs(state, "large", 3, 4, 5, unsaved_seconds=60 * MINUTE)
-    assert keys(choose_victims(state, waits(3), [*small, large])) == ["large"]
-
-
-def test_among_as_few_those_that_lose_least() -> None:
-    state = snapshot(5)
-    losses = [50, 5, 1, 30, 2]
-    gangs = [runs(state, f"lost-{lost}", row, unsaved_seconds=lost * MINUTE) for row, lost in enumerate(losses)]
-    assert keys(choose_victims(state, waits(1), gangs)) == ["lost-1"]
-    assert sorted(keys(choose_victims(state, waits(3), gangs))) == ["lost-1", "lost-2", "lost-5"]
-
-
-def test_among_those_that_lose_as_little_the_smallest() -> None:
-    """What is freed beyond what is missing helps nobody."""
-    state = snapshot(8)
-    gangs = [runs(state, "six", *range(6), unsaved_seconds=1.0), runs(state, "two", 6, 7, unsaved_seconds=1.0)]
-    assert keys(choose_victims(state, waits(2), gangs)) == ["two"]
-    assert keys(choose_victims(state, waits(3), gangs)) == ["six"]
-
-
-def test_beside_one_who_is_needed_whoever_loses_least() -> None:
-    """Though what one of them loses at the most is the same either way."""
-    state = snapshot(4)
-    large = runs(state, "large", 0, 1, unsaved_seconds=60 * MINUTE)
-    small = [runs(state, f"lost-{lost}", row, unsaved_seconds=lost * MINUTE) for row, lost in ((2, 30), (3, 5))]
-    assert sorted(keys(choose_victims(state, waits(3), [large, *small]))) == ["large", "lost-5"]
-
-
-def test_no_gang_is_preempted_in_vain() -> None:
-    """Where there is room already, and where there would be none even without all of them."""
-    state = snapshot(3)
-    gangs = [runs(state, "a", 0), runs(state, "b", 1)]
-    assert choose_victims(state, waits(1), gangs) == ()
-    assert keys(choose_victims(state, waits(3), gangs)) == ["a", "b"]
-    assert choose_victims(state, waits(4), gangs) == ()
-    assert choose_victims(state, waits(3), gangs[:1]) == ()
-
-
-def test_a_node_that_several_share_is_left_by_all_of_them_or_by_none() -> None:
-    """The node on which the fewest stand in the way is emptied."""
-    state = snapshot(2)
-    crowd = [runs(state, f"crowd-{n}", 0, member=ONE) for n in range(8)]
-    halves = [runs(state, f"half-{n}", 1, member=replace(ONE, gpus=4), unsaved_seconds=MINUTE) for n in range(2)]
-    assert sorted(keys(choose_victims(state, waits(1), [*crowd, *halves]))) == ["half-0", "half-1"]
-    assert len(choose_victims(state, waits(3, ONE), crowd)) == 3
-    one_stays = choose_victims(state, waits(1), [*crowd[:7], *halves])
-    assert sorted(keys(one_stays)) == ["half-0", "half-1"]
-
-
-def test_a_gang_of_which_only_a_part_helps_goes_as_a_whole_or_not_at_all() -> None:
-    """It is weighed by what it makes room for; nodes that nobody can use count for nothing."""
-    state = snapshot(4)
-    state.table.usable[2:] = False
-    wide = runs(state, "wide", 1, 2, 3)
-    narrow = runs(state, "narrow", 0, unsaved_seconds=1.0)
-    assert keys(choose_victims(state, waits(1), [wide, narrow])) == ["wide"]
-    assert sorted(keys(choose_victims(state, waits(2), [wide, narrow]))) == ["narrow", "wide"]
-    assert choose_victims(state, waits(3), [wide, narrow]) == ()
-
-
-def test_who_is_alone_on_a_node_leaves_it_to_others() -> None:
-    """A run without a memory limit shares with nobody: its end frees all of its node."""
-    state = snapshot(1)
-    greedy = runs(state, "greedy", 0, member=replace(ONE, unlimited=True))
-    assert not fits(state, waits(1, ONE))
-    assert keys(choose_victims(state, waits(8, ONE), [greedy])) == ["greedy"]
-
-
-gang_rows = st.lists(st.integers(0, 5), min_size=1, max_size=4)
-clusters = st.lists(st.tuples(gang_rows, st.sampled_from([1, 2, 4, 8]), st.integers(0, 9)), min_size=1, max_size=9)
-
-
-def crowd_of(drawn: list[tuple[list[int], int, int]]) -> tuple[Snapshot, list[Running]]:
-    """The gangs that find room, on six nodes."""
-    state = snapshot(6)
-    gangs = []
-    for number, (rows, gpus, unsaved) in enumerate(drawn):
-        member = replace(ONE, gpus=gpus)
-        trial = state.copy()
-        occupy_rows(trial, member, np.array(rows))
-        if (trial.used <= trial.table.total).all():
-            gangs.append(runs(state, f"gang-{number}", *rows, member=member, unsaved_seconds=float(unsaved)))
-    return state, gangs
-
-
-@given(drawn=clusters, members=st.integers(1, 8), gpus=st.sampled_from([1, 2, 3, 8]), whole=st.booleans())
-def test_those_chosen_are_enough_and_each_is_needed(
-    drawn: list[tuple[list[int], int, int]], members: int, gpus: int, whole: bool
-) -> None:
-    """Whoever waits fits once they are gone, and does not if any one of them stays; nobody is chosen in vain."""
-    state, gangs = crowd_of(drawn)
-    waiting = waits(members, replace(ONE, gpus=gpus, whole_node=whole))
-    victims = choose_victims(state, waiting, gangs)
-    assert bool(victims) == (not fits(state, waiting) and fits(state, waiting, tuple(gangs)))
-    if victims:
-        assert fits(state, waiting, victims)
-        assert not any(fits(state, waiting, victims[:i] + victims[i + 1 :]) for i in range(len(victims)))
-
-
-@given(st.lists(st.tuples(st.integers(1, 3), st.integers(0, 9)), min_size=1, max_size=7), st.integers(1, 12))
-def test_with_nodes_of_their_own_no_smaller_choice_would_do_and_none_as_small_loses_less(
-    sizes: list[tuple[int, int]], members: int
-) -> None:
-    """Compared with all choices that there are: the most that one of those chosen loses is as little as can be."""
-    state = snapshot(sum(size for size, _ in sizes))
-    gangs, at = [], 0
-    for number, (size, unsaved) in enumerate(sizes):
-        gangs.append(runs(state, f"gang-{number}", *range(at, at + size), unsaved_seconds=float(unsaved)))
-        at += size
-    victims = choose_victims(state, waits(members), gangs)
-    if not victims:
-        assert members > at
-        return
-    would_do = [
-        some
-        for count in range(1, len(victims) + 1)
-        for some in combinations(gangs, count)
-        if sum(gang.rows.size for gang in some) >= members
+def test_of_a_sweep_only_as_many_members_are_asked_as_it_takes() -> None:
+    """The youngest of them; then the next youngest for whoever comes next."""
+    cluster = Cluster(nodes=5)
+    for row, age in enumerate((500.0, 100.0, 300.0, 200.0, 400.0)):
+        cluster.runs("sweep", row, rank=row, unsaved_seconds=age)
+    asked = cluster.ask(waits("urgent", 2), waits("other", 1)).requests
+    assert [(each.key, sorted(victim.rank or 0 for victim in each.victims)) for each in asked] == [
+        ("urgent", [1, 3]),
+        ("other", [2]),
     ]
-    assert min(map(len, would_do)) == len(victims)
-    assert max(v.unsaved_seconds for v in victims) == min(
-        max(gang.unsaved_seconds for gang in some) for some in would_do if len(some) == len(victims)
+
+
+def test_of_a_sweep_the_oldest_members_stand_within_what_a_team_is_guaranteed() -> None:
+    """Each by itself, so that the rest of it is borrowed."""
+    cluster = Cluster(nodes=3)
+    cluster.guarantee("team", 8)
+    cluster.guarantee("ours", 16)
+    for row, age in enumerate((500.0, 100.0, 300.0)):
+        cluster.runs("sweep", row, rank=row, unsaved_seconds=age, priority=NORMAL)
+    (request,) = cluster.ask(waits("mine", 2, team="ours")).requests
+    assert sorted(victim.rank or 0 for victim in request.victims) == [1, 2]
+    assert not cluster.ask(waits("mine", 3, team="ours")).requests
+
+
+@pytest.mark.parametrize(
+    ("waiting", "runs", "asked"),
+    [(HIGH, LOW, True), (NORMAL, LOW, True), (LOW, LOW, False), (HIGH, NORMAL, False), (NORMAL, HIGH, False)],
+)
+def test_only_low_runs_are_preempted_and_only_by_higher_ones(waiting: int, runs: int, asked: bool) -> None:
+    cluster = Cluster(1)
+    cluster.runs("runs", 0, priority=runs)
+    assert cluster.asked(waits("waits", 1, priority=waiting)) == ({"waits": ["runs"]} if asked else {})
+
+
+def test_a_gang_is_left_its_minimum_run_time() -> None:
+    """Then it is looked at again; one whose members do not run yet has not begun to count."""
+    cluster = Cluster(2)
+    cluster.runs("young", 0, ran_seconds=500.0)
+    cluster.runs("starting", 1, ran_seconds=-1.0)
+    answer = cluster.ask(waits("waits", 1), rules=after("10m"))
+    assert (answer.requests, answer.look_again_in_seconds) == ((), 100.0)
+    assert cluster.asked(waits("waits", 1), rules=after("8m")) == {"waits": ["young"]}
+    assert cluster.asked(waits("waits", 2)) == {}
+
+
+def test_policy_may_ask_nobody() -> None:
+    cluster = Cluster(1)
+    cluster.runs("runs", 0)
+    assert cluster.asked(waits("waits", 1), rules=Preemption(enabled=False)) == {}
+
+
+def test_who_leaves_in_any_case_is_not_asked_nor_is_anybody_in_his_place() -> None:
+    """Victims in their grace, those that are stopped, and those that end before asking would help."""
+    cluster = Cluster(2)
+    cluster.runs("leaving", 0, leaving=True)
+    cluster.runs("low", 1)
+    assert cluster.asked(waits("waits", 1)) == {}
+    assert cluster.asked(waits("waits", 1), waits("other", 1)) == {"other": ["low"]}
+    cluster = Cluster(2)
+    cluster.runs("nearly-done", 0, ends_in_seconds=20.0, priority=HIGH)
+    cluster.runs("low", 1)
+    assert cluster.asked(waits("waits", 1)) == {}
+    assert cluster.asked(waits("waits", 2)) == {"waits": ["low"]}
+
+
+def test_nobody_is_asked_where_the_gang_starts_as_soon_without() -> None:
+    cluster = Cluster(1)
+    cluster.runs("low", 0)
+    for starts_in, asked in ((25.0, {}), (31.0, {"waits": ["low"]})):
+        cluster.starts_in = {"waits": starts_in}
+        assert cluster.asked(waits("waits", 1)) == asked
+
+
+def test_several_that_wait_have_others_asked_each_for_itself() -> None:
+    cluster = Cluster(3)
+    for row in range(3):
+        cluster.runs(f"low-{row}", row, unsaved_seconds=float(row))
+    asked = cluster.asked(waits("first", 1, priority=HIGH), waits("second", 1))
+    assert asked == {"first": ["low-0"], "second": ["low-1"]}
+
+
+def test_nobody_takes_nodes_that_one_before_him_waits_for() -> None:
+    """The large one can't be helped; the small one behind it would take what it waits for. Elsewhere it may."""
+    cluster = Cluster(4, gpu_types=("h100", "a100"))
+    cluster.runs("held", 0, priority=HIGH)
+    cluster.runs("low", 2)
+    cluster.runs("other", 1)
+    large, small = waits("large", 2, gpu_type="h100"), waits("small", 1, gpu_type="h100")
+    assert cluster.asked(small, large) == {"small": ["low"]}
+    assert cluster.asked(large, small) == {}
+    cluster.runs("other-too", 3)
+    assert cluster.asked(large, small, waits("elsewhere", 2, gpu_type="a100")) == {"elsewhere": ["other", "other-too"]}
+
+
+def test_who_may_start_with_fewer_members_has_others_asked_for_as_many_as_can_be() -> None:
+    """All of a sweep, or half of it, and so on; but nobody where one of its members finds room anyway."""
+    cluster = Cluster(3)
+    for row in range(3):
+        cluster.runs(f"low-{row}", row, unsaved_seconds=float(row))
+    sweep = waits("sweep", 5)
+    sweep = replace(sweep, gang=replace(sweep.gang, fewest=1))
+    assert cluster.asked(sweep) == {"sweep": ["low-0", "low-1"]}
+    assert Cluster(1).asked(sweep) == {}
+
+
+def test_an_elastic_gang_preempts_for_its_fewest_members_alone() -> None:
+    """And it gets no more of what is free before others are looked at."""
+    cluster = Cluster(nodes=4)
+    leaves = cluster.runs("a", 0)
+    for row in (1, 2):
+        cluster.runs("abc"[row], row)
+    elastic = waits("elastic", 4, priority=HIGH)
+    elastic = replace(elastic, gang=replace(elastic.gang, fewest=2, grows=True))
+    assert [len(victims) for victims in cluster.asked(elastic).values()] == [1]
+    occupied = cluster.state.copy()
+    cluster = Cluster(nodes=4)
+    promised = place_preemptors(cluster.state, [elastic.gang], [])
+    assert [len(placement.nodes) for placement in promised.placements] == [2]
+    kept = place_preemptors(occupied, [elastic.gang], [leaves])
+    assert [len(placement.nodes) for placement in kept.reserved] == [2]
+
+
+def test_of_many_that_wait_some_are_helped_now_and_the_others_soon() -> None:
+    cluster = Cluster(30)
+    for row in range(30):
+        cluster.runs(f"low-{row}", row)
+    answer = cluster.ask(*(waits(f"waits-{number}", 1) for number in range(30)))
+    assert (len(answer.requests), answer.look_again_in_seconds) == (PREEMPTING_PER_CYCLE, 0.0)
+
+
+def test_a_team_gets_back_what_it_is_guaranteed() -> None:
+    """From those that hold more than their own, whatever their priority; low ones first, even where it takes more."""
+    cluster = Cluster(4)
+    cluster.guarantee("vision", 16)
+    cluster.runs("high", 0, 1, priority=HIGH, team="speech")
+    cluster.runs("low-0", 2, team="speech")
+    cluster.runs("low-1", 3, team="speech")
+    covered = waits("waits", 2, team="vision", priority=LOW)
+    assert cluster.asked(covered) == {"waits": ["low-0", "low-1"]}
+    assert [each.guaranteed for each in cluster.ask(covered).requests] == [True]
+    del cluster.running[1:]
+    assert cluster.asked(covered) == {"waits": ["high"]}
+    assert cluster.asked(waits("more", 3, team="vision", priority=LOW)) == {}
+    assert cluster.asked(waits("waits", 2, team="audio", priority=LOW)) == {}
+
+
+def test_what_a_team_holds_already_counts() -> None:
+    cluster = Cluster(3)
+    cluster.guarantee("vision", 16)
+    cluster.runs("own", 0, priority=NORMAL, team="vision")
+    cluster.runs("borrowed", 1, 2, priority=NORMAL, team="speech")
+    assert cluster.asked(waits("one", 1, team="vision"), waits("two", 1, team="vision")) == {"one": ["borrowed"]}
+    assert cluster.asked(waits("both", 2, team="vision")) == {}
+
+
+def test_a_gang_within_a_guarantee_is_not_preempted_by_other_teams() -> None:
+    """Low as it may be; to its own team it does. Of several, the oldest of the highest priority stand within it."""
+    cluster = Cluster(3)
+    cluster.guarantee("vision", 8)
+    cluster.guarantee("speech", 24)
+    cluster.runs("own", 0, team="vision", ran_seconds=7200.0)
+    cluster.runs("borrowed", 1, team="vision")
+    assert cluster.asked(waits("waits", 2, team="speech", priority=HIGH)) == {"waits": ["borrowed"]}
+    cluster.runs("speech", 2, team="speech", priority=HIGH)
+    assert cluster.asked(waits("waits", 2, team="speech", priority=HIGH)) == {}
+    assert cluster.asked(waits("waits", 2, team="vision", priority=HIGH)) == {"waits": ["borrowed", "own"]}
+
+
+def test_a_guarantee_of_a_type_is_about_that_type() -> None:
+    """Who names no type is covered where there is but one that he could get."""
+    cluster = Cluster(2, gpu_types=("h100", "a100"))
+    cluster.guarantee("vision", 8, "h100")
+    cluster.runs("on-h100", 0, priority=HIGH, team="speech")
+    cluster.runs("on-a100", 1, priority=HIGH, team="speech")
+    assert cluster.asked(waits("waits", 1, team="vision", gpu_type="h100")) == {"waits": ["on-h100"]}
+    assert cluster.asked(waits("waits", 1, team="vision", gpu_type="a100")) == {}
+    assert cluster.asked(waits("waits", 1, team="vision")) == {}
+    cluster = Cluster(1)
+    cluster.guarantee("vision", 8, "h100")
+    cluster.runs("on-h100", 0, priority=HIGH, team="speech")
+    assert cluster.asked(waits("waits", 1, team="vision")) == {"waits": ["on-h100"]}
+    assert cluster.asked(waits("waits", 1, team="vision", gpus=0, cpu_millis=64_000)) == {}
+
+
+def test_what_a_team_is_guaranteed_is_its_own_though_somebody_waits_for_it_in_vain() -> None:
+    """He can't have it, however long he waits."""
+    cluster = Cluster(2)
+    cluster.guarantee("ours", 8)
+    cluster.runs("borrows", 0, 1, priority=NORMAL, team="other")
+    large = waits("large", 2, team="third")
+    assert cluster.asked(large, waits("mine", 1, team="ours")) == {"mine": ["borrows"]}
+    assert cluster.asked(large, waits("mine", 1, team="third")) == {}
+
+
+@pytest.mark.parametrize(("borrower", "by_right"), [(LOW, False), (NORMAL, True)])
+def test_preemption_by_priority_does_not_mention_guarantees(borrower: int, by_right: bool) -> None:
+    cluster = Cluster(1)
+    cluster.guarantee("ours", 8)
+    cluster.runs("borrows", 0, priority=borrower, team="other")
+    (request,) = cluster.ask(waits("mine", 1, team="ours")).requests
+    assert request.guaranteed == by_right
+
+
+def test_what_one_is_covered_for_is_not_there_for_the_next() -> None:
+    """Nor does what one team is about to get count against another's guarantee."""
+    cluster = Cluster(3)
+    for row in range(3):
+        cluster.runs(f"other-{row}", row, priority=NORMAL, team="other", unsaved_seconds=float(row))
+    cluster.guarantee("vision", 8)
+    cluster.guarantee("speech", 8)
+    first, second = (waits(name, 1, team="vision") for name in ("first", "second"))
+    assert cluster.asked(first, second) == {"first": ["other-0"]}
+    assert cluster.asked(first, waits("third", 1, team="speech")) == {"first": ["other-0"], "third": ["other-1"]}
+
+
+def test_what_leaves_is_not_held_any_more() -> None:
+    cluster = Cluster(2)
+    cluster.runs("gone", 0, priority=NORMAL, team="vision", leaving=True)
+    cluster.runs("other", 1, priority=NORMAL, team="other")
+    cluster.guarantee("vision", 8)
+    assert cluster.asked(waits("first", 2, team="vision")) == {}
+    assert cluster.asked(waits("taker", 1, team="other"), waits("first", 1, team="vision")) == {"first": ["other"]}
+
+
+@pytest.mark.parametrize("reversed_", [False, True])
+@pytest.mark.parametrize(
+    ("stays", "goes"),
+    [
+        ({"priority": HIGH, "ran_seconds": 60.0}, {"priority": NORMAL, "ran_seconds": 3600.0}),
+        ({"priority": NORMAL, "ran_seconds": 3600.0}, {"priority": NORMAL, "ran_seconds": 60.0}),
+    ],
+)
+def test_of_a_teams_gangs_the_most_important_stand_within_its_guarantee_then_those_that_run_for_longest(
+    stays: dict[str, Any], goes: dict[str, Any], reversed_: bool
+) -> None:
+    cluster = Cluster(2)
+    gangs = [("stays", stays), ("goes", goes)]
+    for row, (name, facts) in enumerate(gangs[::-1] if reversed_ else gangs):
+        cluster.runs(name, row, team="speech", **facts)
+    cluster.guarantee("speech", 8)
+    cluster.guarantee("vision", 8)
+    assert cluster.asked(waits("mine", 1, team="vision")) == {"mine": ["goes"]}
+
+
+def test_what_a_team_holds_of_another_type_does_not_count() -> None:
+    cluster = Cluster(2, ("h100", "a100"))
+    cluster.runs("older", 1, priority=NORMAL, team="vision")
+    cluster.runs("other", 0, priority=NORMAL, team="other")
+    cluster.guarantee("vision", 8, "h100")
+    assert cluster.asked(waits("mine", 1, team="vision", gpu_type="h100")) == {"mine": ["other"]}
+
+
+def test_a_policy_guarantees_a_team_one_amount_of_a_type() -> None:
+    """The fault names section, team and way out."""
+    twice = [{"namespace": "vision", "gpus": 8}, {"namespace": "vision", "gpus": 8, "gpuType": "h100"}]
+    assert parse_policy({"guarantees": twice}).guarantees == [guarantee("vision", 8), guarantee("vision", 8, "h100")]
+    with pytest.raises(InvalidInput) as refused:
+        parse_policy(
+            {"guarantees": [*twice, {"namespace": "vision", "gpus": 16}], "preemption": {"minimumRunTime": -1}}
+        )
+    faults = {fault.field: (fault.message, fault.hint) for fault in refused.value.faults}
+    assert faults["guarantees"] == (
+        "there are two guarantees for namespace vision and any GPU type",
+        "merge them into one",
     )
+    assert "preemption.minimumRunTime" in faults
+
+
+def test_what_the_cluster_cannot_keep_all_at_once_is_said() -> None:
+    """By type and in all; it is no fault, since not every team wants its own at the same time."""
+    table = Cluster(4, gpu_types=("h100", "a100")).state.table
+    assert beyond([guarantee("vision", 16, "h100"), guarantee("speech", 16)], table, "never") == []
+    assert beyond([guarantee("vision", 16, "h100"), guarantee("speech", 8, "h100")], table, "never") == [
+        "24 h100 are guaranteed, and the cluster has 16"
+    ]
+    assert beyond([guarantee("vision", 16, "h100"), guarantee("speech", 24)], table, "never") == [
+        "40 GPUs are guaranteed in all, and the cluster has 32"
+    ]
+
+
+def test_what_comes_free_goes_to_whom_it_was_freed_for() -> None:
+    """It starts once all is free; until then nobody else takes a part of it, nor what is free of it already."""
+    cluster = Cluster(3)
+    cluster.runs("victim", 0, 1, leaving=True)
+    urgent = waits("urgent", 3).gang
+    promised = place_preemptors(cluster.state, [urgent], cluster.running)
+    assert (promised.placements, [kept.key for kept in promised.reserved]) == ((), ["urgent"])
+    assert not isinstance(place(promised.snapshot, waits("other", 1).gang), Placement)
+    partly = Cluster(3)
+    partly.runs("victim", 0, leaving=True)
+    promised = place_preemptors(partly.state, [urgent], partly.running)
+    assert not isinstance(place(promised.snapshot, waits("other", 1).gang), Placement)
+    promised = place_preemptors(Cluster(3).state, [urgent], [])
+    assert [placement.key for placement in promised.placements] == ["urgent"]
+
+
+def test_what_comes_free_is_promised_once() -> None:
+    """Two preempting runs wait for different nodes."""
+    cluster = Cluster(2)
+    leaving = [cluster.runs("a", 0), cluster.runs("b", 1)]
+    promised = place_preemptors(cluster.state, [waits("first", 1).gang, waits("second", 1).gang], leaving)
+    assert [(each.key, each.nodes) for each in promised.reserved] == [("first", ("n0",)), ("second", ("n1",))]
+
+
+def test_a_preempting_sweep_takes_what_is_free() -> None:
+    """All of it, and it does not wait until there is room for every member."""
+    cluster = Cluster(3)
+    cluster.runs("leaves", 0)
+    sweep = replace(waits("sweep", 4).gang, fewest=1)
+    promised = place_preemptors(cluster.state, [sweep], cluster.running)
+    assert [each.nodes for each in promised.placements] == [("n1", "n2")]
+
+
+def test_who_finds_no_room_though_others_leave_waits_like_all_others() -> None:
+    """A node went away meanwhile, say."""
+    cluster = Cluster(2)
+    cluster.runs("victim", 0, leaving=True)
+    promised = place_preemptors(cluster.state, [waits("urgent", 3).gang], cluster.running)
+    assert (promised.placements, promised.reserved) == ((), ())
+    assert isinstance(place(promised.snapshot, waits("other", 1).gang), Placement)
+
+
+@dataclass(frozen=True)
+class Gang:
+    """One that runs or waits, in the simulation below."""
+
+    key: str
+    team: str
+    priority: int
+    members: int
+
+
+gangs = st.builds(
+    Gang,
+    key=st.uuids().map(str),
+    team=st.sampled_from(["vision", "speech", "audio"]),
+    priority=st.sampled_from([HIGH, NORMAL, LOW, LOW]),
+    members=st.integers(1, 4),
+)
+
+
+@settings(max_examples=40)
+@example(  # b and c start at once: b, which is borrowed, must not push c out of what is guaranteed
+    everybody=[
+        *(Gang(key, "vision", HIGH, 1) for key in "de"),
+        Gang("c", "vision", LOW, 1),
+        Gang("b", "vision", LOW, 2),
+        Gang("a", "speech", HIGH, 4),
+    ],
+    guaranteed={"vision": 3},
+)
+@given(
+    everybody=st.lists(gangs, min_size=1, max_size=9, unique_by=lambda gang: gang.key),
+    guaranteed=st.dictionaries(st.sampled_from(["vision", "speech"]), st.integers(1, 4)),
+)
+def test_a_preempted_gang_does_not_preempt_its_preemptor(everybody: list[Gang], guaranteed: dict[str, int]) -> None:
+    """If nothing ends and nothing comes, the cluster comes to rest: no two gangs take each other's nodes in turn. And
+    nobody was ever pushed away from what his team is guaranteed by another team."""
+    nodes, minute = 6, 0
+    started: dict[Gang, tuple[tuple[int, ...], int]] = {}
+    while True:
+        cluster = Cluster(nodes)
+        for team, count in guaranteed.items():
+            cluster.guarantee(team, 8 * count)
+        for gang, (rows, since) in started.items():
+            cluster.runs(gang.key, *rows, priority=gang.priority, team=gang.team, ran_seconds=60.0 * (minute - since))
+        queue = sorted((gang for gang in everybody if gang not in started), key=lambda each: -each.priority)
+        requests = cluster.ask(*(waits(g.key, g.members, priority=g.priority, team=g.team) for g in queue)).requests
+        by_key = {gang.key: gang for gang in everybody}
+        first = [by_key[request.key] for request in requests]
+        for request in requests:
+            _check(request, by_key[request.key], started, guaranteed)
+            for victim in request.victims:
+                del started[by_key[victim.key]]
+        used = {row for rows, _ in started.values() for row in rows}
+        moved = bool(requests)
+        for gang in [*first, *(each for each in queue if each not in first)]:
+            free = [row for row in range(nodes) if row not in used]
+            if len(free) >= gang.members:
+                started[gang] = tuple(free[: gang.members]), minute
+                used.update(free[: gang.members])
+                moved = True
+            else:
+                assert gang not in first, "what was freed for it is not there"
+        minute += 1
+        if not moved:
+            return
+        assert minute < 3 * len(everybody) + 3, "it does not come to rest"
+
+
+def _check(
+    request: PreemptionRequest, gang: Gang, started: dict[Gang, tuple[tuple[int, ...], int]], guaranteed: dict[str, int]
+) -> None:
+    """Victims were lower and low, or their team held more than its own; what is guaranteed is nobody else's."""
+    for victim in request.victims:
+        lower = victim.low and victim.priority < gang.priority
+        holds = sum(each.members for each in started if each.team == victim.namespace)
+        assert lower or (request.guaranteed and victim.namespace != gang.team)
+        assert victim.namespace == gang.team or holds > guaranteed.get(victim.namespace, 0)

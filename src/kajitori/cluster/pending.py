@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from kajitori.cluster.members import member_of
-from kajitori.cluster.outlook import Applicant
+from kajitori.cluster.outlook import PendingRun
 from kajitori.cluster.pools import Barred
 from kajitori.cluster.stored_runs import life_of
 from kajitori.cluster.view import ClusterView
@@ -35,7 +35,7 @@ class _Decided:
     found: tuple[RunSpec, Decision] | None
 
 
-class Applicants:
+class PendingRuns:
     """Who waits, for the Web API. Policy is asked once for each version of a run, of itself and of the nodes."""
 
     def __init__(self, mirror: Mirror, cluster: ClusterView) -> None:
@@ -44,9 +44,9 @@ class Applicants:
         self._decided: dict[str, _Decided] = {}
         """By the Run's UID."""
 
-    async def all(self, now: datetime) -> list[Applicant]:
+    async def all(self, now: datetime) -> list[PendingRun]:
         """All runs that wait for nodes at this moment, in no order."""
-        found: list[Applicant] = []
+        found: list[PendingRun] = []
         barred = self._cluster.barred()
         uids = set()
         since = time.monotonic()
@@ -63,14 +63,14 @@ class Applicants:
             del self._decided[uid]
         return found
 
-    def of(self, run: RunObject, now: datetime, barred: Barred | None = None) -> Applicant | None:
+    def of(self, run: RunObject, now: datetime, barred: Barred | None = None) -> PendingRun | None:
         """What a run asks of the planner now; None where it waits for something else, or policy refuses it."""
         decided = self._decide(run)
         return self.would_be(run, *decided, now, barred) if decided is not None else None
 
     def would_be(
         self, run: RunObject, spec: RunSpec, decision: Decision, now: datetime, barred: Barred | None = None
-    ) -> Applicant | None:
+    ) -> PendingRun | None:
         """The same of a run that policy was asked about already, and that need not be in the cluster."""
         status = run.standing
         pods = self._mirror.owned_pods(run.metadata.namespace, run.metadata.name, run.metadata.uid)
@@ -79,7 +79,7 @@ class Applicants:
         needs = next((action for action in step.actions if isinstance(action, gang.NeedsNodes)), None)
         if needs is None:
             return None
-        return Applicant(run, (barred or self._cluster.barred())(request_of(run, decision, needs, step.status)))
+        return PendingRun(run, (barred or self._cluster.barred())(request_of(run, decision, needs, step.status)))
 
     def _decide(self, run: RunObject) -> tuple[RunSpec, Decision] | None:
         meta = run.metadata

@@ -6,7 +6,7 @@ import msgspec
 from tests.helpers.queue_scene import NOW, QueueScene, ago
 
 from kajitori.cluster.outlook import Outlook
-from kajitori.cluster.situation import this_moment
+from kajitori.cluster.simulation import this_moment
 from kajitori.core.queue.freeing import Step, StepKind
 from kajitori.core.spec.reasons import Phase
 from kajitori.core.spec.status import SweepState
@@ -36,7 +36,7 @@ async def test_whoever_is_there_is_named_with_all_that_he_takes() -> None:
     add(scene, "coming", nominated="n5")
     outlook = Outlook(scene.mirror, scene.cluster)
     moment = this_moment(scene.cluster, outlook.endings(NOW), NOW.timestamp())
-    found = await moment.situation(())
+    found = await moment.simulation(())
     there = {occupant.key: occupant for occupant in found.occupants}
     assert set(there) == {"team/bert", "team/starts", "kube-system/web", "kube-system/coming"}
     assert there["team/bert"].ends_at == NOW.timestamp() + 2 * 3600
@@ -60,7 +60,7 @@ async def test_members_of_a_sweep_end_each_for_itself() -> None:
         scene.lose_pod(f"next-1-{rank}")
     outlook = Outlook(scene.mirror, scene.cluster)
     moment = this_moment(scene.cluster, outlook.endings(NOW), NOW.timestamp())
-    found = await moment.situation((), asked="team/grid")
+    found = await moment.simulation((), asked="team/grid")
     there = {each.key: (each.kind, each.run, each.rows.tolist(), each.endings != ()) for each in found.occupants}
     assert there == {
         f"team/{run}-1-{rank}": (StepKind.MEMBER, f"team/{run}", [row], True)
@@ -76,5 +76,5 @@ async def test_what_a_service_has_itself_makes_no_room_for_it() -> None:
     scene.runs("web", "n0", since=ago(hours=1), type="service")
     outlook = Outlook(scene.mirror, scene.cluster)
     moment = this_moment(scene.cluster, outlook.endings(NOW), NOW.timestamp())
-    assert not (await moment.situation((), asked="team/web")).occupants
-    assert len((await moment.situation(())).occupants) == 1
+    assert not (await moment.simulation((), asked="team/web")).occupants
+    assert len((await moment.simulation(())).occupants) == 1

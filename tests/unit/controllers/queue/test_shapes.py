@@ -1,4 +1,4 @@
-"""Who may start soon, without looking at everybody who waits."""
+"""The first runs of each shape, found without looking at all waiting runs."""
 
 from __future__ import annotations
 
@@ -7,34 +7,34 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kajitori.controllers.queue.heads import Heads
+from kajitori.controllers.queue.shapes import QueueByShape
 from kajitori.core.placement.planner import GangRequest, MemberRequest
-from kajitori.core.queue.backfill import Queued
+from kajitori.core.queue.waiting import WaitingRun
 
 SMALL, LARGE = MemberRequest(1000, 1), MemberRequest(20_000, 1)
 
 
-def queued(key: str, member: MemberRequest = SMALL, priority: int = 0) -> Queued:
-    return Queued(GangRequest(key, member, (0,), priority=priority), 1.0)
+def queued(key: str, member: MemberRequest = SMALL, priority: int = 0) -> WaitingRun:
+    return WaitingRun(GangRequest(key, member, (0,), priority=priority), 1.0)
 
 
-def keys(found: list[Queued]) -> list[str]:
+def keys(found: list[WaitingRun]) -> list[str]:
     return [each.gang.key for each in found]
 
 
 def test_the_first_of_each_shape_in_order() -> None:
-    heads = Heads()
-    heads.order([queued("a"), queued("b"), queued("c", LARGE), queued("d"), queued("e", LARGE)])
-    assert keys(heads.take(lambda _: True, 1)) == ["a", "c"]
-    assert keys(heads.take(lambda _: True, 2)) == ["a", "b", "c", "e"]
+    shapes = QueueByShape()
+    shapes.replace([queued("a"), queued("b"), queued("c", LARGE), queued("d"), queued("e", LARGE)])
+    assert keys(shapes.first_of_each(lambda _: True, 1)) == ["a", "c"]
+    assert keys(shapes.first_of_each(lambda _: True, 2)) == ["a", "b", "c", "e"]
 
 
 def test_who_came_since_is_behind_all_of_his_priority() -> None:
-    heads = Heads()
-    heads.order([queued("a", priority=1), queued("b")])
+    shapes = QueueByShape()
+    shapes.replace([queued("a", priority=1), queued("b")])
     for each in (queued("c"), queued("d", priority=1), queued("e", LARGE, priority=2)):
-        heads.add(each)
-    assert keys(heads.take(lambda _: True, 9)) == ["e", "a", "d", "b", "c"]
+        shapes.add(each)
+    assert keys(shapes.first_of_each(lambda _: True, 9)) == ["e", "a", "d", "b", "c"]
 
 
 @given(
@@ -43,7 +43,7 @@ def test_who_came_since_is_behind_all_of_his_priority() -> None:
 )
 def test_nobody_who_waits_is_lost(drawn: list[tuple[MemberRequest, int, bool, bool]], most: int) -> None:
     """However often it is asked, and whoever starts meanwhile."""
-    heads, waiting = Heads(), {}
+    shapes, waiting = QueueByShape(), {}
     known = []
     for number, (member, priority, is_known, waits) in enumerate(drawn):
         each = queued(f"{number}", member, priority)
@@ -52,12 +52,12 @@ def test_nobody_who_waits_is_lost(drawn: list[tuple[MemberRequest, int, bool, bo
         if is_known:
             known.append(each)
     known.sort(key=lambda each: -each.gang.priority)
-    heads.order(known)
+    shapes.replace(known)
     for number, (member, priority, is_known, _) in enumerate(drawn):
         if not is_known:
-            heads.add(waiting.get(f"{number}") or queued(f"{number}", member, priority))
+            shapes.add(waiting.get(f"{number}") or queued(f"{number}", member, priority))
     seen = []
-    while found := heads.take(lambda each: each.gang.key in waiting, most):
+    while found := shapes.first_of_each(lambda each: each.gang.key in waiting, most):
         assert [-each.gang.priority for each in found] == sorted(-each.gang.priority for each in found)
         for member in (SMALL, LARGE):
             assert sum(each.gang.member is member for each in found) <= most
@@ -69,7 +69,7 @@ def test_nobody_who_waits_is_lost(drawn: list[tuple[MemberRequest, int, bool, bo
 
 
 def test_other_nodes_are_another_shape() -> None:
-    heads = Heads()
+    shapes = QueueByShape()
     other = queued("b")
-    heads.order([queued("a"), replace(other, gang=replace(other.gang, avoid=frozenset({"n1"})))])
-    assert keys(heads.take(lambda _: True, 1)) == ["a", "b"]
+    shapes.replace([queued("a"), replace(other, gang=replace(other.gang, avoid=frozenset({"n1"})))])
+    assert keys(shapes.first_of_each(lambda _: True, 1)) == ["a", "b"]

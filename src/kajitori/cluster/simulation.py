@@ -13,8 +13,8 @@ from kajitori.cluster.view import ClusterView
 from kajitori.core.placement.planner import MemberRequest, occupy
 from kajitori.core.placement.releases import Ending
 from kajitori.core.placement.snapshot import Snapshot
-from kajitori.core.queue.backfill import Queued
-from kajitori.core.queue.freeing import Occupant, Situation, StepKind
+from kajitori.core.queue.freeing import Occupant, Simulation, StepKind
+from kajitori.core.queue.waiting import WaitingRun
 from kajitori.core.words import names
 from kajitori.kube.mirror.usage import is_alone, pod_usage
 from kajitori.kube.objects import Pod
@@ -52,14 +52,16 @@ class Moment:
     likely: float
     now: float
 
-    async def situation(self, queue: Sequence[Queued], *, asked: str = "", used: Snapshot | None = None) -> Situation:
+    async def simulation(
+        self, queue: Sequence[WaitingRun], *, asked: str = "", used: Snapshot | None = None
+    ) -> Simulation:
         """Return what the next cycle will decide by.
 
         queue: all waiting runs, in order. asked: the run that is asked about; its own members make no room for it,
         unless it is a sweep. used: what is used and kept, if that is more than the moment's snapshot.
         """
         there = await asyncio.to_thread(_occupants, self, asked)  # Pod by Pod: on a large cluster it takes a second
-        return Situation(used or self.snapshot, queue, there, self.now, self.reserve, self.likely)
+        return Simulation(used or self.snapshot, queue, there, self.now, self.reserve, self.likely)
 
 
 def this_moment(cluster: ClusterView, endings: Iterable[tuple[str, Ending]], now: float) -> Moment:

@@ -1,0 +1,236 @@
+"""Which running gangs are asked to give way, so that one that waits can start. A member of a sweep is asked alone, as a
+gang of one.
+
+The fewest gangs; among as few, those that lose least: the most that one of them loses is as little as can be. All of
+those chosen are needed, and together they are enough, or nobody is asked: a gang is never ended for nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from kajitori.core.placement.choosing import Rows
+from kajitori.core.placement.planner import GangRequest, MemberRequest, nodes_for, room_of
+from kajitori.core.placement.snapshot import Counts, Mask, Snapshot
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class RunningGang:
+    """A gang that runs, or a member of a sweep, as far as it matters to whoever would have its nodes."""
+
+    key: str
+    """`namespace/name` of the run."""
+    namespace: str
+    priority: int
+    low: bool
+    """It gives way to whoever is of higher priority."""
+    member: MemberRequest
+    rows: Rows
+    """Of the node table, one for each member."""
+    ran_seconds: float = -1.0
+    """Since all of its members ran; below 0 before."""
+    unsaved_seconds: float = 0.0
+    """What it loses: since its last checkpoint, as far as anybody knows."""
+    grace_seconds: float = 0.0
+    ends_in_seconds: float = math.inf
+    """When it is expected to end by itself."""
+    leaving: bool = False
+    """It is on its way out: what it holds comes free in any case."""
+    rank: int | None = None
+    """Of a sweep's member, which none of the others depends on: its index."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Holdings:
+    """What some gangs hold of nodes that matter, one entry for each gang and node, gang by gang."""
+
+    which: Rows
+    """Of each entry the gang, by its place among them."""
+    rows: Rows
+    members: Counts
+    """Of the gang on that node."""
+    amounts: Counts
+    """(entries, 4) what these take together."""
+    alone: Mask
+    """Entries of gangs that share no node with others."""
+
+    @classmethod
+    def of(cls, gangs: Sequence[RunningGang], matters: Mask) -> _Holdings:
+        nodes = len(matters)
+        sizes = np.array([gang.rows.size for gang in gangs], dtype=np.int64)
+        rows = np.concatenate([gang.rows for gang in gangs]) if gangs else np.empty(0, dtype=np.int64)
+        entries = np.repeat(np.arange(len(gangs), dtype=np.int64), sizes) * nodes + rows
+        entries, counts = np.unique(entries[matters[rows]], return_counts=True)
+        which, rows = np.divmod(entries, max(1, nodes))
+        kinds: dict[int, int] = {}
+        kind_of = np.array([kinds.setdefault(id(gang.member), len(kinds)) for gang in gangs], dtype=np.int64)[which]
+        members = list({id(gang.member): gang.member for gang in gangs}.values())
+        amounts = np.array([member.amounts for member in members], dtype=np.int64).reshape(-1, 4)[kind_of]
+        alone = np.array([member.alone for member in members], dtype=bool)[kind_of]
+        return cls(which, rows, counts.astype(np.int64), amounts * counts[:, None], alone)
+
+    def kept(self, of: Mask) -> _Holdings:
+        """Those of the gangs that are marked in `of`."""
+        mine = of[self.which]
+        return _Holdings(self.which[mine], self.rows[mine], self.members[mine], self.amounts[mine], self.alone[mine])
+
+
+def without(state: Snapshot, gangs: Sequence[RunningGang]) -> Snapshot:
+    """The state once these gangs are gone."""
+    return _without(state, _Holdings.of(gangs, np.ones(len(state.table), dtype=bool)))
+
+
+def _without(state: Snapshot, holdings: _Holdings) -> Snapshot:
+    nodes = len(state.table)
+    used = np.empty_like(state.used)
+    for column in range(used.shape[1]):
+        freed = np.bincount(holdings.rows, weights=holdings.amounts[:, column], minlength=nodes)
+        used[:, column] = state.used[:, column] - freed.astype(np.int64)
+    left = np.bincount(holdings.rows, weights=holdings.members, minlength=nodes)
+    alone = state.alone.copy()
+    alone[holdings.rows[holdings.alone]] = False
+    members = np.maximum(state.members - left.astype(np.int64), 0)
+    return Snapshot(state.table, np.maximum(used, 0), members, alone)
+
+
+def choose_victims(state: Snapshot, waiting: GangRequest, candidates: Sequence[RunningGang]) -> tuple[RunningGang, ...]:
+    """Those of the candidates that give way, so that the waiting gang fits; nobody where it does anyway, or never will.
+
+    state: what is used once all have left that leave in any case.
+    """
+    choice = _Choice(state, waiting, candidates)
+    if choice.missing <= 0 or not choice.would_do(choice.everybody):
+        return ()
+    # 1. The fewest.
+    order = choice.order(choice.everybody)
+    fewest = choice.shortest(order)
+    # 2. As few, of those that lose least: the most that one of them loses is as little as can be.
+    losses = np.unique(choice.unsaved[order])
+    low, high = 0, len(losses) - 1
+    while low < high:
+        middle = (low + high) // 2
+        cheap = choice.order(choice.unsaved <= losses[middle])
+        if choice.would_do(choice.mask(cheap[:fewest])):
+            high, order = middle, cheap
+        else:
+            low = middle + 1
+    # 3. Without those that are not needed after all: where gangs share nodes the order is only nearly the best.
+    chosen = choice.spared(order[: choice.shortest(order)])
+    return tuple(candidates[index] for index in chosen)
+
+
+class _Choice:
+    """The room for one waiting gang, as others leave."""
+
+    def __init__(self, state: Snapshot, waiting: GangRequest, candidates: Sequence[RunningGang]) -> None:
+        self._state = state
+        self._member = waiting.member
+        self._need = waiting.least
+        self._eligible = nodes_for(state.table, waiting) & state.table.usable_by(waiting.member.tolerations)
+        self._room = room_of(state, self._member, self._eligible)
+        self._candidates = candidates
+        self._holdings = _Holdings.of(candidates, self._eligible)
+        self.missing = self._need - int(self._room.sum())
+        self.unsaved: Floats = np.array([gang.unsaved_seconds for gang in candidates], dtype=np.float64)
+        self._sizes = np.array([gang.rows.size for gang in candidates], dtype=np.float64)
+        self.everybody: Mask = np.ones(len(candidates), dtype=bool)
+
+    def mask(self, gangs: Rows) -> Mask:
+        """These gangs, as a mask over the candidates."""
+        found = np.zeros(len(self.everybody), dtype=bool)
+        found[gangs] = True
+        return found
+
+    def would_do(self, leave: Mask) -> bool:
+        """Whether there is room once these leave."""
+        return int(self._room_after(leave).sum()) >= self._need
+
+    def _room_after(self, leave: Mask) -> Counts:
+        return room_of(_without(self._state, self._holdings.kept(leave)), self._member, self._eligible)
+
+    def order(self, among: Mask) -> Rows:
+        """Those that make room, best first: who makes most of what is missing; among equals who loses least, then the
+        smallest.
+
+        Where several share a node all of them have to leave it, so nodes are put in order: by the gangs that it takes
+        for a member's room there, each weighed by how many members it makes room for in all.
+        """
+        ours = self._holdings.kept(among)
+        gain = (self._room_after(among) - self._room).astype(np.float64)
+        nodes, gangs = len(gain), len(self.everybody)
+        sharing = np.bincount(ours.rows, minlength=nodes)
+        parts = gain[ours.rows] / np.maximum(sharing[ours.rows], 1)
+        makes = np.minimum(np.bincount(ours.which, weights=parts, minlength=gangs), self.missing)
+        useful = gain[ours.rows] > 0
+        which, rows = ours.which[useful], ours.rows[useful]
+        cost = np.bincount(rows, weights=1.0 / makes[which], minlength=nodes) / np.maximum(gain, 1.0)
+        loses, sizes = np.zeros(nodes), np.zeros(nodes)
+        np.maximum.at(loses, rows, self.unsaved[which])
+        np.maximum.at(sizes, rows, self._sizes[which])
+        best_first = np.unique(rows)
+        keys = (sizes[best_first], loses[best_first], cost[best_first])
+        best_first = best_first[np.lexsort((best_first, *keys))]
+        place = np.empty(nodes, dtype=np.int64)
+        place[best_first] = np.arange(best_first.size)
+        first = np.full(gangs, nodes, dtype=np.int64)
+        np.minimum.at(first, which, place[rows])
+        found = np.flatnonzero(first < nodes)
+        return found[np.lexsort((found, self.unsaved[found], first[found]))]
+
+    def shortest(self, order: Rows) -> int:
+        """How many of these have to leave, taken from the front; all of them are enough."""
+        low, high = 1, len(order)
+        while low < high:
+            middle = (low + high) // 2
+            if self.would_do(self.mask(order[:middle])):
+                high = middle
+            else:
+                low = middle + 1
+        return low
+
+    def spared(self, chosen: Rows) -> list[int]:
+        """Of these gangs, which are enough together, those that have to leave: whoever can stay does, the most
+        important first, then who loses most."""
+        gangs = self._candidates
+        leave = self.mask(chosen)
+        after = _without(self._state, self._holdings.kept(leave))
+        room = room_of(after, self._member, self._eligible)
+        spare = int(room.sum()) - self._need
+        least = self._least_loss(leave, room)
+        left = []
+        for index in sorted(chosen.tolist(), key=lambda i: (-gangs[i].priority, -self.unsaved[i], i)):
+            if least[index] <= spare:
+                back, rows = self._with(after, index)
+                room_back = room_of(back, self._member, self._eligible[rows], rows)
+                lost = int(room[rows].sum() - room_back.sum())
+                if lost <= spare:
+                    spare -= lost
+                    room[rows] = room_back
+                    after = back
+                    continue
+            left.append(index)
+        return sorted(left, key=lambda i: (gangs[i].priority, self.unsaved[i], i))
+
+    def _least_loss(self, leave: Mask, room: Counts) -> Counts:
+        """(gangs,) the room that is lost for certain if a gang stays: that on nodes that none of the others leaves."""
+        ours = self._holdings.kept(leave)
+        single = np.bincount(ours.rows, minlength=len(room))[ours.rows] == 1
+        lost = (room - self._room)[ours.rows] * single
+        return np.bincount(ours.which, weights=lost, minlength=len(leave)).astype(np.int64)
+
+    def _with(self, state: Snapshot, index: int) -> tuple[Snapshot, Rows]:
+        """The state with a gang back, and the nodes that it came back to."""
+        mine = slice(*np.searchsorted(self._holdings.which, (index, index + 1)))
+        rows = self._holdings.rows[mine]
+        after = state.copy()
+        after.used[rows] += self._holdings.amounts[mine]
+        after.members[rows] += self._holdings.members[mine]
+        after.alone[rows] |= self._holdings.alone[mine]
+        return after, rows
