@@ -59,7 +59,7 @@ REFERENCE = DOCS / "reference"
 DEPLOY = DOCS.parent / "deploy"
 _WIDTH = 100
 _MADE_MANIFEST = "# Made by docs/generate.py (make reference); edits here are lost."
-_DEFINITION = """# What a cluster has to know before there can be runs: the resource `runs.kajitori.dev`, and the
+_DEFINITION = """# What a cluster needs before it can have runs: the resource `runs.kajitori.dev`, and the
 # PriorityClass of their Pods. Apply it, and owner-policy.yaml, with each new version before the parts.
 #
 #   kubectl apply --server-side -f deploy/definition.yaml -f deploy/owner-policy.yaml
