@@ -17,6 +17,8 @@ from cryptography import x509
 from tests.helpers.apiserver import MERGE, EmbeddedApiServer, embedded_apiserver
 
 from kajitori.embedded import names
+from kajitori.embedded.apiserver import server as apiserver
+from kajitori.embedded.apiserver.auth import Attributes, User
 from kajitori.embedded.apiserver.certificates import issue_serving
 from kajitori.embedded.fingerprints import fingerprint
 from kajitori.embedded.kubelet.http.tls import server_context
@@ -213,6 +215,19 @@ async def test_streams_are_for_known_users(api: EmbeddedApiServer, method: str, 
     verb = {"GET": "get", "POST": "create"}[method]
     assert (answer.status, refused["reason"]) == (403, "Forbidden")
     assert f'User "system:anonymous" cannot {verb} resource "pods/{stream}"' in refused["message"]
+
+
+async def test_a_reader_opens_no_stream(api: EmbeddedApiServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A WebSocket begins with a GET, but takes the right to create."""
+    asked: list[str] = []
+
+    def only_get(user: User, attributes: Attributes) -> str:
+        asked.append(attributes.verb)
+        return "" if attributes.verb == "get" else "readers only read"
+
+    monkeypatch.setattr(apiserver, "authorize", only_get)
+    refused = await api.call("GET", f"{POD}/exec?command=ls")
+    assert (refused.code, "readers only read" in refused.body["message"], asked) == (403, True, ["get", "create"])
 
 
 @pytest.mark.parametrize(
