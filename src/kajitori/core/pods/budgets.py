@@ -1,4 +1,4 @@
-"""Which members of a run may be evicted: what its PodDisruptionBudget says."""
+"""PodDisruptionBudgets of runs: which members may be evicted."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ _ALIVE = (Phase.STARTING, Phase.RUNNING, Phase.RESTARTING)
 def budget_spec(
     run_type: Literal["batch", "service"], run_uid: str, status: RunStatus, members: Sequence[Member]
 ) -> dict[str, Any] | None:
-    """The spec of the budget that a run should have now; None where there is nothing to protect.
+    """Return the spec of the budget that a run should have now; None if there is nothing to protect.
 
-    Of a gang nobody may be evicted, and neither who is alone; of a service one member after the other. Members on
-    cordoned nodes are left out: there `kubectl drain` gets through, and the rest of the gang goes with the member that
-    it evicts. A number of members is asked for, since Kubernetes can't ask a Run how many it wants.
+    No member of a gang may be evicted, nor a service's only member. A service with several members may lose one at a
+    time. Members on cordoned nodes are excluded, so that `kubectl drain` succeeds there; the rest of the gang then ends
+    together with the evicted member. The budget has an absolute number, because Kubernetes cannot read the desired
+    number of members from a Run.
     """
     total = status.members.total
     if status.phase not in _ALIVE or not total:
@@ -36,5 +37,5 @@ def budget_spec(
             ]
     if protected <= 0:
         return None
-    # A Pod that runs but is not ready is on a node that broke down: a drain does not wait for it.
+    # A Pod that runs but is not ready is on a node that failed: a drain does not have to wait for it.
     return {"minAvailable": protected, "selector": selector, "unhealthyPodEvictionPolicy": "AlwaysAllow"}

@@ -1,4 +1,4 @@
-"""The objects that a run becomes: its members' Pods, the Service that names them, the claim of its checkpoint."""
+"""Manifests of the objects that belong to a run: Pods, Service, NetworkPolicy, disruption budget, checkpoint claim."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ Manifest = dict[str, Any]
 
 CHECKPOINT_ENV = "KAJI_CHECKPOINT_DIR"
 SWEEP = "array"
-"""What stands for the launcher of a sweep, whose members know nothing of each other."""
+"""Value in place of a launcher for sweeps, whose members are independent of each other."""
 
 
 class MemberPods:
-    """Makes the Pods of one attempt from its template, fast: only what differs from rank to rank is made anew.
+    """Builder of the Pods of one attempt from its template. It is fast, because only the parts that differ between
+    ranks are built per Pod.
 
-    The Pods share everything else with each other and with the template, so they are for writing out, not for changing.
+    The Pods share all other parts with each other and with the template, so callers must not change them.
     """
 
     def __init__(
@@ -37,8 +38,8 @@ class MemberPods:
         bind_direct: bool = False,
         key: bytes | None = None,
     ) -> None:
-        """`launcher` is the spec's, empty where members do not meet. `key` signs the members, and the ticket that they
-        show the Web API in their first step; without it they have neither."""
+        """`launcher` is the result of `launcher_of`. `key` signs the members, and the ticket that they present to the
+        Web API in their first step. Without a key they have neither signature nor ticket."""
         self._run_name = run_name
         self._namespace = namespace
         self._attempt = attempt
@@ -59,50 +60,52 @@ class MemberPods:
         self._annotations: Mapping[str, str] = template["metadata"].get("annotations") or {}
         self._run_uid = run_uid
         self._key = key
-        own = {"KAJI_RUN": run_name, "KAJI_WORLD_SIZE": str(world_size), "KAJI_ATTEMPT": str(attempt)}
+        member_env = {"KAJI_RUN": run_name, "KAJI_WORLD_SIZE": str(world_size), "KAJI_ATTEMPT": str(attempt)}
         self._steps: Sequence[Mapping[str, Any]] = self._spec.get("initContainers", ())
-        step_env = dict(own)
+        step_env = dict(member_env)
         if key is not None:
             step_env[first_step.TICKET_ENV] = sign(
                 Ticket(namespace, run_name, run_uid, attempt, world_size, first_step.code_of(self._spec)), key
             )
         if launcher == "mpi":
             ports = {first_step.MPI_PORT_ENV: str(port)}
-            own |= ports
+            member_env |= ports
             step_env |= ports
         self._step_env = [{"name": name, "value": value} for name, value in step_env.items()]
         if launcher == "torchrun":
-            own |= {"NNODES": str(world_size), "PET_NNODES": str(world_size)}
-        own |= self._rendezvous(launcher, world_size, port)
-        written = [variable for variable in self._container.get("env", ()) if variable["name"] not in own]
-        self._env = [*({"name": name, "value": value} for name, value in own.items()), *written]
+            member_env |= {"NNODES": str(world_size), "PET_NNODES": str(world_size)}
+        member_env |= self._rendezvous(launcher, world_size, port)
+        others = [variable for variable in self._container.get("env", ()) if variable["name"] not in member_env]
+        self._env = [*({"name": name, "value": value} for name, value in member_env.items()), *others]
         self._is_torchrun = launcher == "torchrun"
         self._is_sweep = launcher == SWEEP
         self._rank_names = ("KAJI_RANK", "NODE_RANK", "PET_NODE_RANK") if self._is_torchrun else ("KAJI_RANK",)
 
     def _rendezvous(self, launcher: str, world_size: int, port: int) -> dict[str, str]:
-        """Where members meet; the user's own values go first where no launcher needs ours."""
+        """Return the variables with the address of rank 0. Without a launcher, the user's own values take
+        precedence."""
         if launcher in ("", SWEEP) or not port or (launcher == "none" and world_size == 1):
             return {}
         address = f"{names.pod_name(self._run_name, self._attempt, 0)}.{self._run_name}"
         meeting = {"MASTER_ADDR": address, "MASTER_PORT": str(port)}
         if launcher == "torchrun":
             pet = {"PET_MASTER_ADDR": address, "PET_MASTER_PORT": str(port)}
-            # The same place for `--rdzv-backend c10d` (PET_RDZV_BACKEND=c10d); without it the rendezvous is static.
+            # The same address for `--rdzv-backend c10d` (PET_RDZV_BACKEND=c10d); without it the rendezvous is static.
             pet |= {"PET_RDZV_ENDPOINT": f"{address}:{port}", "PET_RDZV_ID": f"{self._run_name}-{self._attempt}"}
             return meeting | pet
         written = {variable["name"] for variable in self._container.get("env", ())}
         return {name: value for name, value in meeting.items() if name not in written}
 
     def pod(self, rank: int, node: str) -> Manifest:
-        """The Pod of one member, for the node that was planned for it."""
+        """Return the Pod of one member, for its planned node."""
         name = names.pod_name(self._run_name, self._attempt, rank)
         index, number = str(rank), "0" if self._is_sweep else str(rank)
-        env = [*({"name": each, "value": number} for each in self._rank_names), *self._env]
+        env = [*({"name": variable, "value": number} for variable in self._rank_names), *self._env]
         if self._is_sweep:
-            env = [{"name": "KAJI_ARRAY_INDEX", "value": index}, *(_of_its_own(each, index) for each in env)]
+            own = (_with_own_checkpoint_folder(variable, index) for variable in env)
+            env = [{"name": "KAJI_ARRAY_INDEX", "value": index}, *own]
         if self._is_torchrun:
-            # c10d asks itself by its host name whether the meeting point is here, and tells others that name.
+            # c10d compares its host name with the rendezvous address, and gives other members that host name.
             env.append({"name": "PET_RDZV_CONF", "value": f"is_host={rank == 0}"})
             env.append({"name": "PET_LOCAL_ADDR", "value": f"{name}.{self._run_name}"})
         spec = {
@@ -112,8 +115,8 @@ class MemberPods:
             "containers": [{**self._container, "env": env}],
         }
         if self._steps:
-            own = [{"name": "KAJI_RANK", "value": index}, *self._step_env]  # which Pod it is, for the Web API
-            spec["initContainers"] = [{**step, "env": [*own, *step["env"]]} for step in self._steps]
+            step_env = [{"name": "KAJI_RANK", "value": index}, *self._step_env]  # identifies the Pod to the Web API
+            spec["initContainers"] = [{**step, "env": [*step_env, *step["env"]]} for step in self._steps]
         if self._bind_direct:
             spec["nodeName"] = node
         else:
@@ -129,21 +132,22 @@ class MemberPods:
 
 
 def launcher_of(spec: RunSpec) -> str:
-    """What starts the members of an attempt; empty in a service, whose members do not meet."""
+    """Return the launcher of an attempt: the spec's, SWEEP for a sweep, empty for a service."""
     if spec.array is not None:
         return SWEEP
     return "" if spec.type == "service" else spec.launcher
 
 
-def _of_its_own(variable: Manifest, index: str) -> Manifest:
-    """Members of a sweep share a checkpoint's volume, and each has a folder in it."""
+def _with_own_checkpoint_folder(variable: Manifest, index: str) -> Manifest:
+    """Return the variable; the one for the checkpoint gets the folder of this index, since members of a sweep share the
+    volume."""
     if variable["name"] != CHECKPOINT_ENV:
         return variable
     return {"name": CHECKPOINT_ENV, "value": f"{variable['value']}/{index}"}
 
 
 def owner_of_members(run_name: str, run_uid: str) -> Manifest:
-    """The reference to its Run that every member has."""
+    """Return the owner reference of every member to its Run."""
     return {
         "apiVersion": names.API_VERSION,
         "kind": names.KIND,
@@ -155,14 +159,14 @@ def owner_of_members(run_name: str, run_uid: str) -> Manifest:
 
 
 def pinned_to(node: str) -> Manifest:
-    """The affinity that kube-scheduler resolves without looking at any other node."""
+    """Return a node affinity for one node, in the form that kube-scheduler resolves without checking other nodes."""
     field = {"key": "metadata.name", "operator": "In", "values": [node]}
     terms = [{"matchFields": [field]}]
     return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
 
 
 def headless_service(*, run_name: str, namespace: str, run_uid: str, ports: Sequence[int]) -> Manifest:
-    """The Service that gives each member a name of its own, also before it is ready. It goes with the run."""
+    """Return the Service that gives each member a DNS name, even before it is ready. It is deleted with the run."""
     spec: Manifest = {
         "clusterIP": "None",
         "publishNotReadyAddresses": True,
@@ -179,8 +183,7 @@ def headless_service(*, run_name: str, namespace: str, run_uid: str, ports: Sequ
 
 
 def disruption_budget(*, run_name: str, namespace: str, run_uid: str, spec: Mapping[str, Any]) -> Manifest:
-    """What keeps a run's members from being evicted (`core.pods.budgets` says what it asks for). It goes with the
-    run."""
+    """Return the PodDisruptionBudget of a run with this spec (see `core.pods.budgets`). It is deleted with the run."""
     return {
         "apiVersion": "policy/v1",
         "kind": "PodDisruptionBudget",
@@ -190,8 +193,8 @@ def disruption_budget(*, run_name: str, namespace: str, run_uid: str, spec: Mapp
 
 
 def network_policy(*, run_name: str, namespace: str, run_uid: str, rules: Mapping[str, Any]) -> Manifest:
-    """What restricts a run's members in who reaches them and where they go (`core.admission.reach` says whom and
-    where): each other they always reach. It goes with the run."""
+    """Return the NetworkPolicy of a run with these rules (see `core.pods.reach`). Members can always reach each other.
+    The NetworkPolicy is deleted with the run."""
     members: Manifest = {"podSelector": {"matchLabels": {names.LABEL_RUN_UID: run_uid}}}
     spec = {**members, "policyTypes": list(rules["policyTypes"])}
     for direction, peers in (("ingress", "from"), ("egress", "to")):
@@ -208,7 +211,8 @@ def network_policy(*, run_name: str, namespace: str, run_uid: str, rules: Mappin
 def checkpoint_claim(
     *, run_name: str, namespace: str, size_bytes: int, access_mode: str, storage_class: str | None
 ) -> Manifest:
-    """The claim of a run's checkpoint. It has no owner: the next run of that name finds it again."""
+    """Return the PersistentVolumeClaim of a run's checkpoint. It has no owner reference, so that the next run with this
+    name finds it again."""
     spec: Manifest = {
         "accessModes": [access_mode],
         "resources": {"requests": {"storage": format_memory(size_bytes)}},
@@ -228,7 +232,7 @@ def checkpoint_claim(
 
 
 def _of_run(run_name: str, namespace: str, run_uid: str) -> Manifest:
-    """The metadata of what a run has one of, under its own name."""
+    """Return the metadata of an object that a run has exactly one of. The object has the run's name."""
     return {
         "name": run_name,
         "namespace": namespace,
@@ -242,9 +246,9 @@ def _of_run(run_name: str, namespace: str, run_uid: str) -> Manifest:
 
 
 def priority_class() -> Manifest:
-    """The PriorityClass that every Pod of ours has unless policy names another.
+    """Return the PriorityClass of members' Pods, unless the policy names another one.
 
-    Its value is that of Pods without a class, so that nobody's ordinary Pods preempt ours.
+    Its value is that of Pods without a class, so that ordinary Pods do not preempt members.
     """
     return {
         "apiVersion": "scheduling.k8s.io/v1",
@@ -257,6 +261,6 @@ def priority_class() -> Manifest:
 
 
 def put(target: Manifest, key: str, value: Any) -> None:
-    """Writes a field where there is anything to say in it."""
+    """Set a field, unless its value is empty."""
     if value:
         target[key] = value

@@ -1,4 +1,4 @@
-"""What members of a run find mounted, and where."""
+"""Volumes and volume mounts of members."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kajitori.core.words.quantities import format_memory
 
 
 class Mounts:
-    """Volumes and where they are mounted; one volume for each mount."""
+    """Collector of volumes and volume mounts; one volume for each mount."""
 
     def __init__(self) -> None:
         self.volumes: list[Manifest] = []
@@ -22,7 +22,7 @@ class Mounts:
     def add(
         self, name: str, path: str, source: Manifest, *, read_only: bool = False, sub_path: str | None = None
     ) -> None:
-        """Mounts a volume of its own at a path; `source` is the volume's part that says what it is."""
+        """Add a volume and mount it at a path. `source` has the volume's type and its settings."""
         mount: Manifest = {"name": name, "mountPath": path}
         put(mount, "readOnly", read_only)
         put(mount, "subPath", sub_path)
@@ -33,12 +33,12 @@ class Mounts:
 def mount_everything(
     mounts: Mounts, spec: RunSpec, policy: Policy, resolved: Resolved, run: RunIdentity, findings: Findings
 ) -> str:
-    """Adds all mounts; answers where members find the checkpoint, or nothing."""
+    """Add all mounts of a spec, and return the path of the checkpoint, or an empty text without one."""
     if resolved.shm_bytes:
         limit = format_memory(resolved.shm_bytes)
         mounts.add("shm", SHM_PATH, {"emptyDir": {"medium": "Memory", "sizeLimit": limit}})
         if policy.mounts.own_path_only:
-            message = f"{SHM_PATH} is this machine's own: its size is not limited"
+            message = f"{SHM_PATH} is the machine's own, so its size is not limited"
             findings.add("ShmOfTheMachine", message, "spec.resources.shm")
     checkpoint_path = _mount_checkpoint(mounts, spec, policy, run, findings)
     for index, use in enumerate(spec.volumes):
@@ -52,9 +52,9 @@ def mount_everything(
             source, sub_path = _source(volume), volume.sub_path
             if volume.read_only and not use.read_only:
                 read_only = True
-                findings.add("VolumeReadOnly", f"the volume {use.name} can only be read", f"{field}.readOnly")
+                findings.add("VolumeReadOnly", f"the volume {use.name} is mounted read-only", f"{field}.readOnly")
         if read_only and policy.mounts.own_path_only:
-            message = f"{use.path} is the folder itself on this machine: nothing keeps programs from writing it"
+            message = f"{use.path} is not a mount but the folder itself, so programs can write to it"
             findings.add("ReadOnlyNotEnforced", message, f"{field}.readOnly")
         mounts.add(f"volume-{index}", use.path, source, read_only=read_only, sub_path=sub_path)
     for index, secret in enumerate(spec.secrets):
@@ -64,18 +64,19 @@ def mount_everything(
     return checkpoint_path
 
 
-def mount_what_the_step_makes(
+def mount_first_step_files(
     mounts: Mounts, spec: RunSpec, policy: Policy, resolved: Resolved, *, meets_others: bool
 ) -> None:
-    """The folder that the step fills; out of it the program's /etc/hosts and the run's code, which it may write to."""
+    """Mount the folder that the first step fills, and from it /etc/hosts, /etc/passwd and the run's code if needed. The
+    program may write to the code."""
     by_mpi = spec.launcher == "mpi"
     mounts.add(first_step.VOLUME, first_step.FOLDER, {"emptyDir": {}}, read_only=not by_mpi)
-    if by_mpi and mpi.brings_passwd(policy, resolved):
+    if by_mpi and mpi.needs_passwd(policy, resolved):
         users: Manifest = {"name": first_step.VOLUME, "mountPath": first_step.ETC_PASSWD, "readOnly": True}
         mounts.mounts.append(users | {"subPath": first_step.PASSWD_FILE})
     if meets_others and not any(mount["mountPath"] == first_step.ETC_HOSTS for mount in mounts.mounts):
-        names_of_members: Manifest = {"name": first_step.VOLUME, "mountPath": first_step.ETC_HOSTS, "readOnly": True}
-        mounts.mounts.append(names_of_members | {"subPath": first_step.ETC_HOSTS_FILE})
+        hosts: Manifest = {"name": first_step.VOLUME, "mountPath": first_step.ETC_HOSTS, "readOnly": True}
+        mounts.mounts.append(hosts | {"subPath": first_step.ETC_HOSTS_FILE})
     if spec.code is not None:
         code: Manifest = {"name": first_step.VOLUME, "mountPath": spec.code.path, "subPath": first_step.CODE_FOLDER}
         mounts.mounts.append(code)
@@ -88,7 +89,7 @@ def _mount_checkpoint(mounts: Mounts, spec: RunSpec, policy: Policy, run: RunIde
     if rules.kind == "claim":
         source: Manifest = {"persistentVolumeClaim": {"claimName": names.checkpoint_claim(run.name)}}
         if rules.access_mode == "ReadWriteOnce" and spec.members > 1:
-            message = "the claim can be mounted on one node at a time: all members have to fit on one"
+            message = "its volume can be mounted on one node only (ReadWriteOnce): all members have to fit on one node"
             findings.add("CheckpointOnOneNode", message, "spec.checkpoint")
     else:
         folder = checkpoint_folder(policy, run)
@@ -96,11 +97,11 @@ def _mount_checkpoint(mounts: Mounts, spec: RunSpec, policy: Policy, run: RunIde
         if policy.mounts.own_path_only and folder != path:
             path = folder
             message = (
-                f"the checkpoint lies at {folder}, not at {spec.checkpoint.path}; programs find it by {CHECKPOINT_ENV}"
+                f"the checkpoint is at {folder}, not at {spec.checkpoint.path}; programs find it in {CHECKPOINT_ENV}"
             )
             findings.add("CheckpointAtOwnPath", message, "spec.checkpoint.path")
         if spec.checkpoint.size_bytes is not None:
-            message = "checkpoints are folders here, so the size is not used"
+            message = "this cluster keeps checkpoints in folders, so the size is not used"
             findings.add("CheckpointSizeUnused", message, "spec.checkpoint.size")
     mounts.add("checkpoint", path, source)
     return path
@@ -125,5 +126,5 @@ def _source(volume: Volume) -> Manifest:
 
 
 def checkpoint_folder(policy: Policy, run: RunIdentity) -> str:
-    """Where a run's checkpoint lies, for policies that keep them in folders."""
+    """Return the folder of a run's checkpoint, for policies that keep checkpoints in folders."""
     return f"{(policy.checkpoint.root or '').rstrip('/')}/{run.namespace}/{run.name}"

@@ -1,7 +1,7 @@
-"""What an MPI launcher adds to the Pod template of a run.
+"""Additions of the MPI launcher to the Pod template of a run.
 
-Rank 0 runs the user's program, as a rule mpirun; every other member is an sshd that it reaches. Both are started by a
-script that the first step brings along, in the user's own image, which has to have OpenSSH and a shell.
+Rank 0 runs the user's program, usually mpirun. Every other member runs an sshd that rank 0 connects to. A script that
+the first step provides starts both, in the user's image, which must contain OpenSSH and a shell.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ Manifest = dict[str, Any]
 
 _SCRIPTS = f"{first_step.FOLDER}/{first_step.MPI_FOLDER}"
 _PASSWD = f"{first_step.FOLDER}/{first_step.PASSWD_FILE}"
-_ROOTS_RIGHTS = ("SETGID", "SETUID", "SYS_CHROOT")
-"""Without these root's sshd cannot let anybody in."""
+_SSHD_CAPABILITIES = ("SETGID", "SETUID", "SYS_CHROOT")
+"""Capabilities without which an sshd that runs as root refuses all logins."""
 
 
-def started_by(words: Sequence[str]) -> list[str]:
-    """The command line of every member: that of the launcher, which is given the user's."""
+def launch_command(words: Sequence[str]) -> list[str]:
+    """Return the command line of every member: the launch script with the user's command as its arguments."""
     return ["/bin/sh", "-c", f'exec /bin/sh "${first_step.MPI_ENV}/launch" "$@"', "kajitori", *words]
 
 
-def told(start_deadline_seconds: float) -> dict[str, str]:
-    """Variables of every member."""
+def launcher_env(start_deadline_seconds: float) -> dict[str, str]:
+    """Return the environment variables of every member."""
     return {
         first_step.HOSTS_MPICH_ENV: f"{first_step.FOLDER}/{first_step.HOSTS_MPICH_FILE}",
         first_step.MPI_ENV: _SCRIPTS,
@@ -36,9 +36,9 @@ def told(start_deadline_seconds: float) -> dict[str, str]:
     }
 
 
-def brings_passwd(policy: Policy, resolved: Resolved) -> bool:
-    """Whether members get an /etc/passwd of their own: whoever is not root may have no line in the image's. Root has
-    one, and a program that makes itself a user as root finds the image's file as it is."""
+def needs_passwd(policy: Policy, resolved: Resolved) -> bool:
+    """Whether members get their own /etc/passwd, because a user other than root may be missing in the image's file. As
+    root, the image's file stays, so that a program can add users to it."""
     return not _may_be_root(policy, resolved)
 
 
@@ -47,33 +47,33 @@ def _may_be_root(policy: Policy, resolved: Resolved) -> bool:
 
 
 def image_step(member: Mapping[str, Any], step: Mapping[str, Any]) -> Manifest:
-    """The init container after the first step: looks at the user's image, as the program's own user, with what the
-    first step may use."""
+    """Return the init container that follows the first step. It checks the user's image, as the program's user, with
+    the resources of the first step."""
     env = {first_step.MPI_ENV: _SCRIPTS, first_step.UNFIT_ENV: str(first_step.UNFIT_IMAGE)}
     if any(mount["mountPath"] == first_step.ETC_PASSWD for mount in member["volumeMounts"]):
         env[first_step.MPI_PASSWD_ENV] = _PASSWD
-    looks: Manifest = {
+    return {
         **step,
         "name": first_step.IMAGE_STEP,
         "image": member["image"],
         "command": ["/bin/sh", "-c", f'exec /bin/sh "${first_step.MPI_ENV}/check"'],
         "env": [{"name": name, "value": value} for name, value in env.items()],
     }
-    return looks
 
 
-def tell(spec: RunSpec, policy: Policy, resolved: Resolved, findings: Findings) -> None:
-    """What a user of this launcher may not expect."""
+def add_findings(spec: RunSpec, policy: Policy, resolved: Resolved, findings: Findings) -> None:
+    """Add warnings about effects of this launcher that users may not expect."""
     if spec.args and not spec.command:
-        message = f"the program is {spec.args[0]}: with launcher mpi the image's own entrypoint is left out"
+        message = f"the program is {spec.args[0]}: launcher mpi does not use the image's entrypoint"
         findings.add("EntrypointLeftOut", message, "spec.args")
     if spec.host_network:
         message = (
-            "members on one node share its address: to MPI they are one machine, whose processes run in one of them"
+            "members on the same node share its address, so MPI takes them for one machine, and all of its processes "
+            "run in one of these members"
         )
         findings.add("MembersShareAddress", message, "spec.hostNetwork")
     security = policy.security
-    lacks = [right for right in _ROOTS_RIGHTS if right not in security.add_capabilities]
-    if _may_be_root(policy, resolved) and "ALL" in security.drop_capabilities and lacks and not spec.privileged:
-        message = f"as root its sshd lets nobody in: policy takes {', '.join(lacks)} away; name a user (--user 1000)"
+    missing = [capability for capability in _SSHD_CAPABILITIES if capability not in security.add_capabilities]
+    if _may_be_root(policy, resolved) and "ALL" in security.drop_capabilities and missing and not spec.privileged:
+        message = f"the policy drops {', '.join(missing)}, so sshd refuses logins as root; set a user (--user 1000)"
         findings.add("SshdLacksRights", message, "spec.user")

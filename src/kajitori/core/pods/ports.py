@@ -1,4 +1,4 @@
-"""The port that the members of an attempt meet on: one of its own, so that two runs on one machine never meet."""
+"""The rendezvous port of an attempt. Each attempt has its own, so that runs on one machine do not mix."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from kajitori.errors import Unavailable
 
 
 def choose_port(uid: str, attempt: int, taken: Collection[int], first: int, last: int) -> int:
-    """A port of `first..last` that no other live attempt has; the same question has the same answer.
+    """Return a port of `first..last` that no other live attempt has. The result depends on the arguments only.
 
-    It differs from attempt to attempt, so that a port that something foreign holds is not met twice. Raises
-    Unavailable when all are taken.
+    It differs between attempts, so that a port that another program occupies fails one attempt only. Raises Unavailable
+    if all ports are taken.
     """
     count = last - first + 1
     start = zlib.crc32(f"{uid}/{attempt}".encode()) % count
@@ -21,4 +21,5 @@ def choose_port(uid: str, attempt: int, taken: Collection[int], first: int, last
         port = first + (start + offset) % count
         if port not in used:
             return port
-    raise Unavailable(f"all ports from {first} to {last} are in use by live runs", hint="widen `ports` in the policy")
+    hint = "widen rendezvous (firstPort, lastPort) in the policy"
+    raise Unavailable(f"all ports from {first} to {last} are in use by live runs", hint=hint)

@@ -1,5 +1,4 @@
-"""Who may reach a run and where it may go: what is asked for and what policy says of it, and the spec of the
-NetworkPolicy that comes of both."""
+"""Network access of a run's Pods: what the run asks for, what the policy allows, and the resulting NetworkPolicy."""
 
 from __future__ import annotations
 
@@ -18,47 +17,46 @@ from kajitori.errors import Fault
 Manifest = dict[str, Any]
 
 _NODE_LOCAL_DNS = "169.254.20.10/32"
-"""Where NodeLocal DNSCache listens on every node."""
+"""Address of NodeLocal DNSCache on every node."""
 _DNS_PORTS = tuple({"port": 53, "protocol": protocol} for protocol in ("UDP", "TCP"))
 _NAMESPACE_NAME = "kubernetes.io/metadata.name"
 _PARTS_OF_SERVICE = 3
-"""NAME.NAMESPACE.svc, with or without the cluster's domain behind it."""
+"""Parts of NAME.NAMESPACE.svc, which the cluster's domain may follow."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """What is allowed; None is everybody, and everywhere."""
+    """Allowed sources and targets of connections; None for no restriction."""
 
     sources: tuple[str, ...] | None = None
     targets: tuple[str, ...] | None = None
 
     @property
     def is_open(self) -> bool:
-        """Nobody is kept out, and nothing in."""
+        """Whether neither direction is restricted."""
         return self.sources is None and self.targets is None
 
     def __str__(self) -> str:
         parts = (
-            ("reached from", self.sources, "reached by no others"),
-            ("goes to", self.targets, "goes to no others"),
+            ("accepts connections only from", self.sources, "accepts no connections"),
+            ("connects only to", self.targets, "connects to no other addresses"),
         )
         return ", ".join(
-            f"{what} {' and '.join(places)} only" if places else none
-            for what, places, none in parts
-            if places is not None
+            f"{what} {' and '.join(places)}" if places else none for what, places, none in parts if places is not None
         )
 
 
 def reach_of(asked: NetworkAccess | None, policy: Policy) -> Reach:
-    """What a run may that asks for this: what it leaves out policy's default says, or else its ceiling."""
+    """Return the network access of a run. A direction that the run leaves out gets the policy's default, or else its
+    ceiling."""
     return _chosen(policy, asked or NetworkAccess(), policy.defaults.network, policy.ceilings.run.network)
 
 
-def _chosen(policy: Policy, *uses: NetworkAccess) -> Reach:
-    """What the first of them says that says anything."""
+def _chosen(policy: Policy, *accesses: NetworkAccess) -> Reach:
+    """Return, for each direction, the first of these that sets it."""
     always = policy.network.always
-    sources = next((each.sources for each in uses if each.sources is not None), None)
-    targets = next((each.targets for each in uses if each.targets is not None), None)
+    sources = next((access.sources for access in accesses if access.sources is not None), None)
+    targets = next((access.targets for access in accesses if access.targets is not None), None)
     return Reach(_restriction(sources, always.sources), _restriction(targets, always.targets))
 
 
@@ -71,21 +69,22 @@ def _restriction(places: Sequence[str] | None, always: Sequence[str] | None) -> 
 def reach_faults(
     asked: NetworkAccess | None, policy: Policy, *, host_network: bool, first_step: bool
 ) -> Iterator[Fault]:
-    """Everything that is against what a run asks for. first_step: its members begin by asking `start.server`."""
+    """Yield every reason to refuse the network access of a run. first_step: whether its members first call
+    `start.server`."""
     asked, most = asked or NetworkAccess(), policy.ceilings.run.network
-    yield from _faults_of(asked.sources, most.sources, policy, "spec.network.from", "be reached from")
-    yield from _faults_of(asked.targets, most.targets, policy, "spec.network.to", "go to")
+    yield from _faults_of(asked.sources, most.sources, policy, "spec.network.from", "accept connections from")
+    yield from _faults_of(asked.targets, most.targets, policy, "spec.network.to", "connect to")
     if host_network and not _chosen(policy, asked, most).is_open:
-        message = "members on the network of their node cannot be kept from anything there"
+        message = "the network access of members that use the network of their node cannot be restricted"
         yield Fault("spec.hostNetwork", message, "true", "leave hostNetwork out", "HostNetwork")
     if not policy.network.enforced and (asked.sources == [] or asked.targets == []):
-        message = "nothing on this cluster keeps members apart: they could reach everything, and everybody them"
-        hint = "leave --network none out, or run it on a cluster whose network plugin enforces NetworkPolicies"
+        message = "this cluster cannot isolate members: it has no network plugin that enforces NetworkPolicies"
+        hint = "leave --network none out, or use a cluster whose network plugin enforces NetworkPolicies"
         yield Fault("spec.network", message, "none", hint, "NotEnforced")
     targets = reach_of(asked, policy).targets
     if first_step and targets is not None and not policy.network.always.targets and not _server_is_known(policy):
-        message = f"members begin by asking {policy.start.server}, whose addresses policy does not know"
-        hint = "ask the operators of the cluster (network.always.to), or leave it open (all)"
+        message = f"members first call {policy.start.server}, whose addresses the policy does not list"
+        hint = "ask the operators of the cluster to set network.always.to in the policy, or allow all targets (all)"
         yield Fault("spec.network.to", message, ", ".join(targets), hint, "ServerOutOfReach")
 
 
@@ -98,15 +97,17 @@ def _faults_of(
         if message:
             yield Fault(field, message, place, hint, "UnknownPlace")
         elif place == EVERYWHERE and len(places or ()) > 1:
-            yield Fault(field, "beside all nothing else has a meaning", place, "leave all out, or the others")
+            message = "all already includes the other places"
+            yield Fault(field, message, place, "leave out all, or the other places")
         elif limit is not None and not is_within(place, limit, policy.traffic.address_classes, policy.class_of_pods):
-            allowed = ", ".join(limit) or "nothing but the run itself"
-            yield Fault(field, f"runs may not {what} {place}", place, f"allowed: {allowed}", "AboveCeiling")
+            allowed = ", ".join(limit) or "nothing but the run's own members"
+            message = f"the policy does not allow runs to {what} {place}"
+            yield Fault(field, message, place, f"allowed: {allowed}", "AboveCeiling")
 
 
 def network_rules(reach: Reach, policy: Policy, *, first_step: bool) -> Manifest | None:
-    """`policyTypes`, `ingress` and `egress` of the run's NetworkPolicy, but for the rules by which its own members
-    reach each other; None where nothing is restricted."""
+    """Return `policyTypes`, `ingress` and `egress` of the run's NetworkPolicy, without the rules that let its members
+    reach each other; None if nothing is restricted."""
     if reach.is_open:
         return None
     always, rules = policy.network.always, dict[str, Any](policyTypes=[])
@@ -122,11 +123,11 @@ def network_rules(reach: Reach, policy: Policy, *, first_step: bool) -> Manifest
 
 
 def _rules(places: Sequence[str], peers: str, policy: Policy) -> list[Manifest]:
-    """Rules of a NetworkPolicy that let these places through, and nothing else.
+    """Return rules of a NetworkPolicy that allow these places and nothing else.
 
-    No range overlaps another of its rule, and one with exceptions has a rule for itself: network plugins keep all
-    ranges of a rule in one set. In kube-router's ipsets the exceptions of one range hold for all others, and its
-    nftables sets refuse ranges that lie in each other.
+    The ranges of a rule do not overlap, and a range with exceptions has its own rule, because network plugins keep all
+    ranges of a rule in one set. In kube-router's ipsets, the exceptions of one range apply to all others, and its
+    nftables sets refuse overlapping ranges.
     """
     pods: list[Manifest] = []
     if NAMESPACE in places:
@@ -145,8 +146,8 @@ def _rules(places: Sequence[str], peers: str, policy: Policy) -> list[Manifest]:
 
 
 def _blocks(places: Sequence[str], traffic: TrafficPolicy) -> Iterator[tuple[Network, tuple[Network, ...]]]:
-    """The addresses of classes as their ranges are written, each but for those inside it that are of classes which are
-    not among the places."""
+    """Yield the ranges of those classes that are among the places. Each comes with its exceptions: the ranges inside it
+    that belong to classes which are not among the places."""
     written = [*traffic.classes.items(), (traffic.others, ("0.0.0.0/0", "::/0"))]
     ranges = [(ipaddress.ip_network(each), name) for name, networks in written for each in networks]
     for network, name in ranges:
@@ -159,7 +160,8 @@ def _blocks(places: Sequence[str], traffic: TrafficPolicy) -> Iterator[tuple[Net
 
 
 def _resolvers(policy: Policy) -> list[Manifest]:
-    """Where names are resolved. Resolvers listen on ports of their own behind their Service, so none is named."""
+    """Return rules that allow DNS. The resolvers' Pods may listen on other ports than their Service, so the rule for
+    them names no port."""
     dns = policy.network.dns
     pods = {
         "namespaceSelector": {"matchLabels": {_NAMESPACE_NAME: dns.namespace}},
@@ -170,7 +172,8 @@ def _resolvers(policy: Policy) -> list[Manifest]:
 
 
 def _server(policy: Policy) -> list[Manifest]:
-    """Where members ask in their first step: an address, or the Pods of its namespace where it is a Service."""
+    """Return rules that allow the server of the first step: its address, or, if it is a Service, the Pods of its
+    namespace."""
     url = urlsplit(policy.start.server or "")
     host, namespace = url.hostname or "", _namespace_of_service(url.hostname or "")
     if namespace:

@@ -15,17 +15,17 @@ DEAD_NODE_TAINTS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreacha
 
 @dataclass(frozen=True, slots=True)
 class RunIdentity:
-    """Which run is decided about."""
+    """Name, namespace and owner of the run that is being admitted."""
 
     name: str
     namespace: str
     owner: str = ""
-    """Who submitted it, where that is known."""
+    """User who submitted the run; empty if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """The amounts of one member, and the limits of the run's life; millicores, bytes and seconds."""
+    """Resources of one member, and limits of the run; in millicores, bytes and seconds."""
 
     cpu_request_millis: int
     cpu_limit_millis: int | None
@@ -44,17 +44,17 @@ class Resolved:
     node_selector: dict[str, str]
     tolerations: tuple[Toleration, ...]
     reach: Reach
-    """Who may reach members, and where they may go; those on their node's own network are not restricted."""
+    """Network access of the members; unrestricted if they use the network of their node."""
     memory_unknown: bool = False
-    """Neither the run nor policy names a memory limit, though policy wants one."""
+    """Whether the policy requires a memory limit and neither run nor policy sets one."""
 
 
 @dataclass(slots=True)
 class Findings:
-    """Collects what policy changed or wants known."""
+    """Collector of findings: changes by the policy, and warnings."""
 
     found: list[Finding] = field(default_factory=list)
 
     def add(self, code: str, message: str, where: str = "") -> None:
-        """One more finding; `where` is the field of the spec that it is about."""
+        """Add a finding. `where` is the field of the spec that it concerns."""
         self.found.append(Finding(code, message, where))

@@ -1,4 +1,4 @@
-"""The first step of members, as a container of their Pods."""
+"""The init container of a member's first step."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kajitori.core.words.quantities import format_cpu, parse_cpu_millis
 def step_container(
     member: Manifest, spec: RunSpec, policy: Policy, resolved: Resolved, *, meets_others: bool
 ) -> Manifest:
-    """The init container that members begin with; what differs from attempt to attempt comes with the Pod."""
+    """Return the init container of the first step, without the variables that differ between attempts."""
     start = policy.start
     env = {
         first_step.SERVER_ENV: start.server,
@@ -42,11 +42,11 @@ def step_container(
 
 
 def _resources_of_step(member: Manifest) -> Manifest:
-    """Cores and memory of the member itself: the Pod needs no more with the step than without it, its class stays what
-    it is, and a namespace's LimitRange that takes the one takes the other.
+    """Return the member's own cores and memory. The Pod then needs no more resources with the step than without it,
+    keeps its QoS class, and passes the same LimitRanges.
 
-    But never whole cores: a node that gives those away for good (the static policy of its CPU manager) would choose
-    them for the step, before it knows the GPUs that the program gets.
+    The number of cores is never whole: with the static CPU manager policy, a node would assign exclusive cores to the
+    step, before it knows which GPUs the program gets.
     """
     step: Manifest = {
         kind: {name: amounts[name] for name in ("cpu", "memory") if name in amounts} for kind, amounts in member.items()
@@ -58,8 +58,8 @@ def _resources_of_step(member: Manifest) -> Manifest:
 
 
 def _security_of_step(member: Manifest) -> Manifest:
-    """As the member's, so that a namespace that takes the one takes the other; without the rights that it has no use
-    for."""
+    """Return the member's security context without the privileges that the step does not need. It otherwise stays the
+    same, so that a namespace that accepts the member accepts the step."""
     step = {name: value for name, value in member.items() if name not in ("privileged", "capabilities")}
     if member.get("privileged"):
         step["allowPrivilegeEscalation"] = False
@@ -69,5 +69,5 @@ def _security_of_step(member: Manifest) -> Manifest:
 
 
 def slots(gpus: int) -> int:
-    """Processes that belong on one member: one for each GPU, or one."""
+    """Return the number of processes per member: one for each GPU, at least one."""
     return max(1, gpus)

@@ -1,10 +1,10 @@
-"""The Pod template of a run: what all its members have in common, as it is stored with an attempt."""
+"""The Pod template of a run: the parts that all members' Pods have in common, as it is stored with an attempt."""
 
 from __future__ import annotations
 
 from kajitori.core.pods import mpi
 from kajitori.core.pods.manifests import CHECKPOINT_ENV, Manifest, put
-from kajitori.core.pods.mounts import Mounts, mount_everything, mount_what_the_step_makes
+from kajitori.core.pods.mounts import Mounts, mount_everything, mount_first_step_files
 from kajitori.core.pods.resolved import DEAD_NODE_TAINTS, Findings, Resolved, RunIdentity
 from kajitori.core.pods.step_container import slots, step_container
 from kajitori.core.policy.model import Policy
@@ -16,14 +16,14 @@ from kajitori.core.words.quantities import format_cpu, format_memory
 from kajitori.core.words.taints import Toleration
 
 TERMINATION_MESSAGE_PATH = "/dev/termination-log"
-"""Kubernetes' default."""
+"""Default of Kubernetes."""
 _SECRET_LOOKING = ("PASSWORD", "PASSWD", "SECRET", "TOKEN", "API_KEY", "ACCESS_KEY", "PRIVATE_KEY", "CREDENTIAL")
 
 
 def pod_template(spec: RunSpec, policy: Policy, resolved: Resolved, run: RunIdentity, findings: Findings) -> Manifest:
-    """`metadata` and `spec` of every member's Pod, without what differs from member to member.
+    """Return `metadata` and `spec` of all members' Pods, without the parts that differ between members.
 
-    What policy adds or changes becomes a finding.
+    Every addition or change by the policy becomes a finding.
     """
     inject = policy.inject
     mounts = Mounts()
@@ -31,7 +31,7 @@ def pod_template(spec: RunSpec, policy: Policy, resolved: Resolved, run: RunIden
     by_mpi = spec.launcher == "mpi"
     meets_others, has_first_step = _meets_others(spec), begins_with_step(spec, policy)
     if has_first_step:
-        mount_what_the_step_makes(mounts, spec, policy, resolved, meets_others=meets_others)
+        mount_first_step_files(mounts, spec, policy, resolved, meets_others=meets_others)
     container: Manifest = {
         "name": names.MEMBER_CONTAINER,
         "image": spec.image,
@@ -40,7 +40,7 @@ def pod_template(spec: RunSpec, policy: Policy, resolved: Resolved, run: RunIden
         "terminationMessagePolicy": "FallbackToLogsOnError",
     }
     words = [literal(word) for word in (*spec.command, *spec.args)]
-    put(container, "command", mpi.started_by(words) if by_mpi else words[: len(spec.command)])
+    put(container, "command", mpi.launch_command(words) if by_mpi else words[: len(spec.command)])
     put(container, "args", None if by_mpi else words[len(spec.command) :])
     put(container, "workingDir", spec.working_dir or (spec.code.path if spec.code is not None else None))
     put(container, "envFrom", [{"secretRef": {"name": use.name}} for use in spec.secrets if _is_whole_env(use)])
@@ -56,18 +56,18 @@ def pod_template(spec: RunSpec, policy: Policy, resolved: Resolved, run: RunIden
         "enableServiceLinks": False,
         "preemptionPolicy": "Never",
         "priorityClassName": policy.priorities[resolved.priority].class_name,
-        "tolerations": [*(_toleration(each) for each in resolved.tolerations), *_node_loss_is_ours()],
+        "tolerations": [*(_toleration(toleration) for toleration in resolved.tolerations), *_dead_node_tolerations()],
         "containers": [container],
     }
     put(pod, "nodeSelector", dict(sorted(resolved.node_selector.items())))
     put(pod, "volumes", mounts.volumes)
     if has_first_step:
-        told = {first_step.HOSTS_ENV: f"{first_step.FOLDER}/{first_step.HOSTS_FILE}"} if meets_others else {}
+        added = {first_step.HOSTS_ENV: f"{first_step.FOLDER}/{first_step.HOSTS_FILE}"} if meets_others else {}
         if by_mpi:
-            told |= mpi.told(policy.start.deadline_seconds)
+            added |= mpi.launcher_env(policy.start.deadline_seconds)
         if spec.code is not None:
-            told[first_step.CODE_DIR_ENV] = spec.code.path
-        container["env"] += [{"name": name, "value": value} for name, value in told.items()]
+            added[first_step.CODE_DIR_ENV] = spec.code.path
+        container["env"] += [{"name": name, "value": value} for name, value in added.items()]
         step = step_container(container, spec, policy, resolved, meets_others=meets_others)
         pod["initContainers"] = [step, mpi.image_step(container, step)] if by_mpi else [step]
     put(pod, "imagePullSecrets", [{"name": name} for name in policy.images.pull_secrets])
@@ -80,10 +80,10 @@ def pod_template(spec: RunSpec, policy: Policy, resolved: Resolved, run: RunIden
         put(pod, "activeDeadlineSeconds", resolved.time_limit_seconds)
     if spec.host_network:
         pod |= {"hostNetwork": True, "dnsPolicy": "ClusterFirstWithHostNet"}
-    _tell_additions(policy, resolved, findings)
-    _tell_about_image(spec, findings)
+    _add_policy_findings(policy, resolved, findings)
+    _add_image_finding(spec, findings)
     if by_mpi:
-        mpi.tell(spec, policy, resolved, findings)
+        mpi.add_findings(spec, policy, resolved, findings)
 
     metadata: Manifest = {"labels": {**spec.labels, **inject.labels}}
     if spec.resources.whole_node:
@@ -98,7 +98,7 @@ def pod_template(spec: RunSpec, policy: Policy, resolved: Resolved, run: RunIden
 
 
 def begins_with_step(spec: RunSpec, policy: Policy) -> bool:
-    """Whether members have a first step, in which they ask the Web API."""
+    """Whether members begin with a first step, in which they call the Web API."""
     return policy.start.image is not None and (_meets_others(spec) or spec.code is not None)
 
 
@@ -107,7 +107,7 @@ def _meets_others(spec: RunSpec) -> bool:
 
 
 def literal(text: str) -> str:
-    """The text as Kubernetes has to be told it, so that a program gets it unchanged.
+    """Escape a text for a Pod, so that the program gets it unchanged.
 
     Kubernetes replaces `$(NAME)` in commands, arguments and values, and reads `$$` as one `$`; Docker does neither.
     """
@@ -115,8 +115,8 @@ def literal(text: str) -> str:
 
 
 def sweep_env(sweep: Array) -> dict[str, str]:
-    """What all members of a sweep are told alike. KAJI_RESULT is where Kubernetes looks for what a container says last:
-    what a member writes there is its result."""
+    """Return the environment variables that are the same for all members of a sweep. KAJI_RESULT is the container's
+    termination message path: what a member writes there becomes its result."""
     return {
         "KAJI_ARRAY_COUNT": str(len(sweep.indices)),
         "KAJI_ARRAY_MIN": str(sweep.indices[0]),
@@ -126,9 +126,9 @@ def sweep_env(sweep: Array) -> dict[str, str]:
 
 
 def torchrun_env(gpus: int) -> dict[str, str]:
-    """What torchrun and its kin are told in every attempt alike: one process for each GPU, or one.
+    """Return the variables for torchrun that are the same in every attempt: one process per GPU, at least one.
 
-    torchrun takes its options from variables that begin with PET_, so that `torchrun train.py` is all one has to write.
+    torchrun reads its options from variables that begin with PET_, so that the command `torchrun train.py` suffices.
     """
     processes = str(slots(gpus))
     return {"NPROC_PER_NODE": processes, "PET_NPROC_PER_NODE": processes}
@@ -139,7 +139,7 @@ def _is_whole_env(use: SecretUse) -> bool:
 
 
 def _env(spec: RunSpec, policy: Policy, resolved: Resolved, checkpoint_path: str, findings: Findings) -> list[Manifest]:
-    """The user's variables first, then policy's, then ours: where a name stands twice, the last one counts."""
+    """Return the user's variables, then the policy's, then ours. If a name occurs twice, the last one counts."""
     fixed = policy.inject.env
     env: list[Manifest] = [
         {"name": name, "value": literal(value)} for name, value in resolved.env.items() if name not in fixed
@@ -162,7 +162,7 @@ def _env(spec: RunSpec, policy: Policy, resolved: Resolved, checkpoint_path: str
         findings.add("EnvAdded", f"policy adds {', '.join(sorted(fixed.keys() - set(replaced)))}", "spec.env")
     open_secrets = sorted(name for name in spec.env if any(word in name.upper() for word in _SECRET_LOOKING))
     if open_secrets:
-        message = f"{', '.join(open_secrets)} can be read by everybody who may see the run; name a Secret under secrets"
+        message = f"all users who may read the run can read {', '.join(open_secrets)}; use a Secret instead (--secret)"
         findings.add("SecretInEnv", message, "spec.env")
     return env
 
@@ -192,11 +192,11 @@ def _security_context(spec: RunSpec, policy: Policy, resolved: Resolved, finding
     if not rules.allow_root:
         context["runAsNonRoot"] = True
         if not resolved.user:
-            message = "programs may not run as root: the image has to name another user, or the run does (--user 1000)"
+            message = "programs may not run as root: the image or the run has to set another user (--user 1000)"
             findings.add("MustNotBeRoot", message, "spec.user")
     if spec.privileged:
         context["privileged"] = True
-        findings.add("Privileged", "the program has all rights on its node", "spec.privileged")
+        findings.add("Privileged", "the program runs privileged, with all rights on its node", "spec.privileged")
     elif not rules.allow_privilege_escalation:
         context["allowPrivilegeEscalation"] = False
     capabilities: Manifest = {}
@@ -208,8 +208,8 @@ def _security_context(spec: RunSpec, policy: Policy, resolved: Resolved, finding
     put(context, "readOnlyRootFilesystem", rules.read_only_root)
     restrictions = [
         (not rules.allow_privilege_escalation and not spec.privileged, "setuid programs such as sudo do not work"),
-        ("ALL" in rules.drop_capabilities, f"of root's rights it has {', '.join(rules.add_capabilities) or 'none'}"),
-        (rules.read_only_root, "the image's own files cannot be written"),
+        ("ALL" in rules.drop_capabilities, f"its capabilities are: {', '.join(rules.add_capabilities) or 'none'}"),
+        (rules.read_only_root, "the root file system is read-only"),
     ]
     if any(holds for holds, _ in restrictions):
         message = "; ".join(text for holds, text in restrictions if holds)
@@ -217,20 +217,20 @@ def _security_context(spec: RunSpec, policy: Policy, resolved: Resolved, finding
     return context
 
 
-def _toleration(each: Toleration) -> Manifest:
-    toleration: Manifest = {"operator": each.operator}
-    for key, value in (("key", each.key), ("value", each.value), ("effect", each.effect)):
-        put(toleration, key, value)
-    return toleration
+def _toleration(toleration: Toleration) -> Manifest:
+    manifest: Manifest = {"operator": toleration.operator}
+    for key, value in (("key", toleration.key), ("value", toleration.value), ("effect", toleration.effect)):
+        put(manifest, key, value)
+    return manifest
 
 
-def _node_loss_is_ours() -> list[Manifest]:
-    """Without these an API server adds its own, and members of a dead node would be deleted after five minutes by
-    somebody else (rule 6)."""
+def _dead_node_tolerations() -> list[Manifest]:
+    """Return tolerations of dead nodes' taints. Without them the API server adds its own, and Kubernetes would delete
+    members on a dead node after five minutes, which is Kajitori's decision (rule 6)."""
     return [{"key": key, "operator": "Exists", "effect": "NoExecute"} for key in DEAD_NODE_TAINTS]
 
 
-def _tell_additions(policy: Policy, resolved: Resolved, findings: Findings) -> None:
+def _add_policy_findings(policy: Policy, resolved: Resolved, findings: Findings) -> None:
     inject = policy.inject
     tolerated = [*inject.tolerations, *(policy.gpu.tolerations if resolved.gpus else ())]
     added = (
@@ -246,7 +246,7 @@ def _tell_additions(policy: Policy, resolved: Resolved, findings: Findings) -> N
             findings.add(code, f"policy adds {what} {', '.join(listed)}", "")
 
 
-def _tell_about_image(spec: RunSpec, findings: Findings) -> None:
+def _add_image_finding(spec: RunSpec, findings: Findings) -> None:
     if full_image_name(spec.image).endswith(":latest"):
-        message = f"{spec.image} may be another image after a restart; name a tag or a digest"
+        message = f"{spec.image} may be a different image after a restart; use a fixed tag or a digest"
         findings.add("ImageTagLatest", message, "spec.image")

@@ -1,11 +1,11 @@
-"""What is signed with the key that controller and Web API share: members' tickets, and members themselves.
+"""Tickets and signatures of members, made with the key that controller and Web API share.
 
-A ticket is what a member shows the Web API in its first step. It says which start of which run it is for, and follows
-from that alone: whoever leads next makes exactly the same Pods (rule 2). It stands in the Pod, where everybody who may
-read Pods of the namespace can read it; so the server honours it only while that attempt has members that are starting.
+A member presents its ticket to the Web API in its first step. A ticket names an attempt of a run and depends on nothing
+else, so that a new leader builds exactly the same Pods (rule 2). Users who may read Pods of the namespace can read it;
+the server therefore accepts it only while members of that attempt are starting.
 
-A member's signature says which run a Pod was made for. It holds for one name in one namespace, so a copy on another Pod
-proves nothing.
+A member's signature proves which run a Pod was created for. It is valid for one Pod name in one namespace, so a copy of
+it in another Pod proves nothing.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _FORM = re.compile(_VERSION + r"\.[A-Za-z0-9_-]{1,4096}\.[A-Za-z0-9_-]{43}", re.
 
 @dataclass(frozen=True, slots=True)
 class Ticket:
-    """Which start of which run."""
+    """An attempt of a run."""
 
     namespace: str
     run: str
@@ -35,30 +35,30 @@ class Ticket:
     attempt: int
     world_size: int
     code: str = ""
-    """The digest of the run's code, where it has any."""
+    """Digest of the run's code; empty if it has none."""
 
 
 def sign(ticket: Ticket, key: bytes) -> str:
-    """The ticket as text: URL-safe, and fit for an Authorization header."""
-    said = [ticket.namespace, ticket.run, ticket.run_uid, ticket.attempt, ticket.world_size, ticket.code]
-    payload = _encode(json.dumps(said, separators=(",", ":")).encode())
+    """Return the signed ticket as text that is URL-safe and valid in an Authorization header."""
+    fields = [ticket.namespace, ticket.run, ticket.run_uid, ticket.attempt, ticket.world_size, ticket.code]
+    payload = _encode(json.dumps(fields, separators=(",", ":")).encode())
     return f"{_VERSION}.{payload}.{_signature(payload, key)}"
 
 
 def derive(ticket: Ticket, key: bytes, purpose: str) -> bytes:
-    """A secret of 32 bytes that only holders of the key can tell: the same for the same start of the same run and
-    purpose, and for no other. HKDF-Expand with SHA-256, one block (RFC 5869, 2.3)."""
-    start = [_VERSION, purpose, ticket.namespace, ticket.run, ticket.run_uid, ticket.attempt]
-    return hmac.digest(key, json.dumps(start, separators=(",", ":")).encode() + b"\x01", hashlib.sha256)
+    """Return a secret of 32 bytes for an attempt of a run and a purpose, which only holders of the key can compute.
+    HKDF-Expand with SHA-256, one block (RFC 5869, 2.3)."""
+    info = [_VERSION, purpose, ticket.namespace, ticket.run, ticket.run_uid, ticket.attempt]
+    return hmac.digest(key, json.dumps(info, separators=(",", ":")).encode() + b"\x01", hashlib.sha256)
 
 
 def is_well_formed(text: str) -> bool:
-    """Whether it may be a ticket, whoever signed it."""
+    """Whether a text has the form of a ticket. Its signature is not checked."""
     return _FORM.fullmatch(text) is not None
 
 
 def verify(text: str, key: bytes) -> Ticket | None:
-    """The ticket that this text is, or None where it was not signed with this key."""
+    """Return the ticket in this text, or None if it was not signed with this key."""
     if not is_well_formed(text):
         return None
     _, payload, signature = text.split(".")
@@ -68,12 +68,12 @@ def verify(text: str, key: bytes) -> Ticket | None:
 
 
 def sign_member(namespace: str, pod: str, run_uid: str, key: bytes) -> str:
-    """The signature of a member's Pod. `pod` is its name, which says run, attempt and rank."""
+    """Return the signature of a member's Pod. `pod` is its name, which contains run, attempt and rank."""
     return f"{run_uid}.{_member_signature(namespace, pod, run_uid, key)}"
 
 
 def run_of_signed_member(text: str, namespace: str, pod: str, key: bytes) -> str:
-    """UID of the run that the Pod of this name was made for; empty if the signature was not made for this Pod."""
+    """Return the UID of the run that this Pod was created for; empty if the signature is not valid for this Pod."""
     if not _MEMBER_FORM.fullmatch(text):
         return ""
     run_uid, _, signature = text.partition(".")
@@ -82,8 +82,8 @@ def run_of_signed_member(text: str, namespace: str, pod: str, key: bytes) -> str
 
 
 def _member_signature(namespace: str, pod: str, run_uid: str, key: bytes) -> str:
-    said = json.dumps([_MEMBER, namespace, pod, run_uid], separators=(",", ":"))
-    return _encode(hmac.digest(key, said.encode(), hashlib.sha256))
+    message = json.dumps([_MEMBER, namespace, pod, run_uid], separators=(",", ":"))
+    return _encode(hmac.digest(key, message.encode(), hashlib.sha256))
 
 
 def _signature(payload: str, key: bytes) -> str:

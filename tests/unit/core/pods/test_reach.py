@@ -261,14 +261,17 @@ def test_defaults_and_ceilings_count_for_who_says_nothing() -> None:
     ceiling = {"traffic": CLASSES, "ceilings": {"run": {"network": {"to": ["internal", "storage"]}}}}
     decision = decided({}, ceiling)
     assert "NetworkDefaulted" in codes(decision)
-    assert decision.template["metadata"]["annotations"][names.ANNOTATION_NETWORK] == "goes to internal and storage only"
+    assert (
+        decision.template["metadata"]["annotations"][names.ANNOTATION_NETWORK]
+        == "connects only to internal and storage"
+    )
     both = {**ceiling, "defaults": {"network": {"to": ["storage"]}}}
     message = next(each.message for each in decided({}, both).findings if each.code == "NetworkDefaulted")
-    assert message == "goes to storage only"
+    assert message == "connects only to storage"
     told = next(
         each for each in decided({"network": {"from": [], "to": ["internal"]}}, both).findings if "Network" in each.code
     )
-    assert (told.code, told.message) == ("NetworkRestricted", "reached by no others, goes to internal only")
+    assert (told.code, told.message) == ("NetworkRestricted", "accepts no connections, connects only to internal")
 
 
 def test_the_node_s_own_network_cannot_be_restricted() -> None:
