@@ -72,7 +72,7 @@ def metrics_page() -> str:
     lines += ["node, except in the metrics of agents: [traffic](../operate/traffic.md#metrics) lists those."]
     of_controller = controller.ControllerMetrics(CollectorRegistry())
     for name in (controller.LEADING, controller.REQUESTS_AT_A_TIME, controller.MIRROR_AGE_SECONDS):
-        of_controller.tell(name, float)
+        of_controller.add_gauge(name, float)
     computed = [
         make() for make in vars(metrics).values() if inspect.isfunction(make) and "Metric" in str(make.__annotations__)
     ]

@@ -1,11 +1,11 @@
-"""Code on its way: a folder as one archive that is the same everywhere, and back again.
+"""Transport of code: a folder as one archive that is identical on every machine, and back.
 
-    layout     what an archive looks like, and what it may not hold
+    layout     the format of an archive, and what it may not contain
     ignoring   what stays out: .gitignore, .kajiignore
     packing    a folder as an archive: its digest, its parts
     parts      an archive on the wire and in the store: pieces of fixed size, each compressed
     unpacking  an archive as a folder
-    uploading  the conversation that brings an archive to the Web API
+    uploading  the requests that upload an archive to the Web API
 
-This runs in the first step of every member: it imports nothing of ours but the errors.
+The first step of every member runs this, so of this project it imports only the errors.
 """

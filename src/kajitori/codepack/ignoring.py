@@ -1,8 +1,8 @@
-"""What stays out of an archive: `.gitignore` as git reads it, and `.kajiignore`, which has the last word.
+"""Which files stay out of an archive: `.gitignore` as git reads it, and `.kajiignore`, which has precedence.
 
-In each folder the lines of `.kajiignore` count as if they stood at the end of its `.gitignore`: they leave out more, or
-take back in (`!model.bin`) what git leaves out. As with git, nothing is taken back in below a folder that is left out.
-A user's own git settings (`core.excludesFile`, `.git/info/exclude`) play no part: they are not with the folder.
+In each folder the lines of `.kajiignore` count as if they were at the end of its `.gitignore`: they exclude more, or
+include (`!model.bin`) what git excludes. As with git, nothing below an excluded folder can be included. A user's own
+git settings (`core.excludesFile`, `.git/info/exclude`) are ignored, because they are not part of the folder.
 """
 
 from __future__ import annotations
@@ -36,21 +36,21 @@ _CLASSES = {
     "xdigit": "a-fA-F0-9",
 }
 _FOLDER_MARK = "(?P<ps_d>/)"
-_SHORT_FORMS = {".": ".+", "/": ".*/"}  # how pathspec writes what matches everything, and every folder
+_SHORT_FORMS = {".": ".+", "/": ".*/"}  # pathspec's expressions for everything, and for every folder
 
 
 class Rules:
-    """The lines of one folder's ignore files."""
+    """The rules in one folder's ignore files."""
 
     def __init__(self, lines: Sequence[str]) -> None:
         self._rules: list[tuple[bool, re.Pattern[str]]] = []
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", FutureWarning)  # that of `re` about sets which git has no trouble with
+            warnings.simplefilter("ignore", FutureWarning)  # `re` warns of sets that git accepts
             for line in reversed(lines):
                 try:
-                    pattern = GitIgnoreSpecPattern(_plainer(line))
+                    pattern = GitIgnoreSpecPattern(_as_pathspec(line))
                 except (GitIgnorePatternError, re.error):
-                    continue  # git says nothing either
+                    continue  # git ignores invalid lines, too
                 if pattern.include is not None and pattern.regex is not None:
                     self._rules.append((pattern.include, _whole(pattern.regex.pattern)))
             self._any = re.compile("|".join(f"(?:{regex.pattern})" for _, regex in self._rules), re.DOTALL)
@@ -59,18 +59,19 @@ class Rules:
         return bool(self._rules)
 
     def verdict(self, path: str) -> bool | None:
-        """Whether the last rule that speaks of this very entry leaves it out; None where none speaks of it.
+        """Return whether the last rule that matches this entry itself excludes it; None if none matches.
 
-        `path` begins in the rules' folder, and ends with a slash for a folder. What rules say of the folders above it
-        was asked before: so a whole match is wanted, where pathspec alone would take that of a folder above.
+        `path` is relative to the rules' folder, and ends with a slash for a folder. Rules on the folders above
+        were applied before, so a match of the whole path is required, while pathspec also matches an entry
+        below a matching folder.
         """
-        if not self._any.fullmatch(path):  # most entries: one look instead of one for each rule
+        if not self._any.fullmatch(path):  # true for most entries: one match instead of one per rule
             return None
-        return next(leaves_out for leaves_out, regex in self._rules if regex.fullmatch(path))
+        return next(excludes for excludes, regex in self._rules if regex.fullmatch(path))
 
 
 class Ignoring:
-    """The rules that hold in one folder: its own, and those of the folders above."""
+    """The rules that apply in one folder: its own, and those of the folders above."""
 
     def __init__(self, prefix: str = "", rules: tuple[tuple[int, Rules], ...] = ()) -> None:
         self._prefix = prefix
@@ -78,9 +79,9 @@ class Ignoring:
 
     @classmethod
     def above(cls, folder: str) -> Ignoring:
-        """The rules of the repository that a folder lies in, where it is not that repository's top.
+        """Return the rules of the repository around a folder, if the folder is not the repository's top.
 
-        Where they leave out the whole folder, they do not hold: whoever names it wants it.
+        They do not apply if they exclude the whole folder: the user who names it wants it.
         """
         top = os.path.abspath(folder)
         names: list[str] = []
@@ -93,19 +94,20 @@ class Ignoring:
         for name in names:
             ignoring = ignoring.entered(os.path.join(top, prefix), prefix)
             prefix += f"{name}/"
-            if ignoring.leaves_out(prefix):
+            if ignoring.excludes(prefix):
                 return cls()
         return cls(_bytewise(prefix), ignoring._rules)
 
     def entered(self, folder: str, path: str) -> Ignoring:
-        """The rules in a folder below. `path` is its own from the top, with a slash at the end; the top's is empty."""
+        """Return the rules in a subfolder. `path` is relative to the top and ends with a slash; it is empty for
+        the top."""
         rules = Rules([line for name in IGNORE_FILES for line in _lines(os.path.join(folder, name))])
         if not rules:
             return self
         return Ignoring(self._prefix, ((len(self._prefix) + len(_bytewise(path)), rules), *self._rules))
 
-    def leaves_out(self, path: str) -> bool:
-        """Whether an entry of this folder stays out. `path` begins at the top; a folder's ends with a slash."""
+    def excludes(self, path: str) -> bool:
+        """Return whether an entry stays out. `path` is relative to the top; a folder's ends with a slash."""
         whole = self._prefix + path if path.isascii() else self._prefix + _bytewise(path)
         for begin, rules in self._rules:
             verdict = rules.verdict(whole[begin:])
@@ -115,7 +117,7 @@ class Ignoring:
 
 
 def _lines(file: str) -> list[str]:
-    """The lines of an ignore file; none where there is none. Like git, it follows no symbolic link."""
+    """Return the lines of an ignore file; nothing if there is none. Like git, it does not follow symbolic links."""
     try:
         handle = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
@@ -132,21 +134,21 @@ def _lines(file: str) -> list[str]:
 
 
 def _bytewise(path: str) -> str:
-    """A path with a character for each byte: that is how git matches, `?` stands for half an umlaut."""
+    """Return a path with one character per byte, because git matches bytes: `?` matches half an umlaut."""
     return os.fsencode(path).decode(_BYTES)
 
 
 def _whole(regex: str) -> re.Pattern[str]:
-    """pathspec's expression, which matches from the beginning, for whole paths."""
+    """Return pathspec's expression, which matches a prefix, as one for whole paths."""
     plain = regex.replace(_FOLDER_MARK, "/")
     return re.compile(_SHORT_FORMS.get(plain, plain), re.DOTALL)
 
 
-def _plainer(line: str) -> str:
-    """A line in words that pathspec reads as git does.
+def _as_pathspec(line: str) -> str:
+    """Return a line that means to pathspec what this one means to git.
 
-    `a/**` is everything below `a` at any depth, but not `a`; two stars are more than one only where they stand alone
-    between slashes; `[[:digit:]]` is a class of characters.
+    `a/**` is everything below `a` at any depth, but not `a`; two stars differ from one only alone between slashes;
+    `[[:digit:]]` is a class of characters.
     """
     plain = line.rstrip(" ")
     if plain in ("**", "!**", "**/", "!**/"):

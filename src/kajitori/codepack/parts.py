@@ -1,7 +1,7 @@
 """An archive on the wire and in the store: parts of fixed size, each a Zstandard frame of its own.
 
-One after the other they are a Zstandard stream, so `zstd -d` makes of them the archive again. Level 1: on code it makes
-a quarter of it, as fast as it is read; gzip is several times slower at the same size.
+Joined, they are a Zstandard stream that `zstd -d` turns into the archive. At level 1 code shrinks to a quarter, as fast
+as it is read; gzip is several times slower for the same size.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from kajitori.errors import InvalidInput
 
 PART_BYTES = 8 << 20
 MAX_COMPRESSED_BYTES = PART_BYTES + (PART_BYTES >> 8) + 1024
-"""What does not get smaller gets hardly larger."""
+"""Largest frame of a part: incompressible content grows only a little."""
 
 MEDIA_TYPE = "application/zstd"
 ARCHIVE_BYTES = "X-Archive-Bytes"
-"""A header beside a stream of parts: the size of the archive before compression."""
+"""HTTP header of a stream of parts: the size of the archive before compression."""
 
 _LEVEL = 1
 _WINDOW_BYTES = PART_BYTES
@@ -27,35 +27,35 @@ _PIECE_BYTES = 1 << 18
 
 
 def compress(part: bytes) -> bytes:
-    """A part as a frame."""
+    """Return a part as a frame."""
     return zstandard.ZstdCompressor(level=_LEVEL, write_content_size=True).compress(part)
 
 
 def decompress(frame: bytes, *, limit_bytes: int = PART_BYTES) -> bytes:
-    """The part in a frame. Raises InvalidInput for anything but exactly one whole frame of at most `limit_bytes`."""
+    """Return the part in a frame. Raises InvalidInput unless it is exactly one frame of at most `limit_bytes`."""
     try:
         size = zstandard.get_frame_parameters(frame).content_size
         if size == zstandard.CONTENTSIZE_UNKNOWN:
-            raise _no_part("a Zstandard frame that does not say how large its content is")
+            raise _not_a_part("a Zstandard frame without its content's size")
         if size == 0:
-            raise _no_part("empty")
+            raise _not_a_part("empty")
         if size > limit_bytes:
-            raise _no_part(f"more than {limit_bytes} bytes")
+            raise _not_a_part(f"more than {limit_bytes} bytes")
         decompressor = zstandard.ZstdDecompressor(max_window_size=_WINDOW_BYTES)
         return decompressor.decompress(frame, max_output_size=limit_bytes, allow_extra_data=False)
     except zstandard.ZstdError:
-        raise _no_part("no whole Zstandard frame") from None
+        raise _not_a_part("not a complete Zstandard frame") from None
 
 
 def decompressed(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    """The bytes in a stream of frames, in small pieces however much the frames hold. Raises InvalidInput."""
+    """Yield the bytes in a stream of frames, in small pieces for frames of any size. Raises InvalidInput."""
     decompressor = zstandard.ZstdDecompressor(max_window_size=_WINDOW_BYTES)
     with decompressor.stream_reader(cast(BinaryIO, _Source(chunks)), read_across_frames=True, closefd=False) as reader:
         try:
             while piece := reader.read(_PIECE_BYTES):
                 yield piece
         except zstandard.ZstdError:
-            raise _no_part("no Zstandard stream") from None
+            raise _not_a_part("not a Zstandard stream") from None
 
 
 class _Source:
@@ -75,6 +75,6 @@ class _Source:
         return piece
 
 
-def _no_part(what: str) -> InvalidInput:
+def _not_a_part(what: str) -> InvalidInput:
     hint = "send each part as one Zstandard frame with its content's size, as `zstd` makes it"
     return InvalidInput.one("part", f"is {what}", hint=hint)

@@ -1,8 +1,8 @@
-"""An archive as a folder.
+"""Unpack an archive as a folder.
 
-The archive may come from anybody. It is unpacked beside its target, every step through the descriptor of a folder that
-was opened without following a link, and gets its name only when all of it was right and its digest was the one that was
-expected. What is refused leaves nothing behind; what a killed process left is removed by the next one.
+The archive is untrusted. It is unpacked beside its target; every step uses the descriptor of a folder that was opened
+without following a link. The folder gets its name only if the whole archive was valid and had the expected digest. A
+refused archive leaves nothing behind; what a killed process left is removed by the next one.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ _FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 @dataclass(frozen=True, slots=True)
 class Unpacked:
-    """What an archive held."""
+    """Figures of an unpacked archive."""
 
     files: int
     size_bytes: int
-    """Of the archive."""
+    """Size of the archive."""
 
 
 def unpack(
@@ -61,13 +61,13 @@ def unpack(
     max_files: int = MAX_FILES,
     owner: tuple[int, int] | None = None,
 ) -> Unpacked:
-    """Makes the folder `target` of an archive's bytes.
+    """Create the folder `target` from an archive's bytes.
 
-    `digest` and `size_bytes` are what the archive has to have; `owner` (uid, gid) is given everything, where this
-    process may do that. `target` must not exist, or be an empty folder.
+    The archive must have this `digest` and `size_bytes`. Everything gets the `owner` (uid, gid), if this process
+    may change it. `target` must not exist, or be an empty folder.
 
-    Raises InvalidInput for an archive that is not what was expected, or holds what none may hold (codes BadArchive,
-    WrongDigest); AlreadyExists where the target holds something; Unavailable where the disk is full, or refuses.
+    Raises InvalidInput for an archive that is not the expected one, or has a forbidden entry (codes BadArchive,
+    WrongDigest); AlreadyExists if the target has entries; Unavailable if the disk is full, or cannot be written.
     """
     check_digest(digest)
     target = Path(os.path.abspath(target))
@@ -79,12 +79,12 @@ def unpack(
         raise _not_written(target, error) from error
     root = os.open(staging, _FOLDER)
     try:
-        with contextlib.suppress(OSError):  # where nothing can be locked, nobody tidies up either
+        with contextlib.suppress(OSError):  # without locks, `_remove_abandoned` removes nothing either
             fcntl.flock(root, fcntl.LOCK_EX)
         source = _Source(chunks, size_bytes)
         files = _Unpacking(source, root, max_files, owner).run()
         if f"sha256:{source.digest.hexdigest()}" != digest:
-            hint = "it was damaged on its way, or is another one: upload it again"
+            hint = "it was damaged in transit, or is another archive: upload it again"
             raise InvalidInput.one("archive", f"is not {digest}", hint=hint, code=WRONG_DIGEST)
         os.fchmod(root, 0o755)
         if owner is not None:
@@ -101,7 +101,7 @@ def unpack(
 
 
 class _Unpacking:
-    """One archive on its way into one folder."""
+    """One archive that is unpacked into one folder."""
 
     def __init__(self, source: _Source, root: int, max_files: int, owner: tuple[int, int] | None) -> None:
         self._source = source
@@ -109,61 +109,61 @@ class _Unpacking:
         self._max_files = max_files
         self._root = root
         self._open: list[tuple[str, int]] = []
-        """Names and descriptors of the folders down to where the last entry was."""
+        """Names and descriptors of the folders above the last entry."""
 
     def run(self) -> int:
-        """Unpacks all entries; answers how many there are."""
+        """Unpack all entries; return their number."""
         files = 0
         last = b""
         try:
             while (entry := self._next_entry()) is not None:
                 files += 1
                 if files > self._max_files:
-                    raise _bad(f"holds more than {self._max_files} files")
+                    raise _bad(f"has more than {self._max_files} files")
                 if entry.path.encode() <= last:
-                    raise _bad(f"names {_shown(entry.path)} twice, or out of order")
+                    raise _bad(f"has {_shown(entry.path)} twice, or out of order")
                 last = entry.path.encode()
-                self._make(entry)
+                self._create(entry)
         finally:
             self._leave(0)
         return files
 
     def _next_entry(self) -> Entry | None:
-        """The next entry, its content still to be read; None at the end of the archive. Raises InvalidInput."""
+        """Return the next entry, its content unread; None at the end of the archive. Raises InvalidInput."""
         names: dict[bytes, str] = {}
         while True:
             block = self._source.take(BLOCK_BYTES)
             if not any(block):
                 if names or any(self._source.take(len(END) - BLOCK_BYTES)) or not self._source.is_at_end():
-                    raise _bad("goes on behind its end")
+                    raise _bad("has data after its end")
                 return None
             try:
-                info = tarfile.TarInfo.frombuf(block, "utf-8", "surrogateescape")  # a long name is cut off here
+                info = tarfile.TarInfo.frombuf(block, "utf-8", "surrogateescape")  # long names are read below
             except (tarfile.TarError, ValueError):
-                raise _bad("holds something that is no tar header") from None
+                raise _bad("has a block that is not a tar header") from None
             if info.type not in _LONG_KINDS:
                 break
             if info.type in names or not 0 < info.size <= MAX_PATH_BYTES + 1:
-                raise _bad("holds a name that is too long")
+                raise _bad("has a name that is too long")
             try:
                 names[info.type] = self._padded(info.size).rstrip(b"\0").decode()
             except UnicodeDecodeError:
-                raise _bad("holds a name that is not UTF-8") from None
+                raise _bad("has a name that is not UTF-8") from None
         path = names.get(tarfile.GNUTYPE_LONGNAME, info.name)
         if info.type == tarfile.DIRTYPE:
             path = path.removesuffix("/")
         if info.type not in _KINDS:
-            raise _bad(f"holds {_shown(path)}, which is neither file, symbolic link nor folder")
+            raise _bad(f"has {_shown(path)}, which is neither file, symbolic link nor folder")
         if info.size < 0 or (info.size and info.type != tarfile.REGTYPE):
-            raise _bad(f"says that {_shown(path)} has {info.size} bytes")
+            raise _bad(f"has {_shown(path)} with an impossible size of {info.size} bytes")
         if fault := path_fault(path):
-            raise _bad(f"holds something that {fault}: {_shown(path)}")
+            raise _bad(f"has an entry that {fault}: {_shown(path)}")
         target = names.get(tarfile.GNUTYPE_LONGLINK, info.linkname) if info.type == tarfile.SYMTYPE else ""
         if info.type == tarfile.SYMTYPE and (fault := link_fault(path, target)):
-            raise _bad(f"holds {_shown(path)}, which {fault}: {_shown(target)}")
+            raise _bad(f"has {_shown(path)}, which {fault}: {_shown(target)}")
         return Entry(path, info.type, info.size, bool(info.mode & 0o100), target)
 
-    def _make(self, entry: Entry) -> None:
+    def _create(self, entry: Entry) -> None:
         *folders, name = entry.path.split("/")
         parent = self._enter(folders)
         try:
@@ -176,7 +176,7 @@ class _Unpacking:
             else:
                 self._enter([*folders, name])
         except FileExistsError:
-            raise _bad(f"names {_shown(entry.path)} twice") from None
+            raise _bad(f"has {_shown(entry.path)} twice") from None
 
     def _file(self, parent: int, name: str, entry: Entry) -> None:
         handle = os.open(name, _FILE, 0o600, dir_fd=parent)
@@ -188,7 +188,7 @@ class _Unpacking:
                 while piece:
                     piece = piece[os.write(handle, piece) :]
             if any(self._source.take(padding(entry.size_bytes))):
-                raise _bad(f"holds something between {_shown(entry.path)} and the next file")
+                raise _bad(f"has data between {_shown(entry.path)} and the next file")
             if self._owner is not None:
                 os.fchown(handle, *self._owner)
             os.fchmod(handle, 0o755 if entry.executable else 0o644)
@@ -196,7 +196,7 @@ class _Unpacking:
             os.close(handle)
 
     def _enter(self, folders: list[str]) -> int:
-        """The descriptor of a folder below the root, made if it is missing, and never one behind a link."""
+        """Return the descriptor of a folder below the root, created if missing; never one behind a link."""
         same = 0
         while same < min(len(folders), len(self._open)) and self._open[same][0] == folders[same]:
             same += 1
@@ -210,7 +210,7 @@ class _Unpacking:
             except OSError as error:
                 if error.errno not in (errno.ENOTDIR, errno.ELOOP):
                     raise
-                raise _bad(f"holds something below {_shown('/'.join(folders))}, which is no folder") from None
+                raise _bad(f"has an entry below {_shown('/'.join(folders))}, which is not a folder") from None
             self._open.append((name, handle))
             os.fchmod(handle, 0o755)
             if self._owner is not None:
@@ -226,7 +226,7 @@ class _Unpacking:
 
 
 class _Source:
-    """The archive's bytes, counted and summed up as they are taken."""
+    """The archive's bytes, with their digest and number."""
 
     def __init__(self, chunks: Iterable[bytes], size_bytes: int) -> None:
         self.digest = hashlib.sha256()
@@ -235,13 +235,13 @@ class _Source:
         self._missing = size_bytes
 
     def take_some(self, size: int) -> memoryview:
-        """At most `size` bytes and at least one. Raises InvalidInput where the archive ends or is too long."""
+        """Return one to `size` bytes. Raises InvalidInput if the archive ends, or is too long."""
         while not self._left:
             chunk = next(self._chunks, None)
             if chunk is None:
                 raise _bad("ends too early")
             if len(chunk) > self._missing:
-                raise _bad("is longer than was said")
+                raise _bad("is longer than announced")
             self._missing -= len(chunk)
             self.digest.update(chunk)
             self._left = memoryview(chunk)
@@ -249,18 +249,18 @@ class _Source:
         return piece
 
     def take(self, size: int) -> bytes:
-        """Exactly `size` bytes. Raises InvalidInput where there are less."""
+        """Return exactly `size` bytes. Raises InvalidInput if there are fewer."""
         taken = b""
         while len(taken) < size:
             taken += self.take_some(size - len(taken))
         return taken
 
     def is_at_end(self) -> bool:
-        """Whether nothing more comes. Raises InvalidInput where more was said to come."""
+        """Return whether all bytes were read. Raises InvalidInput if more were announced."""
         if self._left or any(self._chunks):
             return False
         if self._missing:
-            raise _bad("is shorter than was said")
+            raise _bad("is shorter than announced")
         return True
 
 
@@ -269,15 +269,15 @@ def _prefix(target: Path) -> str:
 
 
 def _remove_abandoned(target: Path) -> None:
-    """Removes what killed processes left on their way to this target; who lives holds a lock on his."""
-    for left in target.parent.glob(f"{_escaped(_prefix(target))}*"):
+    """Remove what killed processes left beside this target; running ones hold a lock on theirs."""
+    for abandoned in target.parent.glob(f"{_escaped(_prefix(target))}*"):
         try:
-            handle = os.open(left, _FOLDER)
+            handle = os.open(abandoned, _FOLDER)
         except OSError:
             continue
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            shutil.rmtree(left, ignore_errors=True)
+            shutil.rmtree(abandoned, ignore_errors=True)
         except OSError:
             pass
         finally:
@@ -290,14 +290,14 @@ def _escaped(text: str) -> str:
 
 def _not_written(target: Path, error: OSError) -> KajitoriError:
     if error.errno in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
-        return AlreadyExists(f"{target} is there already", hint="name a folder that does not exist, or is empty")
+        return AlreadyExists(f"{target} already exists", hint="name a folder that does not exist, or is empty")
     if error.errno in _FULL:
         return Unavailable(f"the disk of {target} is full", hint="make room there", code=DISK_FULL)
     return Unavailable(f"{target} can't be written: {error.strerror or error}")
 
 
 def _bad(what: str) -> InvalidInput:
-    return InvalidInput.one("archive", what, hint="kaji makes archives that hold no such thing", code=BAD_ARCHIVE)
+    return InvalidInput.one("archive", what, hint="pack it with kaji, which makes no such archive", code=BAD_ARCHIVE)
 
 
 def _shown(path: str) -> str:

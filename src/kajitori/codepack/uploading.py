@@ -1,8 +1,8 @@
-"""The conversation of an upload, without a connection.
+"""The requests of an upload, without a connection.
 
-`upload` says what to ask, one request after the other, and is handed the answers; whoever has a connection, blocking or
-not, drives it. If the connection breaks, a new conversation goes on where the old one was: the server knows what is
-there.
+`upload` is a generator of requests that receives the responses; callers with a blocking or an asynchronous connection
+drive it. If the connection breaks, a new upload continues where the old one stopped: the server knows which parts it
+has.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from kajitori.codepack.parts import MEDIA_TYPE, compress
 from kajitori.errors import Conflict
 
 ROUNDS = 3
-"""How often what is missing is sent before it is given up."""
+"""Attempts to send missing parts before the upload is given up."""
 
 
 class Ask(NamedTuple):
@@ -29,31 +29,31 @@ class Ask(NamedTuple):
     body: bytes = b""
     media_type: str = ""
     expects: tuple[int, ...] = ()
-    """Refusals that the conversation goes on with. Whoever sends raises the others."""
+    """Error statuses that the upload handles. The caller raises all others."""
 
 
 class Reply(NamedTuple):
-    """What was answered."""
+    """A response of the Web API."""
 
     status: int
     body: bytes
 
 
 class Uploaded(NamedTuple):
-    """What an upload took. Nothing, where the code was there already."""
+    """What an upload sent; nothing if the code was there already."""
 
     parts: int
     size_bytes: int
-    """As sent: compressed."""
+    """Number of bytes sent, compressed."""
 
 
 def upload(
     pack: Pack, namespace: str = "", *, progress: Callable[[int], None] | None = None
 ) -> Generator[Ask, Reply, Uploaded]:
-    """Brings an archive to where runs of a namespace (empty: the server's default) find it.
+    """Upload an archive for runs of a namespace (empty: the server's default).
 
-    `progress` is told how many bytes of the archive are there, more and more of them. Raises TooLarge for more than the
-    server takes, with the largest files; Conflict where a file was edited since it was packed.
+    `progress` is called with the number of bytes of the archive that are on the server. Raises TooLarge for more
+    than the server accepts, with the largest files; Conflict if a file was edited since it was packed.
     """
     place = f"/v1/code/{pack.digest}"
     params = {"namespace": namespace} if namespace else {}
@@ -67,7 +67,7 @@ def upload(
         state = _document(reply)
         if pack.size_bytes > state["maxBytes"]:
             raise too_large(pack.listing, state["maxBytes"])
-        there = {(each["number"], sha256) for each in state["items"] for sha256 in each["sha256"]}
+        there = {(item["number"], sha256) for item in state["items"] for sha256 in item["sha256"]}
         done = 0
         for number in range(pack.parts):
             part = pack.part(number)

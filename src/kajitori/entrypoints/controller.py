@@ -42,10 +42,10 @@ def controller(options: ControllerOptions) -> int:
             Mirror(client) as mirror,
             ProbeServer(metrics.registry, host=options.host, port=options.port, ready=lambda: _wrong(mirror)) as probes,
         ):
-            metrics.tell_mirror(lambda: mirror.synced, lambda: mirror.trouble, mirror.age_seconds)
-            metrics.tell(LEADING, lambda: leadership.leads)
-            metrics.tell(REQUESTS_AT_A_TIME, lambda: client.limiter.window.size)
-            metrics.tell(POLICY_FAULTS, lambda: len(policy.current().faults))
+            metrics.add_mirror_gauges(lambda: mirror.synced, lambda: mirror.trouble, mirror.age_seconds)
+            metrics.add_gauge(LEADING, lambda: leadership.leads)
+            metrics.add_gauge(REQUESTS_AT_A_TIME, lambda: client.limiter.window.size)
+            metrics.add_gauge(POLICY_FAULTS, lambda: len(policy.current().faults))
             await mirror.wait_synced()
             view = ClusterView(mirror, policy)
             say(f"Kajitori's controller is at work; metrics and probes: {probes.url}")

@@ -126,7 +126,7 @@ async def _up_existing(options: UpOptions) -> None:
         token = ensure_token(options.data / "token")
         leadership = await candidate(config, LEASE_NAMESPACE, "")
         metrics = ControllerMetrics.unread()
-        metrics.tell(LEADING, lambda: leadership.leads)
+        metrics.add_gauge(LEADING, lambda: leadership.leads)
         permit, told = leadership.permit, metrics.note_write_error
         async with (
             KubeClient(config) as client,

@@ -1,5 +1,5 @@
-"""The first step of a member, `python -m kajitori.member`: what every member of a gang runs before the user's program.
+"""The first step of a member, `python -m kajitori.member`: every member of a gang runs it before the user's program.
 
-It has to start at once and everywhere, so it imports the standard library's smaller half and nothing of ours but
+It must start fast and in every image, so it imports only a small part of the standard library and, of this package,
 `core.words.first_step`.
 """

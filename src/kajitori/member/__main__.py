@@ -1,4 +1,4 @@
-"""Gets everything ready that the user's program finds; ends with the exit code that says what was missing."""
+"""Prepare what the user's program expects; the exit code says what was missing."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kajitori.member.server import Failure, Server
 
 
 def main(environment: Mapping[str, str], server: Server | None = None) -> int:
-    """The exit code; the last line on stderr is the reason, which a kubelet puts into the Pod's status."""
+    """Return the exit code. The last line on stderr is the reason, which the kubelet puts into the Pod's status."""
     began = time.monotonic()
     run, attempt = environment["KAJI_RUN"], int(environment["KAJI_ATTEMPT"])
     folder = environment[first_step.FOLDER_ENV]
@@ -25,12 +25,12 @@ def main(environment: Mapping[str, str], server: Server | None = None) -> int:
     )
     try:
         if digest := environment.get(first_step.CODE_ENV):
-            from kajitori.member import code  # imports more than all the rest
+            from kajitori.member import code  # expensive to import
 
             target = f"{folder}/{first_step.CODE_FOLDER}"
-            owner = code.owner(environment.get(first_step.OWNER_ENV, ""))
+            owner = code.parse_owner(environment.get(first_step.OWNER_ENV, ""))
             files = code.fetch(server, int(environment["KAJI_RANK"]), digest, target, _seconds(environment), owner)
-            sys.stdout.write(f"{files} files of code are there after {time.monotonic() - began:.2f} s\n")
+            sys.stdout.write(f"{files} files of code were unpacked after {time.monotonic() - began:.2f} s\n")
         if first_step.ALONE_ENV in environment:
             return 0
         members, rank = int(environment["KAJI_WORLD_SIZE"]), int(environment["KAJI_RANK"])
@@ -39,14 +39,14 @@ def main(environment: Mapping[str, str], server: Server | None = None) -> int:
         slots, by_address = int(environment[first_step.SLOTS_ENV]), first_step.BY_ADDRESS_ENV in environment
         text = hosts.hostfile(run, attempt, addresses, slots, by_address=by_address)
         if first_step.MPI_PORT_ENV in environment:
-            from kajitori.member import mpi_files  # imports more than a gang without it needs
+            from kajitori.member import mpi_files  # expensive to import
 
-            called = [line.split()[0] for line in text.splitlines()]
-            text = mpi_files.merged(text, addresses)
+            names = [line.split()[0] for line in text.splitlines()]
+            text = mpi_files.merge_hostfile(text, addresses)
             own = list(dict.fromkeys(addresses)).index(addresses[rank])
-            hosts.write(f"{folder}/{first_step.HOSTS_MPICH_FILE}", mpi_files.in_mpichs_words(text, own, host_name))
+            hosts.write(f"{folder}/{first_step.HOSTS_MPICH_FILE}", mpi_files.as_mpich_hostfile(text, own, host_name))
             left = _seconds(environment) - (time.monotonic() - began)
-            mpi_files.make(folder, server, rank, called, addresses, left)
+            mpi_files.make(folder, server, rank, names, addresses, left)
         hosts.write(f"{folder}/{first_step.HOSTS_FILE}", text)
         text = hosts.etc_hosts(hosts.read_known(first_step.ETC_HOSTS), run, attempt, addresses, rank, host_name)
         hosts.write(f"{folder}/{first_step.ETC_HOSTS_FILE}", text)
@@ -65,6 +65,6 @@ def _seconds(environment: Mapping[str, str]) -> float:
 
 
 if __name__ == "__main__":
-    # As the first process of a container it would not hear SIGTERM otherwise.
+    # As the first process of a container it would ignore SIGTERM otherwise.
     signal.signal(signal.SIGTERM, lambda *_: os._exit(128 + signal.SIGTERM))
     sys.exit(main(os.environ))

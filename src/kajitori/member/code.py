@@ -1,4 +1,4 @@
-"""Fetching the run's code in the first step of a member."""
+"""Fetch the run's code in the first step of a member."""
 
 from __future__ import annotations
 
@@ -10,34 +10,34 @@ from kajitori.codepack.parts import ARCHIVE_BYTES, decompressed
 from kajitori.codepack.unpacking import unpack
 from kajitori.core.words import first_step
 from kajitori.errors import KajitoriError
-from kajitori.member.server import ANSWER_SECONDS, Failure, Server, asked_pause, said
+from kajitori.member.server import ANSWER_SECONDS, Failure, Server, problem_text, retry_after
 
 _PIECE_BYTES = 1 << 18
 
 
-def owner(said: str) -> tuple[int, int] | None:
-    """User and group out of `uid:gid`; None where nothing was said."""
-    uid, _, gid = said.partition(":")
-    return (int(uid), int(gid)) if said else None
+def parse_owner(text: str) -> tuple[int, int] | None:
+    """Return user and group of `uid:gid`; None for an empty text."""
+    uid, _, gid = text.partition(":")
+    return (int(uid), int(gid)) if text else None
 
 
 def fetch(
     server: Server, rank: int, digest: str, target: str, seconds: float, owner: tuple[int, int] | None = None
 ) -> int:
-    """Makes the folder `target` of the run's code; answers how many files it has.
+    """Unpack the run's code as the folder `target`, owned by `owner`; return the number of its files.
 
-    A connection that breaks costs a new beginning, nothing else. `owner` is given everything. Raises Failure.
+    A broken connection is retried from the beginning. Raises Failure.
     """
 
     def ask(left: float) -> int:
-        connection, answer = server.open(f"/v1/members/code?rank={rank}", min(ANSWER_SECONDS, left))
+        connection, response = server.open(f"/v1/members/code?rank={rank}", min(ANSWER_SECONDS, left))
         try:
-            if answer.status == 404:
-                raise Failure(first_step.NO_CODE, f"the run's code is not there: {said(answer.read())}")
-            if answer.status != 200:
-                raise server.refusal(answer.status, answer.read(), asked_pause(answer), seconds)
-            size = int(answer.headers[ARCHIVE_BYTES])
-            archive = decompressed(_pieces(answer))
+            if response.status == 404:
+                raise Failure(first_step.NO_CODE, f"the run's code is not there: {problem_text(response.read())}")
+            if response.status != 200:
+                raise server.refusal(response.status, response.read(), retry_after(response), seconds)
+            size = int(response.headers[ARCHIVE_BYTES])
+            archive = decompressed(_pieces(response))
             return unpack(archive, Path(target), digest=digest, size_bytes=size, owner=owner).files
         except KajitoriError as error:
             hint = f"; {error.hint}" if error.hint else ""
@@ -48,6 +48,6 @@ def fetch(
     return server.persist(ask, seconds)
 
 
-def _pieces(answer: HTTPResponse) -> Iterator[bytes]:
-    while piece := answer.read(_PIECE_BYTES):
+def _pieces(response: HTTPResponse) -> Iterator[bytes]:
+    while piece := response.read(_PIECE_BYTES):
         yield piece

@@ -1,4 +1,4 @@
-"""What members are told of each other, as the files that programs read."""
+"""Files that tell members of each other, in the formats that programs read."""
 
 from __future__ import annotations
 
@@ -6,34 +6,34 @@ import os
 from collections.abc import Sequence
 
 LOCALHOST = "127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n"
-"""Where a container has no /etc/hosts of its own."""
+"""Contents for a container without an /etc/hosts of its own."""
 
 
 def hostfile(run: str, attempt: int, addresses: Sequence[str], slots: int, *, by_address: bool = False) -> str:
-    """One member a line, in rank order, as mpirun and DeepSpeed take it: `bert-2-0.bert slots=8`.
+    """Return one line per member in rank order, as mpirun and DeepSpeed read it: `bert-2-0.bert slots=8`.
 
-    by_address: where names of members do not resolve, addresses stand there instead.
+    With `by_address` the lines have addresses, for clusters in which members' names do not resolve.
     """
     hosts = addresses if by_address else [f"{name}.{run}" for name in _names(run, attempt, len(addresses))]
     return "".join(f"{host} slots={slots}\n" for host in hosts)
 
 
 def etc_hosts(known: str, run: str, attempt: int, addresses: Sequence[str], rank: int, host_name: str) -> str:
-    """An /etc/hosts with all that is known already, and every member by his two names.
+    """Return an /etc/hosts with the `known` text, and every member by both of its names.
 
-    `host_name` is what this member calls itself: with the node's network that is the node's name.
+    `host_name` is this member's own hostname; with the node's network that is the node's name.
     """
     names = _names(run, attempt, len(addresses))
     lines = [known.rstrip("\n"), f"# members of run {run}, attempt {attempt}"]
     lines += [f"{address}\t{name}.{run}\t{name}" for address, name in zip(addresses, names, strict=True)]
-    said = {word for line in known.splitlines() for word in line.partition("#")[0].split()[1:]}
-    if host_name not in said and host_name not in names:
+    named = {word for line in known.splitlines() for word in line.partition("#")[0].split()[1:]}
+    if host_name not in named and host_name not in names:
         lines.append(f"{addresses[rank]}\t{host_name}")
     return "\n".join(lines) + "\n"
 
 
 def write(path: str, text: str) -> None:
-    """Puts a file in place whole, readable by everybody: the user's program may run as anybody."""
+    """Write a file atomically, readable by everyone: the user's program may run as any user."""
     fresh = f"{path}.new"
     fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
     with open(fd, "w", encoding="utf-8") as file:
@@ -43,7 +43,7 @@ def write(path: str, text: str) -> None:
 
 
 def read_known(path: str) -> str:
-    """The /etc/hosts that this container has."""
+    """Return this container's /etc/hosts."""
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
             return file.read() or LOCALHOST

@@ -1,4 +1,4 @@
-"""Asking the Web API until it answers, or until it is too late."""
+"""Requests to the Web API that are retried until it answers or the time is over."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ if TYPE_CHECKING:
     T = TypeVar("T")
 
 ANSWER_SECONDS = 40.0
-"""The server answers a long poll after 25 s at the latest; who is silent for longer is away."""
+"""Timeout of a request. The server answers a long poll after at most 25 s."""
 
 FIRST_PAUSE_SECONDS = 0.25
-LONGEST_PAUSE_SECONDS = 8.0
+MAX_PAUSE_SECONDS = 8.0
 
 _TRY_AGAIN = frozenset({408, 425, 429, 500, 502, 503, 504})
 _GZIP = 16 + zlib.MAX_WBITS
-_QUOTED = 500
-"""Characters of an answer that are repeated in a message."""
+_MESSAGE_LENGTH = 500
+"""Characters of a response that a message repeats."""
 
 
 class Failure(Exception):
-    """The first step cannot be done; `exit_code` says which of its reasons it is."""
+    """The first step failed; `exit_code` is one of its reasons in `first_step`."""
 
     def __init__(self, exit_code: int, message: str) -> None:
         super().__init__(message)
@@ -40,7 +40,7 @@ class Failure(Exception):
 
 
 class Later(Exception):
-    """Not now: asked again, and the failure where it was for the last time."""
+    """The request is to be retried; `failure` is raised if there is no time left."""
 
     def __init__(self, failure: Failure, at_least_seconds: float = 0.0, *, is_progress: bool = False) -> None:
         super().__init__(str(failure))
@@ -50,7 +50,7 @@ class Later(Exception):
 
 
 class Server:
-    """The Web API, as a member with a ticket sees it."""
+    """The Web API for a member with a ticket."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class Server:
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        """`ca`: who alone vouches for an https server, as PEM; else those that the image trusts."""
+        """`ca` is the only trusted CA of an https server, as PEM; empty trusts the image's CAs."""
         self._url = url
         self._ca = ca
         self._ticket = ticket
@@ -69,36 +69,37 @@ class Server:
         self._sleep = sleep
 
     def addresses(self, members: int, seconds: float) -> list[str]:
-        """The addresses of all members, by rank. Raises Failure where they are not to be had within `seconds`."""
+        """Return the addresses of all members by rank. Raises Failure if they are not available within `seconds`."""
 
         def ask(left: float) -> list[str]:
             status, at_least, body = self._get("/v1/members/hosts", min(ANSWER_SECONDS, left))
             if status == 200:
                 return _addresses_in(body, members)
             if status == 202:
-                raise Later(self._missing(body, seconds), at_least, is_progress=True)
+                raise Later(self._missing_peers(body, seconds), at_least, is_progress=True)
             raise self.refusal(status, body, at_least, seconds)
 
         return self.persist(ask, seconds)
 
     def document(self, path: str, names: Sequence[str], seconds: float) -> dict[str, str]:
-        """The texts of these names that the server answers. Raises Failure where they are not to be had in time."""
+        """Return the texts with these names in the server's response. Raises Failure if it has none in time."""
 
         def ask(left: float) -> dict[str, str]:
             status, at_least, body = self._get(path, min(ANSWER_SECONDS, left))
             if status != 200:
                 raise self.refusal(status, body, at_least, seconds)
-            said = json.loads(body)
-            if not isinstance(said, dict) or not all(isinstance(said.get(name), str) for name in names):
-                raise ValueError(f"the answer does not say {', '.join(names)}")
-            return {name: said[name] for name in names}
+            found = json.loads(body)
+            if not isinstance(found, dict) or not all(isinstance(found.get(name), str) for name in names):
+                raise ValueError(f"the response lacks {', '.join(names)}")
+            return {name: found[name] for name in names}
 
         return self.persist(ask, seconds)
 
     def persist(self, ask: Callable[[float], T], seconds: float) -> T:
-        """What `ask` (told how many seconds are left) gives; asked again where it raises Later, or the server is away.
+        """Return the result of `ask`, which gets the remaining seconds; retry if it raises Later or the server
+        is away.
 
-        Raises Failure: at once where it is final, else after `seconds`.
+        Raises Failure: at once for a final refusal, otherwise after `seconds`.
         """
         deadline = self._clock() + seconds
         pause = FIRST_PAUSE_SECONDS
@@ -107,18 +108,18 @@ class Server:
             try:
                 return ask(deadline - self._clock())
             except Later as later:
-                late, at_least = later.failure, later.at_least_seconds
+                failure, at_least = later.failure, later.at_least_seconds
                 pause = FIRST_PAUSE_SECONDS if later.is_progress else pause
             except (OSError, http.client.HTTPException, ValueError, zlib.error) as error:
-                late = self._away(str(error) or type(error).__name__, seconds)
+                failure = self._unreachable(str(error) or type(error).__name__, seconds)
             wait = max(at_least, pause * (0.5 + os.urandom(1)[0] / 512))
             if self._clock() + wait >= deadline:
-                raise late
+                raise failure
             self._sleep(wait)
-            pause = min(pause * 2, LONGEST_PAUSE_SECONDS)
+            pause = min(pause * 2, MAX_PAUSE_SECONDS)
 
     def open(self, path: str, seconds: float) -> tuple[http.client.HTTPConnection, http.client.HTTPResponse]:
-        """A connection with the beginning of an answer; whoever asked closes it."""
+        """Send a request and return its connection, which the caller closes, and the response."""
         url = urlsplit(self._url)
         connection = self._connection(url.scheme, url.hostname or "", url.port, max(1.0, seconds))
         headers = {"Authorization": f"Bearer {self._ticket}", "Accept-Encoding": "gzip"}
@@ -136,53 +137,54 @@ class Server:
         return http.client.HTTPSConnection(host, port, timeout=seconds, context=trust)
 
     def refusal(self, status: int, body: bytes, at_least_seconds: float, seconds: float) -> Exception:
-        """What to raise for an answer that is no success: Later where it may pass, else Failure."""
+        """Return the error for an unsuccessful response: Later if a retry may help, else Failure."""
         if status in _TRY_AGAIN:
-            return Later(self._away(f"HTTP {status}: {said(body)}", seconds), at_least_seconds)
-        return Failure(first_step.REFUSED, f"the Web API at {self._url} refused: {said(body)}")
+            return Later(self._unreachable(f"HTTP {status}: {problem_text(body)}", seconds), at_least_seconds)
+        return Failure(first_step.REFUSED, f"the Web API at {self._url} refused: {problem_text(body)}")
 
     def _get(self, path: str, seconds: float) -> tuple[int, float, bytes]:
-        """Status, the pause in seconds that the server asks for, and body."""
-        connection, answer = self.open(path, seconds)
+        """Return status, requested pause in seconds, and body."""
+        connection, response = self.open(path, seconds)
         try:
-            body = answer.read()
+            body = response.read()
         finally:
             connection.close()
-        if answer.headers.get("Content-Encoding") == "gzip":
+        if response.headers.get("Content-Encoding") == "gzip":
             body = zlib.decompress(body, _GZIP)
-        return answer.status, asked_pause(answer), body
+        return response.status, retry_after(response), body
 
-    def _away(self, why: str, seconds: float) -> Failure:
-        message = f"the Web API at {self._url} was not to be reached within {seconds:.0f} s: {why}"
+    def _unreachable(self, why: str, seconds: float) -> Failure:
+        message = f"the Web API at {self._url} could not be reached within {seconds:.0f} s: {why}"
         return Failure(first_step.NO_SERVER, message)
 
-    def _missing(self, body: bytes, seconds: float) -> Failure:
-        said = json.loads(body)
-        count, named = said["total"] - said["known"], said["missing"]
-        more = f" and {count - len(named)} more" if count > len(named) else ""
-        message = f"after {seconds:.0f} s {count} of {said['total']} members have no address: {', '.join(named)}{more}"
+    def _missing_peers(self, body: bytes, seconds: float) -> Failure:
+        found = json.loads(body)
+        total, missing = found["total"], found["missing"]
+        count = total - found["known"]
+        more = f" and {count - len(missing)} more" if count > len(missing) else ""
+        message = f"after {seconds:.0f} s {count} of {total} members have no address: {', '.join(missing)}{more}"
         return Failure(first_step.NO_PEERS, message)
 
 
-def asked_pause(answer: http.client.HTTPResponse) -> float:
-    """The seconds to wait that an answer asks for."""
-    asked = answer.headers.get("Retry-After", "")
-    return min(float(asked), LONGEST_PAUSE_SECONDS) if asked.isdecimal() else 0.0
+def retry_after(response: http.client.HTTPResponse) -> float:
+    """Return the pause in seconds that a response asks for."""
+    text = response.headers.get("Retry-After", "")
+    return min(float(text), MAX_PAUSE_SECONDS) if text.isdecimal() else 0.0
 
 
 def _addresses_in(body: bytes, members: int) -> list[str]:
-    """Raises ValueError where it is something else."""
+    """Return the addresses in a response. Raises ValueError if it has something else."""
     document = json.loads(body)
     addresses = document.get("addresses") if isinstance(document, dict) else None
     if not isinstance(addresses, list) or len(addresses) != members or not all(addresses):
-        raise ValueError(f"the answer is no list of {members} addresses")
+        raise ValueError(f"the response is not a list of {members} addresses")
     return [str(address) for address in addresses]
 
 
-def said(body: bytes) -> str:
-    """What a problem document says; the text itself where it is none."""
+def problem_text(body: bytes) -> str:
+    """Return code and detail of a problem document, or the text of another body."""
     try:
         problem = json.loads(body)
         return f"{problem['code']}: {problem['detail']}"
     except (ValueError, TypeError, KeyError):
-        return body.decode(errors="replace").strip()[:_QUOTED] or "nothing"
+        return body.decode(errors="replace").strip()[:_MESSAGE_LENGTH] or "nothing"

@@ -31,23 +31,27 @@ MIRROR_AGE_SECONDS = "kajitori_mirror_age_seconds"
 _GAUGES = {
     LEADING: "Whether this process leads.",
     REQUESTS_AT_A_TIME: "Requests to the API server that may be in flight: fewer while it is slow.",
-    MIRROR_AGE_SECONDS: "How old the state of the cluster is that this process acts on.",
+    MIRROR_AGE_SECONDS: "Age of the cluster state that this process acts on.",
     metrics.MIRROR_SYNCED: "Whether the cluster's state was read completely.",
     metrics.MIRROR_TROUBLED: "Whether a watch on the API server is broken now.",
     metrics.POLICY_FAULTS: "Faults in the policy file; the policy before it is then in force.",
 }
 
 STEPS = ("full", "partial", "order", "promised", "schedule", "preempt", "provision", "explain", "reconcile")
-"""Parts of the controller's work: a look at the whole queue, one at its heads; of the former giving nodes to whom they
-were freed for, ordering and placing, choosing whom to preempt, asking autoscalers, saying why the rest waits; and the
-decision about one run."""
+"""Steps of the controller's work.
+
+`full` is a cycle over the whole queue, `partial` one over its first runs. The steps of a full cycle are: `order`,
+sorting the queue; `promised`, reserving nodes freed by preemptions for the runs that caused them; `schedule`, placing;
+`preempt`, choosing runs to preempt; `provision`, asking autoscalers; `explain`, saying why the other runs wait.
+`reconcile` is the decision about one run.
+"""
 
 _STEP_BUCKETS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 _WAIT_BUCKETS = (1, 5, 15, 60, 300, 900, 3600, 4 * 3600, 12 * 3600, 86400, 3 * 86400, 7 * 86400)
 
 
 class ControllerMetrics:
-    """What one controller has done since its process began."""
+    """Metrics of one controller process."""
 
     def __init__(self, registry: CollectorRegistry, *, clock: Callable[[], float] = time.perf_counter) -> None:
         self.registry = registry
@@ -57,7 +61,7 @@ class ControllerMetrics:
             STEP_SECONDS, "Time that one step took.", ("step",), buckets=_STEP_BUCKETS, registry=registry
         )
         self._steps = {step: self._step_seconds.labels(step) for step in STEPS}
-        self.waiting_runs = Gauge(WAITING_RUNS, "Runs that wait for nodes, as the leader has it.", registry=registry)
+        self.waiting_runs = Gauge(WAITING_RUNS, "Runs that wait for nodes, as the leader sees it.", registry=registry)
         self.queue_wait_seconds = Histogram(
             QUEUE_WAIT_SECONDS,
             "Time from a run's submission, or its resumption, until its first attempt had nodes.",
@@ -67,7 +71,7 @@ class ControllerMetrics:
         self.attempts = Counter(ATTEMPTS, "Attempts that were given nodes.", registry=registry)
         self.failures = Counter(
             FAILURES,
-            "Attempts that ended otherwise than wanted, by the reason in the run's status.",
+            "Attempts that failed, by the reason in the run's status.",
             ("reason",),
             registry=registry,
         )
@@ -80,12 +84,12 @@ class ControllerMetrics:
         )
         self.logs_waiting = Gauge(
             LOGS_WAITING,
-            "Members that have ended whose logs are being kept; their Pods stay until then.",
+            "Ended members whose logs are being saved; their Pods stay until then.",
             registry=registry,
         )
         self.logs_lost = Counter(
             LOGS_LOST,
-            "Logs of members that were given up, because a node or the store did not answer in time.",
+            "Logs of members that were lost, because a node or the store did not answer in time.",
             registry=registry,
         )
         self.write_errors = Counter(
@@ -115,18 +119,20 @@ class ControllerMetrics:
         log.debug("step %s took %.1f ms", name, seconds * 1000)
 
     def note_write_error(self, method: str, path: str, status: int) -> None:
-        """Note that a write was refused, or that nobody knows whether it was done."""
+        """Count a write that was refused, or whose outcome is unknown."""
         self.write_errors.labels(method, resource_of(path), str(status)).inc()
 
-    def tell(self, name: str, value: Callable[[], float]) -> None:
-        """Tell one of the gauges that are worked out when somebody reads them."""
+    def add_gauge(self, name: str, value: Callable[[], float]) -> None:
+        """Add one of the gauges that are computed when they are read."""
         Gauge(name, _GAUGES[name], registry=self.registry).set_function(value)
 
-    def tell_mirror(self, synced: Callable[[], bool], trouble: Callable[[], str], age: Callable[[], float]) -> None:
-        """Tell how current the cluster is that this process sees."""
-        self.tell(metrics.MIRROR_SYNCED, synced)
-        self.tell(metrics.MIRROR_TROUBLED, lambda: bool(trouble()))
-        self.tell(MIRROR_AGE_SECONDS, age)
+    def add_mirror_gauges(
+        self, synced: Callable[[], bool], trouble: Callable[[], str], age: Callable[[], float]
+    ) -> None:
+        """Add the gauges that show how current the mirror is."""
+        self.add_gauge(metrics.MIRROR_SYNCED, synced)
+        self.add_gauge(metrics.MIRROR_TROUBLED, lambda: bool(trouble()))
+        self.add_gauge(MIRROR_AGE_SECONDS, age)
 
 
 def resource_of(path: str) -> str:

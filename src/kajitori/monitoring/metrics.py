@@ -1,7 +1,7 @@
-"""What is measured, under which names, in which units. Base units as Prometheus wants them: seconds, bytes, counts.
+"""Names, units and help texts of metrics. Base units as in Prometheus: seconds, bytes, counts.
 
-A process makes one registry (`new_registry`) and what it measures itself; what follows from the state of the cluster is
-worked out when somebody reads it, by a collector that yields the families below.
+A process creates one registry (`new_registry`) and its own metrics. Metrics that follow from the state of the cluster
+are computed when they are read, by a collector that yields the families below.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ TRAFFIC_NAMESPACE = "kajitori_traffic_namespace"
 TRAFFIC_USER = "kajitori_traffic_user"
 TRAFFIC_HOST = "kajitori_traffic_host"
 TRAFFIC_STRANGERS = "kajitori_traffic_strangers"
-"""Of an agent; each with `_bytes_total` and `_packets_total`."""
+"""Metrics of an agent; each has `_bytes_total` and `_packets_total`."""
 CARD_BYTES = "kajitori_card_bytes_total"
 CARD_DROPPED = "kajitori_card_dropped_packets_total"
 CARD_CAPACITY = "kajitori_card_capacity_bytes_per_second"
@@ -52,7 +52,7 @@ _LAG_BUCKETS = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 30.0)
 
 
 def new_registry() -> CollectorRegistry:
-    """A registry with what every Python process tells of itself."""
+    """Return a registry with the standard metrics of a Python process."""
     registry = CollectorRegistry()
     ProcessCollector(registry=registry)
     PlatformCollector(registry=registry)
@@ -61,25 +61,25 @@ def new_registry() -> CollectorRegistry:
 
 
 class ApiMetrics:
-    """What the Web API measures while it works."""
+    """Metrics that the Web API updates while it works."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.request_seconds = Histogram(
             REQUEST_SECONDS,
-            "Time from a request's arrival to the beginning of its answer.",
+            "Time from a request's arrival to the start of its response.",
             ("method", "route", "status"),
             buckets=_REQUEST_BUCKETS,
             registry=registry,
         )
         self.open_streams = Gauge(
-            OPEN_STREAMS, "Answers that are still being written, by kind.", ("kind",), registry=registry
+            OPEN_STREAMS, "Responses that are still being written, by kind.", ("kind",), registry=registry
         )
         self.broken_streams = Counter(
-            BROKEN_STREAMS, "Answers that were cut off because their source failed.", ("kind",), registry=registry
+            BROKEN_STREAMS, "Responses that were cut off because their source failed.", ("kind",), registry=registry
         )
         self.connections = Gauge(CONNECTIONS, "Open connections.", registry=registry)
         self.unauthenticated = Gauge(
-            UNAUTHENTICATED, "Open connections whose callers have not shown who they are.", registry=registry
+            UNAUTHENTICATED, "Open connections whose callers are not authenticated.", registry=registry
         )
         self.closed_connections = Counter(
             CLOSED_CONNECTIONS,
@@ -89,7 +89,7 @@ class ApiMetrics:
         )
         self.mirror_lag_seconds = Histogram(
             MIRROR_LAG_SECONDS,
-            "Time from the API server's answer to a write until the watch shows what was written.",
+            "Time from the API server's response to a write until the watch shows the change.",
             buckets=_LAG_BUCKETS,
             registry=registry,
         )
@@ -101,20 +101,20 @@ def mirror_synced() -> GaugeMetricFamily:
 
 
 def mirror_troubled() -> GaugeMetricFamily:
-    """1 while a watch is broken: what is answered may be stale."""
+    """1 while a watch is broken, so that responses may be stale."""
     return GaugeMetricFamily(MIRROR_TROUBLED, "Whether a watch on the API server is broken now.")
 
 
 def controller_lease_age() -> GaugeMetricFamily:
-    """Above 20 no controller is at work; without a sample that is not known."""
+    """Above 20 no controller is working; without a sample the age is unknown."""
     return GaugeMetricFamily(
-        CONTROLLER_LEASE_AGE_SECONDS, "How long ago the controllers' Lease was seen to change; absent if not known."
+        CONTROLLER_LEASE_AGE_SECONDS, "Time since the controllers' Lease last changed; absent if unknown."
     )
 
 
 def policy_faults() -> GaugeMetricFamily:
-    """Faults of the newest policy file; above zero the policy before it is in force."""
-    return GaugeMetricFamily(POLICY_FAULTS, "Faults in the policy file; the policy before it is then in force.")
+    """Faults of the newest policy file; above zero the previous policy stays in force."""
+    return GaugeMetricFamily(POLICY_FAULTS, "Faults in the policy file; the previous policy is then in force.")
 
 
 def runs_by_phase() -> GaugeMetricFamily:
@@ -123,26 +123,26 @@ def runs_by_phase() -> GaugeMetricFamily:
 
 
 def nodes_by_state() -> GaugeMetricFamily:
-    """Nodes that take work, are cordoned, are not ready, or are out of the pool: unhealthy, or not tested yet."""
+    """Nodes that accept work, are cordoned, are not ready, or are out of the pool: unhealthy, or not tested yet."""
     return GaugeMetricFamily(NODES, "Nodes, by state.", labels=("state",))
 
 
 def nodes_suspected() -> GaugeMetricFamily:
-    """Above zero, too many nodes look broken at once for all of them to be."""
+    """Above zero, so many nodes look broken at once that a common cause is likely."""
     return GaugeMetricFamily(
-        NODES_SUSPECTED, "Nodes that look unhealthy and stay in the pool because too many have left it."
+        NODES_SUSPECTED, "Nodes that look unhealthy and stay in the pool because too many are out of it."
     )
 
 
 def node_tests() -> GaugeMetricFamily:
-    """Nodes by how their test stands."""
+    """Nodes by the state of their test."""
     return GaugeMetricFamily(
         NODE_TESTS, "Nodes, by their test (asked, testing, passed, failed, untested).", labels=("state",)
     )
 
 
 def guaranteed() -> GaugeMetricFamily:
-    """What teams are guaranteed: as many series as policy has guarantees, times the resources that they name."""
+    """Guaranteed amounts: one series per guarantee and resource in it."""
     return GaugeMetricFamily(
         GUARANTEED,
         "What policy guarantees, by team, GPU type (empty: any) and resource (gpus, cores, memory_bytes, nodes).",
@@ -151,7 +151,7 @@ def guaranteed() -> GaugeMetricFamily:
 
 
 def guaranteed_used() -> GaugeMetricFamily:
-    """Above what is guaranteed, the rest is borrowed."""
+    """The used part of the guaranteed amounts; usage above the guarantee is borrowed."""
     return GaugeMetricFamily(
         GUARANTEED_USED, "How much of that the team's runs use; more is borrowed.", labels=("team", "type", "resource")
     )

@@ -1,4 +1,4 @@
-"""`/healthz`, `/readyz` and `/metrics` of a process that serves nothing else."""
+"""The HTTP server for `/healthz`, `/readyz` and `/metrics` of a process that serves nothing else."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from kajitori.errors import Unavailable
 _STOP_SECONDS = 1.0
 
 Check = Callable[[], str]
-"""Says what is wrong; empty if nothing is."""
+"""Function that returns what is wrong; empty if nothing is."""
 
 
 class ProbeServer:
-    """Answers from the event loop that does the work: a loop that hangs answers no probe. A context manager."""
+    """Serves from the event loop that does the work, so that a loop that hangs fails the probes. A context manager."""
 
     def __init__(self, registry: CollectorRegistry, *, host: str, port: int, ready: Check) -> None:
         self._registry = registry
@@ -29,17 +29,17 @@ class ProbeServer:
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """What it answers."""
+        """Paths that it serves."""
         return (*self._checks, "/metrics")
 
     @property
     def url(self) -> str:
-        """Where it listens, once started."""
+        """Its address, once started."""
         host = f"[{self._host}]" if ":" in self._host else self._host
         return f"http://{host}:{self._port}"
 
     async def __aenter__(self) -> ProbeServer:
-        """Listens. Raises Unavailable if the address can't be had."""
+        """Start listening. Raises Unavailable if it cannot listen at the address."""
         app = web.Application()
         for path in self._checks:
             app.router.add_get(path, self._check)
@@ -50,8 +50,8 @@ class ProbeServer:
             await web.TCPSite(runner, self._host, self._port).start()
         except OSError as error:
             await runner.cleanup()
-            said = f"metrics and probes can't be served at {self._host}, port {self._port}: {error.strerror}"
-            raise Unavailable(said, hint="choose another address with --host and --port") from error
+            message = f"metrics and probes can't be served at {self._host}, port {self._port}: {error.strerror}"
+            raise Unavailable(message, hint="choose another address with --host and --port") from error
         self._host, self._port = runner.addresses[0][:2]
         self._runner = runner
         return self

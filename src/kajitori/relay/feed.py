@@ -1,7 +1,7 @@
-"""The Pods of each node, for whoever follows that node.
+"""The Pods of each node, for clients that follow the node.
 
-A follower that is slow is told less often, never too much: what changed meanwhile is told once, as it is then. So what
-is kept for him is bounded by what is on his node.
+A slow client gets fewer lines, not more: several changes of a Pod become one line with its latest state. The memory per
+client is therefore bounded by the number of Pods on its node.
 """
 
 from __future__ import annotations
@@ -20,41 +20,41 @@ from kajitori.kube.resources import PODS, RUNS, Resource
 
 
 class Follower:
-    """Somebody who follows one node. `changed` is set when there is something to tell."""
+    """One client that follows a node. `changed` is set when there is something to send."""
 
     def __init__(self, feed: NodeFeed, node: str, since: str) -> None:
         self.changed = asyncio.Event()
         self._feed = feed
         self._node = node
-        self._told: dict[Key, Pod] = {}
+        self._sent: dict[Key, Pod] = {}
         self._dirty: set[Key] = set()
         self._is_new = True
-        if since and since == feed.stamp(node):  # nothing to tell but that he is heard
-            self._told = feed.pods(node)
+        if since and since == feed.stamp(node):  # nothing changed: only confirm the connection
+            self._sent = feed.pods(node)
         else:
             self.changed.set()
 
     def touch(self, key: Key) -> None:
-        """Something about this Pod may be another."""
+        """Note that this Pod may have changed."""
         self._dirty.add(key)
         self.changed.set()
 
     def line(self) -> Line:
-        """What is to be told now; nothing but stamp and age where nothing is."""
+        """Return the next line; it has only stamp and age if nothing changed."""
         self.changed.clear()
         dirty, self._dirty = self._dirty, set()
         feed, age = self._feed, self._feed.age_seconds()
         stamp = feed.stamp(self._node)
         if self._is_new:
             self._is_new = False
-            if not self._told:
-                self._told = feed.pods(self._node)
-                return Line(stamp, True, tuple(self._told.values()), (), age)
+            if not self._sent:
+                self._sent = feed.pods(self._node)
+                return Line(stamp, True, tuple(self._sent.values()), (), age)
         pods, gone = [], []
         for key in dirty:
-            old, new = self._told.pop(key, None), feed.pod(self._node, key)
+            old, new = self._sent.pop(key, None), feed.pod(self._node, key)
             if new is not None:
-                self._told[key] = new
+                self._sent[key] = new
                 if new != old:
                     pods.append(new)
             if old is not None and (new is None or new.uid != old.uid):
@@ -63,51 +63,51 @@ class Follower:
 
 
 class NodeFeed:
-    """What a mirror of Pods and Runs shows, by node."""
+    """The Pods and Runs of a mirror, by node."""
 
     def __init__(self, mirror: Mirror) -> None:
         self._mirror = mirror
         self._life = secrets.token_hex(4)
-        """Another one for each process: what one relay has counted says nothing to another."""
+        """Differs in each process: the counts of one relay mean nothing to another."""
         self._changes: dict[str, int] = defaultdict(int)
-        """By node: how often it changed."""
+        """Number of changes by node."""
         self._node_of: dict[Key, str] = {}
         self._owners: dict[Key, str] = {}
-        """Of Runs: who submitted them."""
+        """Users who submitted the Runs."""
         self._followers: dict[str, set[Follower]] = defaultdict(set)
         self._unsubscribe = mirror.on_change(self._changed)
         for key, pod in mirror.pods.items():
             self._note(key, pod)
 
     def close(self) -> None:
-        """Follows the mirror no more."""
+        """Stop following the mirror."""
         self._unsubscribe()
 
     @property
     def follower_count(self) -> int:
-        """How many follow now."""
+        """Number of present followers."""
         return sum(map(len, self._followers.values()))
 
     def age_seconds(self) -> float:
-        """How long ago all of it was known to be so."""
+        """Return the age of the state that the mirror shows."""
         return round(self._mirror.age_seconds(), 1)
 
     def stamp(self, node: str) -> str:
-        """Stands for what the node's Pods are now."""
+        """Return a text that identifies the present state of the node's Pods."""
         return f"{self._life}.{self._changes.get(node, 0)}"
 
     def pods(self, node: str) -> dict[Key, Pod]:
-        """All Pods of a node that are not finished, the oldest first: an address that two have is the newer one's."""
-        there = sorted(self._mirror.pods_on_node(node), key=lambda pod: pod.metadata.creation_timestamp)
-        found = ((pod.metadata.namespace, pod.metadata.name) for pod in there)
+        """Return the unfinished Pods of a node, the oldest first: an address of two Pods belongs to the newer one."""
+        by_age = sorted(self._mirror.pods_on_node(node), key=lambda pod: pod.metadata.creation_timestamp)
+        found = ((pod.metadata.namespace, pod.metadata.name) for pod in by_age)
         return {key: pod for key in found if (pod := self.pod(node, key)) is not None}
 
     def pod(self, node: str, key: Key) -> Pod | None:
-        """One Pod of a node; None where it is not there, or finished."""
+        """Return one Pod of a node; None if it is not there, or finished."""
         pod = self._mirror.pods.get(key)
         if pod is None or pod.spec.node_name != node or pod.is_finished:
             return None
-        run = self._mirror.run_of(pod)  # what anyone can write about a Pod of his own is booked on nobody's account
+        run = self._mirror.run_of(pod)  # proven ownership: a label that its creator wrote counts for no user
         return Pod(
             uid=pod.metadata.uid,
             namespace=pod.metadata.namespace,
@@ -120,7 +120,7 @@ class NodeFeed:
 
     @contextmanager
     def follow(self, node: str, since: str = "") -> Iterator[Follower]:
-        """Somebody follows a node while the block lasts. since: the last stamp that he heard."""
+        """Follow a node while the block lasts. `since` is the last stamp that the client received."""
         follower = Follower(self, node, since)
         self._followers[node].add(follower)
         try:
@@ -147,7 +147,7 @@ class NodeFeed:
             self._node_of[key] = pod.spec.node_name
 
     def _note_run(self, key: Key) -> None:
-        """Whose its Pods are is known only now, if they were seen first. What else changes does not matter."""
+        """Update the Run's owner for Pods that were seen before the Run. Other changes of a Run do not matter."""
         run = self._mirror.runs.get(key)
         if run is None:
             self._owners.pop(key, None)

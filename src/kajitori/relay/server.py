@@ -1,4 +1,4 @@
-"""The relay's streams over HTTP: one for each node that asks, for as long as it listens."""
+"""The relay's HTTP server: one stream for each client that follows a node."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from kajitori.relay.feed import Follower, NodeFeed
 log = logging.getLogger(__name__)
 
 BACKLOG = 2048
-"""All agents of a cluster may come at once."""
+"""Length of the accept queue: all agents of a cluster may connect at once."""
 
 _STOP_SECONDS = 3.0
 
@@ -33,10 +33,10 @@ Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class RelayServer:
-    """Listens from `start` to `stop`.
+    """Serves from `start` to `stop`.
 
-    agents: who follows a node has to show the token of that node's own agent. Without: `token`, one for all; where that
-    is empty, nothing.
+    With `agents`, a client must show the token of the followed node's own agent. Otherwise `token` is required from
+    all clients; if it is empty, none is required.
     """
 
     def __init__(
@@ -63,19 +63,19 @@ class RelayServer:
         self._metrics = CollectorRegistry()
         gauges: tuple[tuple[str, str, Callable[[], float]], ...] = (
             ("kajitori_relay_streams", "Nodes that are followed now.", lambda: self._feed.follower_count),
-            ("kajitori_relay_age_seconds", "How long ago what is told was known.", self._feed.age_seconds),
+            ("kajitori_relay_age_seconds", "Age of the state that is reported.", self._feed.age_seconds),
         )
-        for name, words, value in gauges:
-            Gauge(name, words, registry=self._metrics).set_function(value)
+        for name, text, value in gauges:
+            Gauge(name, text, registry=self._metrics).set_function(value)
 
     @property
     def url(self) -> str:
-        """Where it listens, once started."""
+        """Its address, once started."""
         host = f"[{self._host}]" if ":" in self._host else self._host
         return f"{'https' if self._tls else 'http'}://{host}:{self._port}"
 
     async def start(self) -> None:
-        """Returns when it accepts connections. Raises Unavailable where the address can't be had."""
+        """Start accepting connections. Raises Unavailable if it cannot listen at the address."""
         app = web.Application()
         app.router.add_get(PATH, self._pods)
         app.router.add_get("/healthz", self._health)
@@ -87,13 +87,13 @@ class RelayServer:
             await site.start()
         except OSError as error:
             await runner.cleanup()
-            said = f"the relay can't listen at {self._host}, port {self._port}: {error.strerror}"
-            raise Unavailable(said, hint="choose another with --host and --port") from error
+            message = f"the relay can't listen at {self._host}, port {self._port}: {error.strerror}"
+            raise Unavailable(message, hint="choose another with --host and --port") from error
         self._host, self._port = runner.addresses[0][:2]
         self._runner = runner
 
     async def stop(self) -> None:
-        """Breaks off all streams: whoever followed asks another relay."""
+        """End all streams; the clients connect to another relay."""
         self._feed.close()
         for stream in self._streams:
             stream.cancel()
@@ -109,7 +109,7 @@ class RelayServer:
     ) -> None:
         await self.stop()
 
-    # ------------------------------------------------------------------------------------------ what is answered
+    # ------------------------------------------------------------------------------------------ routes
 
     async def _pods(self, request: web.Request) -> web.StreamResponse:
         node = unquote(request.match_info["node"])
@@ -117,12 +117,12 @@ class RelayServer:
             await self._require(request, node)
         except KajitoriError as error:
             headers = {"WWW-Authenticate": "Bearer"} if isinstance(error, Unauthenticated) else {}
-            said = {"code": error.code, "message": error.message}
-            return web.json_response(said, status=error.http_status, headers=headers)
+            body = {"code": error.code, "message": error.message}
+            return web.json_response(body, status=error.http_status, headers=headers)
         response = web.StreamResponse(headers={"Content-Type": "application/x-ndjson", "Cache-Control": "no-store"})
         await response.prepare(request)
         with self._feed.follow(node, request.query.get(SINCE, "")) as follower:
-            stream = asyncio.create_task(self._tell(follower, response, _shown(request)))
+            stream = asyncio.create_task(self._send_lines(follower, response, _bearer_token(request)))
             self._streams.add(stream)
             try:
                 with contextlib.suppress(asyncio.CancelledError, ConnectionError):
@@ -132,37 +132,41 @@ class RelayServer:
                 self._streams.discard(stream)
         return response
 
-    async def _tell(self, follower: Follower, response: web.StreamResponse, token: str) -> None:
-        """Lines, one at a time: while he does not read the last one, the next waits and sums up. Returns when the token
-        that he showed is good no more: he comes back with his newest one, and is told what he missed."""
+    async def _send_lines(self, follower: Follower, response: web.StreamResponse, token: str) -> None:
+        """Send lines one at a time: while the client has not read a line, later changes are collected.
+
+        Returns when the token is no longer valid. The client then connects with its newest token and gets what it
+        missed.
+        """
         loop = asyncio.get_running_loop()
         quiet_until = loop.time()
         while self._agents is None or self._agents.still_good(token):
             line = follower.line()
             if line.whole or line.pods or line.gone or loop.time() >= quiet_until:
                 await response.write(encode_line(line) + b"\n")
-                quiet_until = loop.time() + self._alive_seconds * random.uniform(0.5, 1.0)  # not all at once
+                quiet_until = loop.time() + self._alive_seconds * random.uniform(0.5, 1.0)  # spread the streams
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout_at(quiet_until):
                     await follower.changed.wait()
 
     async def _require(self, request: web.Request, node: str) -> None:
-        """Returns where he may follow that node. Raises Unauthenticated, Forbidden, Unavailable."""
-        shown = _shown(request)
+        """Check that the client may follow this node. Raises Unauthenticated, Forbidden or Unavailable."""
+        shown = _bearer_token(request)
         if self._agents is not None:
             await self._agents.require(shown, node)
         elif self._token and not hmac.compare_digest(shown.encode(), self._token):
             raise Unauthenticated("the bearer token is not the one that this relay was given")
 
     async def _health(self, _request: web.Request) -> web.Response:
-        """Well as soon as it has something to tell, and while the API server is away, too: that is what it is for."""
-        well = self._mirror.synced
-        return web.Response(text="ok\n" if well else "not everything was read yet\n", status=200 if well else 503)
+        """Report healthy once the mirror is complete, also while the API server is unreachable."""
+        healthy = self._mirror.synced
+        text = "ok\n" if healthy else "the cluster's state was not read completely yet\n"
+        return web.Response(text=text, status=200 if healthy else 503)
 
     async def _figures(self, _request: web.Request) -> web.Response:
         return web.Response(body=generate_latest(self._metrics), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
 
-def _shown(request: web.Request) -> str:
-    """The token that somebody shows."""
+def _bearer_token(request: web.Request) -> str:
+    """Return the token in the Authorization header; empty if there is none."""
     return request.headers.get("Authorization", "").removeprefix("Bearer ")

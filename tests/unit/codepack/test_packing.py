@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kajitori.codepack.layout import MAX_DEPTH, Entry
-from kajitori.codepack.packing import Limits, Listing, digested, list_folder, pack, shown_size
+from kajitori.codepack.packing import Limits, Listing, digest_listing, list_folder, pack, shown_size
 from kajitori.codepack.parts import PART_BYTES
 from kajitori.errors import Conflict, InvalidInput, TooLarge
 
@@ -181,20 +181,20 @@ def test_a_folder_that_is_too_deep_is_refused(tmp_path: Path) -> None:
     deep.mkdir(parents=True)
     (deep / "file").write_bytes(b"")
     [message] = _refusals(tmp_path).values()
-    assert message == f"lies more than {MAX_DEPTH} folders deep"
+    assert message == f"is more than {MAX_DEPTH} folders deep"
 
 
 @pytest.mark.parametrize("name", ["missing", "file"])
 def test_only_a_folder_can_be_packed(tmp_path: Path, name: str) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(InvalidInput, match=r"does not exist|is no folder"):
+    with pytest.raises(InvalidInput, match=r"does not exist|is not a folder"):
         pack(tmp_path / name)
 
 
 @pytest.mark.parametrize("files", [{}, {"a.py": b"", "sub/b.py": b"", ".gitignore": b"*\n"}])
 def test_a_folder_of_which_nothing_is_left_is_refused(tmp_path: Path, files: dict[str, bytes]) -> None:
     """A run without its program would only fail later."""
-    with pytest.raises(InvalidInput, match="nothing that is not left out"):
+    with pytest.raises(InvalidInput, match="everything in it is excluded"):
         pack(_write(tmp_path, files))
 
 
@@ -268,7 +268,7 @@ def test_memory_does_not_grow_with_the_folder(tmp_path: Path) -> None:
     seen: list[int] = []
     tracemalloc.start()
     try:
-        digested(listing, progress=seen.append)
+        digest_listing(listing, progress=seen.append)
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

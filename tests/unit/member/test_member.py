@@ -22,7 +22,7 @@ from kajitori.core.words import first_step
 from kajitori.embedded.apiserver.certificates import Certificates, ensure_certificates
 from kajitori.member import hosts
 from kajitori.member.__main__ import main
-from kajitori.member.server import LONGEST_PAUSE_SECONDS, Server
+from kajitori.member.server import MAX_PAUSE_SECONDS, Server
 
 TICKET = "kaji1.secret.ticket"
 ADDRESSES = ["10.0.0.1", "10.0.0.2", "10.0.0.3"]
@@ -195,7 +195,7 @@ async def test_it_asks_until_all_are_known(tmp_path: Path) -> None:
         code, time = await step(tmp_path, fake)
     assert (code, len(fake.asked)) == (0, 6)
     assert time.naps[0] == 2.0, "the server said when to come again"
-    assert all(0 < nap <= LONGEST_PAUSE_SECONDS for nap in time.naps)
+    assert all(0 < nap <= MAX_PAUSE_SECONDS for nap in time.naps)
 
 
 async def test_it_is_asked_again_after_a_connection_failed(tmp_path: Path) -> None:

@@ -103,24 +103,24 @@ def serving(member: Member, **more: str) -> Iterator[subprocess.Popen[str]]:
 
 def test_who_has_an_sshd() -> None:
     """Members of one address are one machine to MPI; where rank 0 is, mpirun itself is."""
-    assert mpi_files.ranks_that_serve(["a", "b", "c"]) == [1, 2]
-    assert mpi_files.ranks_that_serve(["a", "a", "b", "b", "c"]) == [2, 4]
-    assert mpi_files.ranks_that_serve(["a"]) == []
+    assert mpi_files.ranks_with_sshd(["a", "b", "c"]) == [1, 2]
+    assert mpi_files.ranks_with_sshd(["a", "a", "b", "b", "c"]) == [2, 4]
+    assert mpi_files.ranks_with_sshd(["a"]) == []
 
 
 def test_a_machine_stands_in_the_hostfile_once() -> None:
     """With the slots of all members there, or mpirun refuses it."""
     text = "pi-1-0.pi slots=8\npi-1-1.pi slots=8\npi-1-2.pi slots=8\n"
-    assert mpi_files.merged(text, ["a", "b", "c"]) == text
-    assert mpi_files.merged(text, ["a", "b", "a"]) == "pi-1-0.pi slots=16\npi-1-1.pi slots=8\n"
-    assert mpi_files.merged("10.0.0.1 slots=1\n" * 2, ["10.0.0.1"] * 2) == "10.0.0.1 slots=2\n"
+    assert mpi_files.merge_hostfile(text, ["a", "b", "c"]) == text
+    assert mpi_files.merge_hostfile(text, ["a", "b", "a"]) == "pi-1-0.pi slots=16\npi-1-1.pi slots=8\n"
+    assert mpi_files.merge_hostfile("10.0.0.1 slots=1\n" * 2, ["10.0.0.1"] * 2) == "10.0.0.1 slots=2\n"
 
 
 def test_the_hostfile_in_both_forms() -> None:
     """mpirun finds itself in it by the name that its machine has."""
     hostfile = "pi-1-0.pi slots=8\npi-1-1.pi slots=4\n"
-    assert mpi_files.in_mpichs_words(hostfile, 0, "pi-1-0") == "pi-1-0:8\npi-1-1.pi:4\n"
-    assert mpi_files.in_mpichs_words(hostfile, 1, "gpu-7") == "pi-1-0.pi:8\ngpu-7:4\n"
+    assert mpi_files.as_mpich_hostfile(hostfile, 0, "pi-1-0") == "pi-1-0:8\npi-1-1.pi:4\n"
+    assert mpi_files.as_mpich_hostfile(hostfile, 1, "gpu-7") == "pi-1-0.pi:8\ngpu-7:4\n"
 
 
 @needs_openssh

@@ -157,7 +157,7 @@ def test_all_streams_together_over_the_time_of_the_slowest(monkeypatch: pytest.M
 
 def test_who_waits_in_vain_ends_and_says_so() -> None:
     done = subprocess.run(command("serve", "0.01"), capture_output=True, text=True, timeout=60)
-    assert (done.returncode, done.stderr) == (1, "nobody came within 0.01 s\n")
+    assert (done.returncode, done.stderr) == (1, "no client came within 0.01 s\n")
     assert done.stdout.startswith("listening on ")
 
 

@@ -33,10 +33,10 @@ def all_of_it() -> ControllerMetrics:
     for step in STEPS:
         with metrics.step(step):
             pass
-    metrics.tell_mirror(lambda: True, lambda: "pods: broken", lambda: 3.5)
-    metrics.tell(LEADING, lambda: True)
-    metrics.tell(REQUESTS_AT_A_TIME, lambda: 8)
-    metrics.tell(POLICY_FAULTS, lambda: 0)
+    metrics.add_mirror_gauges(lambda: True, lambda: "pods: broken", lambda: 3.5)
+    metrics.add_gauge(LEADING, lambda: True)
+    metrics.add_gauge(REQUESTS_AT_A_TIME, lambda: 8)
+    metrics.add_gauge(POLICY_FAULTS, lambda: 0)
     metrics.queue_wait_seconds.observe(70)
     metrics.failures.labels(Reason.NODE_LOST.value).inc()
     metrics.runs_ended.labels(Phase.SUCCEEDED.value).inc()

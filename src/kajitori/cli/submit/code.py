@@ -34,7 +34,7 @@ class Code:
 
     def pack(self, folder: Path) -> str:
         """Pack a folder and return the digest of its archive. Raises the errors of `codepack.packing`."""
-        from kajitori.codepack.packing import digested, list_folder, shown_size, too_large
+        from kajitori.codepack.packing import digest_listing, list_folder, shown_size, too_large
         from kajitori.codepack.parts import PART_BYTES
 
         with self._status(f"looking through {folder}"):
@@ -53,7 +53,7 @@ class Code:
                 read += amount
                 update(f"{shown_size(read)} of {shown_size(whole)} are read")
 
-            self._pack = digested(listing, progress=progress)
+            self._pack = digest_listing(listing, progress=progress)
         return self._pack.digest
 
     def upload(self, api: Api, namespace: str, check: Callable[[], object]) -> None:
