@@ -151,17 +151,17 @@ def words_page() -> str:
     ]
     lines += ["one of these, `kaji` answers with the command beside it.", ""]
     rows = [(f"`{verb}`", word.tool, word.instead, word.why) for verb, word in WORDS.items()]
-    lines += [*table(("verb", "of", "here", "why"), rows), "", "## Options of kaji run", ""]
+    lines += [*table(("verb", "of", "write instead", "why"), rows), "", "## Options of kaji run", ""]
     lines += [
         "`--net`, `--expose`, `--restart no` and `on-failure:N`, `--stop-timeout` and `--platform` do what they do in"
     ]
     lines += [
         "docker. `--ipc host` makes `/dev/shm` as large as the member's memory. Each of these is accepted with a note,"
     ]
-    lines += ["or refused with what does it here."]
+    lines += ["or refused with the option that does the same."]
     for title, options in (("docker run", DOCKER), ("sbatch", SLURM)):
         rows = [(", ".join(f"`{name}`" for name in each.names), each.why, each.instead or "a note") for each in options]
-        lines += ["", *table((f"of {title}", "what holds here", "here"), rows)]
+        lines += ["", *table((f"of {title}", "how it is here", "write instead"), rows)]
     return page("\n".join(lines))
 
 

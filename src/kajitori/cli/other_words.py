@@ -100,7 +100,7 @@ WORDS: dict[str, Word] = {
     "seff": Word(SLURM, "kaji describe RUN"),
     "sview": Word(SLURM, "kaji gpus, kaji nodes, kaji queue"),
     "smap": Word(SLURM, "kaji gpus, kaji nodes"),
-    "strigger": Word(SLURM, "kaji wait RUN, then whatever is to happen"),
+    "strigger": Word(SLURM, "kaji wait RUN, then your own command"),
     "scrontab": Word(SLURM, "a cron job of your own that says kaji run -d IMAGE"),
     # kubectl
     "get": Word(KUBECTL, "kaji ps, kaji nodes, kaji inspect RUN (as JSON)"),
