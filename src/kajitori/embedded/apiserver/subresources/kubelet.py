@@ -238,7 +238,7 @@ def _container(pod: Object, asked: str) -> str:
 
 
 def _remote_parameters(query: MultiMapping[str], subresource: str) -> list[tuple[str, str]]:
-    """What a kubelet is asked for an exec or an attach.
+    """Return the kubelet's parameters for an exec or an attach.
 
     Raises:
         StatusError: 400, no command, or no stream.
@@ -251,10 +251,10 @@ def _remote_parameters(query: MultiMapping[str], subresource: str) -> list[tuple
 
 
 def _ports(query: MultiMapping[str]) -> list[tuple[str, str]]:
-    """The ports of a WebSocket with a channel for each; SPDY names a port with each stream.
+    """Return the `port` parameters for the kubelet. Clients that speak SPDY name the port with each stream instead.
 
     Raises:
-        StatusError: 400, one is no port.
+        StatusError: 400, invalid port.
     """
     given = query.getall("ports", [])
     ports = [one for value in given for one in value.split(",")]

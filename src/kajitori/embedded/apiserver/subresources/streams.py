@@ -1,7 +1,7 @@
-"""Exec, attach and port-forward: a client's upgraded connection, joined to one of the kubelet's.
+"""Exec, attach and port-forward: joins a client's upgraded connection to a connection to the kubelet.
 
-The bytes are passed on as they are, so a client speaks with the kubelet in whatever protocol both know: WebSocket,
-SPDY/3.1, or SPDY/3.1 inside a WebSocket.
+Bytes are copied unchanged, so client and kubelet agree on a protocol themselves: WebSocket, SPDY/3.1, or SPDY/3.1 in a
+WebSocket.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from aiohttp import web
 from kajitori.embedded.upgrades import TakenOver, taken_over
 
 HEAD_BYTES = 64 * 1024
-"""The longest head of an answer that is read."""
+"""Largest head of a response that is accepted."""
 REFUSAL_BYTES = 4096
 REFUSAL_SECONDS = 5.0
-"""How much of a refusal's text is read, and for how long."""
+"""Limits for reading the text of a refusal."""
 _ASKED = (
     "Upgrade",
     "X-Stream-Protocol-Version",
@@ -31,7 +31,8 @@ _ASKED = (
     "Sec-WebSocket-Version",
     "Sec-WebSocket-Protocol",
 )
-"""What of the client's request the kubelet sees. Neither credentials nor extensions: compression would only cost."""
+"""Headers of the client that are sent to the kubelet. Credentials are not, and neither are WebSocket extensions:
+compression is slow."""
 _ANSWERED = ("Upgrade", "X-Stream-Protocol-Version", "Sec-WebSocket-Accept", "Sec-WebSocket-Protocol")
 
 
@@ -50,7 +51,7 @@ class _Head(NamedTuple):
 
 
 class _End(asyncio.Protocol):
-    """One end of the joined connection: passes on what comes once it is joined, as fast as the other end takes it."""
+    """One end of the joined connection. Once joined, it sends received bytes to the other end."""
 
     def __init__(self) -> None:
         self.transport: asyncio.Transport
@@ -60,14 +61,14 @@ class _End(asyncio.Protocol):
         self._changed = asyncio.Event()
 
     def join(self, other: _End) -> None:
-        """Pass everything on to the other end, beginning with what has come already."""
+        """Send all received bytes to the other end, including those received before."""
         self._other = other
         if self._received:
             other.transport.write(bytes(self._received))
             self._received.clear()
 
     async def read_head(self) -> _Head:
-        """Take the head of an answer off what comes. Raises ConnectionError."""
+        """Read the head of a response. Raises ConnectionError."""
         while (end := self._received.find(b"\r\n\r\n")) < 0:
             if self.ended.is_set() or len(self._received) > HEAD_BYTES:
                 raise ConnectionResetError("the kubelet hung up without an answer")
@@ -84,7 +85,7 @@ class _End(asyncio.Protocol):
             raise ConnectionResetError("the kubelet's answer is not HTTP") from error
 
     async def read_text(self, length: int) -> str:
-        """Return the beginning of a body, as much as comes soon."""
+        """Read the beginning of a body, for at most REFUSAL_SECONDS."""
         wanted = min(length, REFUSAL_BYTES)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(REFUSAL_SECONDS):
@@ -125,7 +126,7 @@ class _End(asyncio.Protocol):
 async def pass_on(
     request: web.BaseRequest, url: str, query: Sequence[tuple[str, str]], tls: ssl.SSLContext, connect_seconds: float
 ) -> web.StreamResponse:
-    """Upgrade a connection to the kubelet as the client asks, then pass bytes both ways until either side ends.
+    """Upgrade a connection to the kubelet as the client asks, then copy bytes both ways until either side ends.
 
     Raises Refused if the kubelet does not upgrade, OSError or TimeoutError if it can't be reached.
     """
@@ -170,7 +171,7 @@ def _answer(headers: http.client.HTTPMessage) -> Mapping[str, str]:
 
 
 async def _first(*events: asyncio.Event) -> None:
-    """Return when one of them is set."""
+    """Wait until one of the events is set."""
     waiting = [asyncio.create_task(event.wait()) for event in events]
     try:
         await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)

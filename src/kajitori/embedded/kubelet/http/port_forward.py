@@ -48,21 +48,21 @@ TUNNEL = f"{SPDY}+{PROTOCOL}"
 READ_BYTES = 128 * 1024
 CONNECT_SECONDS = 10.0
 MOST_CHANNELS = 127
-"""Ports of a WebSocket with channels: a channel's number is one byte, and 255 means something else."""
+"""Largest number of ports of a WebSocket with channels: a channel's number is one byte, and 255 is reserved."""
 CHANNEL_PIECES = 32
-"""Messages that may wait for a port of a WebSocket with channels before the client is held up."""
+"""Unread messages of one port at which a WebSocket with channels is not read."""
 
 
 @dataclass(frozen=True)
 class PodPorts:
-    """The ports of one Pod, as its own programs reach them: at localhost, in its network."""
+    """The ports of one Pod at `localhost` in its network."""
 
     name: str
     uid: str
     namespace: str
-    """File of its network namespace; nothing for the machine's."""
+    """File of its network namespace; empty if it uses the machine's network."""
     until_gone: Callable[[], Awaitable[object]]
-    """Returns when nothing of the Pod is left on this node."""
+    """Returns when the Pod is gone from this node."""
 
     async def connect(self, port: int) -> socket.socket:
         """Return a connection to a port. Raises OSError or TimeoutError."""
@@ -70,7 +70,7 @@ class PodPorts:
         for family, address in ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")):
             try:
                 connection = await self._socket(family)
-            except OSError as error:  # a machine without IPv6
+            except OSError as error:  # the machine has no IPv6
                 refused = refused or error
                 continue
             try:
@@ -88,7 +88,7 @@ class PodPorts:
         raise refused
 
     def failure(self, port: int, error: OSError) -> str:
-        """Why a port could not be forwarded, as kubectl prints it."""
+        """Return the message that kubectl prints when a port can't be reached."""
         why = str(error) or type(error).__name__
         if error.errno == errno.ECONNREFUSED:
             why = f"nothing listens on port {port} of localhost in the Pod: connection refused"
@@ -106,7 +106,7 @@ class PodPorts:
 
 
 async def _socket_in(namespace: str, family: socket.AddressFamily) -> socket.socket:
-    """Return a socket of a network namespace. It stays there wherever it is used."""
+    """Return a socket in a network namespace. A socket stays in the namespace that it was created in."""
     loop = asyncio.get_running_loop()
     made: asyncio.Future[socket.socket] = loop.create_future()
 
@@ -127,13 +127,13 @@ async def _socket_in(namespace: str, family: socket.AddressFamily) -> socket.soc
             result = error
         loop.call_soon_threadsafe(answer, result)
 
-    # A thread of its own, which ends there: one of a pool would have to come back from the namespace.
+    # A new thread each time: a thread of a pool would have to leave the namespace again.
     threading.Thread(target=make, name="socket of a Pod").start()
     return await made
 
 
 async def serve_port_forward(request: web.Request, ports: PodPorts) -> web.StreamResponse:
-    """Forwards connections to a Pod's ports until the client hangs up or the Pod is gone."""
+    """Forward connections to a Pod's ports until the client disconnects or the Pod is gone."""
     if is_spdy(request):
         check_protocol(request, PROTOCOL)
         wire = TransportWire()
@@ -147,14 +147,14 @@ async def serve_port_forward(request: web.Request, ports: PodPorts) -> web.Strea
         await _while_there(ports, _Forwarding(ports).serve(WebSocketWire(websocket)))
     else:
         await _while_there(ports, _Channels(websocket, ports, channels).serve())
-    with contextlib.suppress(TimeoutError):  # a client that does not read can't be said goodbye to
+    with contextlib.suppress(TimeoutError):  # the client does not read
         async with asyncio.timeout(CLOSE_SECONDS):
             await websocket.close(code=WSCloseCode.OK)
     return websocket
 
 
 async def _while_there(ports: PodPorts, serving: Coroutine[None, None, None]) -> None:
-    """Ends what serves a client once the Pod is gone."""
+    """Serve a client until `serving` ends or the Pod is gone."""
     tasks = (asyncio.create_task(serving), asyncio.ensure_future(ports.until_gone()))
     try:
         await _first(*tasks)
@@ -169,17 +169,17 @@ async def _join(
     *,
     half_closes: bool,
 ) -> None:
-    """Passes bytes both ways until both sides have ended. `read` and `write` are the client's; no bytes mean the end.
+    """Copy bytes both ways until both sides have ended. `read` and `write` are the client's; no bytes mean the end.
 
-    Without `half_closes` a client can't say that it has ended: the program's end is enough. Raises OSError if either
-    side breaks.
+    With `half_closes` false the client can't end its own direction, and the program's end is enough. Raises OSError if
+    either side breaks.
     """
     loop = asyncio.get_running_loop()
 
     async def upload() -> None:
         while data := await read():
             await loop.sock_sendall(connection, data)
-        with contextlib.suppress(OSError):  # the program may have hung up already
+        with contextlib.suppress(OSError):  # the program may have disconnected already
             connection.shutdown(socket.SHUT_WR)
 
     async def download() -> None:
@@ -195,7 +195,7 @@ async def _join(
 
 
 async def _first(*tasks: asyncio.Future[Any]) -> None:
-    """Returns when one of them has ended. Raises what it raised."""
+    """Wait until one of the tasks has ended. Raises its exception."""
     done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     for task in done:
         task.result()
@@ -203,11 +203,11 @@ async def _first(*tasks: asyncio.Future[Any]) -> None:
 
 @dataclass(frozen=True)
 class _Pair:
-    """A connection of which one stream is there."""
+    """A connection whose second stream is missing."""
 
     port: int
     late: asyncio.Task[None]
-    """Gives it up if the other stream does not come."""
+    """Resets the stream if the second one does not come."""
     streams: Mapping[str, Stream]
 
 
@@ -217,11 +217,11 @@ class _Forwarding:
     def __init__(self, ports: PodPorts) -> None:
         self._ports = ports
         self._waiting: dict[str, _Pair] = {}
-        """By the number that the client gave the connection."""
+        """By the client's number of the connection."""
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def serve(self, wire: Wire) -> None:
-        """Runs the session to its end; none of its connections outlives it."""
+        """Run the session to its end; then end its connections."""
         session = Session(wire, self._opened)
         try:
             await session.run()
@@ -234,7 +234,7 @@ class _Forwarding:
         kind, port, number = headers.get("streamtype", ""), headers.get("port", ""), headers.get("requestid", "")
         if kind not in ("data", "error") or not _is_port(port):
             return False
-        if not number:  # clients before 1.3 counted on the error stream's number being the one before
+        if not number:  # clients before 1.3: the data stream follows its error stream
             number = f"stream {stream.number if kind == 'error' else stream.number - 2}"
         pair = self._waiting.get(number)
         if pair is None:
@@ -270,7 +270,7 @@ class _Forwarding:
             with contextlib.suppress(ConnectionError):
                 if forwarding.done() and not data.broken.is_set() and (failure := forwarding.result()):
                     await errors.write(failure.encode())
-                # kubectl waits for the end of this one, whatever became of the other.
+                # kubectl waits for the end of the error stream in any case.
                 await errors.close()
                 await data.reset()
         finally:
@@ -279,7 +279,7 @@ class _Forwarding:
             errors.give_up()
 
     async def _connect_and_join(self, port: int, data: Stream) -> str:
-        """Returns why there was no connection; nothing once it has ended."""
+        """Forward one connection to its end. Return an error message if the port can't be reached."""
 
         async def write(piece: bytes) -> None:
             await (data.write(piece) if piece else data.close())
@@ -288,14 +288,14 @@ class _Forwarding:
             connection = await self._ports.connect(port)
         except OSError as error:
             return self._ports.failure(port, error)
-        # A connection that breaks later only ends: kubectl gives up all of them if one has an error.
+        # No error if the connection breaks later: kubectl would end all the others, too.
         with connection, contextlib.suppress(OSError):
             await _join(connection, data.read, write, half_closes=True)
         return ""
 
 
 def _channels(request: web.Request) -> list[int]:
-    """The ports that the request names. Raises InvalidInput if one is none."""
+    """Return the ports that the request names. Raises InvalidInput for an invalid port."""
     given = [part for value in request.query.getall("port", []) for part in value.split(",")]
     for one in given:
         if not _is_port(one):
@@ -312,7 +312,7 @@ def _is_port(text: str) -> bool:
 
 
 class _Channels:
-    """One WebSocket with one connection to each of its ports."""
+    """A WebSocket with one connection to each of its ports."""
 
     def __init__(self, websocket: web.WebSocketResponse, ports: PodPorts, channels: list[int]) -> None:
         self._websocket = websocket
@@ -322,7 +322,7 @@ class _Channels:
         self._open = set(range(len(channels)))
 
     async def serve(self) -> None:
-        """Returns when all connections have ended, or the client hung up."""
+        """Serve until all connections have ended or the client disconnects."""
         for index, port in enumerate(self._channels):
             for channel in (2 * index, 2 * index + 1):
                 await self._send(channel, port.to_bytes(2, "little"))
@@ -351,7 +351,7 @@ class _Channels:
         port = self._channels[index]
 
         async def write(piece: bytes) -> None:
-            if piece:  # this protocol has no word for the end
+            if piece:  # the protocol can't express the end
                 await self._send(2 * index, piece)
 
         incoming = self._incoming[index]
@@ -363,7 +363,7 @@ class _Channels:
                 await self._send(2 * index + 1, self._ports.failure(port, error).encode())
         finally:
             self._open.discard(index)
-            while not incoming.empty():  # else the other ports' data would wait behind this one's
+            while not incoming.empty():  # otherwise `_hear` would wait, and with it the other ports
                 incoming.get_nowait()
 
     async def _send(self, channel: int, data: bytes) -> None:

@@ -28,11 +28,11 @@ from kajitori.errors import InvalidInput
 
 V5, V4 = "v5.channel.k8s.io", "v4.channel.k8s.io"
 STREAMS_SECONDS = 30.0
-"""How long the client may take to open the streams that it asked for."""
+"""Longest wait for the client to open all the streams that it asked for."""
 LEAVE_SECONDS = 2.0
-"""How long a client may take to read the status and hang up."""
+"""Longest wait for the client to close the connection after the status."""
 MESSAGE_BYTES = 64 << 20
-"""The longest WebSocket message that is taken."""
+"""Largest WebSocket message that is accepted."""
 SPDY = "SPDY/3.1"
 PROTOCOL_HEADER = "X-Stream-Protocol-Version"
 _CHANNELS = {"stdin": STDIN, "stdout": STDOUT, "stderr": STDERR, "error": ERROR, "resize": RESIZE}
@@ -64,27 +64,27 @@ Make = Callable[[Wanted, Send], Remote]
 
 
 async def serve_remote(request: web.Request, make: Make) -> web.StreamResponse:
-    """Joins what `make` returns to the streams that the request asks for, until it ends or the client hangs up."""
+    """Connect the remote that `make` returns with the streams that the request asks for, until either ends."""
     if is_spdy(request):
         return await _serve_spdy(request, Wanted.of(request), make)
     return await _serve_websocket(request, Wanted.of(request), make)
 
 
 def is_spdy(request: web.Request) -> bool:
-    """Whether the client asks for an upgrade to SPDY."""
+    """Return whether the client asks for an upgrade to SPDY."""
     return request.headers.get("Upgrade", "").lower().startswith("spdy/")
 
 
 def check_protocol(request: web.Request, protocol: str) -> None:
-    """Raises InvalidInput if a client that upgrades to SPDY does not offer this protocol."""
+    """Raise InvalidInput if a client that upgrades to SPDY does not offer this protocol."""
     values = request.headers.getall(PROTOCOL_HEADER, [])
     if protocol not in [part.strip() for value in values for part in value.split(",")]:
         raise InvalidInput.one(PROTOCOL_HEADER, f"this kubelet speaks {protocol}", value=", ".join(values))
 
 
 async def open_websocket(request: web.Request, *protocols: str) -> web.WebSocketResponse:
-    """Upgrades to a WebSocket. Raises InvalidInput unless the client asks for one with one of these protocols."""
-    # Without aiohttp's heartbeat: it drops a client that does not answer at once, as one that is busy elsewhere.
+    """Upgrade to a WebSocket. Raises InvalidInput unless the client asks for one with one of these protocols."""
+    # Not aiohttp's heartbeat: it disconnects clients that do not answer within seconds, such as a busy Python program.
     socket = web.WebSocketResponse(protocols=protocols, max_msg_size=MESSAGE_BYTES, compress=False)
     if not (ready := socket.can_prepare(request)).ok or ready.protocol is None:
         speaks = f"this kubelet speaks {SPDY} and WebSocket with {' or '.join(protocols)}"
@@ -94,7 +94,7 @@ async def open_websocket(request: web.Request, *protocols: str) -> web.WebSocket
 
 
 async def keep_awake(socket: web.WebSocketResponse) -> None:
-    """Pings the client until the connection is gone: proxies drop connections on which nothing happens."""
+    """Ping the client until the connection is gone, since proxies close idle connections."""
     with contextlib.suppress(ConnectionError):
         while True:
             await asyncio.sleep(PING_SECONDS)
@@ -102,7 +102,7 @@ async def keep_awake(socket: web.WebSocketResponse) -> None:
 
 
 async def ended(*tasks: asyncio.Task[Any]) -> None:
-    """Cancels tasks and waits for their ends."""
+    """Cancel tasks and wait for their ends."""
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
@@ -115,11 +115,11 @@ async def _serve_websocket(request: web.Request, wanted: Wanted, make: Make) -> 
         await socket.send_bytes(bytes([channel]) + data)
 
     remote = make(wanted, send)
-    # Clients wait for this before they show anything.
+    # Clients show nothing before this message.
     await send(STDOUT, b"")
     running = asyncio.create_task(remote.run())
     hearing = asyncio.create_task(_hear(socket, remote))
-    # Notices a client that is gone even while nobody hears it because its input waits for the program.
+    # `_hear` does not notice that the client is gone while it waits for the program to read input; a ping does.
     pinging = asyncio.create_task(keep_awake(socket))
     try:
         await asyncio.wait({running, hearing, pinging}, return_when=asyncio.FIRST_COMPLETED)
@@ -133,7 +133,7 @@ async def _serve_websocket(request: web.Request, wanted: Wanted, make: Make) -> 
 
 
 async def _hear(socket: web.WebSocketResponse, remote: Remote) -> None:
-    """Takes the client's messages until it hangs up."""
+    """Handle the client's messages until it disconnects."""
     async for message in socket:
         if message.type not in (WSMsgType.BINARY, WSMsgType.TEXT) or not message.data:
             continue
@@ -177,7 +177,7 @@ async def _serve_spdy(request: web.Request, wanted: Wanted, make: Make) -> web.S
             await asyncio.wait({connected, conversing}, return_when=asyncio.FIRST_COMPLETED)
             if conversing.done():
                 conversing.result()
-                # The client ends the connection once it has read the status.
+                # The client closes the connection after it has read the status.
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(LEAVE_SECONDS):
                         await asyncio.shield(connected)
@@ -188,7 +188,7 @@ async def _serve_spdy(request: web.Request, wanted: Wanted, make: Make) -> web.S
 
 
 async def _converse(complete: asyncio.Event, streams: dict[int, Stream], wanted: Wanted, make: Make) -> None:
-    """Serves a client once it has opened all streams. Ends early if it goes away or opens too few."""
+    """Serve a client after it has opened all streams. Return early if it disconnects or opens too few."""
     try:
         async with asyncio.timeout(STREAMS_SECONDS):
             await complete.wait()
@@ -222,6 +222,6 @@ async def _converse(complete: asyncio.Event, streams: dict[int, Stream], wanted:
         await streams[ERROR].write(json.dumps(status).encode())
         await streams[ERROR].close()
     except ConnectionError:
-        pass  # the client went away
+        pass  # the client has disconnected
     finally:
         await ended(*hearing)

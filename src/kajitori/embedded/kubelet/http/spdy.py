@@ -1,7 +1,8 @@
 """SPDY/3.1 as Kubernetes uses it for exec, attach and port-forward: bytes come in, events go out. No I/O.
 
 The framing is that of https://www.chromium.org/spdy/spdy-protocol/spdy-protocol-draft3-1/.
-Kubernetes' peers (moby/spdystream) use none of its flow control and take a WINDOW_UPDATE for an error: none is sent.
+Kubernetes' clients (moby/spdystream) do without its flow control and report a WINDOW_UPDATE as an error, so this
+module never sends one.
 """
 
 from __future__ import annotations
@@ -19,14 +20,14 @@ _HEAD_BYTES = 8
 _STREAM_MASK = 0x7FFF_FFFF
 
 MAX_CONTROL_BYTES = 64 * 1024
-"""The longest control frame that is taken; Kubernetes' own have less than 300 bytes."""
+"""Largest control frame that is accepted. Those of Kubernetes have fewer than 300 bytes."""
 MAX_HEADER_BYTES = 64 * 1024
-"""The longest header block that is taken, decompressed."""
+"""Largest header block that is accepted, after decompression."""
 MAX_HEADERS = 64
 MAX_STREAMS = 1024
-"""Streams open at a time. One forwarded connection uses two."""
+"""Largest number of open streams. One forwarded connection uses two."""
 MAX_DATA_BYTES = (1 << 24) - 1
-"""The longest DATA frame that the format allows."""
+"""Largest DATA frame that the format allows."""
 
 
 _WORDS = (
@@ -49,11 +50,11 @@ _TAIL = (
 DICTIONARY = (
     b"".join(struct.pack(">I", len(word)) + word.encode() for word in (*_WORDS.split(), *_MORE_WORDS)) + _TAIL.encode()
 )
-"""What both sides' header compression begins with (section 2.6.10.1 of the draft); its Adler-32 is 0xe3c6a7c2."""
+"""Dictionary of the header compression (section 2.6.10.1 of the draft). Its Adler-32 is 0xe3c6a7c2."""
 
 
 class ResetCode(enum.IntEnum):
-    """Why a stream is reset (section 2.6.3)."""
+    """Reasons for resetting a stream (section 2.6.3)."""
 
     PROTOCOL_ERROR = 1
     INVALID_STREAM = 2
@@ -63,12 +64,12 @@ class ResetCode(enum.IntEnum):
 
 
 class ProtocolError(Exception):
-    """The peer broke a rule of SPDY/3.1 or exceeded a limit. The connection can't go on."""
+    """The peer broke a rule of SPDY/3.1 or exceeded a limit. The connection has to end."""
 
 
 @dataclass(frozen=True, slots=True)
 class StreamOpened:
-    """The peer opened a stream. `ended`: it sends nothing on it."""
+    """The peer opened a stream. With `ended` it will send nothing on it."""
 
     stream: int
     headers: Mapping[str, str]
@@ -86,7 +87,7 @@ class StreamReplied:
 
 @dataclass(frozen=True, slots=True)
 class DataReceived:
-    """A piece of a stream, as much of a frame as has come. `ended`: it was the peer's last one."""
+    """The peer sent data on a stream: a frame, or the part of it that has arrived. With `ended` it was the last."""
 
     stream: int
     data: bytes
@@ -95,7 +96,7 @@ class DataReceived:
 
 @dataclass(frozen=True, slots=True)
 class StreamReset:
-    """The peer gave a stream up, in both directions."""
+    """A stream was reset: both directions are closed."""
 
     stream: int
     code: int
@@ -120,16 +121,17 @@ Event = StreamOpened | StreamReplied | DataReceived | StreamReset | Ponged | Gon
 
 @dataclass(slots=True)
 class _Stream:
-    """The directions of a stream that are still open."""
+    """Which directions of a stream are open."""
 
     receives: bool = True
     sends: bool = True
 
 
 class Connection:
-    """One side of a connection. The methods that send return the bytes to write, in the order of the calls.
+    """One side of a connection.
 
-    Frames that `receive` itself owes to the peer (pongs, refusals) are in `take_owed`.
+    The methods that send return the bytes to write; the caller writes them in the order of the calls. `receive` queues
+    its own answers to the peer (pongs, refusals); `take_owed` returns them.
     """
 
     def __init__(self, *, is_client: bool = False) -> None:
@@ -139,10 +141,10 @@ class Connection:
         self._next_ping = 1 if is_client else 2
         self._last_peer_stream = 0
         self._partial = bytearray()
-        """The beginning of a frame whose rest has not come: its head, or a whole control frame but for its end."""
+        """An incomplete head of a frame, or an incomplete control frame."""
         self._data_stream = 0
         self._data_left = 0
-        """Bytes of the present DATA frame that have not come."""
+        """Bytes of the current DATA frame that have not arrived."""
         self._data_ends = False
         self._owed: list[bytes] = []
         self._inflate = zlib.decompressobj(zdict=DICTIONARY)
@@ -166,7 +168,7 @@ class Connection:
         return _control(SYN_REPLY, 0, struct.pack(">I", stream) + self._block({}))
 
     def data(self, stream: int, data: bytes, *, end: bool = False) -> bytes:
-        """Return a DATA frame; nothing if this direction of the stream is closed.
+        """Return a DATA frame, or no bytes if this direction of the stream is closed.
 
         Raises ValueError if there are more than MAX_DATA_BYTES.
         """
@@ -181,7 +183,7 @@ class Connection:
         return struct.pack(">II", stream, (FIN if end else 0) << 24 | len(data)) + data
 
     def reset(self, stream: int, code: ResetCode = ResetCode.CANCEL) -> bytes:
-        """Give a stream up in both directions; nothing if it is closed already."""
+        """Close both directions of a stream. Return no bytes if it is closed already."""
         if self._streams.pop(stream, None) is None:
             return b""
         return _reset(stream, code)
@@ -192,11 +194,11 @@ class Connection:
         return number, _control(PING, 0, struct.pack(">I", number))
 
     def go_away(self) -> bytes:
-        """Say that this side takes no more streams."""
+        """Announce that this side accepts no more streams."""
         return _control(GO_AWAY, 0, struct.pack(">II", self._last_peer_stream, 0))
 
     def is_open(self, stream: int) -> bool:
-        """Whether a direction of the stream is open."""
+        """Return whether a direction of the stream is open."""
         return stream in self._streams
 
     def owe(self, frame: bytes) -> None:
@@ -204,16 +206,16 @@ class Connection:
         self._owed.append(frame)
 
     def take_owed(self) -> bytes:
-        """Return the frames that answer what was received, once."""
+        """Return the frames that are due to the peer, each once."""
         owed, self._owed = b"".join(self._owed), []
         return owed
 
     # --- receiving ---------------------------------------------------------------------------------------------------
 
     def receive(self, data: bytes) -> list[Event]:
-        """Take what came from the peer, cut anywhere; return what it means.
+        """Read bytes from the peer, split anywhere; return their events.
 
-        Raises ProtocolError. At most MAX_CONTROL_BYTES are kept between two calls.
+        Raises ProtocolError. Keeps at most MAX_CONTROL_BYTES between two calls.
         """
         events: list[Event] = []
         position = 0
@@ -233,13 +235,13 @@ class Connection:
         return events
 
     def _missing(self) -> int:
-        """Bytes that the head of a frame, or then the rest of a control frame, still lacks."""
+        """Return the number of bytes that complete the head of a frame, or the control frame after its head."""
         if len(self._partial) < _HEAD_BYTES:
             return _HEAD_BYTES - len(self._partial)
         return _HEAD_BYTES + int.from_bytes(self._partial[5:8], "big") - len(self._partial)
 
     def _take_partial(self, events: list[Event]) -> None:
-        """Go on after a head is complete, or a control frame."""
+        """Handle a complete head of a frame, or a complete control frame."""
         first, second = struct.unpack_from(">II", self._partial)
         flags, length = second >> 24, second & 0xFF_FFFF
         if not first >> 31:
@@ -266,7 +268,7 @@ class Connection:
         if found is None:
             if not self._was_opened(number):
                 raise ProtocolError(f"data for stream {number}, which was never opened")
-            return  # it was reset by this side while the peer was sending
+            return  # this side reset it while the peer was sending
         if not found.receives:
             self._owed.append(self.reset(number, ResetCode.STREAM_ALREADY_CLOSED))
             events.append(StreamReset(number, ResetCode.STREAM_ALREADY_CLOSED))
@@ -287,7 +289,7 @@ class Connection:
             number = _number(body, 4)
             headers = self._headers(body[4:])
             self._take_reply(number, headers, ends, events)
-        elif kind == HEADERS:  # the compression goes on through them, whatever they say
+        elif kind == HEADERS:  # ignored, but decompressed: all header blocks share one compression
             _number(body, 4)
             self._headers(body[4:])
         elif kind == RST_STREAM:
@@ -302,7 +304,7 @@ class Connection:
                 self._owed.append(_control(PING, 0, body[:4]))
         elif kind == GO_AWAY:
             events.append(GoneAway(_number(body, 8)))
-        # SETTINGS and WINDOW_UPDATE are about flow control. The specification has unknown kinds ignored.
+        # SETTINGS and WINDOW_UPDATE concern flow control. Unknown kinds must be ignored.
 
     def _take_opened(self, number: int, headers: Mapping[str, str], ends: bool, events: list[Event]) -> None:
         if number % 2 == self._next_stream % 2 or number <= self._last_peer_stream:
@@ -354,7 +356,7 @@ class Connection:
 
 
 def _parse_headers(plain: bytes) -> dict[str, str]:
-    """The headers of a decompressed block. Raises ProtocolError."""
+    """Return the headers of a decompressed block. Raises ProtocolError."""
     if len(plain) < 4:
         raise ProtocolError("headers without their number")
     (count,) = struct.unpack_from(">I", plain)
@@ -381,7 +383,7 @@ def _parse_headers(plain: bytes) -> dict[str, str]:
 
 
 def _number(body: bytes, at_least: int, *, mask: int = _STREAM_MASK) -> int:
-    """The number that a control frame begins with. Raises ProtocolError if the frame is shorter than its kind needs."""
+    """Return the number at the start of a control frame. Raises ProtocolError if the frame is too short."""
     if len(body) < at_least:
         raise ProtocolError(f"a control frame of {len(body)} bytes; its kind has {at_least}")
     return int.from_bytes(body[:4], "big") & mask

@@ -24,33 +24,33 @@ from kajitori.embedded.kubelet.http.spdy import (
 log = logging.getLogger(__name__)
 
 PING_SECONDS = 10.0
-"""Proxies between the client and here drop connections on which nothing happens. An answer is not insisted on: a client
-that has stopped reading for a while does not answer either, and TCP finds out whether one is gone."""
+"""Interval of pings, since proxies close idle connections. A client need not answer: one that does not read for a while
+can't, and TCP detects one that is gone."""
 UNREAD_BYTES = 4 << 20
-"""What a connection's streams may hold unread before the client is held up. SPDY as Kubernetes speaks it can't hold up
-one stream alone."""
+"""Unread bytes in all streams of a connection at which it stops reading from the client. Without flow control a single
+stream can't be stopped."""
 CLOSE_SECONDS = 2.0
-"""How long a client may take to let a connection end; it is cut then."""
+"""Longest wait for the client when a connection is closed."""
 RECEIVED_BYTES = 256 * 1024
-"""What may wait between the socket and the session."""
+"""Bytes between socket and session at which the socket is not read."""
 
 
 class Wire(Protocol):
     """Carries the bytes of one connection."""
 
     def pieces(self) -> AsyncGenerator[bytes, None]:
-        """Yield what the client sends, until it ends the connection. Raises ConnectionError."""
+        """Yield the bytes that the client sends, until the connection ends. Raises ConnectionError."""
         ...
 
     async def send(self, data: bytes) -> None:
-        """Send after everything that was sent before; wait while the client is not reading. Raises ConnectionError."""
+        """Send bytes in the order of the calls; wait while the client does not read. Raises ConnectionError."""
 
     async def close(self) -> None:
-        """End the connection. What was sent still goes out."""
+        """Close the connection after all bytes are sent."""
 
 
 class TransportWire(asyncio.Protocol):
-    """A connection that was taken over from the web server after its upgrade."""
+    """A connection that the web server handed over after its upgrade."""
 
     def __init__(self) -> None:
         self._transport: asyncio.Transport
@@ -106,7 +106,7 @@ class TransportWire(asyncio.Protocol):
 
 
 class WebSocketWire:
-    """A WebSocket whose binary messages, put together, are the connection (KEP-4006)."""
+    """A connection whose bytes are sent as binary messages of a WebSocket (KEP-4006)."""
 
     def __init__(self, socket: web.WebSocketResponse) -> None:
         self._socket = socket
@@ -124,22 +124,22 @@ class WebSocketWire:
 
 
 class Stream:
-    """One stream of a session; either side may end its own direction."""
+    """One stream of a session. Each side ends its own direction."""
 
     def __init__(self, session: Session, number: int, headers: dict[str, str]) -> None:
         self.number = number
         self.headers = headers
         self.broken = asyncio.Event()
-        """The client gave it up, or the connection is gone."""
+        """Set when the client has reset the stream, or the connection is gone."""
         self._session = session
         self._unread: collections.deque[bytes] = collections.deque()
         self._has_ended = False
         self._changed = asyncio.Event()
 
     async def read(self) -> bytes:
-        """Return what the client sent next; nothing once it has ended its direction.
+        """Return the next bytes from the client, or no bytes after it has ended its direction.
 
-        Raises ConnectionResetError if it gave the stream up, or the connection is gone.
+        Raises ConnectionResetError if the client has reset the stream or the connection is gone.
         """
         while True:
             if self._unread:
@@ -154,7 +154,7 @@ class Stream:
             await self._changed.wait()
 
     async def write(self, data: bytes) -> None:
-        """Send; wait while the client is not reading. Raises ConnectionError."""
+        """Send bytes; wait while the client does not read. Raises ConnectionError."""
         if self.broken.is_set():
             raise ConnectionResetError("the client gave the stream up")
         await self._session.send_data(self.number, data, end=False)
@@ -165,19 +165,19 @@ class Stream:
             await self._session.send_data(self.number, b"", end=True)
 
     async def reset(self) -> None:
-        """Give the stream up in both directions. Raises ConnectionError."""
+        """Close both directions. Raises ConnectionError."""
         self.give_up()
         await self._session.reset(self.number)
 
     def take(self, data: bytes, ended: bool) -> None:
-        """For the session: this came."""
+        """Add bytes from the client. Only the session calls this."""
         if data:
             self._unread.append(data)
         self._has_ended = self._has_ended or ended
         self._changed.set()
 
     def give_up(self) -> None:
-        """For the session: nothing more comes or goes."""
+        """Discard unread bytes and close both directions, without telling the client."""
         self._session.forget_unread(sum(map(len, self._unread)))
         self._unread.clear()
         self.broken.set()
@@ -185,7 +185,7 @@ class Stream:
 
 
 class Session:
-    """The server's side. `opened` is called for each stream of the client, and answers whether it is accepted."""
+    """The server's side. `opened` is called with each stream of the client and returns whether it is accepted."""
 
     def __init__(self, wire: Wire, opened: Callable[[Stream], bool]) -> None:
         self._wire = wire
@@ -198,7 +198,7 @@ class Session:
         self._sending = asyncio.Lock()
 
     async def run(self) -> None:
-        """Serve until the connection ends; its streams are broken then."""
+        """Serve until the connection ends; then all its streams are broken."""
         pinging = asyncio.create_task(self._ping())
         try:
             async with contextlib.aclosing(self._wire.pieces()) as pieces:
@@ -217,7 +217,7 @@ class Session:
             await asyncio.gather(pinging, return_exceptions=True)
 
     async def close(self) -> None:
-        """End the connection, with a goodbye if the client reads it."""
+        """Close the connection; wait at most CLOSE_SECONDS for a client that does not read."""
         with contextlib.suppress(ConnectionError, TimeoutError):
             async with asyncio.timeout(CLOSE_SECONDS):
                 await self._send(self._connection.go_away())
@@ -226,25 +226,25 @@ class Session:
                 await self._wire.close()
 
     async def send_data(self, stream: int, data: bytes, *, end: bool) -> None:
-        """For streams: send a piece. Raises ConnectionError."""
+        """Send bytes of a stream. Raises ConnectionError."""
         await self._send(self._connection.data(stream, data, end=end))
         if end:
             self._forget(stream)
 
     async def reset(self, stream: int) -> None:
-        """For streams: tell the client that one was given up. Raises ConnectionError."""
+        """Tell the client that a stream was reset. Raises ConnectionError."""
         self._streams.pop(stream, None)
         await self._send(self._connection.reset(stream))
 
     def forget_unread(self, count: int) -> None:
-        """For streams: so many bytes are not held any more."""
+        """Subtract bytes that a stream has read or discarded from the unread ones."""
         self._unread_bytes -= count
         if self._unread_bytes <= UNREAD_BYTES:
             self._has_room.set()
 
     async def _send(self, data: bytes) -> None:
         if data:
-            async with self._sending:  # else one that comes while others wait for room would pass them
+            async with self._sending:  # keeps the order while several tasks wait for the client to read
                 await self._wire.send(data)
 
     async def _ping(self) -> None:
@@ -254,7 +254,7 @@ class Session:
                 _, frame = self._connection.ping()
                 await self._send(frame)
         except ConnectionError:
-            # Nobody reads the connection, which would tell of its end, while its streams hold too much.
+            # `run` does not notice the end of the connection while it waits for streams to be read.
             self._give_up_all()
 
     def _give_up_all(self) -> None:
@@ -272,7 +272,7 @@ class Session:
                     if self._unread_bytes > UNREAD_BYTES:
                         self._has_room.clear()
                     stream.take(data, ended)
-                    if ended:  # not before: what comes next in the same piece has closed it already
+                    if ended:  # events that follow may have closed it already
                         self._forget(number)
             case StreamReset(number, _):
                 if (stream := self._streams.pop(number, None)) is not None:
@@ -290,6 +290,6 @@ class Session:
             stream.give_up()
 
     def _forget(self, number: int) -> None:
-        """Let go of a stream that both sides have ended."""
+        """Remove a stream if both sides have ended it."""
         if not self._connection.is_open(number):
             self._streams.pop(number, None)
