@@ -304,7 +304,7 @@ async def test_nodes_that_run_out_of_addresses_are_named(world: World, http: htt
             "addresses": 13,
             "mostPods": 110,
             "pods": 0,
-            "runsOut": "its kubelet takes 110 Pods, but 10.250.0.0/28 has 13 addresses for them",
+            "runsOut": "its kubelet admits 110 Pods, but 10.250.0.0/28 has 13 addresses for them",
         }
     finally:
         await world.client.delete(NODES, name)
