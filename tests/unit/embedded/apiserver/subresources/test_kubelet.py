@@ -12,6 +12,7 @@ from typing import Any
 
 import aiohttp
 import pytest
+import uvloop
 from aiohttp import web
 from cryptography import x509
 from tests.helpers.apiserver import MERGE, EmbeddedApiServer, embedded_apiserver
@@ -250,6 +251,16 @@ async def test_a_kubelets_refusal_to_upgrade_is_a_status(
         assert kubelet.asked == [("/portForward/default/p", [("port", port)])]
         assert kubelet.headers["X-Stream-Protocol-Version"] == "portforward.k8s.io"
         assert "Authorization" not in kubelet.headers
+
+
+def test_streams_are_joined_under_uvloop_too(tmp_path: Path) -> None:
+    """It is what `kaji up` runs on."""
+
+    async def story() -> None:
+        async with embedded_apiserver() as api:
+            await test_exec_passes_frames_both_ways(api, tmp_path)
+
+    uvloop.run(story())
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from typing import Any
 
 import aiohttp
 import pytest
+import uvloop
 from tests.unit.embedded.kubelet.conftest import BOUND_SECONDS, Machine, until
 
 from kajitori.embedded.kubelet.http import port_forward, remote, spdy_session
@@ -57,7 +58,13 @@ class Api:
 
 @pytest.fixture
 async def api(tmp_path: Path) -> AsyncIterator[Api]:
-    machine = Machine(tmp_path / "kubelet", server=ServerSettings(bearer_tokens=frozenset({TOKEN})))
+    async with running(tmp_path) as made:
+        yield made
+
+
+@asynccontextmanager
+async def running(folder: Path) -> AsyncIterator[Api]:
+    machine = Machine(folder / "kubelet", server=ServerSettings(bearer_tokens=frozenset({TOKEN})))
     await machine.start()
     await machine.cluster.submit("p", "sleep", "1000")
     await machine.phase("p", "Running")
@@ -188,6 +195,29 @@ async def test_a_connection_and_its_ends(api: Api, connected: Callable[[Api], An
         await client.end(data)
         await client.wait(lambda: {data, errors} <= client.ended)
         assert (client.data[data], client.data[errors]) == (b"olleh", b"")
+
+
+def test_connections_are_taken_over_under_uvloop_too(tmp_path: Path) -> None:
+    """The servers run on it. Its transports are no `asyncio.Transport`, which exec over SPDY once asked for."""
+
+    async def story() -> None:
+        async with running(tmp_path) as api:
+            for connected in (upgraded, tunnelled):
+                await test_a_connection_and_its_ends(api, connected)
+            async with upgraded(
+                api, "v4.channel.k8s.io", "/exec/default/p/main?command=cat&input=1&output=1"
+            ) as client:
+                streams = [await client.open(streamtype=name) for name in ("error", "stdin", "stdout")]
+                await client.write(streams[1], b"hello")
+                await client.end(streams[1])
+                await client.wait(lambda: streams[0] in client.ended)
+                assert client.data == {
+                    streams[0]: b'{"metadata": {}, "status": "Success"}',
+                    streams[1]: b"",
+                    streams[2]: b"hello",
+                }
+
+    uvloop.run(story())
 
 
 async def test_a_program_that_has_said_all_still_listens(api: Api) -> None:
