@@ -1,1 +1,1 @@
-"""The only package that speaks Kubernetes over a wire."""
+"""The Kubernetes client: the only package that talks to an API server."""

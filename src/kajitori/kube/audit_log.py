@@ -1,6 +1,6 @@
-"""An API server's audit log as requests of clients.
+"""Reads an API server's audit log as requests of clients.
 
-The log is as kube-apiserver writes it with `--audit-log-path` and format `json`: one audit.k8s.io/v1 Event a line.
+The log is what kube-apiserver writes with `--audit-log-path` and format `json`: one audit.k8s.io/v1 Event per line.
 Level Metadata is enough.
 """
 
@@ -14,8 +14,8 @@ import msgspec
 from kajitori.core.protection.api_clients import KUBELETS, Ask, Client, Request, Scope
 from kajitori.core.words.times import parse_time
 
-WHERE = ("authentication.kubernetes.io/node-name", "authentication.kubernetes.io/pod-name")
-"""Stand in the account of whoever asks with a token that belongs to a Pod; the first since Kubernetes 1.30."""
+POD_KEYS = ("authentication.kubernetes.io/node-name", "authentication.kubernetes.io/pod-name")
+"""Keys of the user's extra fields that name the Pod of a token; the first exists since Kubernetes 1.30."""
 
 _NODE = "system:node:"
 _ONE_NODE = ("spec.nodeName=", "metadata.name=")
@@ -48,15 +48,15 @@ class _Event(msgspec.Struct):
 
 
 class AuditLog:
-    """Lines of one or several logs, in the order in which they were written."""
+    """The lines of one or several logs, in the order in which they were written."""
 
     def __init__(self, lines: Iterable[bytes]) -> None:
         self._lines = lines
         self.unreadable = 0
-        """Lines that are no events, as far as it was read."""
+        """Number of lines so far that are not events."""
 
     def requests(self) -> Iterator[Request]:
-        """What was asked for: each request when it is over, at the end those that are open still."""
+        """Yield each request when it is over, and at the end those that are still open."""
         decoder = msgspec.json.Decoder(_Event)
         opened: dict[str, Request] = {}
         for line in self._lines:
@@ -64,7 +64,7 @@ class AuditLog:
                 continue
             try:
                 event = decoder.decode(line)
-            except ValueError:  # also where it is no UTF-8
+            except ValueError:  # also if the line is not UTF-8
                 self.unreadable += 1
                 continue
             if event.stage == "ResponseStarted" and event.verb == "watch":
@@ -96,8 +96,8 @@ def _client(event: _Event) -> Client:
 def _instance(event: _Event) -> str:
     if event.user.username.startswith(_NODE):
         return event.user.username.removeprefix(_NODE)
-    told = [event.user.extra.get(key) or [] for key in WHERE]
-    return next((values[0] for values in [*told, event.source_ips] if values), "")
+    known = [event.user.extra.get(key) or [] for key in POD_KEYS]
+    return next((values[0] for values in [*known, event.source_ips] if values), "")
 
 
 def _ask(event: _Event) -> Ask:

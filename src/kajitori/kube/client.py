@@ -1,4 +1,4 @@
-"""The verbs of the Kubernetes API."""
+"""The Kubernetes client: a method for each verb of the API."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ Object = dict[str, Any]
 DEFAULT_TIMEOUT_SECONDS = 30.0
 DEFAULT_PAGE_SIZE = 500
 LOG_BUFFER_BYTES = 64 << 10
-"""Logs have no long lines to wait for, and thousands of them may be followed by readers who are slow."""
+"""Logs have no long lines to wait for, and slow readers may follow thousands of them."""
 
 METADATA_ONLY = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
-"""What to ask for as an answer where the rest of an object is not needed, or not to be had."""
+"""Accept header for an answer with an object's metadata only."""
 
 
 class PatchKind(StrEnum):
-    """How the body of a patch is to be read."""
+    """Formats of a patch's body."""
 
     MERGE = "application/merge-patch+json"
     STRATEGIC = "application/strategic-merge-patch+json"
@@ -46,7 +46,7 @@ class PatchKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Listing(Generic[T]):
-    """All objects of a collection, as they were at one resource version."""
+    """All objects of a collection at one resource version."""
 
     items: list[T]
     resource_version: str
@@ -55,8 +55,8 @@ class Listing(Generic[T]):
 class KubeClient:
     """One API server under one identity; an async context manager that belongs to one event loop.
 
-    Where no namespace is given, reading and writing one object of a namespaced kind means the body's namespace or the
-    configuration's, and a collection means all namespaces. Every verb raises the errors of `kube.errors`.
+    Without a namespace, reading and writing one object of a namespaced kind uses the body's namespace or the
+    configuration's, and a collection means all namespaces. Every method raises the errors of `kube.errors`.
     """
 
     def __init__(
@@ -72,9 +72,9 @@ class KubeClient:
         on_write_error: OnWriteError | None = None,
         lender: KubeClient | None = None,
     ) -> None:
-        """write_permit is asked before each write: for how many seconds may it last? It may raise instead.
-        on_write_error is told of each write that failed for good. lender: another client of the same server, whose
-        connections this one uses instead of its own."""
+        """`write_permit` is called before each write and returns for how many seconds the write may last; it may raise
+        instead. `on_write_error` is called for each write that failed for good. `lender` is another client of the same
+        server, whose connections this one uses."""
         self.config = config
         self.environment = environment or Environment()
         self.limiter = limiter or ConcurrencyLimiter(clock=self.environment.clock, sleep=self.environment.sleep)
@@ -92,9 +92,9 @@ class KubeClient:
         )
 
     def as_bearer(self, token: str, *, user_agent: str) -> KubeClient:
-        """The same server in the name of somebody else, with this token and nothing else of ours.
+        """Return a client of the same server with this token instead of this client's credentials.
 
-        It goes over this client's connections, costs microseconds to make, and ends with this client at the latest.
+        It uses this client's connections, costs microseconds to create, and ends with this client at the latest.
         """
         config = self.config.with_token(token)
         return KubeClient(config, user_agent=user_agent, environment=self.environment, lender=self)
@@ -108,17 +108,17 @@ class KubeClient:
         await self.close()
 
     async def close(self) -> None:
-        """Closes all connections, those of open streams included."""
+        """Close all connections, including those of open streams."""
         await self._transport.close()
-        await asyncio.sleep(0)  # lets the transports say goodbye before the loop may end
+        await asyncio.sleep(0)  # lets the transports close their connections before the loop may end
 
     def now(self) -> datetime:
-        """The API server's time, as far as it has told it."""
+        """Return the API server's time, as far as its answers have told it."""
         return self._transport.clock.now()
 
     async def set_clock(self) -> None:
-        """Asks the API server for its time, and believes it, however long this machine was stopped."""
-        self._transport.clock.set_anew()
+        """Read the API server's time and use it, even after this machine was stopped for long."""
+        self._transport.clock.accept_next()
         await self._transport.request("GET", "/version", idempotent=True)
 
     # ------------------------------------------------------------------------------------------ reading
@@ -131,7 +131,7 @@ class KubeClient:
     async def get(
         self, resource: Resource, name: str, namespace: str | None = None, *, type: type[T] | None = None
     ) -> Object | T:
-        """One object, as a dictionary or as `type`."""
+        """Return one object, as a dictionary or as `type`."""
         path = self._object_path(resource, name, namespace)
         answer = await self._transport.request("GET", path, idempotent=True, kind=f"get {resource.plural}")
         return decode(answer, type) if type is not None else decode(answer, dict)
@@ -168,7 +168,7 @@ class KubeClient:
         page_size: int = DEFAULT_PAGE_SIZE,
         type: type[Any] | None = None,
     ) -> Listing[Any]:
-        """The whole collection, fetched page by page."""
+        """Return the whole collection, fetched page by page."""
         items: list[Any] = []
         version = ""
         pages = self.list_pages(
@@ -181,7 +181,7 @@ class KubeClient:
         )
         async for page in pages:
             if page.first:
-                items.clear()  # the server had forgotten the pages before: they come again
+                items.clear()  # the server has forgotten the pages before, and sends them again
             items.extend(page.items)
             version = page.resource_version
         return Listing(items, version)
@@ -196,7 +196,8 @@ class KubeClient:
         page_size: int = DEFAULT_PAGE_SIZE,
         type: type[T],
     ) -> AsyncGenerator[Page[T]]:
-        """The collection page by page. Where a continue token expires, it starts over in one piece (`page.first`)."""
+        """Yield the collection page by page. If a continue token expires, it starts again without pages
+        (`page.first`)."""
         path = self._collection_path(resource, namespace)
         params = _selectors(label_selector, field_selector)
         token, limit, first = "", page_size, True
@@ -229,7 +230,7 @@ class KubeClient:
         timeout_seconds: int,
         silence_seconds: float,
     ) -> ByteStream:
-        """One watch request: lines of JSON, one event each. `kube.watch` makes of it a watch that does not end."""
+        """Open one watch request: lines of JSON, one event each. `kube.watch` turns it into a watch without end."""
         params = {
             **_selectors(label_selector, field_selector),
             "watch": "true",
@@ -251,7 +252,8 @@ class KubeClient:
         *,
         dry_run: bool = False,
     ) -> Object:
-        """A new object. Not tried again where the connection broke after the request was sent: it may exist.
+        """Create an object. It is not retried if the connection broke after the request was sent, since the object may
+        exist.
 
         A body in bytes is JSON and needs the namespace as an argument.
         """
@@ -271,9 +273,9 @@ class KubeClient:
     async def replace(
         self, resource: Resource, body: Mapping[str, Any], *, subresource: str = "", metadata_only: bool = False
     ) -> Object:
-        """Replaces an object, or a subresource of it. A resourceVersion in the body makes it a compare-and-swap.
+        """Replace an object or a subresource. A resourceVersion in the body makes it a compare-and-swap.
 
-        metadata_only: nothing else of it is answered, which is cheaper for the API server, too.
+        With `metadata_only` the answer holds the metadata alone, which is also cheaper for the API server.
         """
         metadata = body["metadata"]
         path = self._object_path(resource, metadata["name"], metadata.get("namespace"), subresource)
@@ -295,7 +297,7 @@ class KubeClient:
         field_manager: str = "",
         force: bool = False,
     ) -> Object:
-        """Changes parts of an object. `force` takes fields over from other managers when applying."""
+        """Change parts of an object. `force` takes fields over from other managers when applying."""
         params = {}
         if field_manager or kind is PatchKind.APPLY:
             params["fieldManager"] = field_manager or self._field_manager
@@ -323,9 +325,9 @@ class KubeClient:
         uid: str | None = None,
         resource_version: str | None = None,
     ) -> Object:
-        """Deletes one object; answers the object as it goes, or a Status.
+        """Delete one object; return the object as it is deleted, or a Status.
 
-        propagation: `Background`, `Foreground` or `Orphan`. Raises ConflictError where uid or version do not agree.
+        `propagation` is `Background`, `Foreground` or `Orphan`. Raises ConflictError if uid or version do not match.
         """
         options = _delete_options(grace_seconds, propagation, uid, resource_version)
         path = self._object_path(resource, name, namespace)
@@ -344,7 +346,7 @@ class KubeClient:
         grace_seconds: int | None = None,
         propagation: str | None = None,
     ) -> None:
-        """Deletes all objects that the selectors find. An empty label selector finds all of the namespace."""
+        """Delete all objects that the selectors match. An empty label selector matches the whole namespace."""
         await self._transport.request(
             "DELETE",
             self._collection_path(resource, namespace),
@@ -354,7 +356,7 @@ class KubeClient:
         )
 
     async def bind(self, pod_name: str, namespace: str, node: str) -> None:
-        """Puts a Pod on a node, as a scheduler does. Raises ConflictError where it is on one already."""
+        """Bind a Pod to a node, as a scheduler does. Raises ConflictError if it is bound already."""
         body = {
             "apiVersion": "v1",
             "kind": "Binding",
@@ -379,9 +381,9 @@ class KubeClient:
         previous: bool = False,
         limit_bytes: int | None = None,
     ) -> ByteStream:
-        """A container's log; with `follow` until it ends. Raises at once what the server refuses.
+        """Open a container's log; with `follow` until it ends. Raises at once what the server refuses.
 
-        `since_time`: RFC 3339, of which an API server takes whole seconds, in the time of the node's own clock.
+        `since_time` is an RFC 3339 time by the node's clock, of which an API server uses whole seconds.
         """
         params: dict[str, str] = {"container": container} if container else {}
         numbers = {"tailLines": tail_lines, "limitBytes": limit_bytes}
@@ -407,7 +409,7 @@ class KubeClient:
         stdin: bool = False,
         tty: bool = False,
     ) -> ExecStream:
-        """Starts a program in a container. With a terminal, its errors come on standard output, as terminals do it."""
+        """Start a program in a container. With a terminal, its errors come on standard output, as on any terminal."""
         params = [("command", part) for part in command]
         if container:
             params.append(("container", container))
@@ -425,11 +427,12 @@ class KubeClient:
         body: Mapping[str, Any] | bytes | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> bytes:
-        """Anything else: the body of the answer. `path` is taken as it is; headers may be Accept and Content-Type."""
+        """Send any other request; return the body of the answer. `path` is used as it is; headers may be Accept and
+        Content-Type."""
         given = {name.lower(): value for name, value in (headers or {}).items()}
         unknown = set(given) - {"accept", "content-type"}
         if unknown:
-            raise ValueError(f"headers that are not sent: {', '.join(sorted(unknown))}")
+            raise ValueError(f"headers that can't be sent: {', '.join(sorted(unknown))}")
         return await self._transport.request(
             method,
             path,
@@ -455,7 +458,7 @@ _SAFE = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ012345678
 
 
 def _segment(name: str, field: str) -> str:
-    """A name as a part of a URL's path; refuses what would lead to another path."""
+    """Return a name as a part of a URL's path. Raises InvalidInput for a name that would lead to another path."""
     if name in ("", ".", "..") or not _SAFE.issuperset(name):
         raise InvalidInput.one(field, f"{name!r:.80} is not the name of an object", value=name)
     return name

@@ -1,7 +1,7 @@
-"""The API server's clock, the only one that all parts of a cluster can ask.
+"""The API server's clock, the only one that all parts of a cluster can read.
 
-A Run carries times that one controller wrote and another judges deadlines by. By each one's own clock, a machine whose
-clock is an hour wrong would end every run with a time limit as soon as it leads.
+One controller writes times into a Run, and another one judges deadlines by them. If each used its own clock, a machine
+whose clock is an hour wrong would end every run with a time limit as soon as it leads.
 """
 
 from __future__ import annotations
@@ -11,56 +11,57 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
-LOOK_SECONDS = 60.0
-"""An answer is looked at for its time at most this often."""
+UPDATE_SECONDS = 60.0
+"""Shortest interval between two answers whose time is used."""
 
-ROUGHNESS_SECONDS = 1.0
-"""Answers tell whole seconds, and take a moment to arrive: less of a difference means nothing."""
+PRECISION_SECONDS = 1.0
+"""Answers have whole seconds and take a moment to arrive, so a smaller difference means nothing."""
 
 DRIFT = 1e-3
-"""Clocks drift apart by less than this share (NTP slews by at most 500 ppm). More of a difference is a clock that was
-set, or another server: that is not followed, since no deadline has come any nearer."""
+"""Largest drift between two clocks (NTP slews by at most 500 ppm). A larger difference means that a clock was set or
+that another server answered; it is not followed, since no deadline has come nearer."""
 
 
 def steady_seconds() -> float:
-    """Seconds of a clock that nobody sets, and that goes on while the machine sleeps, where there is one."""
+    """Return seconds of a clock that is never set, and that continues while the machine sleeps if the system has such a
+    clock."""
     boottime = getattr(time, "CLOCK_BOOTTIME", None)  # Linux
     return time.monotonic() if boottime is None else time.clock_gettime(boottime)
 
 
 class ServerClock:
-    """What time it is for the API server, by its answers' `Date` and a steady clock of our own."""
+    """The API server's time, by the `Date` of its answers and a steady clock of this machine."""
 
     def __init__(self, *, ticks: Callable[[], float] = steady_seconds, own: Callable[[], float] = time.time) -> None:
-        """ticks: seconds of a steady clock; own: this machine's time in seconds of Unix."""
+        """`ticks` returns seconds of a steady clock; `own` this machine's Unix time in seconds."""
         self._ticks = ticks
         self._own = own
         self._offset: float | None = None
         """What to add to the ticks; None before the first answer."""
-        self._told_at = 0.0
-        self._anew = True
+        self._updated_at = 0.0
+        self._accepts_any = True
 
     def now(self) -> datetime:
-        """The API server's time; our own before it has answered at all."""
+        """Return the API server's time; this machine's before the first answer."""
         seconds = self._own() if self._offset is None else self._ticks() + self._offset
         return datetime.fromtimestamp(seconds, UTC)
 
-    def set_anew(self) -> None:
-        """Believes the next answer, however far off it is: this machine may have been stopped for long."""
-        self._anew = True
+    def accept_next(self) -> None:
+        """Use the next answer's time, however different it is: this machine may have been stopped for long."""
+        self._accepts_any = True
 
     def note(self, date: str | None) -> None:
-        """An answer arrived with this `Date`."""
+        """Take the `Date` of an answer."""
         ticks = self._ticks()
-        if date is None or (not self._anew and ticks - self._told_at < LOOK_SECONDS):
+        if date is None or (not self._accepts_any and ticks - self._updated_at < UPDATE_SECONDS):
             return
         try:
             offset = parsedate_to_datetime(date).timestamp() + 0.5 - ticks
         except (ValueError, TypeError):
             return
-        if self._offset is None or self._anew:
+        if self._offset is None or self._accepts_any:
             self._offset = offset
-        elif abs(offset - self._offset) > ROUGHNESS_SECONDS:
-            reach = (ticks - self._told_at) * DRIFT
-            self._offset += max(-reach, min(reach, offset - self._offset))
-        self._told_at, self._anew = ticks, False
+        elif abs(offset - self._offset) > PRECISION_SECONDS:
+            largest_drift = (ticks - self._updated_at) * DRIFT
+            self._offset += max(-largest_drift, min(largest_drift, offset - self._offset))
+        self._updated_at, self._accepts_any = ticks, False

@@ -1,10 +1,10 @@
-"""How many requests we have in flight at an API server: as many as it takes without getting slower.
+"""Limits the requests in flight at an API server: as many as it handles without getting slower.
 
-A congestion window as TCP has it: additive increase, multiplicative decrease (Chiu and Jain, "Analysis of the increase
-and decrease algorithms for congestion avoidance", 1989). Signs of congestion are 429 and, as in TCP Vegas (Brakmo and
-Peterson, 1995), a latency clearly above the lowest one seen lately: with `floor` the latency of a server that has
-nothing else to do, `window · (1 - floor / latency)` of our requests wait in a queue there instead of being worked on.
-Netflix's concurrency-limits uses the same signal.
+A congestion window as in TCP: additive increase, multiplicative decrease (Chiu and Jain, "Analysis of the increase and
+decrease algorithms for congestion avoidance", 1989). Signs of congestion are 429 and, as in TCP Vegas (Brakmo and
+Peterson, 1995), a latency clearly above the lowest recent one. With `floor` as the latency of an idle server, `window ·
+(1 - floor / latency)` of our requests wait in a queue there instead of being worked on. Netflix's concurrency-limits
+uses the same signal.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ _precedence: ContextVar[float] = ContextVar("precedence", default=-math.inf)
 
 @contextmanager
 def preceding(precedence: float) -> Iterator[None]:
-    """Requests that are made herein go before those of lower precedence where they have to wait for their turn; before
-    all that are made elsewhere, which have none."""
+    """Give requests made inside this context precedence over requests with a lower precedence, and over all requests
+    outside of any such context, when they have to wait."""
     token = _precedence.set(precedence)
     try:
         yield
@@ -36,28 +36,28 @@ def preceding(precedence: float) -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Bounds and tempers of a window. Times are in seconds."""
+    """Bounds and parameters of a window. Times are in seconds."""
 
     initial: int = 32
-    least: int = 1
-    least_when_slow: int = 16
-    """A slow server alone takes us no lower: it may be others who make it slow, and so few requests hurt nobody."""
-    most: int = 256
+    min_size: int = 1
+    min_when_slow: int = 16
+    """Lower bound if the server is only slow: other clients may cause that, and so few requests harm nobody."""
+    max_size: int = 256
     latency_factor: float = 3.0
-    """Latency over this many times its floor, plus the slack, is congestion."""
+    """Latency above this multiple of its floor, plus the slack, is congestion."""
     latency_slack_seconds: float = 0.1
-    """A server that answers within this over its floor is not in distress, whatever the ratio."""
+    """A server within this distance of its floor is not congested, whatever the ratio."""
     floor_seconds: float = 30.0
-    """The floor is the lowest latency of the last one to two periods of this length, so that it can rise, too."""
+    """The floor is the lowest latency of the last one to two periods of this length, so it can also rise."""
     longest_pause_seconds: float = 30.0
-    """No server holds us back for longer by one answer, whatever it wishes."""
+    """Longest pause that one answer of a server can cause."""
     smoothing: float = 0.1
     """Weight of the newest latency in the moving average that is judged."""
 
 
 @dataclass(slots=True)
 class _Latency:
-    """The average latency of one kind of request, and its lowest in this and in the period before."""
+    """The average latency of one kind of request, and its lowest value in this and the previous period."""
 
     average: float
     lowest: float
@@ -70,7 +70,8 @@ class _Latency:
 
 
 class Window:
-    """The state machine; pure: every method takes the time in seconds on any clock that does not go back."""
+    """The state machine of the limiter. Pure: every method takes the time in seconds on any clock that does not go
+    back."""
 
     def __init__(self, limits: Limits | None = None) -> None:
         self.limits = limits or Limits()
@@ -78,32 +79,32 @@ class Window:
         self._halved_at = -math.inf
         self._latencies: dict[str, _Latency] = {}
         self.paused_until = -math.inf
-        """No request begins before this time: the server asked for it."""
+        """No request begins before this time, because the server asked for a pause."""
 
     @property
     def size(self) -> int:
-        """How many requests may be in flight."""
+        """The number of requests that may be in flight."""
         return int(self._size)
 
     def answered(self, *, kind: str, began: float, now: float, in_flight: int) -> None:
-        """A request of this kind was answered without complaint. An empty kind says that its latency means nothing.
+        """Note that a request of this kind succeeded. An empty kind means that its latency says nothing.
 
-        in_flight: how many requests were in flight, this one included; a window that is not used does not grow.
+        `in_flight` counts the requests in flight, including this one; a window that is not used up does not grow.
         """
         if kind and self._is_slow(kind, now - began, now):
-            self._halve(began, now, self.limits.least_when_slow)
+            self._halve(began, now, self.limits.min_when_slow)
         elif in_flight >= self.size:
-            self._size = min(self._size + 1 / self._size, float(self.limits.most))
+            self._size = min(self._size + 1 / self._size, float(self.limits.max_size))
 
     def throttled(self, *, began: float, now: float, retry_after_seconds: float = 0.0) -> None:
-        """A request was answered 429, or 503 with the wish to come back later."""
-        self._halve(began, now, self.limits.least)
+        """Note an answer of 429, or of 503 with a time to retry after."""
+        self._halve(began, now, self.limits.min_size)
         self.paused_until = max(self.paused_until, now + min(retry_after_seconds, self.limits.longest_pause_seconds))
 
-    def _halve(self, began: float, now: float, least: int) -> None:
+    def _halve(self, began: float, now: float, min_size: int) -> None:
         if began < self._halved_at:
-            return  # sent before the last halving: it tells of the same congestion
-        self._size = max(self._size / 2, min(self._size, float(least)))
+            return  # sent before the last halving, so it shows the same congestion
+        self._size = max(self._size / 2, min(self._size, float(min_size)))
         self._halved_at = now
         for latency in self._latencies.values():
             latency.average = latency.floor
@@ -123,20 +124,23 @@ class Window:
 
 @dataclass(slots=True)
 class ConcurrencyLimiter:
-    """Lets requests begin, no more at a time than the window allows. Every other turn is for who has waited longest, so
-    that everybody has one; those between are for the highest precedence, among equals for who has waited longest."""
+    """Lets requests begin, at most as many at a time as the window allows.
+
+    Every other turn goes to the request that has waited longest, so that none starves. The turns between go to the
+    highest precedence, and among equals to the one that has waited longest.
+    """
 
     window: Window = field(default_factory=Window)
     clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     in_flight: int = 0
     _waiting: dict[float, OrderedDict[int, asyncio.Future[None]]] = field(default_factory=dict)
-    """Who waits for his turn, by precedence; numbered as they came. Nothing of what nobody waits with."""
+    """Waiting requests by precedence, numbered in the order of their arrival. Empty precedences are removed."""
     _numbers: Iterator[int] = field(default_factory=itertools.count)
     _longest_is_next: bool = True
 
     def slot(self, kind: str = "") -> Slot:
-        """A place for one request of this kind: an async context manager that is told how it was answered."""
+        """Return a place for one request of this kind: an async context manager that is told the answer's status."""
         return Slot(self, kind)
 
     @property
@@ -145,7 +149,7 @@ class ConcurrencyLimiter:
         return bool(self._waiting)
 
     async def acquire(self) -> None:
-        """Waits until one more request may begin, and counts it."""
+        """Wait until one more request may begin, and count it."""
         if self._waiting or self.in_flight >= self.window.size:
             await self._turn()
         else:
@@ -158,33 +162,33 @@ class ConcurrencyLimiter:
             raise
 
     def release(self) -> None:
-        """A request is over; the next may begin."""
+        """Note that a request is over; the next one may begin."""
         self.in_flight -= 1
         while self._waiting and self.in_flight < self.window.size:
-            by_age, self._longest_is_next = self._longest_is_next, not self._longest_is_next
-            precedence = min(self._waiting, key=self._first_of) if by_age else max(self._waiting)
+            is_longest_turn, self._longest_is_next = self._longest_is_next, not self._longest_is_next
+            precedence = min(self._waiting, key=self._first_of) if is_longest_turn else max(self._waiting)
             turn = self._leave(precedence, self._first_of(precedence))
             self.in_flight += 1
             if turn is not None and not turn.done():
                 turn.set_result(None)
 
     async def _turn(self) -> None:
-        """Waits for a turn; whoever gives it counts the request."""
+        """Wait for a turn. `release` counts the request when it gives the turn."""
         precedence, number, turn = _precedence.get(), next(self._numbers), asyncio.get_running_loop().create_future()
         self._waiting.setdefault(precedence, OrderedDict())[number] = turn
         try:
             await turn
         except asyncio.CancelledError:
-            if self._leave(precedence, number) is None:  # it had been given
+            if self._leave(precedence, number) is None:  # the turn had been given
                 self.release()
             raise
 
     def _first_of(self, precedence: float) -> int:
-        """Who has waited longest with this precedence."""
+        """Return the number of the request that has waited longest with this precedence."""
         return next(iter(self._waiting[precedence]))
 
     def _leave(self, precedence: float, number: int) -> asyncio.Future[None] | None:
-        """This one waits no more; None where he did not."""
+        """Stop waiting. Returns the request's future; None if it was not waiting."""
         equals = self._waiting.get(precedence)
         if equals is None:
             return None
@@ -195,7 +199,7 @@ class ConcurrencyLimiter:
 
 
 class Slot:
-    """One request's place in a limiter. What is not answered says nothing about the server."""
+    """One request's place in a limiter. A request without an answer says nothing about the server."""
 
     __slots__ = ("_began", "_kind", "_limiter")
 
@@ -215,7 +219,7 @@ class Slot:
         self._limiter.release()
 
     def answered(self, status: int, retry_after_seconds: float | None = None) -> None:
-        """The server answered this request with this HTTP status."""
+        """Note the HTTP status that answered this request."""
         limiter, now = self._limiter, self._limiter.clock()
         if status == 429 or (status == 503 and retry_after_seconds is not None):
             limiter.window.throttled(began=self._began, now=now, retry_after_seconds=retry_after_seconds or 0.0)

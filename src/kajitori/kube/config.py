@@ -1,7 +1,7 @@
-"""Where an API server is and how to talk to it: kubeconfig files, the environment, a Pod's service account.
+"""Where an API server is and how to authenticate: kubeconfig files, the environment, a Pod's service account.
 
-Parsing is lightkube's; what it drops (`proxy-url`, `tls-server-name`, impersonation, the later fields of credential
-plugins) is read beside it. lightkube is imported only where a file is read, since it takes 0.1 s.
+lightkube parses the files; what it drops (`proxy-url`, `tls-server-name`, impersonation, the later fields of credential
+plugins) is read here. lightkube is imported only when a file is read, since the import takes 0.1 s.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ class ExecPlugin:
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """Who we are. Of token file, token, plugin and password the first is used; a certificate adds to it."""
+    """The identity of a client. Of token file, token, plugin and password the first one is used; a certificate is used
+    as well."""
 
     token: str = field(default="", repr=False)
     token_file: Path | None = None
@@ -70,15 +71,16 @@ class KubeConfig:
 
     @classmethod
     def from_file(cls, path: Path, context: str | None = None) -> KubeConfig:
-        """The named context of a kubeconfig file, or its current one.
+        """Read the named context of a kubeconfig file, or its current one.
 
-        Raises InvalidInput where the file cannot be read or is not a kubeconfig, Unsupported for what we do not speak.
+        Raises InvalidInput if the file cannot be read or is not a kubeconfig, Unsupported for features that this client
+        lacks.
         """
         return cls._from_files([path], context)
 
     @classmethod
     def in_cluster(cls, service_account: Path = SERVICE_ACCOUNT) -> KubeConfig:
-        """The API server of the Pod that this process runs in. Raises Unavailable elsewhere."""
+        """Return the configuration of the Pod that this process runs in. Raises Unavailable elsewhere."""
         host, port = os.environ.get("KUBERNETES_SERVICE_HOST"), os.environ.get("KUBERNETES_SERVICE_PORT")
         if not host or not port or not (service_account / "token").is_file():
             raise Unavailable("this process does not run in a Pod with a service account", hint=_NO_CLUSTER_HINT)
@@ -92,9 +94,9 @@ class KubeConfig:
 
     @classmethod
     def discover(cls, path: Path | None = None, context: str | None = None) -> KubeConfig:
-        """The given file, else the files of $KUBECONFIG (merged), else ~/.kube/config, else the Pod's own cluster.
+        """Read the given file, else the files of $KUBECONFIG (merged), else ~/.kube/config, else the Pod's own cluster.
 
-        Raises Unavailable where there is none of these.
+        Raises Unavailable if there is none of these.
         """
         if path is not None:
             return cls.from_file(path, context)
@@ -110,7 +112,7 @@ class KubeConfig:
         raise Unavailable("no Kubernetes cluster is configured", hint=_NO_CLUSTER_HINT)
 
     def with_token(self, token: str) -> KubeConfig:
-        """The same server with somebody else's bearer token and nothing else of ours."""
+        """Return the same server with this bearer token instead of the configured credentials."""
         return replace(self, credentials=Credentials(token=token), context="")
 
     @classmethod
@@ -153,7 +155,7 @@ def _read(path: Path) -> dict[str, Any]:
 def _named(
     documents: Sequence[tuple[Path, dict[str, Any]]], plural: str, singular: str, name: str
 ) -> tuple[Path, dict[str, Any]]:
-    """The first entry of that name, as kubectl merges several files, and the file that it stands in."""
+    """Return the first entry with this name, as kubectl merges several files, and its file."""
     known: list[str] = []
     for path, document in documents:
         for entry in document.get(plural) or ():
@@ -246,7 +248,7 @@ def _plugin(path: Path, doc: object) -> ExecPlugin | None:
 
 
 def _beside(path: Path, name: str | None) -> Path | None:
-    """A file named in a kubeconfig; a relative name starts at the kubeconfig's folder."""
+    """Return the path of a file named in a kubeconfig; a relative name starts at the kubeconfig's folder."""
     return path.expanduser().absolute().parent / Path(name).expanduser() if name else None
 
 
@@ -255,5 +257,5 @@ def _pem(text: str | None, name: str) -> bytes:
         return b""
     try:
         return base64.b64decode("".join(text.split()), validate=True)
-    except ValueError as error:  # binascii.Error is one
+    except ValueError as error:  # includes binascii.Error
         raise InvalidInput.one(f"kubeconfig {name}", f"is not base64: {error}") from None

@@ -1,6 +1,7 @@
-"""Credentials while they are in use: token files that rotate, plugins that print tokens or certificates, TLS contexts.
+"""Credentials in use: token files that rotate, plugins that print tokens or certificates, TLS contexts.
 
-The plugins' protocol: https://kubernetes.io/docs/reference/access-authn-authz/authentication/#client-go-credential-plugins
+The plugins' protocol:
+https://kubernetes.io/docs/reference/access-authn-authz/authentication/#client-go-credential-plugins
 """
 
 from __future__ import annotations
@@ -24,18 +25,18 @@ from kajitori.errors import InvalidInput, Unauthenticated
 from kajitori.kube.config import ExecPlugin, KubeConfig
 
 TOKEN_FILE_SECONDS = 60
-"""A token file is read again after this long, as client-go does; the kubelet renews it long before it expires."""
+"""Interval at which a token file is read again, as in client-go; the kubelet renews it long before it expires."""
 
 EXPIRY_MARGIN = timedelta(seconds=10)
-"""What expires within this is renewed before it is used."""
+"""Credentials that expire within this time are renewed before use."""
 
 PLUGIN_TIMEOUT_SECONDS = 60
-"""A plugin may wait for a browser login; nobody's request waits for ever."""
+"""Time limit of a plugin, which may wait for a browser login."""
 
 
 @dataclass(frozen=True, slots=True)
 class Credential:
-    """What a request carries: header and TLS context. `expires_at` is None where nobody said."""
+    """The header and the TLS context of a request. `expires_at` is None if unknown."""
 
     headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     tls: ssl.SSLContext | None = None
@@ -43,7 +44,7 @@ class Credential:
 
 
 class CredentialSource:
-    """The credentials of one client, renewed when they expire, or when the server no longer takes them."""
+    """The credentials of one client, renewed when they expire or the server no longer accepts them."""
 
     def __init__(self, config: KubeConfig, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
         self._config = config
@@ -53,15 +54,15 @@ class CredentialSource:
 
     @property
     def renewable(self) -> bool:
-        """Whether asking again can give other credentials."""
+        """Whether the source can obtain other credentials."""
         credentials = self._config.credentials
         return credentials.plugin is not None or credentials.token_file is not None
 
     async def get(self, *, refused: Credential | None = None) -> Credential:
-        """Credentials to use now.
+        """Return credentials to use now.
 
-        refused: what the server answered 401 to; if nobody has renewed it meanwhile, it is renewed here. Raises
-        InvalidInput for files that cannot be used and Unauthenticated where a plugin fails.
+        `refused` is a credential that the server answered with 401; it is renewed, unless that has happened meanwhile.
+        Raises InvalidInput for files that cannot be used and Unauthenticated if a plugin fails.
         """
         current = self._current
         if current is not None and current is not refused and not self._expired(current):
@@ -114,7 +115,7 @@ class CredentialSource:
             context = _context(authorities, config.insecure_skip_tls_verify)
             where = "kubeconfig client-certificate"
             _load_pair(context, certificate or _read_bytes(who.certificate_file), key or _read_bytes(who.key_file))
-        except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
+        except (OSError, ValueError) as error:  # includes ssl.SSLError
             raise InvalidInput.one(where, f"cannot be used: {error}") from error
         return context
 
@@ -129,8 +130,8 @@ def _context(authorities: bytes, insecure: bool) -> ssl.SSLContext:
 
 @lru_cache(maxsize=8)
 def _anonymous(authorities: bytes, insecure: bool) -> ssl.SSLContext:
-    """The context of clients without a certificate. They share it: to make one takes milliseconds, and connections are
-    only used again under the same one."""
+    """Return the context of clients without a certificate. It is shared: creating one takes milliseconds, and
+    connections are reused only under the same one."""
     return _context(authorities, insecure)
 
 
@@ -154,9 +155,9 @@ class _ExecCredential(msgspec.Struct):
 
 
 async def run_plugin(plugin: ExecPlugin, config: KubeConfig) -> ExecStatus:
-    """Runs a credential plugin once. Its standard output goes nowhere but into the answer.
+    """Run a credential plugin once. Its standard output is read as the answer only.
 
-    Raises Unauthenticated where it cannot be run, fails, takes too long or prints no credentials.
+    Raises Unauthenticated if it cannot be run, fails, takes too long or prints no credentials.
     """
     interactive = plugin.interactive_mode != "Never" and sys.stdin is not None and sys.stdin.isatty()
     if plugin.interactive_mode == "Always" and not interactive:
@@ -188,7 +189,7 @@ async def run_plugin(plugin: ExecPlugin, config: KubeConfig) -> ExecStatus:
             output, complaint = await process.communicate()
     except TimeoutError:
         raise Unauthenticated(
-            f"credential plugin {plugin.command} said nothing for {PLUGIN_TIMEOUT_SECONDS} s",
+            f"credential plugin {plugin.command} gave no answer for {PLUGIN_TIMEOUT_SECONDS} s",
             hint="run it by hand to see what it waits for",
         ) from None
     finally:
@@ -197,9 +198,9 @@ async def run_plugin(plugin: ExecPlugin, config: KubeConfig) -> ExecStatus:
             await process.wait()
     if process.returncode != 0:
         last = complaint.decode(errors="replace").strip().splitlines()[-1:]
-        said = f": {last[0][:300]}" if last else ""
+        reason = f": {last[0][:300]}" if last else ""
         raise Unauthenticated(
-            f"credential plugin {plugin.command} failed with exit code {process.returncode}{said}",
+            f"credential plugin {plugin.command} failed with exit code {process.returncode}{reason}",
             hint="log in again; run it by hand to see more",
         )
     try:
@@ -240,7 +241,8 @@ def _read_bytes(path: Path | None) -> bytes:
 
 
 def _load_pair(context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
-    """OpenSSL reads files only; this one is readable by us alone and gone at once."""
+    """Load a certificate and a key. OpenSSL reads files only; this one is readable by its owner alone and removed at
+    once."""
     with tempfile.NamedTemporaryFile() as file:
         file.write(certificate + b"\n" + key)
         file.flush()

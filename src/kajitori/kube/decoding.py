@@ -1,4 +1,4 @@
-"""From JSON to objects: fast for what Go's types write, and still right for what others write."""
+"""Decodes JSON to objects: fast for what Go's types write, and correct for other writers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Page(Generic[T]):
-    """A part of a collection. `token` is empty on the last one; `first` says that a collection begins with it."""
+    """A part of a collection. `token` is empty on the last page; `first` marks the first page of a collection."""
 
     items: list[T]
     resource_version: str
@@ -54,7 +54,7 @@ class WatchEvent(msgspec.Struct, Generic[T], gc=False):
 
 @dataclass(frozen=True, slots=True)
 class Block(Generic[T]):
-    """Some lines of a watch. `error` is what the server said last; `resource_version` may be empty."""
+    """Some lines of a watch. `error` is the server's last ERROR event; `resource_version` may be empty."""
 
     events: list[WatchEvent[T]]
     resource_version: str = ""
@@ -67,14 +67,14 @@ class _Name(msgspec.Struct, frozen=True):
 
 
 class _Named(msgspec.Struct):
-    """What can be told even of an object that is otherwise not understood."""
+    """The part of an object that can be read even if the rest can't."""
 
     metadata: _Name = _Name()
 
 
 @dataclass(frozen=True, slots=True)
 class _Gone:
-    """Stands for an object that was deleted and could not be read."""
+    """Stands for a deleted object that could not be read."""
 
     metadata: _Name
 
@@ -94,10 +94,10 @@ def _decoder(type: Any) -> msgspec.json.Decoder[Any]:
 
 
 def decode(document: bytes | msgspec.Raw, type: type[T]) -> T:
-    """One object. A null means that the field is not there, as it does in Go. A type may say (`mended`) how it is read
-    where a part of it makes no sense.
+    """Decode one object. A null counts as a missing field, as in Go. A type may have a method `mended` that repairs a
+    document with an invalid part.
 
-    Raises ServerError where this is not such an object: nothing that answers so is an API server in order.
+    Raises ServerError if this is not such an object: an API server in order does not answer so.
     """
     try:
         value: T = _decoder(type).decode(document)
@@ -109,7 +109,8 @@ def decode(document: bytes | msgspec.Raw, type: type[T]) -> T:
 
 
 def decode_page(document: bytes, type: type[T], *, first: bool = True) -> Page[T]:
-    """One page of a list. What cannot be understood is left out and logged: the others are not its hostages."""
+    """Decode one page of a list. An object that can't be decoded is left out and logged, so that the others remain
+    usable."""
     try:
         page = _decoder(_ListOf[type]).decode(document)  # type: ignore[valid-type]
     except msgspec.ValidationError:
@@ -127,9 +128,9 @@ def decode_page(document: bytes, type: type[T], *, first: bool = True) -> Page[T
 
 
 def decode_events(lines: bytes, type: type[T]) -> Block[T]:
-    """Whole lines of a watch. An object that cannot be understood is left out and logged.
+    """Decode whole lines of a watch. An object that can't be decoded is left out and logged.
 
-    One that was deleted comes all the same, but holds no more than its name and namespace.
+    A deleted one is kept, but holds no more than its name and namespace.
     """
     try:
         events = _decoder(WatchEvent[type]).decode_lines(lines)  # type: ignore[valid-type]
@@ -141,7 +142,7 @@ def decode_events(lines: bytes, type: type[T]) -> Block[T]:
 
 
 def _decode_events_one_by_one(lines: bytes, type: type[T]) -> Block[T]:
-    """Where bookmarks, errors or nulls are among the lines, which are not objects of the type in full."""
+    """Decode lines with bookmarks, errors or nulls among them, which are not complete objects of the type."""
     events: list[WatchEvent[T]] = []
     version = ""
     for line in lines.splitlines():
@@ -158,7 +159,7 @@ def _decode_events_one_by_one(lines: bytes, type: type[T]) -> Block[T]:
         except ServerError as error:
             named = decode(rough.object, _Named).metadata
             log.warning("left out of a watch: %s/%s: %s", named.namespace, named.name, error)
-            if rough.type is EventKind.DELETED:  # it is gone, whatever it was like: its name is enough to forget it
+            if rough.type is EventKind.DELETED:  # a deleted object needs no more than its name to be forgotten
                 gone: Any = _Gone(named)
                 events.append(WatchEvent(rough.type, gone))
     return Block(events, version)
@@ -179,7 +180,7 @@ def _decode_with_nulls(document: bytes | msgspec.Raw, type: type[T]) -> T:
 
 
 def _read(value: Any, type: type[T]) -> T:
-    """Over text again, since parts of it may be kept as text (`msgspec.Raw`)."""
+    """Decode through JSON again, since parts of the value may be kept as JSON (`msgspec.Raw`)."""
     read: T = _decoder(type).decode(msgspec.json.encode(value))
     return read
 

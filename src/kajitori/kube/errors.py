@@ -32,10 +32,10 @@ _TEXT_LIMIT = 500
 
 
 class ApiError(KajitoriError):
-    """An API server refused a request, or could not do it.
+    """An API server refused a request or could not carry it out.
 
     `status` is the HTTP status, `reason` Kubernetes' word for it (`AlreadyExists`, `Expired`), `details` the Status
-    object's details, `retry_after_seconds` how long the server asks to wait (None where it does not ask).
+    object's details, `retry_after_seconds` the time that the server asks to wait (None if it does not ask).
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class UnauthorizedError(ApiError, errors.Unauthenticated):
 
 
 class ForbiddenError(ApiError, errors.Forbidden):
-    """403: known, but not allowed; quotas and admission webhooks answer this too."""
+    """403: authenticated, but not allowed; quotas and admission webhooks also answer this."""
 
 
 class NotFoundError(ApiError, errors.NotFound):
@@ -88,7 +88,7 @@ class AlreadyExistsError(ApiError, errors.AlreadyExists):
 
 
 class ConflictError(ApiError, errors.Conflict):
-    """409: the object changed since it was read, or a precondition does not hold."""
+    """409: the object has changed since it was read, or a precondition does not hold."""
 
 
 class GoneError(ApiError, errors.Conflict):
@@ -108,17 +108,17 @@ class TooManyRequestsError(ApiError, errors.Unavailable):
 
 
 class ServerError(ApiError, errors.Unavailable):
-    """5xx: the server, or something between it and us, failed."""
+    """5xx: the server, or something between it and this client, failed."""
 
 
 class StorageFullError(ServerError, errors.StorageFull):
-    """507: the disk of the embedded API server is full; what was to be changed was not."""
+    """507: the disk of the embedded API server is full; nothing was changed."""
 
 
 class ConnectionFailed(errors.Unavailable):
     """No answer: the server could not be reached, or the connection broke.
 
-    `maybe_applied` is False only where the request certainly never reached the server.
+    `maybe_applied` is False only if the request certainly never reached the server.
     """
 
     def __init__(self, message: str, *, hint: str = "", maybe_applied: bool = True) -> None:
@@ -144,10 +144,11 @@ _BY_STATUS: dict[int, type[ApiError]] = {
 }
 
 _NOT_SERVED = "404 page not found"
-"""What an API server says of a path that it does not know, in place of a Status."""
+"""The body of an API server's answer, instead of a Status, for an unknown path."""
 
 _LACKS_A_ROLE = " cannot "
-"""In what RBAC says; quotas and admission speak otherwise: `User "ada" cannot create resource "runs" in …`."""
+"""Part of RBAC's messages only, not of those of quotas and admission: `User "ada" cannot create resource "runs"
+in …`."""
 
 _HINTS: dict[type[ApiError], str] = {
     UnauthorizedError: "the credentials are missing, wrong or expired; log in to the cluster again",
@@ -160,9 +161,9 @@ _HINTS: dict[type[ApiError], str] = {
 def error_from_status(
     document: Mapping[str, Any], *, status: int = 0, retry_after_seconds: float | None = None
 ) -> ApiError:
-    """The error for a Kubernetes Status object, from a response's body or from an ERROR event of a watch.
+    """Return the error for a Kubernetes Status object, from a response's body or an ERROR event of a watch.
 
-    status: the HTTP status, where it is known from elsewhere than the document's `code`.
+    `status` is the HTTP status, if it is known from elsewhere than the document's `code`.
     """
     code = status or int(document.get("code") or 500)
     reason = str(document.get("reason") or "")
@@ -177,7 +178,7 @@ def error_from_status(
         message = "the API server does not accept the credentials"
     hint = _HINTS.get(kind, "")
     if kind is ForbiddenError and _LACKS_A_ROLE in message:
-        hint = "ask whoever runs the cluster for a role; `kubectl auth can-i --list` tells what one may do"
+        hint = "ask whoever runs the cluster for a role; `kubectl auth can-i --list` shows your rights"
     if retry_after_seconds is None and details.get("retryAfterSeconds"):
         retry_after_seconds = float(details["retryAfterSeconds"])
     return kind(
@@ -191,7 +192,7 @@ def error_from_status(
 
 
 def raise_for_status(status: int, body: bytes, headers: Mapping[str, str]) -> None:
-    """Raises the typed error for an HTTP answer of 400 or more; the body need not come from Kubernetes (proxies)."""
+    """Raise the typed error for an HTTP answer of 400 or more; the body may come from something else (proxies)."""
     if status < 400:
         return
     try:
@@ -211,5 +212,5 @@ def raise_for_status(status: int, body: bytes, headers: Mapping[str, str]) -> No
                 reason="NotServed",
                 hint="install its custom resource definition, or check the server's version",
             )
-        document = {"message": f"HTTP {status}: {text}" if text else f"HTTP {status} without a word"}
+        document = {"message": f"HTTP {status}: {text}" if text else f"HTTP {status} with an empty body"}
     raise error_from_status(document, status=status, retry_after_seconds=retry_after_seconds)

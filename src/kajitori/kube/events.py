@@ -1,4 +1,4 @@
-"""Events: what a controller or a kubelet wants people to read. Written beside the work, never in its way."""
+"""Records Events: what a controller or a kubelet wants people to read. They are written in the background."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ log = logging.getLogger(__name__)
 QUEUE_LIMIT = 10_000
 REMEMBERED = 4_096
 WRITERS = 4
-REST = 4
-"""Each writer rests for this many times as long as its last write took, so that Events take the less of a busy API
-server: where thousands of runs came and went in a minute, they took a third of its writes from them."""
+PAUSE_FACTOR = 4
+"""Each writer pauses for this multiple of its last write's duration, so that Events take less of a busy API server:
+when thousands of runs came and went in a minute, Events took a third of its writes."""
 
-LONGEST_REST_SECONDS = 5.0
+LONGEST_PAUSE_SECONDS = 5.0
 
 
 class Writer(Protocol):
-    """What of a client is needed."""
+    """The client's methods that are used."""
 
     async def create(self, resource: Resource, body: Mapping[str, Any], namespace: str | None = None) -> Any: ...
 
@@ -48,7 +48,7 @@ class HasMetadata(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """The object that an event is about."""
+    """The object that an Event is about."""
 
     kind: str
     name: str
@@ -58,8 +58,8 @@ class About:
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
-    """What an Event says; the same said again is the same Event."""
+class EventContent:
+    """The content of an Event; the same content again is the same Event."""
 
     about: About
     type: str
@@ -68,9 +68,9 @@ class Said:
 
 
 class EventRecorder:
-    """Writes Events in the background. The same said again only raises the count of what stands there.
+    """Writes Events in the background. The same content again only raises the count of the written Event.
 
-    Past a limit of waiting events the oldest are dropped: an Event is a courtesy, state is elsewhere.
+    Above a limit of waiting Events the oldest are dropped, since no state depends on them.
     """
 
     def __init__(
@@ -83,25 +83,25 @@ class EventRecorder:
         monotonic: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        """component and, for a kubelet, host say who speaks."""
+        """`component` and, for a kubelet, `host` name the source of the Events."""
         self.client = client
         self.component = component
         self.host = host
         self._clock, self._monotonic, self._sleep = clock, monotonic, sleep
-        self._waiting: OrderedDict[Said, int] = OrderedDict()
-        self._written: OrderedDict[Said, tuple[str, int]] = OrderedDict()
+        self._waiting: OrderedDict[EventContent, int] = OrderedDict()
+        self._written: OrderedDict[EventContent, tuple[str, int]] = OrderedDict()
         self._wake = asyncio.Event()
         self._numbers = itertools.count(time.time_ns())
 
     def pod(self, pod: HasMetadata, kind: str, reason: str, message: str) -> None:
-        """Say something about a Pod; `kind` is Normal or Warning."""
+        """Record an Event about a Pod; `kind` is Normal or Warning."""
         meta = pod.metadata
         self.say(About("Pod", meta.name, meta.uid, meta.namespace), kind, reason, message)
 
     def say(self, about: About, kind: str, reason: str, message: str) -> None:
-        """Say something; `kind` is Normal or Warning. It is written later, in the background."""
-        said = Said(about, kind, reason, message[:1024])
-        self._waiting[said] = self._waiting.get(said, 0) + 1
+        """Record an Event; `kind` is Normal or Warning. It is written later, in the background."""
+        content = EventContent(about, kind, reason, message[:1024])
+        self._waiting[content] = self._waiting.get(content, 0) + 1
         if len(self._waiting) > QUEUE_LIMIT:
             self._waiting.popitem(last=False)
         self._wake.set()
@@ -115,19 +115,25 @@ class EventRecorder:
             while not self._waiting:
                 self._wake.clear()
                 await self._wake.wait()
-            said, times = self._waiting.popitem(last=False)
+            content, times = self._waiting.popitem(last=False)
             began = self._monotonic()
             try:
-                await self.write(said, times)
+                await self.write(content, times)
             except errors.KajitoriError as cause:
-                log.debug("event %s about %s/%s not written: %s", said.reason, said.about.kind, said.about.name, cause)
-            await self._sleep(min(REST * (self._monotonic() - began), LONGEST_REST_SECONDS))
+                log.debug(
+                    "event %s about %s/%s not written: %s",
+                    content.reason,
+                    content.about.kind,
+                    content.about.name,
+                    cause,
+                )
+            await self._sleep(min(PAUSE_FACTOR * (self._monotonic() - began), LONGEST_PAUSE_SECONDS))
 
-    async def write(self, said: Said, times: int = 1) -> None:
-        """Writes it now; what is said again raises the count of the first."""
+    async def write(self, content: EventContent, times: int = 1) -> None:
+        """Write an Event now; the same content again raises the count of the first Event."""
         now = format_time(self._clock())
-        namespace = said.about.namespace or "default"
-        before = self._written.pop(said, None)
+        namespace = content.about.namespace or "default"
+        before = self._written.pop(content, None)
         if before is not None:
             name, count = before
             try:
@@ -136,19 +142,19 @@ class EventRecorder:
             except errors.NotFound:
                 before = None
             else:
-                self._remember(said, name, count + times)
+                self._remember(content, name, count + times)
         if before is None:
-            name = f"{said.about.name}.{next(self._numbers):x}"
-            await self.client.create(EVENTS, self._body(said, name, namespace, times, now), namespace)
-            self._remember(said, name, times)
+            name = f"{content.about.name}.{next(self._numbers):x}"
+            await self.client.create(EVENTS, self._body(content, name, namespace, times, now), namespace)
+            self._remember(content, name, times)
 
-    def _remember(self, said: Said, name: str, count: int) -> None:
-        self._written[said] = (name, count)
+    def _remember(self, content: EventContent, name: str, count: int) -> None:
+        self._written[content] = (name, count)
         if len(self._written) > REMEMBERED:
             self._written.popitem(last=False)
 
-    def _body(self, said: Said, name: str, namespace: str, times: int, now: str) -> dict[str, Any]:
-        about = said.about
+    def _body(self, content: EventContent, name: str, namespace: str, times: int, now: str) -> dict[str, Any]:
+        about = content.about
         involved = {"apiVersion": about.api_version, "kind": about.kind, "name": about.name, "uid": about.uid}
         if about.namespace:
             involved["namespace"] = about.namespace
@@ -157,9 +163,9 @@ class EventRecorder:
             "kind": "Event",
             "metadata": {"name": name, "namespace": namespace},
             "involvedObject": involved,
-            "type": said.type,
-            "reason": said.reason,
-            "message": said.message,
+            "type": content.type,
+            "reason": content.reason,
+            "message": content.message,
             "source": {"component": self.component, "host": self.host} if self.host else {"component": self.component},
             "reportingComponent": self.component,
             "reportingInstance": self.host or self.component,

@@ -1,8 +1,7 @@
-"""What the cluster sends, reduced to the fields that are used here. Names as in the Kubernetes API.
+"""Objects of the cluster, reduced to the fields that are used here. Names are those of the Kubernetes API.
 
-Times are RFC 3339 text; quantities are text, too, and `kube.mirror.usage` makes numbers of them. A field that is not
-there has its empty value. The structs are not tracked by the garbage collector: they hold no cycles, and there are
-millions.
+Times and quantities are text; `kube.mirror.usage` converts quantities to numbers. A missing field has its empty value.
+The garbage collector does not track the structs: they hold no cycles, and there are millions.
 """
 
 from __future__ import annotations
@@ -85,7 +84,7 @@ class PodSpec(_Wire, frozen=True):
     init_containers: tuple[Container, ...] = ()
     overhead: Quantities = {}
     resources: ResourceRequirements | None = None
-    """Requests of the Pod as a whole, which replace the sum of its containers'."""
+    """Requests of the Pod as a whole, which replace the sum of its containers' requests."""
 
 
 class Waiting(_Wire, frozen=True):
@@ -130,11 +129,11 @@ class PodStatus(_Wire, frozen=True):
     message: str = ""
     pod_ip: str = msgspec.field(name="podIP", default="")
     pod_ips: tuple[PodIP, ...] = msgspec.field(name="podIPs", default=())
-    """All of them where there are several; in a mirror nothing where `pod_ip` is all."""
+    """All addresses, if there are several; a mirror drops them if `pod_ip` is the only one."""
     host_ip: str = msgspec.field(name="hostIP", default="")
     start_time: str = ""
     nominated_node_name: str = ""
-    """Where the scheduler makes room for it."""
+    """The node on which the scheduler makes room for the Pod."""
     conditions: tuple[Condition, ...] = ()
     container_statuses: tuple[ContainerStatus, ...] = ()
     init_container_statuses: tuple[ContainerStatus, ...] = ()
@@ -147,13 +146,16 @@ class Pod(_Wire, frozen=True):
 
     @property
     def member(self) -> names.MemberName | None:
-        """Run, attempt and rank by its name, which nobody can change. It proves nothing: anyone may use such a name."""
+        """Run, attempt and rank in the Pod's name, which can't be changed. It proves nothing, since any Pod may use
+        such a name."""
         return names.read_pod_name(self.metadata.name)
 
     @property
     def owner_run_uid(self) -> str:
-        """UID of the Run that its owner reference names as the controller; empty if the Pod's name is not that of a
-        member of that Run. Whether that Run exists in the Pod's namespace is for `kube.mirror.pod_index` to say."""
+        """UID of the Run that is the Pod's controller; empty if the Pod's name is not that of a member of that Run.
+
+        `kube.mirror.pod_index` knows whether that Run exists in the Pod's namespace.
+        """
         owner = self.metadata.controller
         if owner is None or owner.kind != names.KIND:
             return ""
@@ -165,12 +167,12 @@ class Pod(_Wire, frozen=True):
         """All of its addresses, of both families."""
         status = self.status
         if status.pod_ips:
-            return tuple(each.ip for each in status.pod_ips)
+            return tuple(entry.ip for entry in status.pod_ips)
         return (status.pod_ip,) if status.pod_ip else ()
 
     @property
     def is_finished(self) -> bool:
-        """Its containers have ended for good: it takes nothing from its node any more."""
+        """Whether its containers have ended for good, so that it uses nothing of its node any more."""
         return self.status.phase in ("Succeeded", "Failed")
 
 
@@ -209,16 +211,17 @@ class Node(_Wire, frozen=True):
 
     @property
     def is_ready(self) -> bool:
-        """Its kubelet reports, and says that it can run Pods."""
+        """Whether its kubelet reports that it can run Pods."""
         return any(c.type == "Ready" and c.status == "True" for c in self.status.conditions)
 
     @property
     def drained_by(self) -> str:
-        """Who wants it emptied; nothing where nobody does. Only a node that takes nothing new can be emptied."""
+        """Who drains the node; empty if nobody does. Only a cordoned node can be drained."""
         return self.metadata.annotations.get(names.ANNOTATION_DRAIN, "") if self.spec.unschedulable else ""
 
     def address(self, *types: str) -> str:
-        """The first address of the first of these types that it has (`InternalIP`, `Hostname`), or nothing."""
+        """Return the first address of the first of these types that it has (`InternalIP`, `Hostname`), or an empty
+        text."""
         for wanted in types:
             for entry in self.status.addresses:
                 if entry.type == wanted:
@@ -232,8 +235,8 @@ class Node(_Wire, frozen=True):
 class RunObject(_Wire, frozen=True):
     """A Run. `spec` is what its writer wrote, in bytes: `core.spec.run` reads it.
 
-    A status that makes no sense is read as that of a run that is over for this reason: whoever looks at runs sees one
-    that can be deleted and resumed, and the controller ends its members as those of any run that is over.
+    A run with an invalid status is read as one that has ended for that reason: it can be deleted and resumed, and the
+    controller ends its members as for any ended run.
     """
 
     metadata: ObjectMeta
@@ -242,12 +245,12 @@ class RunObject(_Wire, frozen=True):
 
     @property
     def standing(self) -> RunStatus:
-        """Its status; where nobody has written one yet, that of a run that waits since it was made."""
+        """The run's status; until one is written, that of a run that waits since its creation."""
         return self.status or RunStatus(queued_at=self.metadata.creation_timestamp)
 
     @property
     def owner(self) -> str:
-        """Who submitted it through the Web API; empty where it came another way."""
+        """The user who submitted it through the Web API; empty if it came another way."""
         return self.metadata.annotations.get(names.ANNOTATION_OWNER, "")
 
     def __post_init__(self) -> None:
@@ -257,10 +260,10 @@ class RunObject(_Wire, frozen=True):
 
     @staticmethod
     def mended(document: dict[str, Any], why: str) -> dict[str, Any]:
-        """The document with a status that can be read in place of one that can't."""
+        """Return the document with a readable status in place of an invalid one."""
         status: Any = document.get("status")
         match status:
-            case {"attempt": {"template": dict() as template} as attempt}:  # as templates were stored at first
+            case {"attempt": {"template": dict() as template} as attempt}:  # the first format of stored templates
                 earlier = {**status, "attempt": {**attempt, "template": template_text(template)}}
                 with suppress(msgspec.ValidationError):
                     if not damage(msgspec.convert(earlier, RunStatus)):
@@ -311,9 +314,9 @@ class NetworkPolicy(_Wire, frozen=True):
 
     @property
     def run_uid(self) -> str:
-        """The UID of the run that it belongs to; empty where it is nobody's."""
-        owners = (each for each in self.metadata.owner_references if each.kind == names.KIND)
-        return next((each.uid for each in owners), "")
+        """The UID of the run that it belongs to; empty if it belongs to none."""
+        owners = self.metadata.owner_references
+        return next((owner.uid for owner in owners if owner.kind == names.KIND), "")
 
 
 class ObjectReference(_Wire, frozen=True):

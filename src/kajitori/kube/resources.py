@@ -1,4 +1,4 @@
-"""Which kinds we talk about, and where the API server keeps them."""
+"""The kinds of objects that are used, and their paths on the API server."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ class Resource:
 
     @property
     def api_version(self) -> str:
-        """What stands in `apiVersion`: `v1`, `apps/v1`."""
+        """The value of `apiVersion`: `v1`, `apps/v1`."""
         return f"{self.group}/{self.version}" if self.group else self.version
 
     def path(self, namespace: str | None = None, name: str | None = None, subresource: str = "") -> str:
-        """The URL path of the collection, of one object, or of a subresource of it.
+        """Return the URL path of the collection, of one object, or of a subresource of it.
 
         Without a namespace, a namespaced kind's path is that of all namespaces.
         """
@@ -86,5 +86,5 @@ PROVISIONING_REQUESTS = tuple(
     Resource("autoscaling.x-k8s.io", version, "provisioningrequests", "ProvisioningRequest")
     for version in ("v1", "v1beta1")
 )
-"""In the versions that autoscalers serve; the first that a cluster has is used."""
+"""The versions that autoscalers serve; the first one that a cluster has is used."""
 RUNS = Resource(names.GROUP, names.VERSION, names.PLURAL, names.KIND)

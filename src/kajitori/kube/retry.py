@@ -1,4 +1,4 @@
-"""Which failed requests are tried again, and after how long."""
+"""Decides which failed requests are retried, and after how long."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ _SLOW_DOWN = (429, 503)
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """Bounds of trying again. Times are in seconds.
+    """Bounds of retries. Times are in seconds.
 
-    The pause before the n-th retry is drawn evenly between nothing and `base_seconds`·2ⁿ, at most `cap_seconds` ("full
+    The pause before the n-th retry is drawn evenly between zero and `base_seconds`·2ⁿ, at most `cap_seconds` ("full
     jitter", https://aws.amazon.com/blogs/architecture/exponential-backoff-and-jitter/), plus what the server asked for.
     """
 
     attempts: int = 5
-    """Tries of one request, the first included."""
+    """Tries of one request, including the first."""
     total_seconds: float = 20.0
     """No retry begins later than this after the first try."""
     base_seconds: float = 0.2
@@ -27,9 +27,10 @@ class RetryPolicy:
     def pause(
         self, error: ApiError | ConnectionFailed, *, tried: int, elapsed_seconds: float, idempotent: bool, chance: float
     ) -> float | None:
-        """Seconds to wait before trying again, or None where that would be wrong or is no longer allowed.
+        """Return the seconds to wait before a retry, or None if a retry would be wrong or is no longer allowed.
 
-        tried: tries so far; idempotent: doing it twice has the effect of doing it once; chance: random, in [0, 1).
+        `tried` counts the tries so far; `idempotent` means that sending the request twice has the effect of sending it
+        once; `chance` is random, in [0, 1).
         """
         if tried >= self.attempts or not worth_retrying(error, idempotent=idempotent):
             return None
@@ -43,16 +44,16 @@ NO_RETRY = RetryPolicy(attempts=1)
 
 
 def worth_retrying(error: ApiError | ConnectionFailed, *, idempotent: bool) -> bool:
-    """Whether the same request may well succeed later, and cannot do harm by being done twice."""
+    """Return whether the same request may succeed later and does no harm if it is carried out twice."""
     if isinstance(error, ConnectionFailed):
         return idempotent or not error.maybe_applied
     if error.status in _SLOW_DOWN and error.retry_after_seconds is not None:
         return True  # the server says that it did nothing
     if isinstance(error, StorageFullError):
-        return False  # until somebody makes room
+        return False  # until somebody frees space
     return idempotent and isinstance(error, ServerError | TooManyRequestsError)
 
 
 def jittered(base_seconds: float, cap_seconds: float, step: int, chance: float) -> float:
-    """A pause of full jitter for the step-th failure in a row, counted from 0."""
+    """Return a pause of full jitter for the step-th failure in a row, counted from 0."""
     return chance * min(cap_seconds, base_seconds * 2.0 ** min(step, 30))

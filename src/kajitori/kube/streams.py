@@ -1,4 +1,4 @@
-"""Answers that go on for long: logs, watches, and the WebSocket of exec."""
+"""Answers that last long: logs, watches, and the WebSocket of exec."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ class ByteStream:
         self._response = response
 
     async def __aiter__(self) -> AsyncGenerator[bytes]:
-        """Raises ConnectionFailed where the connection breaks, TimeoutError where it is silent for too long."""
+        """Yield the pieces. Raises ConnectionFailed if the connection breaks, TimeoutError if it is silent for too
+        long."""
         try:
             async for chunk in self._response.content.iter_any():
                 yield chunk
@@ -37,7 +38,7 @@ class ByteStream:
             self._response.close()
 
     async def aclose(self) -> None:
-        """Hangs up."""
+        """Close the connection."""
         self._response.close()
 
     async def __aenter__(self) -> ByteStream:
@@ -61,17 +62,18 @@ class Channel(IntEnum):
 
 
 class ExecStream:
-    """A program running in a container. Iterate for its output; `exit_code` is known when the iteration has ended."""
+    """A program that runs in a container. Iterate for its output; `exit_code` is known when the iteration has ended."""
 
     def __init__(self, config: KubeConfig, socket: aiohttp.ClientWebSocketResponse) -> None:
         self._config = config
         self._socket = socket
         self.exit_code: int | None = None
         self.message = ""
-        """What the server says of the end: empty where the program exited with 0."""
+        """The server's message about the end; empty if the program exited with 0."""
 
     async def __aiter__(self) -> AsyncGenerator[tuple[Channel, bytes]]:
-        """Pieces of standard output and error. Raises ConnectionFailed where the connection breaks before the end."""
+        """Yield pieces of standard output and error. Raises ConnectionFailed if the connection breaks before
+        the end."""
         try:
             async for message in self._socket:
                 if message.type is not aiohttp.WSMsgType.BINARY or not message.data:
@@ -91,19 +93,19 @@ class ExecStream:
         )
 
     async def write(self, data: bytes) -> None:
-        """Sends a piece of standard input."""
+        """Send a piece of standard input."""
         await self._send(Channel.STDIN, data)
 
     async def close_stdin(self) -> None:
-        """Says that standard input has ended."""
+        """Signal the end of standard input."""
         await self._send(Channel.CLOSE, bytes([Channel.STDIN]))
 
     async def resize(self, columns: int, rows: int) -> None:
-        """Says how large the terminal is now."""
+        """Send the terminal's new size."""
         await self._send(Channel.RESIZE, msgspec.json.encode({"Width": columns, "Height": rows}))
 
     async def aclose(self) -> None:
-        """Hangs up; what becomes of the program is the kubelet's business."""
+        """Close the connection; the kubelet decides what happens to the program."""
         await self._socket.close()
 
     async def __aenter__(self) -> ExecStream:
@@ -122,7 +124,7 @@ class ExecStream:
 
 
 def exit_of(payload: bytes) -> tuple[int | None, str]:
-    """Exit code and message of the Status that ends an exec; no code where the program was not run to its end."""
+    """Return exit code and message of the Status that ends an exec; no code if the program did not run to its end."""
     try:
         document: dict[str, Any] = msgspec.json.decode(payload, type=dict[str, Any])
     except msgspec.DecodeError:

@@ -12,7 +12,7 @@ from kajitori.kube.objects import ObjectMeta
 from kajitori.kube.resources import Resource
 
 TABLE = "application/json;as=Table;g=meta.k8s.io;v=v1"
-"""No other form is accepted, so that an API server never answers whole objects instead."""
+"""The only accepted format, so that an API server never answers whole objects instead."""
 PAGE_SIZE = 500
 
 
@@ -44,7 +44,7 @@ class Row(msgspec.Struct, frozen=True):
 
     metadata: ObjectMeta
     cells: dict[str, Any]
-    """By the title of the column, in lower case."""
+    """Cells by the column's title in lower case."""
 
 
 async def list_table(client: KubeClient, resource: Resource, namespace: str) -> list[Row]:

@@ -1,4 +1,4 @@
-"""HTTP to one API server: credentials, TLS, proxies, retries, and errors as our own types."""
+"""HTTP to one API server: credentials, TLS, proxies, retries, and typed errors."""
 
 from __future__ import annotations
 
@@ -26,27 +26,28 @@ from kajitori.kube.errors import ApiError, ConnectionFailed, UnauthorizedError, 
 from kajitori.kube.retry import RetryPolicy
 
 READ_BUFFER_BYTES = 1 << 21
-"""Lines of a watch are as long as objects are."""
+"""Read buffer: a line of a watch is as long as an object."""
 
 CONNECT_SECONDS = 10.0
 
 _STILL_HELD = "is used by transport"
-"""What uvloop says of a new socket where a server died in the middle of a handshake: aiohttp has closed that
-connection's socket, and the next one got its number before uvloop let go of it. Nothing was sent, and it passes."""
+"""Part of uvloop's message for a new socket after a server died during a handshake: aiohttp has closed that
+connection's socket, and the next socket got its number before uvloop released it. Nothing was sent, and the state
+passes."""
 
 Params = Mapping[str, str] | Sequence[tuple[str, str]]
 
 OnWriteError = Callable[[str, str, int], None]
-"""Told of a write that failed: HTTP method, path, and status (0: there was no answer)."""
+"""Called for a write that failed, with HTTP method, path, and status (0 for no answer)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """What a test replaces: time, sleep and chance."""
+    """What tests replace: time, sleep and randomness."""
 
     clock: Callable[[], float] = time.monotonic
     wall: Callable[[], float] = time.time
-    """This machine's own idea of the time, which may be wrong."""
+    """This machine's clock, which may be wrong."""
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     chance: Callable[[], float] = random.random
 
@@ -70,7 +71,7 @@ class Transport:
         on_write_error: OnWriteError | None = None,
         lender: Transport | None = None,
     ) -> None:
-        """lender: whose connections this one uses, instead of connections of its own."""
+        """`lender` is a transport whose connections this one uses instead of its own."""
         self.config = config
         self._lender = lender
         self._timeout_seconds = timeout_seconds
@@ -88,7 +89,7 @@ class Transport:
         self._is_closed = False
 
     async def open(self) -> aiohttp.ClientSession:
-        """The session, made on first use: it belongs to the running event loop."""
+        """Return the session, which is created on first use, since it belongs to the running event loop."""
         if self._is_closed:
             raise ConnectionFailed("this client was closed", maybe_applied=False)
         if self._lender is not None:
@@ -100,14 +101,14 @@ class Transport:
                 cookie_jar=aiohttp.DummyCookieJar(),
                 read_bufsize=READ_BUFFER_BYTES,
                 auto_decompress=True,
-                trust_env=False,  # would send ~/.netrc's passwords, too
-                trace_configs=[self._asking_again()] if self._write_permit is not None else [],
+                trust_env=False,  # would send passwords of ~/.netrc as well
+                trace_configs=[self._permission_trace()] if self._write_permit is not None else [],
             )
         return self._http
 
-    def _asking_again(self) -> aiohttp.TraceConfig:
-        """Asks for the permission to write once more before each piece is sent: whoever was stopped on the way there
-        would send it when he goes on."""
+    def _permission_trace(self) -> aiohttp.TraceConfig:
+        """Return a trace that checks the permission to write again before each piece is sent: a process that was
+        stopped in between would otherwise send the write when it continues."""
 
         async def ask(
             _session: aiohttp.ClientSession,
@@ -118,12 +119,13 @@ class Transport:
                 self._write_permit()
 
         trace = aiohttp.TraceConfig()
-        trace.on_request_headers_sent.append(ask)  # called before they are, and sent with the first piece of the body
+        # called before the headers are sent, which go out with the first piece of the body
+        trace.on_request_headers_sent.append(ask)
         trace.on_request_chunk_sent.append(ask)
         return trace
 
     async def close(self) -> None:
-        """Closes every connection of its own; nothing can be asked afterwards."""
+        """Close all of its own connections; no request is possible afterwards."""
         self._is_closed = True
         if self._http is not None:
             await self._http.close()
@@ -140,10 +142,10 @@ class Transport:
         idempotent: bool,
         kind: str = "",
     ) -> bytes:
-        """The body of a successful answer. Tried again as the retry policy says.
+        """Return the body of a successful answer. Retries by the retry policy.
 
-        kind: requests of the same kind are expected to take equally long; empty where that cannot be said. Raises
-        ApiError's subclasses and ConnectionFailed.
+        Requests of the same `kind` are expected to take equally long; empty if that is unknown. Raises ApiError's
+        subclasses and ConnectionFailed.
         """
         headers = {"Accept": accept}
         if body is not None:
@@ -201,7 +203,8 @@ class Transport:
                     return answer
 
     def _timeout_of(self, method: str) -> aiohttp.ClientTimeout:
-        """A write has to be permitted at the moment it is sent, and may not outlive its permission."""
+        """Return the timeout of a request. A write must be permitted when it is sent, and may not outlive its
+        permission."""
         if self._write_permit is None or method in _READS:
             return self._timeout
         left_seconds = self._write_permit()
@@ -218,10 +221,10 @@ class Transport:
         silence_seconds: float | None = None,
         buffer_bytes: int = READ_BUFFER_BYTES,
     ) -> aiohttp.ClientResponse:
-        """A successful answer to GET whose body is still to be read; the caller closes it.
+        """Return a successful answer to GET whose body is still to be read; the caller closes it.
 
-        silence_seconds: the longest pause between two pieces of the body before reading fails with TimeoutError.
-        buffer_bytes: how much is read ahead of a slow reader.
+        `silence_seconds` is the longest pause between two pieces of the body before reading fails with TimeoutError,
+        `buffer_bytes` how much is read ahead of a slow reader.
         """
         http = await self.open()
         timeout = aiohttp.ClientTimeout(total=None, connect=CONNECT_SECONDS, sock_read=silence_seconds)
@@ -248,7 +251,7 @@ class Transport:
                     raise
 
     async def websocket(self, path: str, *, params: Params, protocol: str) -> aiohttp.ClientWebSocketResponse:
-        """An open WebSocket that speaks `protocol`; the caller closes it."""
+        """Return an open WebSocket that speaks `protocol`; the caller closes it."""
         http = await self.open()
         credential: Credential | None = None
         while True:
@@ -265,7 +268,7 @@ class Transport:
             except _HandshakeRefused as refusal:
                 if refusal.status == 401 and refused is None and self._credentials.renewable:
                     continue
-                await self._explain(path, params, refusal.status)
+                await self._raise_refusal(path, params, refusal.status)
             else:
                 if socket.protocol == protocol:
                     return socket
@@ -276,8 +279,8 @@ class Transport:
                     maybe_applied=False,
                 )
 
-    async def _explain(self, path: str, params: Params, status: int) -> None:
-        """Raises what the server says in words: a refused handshake loses its body, a plain request does not."""
+    async def _raise_refusal(self, path: str, params: Params, status: int) -> None:
+        """Raise the server's own error: a refused handshake loses its body, a plain request does not."""
         try:
             (await self.stream(path, params=params)).close()
         except ApiError as error:
@@ -290,7 +293,7 @@ class Transport:
         return URL(self.config.server + path, encoded=True)
 
     def _identity(self, credential: Credential, headers: Mapping[str, str]) -> dict[str, Any]:
-        """What every call to aiohttp carries: who we are, TLS, proxy."""
+        """Return the arguments of every call to aiohttp: identity, TLS, proxy."""
         merged = CIMultiDict(headers)
         merged["User-Agent"] = self._user_agent
         merged.extend(credential.headers)
@@ -305,14 +308,14 @@ class Transport:
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
-        """Failures of the network as ConnectionFailed, with the address and a way out."""
+        """Turn failures of the network into ConnectionFailed, with the address and a hint."""
         try:
             yield
         except aiohttp.WSServerHandshakeError as error:
             raise _HandshakeRefused(error.status) from error
-        except (aiohttp.ClientError, OSError) as error:  # TimeoutError is an OSError
+        except (aiohttp.ClientError, OSError) as error:  # includes TimeoutError
             if isinstance(error.__cause__, KajitoriError):
-                raise error.__cause__ from None  # nobody may write any more
+                raise error.__cause__ from None  # the permission to write has ended
             raise connection_failed(self.config, error) from error
         except RuntimeError as error:
             if _STILL_HELD not in str(error):
@@ -330,7 +333,7 @@ class _HandshakeRefused(Exception):
 
 
 def connection_failed(config: KubeConfig, error: Exception) -> ConnectionFailed:
-    """What to tell a user about a network failure while talking to this API server."""
+    """Return the error for a user after a network failure while talking to this API server."""
     where = f"the API server at {config.server}"
     if isinstance(error, aiohttp.ClientConnectorCertificateError | aiohttp.ClientConnectorSSLError):
         return ConnectionFailed(
@@ -339,10 +342,10 @@ def connection_failed(config: KubeConfig, error: Exception) -> ConnectionFailed:
             maybe_applied=False,
         )
     if isinstance(error, aiohttp.ClientConnectorError | aiohttp.ClientHttpProxyError | aiohttp.ConnectionTimeoutError):
-        said = getattr(error, "os_error", None) or error
+        reason = getattr(error, "os_error", None) or error
         through = f" through the proxy {_without_secret(config.proxy_url)}" if config.proxy_url else ""
         return ConnectionFailed(
-            f"{where} cannot be reached{through}: {said or 'no answer in time'}",
+            f"{where} cannot be reached{through}: {reason or 'no answer in time'}",
             hint="check that it runs and that the kubeconfig's address is right",
             maybe_applied=False,
         )
@@ -352,7 +355,8 @@ def connection_failed(config: KubeConfig, error: Exception) -> ConnectionFailed:
 
 
 def proxy_for(config: KubeConfig) -> str | None:
-    """The proxy to use: the kubeconfig's, else $HTTPS_PROXY or $HTTP_PROXY unless $NO_PROXY or loopback says no.
+    """Return the proxy to use: the kubeconfig's, else $HTTPS_PROXY or $HTTP_PROXY, unless $NO_PROXY or loopback
+    excludes it.
 
     As Go's http.ProxyFromEnvironment: $NO_PROXY may hold addresses, networks, and domains with their subdomains.
     """

@@ -1,11 +1,11 @@
-"""A watch that does not end: nested generators, each of which knows one way to fail.
+"""A watch without end: nested generators, each of which handles one kind of failure.
 
-    watch       lists, then follows; 410: lists again and says only what differs
-    _followed   disconnects, silence, 429 and 5xx: goes on from the last resource version, after a pause where needed
+    watch       lists, then follows; 410: lists again and yields only differences
+    _followed   disconnects, silence, 429 and 5xx: continues from the last resource version, if needed after a pause
     _once       one request: events as the server sends them, bookmarks, the server's ERROR events
     _lines      whole lines out of the pieces that arrive
 
-Told by the server what is, never what happened: a consumer that was slow or away sees the latest state of each object.
+A watch reports states, not events: a consumer that was slow or away sees the latest state of each object.
 """
 
 from __future__ import annotations
@@ -42,26 +42,27 @@ T = TypeVar("T", bound=Watched)
 
 
 class Added(msgspec.Struct, Generic[T], frozen=True, gc=False):
-    """There is an object that was not known."""
+    """A new object."""
 
     object: T
 
 
 class Modified(msgspec.Struct, Generic[T], frozen=True, gc=False):
-    """An object is another than it was."""
+    """An object has changed."""
 
     object: T
     old: T
-    """What was known of it before."""
+    """The object before the change."""
 
 
 class Deleted(msgspec.Struct, Generic[T], frozen=True, gc=False):
-    """An object is there no more."""
+    """An object was deleted."""
 
     object: T
-    """What was known of it last."""
+    """The object in its last known state."""
     missed: bool = False
-    """Nobody told that it was deleted: a list lacks it. So it is where a server came back with the data of a backup."""
+    """True if no event reported the deletion but a list lacks the object, as after a server was restored from a
+    backup."""
 
 
 Change = Added[T] | Modified[T] | Deleted[T]
@@ -69,47 +70,49 @@ Change = Added[T] | Modified[T] | Deleted[T]
 
 @dataclass(frozen=True, slots=True)
 class Synced:
-    """All that the server held at this resource version has been told."""
+    """Everything that the server held at this resource version has been yielded."""
 
     resource_version: str
 
 
 @dataclass(frozen=True, slots=True)
 class WatchSettings:
-    """Times in seconds."""
+    """Settings of a watch; times in seconds."""
 
     request_seconds: int = 300
-    """A watch request is ended by the server after once to twice this time, so that watchers spread over servers."""
+    """The server ends a watch request after one to two times this duration, so that watchers spread over servers."""
     silence_seconds: float = 90.0
-    """A connection on which nothing arrives for so long is dead: servers send a bookmark every minute."""
+    """A connection is dead after this silence: servers send a bookmark every minute."""
     base_seconds: float = 0.5
     cap_seconds: float = 5.0
-    """Pauses after failures in a row are drawn between nothing and base·2ⁿ, at most this: whoever watches is blind as
-    long as he waits, and few do."""
+    """Pauses after failures in a row are drawn between zero and base·2ⁿ, at most this. It is short, since a watcher
+    sees nothing while it waits, and there are few watchers."""
 
 
 HEALTHY_SECONDS = 1.0
-"""A watch request that lasted so long ends a row of failures."""
+"""A watch request of this duration ends a row of failures."""
 
 
 @dataclass(slots=True)
 class _Position:
-    """Where a watch stands: what it resumes from, and how often in a row it failed."""
+    """The position of a watch: the resource version to resume from, and the failures in a row."""
 
     resource_version: str = ""
     failures: int = 0
     synced: bool = False
     doubtful: bool = False
-    """The server was away: it may come back with the data of a backup."""
+    """The server was away, and may have been restored from a backup."""
 
 
 @dataclass(frozen=True, slots=True)
 class Watcher(Generic[T]):
     """What is watched, and how.
 
-    type: what objects are decoded to; shrink: makes an object smaller before it is kept, given what was known of it;
-    store: holds what is known, is kept up to date, and may be read by anybody; keyed by name for kinds without a
-    namespace, else by (namespace, name); on_trouble: told of each failure, and None when things go well again.
+    - `type`: what objects are decoded to.
+    - `shrink`: makes an object smaller before it is kept, given its previous state.
+    - `store`: holds the known objects and is kept up to date; anybody may read it. Its keys are names for kinds
+      without a namespace, else (namespace, name).
+    - `on_trouble`: called with each failure, and with None when the watch works again.
     """
 
     client: KubeClient
@@ -119,22 +122,22 @@ class Watcher(Generic[T]):
     label_selector: str = ""
     field_selector: str = ""
     page_size: int = 1000
-    shrink: Callable[[T, T | None], None] = lambda thing, old: None
+    shrink: Callable[[T, T | None], None] = lambda obj, old: None
     store: MutableMapping[Any, T] = field(default_factory=dict)
     settings: WatchSettings = WatchSettings()
     on_trouble: Callable[[Exception | None], None] = lambda error: None
 
     def key(self, meta: ObjectMeta) -> Any:
-        """What an object stands under in the store."""
+        """Return an object's key in the store."""
         return (meta.namespace, meta.name) if self.resource.namespaced else meta.name
 
 
 def watch(client: KubeClient, resource: Resource, type: type[T], **options: Any) -> AsyncGenerator[Synced | Change[T]]:
-    """All objects of a kind, now and as they change, for as long as one asks; options are the fields of Watcher.
+    """Yield all objects of a kind, now and as they change, without end; options are the fields of Watcher.
 
-    First what is there as Added, then Synced, then changes. After it lost track of the server, only what differs, and
-    Synced again. Raises ApiError where the server refuses for good (401, 403, 404, …) before the first Synced; later,
-    and for everything that may pass, it tries again without end.
+    First come the existing objects as Added, then Synced, then changes. After losing track of the server, only
+    differences come, and Synced again. Raises ApiError if the server refuses for good (401, 403, 404, …) before the
+    first Synced. Later, and after failures that may pass, it tries again without end.
     """
     return follow(Watcher(client, resource, type, **options))
 
@@ -142,19 +145,21 @@ def watch(client: KubeClient, resource: Resource, type: type[T], **options: Any)
 def watch_ours(
     client: KubeClient, resource: Resource, type: type[T], store: MutableMapping[Any, T]
 ) -> AsyncGenerator[Synced | Change[T]]:
-    """As `watch`, of what Kajitori made, of a kind that a cluster may lack, or not let it read: raises NotFound or
-    Forbidden also when that becomes so later."""
+    """Watch the objects that Kajitori created, of a kind that a cluster may lack or forbid to read.
 
-    def end_where_it_is_gone(error: Exception | None) -> None:
+    Raises NotFound or Forbidden also if that becomes so later.
+    """
+
+    def stop_if_refused(error: Exception | None) -> None:
         if isinstance(error, NotFound | Forbidden):
             raise error
 
     ours = f"{names.LABEL_MANAGED_BY}={names.MANAGED_BY}"
-    return watch(client, resource, type, label_selector=ours, store=store, on_trouble=end_where_it_is_gone)
+    return watch(client, resource, type, label_selector=ours, store=store, on_trouble=stop_if_refused)
 
 
 async def follow(watcher: Watcher[T]) -> AsyncGenerator[Synced | Change[T]]:
-    """As `watch`, for a Watcher."""
+    """Like `watch`, for a Watcher."""
     position = _Position()
     while True:
         async with aclosing(_listed(watcher, position)) as differences:
@@ -169,43 +174,44 @@ async def follow(watcher: Watcher[T]) -> AsyncGenerator[Synced | Change[T]]:
                         for change in _applied(watcher, event):
                             yield change
         except GoneError as error:
-            log.info("%s are listed anew: %s", watcher.resource.plural, error)
+            log.info("%s are listed again: %s", watcher.resource.plural, error)
 
 
 def _applied(watcher: Watcher[T], event: WatchEvent[T]) -> tuple[Change[T], ...]:
-    """What an event changes in the store, which follows."""
+    """Apply an event to the store. Return the changes."""
     if event.type is EventKind.DELETED:
         old = watcher.store.pop(watcher.key(event.object.metadata), None)
         return (Deleted(old),) if old is not None else ()
     return _put(watcher, event.object)
 
 
-def _put(watcher: Watcher[T], thing: T) -> tuple[Change[T], ...]:
-    """What a present object changes in the store, which follows."""
+def _put(watcher: Watcher[T], obj: T) -> tuple[Change[T], ...]:
+    """Put an existing object into the store. Return the changes."""
     store = watcher.store
-    key = watcher.key(thing.metadata)
+    key = watcher.key(obj.metadata)
     old = store.get(key)
     if old is None:
-        watcher.shrink(thing, None)
-        store[watcher.key(thing.metadata)] = thing
-        return (Added(thing),)
-    if old.metadata.resource_version == thing.metadata.resource_version:
+        watcher.shrink(obj, None)
+        store[watcher.key(obj.metadata)] = obj
+        return (Added(obj),)
+    if old.metadata.resource_version == obj.metadata.resource_version:
         return ()
-    if old.metadata.uid == thing.metadata.uid:
-        watcher.shrink(thing, old)
-        store[key] = thing
-        return (Modified(thing, old),)
-    watcher.shrink(thing, None)
+    if old.metadata.uid == obj.metadata.uid:
+        watcher.shrink(obj, old)
+        store[key] = obj
+        return (Modified(obj, old),)
+    watcher.shrink(obj, None)
     del store[key]
-    store[watcher.key(thing.metadata)] = thing
-    return (Deleted(old), Added(thing))
+    store[watcher.key(obj.metadata)] = obj
+    return (Deleted(old), Added(obj))
 
 
 # ---------------------------------------------------------------------------------------------- listing
 
 
 async def _listed(watcher: Watcher[T], position: _Position) -> AsyncGenerator[Change[T]]:
-    """How the server's list differs from the store, object by object; the store follows. Failures: begins again."""
+    """Yield the differences between the server's list and the store, and update the store. Starts again after
+    failures."""
     while True:
         try:
             async with aclosing(_listed_once(watcher, position)) as differences:
@@ -232,9 +238,9 @@ async def _listed_once(watcher: Watcher[T], position: _Position) -> AsyncGenerat
         async for page in pages:
             if page.first:
                 missing = set(watcher.store)
-            for thing in page.items:
-                missing.discard(watcher.key(thing.metadata))
-                for change in _put(watcher, thing):
+            for obj in page.items:
+                missing.discard(watcher.key(obj.metadata))
+                for change in _put(watcher, obj):
                     yield change
             position.resource_version = page.resource_version
     for key in missing:
@@ -245,7 +251,7 @@ async def _listed_once(watcher: Watcher[T], position: _Position) -> AsyncGenerat
 
 
 async def _followed(watcher: Watcher[T], position: _Position) -> AsyncGenerator[list[WatchEvent[T]]]:
-    """Events from where the list ended, over as many requests as it takes. Raises GoneError where that is too old."""
+    """Yield events from where the list ended, over any number of requests. Raises GoneError if that is too old."""
     clock = watcher.client.environment.clock
     while True:
         began = clock()
@@ -256,7 +262,7 @@ async def _followed(watcher: Watcher[T], position: _Position) -> AsyncGenerator[
                     yield block
         except TimeoutError:
             silence = watcher.settings.silence_seconds
-            log.info("watching %s: nothing heard for %.0f s, connecting again", watcher.resource.plural, silence)
+            log.info("watching %s: no data for %.0f s, connecting again", watcher.resource.plural, silence)
         except KajitoriError as error:
             failure = error
         if clock() - began >= HEALTHY_SECONDS:
@@ -271,7 +277,8 @@ async def _followed(watcher: Watcher[T], position: _Position) -> AsyncGenerator[
 
 
 async def _once(watcher: Watcher[T], position: _Position) -> AsyncGenerator[list[WatchEvent[T]]]:
-    """The events of one request, in blocks as they arrive; the position follows. Raises what the server says."""
+    """Yield the events of one request, in blocks as they arrive, and update the position. Raises the server's
+    errors."""
     settings = watcher.settings
     if position.doubtful:
         await _check_not_restored(watcher, position)
@@ -299,18 +306,20 @@ async def _once(watcher: Watcher[T], position: _Position) -> AsyncGenerator[list
 
 
 async def _check_not_restored(watcher: Watcher[Any], position: _Position) -> None:
-    """Raises GoneError where the server knows less than it once told, as after a restored backup: such a watch would
-    be silent until the server has caught up, and what is gone would never be told."""
+    """Raise GoneError if the server is at an older resource version than before, as after a restored backup.
+
+    Such a watch would be silent until the server has caught up, and would never report deleted objects.
+    """
     pages = watcher.client.list_pages(watcher.resource, watcher.namespace, page_size=1, type=watcher.type)
     async with aclosing(pages):
         page = await anext(aiter(pages))
     now, last = page.resource_version, position.resource_version
     if now.isdecimal() and last.isdecimal() and int(now) < int(last):
-        raise GoneError(f"the server is at resource version {now}, and told {last} before", status=410)
+        raise GoneError(f"the server is at resource version {now}, and was at {last} before", status=410)
 
 
 async def _lines(stream: ByteStream) -> AsyncGenerator[bytes]:
-    """Whole lines, as many at a time as have arrived. A line cut off by the end of the stream is dropped."""
+    """Yield whole lines, as many at a time as have arrived. A line cut off by the end of the stream is dropped."""
     pieces: list[bytes] = []
     async with aclosing(aiter(stream)) as chunks:
         async for chunk in chunks:
@@ -324,7 +333,7 @@ async def _lines(stream: ByteStream) -> AsyncGenerator[bytes]:
 
 
 async def _pause(watcher: Watcher[Any], position: _Position, error: KajitoriError) -> None:
-    """Waits after a failure, longer each time; raises it instead where waiting would not help."""
+    """Wait after a failure, longer each time; raise it instead if waiting would not help."""
     if not position.synced and not isinstance(error, Unavailable | Conflict):
         raise error
     settings, environment = watcher.settings, watcher.client.environment

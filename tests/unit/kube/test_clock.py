@@ -10,7 +10,7 @@ import pytest
 from tests.unit.kube.fake_api import fake_api
 
 from kajitori.kube.client import KubeClient
-from kajitori.kube.clock import LOOK_SECONDS, ServerClock, steady_seconds
+from kajitori.kube.clock import UPDATE_SECONDS, ServerClock, steady_seconds
 from kajitori.kube.config import KubeConfig
 from kajitori.kube.mirror.mirror import Mirror
 from kajitori.kube.resources import PODS
@@ -57,12 +57,12 @@ def test_a_server_whose_clock_is_set_is_not_followed(hours: int) -> None:
     clock = ticks.clock()
     clock.note(date(NOON))
     for minute in range(1, 61):
-        ticks.now += LOOK_SECONDS
+        ticks.now += UPDATE_SECONDS
         clock.note(date(NOON + timedelta(minutes=minute, hours=hours)))
     assert abs(clock.now() - NOON - timedelta(hours=1)) < timedelta(seconds=5)
 
     for minute in range(61, 121):  # it is right again, but has drifted by two seconds
-        ticks.now += LOOK_SECONDS
+        ticks.now += UPDATE_SECONDS
         clock.note(date(NOON + timedelta(minutes=minute, seconds=2)))
     assert abs(clock.now() - NOON - timedelta(hours=2, seconds=2)) <= timedelta(seconds=2)
 
@@ -72,7 +72,7 @@ def test_whoever_begins_anew_believes_it_however_far_off_it_is() -> None:
     ticks = Ticks()
     clock = ticks.clock()
     clock.note(date(NOON))
-    clock.set_anew()
+    clock.accept_next()
     clock.note(date(NOON + timedelta(hours=1)))
     assert abs(clock.now() - NOON - timedelta(hours=1)) < ROUGH
 

@@ -114,7 +114,7 @@ ANSWER = st.tuples(
 @given(st.lists(ANSWER, max_size=200))
 def test_the_window_stays_within_its_bounds(answers: list[tuple[str, float, float, int, float]]) -> None:
     """Whatever the server does, at least one request may be in flight, and never more than the most."""
-    window = Window(Limits(initial=32, least=1, most=64))
+    window = Window(Limits(initial=32, min_size=1, max_size=64))
     now = 0.0
     for word, latency, gap, in_flight, wish in answers:
         now += gap
@@ -138,14 +138,14 @@ class Work:
     def __init__(self, limiter: ConcurrencyLimiter) -> None:
         self.limiter = limiter
         self.running: list[int] = []
-        self.most = 0
+        self.largest = 0
         self.ends = [asyncio.Event() for _ in range(20)]
 
     async def one(self, number: int, status: int = 200) -> None:
         """One request."""
         async with self.limiter.slot("get") as slot:
             self.running.append(number)
-            self.most = max(self.most, len(self.running))
+            self.largest = max(self.largest, len(self.running))
             await self.ends[number].wait()
             slot.answered(status, 0.0 if status == 429 else None)
             self.running.remove(number)
@@ -159,7 +159,7 @@ async def settle() -> None:
 
 async def test_no_more_than_the_window_at_a_time_in_order() -> None:
     """Requests begin in the order they came, as places become free."""
-    work = Work(ConcurrencyLimiter(Window(Limits(initial=3, most=3))))
+    work = Work(ConcurrencyLimiter(Window(Limits(initial=3, max_size=3))))
     tasks = [asyncio.create_task(work.one(number)) for number in range(8)]
     await settle()
     assert work.running == [0, 1, 2]
@@ -169,12 +169,12 @@ async def test_no_more_than_the_window_at_a_time_in_order() -> None:
     for end in work.ends:
         end.set()
     await asyncio.gather(*tasks)
-    assert (work.most, work.limiter.in_flight) == (3, 0)
+    assert (work.largest, work.limiter.in_flight) == (3, 0)
 
 
 async def test_every_other_turn_is_for_the_highest_precedence() -> None:
     """Those between are for who has waited longest, whatever he asks for: so that everybody has his turn."""
-    work, tasks = Work(ConcurrencyLimiter(Window(Limits(initial=1, most=1)))), []
+    work, tasks = Work(ConcurrencyLimiter(Window(Limits(initial=1, max_size=1)))), []
     for number, precedence in enumerate([None, None, None, None, 1, 2, 1, 2]):
         with contextlib.nullcontext() if precedence is None else preceding(precedence):
             tasks.append(asyncio.create_task(work.one(number)))
@@ -211,7 +211,7 @@ async def test_a_narrower_window_lets_nobody_in_until_it_is_free() -> None:
 
 async def test_who_gives_up_waiting_takes_no_place() -> None:
     """Cancelled while waiting, or at the very moment of being let in: the place goes to the next."""
-    work = Work(ConcurrencyLimiter(Window(Limits(initial=1, most=1))))
+    work = Work(ConcurrencyLimiter(Window(Limits(initial=1, max_size=1))))
     tasks = [asyncio.create_task(work.one(number)) for number in range(4)]
     await settle()
     tasks[1].cancel()

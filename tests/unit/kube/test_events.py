@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kajitori.kube.events import LONGEST_REST_SECONDS, QUEUE_LIMIT, REST, WRITERS, About, EventRecorder
+from kajitori.kube.events import LONGEST_PAUSE_SECONDS, PAUSE_FACTOR, QUEUE_LIMIT, WRITERS, About, EventRecorder
 from kajitori.kube.resources import Resource
 
 ABOUT = About("Run", "bert", "uid", "team")
@@ -47,14 +47,16 @@ class Server:
         await asyncio.gather(writing, return_exceptions=True)
 
 
-@pytest.mark.parametrize(("seconds", "rest"), [(0.01, 0.01 * REST), (0.5, 0.5 * REST), (30.0, LONGEST_REST_SECONDS)])
-async def test_who_wrote_rests_for_a_multiple_of_what_it_took(seconds: float, rest: float) -> None:
+@pytest.mark.parametrize(
+    ("seconds", "pause"), [(0.01, 0.01 * PAUSE_FACTOR), (0.5, 0.5 * PAUSE_FACTOR), (30.0, LONGEST_PAUSE_SECONDS)]
+)
+async def test_a_writer_pauses_for_a_multiple_of_its_last_write(seconds: float, pause: float) -> None:
     """All writers together have less than one write in flight on average."""
-    assert REST >= WRITERS
+    assert PAUSE_FACTOR >= WRITERS
     server = Server(seconds)
     await server.write("one", "two")
     assert server.reasons == ["one", "two"]
-    assert server.rests == pytest.approx([rest, rest])
+    assert server.rests == pytest.approx([pause, pause])
 
 
 async def test_of_too_much_the_oldest_is_dropped() -> None:

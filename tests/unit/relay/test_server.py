@@ -18,7 +18,7 @@ from kajitori.agent.servers import Servers
 from kajitori.core.traffic.node_feed import Line, decode_line
 from kajitori.errors import Unavailable
 from kajitori.kube.mirror.mirror import Mirror
-from kajitori.kube.platform.agents import KNOWN_SECONDS, AgentTokens
+from kajitori.kube.platform.agents import REVIEW_SECONDS, AgentTokens
 from kajitori.kube.resources import PODS
 from kajitori.relay.server import RelayServer
 
@@ -130,7 +130,7 @@ async def test_a_stream_ends_when_its_token_is_void(how: str) -> None:
             agents.pods.clear()
         else:
             agents.revoked.add(token)
-            agents.clock += KNOWN_SECONDS
+            agents.clock += REVIEW_SECONDS
         await ended(answer)
 
 

@@ -191,7 +191,7 @@ async def _require_agent(api: Api, request: Request, node: str) -> None:
     if scheme.lower() == "bearer":
         try:
             async with AsyncExitStack() as asking:
-                if not api.agents.remembers(token.strip()):
+                if not api.agents.is_cached(token.strip()):
                     await asking.enter_async_context(api.questions.one(address_of(request)))
                 await api.agents.require(token.strip(), node)
         except Unauthenticated:

@@ -21,11 +21,11 @@ from kajitori.core.policy.file import Policy
 from kajitori.core.spec.status import MemoryPeak, RunStatus
 from kajitori.core.words.times import format_time, parse_time
 from kajitori.errors import Forbidden, KajitoriError, NotFound
-from kajitori.kube import figures
 from kajitori.kube.client import KubeClient
-from kajitori.kube.figures import Figure
 from kajitori.kube.mirror.mirror import Key, Mirror
 from kajitori.kube.objects import Pod, RunObject
+from kajitori.kube.platform import member_memory
+from kajitori.kube.platform.member_memory import MemoryReading
 from kajitori.kube.resources import PODS, Resource
 from kajitori.kube.retry import NO_RETRY
 
@@ -120,12 +120,12 @@ class MemoryKeeper:
 
     # ------------------------------------------------------------------------------------------ asking
 
-    async def _from_metrics(self, client: KubeClient) -> list[Figure]:
+    async def _from_metrics(self, client: KubeClient) -> list[MemoryReading]:
         if self._is_off("metrics"):
             return []
         began = asyncio.get_running_loop().time()
         try:
-            found = await figures.of_all_members(client)
+            found = await member_memory.read_all_members(client)
             self._metrics_seconds = asyncio.get_running_loop().time() - began
             return found
         except (NotFound, Forbidden) as error:
@@ -134,8 +134,8 @@ class MemoryKeeper:
             log.debug("the metrics API did not answer: %s", error)
         return []
 
-    async def _from_nodes(self, client: KubeClient, nodes: list[str]) -> list[Figure]:
-        found: list[Figure] = []
+    async def _from_nodes(self, client: KubeClient, nodes: list[str]) -> list[MemoryReading]:
+        found: list[MemoryReading] = []
         slots = asyncio.Semaphore(AT_ONCE)
 
         async def one(node: str) -> None:
@@ -143,7 +143,7 @@ class MemoryKeeper:
                 if self._is_off("nodes"):
                     return
                 try:
-                    found.extend(await figures.of_node(client, node))
+                    found.extend(await member_memory.read_node(client, node))
                 except Forbidden as error:
                     self._turn_off("nodes", f"kubelets may not be asked: {error.message}")
                 except (KajitoriError, TimeoutError) as error:
@@ -184,7 +184,7 @@ class MemoryKeeper:
         since = parse_time(pod.status.start_time)
         return since is None or (self._now() - since).total_seconds() > NEW_SECONDS
 
-    def _take(self, found: Iterable[Figure], wanted: dict[Key, Pod]) -> None:
+    def _take(self, found: Iterable[MemoryReading], wanted: dict[Key, Pod]) -> None:
         """Figures of the Pods that were asked about, and of no others of their names."""
         totals: dict[str, int] = defaultdict(int)
         counted: dict[str, Pod] = {}
@@ -232,7 +232,7 @@ class MemoryKeeper:
             self._tell((pod.metadata.namespace, pod.member.run))
 
 
-def _is_before(figure: Figure, pod: Pod) -> bool:
+def _is_before(figure: MemoryReading, pod: Pod) -> bool:
     """Whether it was counted before the Pod started: then it is about another one, of the same name."""
     counted, started = parse_time(figure.at), parse_time(pod.status.start_time)
     return counted is not None and started is not None and counted < started

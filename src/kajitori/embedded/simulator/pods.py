@@ -20,7 +20,7 @@ from kajitori.embedded.simulator.settings import SimSettings
 from kajitori.embedded.simulator.timers import Timers
 from kajitori.embedded.tasks import Background
 from kajitori.kube.client import KubeClient, PatchKind
-from kajitori.kube.events import About, EventRecorder, Said
+from kajitori.kube.events import About, EventContent, EventRecorder
 from kajitori.kube.resources import PODS
 
 log = logging.getLogger(__name__)
@@ -175,7 +175,7 @@ class SimulatedPods:
         """Record the Event by which a kubelet reports that its machine ran out of memory."""
         message = "System OOM encountered, victim process: simulated, pid: 1"
         recorder = EventRecorder(self.client, "kubelet", host=node, clock=self._clock)
-        await recorder.write(Said(About("Node", node, node), "Warning", "SystemOOM", message))
+        await recorder.write(EventContent(About("Node", node, node), "Warning", "SystemOOM", message))
 
     def _mark_due(self, key: Key) -> None:
         self._due[key] = None

@@ -1,1 +1,1 @@
-"""An in-memory copy of what the cluster holds, with indexes."""
+"""An in-memory copy of the cluster's objects, with indexes."""

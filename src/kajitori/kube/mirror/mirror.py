@@ -1,7 +1,7 @@
-"""What the cluster holds, in memory: the needed fields of Nodes, Pods and Runs, with indexes.
+"""The mirror: the needed fields of Nodes, Pods and Runs in memory, with indexes.
 
-A component has one mirror, whatever the number of its parts that ask (nothing that grows with the cluster may talk to
-the API server). What is read here is a moment old: who writes must let the API server check (resourceVersion, uid).
+A component has one mirror, however many of its parts read it, since nothing that grows with the cluster may query the
+API server. What is read here is a moment old: a writer must let the API server check it (resourceVersion, uid).
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ from kajitori.kube.watch import Added, Deleted, Modified, Synced, Watcher, Watch
 log = logging.getLogger(__name__)
 
 Callback = Callable[[Resource, str, str], None]
-"""Told of the kind, the namespace (empty for kinds without) and the name of what changed, never of how."""
+"""Called with the kind, the namespace (empty for cluster-scoped kinds) and the name of a changed object."""
 
 CATCH_UP_SECONDS = 0.5
-"""What happened while a watch was broken is told at once when it is accepted again, and read within this time."""
+"""Time in which a watch that is accepted again delivers what happened while it was broken."""
 
 
 class Mirror:
-    """Watches the given kinds. Read it from the event loop it runs in; change nothing that it hands out.
+    """Watches the given kinds. Read it from the event loop it runs in; change nothing that it returns.
 
-    Pods that are finished stay in `pods` until they are deleted, but count for no usage.
+    Finished Pods stay in `pods` until they are deleted, but count for no usage.
     """
 
     def __init__(
@@ -76,13 +76,13 @@ class Mirror:
         }
         unknown = [resource.plural for resource in resources if resource not in kinds]
         if unknown:
-            raise ValueError(f"a mirror knows no {', '.join(unknown)}")
+            raise ValueError(f"a mirror does not support {', '.join(unknown)}")
         self._kinds = kinds
 
     # ------------------------------------------------------------------------------------------ life
 
     def start(self) -> None:
-        """Begins to watch, in tasks of the running event loop."""
+        """Begin to watch, in tasks of the running event loop."""
         if self._tasks:
             raise RuntimeError("this mirror was started already")
         self._tasks = [
@@ -91,7 +91,7 @@ class Mirror:
         ]
 
     async def wait_synced(self) -> None:
-        """Returns when every kind was read once. Raises what the API server refuses for good (401, 403, 404)."""
+        """Return when every kind was read once. Raises what the API server refuses for good (401, 403, 404)."""
         for state in self._states.values():
             await state.first_sync.wait()
             if state.fatal is not None:
@@ -99,21 +99,21 @@ class Mirror:
 
     @property
     def synced(self) -> bool:
-        """Every kind was read once, and nothing has failed for good."""
+        """Whether every kind was read once and nothing has failed for good."""
         return all(state.first_sync.is_set() and state.fatal is None for state in self._states.values())
 
     @property
     def trouble(self) -> str:
-        """Why the mirror may be stale now, or nothing."""
-        said = [f"{resource.plural}: {s.trouble}" for resource, s in self._states.items() if s.trouble is not None]
-        return "; ".join(said)
+        """Why the mirror may be stale now; empty if it is not."""
+        troubles = [f"{resource.plural}: {s.trouble}" for resource, s in self._states.items() if s.trouble is not None]
+        return "; ".join(troubles)
 
     def lacks(self, resource: Resource) -> bool:
-        """Whether the API server does not serve this kind, or does so no more."""
+        """Return whether the API server does not serve this kind, or no longer does."""
         return isinstance(self._states[resource].trouble, NotServedError)
 
     async def wait_fresh(self) -> None:
-        """Returns when no watch is broken and all have caught up."""
+        """Return when no watch is broken and all have caught up."""
         turned = asyncio.Event()
         end = self.on_health(turned.set)
         try:
@@ -124,30 +124,30 @@ class Mirror:
             end()
 
     def age_seconds(self) -> float:
-        """How long ago all that it shows was known to be so; 0 where no watch is broken and all have caught up.
+        """Return for how many seconds the mirror may be out of date; 0 if no watch is broken and all have caught up.
 
-        Whoever judges by the clock has to go by the time of the facts: nobody knows whether a member that was starting
-        then has started since.
+        A deadline must be judged by the time of the facts: a member that was starting then may have started since.
         """
         now = self._clock()
         ages = [now - s.stale_since for s in self._states.values() if s.stale_since is not None and s.stale_until > now]
         return max(ages, default=0.0)
 
     def shown_until(self, now: datetime) -> datetime:
-        """`now`; while it is cut off, the last moment that it shows: no deadline passes unseen."""
+        """Return `now`; while the mirror is cut off, the last moment that it shows, so that no deadline passes
+        unseen."""
         return now - timedelta(seconds=self.age_seconds())
 
     def now(self) -> datetime:
-        """The API server's time: all who judge by the same Runs have to go by the same clock."""
+        """Return the API server's time, since all that judge the same Runs must use the same clock."""
         return self._client.now()
 
     async def set_clock(self) -> None:
-        """Asks the API server for its time anew. While it is away, the old idea of it has to do."""
+        """Read the API server's time again. While the server is away, the known time is kept."""
         with suppress(KajitoriError):
             await self._client.set_clock()
 
     async def stop(self) -> None:
-        """Stops watching; what was read stays readable."""
+        """Stop watching; what was read stays readable."""
         tasks, self._tasks = self._tasks, []
         for task in tasks:
             task.cancel()
@@ -163,13 +163,15 @@ class Mirror:
         await self.stop()
 
     def believe(self, key: bytes) -> None:
-        """Checks the signatures of members with this key from now on. Without a key only owner references are believed,
-        and a Pod whose owner somebody took away is no member."""
+        """Check members' signatures with this key from now on.
+
+        Without a key only owner references count, and a Pod whose owner reference was removed is no member.
+        """
         for pod in self._pods.believe(key):
             self._tell(PODS, pod.metadata.namespace, pod.metadata.name)
 
     def on_change(self, callback: Callback) -> Callable[[], None]:
-        """Calls back after every change, from the first list on; answers what ends that."""
+        """Call `callback` after every change, from the first list on. Return a function that ends it."""
         self._callbacks += (callback,)
 
         def unsubscribe() -> None:
@@ -178,7 +180,8 @@ class Mirror:
         return unsubscribe
 
     def on_health(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Calls back when a watch breaks and when it is well again (see `trouble`); answers what ends that."""
+        """Call `callback` when a watch breaks and when it works again (see `trouble`). Return a function that
+        ends it."""
         self._on_health += (callback,)
 
         def unsubscribe() -> None:
@@ -189,46 +192,47 @@ class Mirror:
     # ------------------------------------------------------------------------------------------ questions
 
     def pods_of_run(self, run: RunObject) -> list[Pod]:
-        """The Pods that count as members of a Run now: those that belong to it, of an attempt and a rank that it has
+        """Return the Pods that count as members of a Run now: Pods of the Run with an attempt and a rank that it has
         planned."""
         meta, covered = run.metadata, coverage_of(run)
         found = ((pod, pod.member) for pod in self._pods.owned(meta.namespace, meta.name, meta.uid))
         return [pod for pod, name in found if name is not None and covered.covers(name.attempt, name.rank)]
 
     def is_member(self, pod: Pod) -> bool:
-        """Whether this Pod counts as a member of a Run now."""
+        """Return whether this Pod counts as a member of a Run now."""
         run, name = self.run_of(pod), pod.member
         return run is not None and name is not None and coverage_of(run).covers(name.attempt, name.rank)
 
     def owned_pods(self, namespace: str, name: str, uid: str) -> list[Pod]:
-        """All Pods that belong to a Run (see `kube.mirror.pod_index`), of whatever attempt and rank: to be ended with
-        it."""
+        """Return all Pods that belong to a Run (see `kube.mirror.pod_index`), with any attempt and rank, to be ended
+        with it."""
         return self._pods.owned(namespace, name, uid)
 
     def labelled_strangers(self, namespace: str, name: str, uid: str) -> frozenset[Key]:
-        """Pods that carry a Run's label and do not belong to it: a deletion by label would take them along."""
+        """Return Pods that carry a Run's label without belonging to it: a deletion by label would delete them."""
         return self._pods.strangers(namespace, name, uid)
 
     def run_of(self, pod: Pod) -> RunObject | None:
-        """The Run that a Pod belongs to, if there is one."""
+        """Return the Run that a Pod belongs to, or None."""
         member = pod.member
         run = self.runs.get((pod.metadata.namespace, member.run)) if member is not None else None
         return run if run is not None and run.metadata.uid == self._pods.run_uid(pod) else None
 
     def run_uid_of(self, pod: Pod) -> str:
-        """UID of the Run that a Pod proves to belong to, whether the mirror shows that Run or not; empty if none."""
+        """Return the UID of the Run that a Pod provably belongs to, even if the mirror lacks that Run; empty if
+        none."""
         return self._pods.run_uid(pod)
 
     def members(self) -> frozenset[Key]:
-        """All Pods that belong to a Run that is shown."""
+        """Return all Pods that belong to a Run in the mirror."""
         return self._pods.members()
 
     def pods_on_node(self, node: str) -> list[Pod]:
-        """All Pods that are bound to a node, finished ones included."""
+        """Return all Pods that are bound to a node, including finished ones."""
         return self._pods.on_node(node)
 
     def usage_of(self, node: str) -> NodeUsage | None:
-        """What the unfinished Pods on a node take together, or None where there are none. Not to be changed."""
+        """Return the usage of the unfinished Pods on a node, or None if there are none. Do not change it."""
         return self._pods.usage_of(node)
 
     def usage_changes(self, since: int) -> tuple[int, list[str]]:
@@ -236,19 +240,19 @@ class Mirror:
         return self._pods.usage_changes(since)
 
     def nominated(self) -> list[Pod]:
-        """Pods of others that the scheduler is making room for on a node: it lets nobody else have that."""
+        """Return other Pods for which the scheduler makes room on a node: nothing else may take that room."""
         return self._pods.nominated()
 
     def leaving(self) -> list[Pod]:
-        """Members of runs that were asked to end, and are still on their nodes."""
+        """Return members of runs that are being deleted and still are on their nodes."""
         return self._pods.leaving()
 
     def holders(self) -> list[Key]:
-        """Runs with members that are on a node and have not ended, by namespace and name; some of them may be gone."""
+        """Return runs with unfinished members on a node, by namespace and name; some of the runs may be deleted."""
         return self._pods.holders()
 
     def usage_of_pod(self, pod: Pod) -> PodUsage:
-        """What the scheduler reserves for one Pod."""
+        """Return what the scheduler reserves for one Pod."""
         return pod_usage(pod.spec)
 
     # ------------------------------------------------------------------------------------------ watching
@@ -294,7 +298,7 @@ class Mirror:
         if not state.first_sync.is_set():
             log.debug("%s mirrored: %d", resource.plural, len(self._kinds[resource][1]))
             gc.collect()
-            gc.freeze()  # what was read stays; the collector need not look at it over and over
+            gc.freeze()  # what was read stays, so the collector need not scan it again and again
             state.first_sync.set()
 
     def _tell(self, resource: Resource, namespace: str, name: str) -> None:
@@ -307,13 +311,13 @@ class Mirror:
 
 @dataclass(slots=True, init=False)
 class _State:
-    """How one kind's watch stands."""
+    """The state of one kind's watch."""
 
     first_sync: asyncio.Event
     fatal: KajitoriError | None
     trouble: Exception | None
     stale_since: float | None
-    """When the watch broke, if it did; on the client's clock, as is when it will have caught up."""
+    """When the watch broke, on the client's clock; `stale_until` is when it will have caught up."""
     stale_until: float
 
     def __init__(self) -> None:
@@ -324,13 +328,13 @@ class _State:
         self.stale_until = 0.0
 
     def note(self, error: Exception | None, now: float) -> bool:
-        """A failure, or None for a success; whether this is a turn."""
+        """Note a failure, or None for a success. Return whether the watch broke or recovered."""
         turned = (error is None) is not (self.trouble is None)
         self.trouble = error
         if turned and error is None:
             self.stale_until = now + CATCH_UP_SECONDS
         elif turned:
-            if self.stale_until <= now:  # else it had not even caught up with what it had missed before
+            if self.stale_until <= now:  # otherwise it had not even caught up with what it missed before
                 self.stale_since = now
             self.stale_until = math.inf
         return turned

@@ -1,7 +1,7 @@
-"""Pods by run and by node, with what they use: follows a mirror's Pods and Runs one change at a time.
+"""Pods by run and by node, with their usage: follows a mirror's Pods and Runs one change at a time.
 
 A Pod belongs to a run only in the Run's own namespace, under the name of a member, and with proof: its controller is
-that Run by UID and name, or, if somebody took that owner reference away, its signature says so. Labels prove nothing.
+that Run by UID and name or, if that owner reference was removed, its signature says so. Labels prove nothing.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ _NOTHING: dict[Key, Pod] = {}
 
 
 class PodIndex:
-    """Pods by run and by node. `runs` is the mirror's own; a Run's change is told after it is in there."""
+    """Pods by run and by node. `runs` is the mirror's own dictionary, which has a Run's change before `note_run` is
+    called."""
 
     def __init__(self, runs: Mapping[Key, RunObject]) -> None:
         self._runs = runs
@@ -41,13 +42,14 @@ class PodIndex:
         self._signed: dict[Key, Pod] = {}
         """Pods that have a signature and no owner."""
         self._by_signature: dict[Key, str] = {}
-        """UID of the run that the signature of these proves."""
+        """UID of the run that the Pod's signature proves."""
         self._owned: dict[Owner, dict[Key, Pod]] = {}
-        """Under which name the Run of this UID exists is for whoever asks to say."""
+        """Pods by the Run that they prove to belong to, whether or not a Run with this UID and the right name
+        exists."""
         self._strangers: dict[Owner, set[Key]] = {}
-        """Pods that carry a run's label and do not belong to it."""
+        """Pods that carry a run's label without belonging to it."""
         self._members: set[Key] = set()
-        """Pods that belong to a Run that the mirror shows."""
+        """Pods that belong to a Run in the mirror."""
         self._by_node: dict[str, dict[Key, Pod]] = {}
         self._usage: dict[str, NodeUsage] = {}
         self._usage_changed: dict[str, int] = {}
@@ -56,39 +58,40 @@ class PodIndex:
         self._nominated: dict[Key, Pod] = {}
         self._leaving: dict[Key, Pod] = {}
         self._holders: dict[Key, int] = {}
-        """Runs, by how many of their members are on a node and have not ended."""
+        """Number of unfinished members on a node, by run."""
 
     # ------------------------------------------------------------------------------------------ questions
 
     def run_uid(self, pod: Pod) -> str:
-        """UID of the Run that this Pod proves to belong to, if that is in its namespace; empty if it proves nothing."""
+        """Return the UID of the Run that this Pod proves to belong to, if it exists in its namespace; empty without
+        proof."""
         return pod.owner_run_uid or self._by_signature.get(_key(pod), "")
 
     def owned(self, namespace: str, name: str, uid: str) -> list[Pod]:
-        """All Pods that belong to a Run."""
+        """Return all Pods that belong to a Run."""
         found = self._owned.get((namespace, uid), _NOTHING)
         return [pod for key, pod in found.items() if _is_named_after(name, key)]
 
     def strangers(self, namespace: str, name: str, uid: str) -> frozenset[Key]:
-        """Pods of the namespace that carry the Run's label and do not belong to it."""
+        """Return the Pods of the namespace that carry the Run's label without belonging to it."""
         misnamed = {key for key in self._owned.get((namespace, uid), _NOTHING) if not _is_named_after(name, key)}
         return frozenset(self._strangers.get((namespace, uid), set()) | misnamed)
 
     def members(self) -> frozenset[Key]:
-        """All Pods that belong to a Run that the mirror shows."""
+        """Return all Pods that belong to a Run in the mirror."""
         return frozenset(self._members)
 
     def on_node(self, node: str) -> list[Pod]:
-        """All Pods that are bound to a node, finished ones included."""
+        """Return all Pods that are bound to a node, including finished ones."""
         return list(self._by_node.get(node, _NOTHING).values())
 
     def usage_of(self, node: str) -> NodeUsage | None:
-        """What the unfinished Pods on a node take together; None if there are none. Not to be changed."""
+        """Return the usage of the unfinished Pods on a node; None if there are none. Do not change it."""
         return self._usage.get(node)
 
     def usage_changes(self, since: int) -> tuple[int, list[str]]:
-        """Return the number of the last change of usage, and the nodes whose usage changed after change `since`; those
-        that never had any usage are not among them."""
+        """Return the number of the last change of usage, and the nodes whose usage changed after change `since`; nodes
+        that never had any usage are left out."""
         nodes = []
         for node, change in reversed(self._usage_changed.items()):
             if change <= since:
@@ -97,23 +100,23 @@ class PodIndex:
         return self._usage_changes, nodes
 
     def nominated(self) -> list[Pod]:
-        """Pods of others that the scheduler is making room for on a node."""
+        """Return other Pods for which the scheduler makes room on a node."""
         return list(self._nominated.values())
 
     def leaving(self) -> list[Pod]:
-        """Members of runs that were asked to end and are still on their nodes."""
+        """Return members of runs that are being deleted and still are on their nodes."""
         return list(self._leaving.values())
 
     def holders(self) -> list[Key]:
-        """Runs with members that are on a node and have not ended, by namespace and name."""
+        """Return runs with unfinished members on a node, by namespace and name."""
         return list(self._holders)
 
     # ------------------------------------------------------------------------------------------ changes
 
     def note_pod(self, change: Added[Pod] | Modified[Pod] | Deleted[Pod]) -> None:
-        """Follows one change of a Pod."""
+        """Follow one change of a Pod."""
         pod = change.object
-        if isinstance(change, Modified) and _stays_where_it_is(change.old, pod):
+        if isinstance(change, Modified) and _keeps_its_place(change.old, pod):
             self._replace(pod)
             return
         if isinstance(change, Modified):
@@ -124,7 +127,7 @@ class PodIndex:
             self._add(pod)
 
     def note_run(self, change: Added[RunObject] | Modified[RunObject] | Deleted[RunObject]) -> None:
-        """Follows one change of a Run: once it is shown its Pods count as members, and no longer once it is gone."""
+        """Follow one change of a Run: its Pods count as members while it is in the mirror."""
         meta = change.object.metadata
         if isinstance(change, Modified) and change.old.metadata.uid == meta.uid:
             return
@@ -135,7 +138,7 @@ class PodIndex:
                 self._add(pod)
 
     def believe(self, key: bytes) -> list[Pod]:
-        """Checks signatures with this key from now on; returns the Pods that belong to another run than before."""
+        """Check signatures with this key from now on; return the Pods that belong to another run than before."""
         if key == self._signature_key:
             return []
         self._signature_key = key
@@ -185,7 +188,7 @@ class PodIndex:
     def _remove(self, pod: Pod) -> None:
         key, namespace, node = _key(pod), pod.metadata.namespace, pod.spec.node_name
         if node:
-            _take_out(self._by_node, node, key)
+            _remove_from(self._by_node, node, key)
             if not pod.is_finished:
                 self._count(pod, -1)
                 if not self._usage[node].pods:
@@ -197,7 +200,7 @@ class PodIndex:
         self._signed.pop(key, None)
         self._by_signature.pop(key, None)
         if uid:
-            _take_out(self._owned, (namespace, uid), key)
+            _remove_from(self._owned, (namespace, uid), key)
         if label and label != uid:
             strangers = self._strangers[namespace, label]
             strangers.discard(key)
@@ -211,7 +214,7 @@ class PodIndex:
         return run_of_signed_member(text, meta.namespace, meta.name, self._signature_key)
 
     def _note_moves(self, pod: Pod) -> None:
-        """Whether the scheduler makes room for it, and whether it is about to leave its node."""
+        """Index whether the scheduler makes room for the Pod, and whether it is about to leave its node."""
         key, is_member = _key(pod), _key(pod) in self._members
         awaited = pod.status.nominated_node_name and not pod.spec.node_name and not pod.is_finished
         leaves = pod.metadata.deletion_timestamp and pod.spec.node_name and not pod.is_finished
@@ -239,14 +242,14 @@ class PodIndex:
 
 
 def coverage_of(run: RunObject) -> Coverage:
-    """The attempts and ranks whose Pods count as members of a Run now."""
+    """Return the attempts and ranks whose Pods count as members of a Run now."""
     kind, indices = _kind_of(bytes(run.spec))
     return coverage(run.status, kind, indices)
 
 
 @lru_cache(maxsize=1024)
 def _kind_of(spec: bytes) -> tuple[Literal["batch", "service"], frozenset[int] | None]:
-    """Return the type of a spec and the indices of a sweep, whatever else is wrong with it."""
+    """Return the type of a spec and the indices of a sweep, even if the rest of the spec is invalid."""
     stored = read_stored(spec)
     indices: frozenset[int] | None = None
     if stored.array:
@@ -256,7 +259,7 @@ def _kind_of(spec: bytes) -> tuple[Literal["batch", "service"], frozenset[int] |
 
 
 def _is_named_after(run: str, pod: Key) -> bool:
-    """Whether the Pod's name, which is that of some run's member, is that of a member of this run."""
+    """Return whether the Pod's name, which is that of some run's member, is that of a member of this run."""
     start = f"{run}-"
     return pod[1].startswith(start) and pod[1].count("-", len(start)) == 1
 
@@ -265,8 +268,8 @@ def _key(pod: Pod) -> Key:
     return pod.metadata.namespace, pod.metadata.name
 
 
-def _stays_where_it_is(old: Pod, new: Pod) -> bool:
-    """Whether nothing changed that indexes or usage depend on (see kube.shrink)."""
+def _keeps_its_place(old: Pod, new: Pod) -> bool:
+    """Return whether nothing changed that indexes or usage depend on (see `kube.mirror.shrink`)."""
     return (
         new.spec is old.spec
         and new.metadata.labels is old.metadata.labels
@@ -276,7 +279,7 @@ def _stays_where_it_is(old: Pod, new: Pod) -> bool:
     )
 
 
-def _take_out(index: dict[K, dict[Key, Pod]], name: K, key: Key) -> None:
+def _remove_from(index: dict[K, dict[Key, Pod]], name: K, key: Key) -> None:
     pods = index[name]
     del pods[key]
     if not pods:

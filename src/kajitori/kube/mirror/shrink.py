@@ -1,7 +1,7 @@
-"""Makes mirrored objects small: what is the same in many is held once, what nobody reads is dropped.
+"""Makes mirrored objects small: equal values are shared, and unused ones dropped.
 
-An object that changed shares with its old self whatever did not change, so that one can see by identity what did.
-Interned strings die with their last user, so nothing here grows with what has passed through.
+A changed object shares all unchanged parts with its previous state, so that a comparison by identity shows what
+changed. Interned strings die with their last user, so nothing here grows with the number of objects seen.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ _EMPTY: dict[str, str] = {}
 
 
 def shrink_pod(pod: Pod, old: Pod | None) -> None:
-    """Leaves a Pod our annotations only, and the conditions that say something about its run."""
-    if pod.owner_run_uid:  # its signature would only say the same
+    """Keep only Kajitori's annotations of a Pod, and the conditions that matter for its run."""
+    if pod.owner_run_uid:  # the signature would only repeat the owner
         pod.metadata.annotations.pop(names.ANNOTATION_SIGNATURE, None)
     _shrink_meta(pod.metadata, old.metadata if old is not None else None)
     if old is not None and pod.spec == old.spec:
@@ -52,7 +52,7 @@ def shrink_pod(pod: Pod, old: Pod | None) -> None:
     force_setattr(status, "phase", intern(status.phase))
     force_setattr(status, "host_ip", intern(status.host_ip))
     if len(status.pod_ips) == 1:
-        force_setattr(status, "pod_ips", ())  # it is `pod_ip`
+        force_setattr(status, "pod_ips", ())  # the same as `pod_ip`
     conditions = [
         c if c.type == names.CONDITION_MEMORY_PEAK else _condition(c.type, c.status, c.reason, c.message)
         for c in status.conditions
@@ -69,7 +69,7 @@ def shrink_pod(pod: Pod, old: Pod | None) -> None:
 
 
 def shrink_node(node: Node, old: Node | None) -> None:
-    """Lets a Node share its words with every other node."""
+    """Share a Node's strings with all other nodes."""
     _shrink_meta(node.metadata, old.metadata if old is not None else None)
     status = node.status
     force_setattr(status, "allocatable", _shared(status.allocatable))
@@ -82,13 +82,13 @@ def shrink_node(node: Node, old: Node | None) -> None:
 
 
 def shrink_run(run: RunObject, old: RunObject | None) -> None:
-    """Gives a Run a spec of its own, which does not hold on to the answer that it came in."""
+    """Copy a Run's spec, so that it does not keep the whole answer in memory."""
     force_setattr(run, "spec", run.spec.copy())
 
 
-def shrink_meta(thing: HasMeta, old: HasMeta | None) -> None:
-    """Lets any other object share the words of its metadata."""
-    _shrink_meta(thing.metadata, old.metadata if old is not None else None)
+def shrink_meta(obj: HasMeta, old: HasMeta | None) -> None:
+    """Share the strings of any other object's metadata."""
+    _shrink_meta(obj.metadata, old.metadata if old is not None else None)
 
 
 def _shrink_meta(meta: ObjectMeta, old: ObjectMeta | None) -> None:

@@ -1,4 +1,4 @@
-"""What Pods take from nodes, in plain integers, kept up to date one Pod at a time."""
+"""Resources that Pods use on nodes, as integers, updated one Pod at a time."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from kajitori.core.words.quantities import QuantityError, parse_cpu_millis, pars
 from kajitori.kube.objects import Container, Pod, PodSpec
 
 Amounts = dict[str, int]
-"""Resource name to amount: millicores for `cpu`, else bytes or pieces."""
+"""Resource name to amount: millicores for `cpu`, else bytes or a count."""
 
 LARGEST = 2**50
-"""More than any node has, and little enough that the sum over a node's Pods is still a 64-bit number."""
+"""More than any node has, and small enough that the sum over a node's Pods is a 64-bit number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class PodUsage:
     others: tuple[tuple[str, int], ...] = ()
 
     def other(self, resource: str) -> int:
-        """How much it takes of an extended resource, such as GPUs."""
+        """Return the amount of an extended resource, such as GPUs."""
         for name, amount in self.others:
             if name == resource:
                 return amount
@@ -35,23 +35,24 @@ class PodUsage:
 
 @dataclass(slots=True)
 class NodeUsage:
-    """What all Pods on a node that are not finished take together."""
+    """The usage of all unfinished Pods on a node."""
 
     cpu_millis: int = 0
     memory_bytes: int = 0
     pods: int = 0
     members: int = 0
-    """Pods of Kajitori's runs among them."""
+    """Number of Pods among them that are members of Kajitori's runs."""
     lone_members: int = 0
-    """Members that have no other run's beside them: of whole nodes, and without a memory limit."""
+    """Number of members that tolerate no other run on their node: members with a whole node or without a memory
+    limit."""
     others: Amounts = field(default_factory=dict)
 
     def other(self, resource: str) -> int:
-        """How much is taken of an extended resource, such as GPUs."""
+        """Return the used amount of an extended resource, such as GPUs."""
         return self.others.get(resource, 0)
 
     def add(self, usage: PodUsage, *, is_member: bool, is_alone: bool, times: int = 1) -> None:
-        """Counts a Pod in, or out with `times=-1`."""
+        """Add a Pod, or remove it with `times=-1`."""
         self.cpu_millis += times * usage.cpu_millis
         self.memory_bytes += times * usage.memory_bytes
         self.pods += times
@@ -66,11 +67,11 @@ class NodeUsage:
 
 
 def pod_usage(spec: PodSpec) -> PodUsage:
-    """What the scheduler reserves for a Pod.
+    """Return what the scheduler reserves for a Pod.
 
-    Per resource the larger of what runs at the same time: all containers with all sidecars, or one init container with
-    the sidecars before it; requests of the whole Pod instead where it has them; plus overhead. A limit without a
-    request is the request: the API server wrote it so. As `PodRequests` in k8s.io/component-helpers/resource.
+    For each resource this is the larger of what runs at the same time: all containers with all sidecars, or one init
+    container with the sidecars before it. Requests of the whole Pod replace it. The overhead is added. A limit without
+    a request is the request, since the API server wrote it so. As `PodRequests` in k8s.io/component-helpers/resource.
     """
     return _effective(
         tuple(_requests(container) for container in spec.containers),
@@ -81,20 +82,20 @@ def pod_usage(spec: PodSpec) -> PodUsage:
 
 
 def memory_limit(spec: PodSpec) -> str:
-    """The memory limit of the program of a member, as it was written; empty where nothing limits it but its node."""
-    main = next((each for each in spec.containers if each.name == names.MEMBER_CONTAINER), None)
+    """Return the memory limit of a member's program, as written; empty if only its node limits it."""
+    main = next((container for container in spec.containers if container.name == names.MEMBER_CONTAINER), None)
     own = main.resources.limits.get("memory", "") if main is not None else ""
     return own or (spec.resources.limits.get("memory", "") if spec.resources is not None else "")
 
 
 def is_alone(pod: Pod) -> bool:
-    """Whether a member of a run shares its node with no other run: it has it whole, or nothing limits its memory."""
+    """Return whether a member shares its node with no other run: it has the whole node, or no memory limit."""
     return pod.metadata.labels.get(names.LABEL_WHOLE_NODE) == "true" or not memory_limit(pod.spec)
 
 
 def memory_request(spec: PodSpec) -> str:
-    """The memory that is reserved for the program of a member, as it was written; empty where none is."""
-    main = next((each for each in spec.containers if each.name == names.MEMBER_CONTAINER), None)
+    """Return the memory request of a member's program, as written; empty if there is none."""
+    main = next((container for container in spec.containers if container.name == names.MEMBER_CONTAINER), None)
     return main.resources.requests.get("memory", "") if main is not None else ""
 
 
@@ -113,19 +114,19 @@ def _requests(container: Container) -> _Pairs:
 def _effective(
     containers: tuple[_Pairs, ...], inits: tuple[tuple[_Pairs, bool], ...], whole: _Pairs, overhead: _Pairs
 ) -> PodUsage:
-    """Pods that were made from one template answer this once."""
+    """Compute the usage; the result is cached for Pods from the same template."""
     sidecars: Amounts = {}
     peak: Amounts = {}
     for requests, is_sidecar in inits:
         if is_sidecar:
             _add(sidecars, requests)
-            _raise(peak, sidecars)
+            _raise_to(peak, sidecars)
         else:
-            _raise(peak, _add(dict(sidecars), requests))
+            _raise_to(peak, _add(dict(sidecars), requests))
     running = sidecars
     for requests in containers:
         _add(running, requests)
-    _raise(running, peak)
+    _raise_to(running, peak)
     for name, text in whole:
         running[name] = amount_of(name, text)
     _add(running, overhead)
@@ -139,15 +140,15 @@ def _add(total: Amounts, requests: Iterable[tuple[str, str]]) -> Amounts:
     return total
 
 
-def _raise(total: Amounts, other: Amounts) -> None:
+def _raise_to(total: Amounts, other: Amounts) -> None:
     for name, amount in other.items():
         total[name] = max(total.get(name, 0), amount)
 
 
 def amount_of(name: str, text: str) -> int:
-    """An amount that stands in a Node or Pod: millicores for `cpu`, else bytes or pieces.
+    """Return an amount from a Node or Pod: millicores for `cpu`, else bytes or a count.
 
-    The API server took it, whoever wrote it: more than any node has counts as LARGEST.
+    The API server accepted it, so an amount larger than any node's counts as LARGEST.
     """
     try:
         return min(parse_cpu_millis(text) if name == "cpu" else parse_memory_bytes(text), LARGEST)

@@ -1,1 +1,1 @@
-"""Kajitori's own objects in a cluster: definitions, the signing key, events, the leader's lease, agents' identities."""
+"""Kajitori's own objects in a cluster: definitions, the signing key, the leader's lease, agents' identities."""

@@ -1,9 +1,9 @@
-"""Which node an agent speaks for: its token says so, and the API server that the token is good.
+"""Identifies the node of an agent by its token, which the API server verifies.
 
-Agents show a token of their own, which their kubelet has made for their Pod and for Kajitori alone (a projected one
-with this audience): shown to the API server itself it opens nothing. Kubernetes writes the node into it (from 1.32 on,
-KEP-4193). The API server is asked when a token is first seen and two or three times in its hour: 7,500 agents are six
-questions a second. When it ends, it says itself; that its Pod is still there, the mirror shows.
+An agent shows a token that its kubelet requested for its Pod and for Kajitori alone (projected, with this audience); it
+opens nothing on the API server itself. Kubernetes writes the node into it (from 1.32 on, KEP-4193). The API server
+reviews a token when it is first seen, and two or three times in its hour: 7,500 agents cause six reviews a second. The
+token names its own end, and the mirror shows whether its Pod still exists.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from kajitori.kube.mirror.mirror import Mirror
 from kajitori.kube.resources import TOKEN_REVIEWS
 
 AUDIENCE = "kajitori"
-KNOWN_SECONDS = 1800.0
-"""After this at most the API server is asked again, and half of it at least: not about all agents at once."""
-UNKNOWN_SECONDS = 10.0
+REVIEW_SECONDS = 1800.0
+"""Longest time for which a review counts; the shortest is half of it, so that not all agents are reviewed at once."""
+REJECTED_SECONDS = 10.0
 UNANSWERED_SECONDS = 60.0
-"""While the API server does not answer, what it has said of a token counts, to the token's own end; it is asked again
-after this at most."""
-MOST_TOKENS = 20_000
-MOST_TOKEN_LENGTH = 16_384
+"""While the API server does not answer, its last review counts until the token ends; the next try comes after this time
+at the latest."""
+MAX_TOKENS = 20_000
+MAX_TOKEN_LENGTH = 16_384
 
 _EXTRA = "authentication.kubernetes.io/"
 _HINT = "agents show their own token, projected with audience kajitori, as in deploy/agent.yaml"
@@ -42,7 +42,7 @@ _HINT = "agents show their own token, projected with audience kajitori, as in de
 
 @dataclass(frozen=True, slots=True)
 class Agent:
-    """Whose token it is."""
+    """The identity that a token proves."""
 
     account: str
     """`namespace/name` of its service account."""
@@ -50,11 +50,11 @@ class Agent:
     pod_uid: str
     node: str
     until: float
-    """By the reader's clock: when the token ends, as it says; infinity where it does not say."""
+    """When the token ends, on the reader's clock; infinity if it does not say."""
 
 
 class AgentTokens:
-    """Tells agents' tokens from others. The tokens themselves are not kept."""
+    """Identifies agents by their tokens. The tokens themselves are not kept."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class AgentTokens:
         now: Callable[[], float] = time.time,
         chance: Callable[[], float] = random.random,
     ) -> None:
-        """account: `namespace/name` of the service account that agents have. now: the time of day, in Unix time."""
+        """`account` is `namespace/name` of the agents' service account. `now` returns Unix time."""
         self._client = client
         self._mirror = mirror
         self._account = account
@@ -77,25 +77,28 @@ class AgentTokens:
         self._asking: dict[bytes, asyncio.Task[Agent | None]] = {}
 
     async def require(self, token: str, node: str) -> None:
-        """Returns where this is the token of the node's agent.
+        """Return if this is the token of the node's agent.
 
-        Raises Unauthenticated where it is no agent's, Forbidden where that of another node, or of a Pod that is gone;
-        Unavailable where the API server does not answer.
+        Raises Unauthenticated if it is no agent's token, Forbidden if it is that of another node or of a deleted Pod,
+        Unavailable if the API server does not answer.
         """
         agent = await self.read(token)
         if agent is None:
             raise Unauthenticated("this is not the token of an agent", hint=_HINT)
         if agent.node != node:
-            said = f"this is the token of the agent on node {agent.node or '(not told by this Kubernetes)'}, not {node}"
-            raise Forbidden(said, hint="an agent speaks for its own node; Kubernetes 1.32 or newer tells which")
+            message = f"this is the token of the agent on node {agent.node or '(not in the token)'}, not {node}"
+            raise Forbidden(
+                message,
+                hint="an agent reports for its own node only; Kubernetes 1.32 or newer writes the node into the token",
+            )
         if not self._is_there(agent):
             raise Forbidden(f"the Pod {agent.pod} of this token is not on node {node}", hint=_HINT)
 
     def still_good(self, token: str) -> bool:
-        """Whether a token that was accepted is to be accepted on: at once, and at no cost.
+        """Return whether an accepted token is still valid: at once, and without a request.
 
-        Not after its end, nor when its Pod is gone. Where it is time to ask the API server again, that is begun; what
-        it answers counts the next time. While it does not answer, what it said before does.
+        It is not valid after its end, or when its Pod is gone. If a review is due, it starts in the background, and its
+        result counts the next time. While the API server does not answer, the last review counts.
         """
         key = _key(token)
         until, agent = self._known.get(key, (0.0, None))
@@ -105,13 +108,13 @@ class AgentTokens:
             self._begin(key, token)
         return True
 
-    def remembers(self, token: str) -> bool:
-        """Whether the API server need not be asked about this token now."""
+    def is_cached(self, token: str) -> bool:
+        """Return whether this token needs no review now."""
         return self._known.get(_key(token), (0.0, None))[0] > self._clock()
 
     async def read(self, token: str) -> Agent | None:
-        """Whose token this is; None where it is no agent's. Raises Unavailable."""
-        if not token or len(token) > MOST_TOKEN_LENGTH:
+        """Return whose token this is; None if it is no agent's. Raises Unavailable."""
+        if not token or len(token) > MAX_TOKEN_LENGTH:
             return None
         key = _key(token)
         until, known = self._known.get(key, (0.0, None))
@@ -135,7 +138,7 @@ class AgentTokens:
         _, agent = self._known.get(key, (0.0, None))
         if task.exception() is None:
             agent = task.result()
-            pause = UNKNOWN_SECONDS if agent is None else KNOWN_SECONDS * (0.5 + 0.5 * self._chance())
+            pause = REJECTED_SECONDS if agent is None else REVIEW_SECONDS * (0.5 + 0.5 * self._chance())
         elif agent is None:
             return
         else:
@@ -143,7 +146,7 @@ class AgentTokens:
         until = self._clock() + pause
         self._known[key] = until if agent is None else min(until, agent.until), agent
         self._known.move_to_end(key)
-        while len(self._known) > MOST_TOKENS:
+        while len(self._known) > MAX_TOKENS:
             self._known.popitem(last=False)
 
     async def _ask(self, token: str) -> Agent | None:
@@ -177,12 +180,14 @@ def _key(token: str) -> bytes:
 
 
 def _end_of(token: str) -> float:
-    """When a token ends, as it says itself (`exp` of RFC 7519), in Unix time; infinity where it says nothing. To be
-    believed only of tokens that the API server takes."""
+    """Return when a token ends, as it says itself (`exp` of RFC 7519), in Unix time; infinity if it does not say.
+
+    Use it only for tokens that the API server accepts.
+    """
     payload = token.split(".")[1] if token.count(".") == 2 else ""
     try:
-        said = json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
+        claims = json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
     except ValueError:
         return math.inf
-    end = said.get("exp") if isinstance(said, dict) else None
+    end = claims.get("exp") if isinstance(claims, dict) else None
     return float(end) if isinstance(end, int | float) else math.inf

@@ -1,4 +1,4 @@
-"""What has to be in a cluster before Kajitori's controller and Web API can work there."""
+"""Installs what Kajitori's controller and Web API need in a cluster."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ _PAUSE_SECONDS = 0.1
 
 
 async def install(client: KubeClient, *, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
-    """Applies the custom resource, the policy of its owners and the PriorityClass of members, and waits until Runs are
+    """Apply the custom resource, the policy of its owners and the PriorityClass of members, and wait until Runs are
     served.
 
-    Safe to repeat, by several processes at once. Where the credentials do not suffice, what somebody else installed has
-    to do; raises Forbidden where nobody has.
+    It may be repeated, also by several processes at once. Without sufficient rights, it accepts an existing
+    installation; raises Forbidden if there is none.
     """
     definition = custom_resource_definition()
     try:
@@ -62,8 +62,8 @@ async def install(client: KubeClient, *, sleep: Callable[[float], Awaitable[None
 
 
 async def _apply_owner_policy(client: KubeClient) -> None:
-    """Before Runs are served, so that there are none whose owner nobody has checked. Whoever installs with the role of
-    an earlier version may not do it, and may do the rest."""
+    """Apply the policy before Runs are served, so that every run's owner is checked. An installer with the role of an
+    earlier version may lack this right, and can still do the rest."""
     try:
         await _apply(client, VALIDATING_POLICIES, owner_policy())
         await _apply(client, VALIDATING_BINDINGS, owner_policy_binding())
@@ -79,9 +79,9 @@ async def _apply(client: KubeClient, resource: Resource, wanted: dict[str, Any])
 
 
 async def _is_served(client: KubeClient) -> bool:
-    """Whether the cluster knows Runs: everybody who is authenticated may ask that."""
+    """Return whether the cluster serves Runs; every authenticated user may ask that."""
     try:
         found = msgspec.json.decode(await client.request("GET", f"/apis/{names.API_VERSION}"))
     except NotFound:
         return False
-    return any(each.get("name") == names.PLURAL for each in found.get("resources", ()))
+    return any(resource.get("name") == names.PLURAL for resource in found.get("resources", ()))

@@ -1,4 +1,4 @@
-"""Whether a controller is at work, as seen from outside: the Lease that its leader renews is looked at all the time."""
+"""Observes from outside whether a controller is at work, by the Lease that its leader renews."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from kajitori.kube.resources import LEASES
 
 log = logging.getLogger(__name__)
 
-LOOK_SECONDS = 2.0
-"""Between two looks: one request for one object, whatever the size of the cluster."""
+READ_SECONDS = 2.0
+"""Interval between two reads: one request for one object, whatever the size of the cluster."""
 
 ANSWER_SECONDS = 10.0
 
 
 class LeaderWatch:
-    """Looks at the controllers' Lease every two seconds, and measures since when it has been the same."""
+    """Reads the controllers' Lease every two seconds, and measures for how long it has been unchanged."""
 
     def __init__(self, client: KubeClient, namespace: str, *, clock: Callable[[], float] = steady_seconds) -> None:
         self._client = client
@@ -34,13 +34,13 @@ class LeaderWatch:
         self._trouble = ""
 
     async def follow(self) -> None:
-        """Look until cancelled."""
+        """Read the Lease until cancelled."""
         while True:
             await self.look()
-            await asyncio.sleep(LOOK_SECONDS)
+            await asyncio.sleep(READ_SECONDS)
 
     async def look(self) -> None:
-        """Look once. A failure is remembered, and logged when it is a new one."""
+        """Read the Lease once. A failure is kept, and logged if it is a new one."""
         trouble = ""
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
@@ -57,7 +57,7 @@ class LeaderWatch:
         self._trouble = trouble
 
     def standing(self) -> Standing:
-        """Return what is known now. The age is that at the last look that succeeded: what came after is not known."""
+        """Return what is known now. The age is that at the last successful read, since nothing later is known."""
         now, looked_at = self._clock(), self._looked_at
         if looked_at is None or (self._trouble and now - looked_at > LOOK_PATIENCE_SECONDS):
             return Standing(trouble=self._trouble)

@@ -1,4 +1,4 @@
-"""The key that tickets and members are signed with: in a Secret, made once by the leader, read by every Web API."""
+"""The key that signs tickets and members: in a Secret that the leader creates once and every Web API reads."""
 
 from __future__ import annotations
 
@@ -20,37 +20,37 @@ from kajitori.kube.resources import SECRETS
 log = logging.getLogger(__name__)
 
 REREAD_SECONDS = 3.0
-"""However many tickets are shown that nobody signed, the Secret is read again at most this often."""
+"""Shortest interval between two reads of the Secret, however many tickets with unknown signatures arrive."""
 
 FOLLOW_SECONDS = 600.0
-"""The Secret is read at least this often: nobody changes it unless it was lost."""
+"""Longest interval between two reads of the Secret, which changes only if it was lost."""
 
 UNKNOWN_SECONDS = 15.0
-"""The Secret is read this often while there is none: the first leader makes it."""
+"""Interval between two reads while there is no Secret: the first leader creates it."""
 
 _FIELD = "key"
 
 
 class SigningKey:
-    """The key, for whoever makes Pods."""
+    """The signing key, for the creator of Pods."""
 
     def __init__(self, client: KubeClient, namespace: str, tell: Callable[[bytes], None]) -> None:
-        """`tell` is called with the key whenever it was read."""
+        """`tell` is called with the key after every read."""
         self._client = client
         self._namespace = namespace
         self._tell = tell
         self.last: bytes | None = None
-        """As it was read last; None if it never could be."""
+        """The key that was read last; None before the first."""
 
     async def read(self) -> bytes:
-        """The key as it is now. Raises what the API server answers if it may not be read or made."""
+        """Return the current key. Raises the API server's error if the Secret may not be read or created."""
         self.last = await ensure_ticket_key(self._client, self._namespace)
         self._tell(self.last)
         return self.last
 
 
 async def ensure_ticket_key(client: KubeClient, namespace: str) -> bytes:
-    """The key, read from the Secret, which is made if there is none."""
+    """Return the key from the Secret, which is created if there is none."""
     try:
         return await _read(client, namespace)
     except NotFound:
@@ -68,12 +68,12 @@ async def ensure_ticket_key(client: KubeClient, namespace: str) -> bytes:
     }
     try:
         return _key_in(await client.create(SECRETS, body, namespace))
-    except AlreadyExists:  # somebody else was quicker
+    except AlreadyExists:  # another process was faster
         return await _read(client, namespace)
 
 
 class TicketReader:
-    """Tells good tickets from others. The Secret is read when a signature is not known: the key may be a new one."""
+    """Verifies tickets. After an unknown signature the Secret is read again, since the key may have changed."""
 
     def __init__(
         self,
@@ -82,7 +82,7 @@ class TicketReader:
         clock: Callable[[], float] = time.monotonic,
         tell: Callable[[bytes], None] = lambda key: None,
     ) -> None:
-        """`tell` is called with the key whenever it was read."""
+        """`tell` is called with the key after every read."""
         self._client = client
         self._namespace = namespace
         self._clock = clock
@@ -92,15 +92,15 @@ class TicketReader:
         self._reading = asyncio.Lock()
 
     async def read(self, text: str) -> Ticket | None:
-        """The ticket, or None where nobody signed it with the key that counts now.
+        """Return the ticket, or None if it is not signed with the current key.
 
-        Raises Unavailable where it cannot be told yet.
+        Raises Unavailable if that cannot be decided yet.
         """
         ticket = self._verified(text)
         if ticket is not None or not is_well_formed(text):
             return ticket
         async with self._reading:
-            ticket = self._verified(text)  # whoever waited for the same key has it now
+            ticket = self._verified(text)  # another request has read the key meanwhile
             if ticket is not None:
                 return ticket
             if self._clock() < self._may_read_at:
@@ -110,7 +110,7 @@ class TicketReader:
         return self._verified(text)
 
     async def follow(self) -> None:
-        """Reads the key now and then, until cancelled: members that lost their owner are known by it."""
+        """Read the key at intervals until cancelled: members that lost their owner are recognized by it."""
         while True:
             try:
                 await self._read()
@@ -127,7 +127,7 @@ class TicketReader:
             self._tell(self._key)
 
     def derive(self, ticket: Ticket, purpose: str) -> bytes:
-        """A secret of 32 bytes of the ticket's attempt. Raises Unavailable where the key is gone meanwhile."""
+        """Return a secret of 32 bytes for the ticket's attempt. Raises Unavailable if the key is gone meanwhile."""
         if self._key is None:
             raise Unavailable("the key of tickets is not known")
         return derive(ticket, self._key, purpose)

@@ -10,7 +10,7 @@ import pytest
 from tests.unit.kube.fake_tokens import Agents, settle
 
 from kajitori.errors import Forbidden, Unauthenticated, Unavailable
-from kajitori.kube.platform.agents import KNOWN_SECONDS, UNANSWERED_SECONDS
+from kajitori.kube.platform.agents import REVIEW_SECONDS, UNANSWERED_SECONDS
 
 
 async def test_a_token_is_good_until_its_own_end() -> None:
@@ -34,7 +34,7 @@ async def test_the_api_server_is_asked_again_and_its_answer_counts() -> None:
     token = agents.token()
     await agents.tokens.require(token, "n1")
     agents.revoked.add(token)
-    agents.clock += KNOWN_SECONDS - 1
+    agents.clock += REVIEW_SECONDS - 1
     assert agents.tokens.still_good(token)
     await settle()
     assert len(agents.asked) == 1
@@ -74,7 +74,7 @@ async def test_while_the_api_server_is_away_what_it_said_counts_to_the_tokens_en
         await settle()
         await agents.tokens.require(token, "n1")
         agents.clock += 1
-    assert len(agents.asked) == 1 + (3_599 - KNOWN_SECONDS) // UNANSWERED_SECONDS + 1
+    assert len(agents.asked) == 1 + (3_599 - REVIEW_SECONDS) // UNANSWERED_SECONDS + 1
     agents.clock += 1
     assert not agents.tokens.still_good(token)
     with pytest.raises(Unavailable):
@@ -106,12 +106,12 @@ async def test_a_token_that_does_not_tell_its_end_is_asked_about_in_time(token: 
     agents.token("n1")
     agents.opaque[token] = "n1"
     await agents.tokens.require(token, "n1")
-    agents.clock += 100 * KNOWN_SECONDS
+    agents.clock += 100 * REVIEW_SECONDS
     assert agents.tokens.still_good(token)
     await settle()
     assert len(agents.asked) == 2
     del agents.opaque[token]
-    agents.clock += KNOWN_SECONDS
+    agents.clock += REVIEW_SECONDS
     assert agents.tokens.still_good(token)
     await settle()
     assert not agents.tokens.still_good(token)

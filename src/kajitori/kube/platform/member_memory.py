@@ -1,9 +1,9 @@
-"""How much memory members hold, as kubelets count it.
+"""Reads how much memory members use, as kubelets count it.
 
-The metrics API (metrics.k8s.io, where a metrics-server serves it) tells it of all members at once: one request whatever
-the number of nodes, and no right but to read it. Else each node's kubelet is asked through the API server's proxy for
-what it serves under `/stats/summary`. Both tell the working set of a moment; what a program held between two looks
-nobody saw.
+The metrics API (metrics.k8s.io, if a metrics-server serves it) returns all members with one request, whatever the
+number of nodes, and needs no other right than to read it. Otherwise each node's kubelet is asked through the API
+server's proxy for `/stats/summary`. Both return the working set of a moment and miss what happened between two
+readings.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Figure:
-    """What the program of one member held."""
+class MemoryReading:
+    """The memory use of one member's program."""
 
     namespace: str
     pod: str
     used_bytes: int
     at: str
-    """When it was counted: RFC 3339."""
+    """Time of the reading, in RFC 3339."""
     uid: str = ""
-    """Of the Pod, where it is told."""
+    """UID of the Pod, if known."""
     peak_bytes: int = 0
-    """The most that its kubelet saw, where it is one of ours."""
+    """The largest use that the kubelet saw; only Kajitori's own kubelets report it."""
 
 
 class _Wire(msgspec.Struct, rename="camel"):
@@ -76,7 +76,7 @@ class _Memory(_Wire):
     time: str = ""
     working_set_bytes: int = 0
     peak_bytes: int = 0
-    """Of our own kubelet: the most that it saw."""
+    """Only in the answer of Kajitori's own kubelet: the largest use that it saw."""
 
 
 class _Container(_Wire):
@@ -93,24 +93,24 @@ class _Summary(_Wire):
     pods: list[_Pod] = []
 
 
-async def of_all_members(client: KubeClient) -> list[Figure]:
-    """What the metrics API says of all members of runs. Raises NotFound where no such API is served."""
+async def read_all_members(client: KubeClient) -> list[MemoryReading]:
+    """Return the readings of the metrics API for all members of runs. Raises NotFound if no such API is served."""
     selector = f"{names.LABEL_MANAGED_BY}={names.MANAGED_BY}"
     body = await client.request("GET", METRICS_PATH, params={"labelSelector": selector})
     return [
-        Figure(pod.metadata.namespace, pod.metadata.name, _bytes(container.usage.memory), pod.timestamp)
+        MemoryReading(pod.metadata.namespace, pod.metadata.name, _bytes(container.usage.memory), pod.timestamp)
         for pod in _read(body, _PodMetricsList).items
         for container in pod.containers
         if container.name == names.MEMBER_CONTAINER
     ]
 
 
-async def of_node(client: KubeClient, node: str) -> list[Figure]:
-    """What the kubelet of a node says of the Pods there. Needs the right to `get` on `nodes/proxy`."""
+async def read_node(client: KubeClient, node: str) -> list[MemoryReading]:
+    """Return the readings of a node's kubelet for the Pods there. Needs the right to `get` `nodes/proxy`."""
     path = f"/api/v1/nodes/{node}/proxy/stats/summary"
     body = await client.request("GET", path, params={"only_cpu_and_memory": "true"})
     return [
-        Figure(
+        MemoryReading(
             pod.pod_ref.namespace,
             pod.pod_ref.name,
             container.memory.working_set_bytes,
@@ -128,7 +128,7 @@ def _read(body: bytes, kind: type[T]) -> T:
     try:
         return msgspec.json.decode(body, type=kind)
     except msgspec.DecodeError as error:
-        raise Unavailable(f"figures that cannot be understood: {error}") from error
+        raise Unavailable(f"the memory readings can't be decoded: {error}") from error
 
 
 def _bytes(quantity: Any) -> int:
