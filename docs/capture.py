@@ -66,7 +66,7 @@ _VOLATILE = (
     (re.compile(r"\b(\d+[smhd])+(?=\s|$)"), "AGE"),
     (re.compile(r"sha256:[0-9a-f]{64}"), "sha256:DIGEST"),
     (re.compile(r"127\.0\.0\.1:\d+"), "127.0.0.1:PORT"),
-    (re.compile(r"(process|port|pid|step) \d+"), r"\1 N"),
+    (re.compile(r"(process|port|pid|step|kill -9) \d+"), r"\1 N"),
     (re.compile(r"\bv?\d+\.\d+\.\d+\S*"), "VERSION"),
     (re.compile(r"[\d.]+[KMG]i of (\S+) \(rank \d+\)"), r"PEAK of \1"),
     (re.compile(r"[ \t]+"), " "),
