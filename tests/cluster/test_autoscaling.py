@@ -65,7 +65,7 @@ async def test_a_gang_larger_than_the_cluster_gets_its_nodes(world: World) -> No
         await world.until(lambda: scaler.there, "it asks")
         await world.until(lambda: world.status("bert").reason is Reason.PROVISIONING_NODES, "and says so")
         status = world.status("bert")
-        assert status.phase is Phase.QUEUED and "asked for 3 nodes of pool spot at " in status.message
+        assert status.phase is Phase.QUEUED and "requested 3 nodes of pool spot at " in status.message
         assert "no answer yet" in status.message and status.node_request is not None
         (request,) = scaler.seen
         run = await world.client.get(RUNS, "bert", world.namespace)
@@ -135,7 +135,7 @@ async def test_what_fails_is_told_and_tried_again(world: World) -> None:
         await submit(world, "bert", 2)
         await world.until(lambda: state_of(world, "bert") is RequestState.FAILED, "it has failed")
         status = world.status("bert")
-        assert "2 nodes of pool spot were asked for, in vain: out of stock" in status.message, status.message
+        assert "the request for 2 nodes of pool spot failed: out of stock" in status.message, status.message
         assert "asked again at " in status.message
         scaler.behaves = provide
         await world.reaches("bert", Phase.RUNNING)

@@ -14,7 +14,7 @@ from kajitori.cluster.outlook import PendingRun
 from kajitori.core.nodes.provisioning import UnplacedRun, demand
 from kajitori.core.placement.planner import Shortage
 from kajitori.core.placement.snapshot import Snapshot
-from kajitori.core.spec.node_request import says
+from kajitori.core.spec.node_request import describe_request
 from kajitori.core.spec.reasons import Reason
 from kajitori.core.words.quantities import format_duration
 from kajitori.core.words.times import format_time
@@ -54,7 +54,7 @@ def tell_of_pools(
     request, key, now = status.node_request, applicant.request.key, api.now()
     if request is not None:
         view.node_request = request
-        _put_first(view, says(request, now))
+        _put_first(view, describe_request(request, now))
     if request is not None and request.is_live:
         view.reason, view.grows = Reason.PROVISIONING_NODES.value, True
         return

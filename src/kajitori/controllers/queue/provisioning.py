@@ -24,7 +24,7 @@ from kajitori.core import gang
 from kajitori.core.nodes.provisioning import UnplacedRun, demand, is_needed, with_failure
 from kajitori.core.nodes.provisioning_objects import Manifest, pod_template, provisioning_request, request_name, using
 from kajitori.core.placement.planner import Shortage
-from kajitori.core.spec.node_request import NodeRequest, says
+from kajitori.core.spec.node_request import NodeRequest, describe_request
 from kajitori.core.spec.reasons import Phase, Reason
 from kajitori.core.spec.status import RunStatus
 from kajitori.core.words import names
@@ -55,7 +55,7 @@ class Ask:
     @property
     def words(self) -> str:
         """The same in words; or why nothing is asked for."""
-        said = says(self.request) if self.request is not None else ""
+        said = describe_request(self.request) if self.request is not None else ""
         return "; ".join(each for each in (said, self.note) if each)
 
 

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 import msgspec
 
 from kajitori.controllers.workqueue import Key
-from kajitori.core.spec.node_request import RequestState, says
+from kajitori.core.spec.node_request import RequestState, describe_request
 from kajitori.core.spec.reasons import Phase, Reason
 from kajitori.core.spec.status import RunStatus, to_document
 from kajitori.core.words import names
@@ -120,7 +120,7 @@ class Statuses:
             log.log(level, "run %s/%s: %s: %s", meta.namespace, meta.name, reason, message, extra=extra)
         request, last = status.node_request, old.node_request
         if request is not None and request.state in _REQUESTS and (last is None or last.state is not request.state):
-            self._events.say(about, *_REQUESTS[request.state], says(request))
+            self._events.say(about, *_REQUESTS[request.state], describe_request(request))
 
     def may_write(self, key: Key, old: RunStatus | None, new: RunStatus) -> bool:
         """Turning points are written at once, counts at most once a second; so is how far a start has come, where

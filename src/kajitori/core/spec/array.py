@@ -1,4 +1,4 @@
-"""The members of a sweep, as people write them: `0-999%64`, `1,3,10-20:2`; as batch systems do."""
+"""The members of a sweep in the syntax of batch systems: `0-999%64`, `1,3,10-20:2`."""
 
 from __future__ import annotations
 
@@ -9,39 +9,41 @@ from functools import lru_cache
 from kajitori.errors import FieldError
 
 MAX_INDEX = 99_999
-"""So that `{run}-{attempt}-{index}` stays a host name."""
+"""Largest index, so that `{run}-{attempt}-{index}` is a valid host name."""
 MAX_MEMBERS = 10_000
-"""The Run says of each of them how it ended: 12 bytes a member at worst, and the object stays small (rule 8)."""
+"""Maximum number of members. The Run stores the state of each in at most 12 bytes, and has to stay small (rule 8)."""
 MAX_TEXT = 4096
+"""Maximum length of the text."""
 
-_HINT = "write numbers and ranges, such as 0-999, 1,3,5-9 or 0-100:5; and %64 behind them for at most 64 at once"
+_HINT = "write numbers and ranges, for example 0-999, 1,3,5-9 or 0-100:5; append %64 to run at most 64 at once"
 _PART = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9})(?::([0-9]{1,9}))?)?", re.ASCII)
 _AT_ONCE = re.compile(r"[0-9]{1,9}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
 class Array:
-    """The indices of a sweep's members, and how many of these may be there at once."""
+    """The indices of a sweep's members, and the number of members that may run at once."""
 
     indices: tuple[int, ...]
-    """Each once, upwards."""
+    """Indices in ascending order, without repeats."""
     at_once: int
 
 
 @lru_cache(maxsize=1024)
 def parse_array(text: str) -> Array:
-    """What such a text stands for. Raises FieldError with what is wrong with it and the way out."""
+    """Parse a text. Raises FieldError with a hint if it is invalid."""
     if len(text) > MAX_TEXT:
-        raise FieldError(f"has {len(text)} characters; at most {MAX_TEXT} are read", "use ranges, such as 0-999")
+        hint = "use ranges, for example 0-999"
+        raise FieldError(f"has {len(text)} characters; at most {MAX_TEXT} are allowed", hint)
     ranges, percent, limit = text.partition("%")
     if percent and (not _AT_ONCE.fullmatch(limit) or int(limit) == 0):
-        raise FieldError(f"{'%' + limit!r:.80} does not say how many members may be there at once", _HINT)
+        raise FieldError(f"{'%' + limit!r:.80} is not a number of members that may run at once", _HINT)
     indices: set[int] = set()
     for part in ranges.split(","):
         indices.update(_indices_of(part, text))
         if len(indices) > MAX_MEMBERS:
-            message = f"more than {MAX_MEMBERS} members, which is the most that a sweep can have"
-            raise FieldError(message, "make several runs of it", "TooLarge")
+            message = f"a sweep can have at most {MAX_MEMBERS} members"
+            raise FieldError(message, "split it into several runs", "TooLarge")
     return Array(tuple(sorted(indices)), min(int(limit), len(indices)) if percent else len(indices))
 
 
@@ -52,9 +54,9 @@ def _indices_of(part: str, text: str) -> range:
         raise FieldError(f"{what} is not a number or a range of numbers", _HINT)
     first, last, step = int(match[1]), int(match[2] or match[1]), int(match[3] or 1)
     if last < first:
-        raise FieldError(f"{part!r:.80}: a range goes upwards", f"write {last}-{first}")
+        raise FieldError(f"{part!r:.80}: the end of the range is below its start", f"write {last}-{first}")
     if step == 0:
-        raise FieldError(f"{part!r:.80}: a step of 0 leads nowhere", _HINT)
+        raise FieldError(f"{part!r:.80}: the step cannot be 0", _HINT)
     if last > MAX_INDEX:
-        raise FieldError(f"{last} is above {MAX_INDEX}, the largest index", "count from 0", "TooLarge")
+        raise FieldError(f"{last} exceeds {MAX_INDEX}, the largest index", "count from 0", "TooLarge")
     return range(first, last + 1, step)

@@ -1,4 +1,4 @@
-"""A spec with faults, as far as it can be read: `decide.objections` then says what there is against the rest of it."""
+"""A spec with faults, as far as it can be read, so that `decide.objections` can check the rest of it as well."""
 
 from __future__ import annotations
 
@@ -16,32 +16,35 @@ from kajitori.errors import Fault, InvalidInput
 
 _STAND_IN_IMAGE = "image"
 _ROUNDS = 5
-"""Each takes something away: an item, then what it stood in, then the whole field."""
+"""Maximum number of attempts to read the spec. Each removes what is still faulty: an item, then its parent, then the
+whole field."""
 
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """What somebody wrote, whether or not it is right."""
+    """A spec as a user wrote it, valid or not."""
 
     spec: RunSpec | None
-    """What could be read of it; None where that is nothing. It is whole only without faults."""
+    """The readable part of the spec; None if there is none. It is complete only if there are no faults."""
     faults: tuple[Fault, ...] = ()
-    """What is wrong with it by itself."""
+    """Faults that can be found without policy and cluster."""
     unread: frozenset[str] = frozenset()
-    """Paths of what is left out of `spec`, such as `resources.gpu`, also where it was written in another place."""
+    """Paths that are left out of `spec`, for example `resources.gpu`. A misplaced field is listed with its proper
+    path."""
     places: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-    """Of lists that lack some items: which place each of those that are left has in what was written."""
+    """For each list that lost items: the index that each remaining item had in the written document."""
 
     def lacks(self, field: str) -> bool:
-        """Whether a field (`spec.resources.gpu`), a part of it, or what it is a part of could not be read."""
-        return any(_touch(_below_spec(field), path) for path in self.unread)
+        """Whether a field (`spec.resources.gpu`), one of its parts or one of its parents could not be read."""
+        return any(_overlap(_below_spec(field), path) for path in self.unread)
 
     def doubts(self, path: str) -> bool:
-        """Whether a path below the spec, a part of it, or what it is a part of is faulty."""
-        return any(_touch(path, other) for other in (*self.unread, *(_below_spec(each.field) for each in self.faults)))
+        """Whether the field at a path below the spec, one of its parts or one of its parents is faulty."""
+        faulty = (_below_spec(fault.field) for fault in self.faults)
+        return any(_overlap(path, other) for other in (*self.unread, *faulty))
 
     def as_written(self, fault: Fault) -> Fault:
-        """A fault that was found in `spec`, with its place in what was written."""
+        """Return a fault of `spec` with the list index of the written document."""
         item = re.match(r"spec\.(\w+)\[(\d+)\]", fault.field)
         if item is None or item[1] not in self.places:
             return fault
@@ -50,7 +53,7 @@ class Draft:
 
 
 def read_draft(document: object) -> Draft:
-    """The spec of a document, and every fault that it has by itself."""
+    """Read the spec in a document as far as possible, with all faults that it has by itself."""
     try:
         return Draft(parse_spec(document))
     except InvalidInput as error:
@@ -62,7 +65,7 @@ def read_draft(document: object) -> Draft:
 
 
 def _readable_part(document: Mapping[str, Any]) -> tuple[RunSpec | None, frozenset[str], dict[str, tuple[int, ...]]]:
-    """The document without what is wrong in it, as little as possible; which paths were left out; see Draft.places."""
+    """Read a document without its faulty parts, and return the spec, the paths that were left out, and Draft.places."""
     rest = deepcopy(dict(document))
     places = {key: list(range(len(value))) for key, value in rest.items() if isinstance(value, list)}
     unread: set[str] = set()
@@ -70,7 +73,7 @@ def _readable_part(document: Mapping[str, Any]) -> tuple[RunSpec | None, frozens
         try:
             spec = RunSpec.model_validate(rest)
         except ValidationError as error:
-            locations = {tuple(each["loc"][:2]) for each in error.errors(include_url=False)}
+            locations = {tuple(detail["loc"][:2]) for detail in error.errors(include_url=False)}
             unread |= {path_of("", meant) for meant in meant_fields(error, RunSpec)}
             if () in locations or not locations:
                 return None, frozenset(unread), {}
@@ -78,7 +81,7 @@ def _readable_part(document: Mapping[str, Any]) -> tuple[RunSpec | None, frozens
             changed = {key: tuple(kept) for key, kept in places.items() if len(kept) != len(document[key])}
             return spec, frozenset(unread), changed
         for location in sorted(locations, key=_place, reverse=True):  # the last item of a list first
-            unread.add(_take_away(rest, places, location))
+            unread.add(_remove(rest, places, location))
     return None, frozenset(unread), {}
 
 
@@ -86,8 +89,8 @@ def _place(location: tuple[Any, ...]) -> tuple[str, int]:
     return str(location[0]), location[1] if len(location) > 1 and isinstance(location[1], int) else -1
 
 
-def _take_away(rest: dict[str, Any], places: dict[str, list[int]], location: tuple[Any, ...]) -> str:
-    """Takes the item or field at a location out of the document; gives the path it was written at."""
+def _remove(rest: dict[str, Any], places: dict[str, list[int]], location: tuple[Any, ...]) -> str:
+    """Remove the item or field at a location from the document, and return the path at which it was written."""
     part, inner = location[0], location[1] if len(location) > 1 else None
     holder = rest.get(part)
     if isinstance(holder, list) and isinstance(inner, int) and inner < len(holder):
@@ -98,7 +101,7 @@ def _take_away(rest: dict[str, Any], places: dict[str, list[int]], location: tup
         return path_of("", (part, inner))
     rest.pop(part, None)
     places.pop(part, None)
-    if part == "image":  # it alone is required
+    if part == "image":  # the only required field
         rest[part] = _STAND_IN_IMAGE
     return str(part)
 
@@ -107,8 +110,8 @@ def _below_spec(field: str) -> str:
     return field.removeprefix("spec.")
 
 
-def _touch(path: str, other: str) -> bool:
-    """Whether they are the same, or one is a part of the other."""
+def _overlap(path: str, other: str) -> bool:
+    """Whether two paths are the same, or one contains the other."""
     return _is_part(path, other) or _is_part(other, path)
 
 

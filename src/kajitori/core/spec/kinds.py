@@ -1,9 +1,9 @@
-"""Which runs are of one kind: what earlier ones needed, and how long they took, tells about the next.
+"""Kinds of runs: the resources and running times of earlier runs predict those of later runs of the same kind.
 
-Of one kind are the runs of one person in one namespace that start the same program: image (whatever its tag), command
-and GPUs of a member. Numbers among the words play no part, nor do those in paths, so that a sweep, another seed or
-another output folder is no other kind; the name of another model is one. What is uploaded as code plays none, either:
-an edited program needs about what it needed before.
+Runs are of the same kind if they belong to the same user and namespace and start the same program: image (without tag),
+command and number of GPUs per member. Numbers in the command are ignored, also in paths, so that another seed or output
+folder does not change the kind; the name of another model does. Uploaded code is ignored as well, since an edited
+program needs about as much as before.
 """
 
 from __future__ import annotations
@@ -23,17 +23,18 @@ _PATH = re.compile(r"(?:^|(?<==))(?:\.{0,2}|~)/")
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What runs of one kind have in common."""
+    """The properties that all runs of one kind share."""
 
     namespace: str
     owner: str
-    """Who submitted them; empty for runs that came by kubectl."""
+    """User who submitted the runs; empty for runs created with kubectl."""
     type: str
     launcher: str
     image: str
     words: tuple[str, ...]
+    """Words of the command, with `#` in place of numbers."""
     gpus: int
-    """Of each member: processes, and with them memory, follow their number."""
+    """GPUs per member. The number of processes, and thus memory, depends on it."""
 
 
 class _Resources(msgspec.Struct):
@@ -41,7 +42,7 @@ class _Resources(msgspec.Struct):
 
 
 class _Spec(msgspec.Struct):
-    """The fields of a stored spec that kinship depends on."""
+    """The fields of a stored spec that determine the kind."""
 
     image: str
     type: str = "batch"
@@ -52,20 +53,20 @@ class _Spec(msgspec.Struct):
 
 
 def kind_of(spec: RunSpec | _Spec, namespace: str, owner: str) -> Kind:
-    """The kind of a run with this spec."""
+    """Return the kind of a run with this spec."""
     return Kind(
         namespace=namespace,
         owner=owner,
         type=spec.type,
         launcher=spec.launcher,
         image=_repository(spec.image),
-        words=_blurred(*spec.command, *spec.args),
+        words=_without_numbers(*spec.command, *spec.args),
         gpus=spec.resources.gpus,
     )
 
 
 def kind_of_stored(spec: bytes | msgspec.Raw, namespace: str, owner: str) -> Kind | None:
-    """The kind of a Run as it is stored; None where its spec can't be read. Much cheaper than reading all of it."""
+    """Return the kind of a stored Run; None if its spec cannot be read. This is much cheaper than reading all of it."""
     try:
         read = _decoder.decode(spec)
     except msgspec.DecodeError:
@@ -77,12 +78,12 @@ _decoder = msgspec.json.Decoder(_Spec)
 
 
 def _repository(image: str) -> str:
-    """The image without tag and digest."""
+    """Return the full name of an image without tag and digest."""
     full = full_image_name(image).partition("@")[0]
     folder, slash, last = full.rpartition("/")
     return f"{folder}{slash}{last.partition(':')[0]}"
 
 
-def _blurred(*words: str) -> tuple[str, ...]:
-    """The words with `#` for numbers: for those that stand alone, and for all in a path's parts."""
+def _without_numbers(*words: str) -> tuple[str, ...]:
+    """Replace numbers by `#`: in a path everywhere, in other words only if they stand alone."""
     return tuple((_NUMBER_IN_PATH if _PATH.search(word) else _NUMBER).sub("#", word) for word in words)

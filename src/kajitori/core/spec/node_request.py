@@ -1,4 +1,4 @@
-"""What a waiting run asked an autoscaler for, as its status keeps it; and how that is told."""
+"""The request of a waiting run to an autoscaler, as the run's status stores it, and its description for users."""
 
 from __future__ import annotations
 
@@ -12,64 +12,65 @@ from kajitori.core.words.times import parse_time
 
 
 class RequestState(StrEnum):
-    """How a request for nodes stands."""
+    """State of a request for nodes."""
 
     ASKED = "Asked"
     ACCEPTED = "Accepted"
     PROVISIONED = "Provisioned"
     DELIVERED = "Delivered"
-    """Its nodes came, and were not enough: others had taken meanwhile what was free when it was made."""
+    """Its nodes joined but were not enough, because other runs took capacity that was free when it was made."""
     FAILED = "Failed"
     WITHDRAWN = "Withdrawn"
     UNAVAILABLE = "Unavailable"
-    """It could not be made: the cluster does not know such requests, or lets us make none."""
+    """It could not be created: the cluster has no ProvisioningRequests, or does not allow Kajitori to create them."""
 
 
 _LIVE = frozenset({RequestState.ASKED, RequestState.ACCEPTED, RequestState.PROVISIONED})
 
 
 class NodeRequest(msgspec.Struct, rename="camel", omit_defaults=True, frozen=True, kw_only=True):
-    """The last request for nodes that a run made while it waited; written before the ProvisioningRequest is made."""
+    """The latest request for nodes of a waiting run. It is stored before the ProvisioningRequest is created."""
 
     pool: str
     nodes: int
-    """How many new nodes the pool is to get."""
+    """Number of new nodes that the pool should get."""
     attempt: int
-    """The attempt that they are for."""
+    """Attempt that the nodes are for."""
     number: int = 0
-    """Counts the requests for this attempt; none was made yet at 0."""
+    """Number of the request for this attempt, counted from 1; 0 if there is none yet."""
     shape: str = ""
-    """Stands for what was asked: another is asked for where this differs."""
+    """Fingerprint of what was requested. If it changes, a new request replaces this one."""
     state: RequestState = RequestState.ASKED
     since: str = ""
-    """When it came to that."""
+    """Time at which the request reached its state."""
     message: str = ""
-    """The autoscaler's own words, or what else is to be said of the state."""
+    """The autoscaler's message, or another explanation of the state."""
     first_asked_at: str = ""
-    """When the first of those requests was made whose nodes are kept for the run; asked_at is this one's."""
+    """Time of the first request whose nodes are reserved for the run."""
     asked_at: str = ""
+    """Time of this request."""
     granted: int = 0
-    """Nodes that earlier requests brought, and that are kept for the run, too."""
+    """Number of nodes that earlier requests added and that are reserved for the run as well."""
     failures: int = 0
-    """In a row."""
+    """Number of failures in a row."""
     not_before: str = ""
-    """After a failure: no other is made before this time."""
+    """After a failure: time before which no other request is made."""
 
     @property
     def is_live(self) -> bool:
-        """Whether its ProvisioningRequest is to exist."""
+        """Whether the ProvisioningRequest should exist."""
         return self.state in _LIVE
 
 
-def says(request: NodeRequest, now: datetime | None = None) -> str:
-    """A request in words; with `now`, how long ago instead of when. Nothing where nothing is to be said."""
+def describe_request(request: NodeRequest, now: datetime | None = None) -> str:
+    """Return a sentence about a request; empty if there is nothing to report. With `now`, times are relative to it."""
     nodes = f"{request.nodes} {'node' if request.nodes == 1 else 'nodes'} of pool {request.pool}"
     own = f": {request.message}" if request.message else ""
     if request.state is RequestState.UNAVAILABLE:
         return f"pool {request.pool} could grow by {request.nodes} for it, but {request.message}"
     if request.state is RequestState.FAILED:
         again = _when(request.not_before, now)
-        return f"{nodes} were asked for, in vain{own}" + (f"; asked again {again}" if again else "")
+        return f"the request for {nodes} failed{own}" + (f"; next request {again}" if again else "")
     if not request.is_live:
         return ""
     state = {
@@ -77,10 +78,11 @@ def says(request: NodeRequest, now: datetime | None = None) -> str:
         RequestState.ACCEPTED: "accepted, provisioning",
         RequestState.PROVISIONED: "provisioned, waiting for the nodes to be ready",
     }[request.state]
-    return f"asked for {nodes} {_when(request.asked_at, now)}: {state}{own}"
+    return f"requested {nodes} {_when(request.asked_at, now)}: {state}{own}"
 
 
 def _when(text: str, now: datetime | None) -> str:
+    """Return a time as `at 10:00:00 UTC`, or relative to `now` as `in 5m` or `5m ago`; empty without a time."""
     moment = parse_time(text)
     if moment is None:
         return ""

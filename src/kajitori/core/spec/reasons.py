@@ -1,4 +1,4 @@
-"""The closed sets of phases and reasons: every word that a run's status can say."""
+"""The closed sets of phases and reasons in a run's status."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class Phase(StrEnum):
-    """How far a run has come."""
+    """Stage of a run's life."""
 
     QUEUED = "Queued"
     STARTING = "Starting"
@@ -18,12 +18,12 @@ class Phase(StrEnum):
 
     @property
     def is_final(self) -> bool:
-        """Nothing happens any more unless somebody resumes the run."""
+        """Whether the run has ended. Only a resume can start it again."""
         return self in (Phase.SUCCEEDED, Phase.FAILED, Phase.STOPPED)
 
 
 class Reason(StrEnum):
-    """Why a run is in its phase. What a user reads under REASON."""
+    """Why a run is in its phase. Users see it in the column REASON."""
 
     NONE = ""
 
@@ -37,7 +37,7 @@ class Reason(StrEnum):
     WAITING_ITS_TURN = "WaitingItsTurn"
     TOO_LARGE_NOW = "ClusterTooSmall"
 
-    # Starting: what the slowest member waits for; the same words name why a start failed
+    # Starting: what the slowest member waits for. The same reasons say why a start failed.
     CREATING = "Creating"
     UNSCHEDULED = "Unscheduled"
     IMAGE_PULL = "ImagePull"
@@ -56,7 +56,7 @@ class Reason(StrEnum):
     FIRST_STEP_FAILED = "FirstStepFailed"
     IMAGE_UNFIT = "ImageUnfit"
 
-    # What ended a member, a whole attempt or the run
+    # Why a member, an attempt or the run ended
     PROGRAM_FAILED = "ProgramFailed"
     COMMAND_NOT_FOUND = "CommandNotFound"
     OUT_OF_MEMORY = "OutOfMemory"
@@ -75,11 +75,11 @@ class Reason(StrEnum):
     DELETING = "Deleting"
 
 
-WAITING = frozenset({each for each in Reason if each.value.startswith("Waiting")} | {Reason.TOO_LARGE_NOW})
-"""What the queue says of a run that nodes are missing for."""
+WAITING = frozenset({reason for reason in Reason if reason.value.startswith("Waiting")} | {Reason.TOO_LARGE_NOW})
+"""Reasons of queued runs that wait for nodes."""
 
 COUNTS_AS_RESTART = frozenset({Reason.PROGRAM_FAILED})
-"""Failures of the program itself: they use up `restarts` (rule 7)."""
+"""Failures of the program itself, which use up `restarts` (rule 7)."""
 
 NEVER_RESTARTED = frozenset(
     {
@@ -92,7 +92,7 @@ NEVER_RESTARTED = frozenset(
         Reason.STATUS_DAMAGED,
     }
 )
-"""Starting these again would only repeat them, or carry the harm to another node."""
+"""Reasons after which a run is not restarted, because that would repeat the failure or harm another node."""
 
 START_FAILURES = frozenset(
     {
@@ -114,7 +114,8 @@ START_FAILURES = frozenset(
         Reason.FIRST_STEP_FAILED,
     }
 )
-"""The program never ran: not a restart of it; tried again after a pause that grows (rule 4)."""
+"""Reasons for which the program never ran. The start is retried with backoff, and does not count as a restart
+(rule 4)."""
 
 NEVER_COUNTED = frozenset(
     {
@@ -126,8 +127,8 @@ NEVER_COUNTED = frozenset(
         Reason.DRAINED,
     }
 )
-"""Done to the run, not by it."""
+"""Interruptions that the run did not cause, which do not count as restarts."""
 
 MAY_BE_ITS_MEMORY = NEVER_COUNTED - {Reason.PREEMPTED, Reason.DRAINED}
-"""What a node suffers, or does, when a program without a memory limit eats all it has. Only what an operator or a
-scheduler decides has other causes for certain."""
+"""Interruptions that a program without a memory limit may have caused itself, by exhausting the memory of its node.
+Preemptions and drains are decided by Kajitori and by operators, so they are excluded."""

@@ -1,4 +1,4 @@
-"""What a Run's status holds. Small by construction (rule 8): counts, a compact node list, few members."""
+"""The status of a Run. It is small by design (rule 8): counts, a compact node list, and a few notable members."""
 
 from __future__ import annotations
 
@@ -12,38 +12,39 @@ from kajitori.core.spec.node_request import NodeRequest
 from kajitori.core.spec.reasons import Phase, Reason
 
 NOTABLE_LIMIT = 64
+"""Maximum number of notable members in a status."""
 
 
 class Attempt(msgspec.Struct, rename="camel", omit_defaults=True, frozen=True, kw_only=True):
-    """One start of the gang; written before its first Pod exists (rule 2)."""
+    """One start of the gang. It is stored before its first Pod is created (rule 2)."""
 
     number: int
     nodes: str
-    """Node of every covered rank, in rank order, as `core.words.node_lists` writes it."""
+    """Node of each rank in `ranks`, in rank order, as a list of `core.words.node_lists`."""
     ranks: str = ""
-    """The ranks covered, as ranges (`0-3,7`); empty means all."""
+    """Ranks of the attempt, as ranges (`0-3,7`); empty means all ranks."""
     template: str = ""
-    """The resolved Pod template (`metadata` and `spec`), the same for every rank, as JSON text: nobody but us reads it,
-    and an API server copies and keeps one text for far less than a tree of a hundred values."""
+    """The resolved Pod template (`metadata` and `spec`), the same for every rank, as JSON text. Only Kajitori reads it,
+    and an API server copies and stores one text far more cheaply than a tree of a hundred values."""
     launcher: str = ""
-    """What starts its members, as the spec said when it was planned; empty in a service, whose members do not meet."""
+    """Launcher at the time of planning, as `core.pods.manifests.launcher_of` returns it."""
     world_size: int = 0
-    """How many members the run had then; 0 means as many as are covered."""
+    """Number of members of the run at the time of planning; 0 means the number of ranks."""
     bind_direct: bool = False
-    """Its members are bound by us, not by the scheduler."""
+    """Whether Kajitori itself binds the members, without the scheduler."""
     port: int = 0
-    """A port of this attempt's own, for members to meet on; 0 where the run needs none."""
+    """Rendezvous port of this attempt; 0 if the run needs none."""
     created: bool = False
-    """All Pods were created once; a missing one is lost from now on, not still to be made."""
+    """Whether all Pods have been created. If so, a missing Pod is lost, and not created again."""
     planned_at: str = ""
     started_at: str = ""
-    """When all members ran; empty until then. Times are RFC 3339 in UTC."""
+    """Time at which all members ran; empty until then. Times are RFC 3339 in UTC."""
 
     @property
     def pod_template(self) -> Mapping[str, Any]:
-        """The template as a document, which attempts share: it is not for changing. Empty where there is none.
+        """The template as a document; empty if there is none. Attempts share it, so callers must not change it.
 
-        Raises ValueError where it is none, which no status that `status_check` let through has.
+        Raises ValueError if the text is not a document. A status that passed `status_check` has no such text.
         """
         return _parsed(self.template) if self.template else {}
 
@@ -54,12 +55,12 @@ def _parsed(template: str) -> Mapping[str, Any]:
 
 
 def template_text(template: Mapping[str, Any]) -> str:
-    """A Pod template as an attempt stores it: the same text for equal templates, none for one without anything."""
+    """Return a Pod template as text for an attempt. Equal templates have equal texts, an empty one has no text."""
     return msgspec.json.encode(template, order="sorted").decode() if template else ""
 
 
 class Notable(msgspec.Struct, rename="camel", omit_defaults=True, frozen=True, kw_only=True):
-    """A member worth a look: failed, slow or not started."""
+    """A member that a user should look at, because it failed, is slow or did not start."""
 
     rank: int
     node: str = ""
@@ -71,7 +72,7 @@ class Notable(msgspec.Struct, rename="camel", omit_defaults=True, frozen=True, k
 
 
 class MemberCounts(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
-    """How many members there are, and in which state."""
+    """Number of members by state."""
 
     total: int = 0
     pending: int = 0
@@ -81,7 +82,7 @@ class MemberCounts(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
 
 
 class Finding(msgspec.Struct, rename="camel", omit_defaults=True, frozen=True):
-    """Something that policy changed or wants known: what, and why."""
+    """A change by the policy, or a warning, with its reason."""
 
     code: str
     message: str
@@ -89,21 +90,23 @@ class Finding(msgspec.Struct, rename="camel", omit_defaults=True, frozen=True):
 
 
 class MemoryPeak(msgspec.Struct, rename="camel", omit_defaults=True, frozen=True, kw_only=True):
-    """The most memory that a member of a run held in any attempt: its working set, as kubelets count it."""
+    """Peak memory of any member in any attempt: its working set, as kubelets measure it."""
 
     peak_bytes: int
     rank: int = 0
+    """Rank of the member with the peak."""
     attempt: int = 0
+    """Attempt of the peak."""
     node: str = ""
-    """Who held that much, in which attempt, and where."""
+    """Node of the member with the peak."""
     limit_bytes: int = 0
-    """What that member may use; 0 where nothing limits it."""
+    """Memory limit of that member; 0 if it has none."""
     at: str = ""
-    """When it was seen."""
+    """Time of the measurement."""
     total_bytes: int = 0
-    """The most that all members together held at one look."""
+    """Largest sum over all members in one measurement."""
     ran_out: bool = False
-    """A member was ended because it used more than it may."""
+    """Whether a member was killed because it exceeded its memory limit."""
 
 
 class PreemptedBy(msgspec.Struct, rename="camel", omit_defaults=True, frozen=True, kw_only=True):
@@ -138,13 +141,13 @@ class Preempted(PreemptedBy, rename="camel", omit_defaults=True, frozen=True, kw
 
     @classmethod
     def of(cls, asks: Sequence[PreemptedBy]) -> Preempted:
-        """Return these as one; at least one is needed."""
+        """Combine several preemptions, at least one."""
         first, *others = asks
         return cls(**_fields(first), others=tuple(others))
 
     @property
     def each(self) -> tuple[PreemptedBy, ...]:
-        """All of these, one by one."""
+        """All preemptions as a flat sequence."""
         return PreemptedBy(**_fields(self)), *self.others
 
 
@@ -153,30 +156,30 @@ def _fields(asked: PreemptedBy) -> dict[str, Any]:
 
 
 class Resize(msgspec.Struct, rename="camel", omit_defaults=True, frozen=True, kw_only=True):
-    """The nodes of an elastic gang's next attempt: written before the present one is ended, or when it has lost
-    members. They are kept for it until it has been planned."""
+    """The nodes of an elastic gang's next attempt. They are stored before the present attempt is ended, or when it has
+    lost members, and stay reserved until the next attempt is planned."""
 
     nodes: str
-    """In rank order, as `core.words.node_lists` writes it."""
+    """Nodes in rank order, as a list of `core.words.node_lists`."""
     fewest: int
-    """With fewer of them it does not start; then none is kept."""
+    """Minimum number of these nodes for a start. If fewer are usable, the reservation is dropped."""
     since: str = ""
 
 
 class Ran(msgspec.Struct, rename="camel", omit_defaults=True, frozen=True, kw_only=True):
-    """How long a run's members ran, in all attempts that are over: what is expected of the next of its kind, and what
-    its user had of the cluster, follows from it."""
+    """Running time of a run in all attempts that are over. The expected length of later runs of its kind and the usage
+    of its user are derived from it."""
 
     seconds: int
-    """From the start of all members to the end, without the time between attempts; of a sweep, and of a service, from
-    the first start to the end. Of an elastic gang as if it had had its full size: an hour with half of its members is
-    half an hour."""
+    """Time from the start of all members to the end, without the time between attempts. For a sweep or a service: from
+    the first start to the end. For an elastic gang it is scaled to the full size: an hour with half of the members
+    counts as half an hour."""
     until: str
-    """When the last of these attempts ended."""
+    """Time at which the last of these attempts ended."""
 
 
 class Setback(msgspec.Struct, rename="camel", omit_defaults=True, frozen=True, kw_only=True):
-    """The last time that an attempt, or of a sweep a member, ended otherwise than wanted and the run went on."""
+    """The last failure or interruption of an attempt, or of a sweep's member, after which the run went on."""
 
     reason: str
     message: str = ""
@@ -185,25 +188,25 @@ class Setback(msgspec.Struct, rename="camel", omit_defaults=True, frozen=True, k
 
 
 class SweepState(msgspec.Struct, rename="camel", omit_defaults=True, frozen=True):
-    """How the members of a sweep stand, as ranges of indices (`0-511,600`). Who is in none of these was not started
-    yet, or runs. At worst a member takes twelve bytes."""
+    """The states of a sweep's members, as ranges of indices (`0-511,600`). A member in none of them runs or has not
+    started yet. A member takes at most twelve bytes."""
 
     succeeded: str = ""
     failed: str = ""
-    """For good."""
+    """Members that failed and have no restarts left."""
     again: str = ""
-    """Those whose last Pod is given up, and who were not placed anew yet."""
+    """Members whose last Pod was given up, and that wait for a new placement."""
     restarts: dict[str, str] = {}
-    """By how often: those whose program failed and was started again."""
+    """Members that were restarted after a failure, by their number of restarts."""
     longest_seconds: int = 0
-    """How long the program of a member ran that succeeded, of all the longest; twice as long where others run for
-    longer. It is what is expected of the others."""
+    """Expected running time of a member: the longest time that a member took to succeed, or twice that if other members
+    have been running for longer."""
     member_seconds: int = 0
-    """How long members ran whose Pods are over, all together: what it had of the cluster."""
+    """Sum of the running times of all members whose Pods are over, for the sweep's usage."""
 
 
 class RunStatus(msgspec.Struct, rename="camel", omit_defaults=True, frozen=True, kw_only=True):
-    """How a run stands, as the controller writes it: all that another one has to know to go on."""
+    """The status that the controller writes. It contains everything that another controller needs to continue."""
 
     phase: Phase = Phase.QUEUED
     reason: Reason = Reason.NONE
@@ -216,34 +219,34 @@ class RunStatus(msgspec.Struct, rename="camel", omit_defaults=True, frozen=True,
     interruptions: int = 0
     """Restarts that do not count: node loss, eviction, preemption, failed starts."""
     failed_starts: int = 0
-    """Starts in a row that did not come up; the pause before the next grows with it."""
+    """Number of failed starts in a row; the pause before the next start grows with it."""
     not_before: str = ""
-    """The next attempt is not planned before this time."""
+    """Time before which the next attempt is not planned."""
     resumes: int = 0
-    """The value of the spec's `resumes` that was acted on."""
+    """Value of the spec's `resumes` that was last acted on."""
     exit_code: int | None = None
     members: MemberCounts = MemberCounts()
     sweep: SweepState | None = None
-    """Of a sweep only."""
+    """States of members; only for sweeps."""
     notable: list[Notable] = []
     findings: list[Finding] = []
     memory: MemoryPeak | None = None
-    """What members needed; None until somebody has seen it."""
+    """Peak memory of members; None before the first measurement."""
     setback: Setback | None = None
-    """Why it was interrupted or started again last; it stays when the run runs again."""
+    """The last interruption or failure. It stays when the run runs again."""
     preemption: Preempted | None = None
     """The run that preempts it; kept until it starts again. Members of a sweep may be preempted by several runs."""
     resize: Resize | None = None
-    """Of an elastic gang that is about to go on with another size."""
+    """Reserved nodes of an elastic gang that is about to change its size."""
     ran: Ran | None = None
-    """Of attempts that are over; None until one is that had started."""
+    """Running time of attempts that are over; None before the first attempt that started has ended."""
     avoid_nodes: dict[str, int] = {}
-    """Nodes on which members of this run failed, with how often; at two the run avoids the node."""
+    """Nodes on which members of this run failed, with the number of failures. At two the run avoids the node."""
     unstarted: list[Notable] = []
-    """Nodes that alone kept an attempt from starting: the last member of each that did not come up there, and when. If
-    the run then starts elsewhere, that tells something about the node."""
+    """Nodes that alone prevented an attempt from starting: for each, its last member that did not start, and the time.
+    If the run then starts on other nodes, this is evidence against the node."""
     node_request: NodeRequest | None = None
-    """What it asked an autoscaler for last, while it waits."""
+    """Latest request to an autoscaler, while the run waits."""
     queued_at: str = ""
     started_at: str = ""
     finished_at: str = ""
@@ -251,7 +254,7 @@ class RunStatus(msgspec.Struct, rename="camel", omit_defaults=True, frozen=True,
 
 
 def to_document(status: RunStatus) -> dict[str, Any]:
-    """The status as it is stored: what is at its default is left out, but never the phase or the counts."""
+    """Return the status as it is stored: without fields at their default, but always with phase and counts."""
     document: dict[str, Any] = msgspec.to_builtins(status)
     document["phase"] = status.phase.value
     document["members"] = msgspec.to_builtins(status.members)

@@ -1,4 +1,4 @@
-"""Whether a status makes sense. Only Kajitori writes it, but whoever may write statuses can write anything."""
+"""Validation of a stored status. Kajitori alone should write it, but users with the permission can write anything."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _LARGEST = 2**31
 _MOST_SECONDS = 2**50
 _MOST_BYTES = 2**63
 _LAST_YEAR = 9000
-"""Something can still be added to a time of this year."""
+"""Latest year of a time, so that durations can still be added to it."""
 _SHOWN = 200
 _DIGITS = 10
 
@@ -39,7 +39,7 @@ class _Container(msgspec.Struct, rename="camel"):
 
 
 class _PodSpec(msgspec.Struct, rename="camel"):
-    """What is read of a template by anybody but the API server."""
+    """The fields of a Pod template that Kajitori reads."""
 
     containers: list[_Container]
     init_containers: list[_Container] = []
@@ -61,19 +61,19 @@ class _Template(msgspec.Struct):
 
 
 def damage(status: RunStatus) -> str:
-    """What in a status makes no sense, in words; nothing where it may be believed."""
+    """Return the first fault of a status, in words; empty if the status is valid."""
     return next(_faults(status), "")
 
 
 def damaged(document: object, why: str) -> RunStatus:
-    """What stands for a status that can't be believed: the run is over. Numbers that must not come again are kept."""
+    """Return the status that replaces an invalid one: the run has failed. Counters that must not repeat are kept."""
     known: Mapping[str, Any] = document if isinstance(document, dict) else {}
     attempt = known.get("attempt")
     number = attempt.get("number") if isinstance(attempt, dict) else 0
     return RunStatus(
         phase=Phase.FAILED,
         reason=Reason.STATUS_DAMAGED,
-        message=f"somebody changed its status, which makes no sense now: {why[:_SHOWN]}",
+        message=f"its status was changed from outside and is not valid any more: {why[:_SHOWN]}",
         attempts=max(_count(known.get("attempts")), _count(number)),
         resumes=_count(known.get("resumes")),
     )
@@ -177,7 +177,7 @@ def _attempt_faults(status: RunStatus, attempt: Attempt) -> Iterator[str]:
         return
     if not nodes or (ranks and len(ranks) != len(nodes)):
         yield f"attempt.nodes names {len(nodes)} nodes for {len(ranks) or 'all'} ranks"
-    if attempt.template:  # a resumed run's is gone
+    if attempt.template:  # a resumed run has none
         yield from _template_faults(attempt.template)
 
 
@@ -188,7 +188,7 @@ def _template_faults(template: str) -> Iterator[str]:
         for amounts in (spec.overhead, *(part for each in asked for part in (each.requests, each.limits))):
             for resource, amount in amounts.items():
                 parse_cpu_millis(amount) if resource == "cpu" else parse_memory_bytes(amount)
-    except ValueError as error:  # both libraries' errors are such
+    except ValueError as error:  # base class of msgspec's and our own errors
         yield f"attempt.template: {error}"
 
 

@@ -81,7 +81,7 @@ async def test_what_a_run_asked_for_is_explained(world: World) -> None:
     world.kubernetes.put("runs", waiting("bert", 5, ASKED))
     await world.caught_up()
     found = (await world.http.get("/v1/runs/team/bert/explain")).json()
-    assert found["message"].startswith("asked for 3 nodes of pool spot 3m ago: accepted, provisioning; needs 40 h100")
+    assert found["message"].startswith("requested 3 nodes of pool spot 3m ago: accepted, provisioning; needs 40 h100")
     assert found["reason"] == "ProvisioningNodes" and found["nodeRequest"]["state"] == "Accepted"
     pool = {"name": "spot", "gpuType": "h100", "gpus": 8, "nodes": 0, "maxNodes": 4, "askedFor": 3}
     assert (await world.http.get("/v1/gpus")).json()["pools"] == [pool]

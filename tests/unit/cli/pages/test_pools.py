@@ -32,7 +32,7 @@ def test_the_board_and_the_nodes_show_pools_that_can_grow() -> None:
 
 def test_who_gets_nodes_of_his_own_is_not_told_that_nothing_helps() -> None:
     """The cluster is too small for him as it is, and grows."""
-    message = "asked for 3 nodes of pool spot 3m ago: accepted, provisioning; needs 24 a100 on 3 whole nodes"
+    message = "requested 3 nodes of pool spot 3m ago: accepted, provisioning; needs 24 a100 on 3 whole nodes"
     answer = {"phase": "Queued", "reason": "ProvisioningNodes", "message": message, "members": 3, "fitNow": 0}
     lines = printed({"GET /v1/runs/vision/bert/explain": answer | {"grows": True}}, "explain", "bert")
     assert lines[:2] == ["bert: Queued, ProvisioningNodes", f"  {message}"] and "Nothing starts it" not in lines

@@ -27,7 +27,7 @@ from tests.helpers.pools import (
 
 from kajitori.core.nodes.provisioning import Answer, Demand, is_needed
 from kajitori.core.placement.planner import MemberRequest, occupy
-from kajitori.core.spec.node_request import NodeRequest, RequestState, says
+from kajitori.core.spec.node_request import NodeRequest, RequestState, describe_request
 from kajitori.core.words.taints import Taint
 from kajitori.core.words.times import format_time
 
@@ -160,7 +160,7 @@ def test_where_nothing_can_be_asked_for_it_is_said_once() -> None:
     known = pools(snapshot.table)
     why = "the cluster knows no ProvisioningRequests"
     said = asked_by(demand([waits(snapshot, gang(4))], (), snapshot, known, NOW, unavailable=why))
-    assert not said.is_live and says(said) == f"pool spot could grow by 4 for it, but {why}"
+    assert not said.is_live and describe_request(said) == f"pool spot could grow by 4 for it, but {why}"
     later = NOW + timedelta(minutes=1)
     assert not demand([waits(snapshot, gang(4), said)], (), snapshot, known, later, unavailable=why).changed
     asked = asked_by(demand([waits(snapshot, gang(4), said)], (), snapshot, known, later))

@@ -30,7 +30,7 @@ from tests.helpers.pools import (
 from kajitori.core.nodes.provisioning import Answer
 from kajitori.core.placement.planner import Placement, Shortage, occupy, place
 from kajitori.core.placement.snapshot import NodeTable, Snapshot
-from kajitori.core.spec.node_request import RequestState, says
+from kajitori.core.spec.node_request import RequestState, describe_request
 from kajitori.core.words.times import format_time
 
 
@@ -42,8 +42,10 @@ def test_what_the_autoscaler_says_is_kept_and_told() -> None:
     told = asked_by(demand([waits(snapshot, gang(4), request, answer)], (), snapshot, pools(snapshot.table), NOW))
     assert told.state is ACCEPTED and told.number == 1
     now = NOW + timedelta(minutes=3)
-    assert says(told, now) == "asked for 4 nodes of pool spot 3m ago: accepted, provisioning: in 3 minutes"
-    assert says(told) == "asked for 4 nodes of pool spot at 04:00:00 UTC: accepted, provisioning: in 3 minutes"
+    assert describe_request(told, now) == "requested 4 nodes of pool spot 3m ago: accepted, provisioning: in 3 minutes"
+    assert (
+        describe_request(told) == "requested 4 nodes of pool spot at 04:00:00 UTC: accepted, provisioning: in 3 minutes"
+    )
     again = demand([waits(snapshot, gang(4), told, answer)], (), snapshot, pools(snapshot.table), now)
     assert not again.changed and again.look_again_at == NOW + timedelta(minutes=15)
 
@@ -58,7 +60,9 @@ def test_after_failures_it_asks_again_with_growing_pauses() -> None:
         assert request.number == number
         answer = Answer(FAILED, "out of stock")
         failed = asked_by(demand([waits(snapshot, gang(4), request, answer)], (), snapshot, known, now))
-        assert failed.state is FAILED and failed.failures == number and "in vain: out of stock" in says(failed)
+        assert (
+            failed.state is FAILED and failed.failures == number and "failed: out of stock" in describe_request(failed)
+        )
         waiting = demand([waits(snapshot, gang(4), failed)], (), snapshot, known, now)
         assert not waiting.changed and waiting.look_again_at is not None
         pauses.append((waiting.look_again_at - now).total_seconds())
@@ -109,7 +113,7 @@ def test_it_is_taken_back_where_something_else_is_needed() -> None:
     other = pools(snapshot.table, ("spot", rules(provisioningClass="mine.example.com")))
     assert asked_by(demand([waits(snapshot, gang(4), request)], (), snapshot, other, NOW)).number == 2
     gone = asked_by(demand([waits(snapshot, gang(4), request)], (), snapshot, {}, NOW))
-    assert gone.state is WITHDRAWN and not says(gone)
+    assert gone.state is WITHDRAWN and not describe_request(gone)
     smaller = pools(snapshot.table, ("spot", rules(maxNodes=3)))
     full = demand([waits(snapshot, gang(4), request)], (), snapshot, smaller, NOW)
     assert asked_by(full).state is WITHDRAWN and "cannot grow by 4" in full.notes["ns/bert"]
