@@ -1,1 +1,1 @@
-"""Bytes that are kept: code and logs, in one blob store behind one interface."""
+"""Blob storage behind one interface, and what is kept in it: code, logs, results, traffic."""

@@ -1,8 +1,8 @@
-"""One interface to a store of blobs: bytes under keys, written whole or not at all.
+"""The interface to a store of blobs: bytes under keys, written as a whole or not at all.
 
-A key is a path of plain segments (`code/vision/…`). Every store says what went wrong in the same errors: NotFound (no
-such blob), Unavailable (it does not answer, or refuses this server), StorageFull. What these say never
-holds credentials: neither those of the URL's options nor what a cloud's answer repeats of them.
+A key is a path of plain segments (`code/vision/…`). Every store raises the same errors: NotFound (no such blob),
+Unavailable (it does not answer, or refuses this server), StorageFull. Their messages never hold credentials: neither
+those of the URL's options nor those that a cloud's answer repeats.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from datetime import datetime
 from kajitori.errors import NotFound, StorageFull, TooLarge
 
 CHUNK_BYTES = 1 << 20
-"""Pieces in which blobs are read."""
+"""Size of the pieces in which blobs are read."""
 
 
 _PATH = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]{0,199}(/[A-Za-z0-9_-][A-Za-z0-9_.-]{0,199})*", re.ASCII)
-_MAX_KEY_LENGTH = 900  # Azure and S3 take 1024, with the prefix of the URL
+_MAX_KEY_LENGTH = 900  # Azure and S3 allow 1024, with the prefix of the URL
 
 
 @dataclass(frozen=True, slots=True)
 class Blob:
-    """What is known of a blob without reading it."""
+    """A blob's properties, without its content."""
 
     key: str
     size_bytes: int
@@ -37,47 +37,48 @@ class Blob:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """How much lies under a prefix."""
+    """Number and size of the blobs under a prefix."""
 
     blobs: int
     size_bytes: int
 
 
 class Blobs(ABC):
-    """A store of blobs. All of it may be called at once, by any number of processes."""
+    """A store of blobs. Any number of processes may use it at the same time."""
 
     def __init__(self, where: str) -> None:
         self.where = where
-        """The store in words for people: its URL, which holds no secret."""
+        """The store for messages to users: its URL, without secrets."""
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.where!r})"
 
     @abstractmethod
     async def put(self, key: str, content: bytes | AsyncIterable[bytes]) -> int:
-        """Stores a blob, in place of one that was there; answers its size in bytes.
+        """Store a blob, replacing an existing one. Return its size in bytes.
 
-        Until it returns, readers see what was there before: also when it fails, is cancelled, or its process dies.
+        Until it returns, readers see the old content, also if it fails, is cancelled, or its process dies.
         """
 
     @abstractmethod
     def get(self, key: str, *, start: int = 0, length: int | None = None) -> AsyncGenerator[bytes, None]:
-        """The blob's bytes from `start` on, at most `length`, as they come. Raises NotFound before the first."""
+        """Yield the blob's bytes from `start` on, at most `length`, as they arrive. Raises NotFound before the
+        first."""
 
     @abstractmethod
     async def head(self, key: str) -> Blob:
-        """What is known of a blob. Raises NotFound."""
+        """Return the blob's properties. Raises NotFound."""
 
     @abstractmethod
     def under(self, prefix: str = "") -> AsyncGenerator[Blob, None]:
-        """The blobs whose keys begin with `prefix/` (empty: all), in the order of their keys."""
+        """Yield the blobs whose keys begin with `prefix/` (empty: all), in the order of their keys."""
 
     @abstractmethod
     async def delete(self, *keys: str) -> None:
-        """Removes blobs. One that is not there is as good as removed."""
+        """Remove blobs; a missing one counts as removed."""
 
     async def read(self, key: str, *, limit_bytes: int) -> bytes:
-        """A whole small blob. Raises NotFound; TooLarge for one over the limit."""
+        """Return a whole small blob. Raises NotFound; TooLarge for one over the limit."""
         pieces = []
         size = 0
         async with aclosing(self.get(key)) as content:
@@ -89,7 +90,7 @@ class Blobs(ABC):
         return b"".join(pieces)
 
     async def usage(self, prefix: str = "") -> Usage:
-        """How many blobs lie under a prefix, and how many bytes they hold."""
+        """Return how many blobs are under a prefix, and their total size."""
         blobs = size = 0
         async with aclosing(self.under(prefix)) as found:
             async for blob in found:
@@ -98,9 +99,9 @@ class Blobs(ABC):
         return Usage(blobs, size)
 
     async def now(self) -> datetime:
-        """What time it is by the store's own clock: the only one that ages of blobs may be measured with.
+        """Return the time by the store's own clock, the only one that may measure the age of blobs.
 
-        It writes and removes a small blob, so it also tells whether the store can be written.
+        It writes and removes a small blob, so it also shows whether the store can be written.
         """
         key = f"probe/{secrets.token_hex(16)}"
         await self.put(key, b"?")
@@ -123,11 +124,11 @@ def check_key(key: str) -> str:
 
 
 def no_such_blob(key: str, where: str) -> NotFound:
-    """The error for a blob that is not there."""
+    """Return the error for a missing blob."""
     return NotFound(f"there is no blob {key} in {where}")
 
 
 def store_full(where: str) -> StorageFull:
-    """The error for a store that has no room left."""
-    hint = "whoever runs the platform has to make room there; nothing was stored"
+    """Return the error for a store without free space."""
+    hint = "the platform's operators have to free space there; nothing was stored"
     return StorageFull(f"the store {where} is full", hint=hint)

@@ -1,10 +1,10 @@
 """A store of blobs in S3, Azure Blob Storage or Google Cloud Storage.
 
-What those say in an error may repeat signatures, keys and tokens, so none of their text is passed on: only the HTTP
-status, the cloud's code for it, and our own words.
+Their error messages may repeat signatures, keys and tokens, so none of their text is passed on: only the HTTP status
+and the cloud's error code, in this module's own words.
 
-What is sent in several pieces and fails is taken back. A process that is killed meanwhile can't do that: nobody can
-read what it left, but a bucket should have a rule that removes uploads which nobody ended (in S3 and Google's:
+A failed upload in several pieces is aborted. A process that is killed meanwhile can't do that: nobody can read what it
+left, but a bucket should have a rule that removes unfinished uploads (in S3 and Google's:
 AbortIncompleteMultipartUpload; Azure does it by itself after a week).
 """
 
@@ -26,7 +26,7 @@ from kajitori.core.words.suggestions import did_you_mean
 from kajitori.errors import Fault, InvalidInput, KajitoriError, Unavailable
 
 PIECE_BYTES = 8 << 20
-"""What is longer is sent in pieces of this size, two at a time."""
+"""Longer content is sent in pieces of this size, two at a time."""
 
 _PIECES_AT_ONCE = 2
 _DELETED_AT_ONCE = 256
@@ -38,7 +38,8 @@ _HTTP_STATUS = re.compile(r"\bstatus(?: code)?:? (\d{3})\b|response: (\d{3})\b",
 _CLOUD_CODE = re.compile(r"<Code>([A-Za-z0-9]{1,60})</Code>")
 _NO_BUCKET = ("NoSuchBucket", "ContainerNotFound")
 _ASKED_FOR_CREDENTIALS = re.compile(r"/latest/(api/token|meta-data)|/metadata/identity|/computeMetadata/")
-"""What clouds answer to their own machines. Who asks there was given no credentials."""
+"""Addresses at which clouds give credentials to their own machines. A client that asks there has no other
+credentials."""
 _FULL = (507,)
 _FULL_CODES = ("QuotaExceeded", "XMinioStorageFull", "InsufficientCapacity", "AccountLimitExceeded")
 _EXAMPLES = {
@@ -54,12 +55,12 @@ _VARIABLES = {
 
 
 def open_objects(scheme: str, bucket: str, prefix: str, options: Mapping[str, str], *, field: str) -> ObjectBlobs:
-    """The store in a bucket or container. Nothing is asked of it yet. Raises InvalidInput for settings it can't use."""
+    """Return the store in a bucket or container, without a request to it. Raises InvalidInput for unusable settings."""
     wanted = dict(options)
     client = dict(_CLIENT)
     from_environment = (os.environ.get(name, "") for name in _ENDPOINTS)
     if any(value.startswith("http://") for value in (*wanted.values(), *from_environment)):
-        client["allow_http"] = "true"  # whoever writes http:// as an endpoint means it
+        client["allow_http"] = "true"  # an http:// endpoint is meant as written
     make = _STORES[scheme]
     faults = []
     while True:
@@ -70,13 +71,13 @@ def open_objects(scheme: str, bucket: str, prefix: str, options: Mapping[str, st
             named = re.search(r"'([^']*)'", str(error))
             name = named.group(1) if named else ""
             if name not in wanted:
-                raise InvalidInput.one(f"{field}.options", "holds something that the store does not know") from None
+                raise InvalidInput.one(f"{field}.options", "holds an option that the store does not have") from None
             del wanted[name]
             hint = did_you_mean(name, _EXAMPLES[scheme]) or f"such as {', '.join(_EXAMPLES[scheme])}"
             faults.append(Fault(f"{field}.options.{name}", "there is no such option", hint=hint, code="UnknownField"))
         except (exceptions.BaseError, ValueError) as error:
             if field.startswith("--"):
-                where, hint = field, f"what it needs stands in the environment: {_VARIABLES[scheme]}"
+                where, hint = field, f"set what it needs in the environment: {_VARIABLES[scheme]}"
             else:
                 where = f"{field}.options"
                 hint = f"options of {scheme}:// are such as {', '.join(_EXAMPLES[scheme])}"
@@ -120,12 +121,12 @@ class ObjectBlobs(Blobs):
         try:
             await asyncio.shield(sending)
         except asyncio.CancelledError:
-            source.interrupt()  # a source that fails makes the client take back what it has sent
+            source.interrupt()  # a failing source makes the client abort the upload
             await asyncio.gather(sending, return_exceptions=True)
             raise
         except (exceptions.BaseError, OSError) as error:
             if source.failed is not None:
-                raise source.failed from None  # its own error, not what the client made of it
+                raise source.failed from None  # the source's own error, not the client's version of it
             raise self._error(error) from None
         return source.size
 
@@ -172,7 +173,8 @@ class ObjectBlobs(Blobs):
             try:
                 await obstore.delete_async(self._store, batch)
             except (exceptions.BaseError, OSError):
-                await asyncio.gather(*(self._delete_one(key) for key in batch))  # one was gone, or none can be
+                # one was missing, or none can be deleted
+                await asyncio.gather(*(self._delete_one(key) for key in batch))
 
     async def _delete_one(self, key: str) -> None:
         try:
@@ -191,22 +193,22 @@ class ObjectBlobs(Blobs):
         if key and code not in _NO_BUCKET and isinstance(error, FileNotFoundError):
             return no_such_blob(key, self.where)
         if code in _NO_BUCKET or isinstance(error, FileNotFoundError):
-            return Unavailable(f"there is no {self.where}", hint="make the bucket or container first", code="NoBucket")
+            return Unavailable(f"there is no {self.where}", hint="create it first", code="NoBucket")
         if _ASKED_FOR_CREDENTIALS.search(text):
-            hint = "whoever runs the platform has to give this server some, in its environment or by an identity"
+            hint = "the platform's operators have to give this server some, in its environment or by an identity"
             return Unavailable(f"there are no credentials for {self.where}", hint=hint)
         if isinstance(error, exceptions.PermissionDeniedError | exceptions.UnauthenticatedError):
-            hint = "whoever runs the platform has to give this server valid credentials and rights for it"
-            return Unavailable(f"{self.where} refuses this server{_said(status, code)}", hint=hint)
+            hint = "the platform's operators have to give this server valid credentials and rights for it"
+            return Unavailable(f"{self.where} refuses this server{_details(status, code)}", hint=hint)
         if "Timeout" in text or "timed out" in text:
-            return Unavailable(f"{self.where} does not answer in time{_said(status, code)}")
+            return Unavailable(f"{self.where} does not answer in time{_details(status, code)}")
         if not status:
-            return Unavailable(f"{self.where} can't be reached", hint="look at the endpoint and the network")
-        return Unavailable(f"{self.where} does not work{_said(status, code)}")
+            return Unavailable(f"{self.where} can't be reached", hint="check the endpoint and the network")
+        return Unavailable(f"{self.where} does not work{_details(status, code)}")
 
 
 class _Source:
-    """Pieces on their way to a client that reads them in a task of its own."""
+    """Pieces for a client that reads them in a task of its own."""
 
     def __init__(self, begin: bytes, pieces: AsyncIterator[bytes]) -> None:
         self.size = 0
@@ -217,7 +219,7 @@ class _Source:
         self._interrupted = False
 
     def interrupt(self) -> None:
-        """Nothing more comes."""
+        """Make the next read fail."""
         self._interrupted = True
         if self._step is not None:
             self._step.cancel()
@@ -245,13 +247,13 @@ class _Source:
         return piece
 
 
-def _said(status: int, code: str) -> str:
-    said = ", ".join(filter(None, (f"HTTP {status}" if status else "", code)))
-    return f" ({said})" if said else ""
+def _details(status: int, code: str) -> str:
+    details = ", ".join(filter(None, (f"HTTP {status}" if status else "", code)))
+    return f" ({details})" if details else ""
 
 
 async def _up_to(pieces: AsyncIterator[bytes], size: int) -> bytes:
-    """The first bytes, at least `size` of them unless there are fewer."""
+    """Return the first bytes, at least `size` of them unless there are fewer."""
     begin = bytearray()
     while len(begin) < size:
         try:
@@ -262,7 +264,7 @@ async def _up_to(pieces: AsyncIterator[bytes], size: int) -> bytes:
 
 
 def _why(error: Exception, options: Mapping[str, str]) -> str:
-    """What a client says of its settings, without their values."""
+    """Return a client's message about its settings, without their values."""
     text = str(error).partition("\n")[0].rpartition("error: ")[2]
     for value in sorted(options.values(), key=len, reverse=True):
         if value:

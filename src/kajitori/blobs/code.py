@@ -1,14 +1,14 @@
-"""Researchers' code, under the digest of its archive: uploaded in parts, readable once whole, removed when unused.
+"""Users' code, stored under the digest of its archive: uploaded in parts, readable once complete, removed when unused.
 
-Any number of servers may serve one upload: all that is known of it lies in the blobs. Below `code/NAMESPACE/DIGEST/`:
+Any number of servers may serve one upload, since all of its state is in the blobs. Below `code/NAMESPACE/DIGEST/`:
 
-    parts/GENERATION/NUMBER-SHA256    a part as a Zstandard frame; whoever writes it again writes the same
+    parts/GENERATION/NUMBER-SHA256    a part as a Zstandard frame; every writer writes the same
     complete/GENERATION               the list of parts, written when the whole archive was read and its digest right
-    closed/GENERATION                 nobody is told any more that he need not upload it
+    closed/GENERATION                 from now on, users are told to upload the code again
 
-Removing takes two steps, so that neither an upload nor a run that is just being submitted loses its code: a generation
-that nobody refers to is first closed, and from then on uploads begin the next one. Nothing can refer anew to one that
-was closed for long, so its bytes can go, whatever others do meanwhile. Ages are by the store's own clock.
+Removal takes two steps, so that neither an upload nor a run that is just being submitted loses its code. A generation
+that no run refers to is first closed, and uploads then begin the next one. No new run can refer to a generation that
+has been closed for long, so its bytes can be removed. Ages are by the store's own clock.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Sequence
+from collections import OrderedDict
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -26,7 +27,6 @@ import msgspec
 
 from kajitori.blobs.blobs import Blob, Blobs, Usage
 from kajitori.blobs.code_room import NamespaceFull, Room, Rooms
-from kajitori.blobs.parts_cache import PartsCache
 from kajitori.codepack.layout import END, check_digest
 from kajitori.codepack.packing import shown_size
 from kajitori.codepack.parts import MAX_COMPRESSED_BYTES, PART_BYTES, decompress
@@ -36,11 +36,13 @@ PARTS_MISSING = "PartsMissing"
 WRONG_DIGEST = "WrongDigest"
 
 FORGOTTEN_AFTER = timedelta(days=1)
-"""Marks of closed generations go so much later than their bytes: nobody takes so long from looking to writing."""
+"""Extra time for which the mark of a closed generation is kept after its bytes: longer than any server takes from a
+read to a write."""
 
 _ROOT = "code"
 _CHECKS_AT_ONCE = 2
-_PIECE_BYTES = 1 << 17  # what a thousand slow readers may have in their buffers, each
+CACHE_BYTES = 128 << 20
+_PIECE_BYTES = 1 << 17  # size of the buffer that each of a thousand slow readers may fill
 _MAX_MANIFEST_BYTES = 4 << 20
 _SHA256 = re.compile(r"[0-9a-f]{64}", re.ASCII)
 _SHA256_HINT = "write 64 digits of 0-9 and a-f"
@@ -50,43 +52,78 @@ _NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class CodeLimits:
-    """What the store takes."""
+    """Limits of the store."""
 
     size_bytes: int = 1 << 30
-    """Of one archive, uncompressed."""
+    """Size of one archive, uncompressed."""
     namespace_bytes: int | None = None
-    """Of all that a namespace has in the store, compressed."""
+    """Size of all code of a namespace in the store, compressed."""
     namespace_files: int | None = None
-    """How many files that may be."""
+    """Number of files of a namespace in the store."""
 
 
 class Code(msgspec.Struct, frozen=True):
-    """An archive that is complete."""
+    """A complete archive."""
 
     digest: str
     size_bytes: int
-    """Of the archive, uncompressed."""
+    """Size of the archive, uncompressed."""
     parts: tuple[str, ...]
-    """SHA-256 of each, uncompressed."""
+    """SHA-256 of each part, uncompressed."""
     compressed_bytes: int
-    """Of all frames together: so much is read."""
+    """Size of all frames together, which is what a reader receives."""
 
 
 @dataclass(frozen=True, slots=True)
 class Collected:
-    """What a round of tidying up did."""
+    """The result of a collection."""
 
     closed: int
-    """Archives and uploads that go next, unless somebody begins to refer to them."""
+    """Number of archives and uploads that are removed next, unless a run begins to refer to them."""
     removed: int
     removed_bytes: int
 
 
+class PartsCache:
+    """Caches parts that many members read at the same time, so that each is read from the store once.
+
+    Immutable blobs by their keys. The most recently used ones are kept, up to a limit of bytes.
+    """
+
+    def __init__(self, limit_bytes: int = CACHE_BYTES) -> None:
+        self._limit_bytes = limit_bytes
+        self._held: OrderedDict[str, bytes] = OrderedDict()
+        self._held_bytes = 0
+        self._loading: dict[str, asyncio.Task[bytes]] = {}
+
+    async def get(self, key: str, load: Callable[[], Awaitable[bytes]]) -> bytes:
+        """Return the blob. Callers during a load share its result, or its error."""
+        if key in self._held:
+            self._held.move_to_end(key)
+            return self._held[key]
+        loading = self._loading.get(key)
+        if loading is None:
+            loading = self._loading[key] = asyncio.create_task(self._load(key, load))
+        return await asyncio.shield(loading)  # a caller that is cancelled does not cancel the others' load
+
+    async def _load(self, key: str, load: Callable[[], Awaitable[bytes]]) -> bytes:
+        try:
+            blob = await load()
+        finally:
+            del self._loading[key]
+        self._held[key] = blob
+        self._held_bytes += len(blob)
+        while self._held_bytes > self._limit_bytes:
+            _, dropped = self._held.popitem(last=False)
+            self._held_bytes -= len(dropped)
+        return blob
+
+
 class CodeStore:
-    """The code of all namespaces. Who may ask for which namespace was decided before."""
+    """The code of all namespaces. The caller has checked who may access which namespace."""
 
     def __init__(self, blobs: Blobs, limits: Callable[[], CodeLimits] = CodeLimits) -> None:
-        """`limits` are asked for anew each time: policy may change."""
+        """`limits` is called each time, since the policy may change."""
         self._limits = limits
         self._blobs = blobs
         self._rooms = Rooms(blobs, _ROOT, lambda: Room(limits().namespace_bytes, limits().namespace_files))
@@ -95,16 +132,16 @@ class CodeStore:
 
     @property
     def limits(self) -> CodeLimits:
-        """Those in force now."""
+        """The limits in force now."""
         return self._limits()
 
     async def find(self, namespace: str, digest: str) -> Code | None:
-        """The code, if it is complete and a run may begin to refer to it; else it has to be uploaded."""
+        """Return the code if it is complete and a run may begin to refer to it; None if it has to be uploaded."""
         place = _Place.of(namespace, digest)
         return await self._manifest(place, await self._generation(place))
 
     async def parts(self, namespace: str, digest: str) -> dict[int, list[str]]:
-        """What of an upload is there: the SHA-256 of each part by its number."""
+        """Return the uploaded parts: the SHA-256 values of each part by its number."""
         place = _Place.of(namespace, digest)
         found: dict[int, list[str]] = {}
         async with aclosing(self._blobs.under(place.parts(await self._generation(place)))) as blobs:
@@ -114,7 +151,7 @@ class CodeStore:
         return found
 
     def check_part(self, number: int, sha256: str) -> None:
-        """Raises InvalidInput or TooLarge for a part that can't be one, before its bytes are there."""
+        """Check a part before its bytes are read. Raises InvalidInput or TooLarge."""
         faults = []
         if number < 0:
             faults.append(Fault("number", "is negative", str(number), "parts are counted from 0"))
@@ -128,16 +165,16 @@ class CodeStore:
             raise self._too_large()
 
     async def put_part(self, namespace: str, digest: str, number: int, sha256: str, frame: bytes) -> None:
-        """Stores a part: a Zstandard frame whose content has this SHA-256. Done twice, it is done once.
+        """Store a part: a Zstandard frame whose content has this SHA-256. Repeating it changes nothing.
 
-        Raises InvalidInput for a frame that is not what was said, TooLarge for a part beyond the limits; NamespaceFull
-        where there is no room for it: then nothing of the upload stays.
+        Raises InvalidInput for a frame with another content, TooLarge for a part beyond the limits, and NamespaceFull
+        if there is no room for it: the whole upload is removed then.
         """
         place = _Place.of(namespace, digest)
         self.check_part(number, sha256)
         if len(frame) > MAX_COMPRESSED_BYTES:
             raise TooLarge(f"a part has at most {MAX_COMPRESSED_BYTES} bytes, compressed; this one has {len(frame)}")
-        found = (await asyncio.to_thread(_sum_up, frame)).sha256
+        found = (await asyncio.to_thread(_digest_frame, frame)).sha256
         if found != sha256:
             hint = "it was damaged on its way, or the file was edited: send it again"
             raise InvalidInput.one("sha256", f"the part has {found}", value=sha256, hint=hint)
@@ -147,14 +184,14 @@ class CodeStore:
         try:
             await self._rooms.take(namespace, len(frame))
         except NamespaceFull:
-            await self._give_up(place, generation)
+            await self._remove_upload(place, generation)
             raise
         await self._blobs.put(place.part(generation, number, sha256), frame)
 
     async def complete(self, namespace: str, digest: str, parts: Sequence[str], size_bytes: int) -> Code:
-        """Makes an upload readable, once all of it was read and is what its digest says. It may be asked again.
+        """Make an upload readable, once all of it was read and its digest is right. It may be repeated.
 
-        Raises InvalidInput where it is not, Conflict (code PartsMissing) where parts are still to come.
+        Raises InvalidInput if the content is wrong, Conflict (code PartsMissing) if parts are missing.
         """
         place = _Place.of(namespace, digest)
         self._check_whole(parts, size_bytes)
@@ -171,33 +208,34 @@ class CodeStore:
                 compressed = await self._check_content(place, generation, parts, size_bytes)
             except NotFound:
                 raise _parts_missing(digest, range(len(parts)), len(parts)) from None
-        if await self._generation(place) != generation:  # it took so long that the upload was given up
+        if await self._generation(place) != generation:  # the upload was removed meanwhile, because it took too long
             raise _parts_missing(digest, range(len(parts)), len(parts))
         code = Code(digest, size_bytes, tuple(parts), compressed)
         await self._blobs.put(place.complete(generation), msgspec.json.encode(code))
         return code
 
     async def open(self, namespace: str, digest: str) -> tuple[Code, AsyncGenerator[bytes, None]]:
-        """The code and its parts' bytes, one frame after the other. Raises NotFound."""
+        """Return the code and its parts' bytes, frame after frame. Raises NotFound."""
         place = _Place.of(namespace, digest)
         complete = [int(blob.key.rpartition("/")[2]) async for blob in self._blobs.under(place.complete())]
-        for generation in reversed(complete):  # the newest; older ones are on their way out
+        for generation in reversed(complete):  # the newest; older ones are about to be removed
             code = await self._manifest(place, generation)
             if code is not None:
                 return code, self._stream(place, generation, code)
         raise no_such_code(namespace, digest)
 
     async def usage(self, namespace: str) -> Usage:
-        """What a namespace's code takes in the store."""
+        """Return how much a namespace's code uses in the store."""
         return await self._blobs.usage(f"{_ROOT}/{_checked_namespace(namespace)}")
 
     async def collect(self, referenced: Callable[[], Collection[tuple[str, str]]], older_than: timedelta) -> Collected:
-        """Closes what nobody refers to and nobody wrote for `older_than`; removes what was closed for twice as long.
+        """Close generations that no run refers to and that nobody wrote for `older_than`; remove those closed for twice
+        as long.
 
-        `referenced` answers (namespace, digest) of all Runs that exist, ended ones too, since they can be resumed. It
-        is asked once, after the clock was read, and what it says may be at most `older_than` old. So whoever was told
-        that his code is there has that long to submit his run, and a server has that long from looking at an upload to
-        writing. This may be interrupted at any moment, and several may do it at once.
+        `referenced` returns (namespace, digest) of all existing Runs, including ended ones, since they can be resumed.
+        It is called once, after the clock was read, and its answer may be at most `older_than` old. So a user who was
+        told that the code is stored has that long to submit the run, and a server has that long from reading an upload
+        to writing. The collection may be interrupted at any moment, and several may run at once.
         """
         now = await self._blobs.now()
         wanted = referenced()
@@ -205,32 +243,32 @@ class CodeStore:
         async for place, generations in self._all():
             read = set()
             if (place.namespace, place.digest) in wanted:
-                read = _still_read(generations, now - 2 * older_than)
-            for number, each in generations.items():
+                read = _maybe_read(generations, now - 2 * older_than)
+            for number, generation in generations.items():
                 if number in read:
                     continue
-                if each.closed_at is None:
-                    if now - each.written_at > older_than:
+                if generation.closed_at is None:
+                    if now - generation.written_at > older_than:
                         await self._blobs.put(place.closed(number), b"-")
                         closed += 1
-                elif each.keys and now - each.closed_at > 2 * older_than:
+                elif generation.keys and now - generation.closed_at > 2 * older_than:
                     await self._blobs.delete(place.complete(number))
-                    await self._blobs.delete(*each.keys)
+                    await self._blobs.delete(*generation.keys)
                     removed += 1
-                    removed_bytes += each.size_bytes
-            if not any(each.keys for each in generations.values()):
-                last = max(each.written_at for each in generations.values())
+                    removed_bytes += generation.size_bytes
+            if not any(generation.keys for generation in generations.values()):
+                last = max(generation.written_at for generation in generations.values())
                 if now - last > 2 * older_than + FORGOTTEN_AFTER:
                     await self._blobs.delete(*(place.closed(number) for number in generations))
         return Collected(closed, removed, removed_bytes)
 
-    async def _give_up(self, place: _Place, generation: int) -> None:
+    async def _remove_upload(self, place: _Place, generation: int) -> None:
         async with aclosing(self._blobs.under(place.parts(generation))) as blobs:
             keys = [blob.key async for blob in blobs]
         await self._blobs.delete(*keys)
 
     async def _generation(self, place: _Place) -> int:
-        """The one that uploads go to: after the last that was closed."""
+        """Return the generation for uploads: the one after the last closed generation."""
         closed = [int(blob.key.rpartition("/")[2]) async for blob in self._blobs.under(place.closed())]
         return max(closed, default=0) + 1
 
@@ -254,12 +292,12 @@ class CodeStore:
                 yield frame[begin : begin + _PIECE_BYTES]
 
     async def _check_content(self, place: _Place, generation: int, parts: Sequence[str], size_bytes: int) -> int:
-        """The bytes of all frames, if together they are what the digest says. Raises InvalidInput if not."""
+        """Return the total size of the frames, if their content has the right digest. Raises InvalidInput if not."""
         whole = hashlib.sha256()
         size = compressed = 0
         for number, sha256 in enumerate(parts):
             frame = await self._blobs.read(place.part(generation, number, sha256), limit_bytes=MAX_COMPRESSED_BYTES)
-            part = await asyncio.to_thread(_sum_up, frame, whole)
+            part = await asyncio.to_thread(_digest_frame, frame, whole)
             size += part.size_bytes
             compressed += len(frame)
             if number < len(parts) - 1 and part.size_bytes != PART_BYTES:
@@ -297,14 +335,14 @@ class CodeStore:
         )
 
     async def _all(self) -> AsyncIterator[tuple[_Place, dict[int, _Generation]]]:
-        """All that is there, one digest after the other."""
+        """Yield everything in the store, one digest after the other."""
         place: _Place | None = None
         generations: dict[int, _Generation] = {}
         async with aclosing(self._blobs.under(_ROOT)) as blobs:
             async for blob in blobs:
                 parsed = _KEY.fullmatch(blob.key)
                 if parsed is None:
-                    continue  # nothing of ours
+                    continue  # not one of this store's blobs
                 namespace, sha256, kind, number, _ = parsed.groups()
                 here = _Place(namespace, f"sha256:{sha256}")
                 if here != place:
@@ -326,14 +364,14 @@ def _parts_missing(digest: str, missing: Sequence[int], parts: int) -> Conflict:
 
 
 def no_such_code(namespace: str, digest: str) -> NotFound:
-    """The error for code that is not there, or not complete."""
+    """Return the error for code that is missing or not complete."""
     hint = "it has to be uploaded first; `kaji run --code` does that"
     return NotFound(f"there is no code {digest} in namespace {namespace}", hint=hint)
 
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where the blobs of a namespace's code are."""
+    """The place of one archive's blobs."""
 
     namespace: str
     digest: str
@@ -361,10 +399,10 @@ class _Place:
 
 @dataclass(slots=True)
 class _Generation:
-    """What there is of one."""
+    """The blobs of one generation."""
 
     keys: list[str] = field(default_factory=list)
-    """Of its parts, and of what makes it complete."""
+    """Keys of its parts, and of its list of parts."""
     size_bytes: int = 0
     written_at: datetime = field(default_factory=lambda: datetime.min.replace(tzinfo=UTC))
     complete_at: datetime | None = None
@@ -381,8 +419,9 @@ class _Generation:
             self.complete_at = blob.modified_at
 
 
-def _still_read(generations: dict[int, _Generation], since: datetime) -> set[int]:
-    """Those that a member may be reading: the newest that is complete, and what was the newest since that time."""
+def _maybe_read(generations: dict[int, _Generation], since: datetime) -> set[int]:
+    """Return the generations that a member may be reading: the newest complete one, and those that were the newest
+    after `since`."""
     read = set()
     for number in sorted(generations, reverse=True):
         complete_at = generations[number].complete_at
@@ -399,8 +438,8 @@ class _Sum:
     size_bytes: int
 
 
-def _sum_up(frame: bytes, whole: hashlib._Hash | None = None) -> _Sum:
-    """What a part is, out of its frame; added to the sum of the whole."""
+def _digest_frame(frame: bytes, whole: hashlib._Hash | None = None) -> _Sum:
+    """Return size and SHA-256 of a part from its frame; add its content to the sum `whole`."""
     part = decompress(frame)
     if whole is not None:
         whole.update(part)

@@ -1,4 +1,4 @@
-"""How much room a namespace's code may take in the store, all archives together."""
+"""Limits how much room a namespace's code takes in the store, all archives together."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kajitori.codepack.packing import shown_size
 from kajitori.errors import TooLarge
 
 FRESH_SECONDS = 60.0
-"""How long is believed what was counted; what this server stores meanwhile is added."""
+"""Time for which a count is used; what this server stores meanwhile is added."""
 
 BYTES, FILES = "bytes", "files"
 
@@ -23,7 +23,7 @@ _DIGITS = 12
 
 
 class NamespaceFull(TooLarge):
-    """A namespace's code takes all that it may."""
+    """A namespace's code uses all the room that it may."""
 
     def __init__(
         self,
@@ -33,33 +33,34 @@ class NamespaceFull(TooLarge):
         largest: Sequence[tuple[str, int]],
         runs: Mapping[str, Collection[str]] | None = None,
     ) -> None:
-        """`used` and `allowed` in words. `largest` are digests and bytes; `runs`, where they are known, the names of
-        those that refer to a digest."""
+        """`used` and `allowed` are texts. `largest` holds digests and sizes in bytes; `runs` the names of the runs that
+        refer to a digest, if known."""
         self._facts = namespace, used, allowed, largest
         named = ", ".join(_named(digest, size_bytes, runs) for digest, size_bytes in largest)
         super().__init__(
-            f"there is no room for more code in namespace {namespace}: it takes {used}, {allowed} are allowed. "
+            f"there is no room for more code in namespace {namespace}: it uses {used}, {allowed} are allowed. "
             f"The largest: {named or 'none'}",
-            hint="remove runs that are not needed any more (kaji rm): code that no run refers to goes within two days",
+            hint="remove runs that are no longer needed (kaji rm): unused code is removed within two days",
         )
 
     def with_runs(self, runs: Mapping[str, Collection[str]]) -> NamespaceFull:
-        """The same, with the names of the runs that keep the largest archives."""
+        """Return the same error with the names of the runs that keep the largest archives."""
         return NamespaceFull(*self._facts, runs)
 
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """What the code of one namespace may take; None: not limited."""
+    """The limits for the code of one namespace; None means no limit."""
 
     size_bytes: int | None = None
-    """Compressed."""
+    """Compressed size."""
     files: int | None = None
-    """Whatever their size: a store keeps a name, and a block or a record, for each."""
+    """Number of files of any size: a store keeps a name, and a block or a record, for each."""
 
 
 class Rooms:
-    """Of all namespaces. Several servers may each store a little more than is allowed before they notice."""
+    """Counts the room of all namespaces. Several servers may each store a little more than allowed before they
+    notice."""
 
     def __init__(
         self,
@@ -69,16 +70,16 @@ class Rooms:
         *,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Under `root` in the store lie namespaces, and in each its archives by the digits of their digests."""
+        """`root` is the prefix of namespaces in the store; below are archives, by the digits of their digests."""
         self._blobs = blobs
         self._root = root
         self._limits = limits
         self._clock = clock
         self._known: dict[str, tuple[float, int, int]] = {}
-        """When it was counted, and how many bytes and files there were; what was stored since is added."""
+        """By namespace: the time of the count, and the number of bytes and files, with what was stored since."""
 
     async def take(self, namespace: str, size_bytes: int) -> None:
-        """Counts a file of so many bytes as stored. Raises NamespaceFull where there is no room for it."""
+        """Count a file of this size as stored. Raises NamespaceFull if there is no room for it."""
         room = self._limits()
         if room.size_bytes is None and room.files is None:
             return
@@ -94,7 +95,7 @@ class Rooms:
         self._known[namespace] = at, used + size_bytes, files + 1
 
     async def _count(self, namespace: str) -> tuple[Counter[str], int]:
-        """The bytes of each archive, and the files of all."""
+        """Return the size of each archive, and the number of all files."""
         held: Counter[str] = Counter()
         files = 0
         async with aclosing(self._blobs.under(f"{self._root}/{namespace}")) as blobs:
@@ -105,16 +106,16 @@ class Rooms:
 
 
 def _excess(room: Room, size_bytes: int, files: int) -> str:
-    """What there would be too much of; empty where it fits."""
+    """Return which limit would be exceeded; empty if none."""
     if room.files is not None and files > room.files:
         return FILES
     return BYTES if room.size_bytes is not None and size_bytes > room.size_bytes else ""
 
 
 def _named(digest: str, size_bytes: int, runs: Mapping[str, Collection[str]] | None) -> str:
-    said = f"{digest[: len('sha256:') + _DIGITS]}… ({shown_size(size_bytes)}"
+    words = f"{digest[: len('sha256:') + _DIGITS]}… ({shown_size(size_bytes)}"
     if runs is None:
-        return f"{said})"
+        return f"{words})"
     users = sorted(runs.get(digest, ()))
     more = f" and {len(users) - _NAMED_RUNS} more" if len(users) > _NAMED_RUNS else ""
-    return f"{said}, {'of ' + ', '.join(users[:_NAMED_RUNS]) + more if users else 'of no run'})"
+    return f"{words}, {'of ' + ', '.join(users[:_NAMED_RUNS]) + more if users else 'of no run'})"

@@ -1,7 +1,7 @@
 """A store of blobs in a folder, which several processes may share.
 
-A blob is written under a temporary name, brought to the disk, and renamed. Who writes holds a lock on the temporary
-file as long as he lives: one without a lock was left behind by a crash, and is removed.
+A blob is written under a temporary name, synced to the disk, and renamed. The writer holds a lock on the temporary file
+while it lives: a file without a lock was left by a crash, and is removed.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from kajitori.configuration.private_files import fsync_folder
 from kajitori.errors import KajitoriError, Unavailable
 
 TEMPORARY = ".tmp"
-"""No key begins with a dot."""
+"""Name of the folder of temporary files; keys never begin with a dot."""
 
 _LISTED_AT_ONCE = 1000
 _TRIES = 100
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
-"""How some network file systems say that they lock nothing."""
+"""Errors of network file systems that do not support locks."""
 
 _NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR)
 
 
 async def open_folder(root: Path) -> FolderBlobs:
-    """The store in a folder, which is made if it is missing. Raises Unavailable where it can't be used."""
+    """Open the store in a folder, which is created if it is missing. Raises Unavailable if it can't be used."""
     store = FolderBlobs(root)
     await asyncio.to_thread(store.prepare)
     return store
@@ -50,11 +50,11 @@ class FolderBlobs(Blobs):
         self._temporary = root / TEMPORARY
 
     def prepare(self) -> None:
-        """Makes the folder, and removes what crashed writers left in it."""
+        """Create the folder, and remove what crashed writers left in it."""
         try:
             _make_folder(self._temporary)
-            for each in os.scandir(self._temporary):
-                _remove_if_abandoned(each.path)
+            for entry in os.scandir(self._temporary):
+                _remove_if_abandoned(entry.path)
         except OSError as error:
             raise self._error(error) from error
 
@@ -149,7 +149,7 @@ class FolderBlobs(Blobs):
                 try:
                     folder.rmdir()
                 except OSError:
-                    break  # others lie in it, or somebody else was quicker
+                    break  # it holds other blobs, or another process was faster
                 folder = folder.parent
 
     def _path(self, key: str) -> Path:
@@ -160,12 +160,12 @@ class FolderBlobs(Blobs):
             return store_full(self.where)
         if key and error.errno in _NOT_THERE:
             return no_such_blob(key, self.where)
-        hint = "the folder has to be there and writable for this server's user"
+        hint = "the folder must exist and be writable for this server's user"
         return Unavailable(f"the store {self.where} can't be used: {error.strerror or error}", hint=hint)
 
 
 class _Draft:
-    """A blob that is being written. It may be discarded from another thread while one writes."""
+    """A blob that is being written. It may be discarded from another thread during a write."""
 
     def __init__(self, folder: Path) -> None:
         for _ in range(_TRIES):
@@ -179,18 +179,18 @@ class _Draft:
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX)
             except OSError as error:
-                if error.errno not in _NO_LOCKS:  # without locks nobody tidies up either
+                if error.errno not in _NO_LOCKS:  # without locks nobody removes abandoned files either
                     raise
             if os.fstat(handle).st_nlink:
                 return
-            self._file.close()  # taken for abandoned before the lock was there
+            self._file.close()  # it was removed as abandoned before it was locked
         raise OSError(errno.EAGAIN, "temporary files vanish")
 
     def write(self, piece: bytes) -> None:
         self._file.write(piece)
 
     def publish(self, path: Path) -> None:
-        """Gives the blob its name, for good."""
+        """Give the blob its final name, durably."""
         assert self._path is not None
         self._file.flush()
         os.fsync(self._file.fileno())
@@ -198,22 +198,22 @@ class _Draft:
             _make_folder(path.parent)
             try:
                 self._path.replace(path)
-            except FileNotFoundError:  # somebody removed the folder while it was empty
+            except FileNotFoundError:  # another process removed the folder while it was empty
                 if not self._path.exists():
                     raise
                 continue
             self._path = None
-            with contextlib.suppress(FileNotFoundError):  # the blob was removed again already
+            with contextlib.suppress(FileNotFoundError):  # the blob was already removed again
                 _fsync_folder(path.parent)
             return
         raise OSError(errno.EAGAIN, "folders vanish")
 
     def discard(self) -> None:
-        """Lets go of everything; what was not published is gone."""
+        """Release everything; what was not published is removed."""
         if self._path is not None:
             self._path.unlink(missing_ok=True)
             self._path = None
-        with contextlib.suppress(OSError):  # what a full disk did not take any more is not wanted any more
+        with contextlib.suppress(OSError):  # what a full disk did not accept is not needed any more
             self._file.close()
 
 
@@ -232,14 +232,15 @@ def _remove_if_abandoned(path: str) -> None:
 
 
 def _make_folder(folder: Path) -> None:
-    """Makes a folder and those above it, for good."""
+    """Create a folder and its parents, durably."""
     try:
         folder.mkdir(mode=0o700)
     except FileExistsError:
         return
     except FileNotFoundError:
         _make_folder(folder.parent)
-        with contextlib.suppress(FileNotFoundError, FileExistsError):  # whoever needs it finds out, and tries again
+        # the caller finds out when it needs the folder, and tries again
+        with contextlib.suppress(FileNotFoundError, FileExistsError):
             folder.mkdir(mode=0o700)
     _fsync_folder(folder.parent)
 
@@ -266,10 +267,10 @@ def _blob(key: str, path: Path) -> Blob | None:
 
 
 def _walk(folder: Path, prefix: str) -> Iterator[Blob]:
-    """Blobs in the order of their keys; what vanishes meanwhile is left out."""
+    """Yield blobs in the order of their keys; what disappears meanwhile is left out."""
     try:
         with os.scandir(folder) as entries:
-            names = sorted(f"{each.name}/" if each.is_dir() else each.name for each in entries)
+            names = sorted(f"{entry.name}/" if entry.is_dir() else entry.name for entry in entries)
     except (FileNotFoundError, NotADirectoryError):
         return
     for name in names:

@@ -1,4 +1,4 @@
-"""Logs of members whose Pods are gone: the end of each, by run, attempt and rank, as long as the run exists."""
+"""The end of the logs of deleted Pods of members, by run, attempt and rank, kept while the run exists."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from kajitori.blobs.results import KeptResults
 log = logging.getLogger(__name__)
 
 PREFIX = "logs"
-LEAST_BYTES = 4096
-"""What a log counts for at least: a file takes a block and a name."""
+MIN_BYTES = 4096
+"""Smallest size that a log counts for, since a file takes a block and a name."""
 NEW_RUN = timedelta(hours=1)
-"""What is younger is never taken for left over: its run may not have been seen by whoever tidies up."""
+"""Logs younger than this are never removed as leftovers: the collector may not have seen their run yet."""
 
 
 @dataclass(frozen=True, slots=True)
 class MemberLogName:
-    """Whose log it is."""
+    """The member and attempt of a log."""
 
     namespace: str
     run_uid: str
@@ -38,7 +38,7 @@ class MemberLogName:
 
 @dataclass(frozen=True, slots=True)
 class KeptLog:
-    """One that is there."""
+    """A log that is kept."""
 
     attempt: int
     rank: int
@@ -51,18 +51,18 @@ class KeptLogs:
     def __init__(self, blobs: Blobs) -> None:
         self._blobs = blobs
         self.results = KeptResults(blobs)
-        """What members of sweeps said as their results, in the same store."""
+        """The results of members of sweeps, in the same store."""
 
     async def keep(self, name: MemberLogName, content: bytes) -> None:
-        """Stores the end of a member's log in place of what was kept of it before."""
+        """Store the end of a member's log in place of what was kept of it before."""
         await self._blobs.put(name.key, content)
 
     def read(self, name: MemberLogName) -> AsyncGenerator[bytes, None]:
-        """What was kept, piece by piece. Raises NotFound before the first where nothing was."""
+        """Yield what was kept, piece by piece. Raises NotFound before the first piece if nothing was."""
         return self._blobs.get(name.key)
 
     async def of_run(self, namespace: str, run_uid: str) -> list[KeptLog]:
-        """What there is of a run, by attempt and rank."""
+        """Return the kept logs of a run, by attempt and rank."""
         found = []
         async with aclosing(self._blobs.under(f"{PREFIX}/{namespace}/{run_uid}")) as blobs:
             async for blob in blobs:
@@ -71,7 +71,7 @@ class KeptLogs:
         return sorted(found, key=lambda kept: (kept.attempt, kept.rank))
 
     async def forget(self, namespace: str, run_uid: str, *, up_to_attempt: int | None = None) -> None:
-        """Removes what was kept of a run, or only of its oldest attempts."""
+        """Remove the logs of a run, or only of its oldest attempts."""
         keys = [
             MemberLogName(namespace, run_uid, kept.attempt, kept.rank).key
             for kept in await self.of_run(namespace, run_uid)
@@ -81,8 +81,8 @@ class KeptLogs:
             await self._blobs.delete(*keys)
 
     async def collect(self, runs: Collection[str], keep_for: timedelta, namespace_bytes: int | None = None) -> int:
-        """Removes what no run of these UIDs has, what is older than `keep_for`, and of namespaces that have more than
-        `namespace_bytes` the oldest; answers how many logs went."""
+        """Remove logs of no run in `runs` (UIDs), logs older than `keep_for`, and the oldest logs of namespaces with
+        more than `namespace_bytes`. Return how many were removed."""
         now = await self._blobs.now()
         left: list[str] = []
         held: dict[str, list[Blob]] = defaultdict(list)
@@ -96,7 +96,7 @@ class KeptLogs:
         for namespace, theirs in held.items():
             excess = list(_oldest_beyond(theirs, namespace_bytes or 0))
             if excess:
-                log.info("%d kept logs of namespace %s go: it has more than policy allows", len(excess), namespace)
+                log.info("removing %d logs of namespace %s: it has more than policy allows", len(excess), namespace)
             left += excess
         if left:
             await self._blobs.delete(*left)
@@ -104,7 +104,7 @@ class KeptLogs:
 
 
 class LogsOfRun:
-    """What was kept of one run, for one reader: listed once, however many of its members he asks for."""
+    """The kept logs of one run, for one reader: listed once, however many of its members the reader asks for."""
 
     def __init__(self, kept: KeptLogs, namespace: str, run_uid: str) -> None:
         self._kept = kept
@@ -112,25 +112,25 @@ class LogsOfRun:
         self._listed: list[KeptLog] | None = None
         self._listing = asyncio.Lock()
 
-    async def listed(self, *, anew: bool = False) -> list[KeptLog]:
-        """What there is, by attempt and rank; `anew`: what is there now."""
+    async def listed(self, *, refresh: bool = False) -> list[KeptLog]:
+        """Return the kept logs, by attempt and rank; with `refresh`, list them again."""
         async with self._listing:
-            if self._listed is None or anew:
+            if self._listed is None or refresh:
                 self._listed = await self._kept.of_run(*self._run)
         return self._listed
 
     def read(self, attempt: int, rank: int) -> AsyncGenerator[bytes, None]:
-        """As KeptLogs.read."""
+        """Yield what was kept, as KeptLogs.read."""
         return self._kept.read(MemberLogName(*self._run, attempt, rank))
 
 
 def _oldest_beyond(logs: Sequence[Blob], limit_bytes: int) -> Iterator[str]:
-    """The keys of the oldest logs, without which the others keep to the limit."""
-    excess = sum(max(blob.size_bytes, LEAST_BYTES) for blob in logs) - limit_bytes
+    """Yield the keys of the oldest logs whose removal keeps the others within the limit."""
+    excess = sum(max(blob.size_bytes, MIN_BYTES) for blob in logs) - limit_bytes
     for blob in sorted(logs, key=lambda blob: (blob.modified_at, blob.key)):
         if excess <= 0:
             return
-        excess -= max(blob.size_bytes, LEAST_BYTES)
+        excess -= max(blob.size_bytes, MIN_BYTES)
         yield blob.key
 
 

@@ -17,12 +17,12 @@ _BUCKET = re.compile(r"[A-Za-z0-9$][A-Za-z0-9._-]{2,221}", re.ASCII)
 
 
 async def open_blobs(url: str, options: Mapping[str, str] | None = None, *, field: str = "blobs") -> Blobs:
-    """The store at a URL: `file:///folder`, `s3://bucket/prefix`, `az://container/prefix`, `gs://bucket/prefix`.
+    """Open the store at a URL: `file:///folder`, `s3://bucket/prefix`, `az://container/prefix`, `gs://bucket/prefix`.
 
-    `options` are the settings of the S3, Azure or Google client in object_store's words (`endpoint`, `region`,
-    `access_key_id`, `account_name`, …); what they leave open is taken from the environment, as those clouds' own tools
-    do. A folder is made if it is missing, and what a crashed writer left in it is removed. `field` is how messages name
-    the setting. Raises InvalidInput with every fault at once, Unavailable where a folder can't be used.
+    `options` are settings of the S3, Azure or Google client with object_store's names (`endpoint`, `region`,
+    `access_key_id`, `account_name`, …). The environment supplies the others, as for those clouds' own tools. A missing
+    folder is created, and remains of a crashed writer are removed. `field` is the setting's name in messages. Raises
+    InvalidInput with all faults at once, Unavailable if a folder can't be used.
     """
     options = dict(options or {})
     faults: list[Fault] = []
@@ -34,12 +34,12 @@ async def open_blobs(url: str, options: Mapping[str, str] | None = None, *, fiel
     place = field if field.startswith("--") else f"{field}.url"
     if parts.scheme not in (*_CLOUDS, "file"):
         hint = "such as file:///var/lib/kajitori/blobs, s3://bucket/prefix, az://container/prefix or gs://bucket/prefix"
-        raise InvalidInput.one(place, "names no kind of store", value=parts.scheme[:80], hint=hint)
+        raise InvalidInput.one(place, "is not a supported kind of store", value=parts.scheme[:80], hint=hint)
     if "@" in parts.netloc or parts.query or parts.fragment:
-        hint = "credentials and settings stand in the environment" + (
+        hint = "put credentials and settings into the environment" + (
             "" if field.startswith("--") else f" or in {field}.options"
         )
-        faults.append(Fault(place, "has more than a place and a path", shown, hint))
+        faults.append(Fault(place, "has more parts than a host and a path", shown, hint))
     if parts.scheme == "file":
         folder = unquote(parts.path)
         if parts.netloc not in ("", "localhost") or not folder.startswith("/") or "\0" in folder:
@@ -63,6 +63,6 @@ async def open_blobs(url: str, options: Mapping[str, str] | None = None, *, fiel
         faults.append(Fault(place, f"{prefix!r:.80} is no prefix", shown, hint))
     if faults:
         raise InvalidInput(faults)
-    from kajitori.blobs.cloud import open_objects  # obstore, for which only a cloud's store has use
+    from kajitori.blobs.cloud import open_objects  # imports obstore, which only cloud stores need
 
     return open_objects(parts.scheme, parts.netloc, prefix, options, field=field)

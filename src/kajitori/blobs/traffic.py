@@ -1,7 +1,8 @@
-"""What agents told of traffic, in a store of blobs that several servers share.
+"""Agents' reports of traffic, in a store of blobs that several servers share.
 
-Each server reads what others stored, and stores what that lacks. Two that write at once lose nothing for good: each
-looks again, and what is kept only grows. Nodes are spread over a few blobs, `traffic/NUMBER`, written whole.
+Each server reads what the others stored, and stores what is missing. Two servers that write at once lose nothing for
+good: each reads again, and the reports only grow. Nodes are spread over a few blobs, `traffic/NUMBER`, each written as
+a whole.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ from kajitori.errors import NotFound, Unavailable
 
 PREFIX = "traffic"
 SHARDS = 16
-_MOST_BYTES = 256 << 20
-_AT_ONCE = 100
-"""So many nodes are booked before others have their turn."""
+_MAX_BYTES = 256 << 20
+_NODES_PER_TURN = 100
+"""Number of nodes that are booked before other tasks get their turn."""
 
 _Shard = dict[NodeLife, bytes]
 _encode = msgspec.msgpack.Encoder().encode
@@ -30,17 +31,17 @@ _decode = msgspec.msgpack.Decoder(list[tuple[str, str, bytes]]).decode
 
 
 class TrafficBlobs:
-    """A book, and the store where it is kept."""
+    """A book of traffic, and the store where it is kept."""
 
     def __init__(self, blobs: Blobs, book: Book) -> None:
         self._blobs = blobs
         self._book = book
         self._seen: dict[int, tuple[Blob, _Shard]] = {}
-        """Blobs as they were read last, while nothing is known that they lack."""
+        """Blobs as they were last read, unless this server knows more than they hold."""
 
     async def sync(self, now: float) -> None:
-        """Afterwards the book holds what was stored, and the store what the book held. Raises what the store raises:
-        then it is to be done again, and nothing is lost."""
+        """Exchange reports: afterwards the book holds what was stored, and the store what the book held. After an error
+        of the store, call it again; nothing is lost."""
         listed: dict[str, Blob] = {}
         async with aclosing(self._blobs.under(PREFIX)) as found:
             async for blob in found:
@@ -55,7 +56,7 @@ class TrafficBlobs:
             _, stored = self._seen.get(number, (None, {}))
             if any(stored.get(key) != record for key, record in shard.items()):
                 await self._blobs.put(_key(number), await asyncio.to_thread(_pack, shard))
-                self._seen.pop(number, None)  # somebody may have written at the same time: it is read again
+                self._seen.pop(number, None)  # another server may have written at the same time, so it is read again
 
     async def _take(self, number: int, blob: Blob | None, now: float) -> None:
         if blob is None:
@@ -65,7 +66,7 @@ class TrafficBlobs:
         if last is not None and last[0] == blob:
             return
         try:
-            content = await self._blobs.read(blob.key, limit_bytes=_MOST_BYTES)
+            content = await self._blobs.read(blob.key, limit_bytes=_MAX_BYTES)
             shard = await asyncio.to_thread(_unpack, content)
         except NotFound:
             return
@@ -73,13 +74,13 @@ class TrafficBlobs:
         for count, (key, record) in enumerate(shard.items()):
             if known.get(key) != record:
                 self._book.add(decode_node(record), now)
-            if count % _AT_ONCE == _AT_ONCE - 1:
+            if count % _NODES_PER_TURN == _NODES_PER_TURN - 1:
                 await asyncio.sleep(0)
         self._seen[number] = blob, {key: _same(known.get(key), record) for key, record in shard.items()}
 
 
 def _same(held: bytes | None, record: bytes) -> bytes:
-    """The record; where it is held already, not a second time."""
+    """Return the record, as the same object if it is held already."""
     return held if held == record else record
 
 
@@ -98,8 +99,8 @@ def _pack(shard: _Shard) -> bytes:
 
 def _unpack(content: bytes) -> _Shard:
     try:
-        rows = _decode(zstandard.ZstdDecompressor().decompress(content, max_output_size=_MOST_BYTES))
+        rows = _decode(zstandard.ZstdDecompressor().decompress(content, max_output_size=_MAX_BYTES))
     except (zstandard.ZstdError, msgspec.MsgspecError) as error:
-        hint = f"delete what is under {PREFIX}/ there: agents tell again what they know"
+        hint = f"delete what is under {PREFIX}/ there: agents report again what they know"
         raise Unavailable(f"what is stored of traffic can't be read: {error}", hint=hint) from error
     return {(node, life): record for node, life, record in rows}

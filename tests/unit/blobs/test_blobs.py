@@ -236,7 +236,7 @@ async def test_an_option_of_the_command_line_is_named_as_it_was_written() -> Non
     with pytest.raises(InvalidInput) as refused:
         await open_blobs("s3://key:SECRET@bucket", field="--blobs")
     [fault] = refused.value.faults
-    assert (fault.field, fault.hint) == ("--blobs", "credentials and settings stand in the environment")
+    assert (fault.field, fault.hint) == ("--blobs", "put credentials and settings into the environment")
 
 
 async def test_a_mistyped_option_is_recognised() -> None:
@@ -292,7 +292,7 @@ async def test_a_server_without_credentials_is_told_so(monkeypatch: pytest.Monke
         blobs = await open_blobs("s3://bucket/prefix", options)
         with pytest.raises(Unavailable, match="no credentials for s3://bucket/prefix") as failed:
             await blobs.put("key", b"x")
-    assert "has to give this server some" in failed.value.hint
+    assert "have to give this server some" in failed.value.hint
 
 
 async def test_an_upload_to_s3_that_did_not_end_leaves_no_parts(s3: Emulator) -> None:

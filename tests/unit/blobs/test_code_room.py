@@ -46,7 +46,7 @@ async def test_many_small_files_have_a_limit_of_their_own() -> None:
     for number in range(5):
         await rooms.take("team", 20)
         await memory.put(f"code/team/{'a' * 64}/parts/00000001/000000-{number}", bytes(20))
-    with pytest.raises(NamespaceFull, match=r"it takes 5 files, 5 files are allowed\. The largest: sha256:aaaa"):
+    with pytest.raises(NamespaceFull, match=r"it uses 5 files, 5 files are allowed\. The largest: sha256:aaaa"):
         await rooms.take("team", 20)
     await rooms.take("other", 20)
     await memory.delete(f"code/team/{'a' * 64}/parts/00000001/000000-0")

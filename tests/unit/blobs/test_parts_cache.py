@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from kajitori.blobs.parts_cache import PartsCache
+from kajitori.blobs.code import PartsCache
 from kajitori.errors import Unavailable
 
 

@@ -37,7 +37,7 @@ class KeptOfMember:
 
     async def attempts(self, *, anew: bool = False) -> set[int]:
         """Of which attempts something was kept; `anew`: as it is now, whatever was found before."""
-        listed = await self._kept.listed(anew=anew) if self._kept is not None else []
+        listed = await self._kept.listed(refresh=anew) if self._kept is not None else []
         return {each.attempt for each in listed if each.rank == self._rank}
 
     async def read(self, attempt: int) -> bytes:
