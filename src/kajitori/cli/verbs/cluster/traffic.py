@@ -30,7 +30,7 @@ _SHOWN_SILENT = 60
 @click.option(
     "--class", "address_class", metavar="CLASS", help="Sort by traffic with these addresses; default: internet."
 )
-@click.option("--limit", type=click.IntRange(1, 1000), default=20, show_default=True, metavar="N", help="Number of rows.")
+@click.option("--limit", type=click.IntRange(1, 1000), default=20, show_default=True, metavar="N", help="Rows.")
 @namespace_option("Only runs of this namespace.")
 @output_option("json", "yaml", "wide")
 @server_options
