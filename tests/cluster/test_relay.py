@@ -115,5 +115,5 @@ async def test_an_agent_that_was_told_nothing_forgets_nobody(any_cluster: AnyClu
         async with Mirror(client, (PODS, RUNS)) as mirror:
             await mirror.wait_synced()
             async with RelayServer(mirror, token=TOKEN) as relay, following(relay, tmp_path, "another") as agent:
-                with pytest.raises(ConnectionError, match="no relay has told yet which Pods are on node gpu-1"):
+                with pytest.raises(ConnectionError, match="no relay has reported yet which Pods are on node gpu-1"):
                     agent.pods()

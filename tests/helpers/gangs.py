@@ -1,4 +1,4 @@
-"""Runs and their members as the life of a run is shown them, and moments at which it looks."""
+"""Runs and members for tests of a run's life, and the times at which it is called."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def run(
     restarts: int = 3,
     **status: Any,
 ) -> Run:
-    """A run whose first attempt was placed at noon."""
+    """Return a run whose first attempt was placed at noon."""
     attempt = Attempt(number=1, nodes=f"n[0-{replicas - 1}]", planned_at="2026-11-21T12:00:00Z", created=created)
     fresh = RunStatus(phase=phase, attempt=attempt, attempts=1, queued_at="2026-11-21T11:59:00Z")
     return Run(type, replicas, Limits(restarts=restarts), msgspec.structs.replace(fresh, **status))
@@ -38,26 +38,26 @@ def with_attempt(status: RunStatus, **changes: Any) -> RunStatus:
 
 
 def member(rank: int, state: MemberState = RUNNING, *, attempt: int = 1, **more: Any) -> Member:
-    """A member of the run bert, on a node of its own, made at noon."""
+    """Return a member of the run bert on a node of its own, created at noon."""
     plain = Member(rank, attempt, f"bert-{attempt}-{rank}", f"uid-{attempt}-{rank}", state, f"n{rank}")
     return replace(plain, **({"created_at": "2026-11-21T12:00:00Z"} | more))
 
 
 def failed(rank: int, reason: Reason = Reason.PROGRAM_FAILED, code: int | None = 1, **more: Any) -> Member:
-    """One that ended with this exit code."""
+    """Return a failed member with this exit code."""
     return member(rank, FAILED, reason=reason, exit_code=code, message=f"exit code {code}", **more)
 
 
 def step(subject: Run, *members: Member, at: timedelta = timedelta()) -> Step:
-    """What is to be done at noon or later, where these members are seen."""
+    """Return the next step at noon or later, with these members."""
     return next_step(subject, members, NOW + at)
 
 
 def after(subject: Run, answer: Step) -> Run:
-    """The run as it is once an answer is stored."""
+    """Return the run once the step's status is stored."""
     return replace(subject, status=answer.status)
 
 
 def kinds(answer: Step) -> list[type]:
-    """Of which kinds the actions are."""
+    """Return the types of the actions."""
     return [type(action) for action in answer.actions]

@@ -1,4 +1,4 @@
-"""Sweeps as the life of a run is shown them, and what it answers."""
+"""Sweeps for tests of a run's life, and what their steps ask for."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LATER = timedelta(seconds=2)
 
 
 def sweep(count: int = 4, *, at_once: int = 0, stop_at: Any = "", restarts: int = 1, **status: Any) -> Run:
-    """A sweep whose first attempt, of all that may be there at once, was placed at noon."""
+    """Return a sweep whose first attempt, of all members that may run at once, was placed at noon."""
     at_once = at_once or count
     attempt = Attempt(
         number=1,
@@ -39,15 +39,15 @@ def sweep(count: int = 4, *, at_once: int = 0, stop_at: Any = "", restarts: int 
 
 
 def step(subject: Run, *members: Member, at: timedelta = LATER) -> Step:
-    """What is to be done two seconds after noon, or at another time, where these members are seen."""
+    """Return the next step two seconds after noon, or at another time, with these members."""
     return step_at(subject, *members, at=at)
 
 
 def asked_of(answer: Step) -> tuple[int, ...]:
-    """The ranks that it asks nodes for."""
+    """Return the ranks that the step asks nodes for."""
     return next((action.ranks for action in answer.actions if isinstance(action, NeedsNodes)), ())
 
 
 def taken_away(answer: Step) -> list[str]:
-    """The Pods of members that it deletes one by one."""
+    """Return the Pods that the step deletes one by one."""
     return [action.pod for action in answer.actions if isinstance(action, DeleteMember)]

@@ -1,4 +1,4 @@
-"""The life of a run, case by case, and what must hold whatever happens."""
+"""The life of a batch run, case by case."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def test_a_new_run_asks_for_nodes() -> None:
     assert answer.status.queued_at
 
 
-def test_missing_members_are_created_only_before_the_attempt_was_complete() -> None:
-    """Afterwards a missing Pod is a lost member: it is never made again under the same name."""
+def test_missing_members_are_created_only_until_the_attempt_is_complete() -> None:
+    """After that a missing Pod is a lost member, and its name is never used again."""
     starting = run(phase=Phase.STARTING, created=False)
     assert step(starting, member(0, PENDING)).actions == (CreateMembers((1,)),)
     answer = step(run(), member(0))
@@ -59,28 +59,29 @@ def test_it_succeeds_when_all_members_did() -> None:
 
 
 def led_by_rank_0() -> Run:
-    """A run whose other members do what rank 0 asks of them."""
+    """Return a run whose rank 0 launches the program in the other members."""
     subject = run()
     return replace(subject, status=with_attempt(subject.status, launcher="mpi"))
 
 
 @pytest.mark.parametrize("other", [member(1), failed(1), member(1, PENDING)])
-def test_with_an_mpi_launcher_rank_0_says_when_the_work_is_done(other: Member) -> None:
-    """Whatever became of the others since; those that still run are ended."""
+def test_with_an_mpi_launcher_the_run_ends_with_rank_0(other: Member) -> None:
+    """Whatever the other members' state; those that still run are ended."""
     answer = step(led_by_rank_0(), member(0, SUCCEEDED), other)
     assert (answer.status.phase, answer.status.exit_code) == (Phase.SUCCEEDED, 0)
     tidied = step(replace(led_by_rank_0(), status=answer.status), member(0, SUCCEEDED), member(1))
     assert kinds(tidied) == [DeleteMembers]
 
 
-def test_with_an_mpi_launcher_a_member_that_breaks_takes_the_gang_back() -> None:
+def test_with_an_mpi_launcher_a_failed_member_restarts_the_gang() -> None:
     for broken in ((failed(0), member(1)), (member(0), failed(1))):
         assert step(led_by_rank_0(), *broken).status.phase is Phase.RESTARTING
     assert step(led_by_rank_0(), member(0), member(1, SUCCEEDED)).status.phase is Phase.RUNNING
 
 
-def test_stopping_gives_members_that_are_ending_less_time() -> None:
-    """`kaji kill` after `kaji stop`: those that have more time than the new grace are told again, the others not."""
+def test_a_stop_shortens_the_grace_of_terminating_members() -> None:
+    """`kaji kill` after `kaji stop`: members with more time than the new grace are deleted again, the others are
+    not."""
     limits = Limits(grace_seconds=600, stop_grace_seconds=5)
     for changed in (replace(run(), stopped=True, limits=limits), replace(run(), deleting=True, limits=limits)):
         patient, told = member(0, terminating=True, grace_seconds=600), member(1, terminating=True, grace_seconds=5)
@@ -92,14 +93,14 @@ def deletions(answer: Step) -> list[DeleteMembers]:
     return [action for action in answer.actions if isinstance(action, DeleteMembers)]
 
 
-def test_a_grace_of_zero_waits_for_the_end_of_processes() -> None:
-    """An API server forgets a Pod with a grace of zero at once, whatever its kubelet still does."""
+def test_a_grace_of_zero_becomes_one_second() -> None:
+    """With a grace of zero an API server forgets a Pod at once, while its processes may still run."""
     killed = replace(run(), stopped=True, limits=Limits(stop_grace_seconds=0))
     assert [action.grace_seconds for action in deletions(step(killed, member(0)))] == [1]
 
 
-def test_an_ended_run_is_removed_when_its_time_has_come() -> None:
-    """Not before, and not while somebody resumes it."""
+def test_an_ended_run_is_removed_after_its_retention_time() -> None:
+    """Not before, and not if a user resumes it."""
     ended = run(phase=Phase.SUCCEEDED, finished_at="2026-11-21T12:00:00Z")
     ended = replace(ended, limits=Limits(remove_after_seconds=60))
     early = step(ended, at=timedelta(seconds=59))
@@ -109,7 +110,7 @@ def test_an_ended_run_is_removed_when_its_time_has_come() -> None:
     assert step(replace(ended, limits=Limits()), at=timedelta(days=1)) == Step(ended.status)
 
 
-def test_an_ended_sweep_is_removed_when_its_time_has_come() -> None:
+def test_an_ended_sweep_is_removed_after_its_retention_time() -> None:
     ended = run(phase=Phase.FAILED, finished_at="2026-11-21T12:00:00Z", sweep=SweepState(failed="0-1"))
     ended = replace(ended, sweep=Sweep((0, 1), 2), limits=Limits(remove_after_seconds=60))
     assert step(ended).wake_at == NOW + timedelta(seconds=60)
@@ -121,7 +122,7 @@ def test_members_may_end_one_after_the_other() -> None:
     assert answer.status.phase is Phase.RUNNING
 
 
-def test_stopping_asks_first_and_says_stopped_when_nothing_runs() -> None:
+def test_a_run_is_stopped_once_no_member_runs() -> None:
     subject = replace(run(), stopped=True, limits=Limits(grace_seconds=60))
     answer = step(subject, member(0), member(1))
     assert (answer.status.phase, answer.status.reason) == (Phase.RUNNING, Reason.STOPPING)
@@ -130,7 +131,7 @@ def test_stopping_asks_first_and_says_stopped_when_nothing_runs() -> None:
     assert step(subject).status.phase is Phase.STOPPED
 
 
-def test_a_stopped_run_can_be_resumed_and_never_uses_an_attempt_number_twice() -> None:
+def test_a_resumed_run_does_not_reuse_attempt_numbers() -> None:
     subject = replace(run(phase=Phase.STOPPED, restarts=2), resumes=1)
     answer = step(subject)
     assert (answer.status.phase, answer.status.resumes, answer.status.attempts) == (Phase.QUEUED, 1, 1)
@@ -139,8 +140,8 @@ def test_a_stopped_run_can_be_resumed_and_never_uses_an_attempt_number_twice() -
     assert placed.attempt is not None and placed.attempt.number == 2
 
 
-def test_a_run_whose_status_was_damaged_ends_its_members_and_learns_from_them_how_far_it_was() -> None:
-    """Its status says attempt 1, a Pod of it attempt 4: the next is the fifth."""
+def test_a_damaged_status_gets_its_attempt_number_from_the_pods() -> None:
+    """The status has attempt 1, a Pod has attempt 4: the next attempt is 5."""
     over = run(phase=Phase.FAILED, reason=Reason.STATUS_DAMAGED, attempt=None)
     answer = step(over, member(0, attempt=4), member(1, attempt=4))
     assert kinds(answer) == [DeleteMembers]
@@ -150,8 +151,8 @@ def test_a_run_whose_status_was_damaged_ends_its_members_and_learns_from_them_ho
     assert gang.place_on(again.status, (0, 1), "n[0-1]", {}, 0, 2, NOW).attempts == 5
 
 
-def test_a_change_of_replicas_is_for_the_next_attempt() -> None:
-    """Two members run as two, whatever the spec says since; the next attempt has as many as it says then."""
+def test_a_change_of_replicas_applies_to_the_next_attempt() -> None:
+    """The present attempt keeps its two members."""
     for replicas in (1, 5):
         edited = replace(run(phase=Phase.STARTING), replicas=replicas)
         assert step(edited, member(0), member(1)).status.phase is Phase.RUNNING
@@ -161,8 +162,8 @@ def test_a_change_of_replicas_is_for_the_next_attempt() -> None:
         assert [action.ranks for action in again.actions if isinstance(action, NeedsNodes)] == [tuple(range(replicas))]
 
 
-def test_a_service_that_is_refused_now_goes_on_as_it_is() -> None:
-    """Its last attempt replaced one member of three: the others are not lost."""
+def test_a_service_that_is_refused_now_keeps_its_members() -> None:
+    """Its last attempt replaced one of three members; the others are not taken for lost."""
     attempt = Attempt(number=2, nodes="n1", ranks="1", created=True, planned_at="2026-11-21T12:00:00Z")
     status = RunStatus(phase=Phase.RUNNING, attempt=attempt, attempts=2, members=MemberCounts(total=3, running=3))
     outlined = gang.run_without_spec("service", 2, status, False)
@@ -181,7 +182,7 @@ def test_the_time_limit_ends_a_run_for_good() -> None:
 
 @pytest.mark.parametrize("reason", [Reason.PROGRAM_FAILED, Reason.NODE_LOST, Reason.EVICTED, Reason.IMAGE_PULL])
 def test_a_run_that_waits_again_keeps_its_place_in_the_queue(reason: Reason) -> None:
-    """Whatever ended its attempt; who resumes a run that was over stands in the queue anew."""
+    """Whatever ended its attempt; only a run that is resumed after its end is queued as a new one."""
     before = run()
     broken = step(before, member(0), failed(1, reason), at=timedelta(hours=3))
     waiting = next_step(replace(before, status=broken.status), (), NOW + timedelta(hours=4))
@@ -191,7 +192,7 @@ def test_a_run_that_waits_again_keeps_its_place_in_the_queue(reason: Reason) -> 
     assert resumed.status.queued_at == "2026-11-21T17:00:00Z"
 
 
-def test_how_long_it_ran_is_known_over_all_attempts() -> None:
+def test_run_time_is_the_sum_of_all_attempts() -> None:
     """The time between attempts does not count, nor does an attempt whose program never ran."""
     attempt = Attempt(number=1, nodes="n[0-1]", created=True, started_at="2026-11-21T12:00:00Z")
     first = step(run(attempt=attempt), member(0), failed(1), at=timedelta(minutes=10))
@@ -208,7 +209,7 @@ def test_how_long_it_ran_is_known_over_all_attempts() -> None:
     assert (never.status.phase, never.status.ran) == (Phase.QUEUED, None)
 
 
-def test_deleting_ends_members_first_and_then_lets_go() -> None:
+def test_deleting_ends_members_before_the_run_is_released() -> None:
     subject = replace(run(), deleting=True)
     assert step(subject, member(0)).actions == (DeleteMembers(30),)
     assert step(subject, member(0, terminating=True)).actions == ()
@@ -216,9 +217,11 @@ def test_deleting_ends_members_first_and_then_lets_go() -> None:
     assert step(subject).actions == (Release(),)
 
 
-def test_a_run_goes_when_its_last_pod_is_gone() -> None:
-    """Also of a Pod that has ended and was told to go: 272 of 3,000 were still there after `kubectl delete run`. Only a
-    finalizer of somebody else's, which may never go, is not waited for."""
+def test_a_deleted_run_is_released_after_its_last_pod() -> None:
+    """Also after an ended Pod that is being deleted: 272 of 3,000 Pods remained after `kubectl delete run`.
+
+    Only a Pod kept by another controller's finalizer, which may never go, is not waited for.
+    """
     subject = replace(run(), deleting=True)
     assert step(subject, failed(0, terminating=True)).actions == ()
     assert step(subject, member(0, SUCCEEDED, terminating=True)).actions == ()
@@ -228,8 +231,8 @@ def test_a_run_goes_when_its_last_pod_is_gone() -> None:
 
 
 @pytest.mark.parametrize("kind", ["batch", "service"])
-def test_a_lost_status_uses_no_attempt_twice(kind: Any) -> None:
-    """Somebody wiped it: members that still run are ended, then the attempt after theirs begins."""
+def test_a_lost_status_reuses_no_attempt_number(kind: Any) -> None:
+    """The status was wiped: members that still run are ended, then the attempt after theirs begins."""
     wiped = replace(run(type=kind), status=RunStatus(queued_at="2026-11-21T11:59:00Z"))
     answer = step(wiped, member(0, attempt=3), member(1, attempt=3))
     assert answer.actions == (DeleteMembers(30, unfinished_only=True),)
@@ -243,8 +246,8 @@ def test_a_lost_status_uses_no_attempt_twice(kind: Any) -> None:
     assert step(after(wiped, goes_on)).status.attempts == 3
 
 
-def test_a_lost_status_of_a_run_that_succeeded_is_found_again() -> None:
-    """Nothing runs twice that its Pods say is done."""
+def test_a_succeeded_run_with_a_lost_status_does_not_run_again() -> None:
+    """Its Pods show that it has succeeded."""
     wiped = replace(run(), status=RunStatus(queued_at="2026-11-21T11:59:00Z"))
     answer = step(wiped, *(member(rank, SUCCEEDED, attempt=2) for rank in range(2)), failed(0))
     assert (answer.status.phase, answer.status.attempts, answer.actions) == (Phase.SUCCEEDED, 2, ())
@@ -253,8 +256,8 @@ def test_a_lost_status_of_a_run_that_succeeded_is_found_again() -> None:
 
 
 @pytest.mark.parametrize("kind", ["batch", "service"])
-def test_members_of_a_run_that_has_ended_count_until_they_end(kind: Any) -> None:
-    """Who failed and who succeeded stays as it was then; nobody is said to run for ever."""
+def test_members_of_an_ended_run_count_until_they_end(kind: Any) -> None:
+    """The numbers of failed and succeeded members stay as they were at its end."""
     counts = MemberCounts(total=4, running=3, failed=1)
     over = replace(run(type=kind, replicas=4, phase=Phase.FAILED, members=counts, finished_at="2026-11-21T12:00:00Z"))
     going = [member(0, terminating=True), failed(1), member(2, PENDING), member(3, node_ready=False)]
@@ -264,7 +267,7 @@ def test_members_of_a_run_that_has_ended_count_until_they_end(kind: Any) -> None
     assert ended.status.members == MemberCounts(total=4, failed=1)
 
 
-def test_what_is_left_of_earlier_attempts_goes_once_the_next_exists() -> None:
+def test_pods_of_earlier_attempts_are_deleted_once_the_next_exists() -> None:
     second = run(phase=Phase.STARTING, created=False)
     attempt = Attempt(number=2, nodes="n[0-1]", planned_at="2026-11-21T12:00:00Z")
     second = replace(second, status=msgspec.structs.replace(second.status, attempt=attempt))
@@ -272,8 +275,8 @@ def test_what_is_left_of_earlier_attempts_goes_once_the_next_exists() -> None:
     assert answer.actions == (DeleteMembers(5, attempt=1), CreateMembers((1,)))
 
 
-def test_a_large_run_stays_small_however_often_it_restarts() -> None:
-    """Rule 8: 7,500 members on nodes without any order, all of them failing each time, stay under 300 kB."""
+def test_the_status_of_a_large_run_stays_small_after_restarts() -> None:
+    """Rule 8: with 7,500 members on unordered nodes, all failing each time, the status stays under 300 kB."""
     count = 7500
     shuffled = [f"gpu-{(7 * number) % 10007:05}" for number in range(count)]
     template: dict[str, object] = {

@@ -1,4 +1,4 @@
-"""What is recorded of members' memory, and what the next run of their kind is told."""
+"""Recorded peak memory, and what the next run of the same kind is told."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def earlier(name: str, gibibytes: float, *, ran_out: bool = False) -> EarlierRun
     return EarlierRun(name, MemoryPeak(peak_bytes=int(gibibytes * GI), at="2026-11-20T08:00:00Z", ran_out=ran_out))
 
 
-def test_the_highest_member_counts_and_says_where_it_was() -> None:
+def test_the_highest_peak_is_recorded_with_its_member() -> None:
     known = with_member(None, peak(2, 0, at="2026-11-20T08:00:00Z"))
     known = with_member(known, peak(3, 5, limit_bytes=4 * GI))
     known = with_member(known, peak(1, 6))
@@ -50,14 +50,14 @@ def test_the_highest_member_counts_and_says_where_it_was() -> None:
     )
 
 
-def test_nothing_seen_is_nothing_known() -> None:
+def test_no_observation_records_no_peak() -> None:
     assert with_member(None, peak(0)) is None
     assert with_total(None, 5) is None
 
 
 @given(*[st.one_of(st.none(), st.builds(MemoryPeak, **PARTS)) for _ in range(2)])
-def test_what_two_know_together(one: MemoryPeak | None, other: MemoryPeak | None) -> None:
-    """The larger peak with whose it was; the larger sum; and whether any ran out."""
+def test_merged_peaks_keep_the_larger_figures(one: MemoryPeak | None, other: MemoryPeak | None) -> None:
+    """The larger peak with its member, the larger sum, and whether any member ran out."""
     both = merged(one, other)
     known = [each for each in (one, other) if each is not None]
     assert (both is None) == (not known)
@@ -69,8 +69,8 @@ def test_what_two_know_together(one: MemoryPeak | None, other: MemoryPeak | None
         assert merged(both, one) is both and merged(both, other) is both
 
 
-def test_what_did_not_grow_is_the_same_object() -> None:
-    """So that nobody writes for it."""
+def test_a_peak_that_did_not_grow_is_the_same_object() -> None:
+    """So that no write follows."""
     known = with_member(None, peak(2))
     assert with_member(known, peak(2)) is known
     assert with_total(known, GI) is known
@@ -86,7 +86,7 @@ def test_that_a_member_ran_out_is_never_forgotten() -> None:
 
 @given(st.lists(st.tuples(st.integers(0, 100), st.integers(0, 9), st.booleans()), max_size=20))
 def test_the_peak_is_the_largest(seen: list[tuple[int, int, bool]]) -> None:
-    """And some member ran out if any did, in whatever order they are looked at."""
+    """A member ran out if any did, in whatever order they are observed."""
     known: MemoryPeak | None = None
     for size, rank, ran_out in seen:
         known = with_member(known, MemberPeak(rank, 1, "", size, ran_out=ran_out))
@@ -95,7 +95,7 @@ def test_the_peak_is_the_largest(seen: list[tuple[int, int, bool]]) -> None:
     assert (known.ran_out if known else False) == any(ran_out for size, _, ran_out in seen if size)
 
 
-def test_a_peak_that_creeps_up_is_written_fifteen_times_until_it_has_doubled() -> None:
+def test_a_slowly_growing_peak_is_written_15_times_per_doubling() -> None:
     """A Run is not written for each page that its members touch (rule 8)."""
     written, writes = with_member(None, peak(1)), 0
     for step in range(1001):
@@ -106,7 +106,7 @@ def test_a_peak_that_creeps_up_is_written_fifteen_times_until_it_has_doubled() -
     assert written is not None and written.peak_bytes > 1.9 * GI
 
 
-def test_the_first_look_and_a_member_that_ran_out_are_always_worth_it() -> None:
+def test_the_first_peak_and_running_out_are_always_written() -> None:
     first = with_member(None, peak(1))
     assert is_worth_writing(None, first)
     assert not is_worth_writing(None, None)
@@ -114,11 +114,11 @@ def test_the_first_look_and_a_member_that_ran_out_are_always_worth_it() -> None:
     assert is_worth_writing(first, with_total(first, 2 * GI))
 
 
-def test_nothing_is_said_where_nothing_is_known() -> None:
+def test_without_earlier_runs_there_is_no_finding() -> None:
     assert told(limit=1) == []
 
 
-def test_enough_memory_is_told_what_earlier_runs_needed() -> None:
+def test_a_sufficient_limit_is_told_what_earlier_runs_needed() -> None:
     (finding,) = told(earlier("bert-3", 41), earlier("bert-2", 30), limit=64)
     assert finding == Finding(
         "MemoryPeak",
@@ -133,7 +133,7 @@ def test_less_than_the_peak_is_a_warning() -> None:
     assert "asks for 32Gi, which is less" in finding.message
 
 
-def test_no_more_than_what_another_ran_out_of_is_a_warning() -> None:
+def test_a_limit_that_another_run_exceeded_is_a_warning() -> None:
     (finding,) = told(earlier("bert-3", 20), earlier("bert-2", 32, ran_out=True), limit=32)
     assert finding.code == "MemoryRanOut"
     assert finding.message.startswith("bert-2 (2026-11-20), a run of this kind, was killed when a member had used 32Gi")
@@ -146,16 +146,15 @@ def test_a_run_without_a_limit_is_told_the_peak() -> None:
     assert finding.code == "MemoryPeak" and finding.message.endswith("this one has no limit")
 
 
-def test_who_leaves_it_to_policy_and_gets_enough_is_told_less_loudly() -> None:
-    """A warning is one in any case."""
+def test_a_sufficient_limit_by_policy_gets_a_quieter_finding() -> None:
+    """A warning stays a warning."""
     for limit, code in ((64, "MemoryEnough"), (32, "MemoryBelowPeak")):
         findings = Findings()
         add_earlier_peaks([earlier("bert-3", 41)], limit * GI, findings.add, asked=False)
         assert [finding.code for finding in findings.found] == [code]
 
 
-def test_only_the_newest_are_looked_at() -> None:
-    """What was needed long ago says little."""
+def test_only_the_newest_runs_are_considered() -> None:
     newer = [earlier(f"new-{number}", 1) for number in range(EARLIER_RUNS)]
     (finding,) = told(*newer, earlier("old", 100), limit=2)
     assert finding.code == "MemoryPeak"

@@ -35,7 +35,7 @@ ALL_OF_IT = DeleteMembers(60, unfinished_only=True)
 
 
 def asked(type: Any = "batch", *, wanted: bool = True, **status: Any) -> Run:
-    """A run of two members that is asked, with a grace of a minute."""
+    """Return a run of two members with a preemption and a grace of a minute."""
     attempt = Attempt(number=1, nodes="n[0-1]", planned_at="2026-11-21T11:00:00Z", created=True)
     fresh = RunStatus(phase=Phase.RUNNING, attempt=attempt, attempts=1, queued_at="2026-11-21T10:00:00Z")
     intent = msgspec.structs.replace(preempt(fresh, ASKED), **status)
@@ -47,8 +47,8 @@ def asked(type: Any = "batch", *, wanted: bool = True, **status: Any) -> Run:
 
 
 @pytest.mark.parametrize("type", ["batch", "service"])
-def test_the_intent_is_written_before_anybody_is_told(type: str) -> None:
-    """Then all members are told, with all of their grace; it is still running until that is seen."""
+def test_a_preemption_is_written_before_members_are_ended(type: str) -> None:
+    """Then all members get SIGTERM with their full grace; the run counts as running until their end is seen."""
     status = asked(type).status
     assert (status.phase, status.reason, status.message) == (Phase.RUNNING, Reason.PREEMPTED, WORDS)
     answer = step(asked(type), member(0), member(1))
@@ -57,7 +57,7 @@ def test_the_intent_is_written_before_anybody_is_told(type: str) -> None:
 
 
 @pytest.mark.parametrize("type", ["batch", "service"])
-def test_nobody_is_ended_for_one_who_does_not_wait_any_more(type: str) -> None:
+def test_a_withdrawn_preemption_ends_no_member(type: str) -> None:
     answer = step(asked(type, wanted=False), member(0), member(1))
     assert answer.actions == ()
     assert (answer.status.phase, answer.status.preemption, answer.status.reason) == (Phase.RUNNING, None, Reason.NONE)
@@ -65,8 +65,8 @@ def test_nobody_is_ended_for_one_who_does_not_wait_any_more(type: str) -> None:
     assert step(after(asked(type), answer), member(0), member(1)).status.phase is Phase.RUNNING
 
 
-def test_a_gang_leaves_as_a_whole_once_one_of_it_was_told() -> None:
-    """Though the other one does not wait any more: half a gang is of no use. It costs no restart."""
+def test_a_gang_ends_as_a_whole_once_one_member_was_ended() -> None:
+    """Even if the preemptor no longer waits: half a gang is useless. It costs no restart."""
     for wanted in (True, False):
         answer = step(asked(wanted=wanted), member(0, terminating=True), member(1))
         assert (answer.status.phase, answer.status.reason) == (Phase.RESTARTING, Reason.PREEMPTED)
@@ -88,8 +88,8 @@ def test_a_gang_leaves_as_a_whole_once_one_of_it_was_told() -> None:
         (),
     ],
 )
-def test_however_its_members_answer_it_goes_back_to_its_place(members: Sequence[Member]) -> None:
-    """Exit codes are answers to SIGTERM, and a Pod that is gone was one that was told."""
+def test_a_preempted_gang_is_queued_whatever_its_exit_codes(members: Sequence[Member]) -> None:
+    """Exit codes only answer SIGTERM, and a Pod that is gone was one that was ended."""
     told = after(asked(), step(asked(), *members))
     assert (told.status.phase, told.status.reason) == (Phase.RESTARTING, Reason.PREEMPTED)
     assert (told.status.restarts, told.status.interruptions) == (0, 1)
@@ -98,8 +98,8 @@ def test_however_its_members_answer_it_goes_back_to_its_place(members: Sequence[
     assert back.status.queued_at == "2026-11-21T10:00:00Z"
 
 
-def test_why_it_was_interrupted_is_known_when_it_runs_again() -> None:
-    """In its status: the reason, in words, which attempt, and when. The next interruption takes its place."""
+def test_the_last_setback_is_kept_while_the_run_runs_again() -> None:
+    """Reason, message, attempt and time, until the next interruption replaces them."""
     told = after(asked(), step(asked(), member(0, terminating=True), member(1)))
     placed = place_on(told.status, (0, 1), "n[2-3]", {}, 0, 2, NOW + timedelta(minutes=5))
     assert placed.attempt is not None
@@ -115,8 +115,8 @@ def test_why_it_was_interrupted_is_known_when_it_runs_again() -> None:
     assert again.status.setback.message == "member 1: node n3 is gone"
 
 
-def test_what_ends_it_anyway_does() -> None:
-    """A program that fails before it is told has failed; one that ate its node's memory is not carried to another."""
+def test_a_failure_before_the_preemption_ends_the_run() -> None:
+    """A program that fails before it was asked to end has failed; one that exhausted its node's memory is not moved."""
     broke = member(0, FAILED, reason=Reason.PROGRAM_FAILED, exit_code=1)
     assert step(asked(), broke, member(1)).status.restarts == 1
     hog = member(0, FAILED, reason=Reason.OUT_OF_MEMORY, exit_code=137)
@@ -126,7 +126,7 @@ def test_what_ends_it_anyway_does() -> None:
     assert stopped.status.reason is Reason.STOPPING
 
 
-def test_a_service_leaves_as_a_whole_and_comes_back_so() -> None:
+def test_a_preempted_service_ends_and_restarts_as_a_whole() -> None:
     subject = asked("service")
     one_told = step(subject, member(0, terminating=True), member(1))
     assert (one_told.status.phase, one_told.actions) == (Phase.RUNNING, (ALL_OF_IT,))
@@ -142,7 +142,7 @@ def test_a_service_leaves_as_a_whole_and_comes_back_so() -> None:
 
 
 def test_a_service_whose_members_end_at_once_was_preempted() -> None:
-    """None of them was seen while it ended."""
+    """No member was observed while it ended."""
     subject = asked("service")
     gone = step(subject)
     assert (gone.status.phase, gone.status.reason, gone.status.interruptions) == (Phase.QUEUED, Reason.PREEMPTED, 1)
@@ -151,8 +151,8 @@ def test_a_service_whose_members_end_at_once_was_preempted() -> None:
     assert [action.ranks for action in back.actions if isinstance(action, NeedsNodes)] == [(0, 1)]
 
 
-def test_a_sweep_gives_up_those_that_run_and_repeats_nobody_else() -> None:
-    """Who has ended stays ended; who is told is written down before, and started anew when there is room."""
+def test_a_preempted_sweep_restarts_only_members_that_ran() -> None:
+    """Ended members stay ended; the others are written as requeued before they are deleted."""
     life = asked(members=MemberCounts(total=3), sweep=SweepState(succeeded="0"))
     assert life.status.attempt is not None
     attempt = msgspec.structs.replace(life.status.attempt, nodes="n[0-2]", ranks="0-2", world_size=1)

@@ -1,4 +1,4 @@
-"""What must hold of a gang, whatever happens."""
+"""Invariants of a gang."""
 
 from __future__ import annotations
 
@@ -53,11 +53,11 @@ members_strategy = st.lists(
     deleting=st.booleans(),
     later=st.integers(0, 1000),
 )
-def test_whatever_is_seen(
+def test_invariants_hold_for_every_observation(
     phase: Phase, created: bool, members: Sequence[Member], kind: Any, stopped: bool, deleting: bool, later: int
 ) -> None:
-    """No second attempt beside a live first one; nothing new for a run that is over, stopped or being deleted; asking
-    again changes nothing."""
+    """No second attempt beside a running first one; nothing new for a run that is over, stopped or being deleted; a
+    repeated call changes nothing."""
     subject = replace(run(phase=phase, created=created), type=kind, stopped=stopped, deleting=deleting)
     attempt = Attempt(number=3, nodes="n[0-1]", planned_at="2026-11-21T12:00:00Z", created=created)
     subject = replace(subject, status=msgspec.structs.replace(subject.status, attempt=attempt, attempts=3))

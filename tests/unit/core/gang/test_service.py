@@ -1,4 +1,4 @@
-"""The life of a service: members come and go one by one, and the others stay."""
+"""The life of a service: members start and end one by one, and the others stay."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def service(**more: Any) -> Run:
 
 
 def test_a_services_members_are_replaced_one_by_one() -> None:
-    """The others are left alone; only the lost rank gets a new attempt."""
+    """Only the lost rank gets a new attempt."""
     lost = failed(1, Reason.EVICTED, None)
     answer = step(service(), member(0), lost, member(2))
     assert answer.actions == (DeleteMember("bert-1-1", "uid-1-1", 0), NeedsNodes((1,), {}, frozenset()))
@@ -30,8 +30,8 @@ def test_a_services_members_are_replaced_one_by_one() -> None:
     assert whole.status.phase is Phase.RUNNING
 
 
-def test_a_service_whose_member_ate_its_nodes_memory_ends() -> None:
-    """Its successor would go to another node and eat that one's memory, too."""
+def test_a_service_with_a_member_killed_for_memory_ends() -> None:
+    """The member's successor would exhaust another node's memory, too."""
     answer = step(service(), member(0), failed(1, Reason.OUT_OF_MEMORY, code=None), member(2))
     assert (answer.status.phase, answer.status.reason) == (Phase.FAILED, Reason.OUT_OF_MEMORY)
     assert answer.actions == ()
@@ -40,20 +40,20 @@ def test_a_service_whose_member_ate_its_nodes_memory_ends() -> None:
 
 
 def test_a_services_member_on_a_drained_node_moves_alone() -> None:
-    """Its successor comes when it has ended."""
+    """Its successor starts when it has ended."""
     answer = step(service(), member(0), member(1, node_draining=True), member(2))
     assert answer.actions == (DeleteMember("bert-1-1", "uid-1-1", Limits().grace_seconds),)
     later = step(replace(service(), status=answer.status), member(0), member(2))
     assert later.actions == (NeedsNodes((1,), {}, frozenset()),)
 
 
-def test_a_service_does_not_start_a_second_member_while_the_first_still_ends() -> None:
+def test_a_successor_waits_until_its_predecessor_has_ended() -> None:
     answer = step(service(), member(0), member(1, terminating=True), member(2))
     assert not any(isinstance(action, NeedsNodes) for action in answer.actions)
 
 
-def test_a_member_that_cannot_be_created_takes_down_only_its_own_attempt() -> None:
-    """The members of a service that run already are left alone."""
+def test_a_member_that_cannot_be_created_ends_only_its_attempt() -> None:
+    """Members of earlier attempts stay."""
     subject = service(phase=Phase.STARTING, created=False)
     answer = gang.failed_to_create(subject, subject.status, Reason.QUOTA, "exceeded quota", NOW)
     assert answer.actions == (DeleteMembers(Limits().restart_grace_seconds, attempt=1),)
@@ -67,8 +67,8 @@ def test_a_member_that_cannot_be_created_takes_down_only_its_own_attempt() -> No
     assert isinstance(asked, NeedsNodes) and asked.ranks == (2,)
 
 
-def test_a_service_whose_members_are_refused_pauses_longer_each_time() -> None:
-    """A node that refuses member after member is not asked in a busy loop."""
+def test_refused_members_of_a_service_back_off_exponentially() -> None:
+    """A node that refuses every member is not asked in a busy loop."""
     subject = service()
     refused = failed(1, Reason.KUBELET_REFUSED, None)
     first = step(subject, member(0), refused, member(2))
@@ -81,7 +81,7 @@ def test_a_service_whose_members_are_refused_pauses_longer_each_time() -> None:
 
 
 def test_a_services_member_that_never_starts_is_replaced() -> None:
-    """A pinned Pod that the scheduler refuses would wait for its next look; others wait for the start deadline."""
+    """An unschedulable pinned Pod is given up early, others after the start deadline."""
     subject = service(phase=Phase.STARTING)
     unscheduled = member(1, PENDING, reason=Reason.UNSCHEDULED, node="")
     assert step(subject, member(0), unscheduled, member(2), at=timedelta(seconds=29)).wake_at == NOW + timedelta(
@@ -97,7 +97,7 @@ def test_a_services_member_that_never_starts_is_replaced() -> None:
     assert [type(action) for action in late.actions] == [DeleteMember]
 
 
-def test_a_service_has_run_from_its_first_start_to_its_end() -> None:
+def test_a_services_run_time_is_from_first_start_to_end() -> None:
     served = service(started_at="2026-11-21T11:00:00Z", phase=Phase.RUNNING)
     assert step(served, member(0), failed(1), member(2)).status.ran is None
     ended = step(replace(served, stopped=True))

@@ -31,15 +31,15 @@ from kajitori.core.spec.status_check import damage
 from kajitori.core.words.node_lists import compress
 
 
-def test_a_new_sweep_asks_for_as_many_as_may_be_there_and_takes_what_it_gets() -> None:
+def test_a_new_sweep_asks_for_all_its_places_and_accepts_fewer() -> None:
     run = Run("batch", 6, Limits(), RunStatus(), sweep=Sweep((0, 1, 5, 7, 8, 9), 4))
     (action,) = step(run).actions
     assert isinstance(action, NeedsNodes)
     assert (action.ranks, action.fewest, action.since) == ((0, 1, 5, 7), 1, step(run).status.queued_at)
 
 
-def test_what_fits_is_started_and_the_rest_waits_its_turn_anew() -> None:
-    """So that a sweep that always has more members does not stand before everybody for ever."""
+def test_what_fits_starts_and_the_rest_is_queued_as_new() -> None:
+    """So that a sweep with more and more members does not stay at the head of the queue."""
     run = sweep(8, at_once=4, attempt=None, attempts=0, phase=Phase.QUEUED, started_at="")
     status = gang.place_sweep(run.status, (0, 3), "a,b", {}, NOW, launcher="array")
     assert status.attempt is not None
@@ -58,7 +58,7 @@ def test_one_member_alone_keeps_its_index() -> None:
     assert gang.node_by_rank(status.attempt) == {3: "a"}
 
 
-def test_a_member_that_has_ended_is_written_down_before_its_pod_goes() -> None:
+def test_a_members_end_is_written_before_its_pod_is_deleted() -> None:
     run = sweep()
     answer = step(run, member(0, SUCCEEDED), member(1), member(2), member(3))
     assert (answer.status.sweep, taken_away(answer)) == (SweepState(succeeded="0"), [])
@@ -66,15 +66,15 @@ def test_a_member_that_has_ended_is_written_down_before_its_pod_goes() -> None:
     assert taken_away(step(after(run, answer), member(0, SUCCEEDED), member(1), member(2), member(3))) == ["bert-1-0"]
 
 
-def test_pods_of_members_that_have_ended_go_a_few_at_a_time() -> None:
+def test_pods_of_ended_members_are_deleted_in_batches() -> None:
     run = sweep(500, sweep=SweepState(succeeded="0-499"))
     answer = step(run, *(member(rank, SUCCEEDED) for rank in range(500)))
     assert answer.status.phase is Phase.SUCCEEDED
     assert len(taken_away(answer)) == REMOVED_AT_ONCE
 
 
-def test_an_attempt_that_was_cut_off_is_completed_and_repeats_nobody_who_has_ended() -> None:
-    """A member of it may be over before the last is made: the same name must not come twice."""
+def test_an_interrupted_attempt_is_completed_without_repetition() -> None:
+    """A member may have ended before the last one is created: its name must not be used again."""
     run = sweep(4, sweep=SweepState(succeeded="0", again="1"))
     run = replace(run, status=with_attempt(run.status, created=False))
     answer = step(run, member(2))
@@ -84,7 +84,7 @@ def test_an_attempt_that_was_cut_off_is_completed_and_repeats_nobody_who_has_end
 
 
 def test_members_are_placed_several_at_a_time() -> None:
-    """At once where a quarter of the places is free or nobody is there, else once a second."""
+    """At once if a quarter of the places is free or no member runs, otherwise once a second."""
     run = sweep(100, at_once=8, sweep=SweepState(succeeded="0"))
     seven = [member(rank) for rank in range(1, 8)]
     early = timedelta(milliseconds=300)
@@ -95,12 +95,12 @@ def test_members_are_placed_several_at_a_time() -> None:
     assert asked_of(step(fewer, *seven[1:], at=early)) == (8, 9)
 
 
-def test_an_attempt_starts_a_thousand_at_most() -> None:
+def test_an_attempt_places_at_most_a_thousand_members() -> None:
     run = Run("batch", 3000, Limits(), RunStatus(), sweep=Sweep(tuple(range(3000)), 3000))
     assert asked_of(step(run)) == tuple(range(MAX_PLACED_AT_ONCE))
 
 
-def test_why_further_members_wait_is_told_beside_those_that_run() -> None:
+def test_a_running_sweep_says_why_more_members_wait() -> None:
     run = sweep(4)
     told = gang.keep_waiting(run.status, Reason.WAITING_FOR_GPU, "needs 8 GPUs")
     assert (told.phase, told.reason) == (Phase.RUNNING, Reason.WAITING_FOR_GPU)
@@ -113,8 +113,8 @@ def test_why_further_members_wait_is_told_beside_those_that_run() -> None:
     assert (alone.status.phase, alone.status.reason) == (Phase.QUEUED, Reason.WAITING_FOR_GPU)
 
 
-def test_it_stops_at_the_first_failure_if_asked_of() -> None:
-    """The others are healthy: they have the grace of the run to write what they have."""
+def test_it_stops_at_the_first_failure_if_the_spec_says_so() -> None:
+    """The other members are healthy: they get the run's full grace."""
     run = sweep(4, stop_at="first-failure", restarts=0)
     answer = step(run, member(0), failed(1, code=3), member(2), member(3))
     assert (answer.status.phase, answer.status.exit_code) == (Phase.FAILED, 3)
@@ -123,11 +123,11 @@ def test_it_stops_at_the_first_failure_if_asked_of() -> None:
     assert tidy.actions == (DeleteMember("bert-1-1", "uid-1-1", 0), DeleteMembers(30, unfinished_only=True))
 
 
-def test_a_failure_that_is_tried_again_is_not_the_first() -> None:
+def test_a_failure_that_is_retried_does_not_stop_the_sweep() -> None:
     assert step(sweep(2, stop_at="first-failure"), failed(0), member(1)).status.phase is Phase.RUNNING
 
 
-def test_it_stops_at_the_first_success_if_asked_of() -> None:
+def test_it_stops_at_the_first_success_if_the_spec_says_so() -> None:
     run = sweep(4, stop_at="first-success", restarts=0)
     answer = step(run, failed(0), member(1, SUCCEEDED), member(2), member(3))
     assert (answer.status.phase, answer.status.exit_code) == (Phase.SUCCEEDED, 0)
@@ -136,7 +136,7 @@ def test_it_stops_at_the_first_success_if_asked_of() -> None:
     assert (hopeless.status.phase, hopeless.status.members.failed) == (Phase.FAILED, 4)
 
 
-def test_stopped_it_keeps_what_has_ended_and_resumed_it_goes_on_with_the_rest() -> None:
+def test_a_resumed_sweep_continues_with_the_unfinished_members() -> None:
     run = replace(sweep(4, at_once=3, restarts=0), stopped=True)
     stopping = step(run, member(0, SUCCEEDED), failed(1), member(2))
     assert stopping.status.reason is Reason.STOPPING
@@ -151,12 +151,13 @@ def test_stopped_it_keeps_what_has_ended_and_resumed_it_goes_on_with_the_rest() 
     assert answer.status.exit_code is None
 
 
-def test_a_sweep_of_which_all_members_ended_has_ended_though_it_was_stopped() -> None:
+def test_a_stopped_sweep_with_all_members_ended_has_its_result() -> None:
     run = replace(sweep(2), stopped=True)
     assert step(run, member(0, SUCCEEDED), member(1, SUCCEEDED)).status.phase is Phase.SUCCEEDED
 
 
-def test_resumed_after_it_was_stopped_in_mid_burst_it_makes_nobody_of_an_attempt_without_template() -> None:
+def test_a_resumed_sweep_creates_no_pods_of_an_incomplete_attempt() -> None:
+    """That attempt has no template any more."""
     run = replace(sweep(2), stopped=True)
     run = replace(run, status=with_attempt(run.status, created=False))
     stopped = step(run)
@@ -176,7 +177,7 @@ def test_a_longer_array_has_more_members_and_a_shorter_one_fewer() -> None:
     assert step(shorter, member(0, SUCCEEDED), member(1)).status.phase is Phase.SUCCEEDED
 
 
-def test_where_policy_refuses_it_by_now_its_members_end_by_themselves_and_nobody_joins() -> None:
+def test_a_sweep_that_is_refused_now_finishes_its_running_members() -> None:
     run = sweep(9, at_once=3, sweep=SweepState(succeeded="0"), members=MemberCounts(total=9))
     life = gang.run_without_spec("batch", 1, run.status, False)
     answer = step(life, member(1), member(2, SUCCEEDED))
@@ -185,8 +186,8 @@ def test_where_policy_refuses_it_by_now_its_members_end_by_themselves_and_nobody
     assert (ended.status.phase, ended.status.members) == (Phase.QUEUED, MemberCounts(total=9, succeeded=3))
 
 
-def test_its_status_stays_small_with_ten_thousand_members_whatever_their_states() -> None:
-    """At worst no two neighbours are alike, a thousand are placed on nodes in no order, and many are worth a look."""
+def test_the_status_of_ten_thousand_members_stays_small() -> None:
+    """The worst case: no two neighbours in one state, a thousand on unordered nodes, and the most notes."""
     indices = range(MAX_INDEX - 2 * MAX_MEMBERS + 1, MAX_INDEX, 2)
     assert len(indices) == MAX_MEMBERS
     ended, rest = indices[: MAX_MEMBERS // 2], indices[MAX_MEMBERS // 2 :]
@@ -213,8 +214,8 @@ def test_its_status_stays_small_with_ten_thousand_members_whatever_their_states(
     assert len(document) < 200_000  # 300 kB less what image, command and environment may take, twice
 
 
-def test_what_members_took_is_expected_of_the_others() -> None:
-    """The longest; twice as long once somebody runs for longer than that."""
+def test_the_longest_member_gives_the_expected_length() -> None:
+    """It doubles once a member runs longer."""
     times: dict[str, Any] = {"started_at": "2026-11-21T12:00:00Z", "ended_at": "2026-11-21T12:00:40Z"}
     answer = step(sweep(3), member(0, SUCCEEDED, **times), member(1), member(2))
     assert answer.status.sweep == SweepState(succeeded="0", longest_seconds=40, member_seconds=40)
@@ -223,8 +224,8 @@ def test_what_members_took_is_expected_of_the_others() -> None:
     assert later.status.sweep is not None and later.status.sweep.longest_seconds == 160
 
 
-def test_what_members_had_of_the_cluster_is_counted_once_however_they_end() -> None:
-    """Those that ended by themselves with what they took, those that are given up with what they have had by then."""
+def test_member_seconds_are_counted_once_per_member() -> None:
+    """Ended members with their run time, members that are given up with their run time so far."""
     took: dict[str, Any] = {"started_at": "2026-11-21T12:00:00Z", "ended_at": "2026-11-21T12:00:10Z"}
     since: dict[str, Any] = {"started_at": "2026-11-21T12:00:00Z"}
     run, minute = sweep(4), timedelta(seconds=60)
@@ -248,8 +249,8 @@ def test_what_members_had_of_the_cluster_is_counted_once_however_they_end() -> N
     assert over.status.ran == Ran(seconds=60, until="2026-11-21T12:01:00Z")
 
 
-def test_where_its_status_was_damaged_what_is_kept_of_its_members_counts() -> None:
-    """Those that are known to have succeeded are not run again when it is resumed."""
+def test_a_damaged_status_is_restored_from_kept_results() -> None:
+    """Members that are known to have succeeded do not run again when it is resumed."""
     damaged = RunStatus(phase=Phase.FAILED, reason=Reason.STATUS_DAMAGED, attempts=3)
     run = replace(sweep(4), status=damaged, resumes=1)
     assert gang.has_lost_ledger(run, ())
@@ -260,8 +261,8 @@ def test_where_its_status_was_damaged_what_is_kept_of_its_members_counts() -> No
     assert asked_of(answer) == (1, 3)
 
 
-def test_where_its_status_was_lost_what_is_kept_of_its_members_counts() -> None:
-    """Somebody wiped it: by its Pods, or by the number of its attempts, it is known to have begun."""
+def test_a_lost_status_is_restored_from_kept_results() -> None:
+    """The status was wiped: its Pods, or the number of its attempts, show that it had begun."""
     wiped = replace(sweep(4), status=RunStatus(queued_at="2026-11-21T11:59:00Z"))
     assert not gang.has_lost_ledger(wiped, ()), "it is new"
     assert gang.has_lost_ledger(wiped, (member(1, attempt=3),))
@@ -276,15 +277,15 @@ def test_where_its_status_was_lost_what_is_kept_of_its_members_counts() -> None:
     assert goes_on.status.sweep is not None and goes_on.status.sweep.succeeded == "0,2"
 
 
-def test_how_long_it_ran_is_told_though_nobody_was_seen_running() -> None:
+def test_run_time_is_known_even_if_no_member_was_seen_running() -> None:
     run = sweep(2, phase=Phase.STARTING, started_at="")
     assert step(run, member(0, SUCCEEDED), member(1, SUCCEEDED)).status.ran == Ran(
         seconds=2, until="2026-11-21T12:00:02Z"
     )
 
 
-def test_who_succeeded_while_it_ended_is_not_run_again() -> None:
-    """Another member's success was enough; resumed, this one's is taken in."""
+def test_a_member_that_succeeded_during_the_end_is_not_repeated() -> None:
+    """Another member's success ended the sweep; after a resumption this one's success counts, too."""
     run = sweep(3, stop_at="first-success")
     over = step(run, member(0, SUCCEEDED), member(1), member(2))
     resumed = replace(after(run, over), resumes=1, sweep=Sweep((0, 1, 2), 3))

@@ -1,4 +1,4 @@
-"""What fails in a sweep, and whose matter that is."""
+"""Failures in a sweep, and what they count against."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kajitori.core.spec.status import SweepState
 
 
 def test_each_member_has_restarts_of_its_own() -> None:
-    """Counted once, however often the failed Pod is seen; started again once that is gone."""
+    """A failed Pod counts once, however often it is seen; the member restarts once the Pod is gone."""
     run = sweep(2)
     seen = [failed(0), member(1)]
     once = step(run, *seen)
@@ -39,14 +39,14 @@ def test_each_member_has_restarts_of_its_own() -> None:
 
 
 @pytest.mark.parametrize("reason", [Reason.OUT_OF_MEMORY, Reason.COMMAND_NOT_FOUND, Reason.TIME_LIMIT])
-def test_what_would_only_happen_again_is_not_tried_again(reason: Reason) -> None:
-    """A member that ate its memory is not carried to another node, however many restarts there are (rule 7)."""
+def test_a_failure_that_would_recur_is_not_retried(reason: Reason) -> None:
+    """A member killed for memory is not moved to another node, however many restarts are left (rule 7)."""
     answer = step(sweep(2, restarts=9), failed(0, reason, 137), member(1))
     assert (answer.status.sweep, answer.status.phase) == (SweepState(failed="0"), Phase.RUNNING)
 
 
 @pytest.mark.parametrize("reason", [Reason.RUNS_AS_ROOT, Reason.IMAGE_UNFIT])
-def test_what_holds_for_all_members_ends_them_all(reason: Reason) -> None:
+def test_a_failure_common_to_all_members_ends_the_sweep(reason: Reason) -> None:
     run = sweep(2)
     answer = step(run, failed(0, reason, None), member(1))
     assert (answer.status.phase, answer.status.reason) == (Phase.FAILED, reason)
@@ -65,7 +65,7 @@ def test_what_holds_for_all_members_ends_them_all(reason: Reason) -> None:
     ],
     ids=["its node is silent", "its node is drained", "evicted", "lost", "deleted"],
 )
-def test_what_is_done_to_a_member_costs_it_nothing(lost: Member | None) -> None:
+def test_an_interrupted_member_keeps_its_restarts(lost: Member | None) -> None:
     run = sweep(2, restarts=0)
     seen = [each for each in (lost, member(1)) if each is not None]
     answer = step(run, *seen)
@@ -77,21 +77,21 @@ def test_what_is_done_to_a_member_costs_it_nothing(lost: Member | None) -> None:
     assert asked_of(step(after(run, next_look), member(1))) == (0,)
 
 
-def test_a_member_on_a_dead_node_is_not_waited_for() -> None:
+def test_a_member_on_a_dead_node_is_replaced_at_once() -> None:
     run = sweep(2, sweep=SweepState(again="0"))
     lingering = member(0, node_ready=False, terminating=True)
     assert asked_of(step(run, lingering, member(1))) == (0,)
     assert asked_of(step(run, replace(lingering, node_ready=True), member(1))) == ()
 
 
-def test_without_a_memory_limit_nobody_is_carried_to_another_node() -> None:
+def test_members_without_a_memory_limit_are_not_moved() -> None:
     run = sweep(2)
     unlimited = replace(run, limits=replace(run.limits, memory_limited=False))
     assert step(unlimited, failed(0, Reason.EVICTED), member(1)).status.sweep == SweepState(failed="0")
     assert step(unlimited, failed(0, Reason.PREEMPTED), member(1)).status.sweep == SweepState(again="0")
 
 
-def test_somebody_elses_deletion_is_neither_success_nor_failure() -> None:
+def test_a_deletion_is_neither_success_nor_failure() -> None:
     run = sweep(2)
     for state in (SUCCEEDED, FAILED):
         ending = member(0, state, terminating=True, reason=Reason.PROGRAM_FAILED)
@@ -99,7 +99,7 @@ def test_somebody_elses_deletion_is_neither_success_nor_failure() -> None:
     assert step(run, member(1)).status.sweep == SweepState(again="0")
 
 
-def test_starts_that_fail_pause_further_ones_and_leave_the_others_alone() -> None:
+def test_failed_starts_delay_new_starts_and_spare_running_members() -> None:
     run = sweep(3)
     late = member(0, PENDING, reason=Reason.IMAGE_PULL, message="no such image")
     answer = step(run, late, member(1), member(2), at=timedelta(seconds=599))
@@ -128,7 +128,7 @@ def test_room_in_a_quota_is_used_as_soon_as_a_member_ends() -> None:
     assert asked_of(answer) == (2,)
 
 
-def test_members_that_the_api_server_refuses_are_tried_again_later() -> None:
+def test_members_that_the_api_server_refuses_are_retried_later() -> None:
     run = sweep(4, restarts=0)
     status = gang.failed_to_create_in_sweep(run, run.status, Reason.QUOTA, "no room", (2, 3), NOW)
     assert (status.sweep, status.reason, status.failed_starts) == (SweepState(again="2-3"), Reason.QUOTA, 1)
@@ -138,7 +138,7 @@ def test_members_that_the_api_server_refuses_are_tried_again_later() -> None:
     assert asked_of(step(replace(run, status=status), member(0), member(1), at=timedelta(seconds=11))) == (2, 3)
 
 
-def test_those_that_a_quota_had_no_room_for_are_no_part_of_the_attempt() -> None:
+def test_members_beyond_a_quota_are_removed_from_the_attempt() -> None:
     run = sweep(4)
     status = gang.without_uncreated(run.status, [1, 3])
     assert status.attempt is not None

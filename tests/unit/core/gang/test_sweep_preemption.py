@@ -43,8 +43,8 @@ def some_preempted(ranks: str, **status: Any) -> Run:
     return replace(run, status=gang.preempt(run.status, asked))
 
 
-def test_members_that_are_not_preempted_notice_nothing() -> None:
-    """They are started again, which costs no restart; what they left is promised until whoever waits for it has it."""
+def test_members_that_are_not_preempted_go_on() -> None:
+    """Preempted ones restart at no cost; their nodes stay reserved until the preemptor has them."""
     run = some_preempted("1-2")
     assert run.status.message == "members 1-2 preempted by vision/bert (high, of ana)"
     four = [member(rank) for rank in range(4)]
@@ -73,8 +73,8 @@ def test_many_preempted_members_are_counted() -> None:
     assert some_preempted(many).status.message == "70 members preempted by vision/bert (high, of ana)"
 
 
-def test_some_that_are_not_told_yet_go_on_if_nobody_waits_any_more() -> None:
-    """Once it is written that they are to be started again, they leave."""
+def test_a_partial_preemption_can_be_withdrawn_until_it_is_written() -> None:
+    """Once it is written that members restart, they end."""
     run, four = some_preempted("3"), [member(rank) for rank in range(4)]
     assert run.status.message == "member 3 preempted by vision/bert (high, of ana)"
     stays = step(withdrawn(run), *four)
@@ -88,7 +88,7 @@ def test_some_that_are_not_told_yet_go_on_if_nobody_waits_any_more() -> None:
 
 
 def test_members_are_preempted_by_several_runs_independently() -> None:
-    """Each is told, and comes back, as if it were alone; what is over for one of them is not over for the others."""
+    """Each preemption begins and ends as if it were the only one."""
     run = some_preempted("1")
     assert run.status.preemption is not None
     first = run.status.preemption
@@ -122,7 +122,7 @@ def test_members_are_preempted_by_several_runs_independently() -> None:
 
 
 def test_one_of_several_preemptors_stops_waiting() -> None:
-    """Its members go on if they were not told yet; the others leave."""
+    """Its members go on if they were not ended yet; the others end."""
     first = some_preempted("1").status.preemption
     assert first is not None
     asked = Preempted(by="nlp/two", uid="u2", who="nlp/two (high)", ranks="2-3", attempt=1, others=first.each)

@@ -1,4 +1,4 @@
-"""What must hold of a sweep, whatever happens to its members."""
+"""Invariants of a sweep, whatever happens to its members."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from kajitori.core.words.node_lists import compress, compress_ranks
 
 @dataclass
 class World:
-    """An API server and its kubelets, as far as a sweep sees them."""
+    """An API server and its kubelets, as far as a sweep observes them."""
 
     run: Run
     now: datetime = NOW
@@ -47,7 +47,7 @@ class World:
     """How often some of its members were preempted."""
 
     def look(self, *, room: int, cut_off: int | None = None) -> None:
-        """One look of a controller; one that is `cut_off` dies after so many of its writes."""
+        """Run one step of a controller; `cut_off` is the number of writes after which it dies."""
         answer = next_step(self.run, list(self.pods.values()), self.now)
         writes = 0
 
@@ -107,8 +107,7 @@ class World:
             self.pods[name] = replace(pod, terminating=True)
 
     def ask(self, place: int) -> None:
-        """Some of its members are preempted, maybe beside others; or one of those that they were asked for does
-        not wait any more."""
+        """Preempt some of the members, maybe beside earlier preemptions, or withdraw a preemption."""
         status, alive = self.run.status, sorted({pod.rank for pod in self.pods.values() if not pod.is_over})
         waiting = [each for each in preemptions_of(status) if self.run.preemptor_waits(each)]
         if waiting and place % 2:
@@ -122,7 +121,7 @@ class World:
             )
 
     def happen(self, what: str, place: int) -> None:
-        """Something happens to one of the Pods."""
+        """Change one of the Pods."""
         if what == "ask":
             self.ask(place)
         if not self.pods:
@@ -165,8 +164,11 @@ LOOKS = st.tuples(st.lists(EVENTS, max_size=4), st.integers(0, 6), st.none() | s
 def test_every_member_ends_exactly_once_whatever_happens(
     count: int, at_once: int, restarts: int, looks: list[tuple[list[tuple[str, int]], int, int | None, int]]
 ) -> None:
-    """Pods fail and vanish, controllers die between any two writes: no name is made twice, never more than its limit
-    are there, who has ended stays so, and once all goes well every member has ended."""
+    """Pods fail and vanish, and controllers die between any two writes.
+
+    No name is created twice, no more than the limit run, ended members stay ended, and once failures stop every member
+    ends.
+    """
     at_once = min(at_once, count)
     limits = Limits(restarts=restarts, start_pause_seconds=1, start_pause_max_seconds=4)
     world = World(Run("batch", count, limits, RunStatus(), sweep=Sweep(tuple(range(count)), at_once)))

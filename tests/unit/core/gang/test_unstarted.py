@@ -1,4 +1,4 @@
-"""Which nodes are remembered because they alone kept an attempt from starting."""
+"""Nodes that are remembered because they alone kept an attempt from starting."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TOO_LATE = timedelta(hours=1)
 
 
 def remembered(answer: Step) -> list[tuple[str, int, str, str]]:
-    """Node, rank, reason and since when."""
+    """Return node, rank, reason and time of each note."""
     return [(note.node, note.rank, note.reason, note.since) for note in answer.status.unstarted]
 
 
@@ -39,34 +39,32 @@ def starting(type: Literal["batch", "service"] = "batch", replicas: int = 3) -> 
         ({"reason": Reason.CONTAINER_CONFIG}, Reason.CONTAINER_CONFIG),
     ],
 )
-def test_a_node_on_which_a_member_is_not_ready_in_time_while_the_others_run(
-    pending: dict[str, Any], reason: Reason
-) -> None:
+def test_the_node_of_the_only_late_member_is_remembered(pending: dict[str, Any], reason: Reason) -> None:
     answer = step(starting(), member(0), member(1, PENDING, **pending), member(2), at=TOO_LATE)
     assert remembered(answer) == [("n1", 1, reason, "2026-11-21T13:00:00Z")]
     assert answer.status.unstarted[0].message == pending.get("message", "")
 
 
 @pytest.mark.parametrize("reason", [Reason.UNSCHEDULED, Reason.STORAGE, Reason.QUOTA])
-def test_what_the_scheduler_or_the_api_server_says_is_no_nodes_fault(reason: Reason) -> None:
+def test_refusals_of_scheduler_and_api_server_blame_no_node(reason: Reason) -> None:
     assert remembered(step(starting(), member(0), member(1, PENDING, reason=reason), member(2), at=TOO_LATE)) == []
 
 
-def test_where_members_on_several_nodes_are_late_none_of_these_is_remembered() -> None:
+def test_late_members_on_several_nodes_blame_no_node() -> None:
     late = [member(rank, PENDING, reason=Reason.IMAGE_PULL) for rank in range(2)]
     assert remembered(step(starting(), *late, member(2), at=TOO_LATE)) == []
     same = [replace(each, node="n7") for each in late]
     assert [note[0] for note in remembered(step(starting(), *same, member(2), at=TOO_LATE))] == ["n7"]
 
 
-def test_where_members_were_not_made_in_time_no_node_is_to_blame() -> None:
-    """It is the API server that is slow."""
+def test_members_that_were_not_created_blame_no_node() -> None:
+    """The API server is slow."""
     subject = run(replicas=2, phase=Phase.STARTING, created=False)
     assert remembered(step(subject, member(0, PENDING, reason=Reason.CREATING), at=TOO_LATE)) == []
 
 
-def test_a_node_whose_kubelet_refuses_a_member() -> None:
-    """Not where another Pod was quicker, nor where several refuse."""
+def test_a_node_that_refuses_a_member_is_remembered() -> None:
+    """Not if another Pod was faster, or if several nodes refuse."""
     answer = step(
         starting(), refused(1, message="Allocate failed due to no healthy devices present"), member(0), member(2)
     )
@@ -77,8 +75,8 @@ def test_a_node_whose_kubelet_refuses_a_member() -> None:
     assert remembered(step(starting(), refused(1, Reason.FIRST_STEP_NO_SERVER), member(0), member(2))) == []
 
 
-def test_of_each_node_the_last_time_is_remembered_and_of_few_nodes() -> None:
-    """A run that is resumed begins anew."""
+def test_only_the_last_start_of_a_few_nodes_is_remembered() -> None:
+    """A resumed run begins without notes."""
     subject = starting()
     for number in range(12):
         answer = step(subject, refused(1, node=f"m{number}"), member(0), member(2))
@@ -93,18 +91,18 @@ def test_of_each_node_the_last_time_is_remembered_and_of_few_nodes() -> None:
 
 
 def starting_again(subject: Run) -> Any:
-    """The status of its next start, which has the same number here."""
+    """Return the status of the next start, which has the same number here."""
     return msgspec.structs.replace(starting().status, unstarted=subject.status.unstarted)
 
 
-def test_members_of_a_service_that_could_not_start() -> None:
+def test_unstarted_members_of_a_service_are_remembered() -> None:
     answer = step(starting("service"), refused(1), member(0), member(2))
     assert [note[:3] for note in remembered(answer)] == [("n1", 1, Reason.KUBELET_REFUSED)]
     late = [member(0), member(1, PENDING, reason=Reason.VOLUME), member(2)]
     assert [note[0] for note in remembered(step(starting("service"), *late, at=TOO_LATE))] == ["n1"]
 
 
-def test_members_of_a_sweep_that_could_not_start() -> None:
+def test_unstarted_members_of_a_sweep_are_remembered() -> None:
     status = msgspec.structs.replace(starting().status, sweep=SweepState())
     subject = replace(starting(), status=status, sweep=Sweep((0, 1, 2), 3))
     answer = step(subject, refused(1), member(0), member(2))
