@@ -95,13 +95,9 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 @pytest.hookimpl(trylast=True)  # when the fixtures of the module are gone, which may use the servers to the last
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
     """End servers with the last module of the group that shares them, not with the last test of all: an idle server
-    still takes memory and processor time.
-
-    Within a module they stay: its fixtures of module scope end when the module does, or when another parameter takes
-    their place, and until then they use the server.
-    """
-    if nextitem is None or nextitem.path != item.path:
-        SHARED_SERVERS.end_others(_marked(nextitem) if nextitem else "")
+    still takes memory and processor time."""
+    next_module, next_group = (nextitem.path, _marked(nextitem)) if nextitem else (None, "")
+    SHARED_SERVERS.end_idle(item.path, next_module, next_group)
 
 
 @pytest.hookimpl(trylast=True)  # when the remaining fixtures are gone

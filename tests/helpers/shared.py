@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -16,8 +17,8 @@ T = TypeVar("T")
 class SharedServers:
     """The running servers of this worker, by name. conftest.py reports which group is at work, and ends idle servers.
 
-    Ask for a server in a fixture of module scope: conftest.py ends servers between modules only, when whatever the
-    module built on them is gone.
+    Ask for a server in a fixture of module scope: servers end between modules only, when whatever the module built on
+    them is gone.
     """
 
     def __init__(self) -> None:
@@ -38,9 +39,15 @@ class SharedServers:
         if name in self._running:
             self._running.pop(name)[2].close()
 
-    def end_others(self, group: str) -> None:
-        """End every server that was started for another group than this."""
-        for name in [name for name, (owner, *_) in self._running.items() if owner != group]:
+    def end_idle(self, module: Path, next_module: Path | None, next_group: str) -> None:
+        """After a test of `module`, end the servers that were started for another group than the next test's.
+
+        Within a module every server stays: fixtures of module scope end when the module does, or when another parameter
+        takes their place, and until then they use the server.
+        """
+        if next_module == module:
+            return
+        for name in [name for name, (group, *_) in self._running.items() if group != next_group]:
             self.end(name)
 
     def end_all(self) -> None:

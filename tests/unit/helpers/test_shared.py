@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 from tests.helpers.shared import SharedServers
 
@@ -20,15 +21,30 @@ def server(name: str, running: list[str]) -> Callable[[], contextlib.AbstractCon
     return start
 
 
+RUNS, SWEEPS, TOUR = (Path(f"test_{name}.py") for name in ("runs", "sweeps", "tour"))
+
+
 def test_a_server_runs_once_and_ends_with_its_group() -> None:
-    """Later modules of the group get the same one; the next group ends it."""
+    """Later modules of the group get the same one; the first module of another group ends it."""
     running: list[str] = []
     servers = SharedServers()
     servers.group = "runs"
     assert servers.get("api", server("api", running)) == servers.get("api", server("api", running)) == "api"
-    servers.end_others("runs")
+    servers.end_idle(RUNS, SWEEPS, "runs")
     assert running == ["api"]
-    servers.end_others("platform")
+    servers.end_idle(SWEEPS, TOUR, "platform")
+    assert not running
+
+
+def test_a_server_stays_until_the_module_that_uses_it_is_over() -> None:
+    """The module's next test is of another group, but its fixtures on the server may still be up."""
+    running: list[str] = []
+    servers = SharedServers()
+    servers.group = "runs"
+    servers.get("api", server("api", running))
+    servers.end_idle(RUNS, RUNS, "")
+    assert running == ["api"]
+    servers.end_idle(RUNS, None, "")
     assert not running
 
 
