@@ -1,1 +1,1 @@
-"""Where members go: the snapshot of the cluster and the planner."""
+"""Placement of gangs: the snapshot of the cluster, the planner, and the choice of nodes."""

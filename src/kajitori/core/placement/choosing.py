@@ -1,6 +1,6 @@
-"""Which of the nodes that have room a gang takes: the fewest topology domains, then the fewest and the fullest nodes.
+"""The choice among nodes with room: the fewest topology domains, then the fewest and the fullest nodes.
 
-Everything here is arrays over the rows of a node table. It is done for each gang that starts, on all nodes of the
+Everything here works on arrays over the rows of a node table. It is done for each gang that starts, on all nodes of the
 cluster, so nothing here loops over nodes.
 """
 
@@ -17,11 +17,11 @@ Rows = npt.NDArray[np.int64]
 
 
 def choose(room: Counts, need: int, levels: Sequence[Domains], leftover: Counts, near: Rows) -> Rows:
-    """Rows for `need` members, in table order, so that neighbouring ranks stand next to each other.
+    """Return rows for `need` members, in table order, so that neighbouring ranks are close to each other.
 
-    room: (nodes,) how many members each node takes; together at least `need`. levels: the topology, from the widest to
-    the narrowest. leftover: (nodes,) how empty each node is; full ones are taken first. near: rows that other members
-    of the gang already have; their domains come first.
+    room: (nodes,) number of members that each node takes; together at least `need`. levels: the topology, from the
+    widest to the narrowest. leftover: (nodes,) how empty each node is; fuller nodes are taken first. near: rows that
+    other members of the gang already have; their domains come first.
     """
     chosen: list[Rows] = []
     _descend(room, need, levels, near, leftover, chosen, 0, len(room))
@@ -40,8 +40,8 @@ def _descend(
     begin: int,
     end: int,
 ) -> None:
-    """Adds `need` members on the rows from `begin` to `end`, whose room is enough, touching as few domains of each
-    level as it can."""
+    """Add `need` members on the rows from `begin` to `end`, which have room enough, in as few domains of each level as
+    possible."""
     if not levels:
         chosen += [rows + begin for rows in _take_nodes(room[begin:end], need, leftover[begin:end])]
         return
@@ -58,9 +58,9 @@ def _descend(
 
 
 def _fewest(capacity: Counts, need: int, close: Mask | None) -> list[int]:
-    """The fewest domains that together hold `need`, as indices; the last one the smallest that still fits.
+    """Return the fewest domains that together hold `need`, as indices; the last one is the smallest that still fits.
 
-    Domains marked `close` are used up first, since the gang stands there already.
+    Domains marked `close` are used up first, since the gang has members there already.
     """
     if close is None:
         alone = (capacity >= need).nonzero()[0]
@@ -85,11 +85,11 @@ def _fewest(capacity: Counts, need: int, close: Mask | None) -> list[int]:
 
 
 def _take_nodes(room: Counts, need: int, leftover: Counts) -> list[Rows]:
-    """Members on nodes of one domain, a row for each: fewest nodes first, then the fullest of those that fit alike."""
+    """Return a row of one domain for each member: the fewest nodes, and among equals the fullest."""
     taken = []
     while need > (most := int(np.maximum.reduce(room))):
         group = (room == most).nonzero()[0]
-        wanted = (need - 1) // most  # nodes that are used up; the one after them gets what is left, chosen for it
+        wanted = (need - 1) // most  # nodes that are used up; the rest goes to a node that is chosen for it
         full = _least(group, leftover, min(wanted, len(group)))
         taken.append(full.repeat(most))
         need -= most * len(full)
@@ -103,7 +103,7 @@ def _take_nodes(room: Counts, need: int, leftover: Counts) -> list[Rows]:
 
 
 def _least(rows: Rows, leftover: Counts, count: int) -> Rows:
-    """The `count` rows with the least left over; among equals the first."""
+    """Return the `count` rows with the least left over; among equals the first."""
     if count == 0:
         return rows[:0]
     values = leftover[rows]

@@ -1,4 +1,4 @@
-"""Where a gang goes: a node for every member at once, or exactly what is missing.
+"""Placement of one gang: a node for every member at once, or exactly what is missing.
 
 All or nothing. Among the places that hold the whole gang, the one that touches the fewest topology domains wins,
 narrowest level first; among those, the fullest that still fits, so that large holes stay whole for large gangs.
@@ -23,7 +23,7 @@ _UNBOUNDED = np.iinfo(np.int64).max
 
 @dataclass(frozen=True, slots=True)
 class MemberRequest:
-    """What one member of a gang asks of a node."""
+    """The request of one member of a gang."""
 
     cpu_millis: int
     memory_bytes: int
@@ -31,16 +31,16 @@ class MemberRequest:
     gpu_type: str = ""
     """Empty: any type."""
     whole_node: bool = False
-    """A node for each member, without any other run's."""
+    """Whether each member gets a node of its own, without other runs."""
     unlimited: bool = False
-    """Nothing limits its memory: no other run's member beside it, which it could get killed. Those of its own gang may
-    share a node: they stand and fall together anyway."""
+    """Whether its memory has no limit: then no member of another run may be beside it, since it could get that killed.
+    Members of its own gang may share a node: they fail together anyway."""
     node_selector: tuple[tuple[str, str], ...] = ()
     tolerations: tuple[Toleration, ...] = ()
     cpu_runs_on_gpu_nodes: CpuRunsOnGpuNodes = "whenNoOthers"
-    """For a request without GPUs: may it take a node that has some?"""
+    """Whether a request without GPUs may take a node with GPUs."""
     barred: frozenset[str] = frozenset()
-    """Nodes that came for other runs, which asked for them, and are kept for these."""
+    """Nodes that an autoscaler made for other runs and that are kept for them."""
 
     @property
     def amounts(self) -> Counts:
@@ -49,7 +49,7 @@ class MemberRequest:
 
     @property
     def alone(self) -> bool:
-        """It shares no node with another run."""
+        """Whether it shares no node with another run."""
         return self.whole_node or self.unlimited
 
 
@@ -62,29 +62,29 @@ class GangRequest:
     ranks: tuple[int, ...]
     """The ranks that need a node, in order."""
     previous: Mapping[int, str] = field(default_factory=dict)
-    """Where members were before: they go back there if they can (semi-stateful members)."""
+    """Earlier nodes of members, by rank: they go back there if they can."""
     avoid: frozenset[str] = frozenset()
     """Nodes that this run must not use, because its members failed there before."""
     priority: int = 0
     queued_at: str = ""
     fewest: int | None = None
-    """So many members are enough to start; more take what fits, the first ranks first. None: all of them or none."""
+    """Minimum number of members to start with; more start if they fit, the first ranks first. None: all or none."""
     grows: bool = False
     """It can have more members later: others are preempted for the fewest alone."""
 
     @property
     def least(self) -> int:
-        """How many members have to fit."""
+        """The number of members that have to fit."""
         return len(self.ranks) if self.fewest is None else min(self.fewest, len(self.ranks))
 
     def fitting(self, room: int) -> GangRequest:
-        """The same for as many members as there is room for."""
+        """Return the same with as many members as there is room for."""
         return self if len(self.ranks) <= room else replace(self, ranks=self.ranks[:room])
 
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """A node for every rank that is placed, in rank order: all that were asked for, unless fewer are enough."""
+    """A node for every placed rank, in rank order: all requested ranks, unless the gang may start with fewer."""
 
     key: str
     ranks: tuple[int, ...]
@@ -97,26 +97,26 @@ class Shortage:
 
     key: str
     members: int
-    """How many members need a node: the fewest to start with."""
+    """Number of members that need a node, at least."""
     fit_now: int
-    """How many of them would find one at this moment."""
+    """Number of these that fit at this moment."""
     fit_ever: int
-    """How many would if nothing else ran, on nodes that are ready and not cordoned."""
+    """Number that would fit if nothing else ran, on nodes that are ready and not cordoned."""
     fit_repaired: int
-    """How many would if, besides, every cordoned and broken node came back."""
+    """Number that would fit if, besides, every cordoned and broken node took work again."""
     eligible: Mask
-    """(nodes,) nodes of the right kind, whatever their state: where to look for who holds what is missing."""
+    """(nodes,) nodes of the right kind, whatever their state."""
     behind: tuple[str, ...] = ()
-    """There is room for it now, and these gangs, for whom nodes are kept, would be delayed if it took that."""
+    """Gangs with reservations that would be delayed if this one took the room that there is now."""
 
 
 def occupy(state: Snapshot, member: MemberRequest, nodes: Sequence[str]) -> None:
-    """Marks the nodes as used by one member each, in place."""
+    """Mark the nodes as used by one member each, in place."""
     occupy_rows(state, member, np.array([state.table.index[name] for name in nodes], dtype=np.int64))
 
 
 def occupy_rows(state: Snapshot, member: MemberRequest, rows: Rows) -> None:
-    """The same by rows of the table; a row that comes twice takes two members."""
+    """Mark rows of the table as used by one member each, in place; a row that occurs twice takes two members."""
     np.add.at(state.used, rows, member.amounts)
     np.add.at(state.members, rows, 1)
     if member.alone:
@@ -124,8 +124,8 @@ def occupy_rows(state: Snapshot, member: MemberRequest, rows: Rows) -> None:
 
 
 def place(state: Snapshot, gang: GangRequest) -> Placement | Shortage:
-    """A node for every rank of one gang, of as many as fit where fewer are enough, or what is missing. Changes
-    nothing."""
+    """Return a node for every rank of one gang, or for as many as fit if fewer are enough; else what is missing.
+    Nothing is changed."""
     eligible = nodes_for(state.table, gang)
     room = room_of(state, gang.member, eligible & state.table.usable_by(gang.member.tolerations))
     total = int(room.sum())
@@ -136,14 +136,17 @@ def place(state: Snapshot, gang: GangRequest) -> Placement | Shortage:
 
 
 def placement_of(table: NodeTable, gang: GangRequest, rows: Rows) -> Placement:
-    """The placement of a gang on these rows, in rank order."""
+    """Return the placement of a gang on these rows, in rank order."""
     nodes = table.nodes
     return Placement(gang.key, gang.ranks, tuple(nodes[row].name for row in rows.tolist()))
 
 
 def rows_for(table: NodeTable, gang: GangRequest, room: Counts, leftover: Counts) -> Rows:
-    """The row of each rank's node. room: (nodes,) how many members each takes, together enough. leftover: (nodes,) how
-    empty each node is; full ones are taken first."""
+    """Return the row of each rank's node.
+
+    room: (nodes,) number of members that each node takes, together enough. leftover: (nodes,) how empty each node is;
+    fuller nodes are taken first.
+    """
     need = len(gang.ranks)
     nowhere = np.empty(0, dtype=np.int64)
     if not gang.previous:
@@ -159,7 +162,7 @@ def rows_for(table: NodeTable, gang: GangRequest, room: Counts, leftover: Counts
 
 
 def nodes_for(table: NodeTable, gang: GangRequest) -> Mask:
-    """(nodes,) nodes of the right kind for this gang, without those it avoids if there are others."""
+    """Return (nodes,) the nodes of the right kind for this gang, without those it avoids if the others suffice."""
     eligible = eligible_nodes(table, gang.member)
     avoided = [table.index[name] for name in gang.avoid if name in table.index]
     if avoided:
@@ -168,12 +171,12 @@ def nodes_for(table: NodeTable, gang: GangRequest) -> Mask:
         usable = table.usable_by(gang.member.tolerations)
         if int(room_of(Snapshot.empty(table), gang.member, others & usable).sum()) >= gang.least:
             return others
-    return eligible  # where there is nowhere else to go, a node with a past is better than none
+    return eligible  # a node with failures is better than none
 
 
 def eligible_nodes(table: NodeTable, member: MemberRequest) -> Mask:
-    """(nodes,) nodes of the right kind: GPU type, selector, taints; whatever runs there and whatever their state. Not
-    to be changed."""
+    """Return (nodes,) the nodes of the right kind by GPU type, selector and taints, whatever runs there and whatever
+    their state. Must not be changed."""
     return table.once((eligible_nodes, member), lambda: _eligible_nodes(table, member))
 
 
@@ -196,7 +199,8 @@ def _eligible_nodes(table: NodeTable, member: MemberRequest) -> Mask:
 
 
 def room_of(state: Snapshot, member: MemberRequest, candidates: Mask, rows: Rows | slice = slice(None)) -> Counts:
-    """How many members fit on each node now: (nodes,), or of some rows only. candidates: as long as the answer."""
+    """Return (nodes,) how many members fit on each node now; or of some rows only. candidates: as long as the
+    result."""
     free = state.table.total[rows] - state.used[rows]
     room = np.full(len(free), _UNBOUNDED, dtype=np.int64)
     for column, amount in enumerate(member.amounts.tolist()):
@@ -214,7 +218,7 @@ def room_of(state: Snapshot, member: MemberRequest, candidates: Mask, rows: Rows
 
 
 def shortage_of(table: NodeTable, gang: GangRequest, eligible: Mask, fit_now: int) -> Shortage:
-    """Why this gang cannot start: as many members as `fit_now` would find a node."""
+    """Return why this gang cannot start, of which `fit_now` members fit."""
     nothing_runs = Snapshot.empty(table)
     usable = table.usable_by(gang.member.tolerations)
     return Shortage(
@@ -228,7 +232,7 @@ def shortage_of(table: NodeTable, gang: GangRequest, eligible: Mask, fit_now: in
 
 
 def _keep_previous(rows: Rows, room: Counts, gang: GangRequest, table: NodeTable) -> None:
-    """Sends members back to where they were, as long as there is room; both arrays are changed in place."""
+    """Place members on their earlier nodes as long as there is room; both arrays are changed in place."""
     for position, rank in enumerate(gang.ranks):
         row = table.index.get(gang.previous.get(rank, ""))
         if row is not None and room[row] > 0:
@@ -237,13 +241,14 @@ def _keep_previous(rows: Rows, room: Counts, gang: GangRequest, table: NodeTable
 
 
 def leftover_of(state: Snapshot, rows: Rows | slice = slice(None)) -> Counts:
-    """How much of its scarcest kind a node still has: GPUs first, then CPU. Fuller nodes are taken first."""
+    """Return how much of its scarcest resource each node still has: GPUs first, then CPU. Fuller nodes are taken
+    first."""
     free: Counts = state.table.total[rows] - state.used[rows]
     return free[:, GPU] * (1 << 40) + free[:, CPU]
 
 
 def largest_gang(table: NodeTable, member: MemberRequest) -> int:
-    """How many such members the cluster holds when nothing runs on it and every node is well."""
+    """Return how many such members the cluster holds if nothing runs on it and every node takes work."""
 
     def count() -> int:
         return int(room_of(Snapshot.empty(table), member, eligible_nodes(table, member)).sum())

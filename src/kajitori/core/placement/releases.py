@@ -1,4 +1,4 @@
-"""When enough of what runs is expected to have ended for a gang to start."""
+"""When enough running gangs are expected to have ended for a waiting gang to start."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """Something that runs, and when it is expected to leave its nodes; not before now."""
+    """The expected end of something that runs; never in the past."""
 
     member: MemberRequest
     rows: Rows
-    """Of the node table, one for each member."""
+    """Rows of the node table, one for each member."""
     ends_at: float
 
 
 class Releases:
-    """What running gangs will free of the nodes that a shape could use, in the order of their ends."""
+    """The expected ends of running gangs on the nodes that a shape could use, in order."""
 
     def __init__(self, endings: Iterable[Ending], shape: Shape) -> None:
         self._shape = shape
@@ -54,11 +54,11 @@ class Releases:
     def earliest(
         self, state: Snapshot, reserved: Snapshot | None, need: int, missing: int
     ) -> tuple[float, Snapshot, Counts] | None:
-        """When `need` members find room at the earliest, beside what others have reserved; what is used then, and the
-        room; None for never. missing: for so many there is no room yet, as far as that is known.
+        """Return the earliest time at which `need` members fit beside all reservations, with the usage and the room at
+        that time; None if they never fit. missing: an estimate of how many members do not fit yet.
 
-        Room only grows as runs end, so it is a search over their ends: first where room is expected if every member
-        that ends makes room for as much as it had, which is exact where all are alike; then by halves.
+        Room only grows as runs end, so this searches over their ends: first where the room is expected if every member
+        that ends frees what it had, which is exact if all members are alike; then by bisection.
         """
         times = np.unique(self._times)
         found = None
@@ -78,11 +78,11 @@ class Releases:
                 return None
             else:
                 low = probe + 1
-                probe = (low + high) // 2 if found else high - 1  # who waits for ever is done with in one step
+                probe = (low + high) // 2 if found else high - 1  # if it never fits, one step shows that
         return found
 
     def _guess(self, times: Floats, missing: int) -> int:
-        """Which end it may be after which so many more members find room."""
+        """Return the index of the first end after which `missing` more members probably fit."""
         wanted = self._shape.member.amounts
         asked = wanted > 0
         parts = (self._amounts[:, asked] / wanted[asked]).min(axis=1, initial=np.inf)
@@ -91,7 +91,7 @@ class Releases:
         return int(np.searchsorted(times, moment))
 
     def _after(self, state: Snapshot, moment: float) -> Snapshot:
-        """The state once all that end by then have ended."""
+        """Return the usage once everything that ends by this time has ended."""
         count = int(np.searchsorted(self._times, moment, side="right"))
         rows, nodes = self._rows[:count], len(state.table)
         used = np.empty_like(state.used)

@@ -1,4 +1,4 @@
-"""How many members of each shape the nodes take, while a cycle places one gang after the other."""
+"""The number of members of each shape that every node takes, kept up to date while a cycle places gangs."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from kajitori.core.placement.snapshot import Counts, Mask, Snapshot
 
 @dataclass(eq=False, slots=True)
 class Shape:
-    """What gangs have in common that ask for equal members on the same nodes."""
+    """The gangs that ask for equal members on the same nodes."""
 
     member: MemberRequest
     eligible: Mask
     candidates: Mask
-    """Those of the eligible that take work now."""
+    """The eligible nodes that take work now."""
     _meets: dict[Shape, bool] = field(default_factory=dict, init=False)
 
     def meets(self, other: Shape) -> bool:
-        """Whether both could use the same node."""
+        """Whether both shapes could use the same node."""
         known = self._meets.get(other)
         if known is None:
             known = self._meets[other] = bool((self.candidates & other.candidates).any())
@@ -31,7 +31,7 @@ class Shape:
 
 @dataclass(slots=True)
 class _Room:
-    """How many members of a shape each node takes, as of a number of changes."""
+    """The number of members of a shape that each node takes, after a number of changes."""
 
     room: Counts
     total: int
@@ -39,7 +39,7 @@ class _Room:
 
 
 class Rooms:
-    """The room for every shape that was asked for, kept up to date where something was placed."""
+    """The room for every shape that was asked for, updated on the nodes where something was placed."""
 
     def __init__(self, state: Snapshot) -> None:
         self.state = state
@@ -55,7 +55,7 @@ class Rooms:
         elif known.changes < len(self._changed):
             changed = self._changed[known.changes :]
             rows = np.concatenate(changed) if len(changed) > 1 else changed[0]
-            rows = rows[known.room[rows] > 0]  # elsewhere there was no room, and there is ever less
+            rows = rows[known.room[rows] > 0]  # room only ever shrinks: other rows had none
             if rows.size:
                 rows = distinct(rows) if len(changed) > 1 else rows
                 now = room_of(self.state, shape.member, shape.candidates[rows], rows)
@@ -65,19 +65,19 @@ class Rooms:
         return known
 
     def may_hold(self, shape: Shape, members: int) -> bool:
-        """False only where there is no room for so many: within a cycle there is ever less, so that what was known of a
-        shape the last time is enough to say no."""
+        """Return False only if there is no room for this many members. Room only shrinks within a cycle, so the last
+        known room of a shape is enough to say no."""
         known = self._rooms.get(shape)
         return known is None or known.total >= members
 
     def note(self, rows: Rows) -> None:
-        """The state of these rows has changed; each comes once."""
+        """Note that the usage of these rows has changed; each row occurs once."""
         self.leftover[rows] = leftover_of(self.state, rows)
         self._changed.append(rows)
 
 
 def distinct(rows: Rows) -> Rows:
-    """Each of these rows once, upwards: as np.unique, but quick where there are few."""
+    """Return each of these rows once, in ascending order: as np.unique, but faster for few rows."""
     rows = np.sort(rows)
     first = np.empty(len(rows), dtype=bool)
     first[:1] = True

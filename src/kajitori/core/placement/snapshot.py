@@ -24,14 +24,14 @@ CPU, MEMORY, GPU, PODS = range(4)
 """Columns of every amounts array: CPU in millicores, memory in bytes, GPUs, Pods."""
 
 ANSWERS = 1024
-"""So many are kept of a table: a mask of 7,500 nodes takes 7.5 kB."""
+"""Number of answers that a table keeps: a mask of 7,500 nodes takes 7.5 kB."""
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class NodeFacts:
-    """What does not change when Pods come and go."""
+    """The facts of a node that do not change with the Pods on it."""
 
     name: str
     cpu_millis: int
@@ -42,28 +42,29 @@ class NodeFacts:
     labels: Mapping[str, str] = field(default_factory=dict)
     taints: tuple[Taint, ...] = ()
     ready: bool = True
-    """Its kubelet is well, and no taint says otherwise."""
+    """Whether its kubelet is healthy and no taint says otherwise."""
     stale_taint: str = ""
-    """The taint by which it counts as not ready although its kubelet is well: whoever set it has not removed it yet."""
+    """The taint that makes it count as not ready although its kubelet is healthy: it has not been removed yet."""
     schedulable: bool = True
-    """False where somebody cordoned the node."""
+    """False if the node is cordoned."""
     draining: bool = False
-    """An operator wants it emptied of runs."""
+    """Whether an operator drains it."""
     out: tuple[Taint, ...] = ()
-    """Taints that keep it out of the pool: it is unhealthy, or not tested yet. Only who tolerates them may use it."""
+    """Taints that keep it out of the pool: it is unhealthy, or not tested yet. Only runs that tolerate them may use
+    it."""
     domains: tuple[str, ...] = ()
-    """Where it stands, from the widest (zone) to the narrowest (rack); policy names the labels."""
+    """Its topology domains, from the widest (zone) to the narrowest (rack); policy names the labels."""
     created_at: str = ""
-    """When it came to the cluster, RFC 3339."""
+    """When it joined the cluster, RFC 3339."""
 
     @property
     def in_order(self) -> bool:
-        """It takes work."""
+        """Whether it takes work."""
         return self.ready and self.schedulable and not self.out
 
     @property
     def out_of_order(self) -> str:
-        """Why it takes no work, in a word or two; empty where it does. Broken goes before cordoned."""
+        """Why it takes no work, in a word or two; empty if it takes work. Broken comes before cordoned."""
         if self.stale_taint:
             return f"still tainted {self.stale_taint}"
         if not self.ready:
@@ -76,34 +77,34 @@ class NodeFacts:
 
 
 def natural_key(name: str) -> tuple[tuple[int, int | str], ...]:
-    """Sort key under which `gpu-2` comes before `gpu-10`."""
+    """Return a sort key under which `gpu-2` comes before `gpu-10`."""
     return tuple((0, int(part)) if part.isdigit() else (1, part) for part in re.split(r"(\d+)", name) if part)
 
 
 @dataclass(frozen=True, slots=True)
 class Domains:
-    """One level of the topology: each domain is a stretch of rows of the table."""
+    """One level of the topology: each domain is a range of rows of the table."""
 
     begins: Counts
-    """(domains,) the first row of each."""
+    """(domains,) the first row of each domain."""
     bounds: tuple[int, ...]
     """The same, and at the end the number of rows."""
 
     def within(self, begin: int, end: int) -> tuple[int, int]:
-        """The first domain of a wider one that has these rows, and the one after its last."""
+        """Return the first domain, and the one after the last, of a wider domain that has these rows."""
         return bisect_left(self.bounds, begin), bisect_left(self.bounds, end)
 
     def holds(self, rows: Counts) -> Mask:
-        """(domains,) whether one of the rows is in it."""
+        """Return (domains,) whether one of the rows is in each domain."""
         found = np.zeros(len(self.begins), dtype=bool)
         found[self.begins.searchsorted(rows, side="right") - 1] = True
         return found
 
 
 class NodeTable:
-    """Nodes in topology order, with masks and groupings that are worked out once and kept.
+    """Nodes in topology order, with masks and groupings that are computed once and kept.
 
-    A table is built anew when a Node object changes, not when a Pod does: usage lies beside it, in `Snapshot`.
+    A table is built anew when a Node object changes, not when a Pod does: usage is kept apart, in `Snapshot`.
     """
 
     def __init__(self, nodes: Iterable[NodeFacts]) -> None:
@@ -124,13 +125,14 @@ class NodeTable:
         return len(self.nodes)
 
     def with_usable(self, usable: Mask) -> NodeTable:
-        """The same nodes, of which others take work: for a what-if."""
+        """Return the same nodes with another mask of usable nodes, for a what-if."""
         other = copy(self)
         other.usable = usable
         return other
 
     def once(self, question: Hashable, work_out: Callable[[], T]) -> T:
-        """The answer to what is often asked of these nodes, whether or not they take work: worked out once."""
+        """Return the answer to a frequent question about these nodes, computed once. It must not depend on which nodes
+        take work."""
         if question not in self._answers:
             if len(self._answers) >= ANSWERS:
                 self._answers.clear()
@@ -139,7 +141,7 @@ class NodeTable:
         return answer
 
     def label_mask(self, key: str, value: str) -> Mask:
-        """Nodes that carry the label."""
+        """Return the nodes with this label."""
         mask = self._label_masks.get((key, value))
         if mask is None:
             mask = np.array([n.labels.get(key) == value for n in self.nodes], dtype=bool)
@@ -147,7 +149,7 @@ class NodeTable:
         return mask
 
     def type_mask(self, gpu_type: str) -> Mask:
-        """Nodes with GPUs of that type."""
+        """Return the nodes with GPUs of this type."""
         mask = self._type_masks.get(gpu_type)
         if mask is None:
             mask = np.array([n.gpu_type == gpu_type for n in self.nodes], dtype=bool)
@@ -155,7 +157,7 @@ class NodeTable:
         return mask
 
     def usable_by(self, tolerations: Sequence[Toleration]) -> Mask:
-        """Nodes that take work of those who tolerate this: a test may run on a node that is out of the pool."""
+        """Return the nodes that take work of runs with these tolerations: a test may run on a node out of the pool."""
         key = tuple(tolerations)
         if key not in self._out_masks:
             self._out_masks[key] = np.array([_is_let_onto(n, key) for n in self.nodes], dtype=bool)
@@ -163,7 +165,7 @@ class NodeTable:
         return self.usable | others if others.any() else self.usable
 
     def tolerated_mask(self, tolerations: Sequence[Toleration]) -> Mask:
-        """Nodes all of whose NoSchedule and NoExecute taints are tolerated."""
+        """Return the nodes whose NoSchedule and NoExecute taints are all tolerated."""
         key = tuple(tolerations)
         mask = self._taint_masks.get(key)
         if mask is None:
@@ -182,8 +184,8 @@ class NodeTable:
     def domain_levels(self) -> tuple[Domains, ...]:
         """The topology, from its widest level to its narrowest.
 
-        Nodes that stand next to each other in the table share domains. A domain counts as itself only within its wider
-        one: rack `1` of two zones is two racks.
+        Neighbouring rows of the table share domains. A domain is identified within its wider domain: rack `1` of two
+        zones is two racks.
         """
         depth = max((len(n.domains) for n in self.nodes), default=0)
         levels = []
@@ -195,17 +197,17 @@ class NodeTable:
 
 
 def _is_let_onto(node: NodeFacts, tolerations: Sequence[Toleration]) -> bool:
-    """Whether a node that is out of the pool takes work of those who tolerate this."""
+    """Whether a node that is out of the pool takes work of runs with these tolerations."""
     in_order = bool(node.out) and node.ready and node.schedulable
     return in_order and all(any(each.tolerates(taint) for each in tolerations) for taint in node.out)
 
 
 @dataclass(slots=True)
 class Snapshot:
-    """A table of nodes and what Pods use on them, at one moment.
+    """A table of nodes and the usage of each node at one moment.
 
-    used: (nodes, 4) amounts, by all Pods that are not finished, whoever made them.
-    members: (nodes,) Pods of runs on each node. alone: (nodes,) nodes that one run shares with no other.
+    used: (nodes, 4) amounts of all unfinished Pods, whether or not they belong to runs.
+    members: (nodes,) number of Pods of runs on each node. alone: (nodes,) nodes that one run shares with no other.
     """
 
     table: NodeTable
@@ -215,22 +217,22 @@ class Snapshot:
 
     @classmethod
     def empty(cls, table: NodeTable) -> Snapshot:
-        """A snapshot on which nothing runs."""
+        """Return a snapshot on which nothing runs."""
         size = len(table)
         return cls(table, np.zeros((size, 4), np.int64), np.zeros(size, np.int64), np.zeros(size, bool))
 
     def copy(self) -> Snapshot:
-        """An independent snapshot for a what-if."""
+        """Return an independent snapshot, for a what-if."""
         return Snapshot(self.table, self.used.copy(), self.members.copy(), self.alone.copy())
 
     def add(self, other: Snapshot) -> None:
-        """What is used there is used here, too; in place."""
+        """Add the usage of another snapshot, in place."""
         self.used += other.used
         self.members += other.members
         self.alone |= other.alone
 
     def raise_to(self, other: Snapshot, rows: npt.NDArray[np.int64]) -> None:
-        """Of these rows as much is used as here or there, whichever is more; in place."""
+        """Raise the usage of these rows to that of another snapshot if that is more, in place."""
         self.used[rows] = np.maximum(self.used[rows], other.used[rows])
         self.members[rows] = np.maximum(self.members[rows], other.members[rows])
         self.alone[rows] |= other.alone[rows]

@@ -42,7 +42,7 @@ class ClusterState:
     """Everything about the cluster that a cycle decides by. A cycle changes none of it."""
 
     snapshot: Snapshot
-    """What Pods use, and what is promised to attempts that start; without the nodes in `kept_nodes`."""
+    """Usage by Pods and by attempts that start; without the nodes in `kept_nodes`."""
     endings: Sequence[Ending]
     """Expected ends of what runs."""
     running: RunningGangs
@@ -56,7 +56,7 @@ class ClusterState:
 
 @dataclass(frozen=True, slots=True)
 class CyclePlan:
-    """What one cycle decided."""
+    """The decisions of one cycle."""
 
     ranking: Ranking
     queue: Sequence[WaitingRun]
@@ -67,7 +67,7 @@ class CyclePlan:
     """Runs that start on other free nodes, and reservations for those that do not."""
     preemptions: PreemptionPlan
     snapshot: Snapshot
-    """What is used once the placements of this plan have started."""
+    """Usage once the placements of this plan have started."""
 
     @property
     def shortages(self) -> tuple[Shortage, ...]:

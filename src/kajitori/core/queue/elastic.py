@@ -1,8 +1,8 @@
-"""Elastic gangs: the room that one may grow into, and the nodes that are kept for one between two attempts.
+"""Elastic gangs: the nodes that one may grow into, and the nodes that are kept for one between two attempts.
 
-An attempt has a fixed size. A gang grows, and goes on smaller after a loss, by ending its attempt and beginning the
-next one on nodes that were chosen before: these are kept for it meanwhile (`core.spec.status.Resize`), so that nobody
-loses his nodes by growing.
+An attempt has a fixed size. A gang grows, or continues smaller after a loss, by ending its attempt and starting the
+next one on nodes that were chosen before. These are kept for it meanwhile (`core.spec.status.Resize`), so that no gang
+loses its nodes by growing.
 """
 
 from __future__ import annotations
@@ -24,16 +24,18 @@ class Growable:
     """An elastic gang that runs with fewer members than it may have."""
 
     gang: GangRequest
-    """As if it asked for all of its members."""
+    """Its request, as if it asked for all of its members."""
     nodes: tuple[str, ...]
-    """Those of its members, in rank order."""
+    """Nodes of its members, in rank order."""
     ran_seconds: float
-    """Since all of its members ran."""
+    """Time since all of its members ran."""
 
 
 def place_on_kept_nodes(state: Snapshot, gang: GangRequest, kept: Sequence[str]) -> Placement | None:
-    """The gang on the nodes that are kept for it, as far as these take its members now; None where that is not enough.
-    state: what is used by all others."""
+    """Return the gang's placement on those of its kept nodes that take its members now; None if they are too few.
+
+    state: what is used by everything else.
+    """
     table = state.table
     room = room_of(state, gang.member, _usable(table, gang))
     nodes = []
@@ -48,9 +50,9 @@ def place_on_kept_nodes(state: Snapshot, gang: GangRequest, kept: Sequence[str])
 
 
 def grown(state: Snapshot, gang: GangRequest, nodes: Sequence[str], waiting: Iterable[GangRequest]) -> Placement:
-    """The gang on these nodes and as many more as it may have: of its members those stay where they are that have one.
+    """Return the gang's placement on these nodes and as many more as it may have. Its members stay on their nodes.
 
-    It takes nothing that anybody who waits could use, unless he comes after it by priority or finds no room even in an
+    It takes no node that a waiting gang could use, unless that gang has a lower priority or would not even fit into an
     empty cluster. state: what is used, these nodes included.
     """
     table = state.table
@@ -65,19 +67,19 @@ def grown(state: Snapshot, gang: GangRequest, nodes: Sequence[str], waiting: Ite
 
 
 class Patience:
-    """Since when there has been room for each gang to grow. Whoever leads next begins anew: then it grows later."""
+    """Since when there has been room for each gang to grow. A new leader starts anew, so a gang grows later then."""
 
     def __init__(self) -> None:
         self._since: dict[str, datetime] = {}
 
     def forget(self, key: str) -> None:
-        """For this gang it begins anew."""
+        """Start anew for this gang."""
         self._since.pop(key, None)
 
     def due(
         self, state: Snapshot, gangs: Iterable[Growable], waiting: Sequence[GangRequest], rules: Elastic, now: datetime
     ) -> tuple[Placement, ...]:
-        """Those of the gangs that are to be started again now, larger; the first come first. The state is not
+        """Return the larger placements of the gangs that grow now; earlier gangs choose first. `state` is not
         changed."""
         state, seen, found = state.copy(), {}, []
         for each in gangs if rules.grow else ():
@@ -98,7 +100,7 @@ def _usable(table: NodeTable, gang: GangRequest) -> Mask:
 
 
 def _wanted(table: NodeTable, gang: GangRequest, waiting: Iterable[GangRequest]) -> Mask:
-    """Nodes that somebody who waits could use."""
+    """Return the nodes that a waiting gang could use."""
     wanted = np.zeros(len(table), dtype=bool)
     nothing_runs = Snapshot.empty(table)
     seen: set[tuple[int, frozenset[str], int]] = set()

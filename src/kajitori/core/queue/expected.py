@@ -1,7 +1,7 @@
-"""How long a run is expected to take, and where that is known from.
+"""How long a run is expected to take, and the evidence for it.
 
-An expectation orders the queue, lets shorter runs pass and tells when a waiting run may start. It never ends anything:
-a run that takes longer than expected just goes on, and is expected to take longer.
+An expectation orders the queue, lets shorter runs pass, and tells when a waiting run may start. It never ends a run: a
+run that takes longer than expected goes on, and is then expected to take longer.
 """
 
 from __future__ import annotations
@@ -16,103 +16,103 @@ from enum import StrEnum
 import numpy as np
 
 SIMILAR_RUNS = 3
-"""Of one kind: the last that finished and that asked for comparable resources. The longest of them counts."""
+"""Number of runs of one kind, the last ones with comparable resources, of which the longest counts."""
 
 REMEMBERED_RUNS = 12
-"""Of one kind: among these, the last that finished, comparable ones are looked for."""
+"""Number of finished runs of one kind among which comparable ones are searched, the last ones."""
 
 COMPARABLE = 2.0
 """Runs are comparable if one asks for at most this many times as much as the other."""
 
 SURE_RUNS, SURE_SPREAD = 2, 4.0
-"""An estimate is sure if it rests on so many runs at least, of which the longest took at most so many times as long as
-the shortest. Any other one orders the queue, but no time is told that rests on it."""
+"""An estimate is sure if it rests on at least this many runs, of which the longest took at most this many times as long
+as the shortest. Any other estimate orders the queue, but no time that depends on it is shown."""
 
 KINDS = 100_000
-"""So many kinds are remembered, those that finished last."""
+"""Number of kinds that are kept, those that finished last."""
 
 REMEMBERED_SIZES = 64
-"""Number of sizes of one kind whose answers are kept."""
+"""Number of sizes for which the comparable runs of one kind are kept."""
 
 GENERAL_RUNS = 200
 GENERAL_QUANTILE = 0.8
-"""What a run without limit and history takes: four of five of the last runs of about its size took no longer."""
+"""Expectation of a run without limit and history: the quantile of the lengths of the last runs of about its size."""
 
 ENOUGH = 10
-"""Fewer finished runs tell nothing in general."""
+"""Minimum number of finished runs for an expectation by size."""
 
 UNKNOWN_SECONDS = 6 * 3600.0
-"""For runs that nothing is known about."""
+"""Assumed length of runs without any evidence."""
 
 
 class Source(StrEnum):
-    """Where an expectation comes from."""
+    """The evidence of an expectation."""
 
     SIMILAR = "similar"
     """The longest of the user's last runs of this kind and about this size, at most the time limit."""
     LIMIT = "limit"
-    """There were none yet: the time limit."""
+    """The time limit, since no similar run has finished yet."""
     CORRECTED = "corrected"
-    """It has run longer than was expected: the limit, or twice as long as before."""
+    """The limit, or twice the former expectation, since the run has exceeded that."""
     GENERAL = "general"
-    """Neither history nor limit: what most runs of about this size take."""
+    """The length of most runs of about this size, since there is neither history nor limit."""
     UNKNOWN = "unknown"
-    """No comparable run has ended here: a length is assumed, so that there is an order; it is no estimate."""
+    """A length that is assumed so that there is an order, since no comparable run has ended. It is no estimate."""
     ENDLESS = "endless"
-    """A service without a time limit: nobody knows an end."""
+    """A service without a time limit: it has no expected end."""
 
 
 @dataclass(frozen=True, slots=True)
 class Expectation:
-    """From a run's start to its end, as far as anybody knows."""
+    """The expected time from a run's start to its end."""
 
     seconds: float
-    """The cautious end of what the evidence tells."""
+    """The cautious, longer end of the evidence."""
     source: Source
     shortest: float = 0.0
-    """The other end; 0 if nothing tells how short it may be."""
+    """The shorter end; 0 if it is not known."""
     runs: int = 0
-    """How many finished runs it rests on."""
+    """Number of finished runs that it rests on."""
     sure: bool = False
-    """Whether a time may be told that rests on it: the evidence is enough and lies close together, or it is a limit."""
+    """Whether times that depend on it may be shown: the evidence is enough and agrees, or it is a time limit."""
 
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """How much a run asks for of what is scarce for it, all of its members together."""
+    """How much a run asks for of its scarce resource, all of its members together."""
 
     amount: float
-    """GPUs, else cores, else nodes: what is compared needs to be the same for all."""
+    """GPUs, else cores, else nodes; the same resource for all that are compared."""
     gpus: bool = False
 
     def is_comparable(self, other: Size) -> bool:
-        """Whether what one took tells how long the other will take."""
+        """Whether the length of one run is evidence for the other."""
         if self.gpus != other.gpus:
             return False
         return self.amount <= COMPARABLE * other.amount and other.amount <= COMPARABLE * self.amount
 
     @property
     def size_class(self) -> tuple[bool, int]:
-        """1, 2, 3-4, 5-8, … of the same."""
+        """The resource, and the power of two that the amount does not exceed: 1, 2, 4, 8, …"""
         return self.gpus, max(0, math.ceil(self.amount) - 1).bit_length()
 
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """A run that is over, as far as it tells about others."""
+    """A finished run, as evidence about others."""
 
     user: str
     team: str
     kind: Hashable
-    """Equal for runs that do the same, as `core.spec.kinds` tells."""
+    """Equal for runs of the same kind (`core.spec.kinds`)."""
     size: Size
     seconds: float
-    """From the start of all members to the end, without waiting."""
+    """Time from the start of all members to the end, without waiting."""
     ended_at: float
 
 
 class History:
-    """Finished runs, as an index that costs the same however many there were."""
+    """An index of finished runs; its size and cost do not grow with their number."""
 
     def __init__(self) -> None:
         self._similar: dict[tuple[str, str, Hashable], deque[tuple[Size, float]]] = {}
@@ -123,10 +123,10 @@ class History:
         self._general: dict[tuple[bool, int], Expectation] = {}
 
     def add(self, run: Finished) -> None:
-        """Learns from one more run; they are told in the order in which they ended."""
+        """Add a finished run. Runs are added in the order in which they ended."""
         key = (run.team, run.user, run.kind)
         self._comparable.pop(key, None)
-        last = self._similar.pop(key, None)  # to the end of the dictionary: it is the one that was told of last
+        last = self._similar.pop(key, None)  # moves it to the end of the dictionary: it finished last
         if last is None:
             last = deque(maxlen=REMEMBERED_RUNS)
             if len(self._similar) >= KINDS:
@@ -139,7 +139,7 @@ class History:
         self._general.pop(run.size.size_class, None)
 
     def expect(self, user: str, team: str, kind: Hashable, size: Size, limit_seconds: float | None) -> Expectation:
-        """How long a run will take that has not begun; at least a second."""
+        """Return how long a run that has not started will take; at least a second."""
         similar = self._last_comparable((team, user, kind), size)
         if similar:
             return _at_most(_of_evidence(min(similar), max(similar), len(similar), Source.SIMILAR), limit_seconds)
@@ -172,7 +172,7 @@ class History:
 
 
 def of_limit(seconds: float) -> Expectation:
-    """It is known to end by then, one way or the other."""
+    """Return the expectation of a run that ends at its time limit at the latest."""
     return Expectation(max(1.0, seconds), Source.LIMIT, sure=True)
 
 
@@ -190,12 +190,13 @@ def _at_most(expectation: Expectation, limit_seconds: float | None) -> Expectati
 
 
 def endless() -> Expectation:
-    """Of a service: it takes its place in the queue as a run that nothing is known about, and is never waited for."""
+    """Return the expectation of a service: its place in the queue is that of a run without evidence, and no run waits
+    for its end."""
     return Expectation(UNKNOWN_SECONDS, Source.ENDLESS, sure=True)
 
 
 def remaining(whole: Expectation, ran_seconds: float, limit_seconds: float | None) -> Expectation:
-    """What is expected from now on of a run that has run for so long already; at least a second."""
+    """Return the expected remaining time of a run that has already run for `ran_seconds`; at least a second."""
     if whole.source is Source.ENDLESS or not ran_seconds:
         return whole
     now = corrected(whole, ran_seconds, limit_seconds)
@@ -204,8 +205,8 @@ def remaining(whole: Expectation, ran_seconds: float, limit_seconds: float | Non
 
 
 def corrected(before: Expectation, elapsed_seconds: float, limit_seconds: float | None) -> Expectation:
-    """What is expected of a run that has run for so long already: it is not over, so what was expected may be wrong.
-    Up to its limit it may take all of that; beyond, nobody knows."""
+    """Return the expectation of a run that has already run for `elapsed_seconds`. If it has exceeded the former
+    expectation, its time limit counts; beyond that, the expectation doubles."""
     if elapsed_seconds < before.seconds:
         return before
     if limit_seconds and elapsed_seconds < limit_seconds:

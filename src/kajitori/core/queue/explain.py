@@ -1,4 +1,4 @@
-"""Why a run waits: what is missing by kind, who holds it, what stands in the way, what would start sooner."""
+"""Why a run waits: what is missing, by resource, which runs hold it, and which nodes take no work."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _ALONE = "taken by a run that shares with no other"
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """What one Pod takes of one node."""
+    """The part of one node that one Pod takes."""
 
     node: str
     holder: str
-    """`namespace/name` of the run, or of the Pod where it belongs to none."""
+    """`namespace/name` of the run, or of the Pod if it belongs to none."""
     owner: str = ""
-    """The person who submitted it, where known."""
+    """The user who submitted it, if known."""
     is_run: bool = False
     cpu_millis: int = 0
     memory_bytes: int = 0
@@ -36,7 +36,7 @@ class Use:
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """What one run (or foreign Pod) holds of the nodes that the waiting run could use."""
+    """A run or foreign Pod that holds nodes which the waiting run could use."""
 
     holder: str
     owner: str
@@ -60,48 +60,50 @@ class Blocked:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """An answer to "why is my run waiting?"; `message` says all of it in one line."""
+    """The answer to "why is my run waiting?"; `message` has all of it in one line."""
 
     reason: Reason
     message: str
     lacks: str = ""
-    """What is missing, without who has it."""
+    """The missing resources, without the runs that hold them."""
     members: int = 0
     fit_now: int = 0
     missing: Mapping[str, int] = field(default_factory=dict)
-    """By kind (`gpu`, `cpuMillis`, `memoryBytes`, `members`): how much more would have to be free."""
+    """How much more would have to be free, by resource: `gpu`, `cpuMillis`, `memoryBytes`, `members`."""
     held: tuple[Holder, ...] = ()
     blocked: tuple[Blocked, ...] = ()
     behind: tuple[str, ...] = ()
-    """There is room for it now, and these runs, for whom nodes are kept, would be delayed if it took that."""
+    """Runs with reservations that would be delayed if this one took the room that there is now."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """Nodes of one kind, and what is on them."""
+    """The holders of the nodes of one kind."""
 
     held: tuple[Holder, ...]
-    """Those who have most of them."""
+    """The runs and Pods that hold most of them."""
     holders: int
-    """How many there are."""
+    """Number of all holders."""
     blocked: tuple[Blocked, ...]
     words: dict[bool, tuple[str, ...]] = field(default_factory=dict)
-    """All of it in words, for members with GPUs and without."""
+    """The same as texts, for members with GPUs (True) and without."""
 
 
 class Explainer:
-    """Explains many gangs on one snapshot: what is true of all nodes of one kind is found out once. What exactly has to
-    be freed, and what would start sooner, costs more and is told to who asks (`core.queue.what_if`)."""
+    """Explanations of many gangs on one snapshot: what is true of all nodes of one kind is computed once.
+
+    What exactly has to be freed, and what would start sooner, costs more: see `core.queue.what_if`.
+    """
 
     def __init__(self, snapshot: Snapshot, uses: Callable[[str], Iterable[Use]]) -> None:
-        """`uses` answers which Pods take what of a node, by its name."""
+        """uses: returns what each Pod takes of a node, by the node's name."""
         self._snapshot = snapshot
         self._uses = uses
         self._kinds: dict[bytes, _Kind] = {}
         self._lacks: dict[tuple[bytes, MemberRequest], Reason] = {}
 
     def reason(self, gang: GangRequest, shortage: Shortage) -> Reason:
-        """What the gang waits for, in a word; much cheaper than all of it."""
+        """Return the reason for which the gang waits; much cheaper than the whole explanation."""
         if shortage.fit_repaired < shortage.members:
             return Reason.TOO_LARGE_NOW
         if shortage.behind:
@@ -114,7 +116,7 @@ class Explainer:
         return self._lacks[key]
 
     def explain(self, gang: GangRequest, shortage: Shortage) -> Explanation:
-        """Says why a gang found no place in the snapshot."""
+        """Return why a gang does not fit into the snapshot."""
         if shortage.behind:
             return _waits_its_turn(gang, shortage)
         key = shortage.eligible.tobytes()
@@ -129,7 +131,7 @@ class Explainer:
 def explain(
     snapshot: Snapshot, gang: GangRequest, shortage: Shortage, uses: Callable[[str], Iterable[Use]]
 ) -> Explanation:
-    """Says why one gang found no place in the snapshot. `uses` answers which Pods take what of a node, by its name."""
+    """Return why one gang does not fit into the snapshot. uses: returns what each Pod takes of a node, by its name."""
     return Explainer(snapshot, uses).explain(gang, shortage)
 
 
@@ -164,7 +166,7 @@ def _explain(gang: GangRequest, shortage: Shortage, kind: _Kind, reason: Reason)
 
 
 def _words(kind: _Kind, member: MemberRequest) -> Iterator[str]:
-    """Who holds these nodes, and which of them take no work."""
+    """Yield texts: which runs hold these nodes, and which nodes take no work."""
     if kind.held:
         shown = ", ".join(_says(holder, member) for holder in kind.held[:3])
         more = f" and {kind.holders - 3} more" if kind.holders > 3 else ""
@@ -174,14 +176,14 @@ def _words(kind: _Kind, member: MemberRequest) -> Iterator[str]:
 
 
 def _waits_its_turn(gang: GangRequest, shortage: Shortage) -> Explanation:
-    """Nothing is missing; somebody else comes first."""
+    """Explain a run for which there is room, but which would delay a reservation."""
     whose = ", ".join(shortage.behind[:3])
     more = f" and {len(shortage.behind) - 3} more" if len(shortage.behind) > 3 else ""
     message = f"{_needs(gang)}; there is room now, but it would delay {whose}{more}"
     return Explanation(
         reason=Reason.WAITING_ITS_TURN,
-        message=f"{message}, for which nodes are kept",
-        lacks=f"{message}, for which nodes are kept",
+        message=f"{message}, for which nodes are reserved",
+        lacks=f"{message}, for which nodes are reserved",
         members=shortage.members,
         fit_now=shortage.fit_now,
         behind=shortage.behind,
@@ -189,13 +191,13 @@ def _waits_its_turn(gang: GangRequest, shortage: Shortage) -> Explanation:
 
 
 def _lacks(snapshot: Snapshot, member: MemberRequest, rows: Counts) -> Reason:
-    """What most nodes have too little of for a member without GPUs."""
+    """Return the resource that most nodes lack for a member without GPUs."""
     if member.alone or not rows.size:
         return Reason.WAITING_FOR_NODES
     free = snapshot.free[rows[~snapshot.alone[rows]]]
     lacks = (free < member.amounts).sum(axis=0)
     if not lacks.any():
-        return Reason.WAITING_FOR_NODES  # there is room left only beside runs that share with no other
+        return Reason.WAITING_FOR_NODES  # room is left only beside runs that share their nodes with no other
     column = int(np.argmax([lacks[CPU], lacks[MEMORY], lacks[PODS]]))
     return (Reason.WAITING_FOR_CPU, Reason.WAITING_FOR_MEMORY, Reason.WAITING_FOR_NODES)[column]
 
@@ -238,7 +240,7 @@ def _says(holder: Holder, member: MemberRequest) -> str:
 
 
 def _holders(snapshot: Snapshot, rows: Counts, uses: Callable[[str], Iterable[Use]]) -> tuple[tuple[Holder, ...], int]:
-    """Those who have most of the nodes of the right kind that are in order, largest first, and how many there are."""
+    """Return the largest holders of the nodes of the right kind that take work, and the number of all holders."""
     found: dict[str, list[Use]] = {}
     for row in rows[snapshot.table.usable[rows]].tolist():
         for use in uses(snapshot.table.nodes[row].name):

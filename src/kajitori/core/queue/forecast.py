@@ -1,6 +1,6 @@
-"""When those that wait are expected to start: the planner looks again at each end of what runs, as if it was then.
+"""When waiting runs are expected to start: the planner decides again at every expected end of a running run.
 
-It is an estimate: everything takes as long as is expected of it, and nothing else comes.
+This is an estimate: it assumes that everything takes its expected time and that nothing else is submitted.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from kajitori.core.queue.freeing import Simulation, Watch
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """What the next cycle does, and the ones after it."""
+    """The decisions of the next cycle, and the expected starts after it."""
 
     now: Schedule
     starts: Mapping[str, float] = field(default_factory=dict)
-    """When each is expected to start. Who is not here waits for what has no known end, or so much is before it that
-    nobody should believe an answer."""
+    """Expected start of each run. A run is left out if its start depends on something without a known end, or if so
+    many runs are ahead that the answer would be worthless."""
 
 
 def forecast(situation: Simulation, watch: Watch, *, until: str | None = None) -> Forecast:
-    """When each run of the queue starts, as far as the watch allows; with `until`, no further than to the start of that
-    one."""
+    """Return when each run of the queue starts, as far as the watch allows; with `until`, stop at the start of that
+    run."""
     waiting, state = list(situation.queue), situation.snapshot.copy()
     endings, now = list(situation.endings), situation.now
     first: Schedule | None = None
@@ -51,7 +51,7 @@ def forecast(situation: Simulation, watch: Watch, *, until: str | None = None) -
                 if math.isfinite(queued.expected_seconds):
                     endings.append(Ending(queued.gang.member, rows, now + queued.expected_seconds))
         waiting = [queued for queued in waiting if queued.gang.key not in started]
-        if len(waiting) == 1 and found.reservations:  # nobody else takes what is kept for it
+        if len(waiting) == 1 and found.reservations:  # no other run takes the reserved nodes
             starts |= {each.key: each.starts_at for each in found.reservations}
             break
         if not endings:
@@ -65,12 +65,12 @@ def forecast(situation: Simulation, watch: Watch, *, until: str | None = None) -
 
 
 def rows_of(state: Snapshot, placement: Placement) -> Counts:
-    """Where a placement is, as rows of the table."""
+    """Return the rows of a placement's nodes."""
     return np.array([state.table.index[name] for name in placement.nodes], dtype=np.int64)
 
 
 def _leave(state: Snapshot, ended: Sequence[Ending], still_there: Sequence[Ending]) -> None:
-    """What has ended leaves its nodes, in place."""
+    """Free the nodes of what has ended, in place."""
     for ending in ended:
         np.subtract.at(state.used, ending.rows, ending.member.amounts)
         np.subtract.at(state.members, ending.rows, 1)

@@ -1,13 +1,14 @@
-"""What exactly has to be freed for a run that waits to start: the same planner is asked again with it gone.
+"""The exact steps that let a waiting run start: the planner is asked again as if they had happened.
 
-A *step* is something that can happen: a run ends (all of it, on all its nodes) or one member of a sweep does, a Pod of
-somebody else goes, a cordoned or broken node takes work again, a run that is looked at before leaves the queue, and
-with it whatever it has already. What is named is *enough*: once all
-of it has happened, and nothing else, the next cycle starts the run. And it is *least*: leave any one step out, and the
-next cycle does not. There may be other such sets. The one that is named is that which is expected to happen first, and
-of it the fewest steps; what nobody knows the end of is named only where known ends do not suffice.
+A *step* is something that can happen: a run ends on all of its nodes, one member of a sweep ends, a foreign Pod goes, a
+cordoned or broken node takes work again, or a run that is looked at earlier leaves the queue with everything that it
+has. The returned steps are *enough*: once all of them have happened, and nothing else, the next cycle starts the run.
+They are *least*: without any one of them, the next cycle does not start it. If there are several such sets, the one
+that is expected to happen first is returned, with the fewest steps. Steps without an expected time are returned only if
+those with one do not suffice.
 
-What comes back by itself on its node (DaemonSets, static Pods) frees nothing when it is deleted, and is never named.
+Pods that are made again on the same node (DaemonSets, static Pods) free nothing when they are deleted, so they are
+never returned.
 """
 
 from __future__ import annotations
@@ -30,27 +31,27 @@ from kajitori.core.queue.waiting import WaitingRun
 from kajitori.core.words.taints import Toleration
 
 Watch = Callable[[], Callable[[], bool]]
-"""Starts a stop-watch: what it answers says whether there is time left."""
+"""Starts a stop-watch; returns a test whether there is time left."""
 
 
-def for_ever() -> Callable[[], bool]:
-    """A stop-watch for whoever has all the time."""
+def unlimited_time() -> Callable[[], bool]:
+    """Return a stop-watch that never runs out."""
     return lambda: True
 
 
 class StepKind(StrEnum):
-    """What has to happen."""
+    """The kind of thing that has to happen."""
 
     RUN = "run"
     """A run ends, or is stopped."""
     MEMBER = "member"
-    """One member of a sweep ends, perhaps of the run itself; the others go on."""
+    """One member of a sweep ends, perhaps of the waiting run itself; its other members go on."""
     POD = "pod"
-    """A Pod that is no run's goes."""
+    """A Pod that belongs to no run goes."""
     CORDONED = "cordoned"
     """A node is uncordoned."""
     BROKEN = "broken"
-    """A node gets well."""
+    """A broken node takes work again."""
     AHEAD = "ahead"
     """A waiting run that is looked at before this one is stopped."""
 
@@ -63,42 +64,42 @@ _EASIEST = (
     StepKind.MEMBER,
     StepKind.AHEAD,
 )
-"""Of steps that nobody knows the time of, those that are brought about easiest come first."""
+"""Order of steps without an expected time: those that are easiest to bring about come first."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Occupant:
-    """All that one run, or one Pod that is no run's, takes of the cluster; or one member of a sweep, which does not
-    have to end as a whole."""
+    """Everything that one run, one foreign Pod, or one member of a sweep takes of the cluster. A sweep does not have to
+    end as a whole."""
 
     key: str
     """`namespace/name` of the run or the Pod."""
     rows: Rows
-    """(Pods,) where each of its Pods is, as rows of the node table."""
+    """(Pods,) the row of each Pod in the node table."""
     amounts: Counts
-    """(Pods, 4) what each takes."""
+    """(Pods, 4) amounts that each Pod takes."""
     alone: Mask
-    """(Pods,) which of them share their node with no other run."""
+    """(Pods,) Pods that share their node with no other run."""
     kind: StepKind = StepKind.RUN
-    """What its going is: `RUN`, `MEMBER` or `POD`."""
+    """The kind of step that ends it: `RUN`, `MEMBER` or `POD`."""
     endings: tuple[Ending, ...] = ()
-    """When its members are expected to leave; none where nobody knows."""
+    """Expected ends of its members; empty if they are not known."""
     sweep: str = ""
-    """Of a member: `namespace/name` of its run."""
+    """`namespace/name` of a member's sweep; empty for all others."""
 
     @property
     def run(self) -> str:
-        """`namespace/name` of the run that it is, or belongs to; the Pod's where it is none."""
+        """`namespace/name` of the run that it is or belongs to; of the Pod if it belongs to none."""
         return self.sweep or self.key
 
     @property
     def is_run(self) -> bool:
-        """Its Pods are members of runs."""
+        """Whether its Pods are members of a run."""
         return self.kind is not StepKind.POD
 
     @property
     def ends_at(self) -> float:
-        """When all of it is expected to be gone; infinite where nobody knows."""
+        """When all of it is expected to be gone; infinite if not known."""
         return max((ending.ends_at for ending in self.endings), default=math.inf)
 
 
@@ -111,47 +112,47 @@ class Step:
     """`namespace/name` of the run or Pod; the node's name."""
     occupant: Occupant | None = field(default=None, compare=False)
     ends_at: float = math.inf
-    """When that is expected, where anybody knows; not before now."""
+    """Expected time; infinite if not known, never in the past."""
     why: str = ""
-    """Of a node: why it takes no work now."""
+    """Why a node takes no work now."""
 
 
 @dataclass(frozen=True, slots=True)
 class Freeing:
-    """What starts a run."""
+    """The steps that start a run."""
 
     steps: tuple[Step, ...]
     least: bool = True
-    """False: that is enough, but perhaps more than is needed; or, without any step, there was no time to tell. So many
-    runs are before it."""
+    """False: too many runs are ahead to search in the given time. The steps are enough, but perhaps too many; if there
+    are none, no answer was found."""
 
 
 @dataclass(frozen=True, repr=False)
 class Simulation:
-    """Everything that the next cycle will decide by. Never shown as text: of a large cluster that takes seconds."""
+    """Everything that the next cycle will decide by. It has no `repr`: on a large cluster that would take seconds."""
 
     snapshot: Snapshot
-    """What is used now, by the occupants and whatever else."""
+    """Usage now, by the occupants and everything else."""
     queue: Sequence[WaitingRun]
-    """All that wait, in order."""
+    """All waiting runs, in order."""
     occupants: Sequence[Occupant] = ()
     now: float = 0.0
     reserve: bool = True
     likely: float = LIKELY
 
     def position(self, key: str) -> int:
-        """How many are looked at before this run. Raises ValueError where it does not wait."""
+        """Return how many runs are looked at before this one. Raises ValueError if it does not wait."""
         for place, queued in enumerate(self.queue):
             if queued.gang.key == key:
                 return place
         raise ValueError(f"{key} does not wait")
 
     def instead(self, key: str, other: WaitingRun) -> Simulation:
-        """The same with another request in the place of the run's own, and nobody behind it."""
+        """Return the same with another request in place of the run's own, and no run behind it."""
         return replace(self, queue=[*self.queue[: self.position(key)], other])
 
     def after(self, steps: Sequence[Step]) -> Simulation:
-        """The same once all these steps have happened, and nothing else."""
+        """Return the same once all these steps have happened, and nothing else."""
         gone = {step.name for step in steps if step.occupant is not None}
         over = {step.name for step in steps if step.kind in (StepKind.AHEAD, StepKind.RUN)}
         with_them = [each for each in self.occupants if each.run in over and each.key not in gone]
@@ -169,20 +170,20 @@ class Simulation:
         )
 
     def starts(self, key: str) -> Placement | None:
-        """Where the next cycle starts the run; None where it does not."""
-        queue = self.queue[: self.position(key) + 1]  # whoever is behind it changes nothing
+        """Return where the next cycle starts the run; None if it does not."""
+        queue = self.queue[: self.position(key) + 1]  # runs behind it change nothing
         found = schedule(self.snapshot, queue, self.endings, self.now, reserve=self.reserve, likely=self.likely)
         last = found.placements[-1] if found.placements else None
         return last if last is not None and last.key == key else None
 
     @cached_property
     def endings(self) -> tuple[Ending, ...]:
-        """Of all occupants."""
+        """Expected ends of all occupants."""
         return tuple(ending for occupant in self.occupants for ending in occupant.endings)
 
     @cached_property
     def lone(self) -> Counts:
-        """(nodes,) how many Pods of occupants that share with no other run are on each node."""
+        """(nodes,) number of Pods on each node that share it with no other run."""
         lone = np.zeros(len(self.snapshot.table), dtype=np.int64)
         for occupant in self.occupants:
             np.add.at(lone, occupant.rows[occupant.alone], 1)
@@ -190,17 +191,17 @@ class Simulation:
 
 
 class Trial:
-    """A situation in which steps happen and are taken back."""
+    """A simulation in which steps happen and are undone."""
 
     def __init__(self, situation: Simulation, tolerations: Sequence[Toleration] = ()) -> None:
-        """`usable` becomes what takes work of those who tolerate this."""
+        """tolerations: of the run that is asked about; they decide which nodes are usable."""
         self.state = situation.snapshot.copy()
         self.usable: Mask = self.state.table.usable_by(tolerations).copy()
         self._lone = situation.lone.copy()
         self._others_alone: Mask = situation.snapshot.alone & (situation.lone == 0)
 
     def happens(self, step: Step, times: int = 1) -> Rows:
-        """The step happens, or is taken back with `times=-1`; answers the rows of all nodes that it touches."""
+        """Let a step happen, or undo it with `times=-1`; return the rows of all nodes that it touches."""
         occupant, table = step.occupant, self.state.table
         if occupant is not None:
             np.subtract.at(self.state.used, occupant.rows, occupant.amounts * times)
@@ -218,17 +219,17 @@ class Trial:
         return np.empty(0, dtype=np.int64)
 
     def snapshot(self) -> Snapshot:
-        """What is used then, by which the planner can be asked."""
+        """Return the resulting snapshot for the planner."""
         state = self.state.copy()
         state.table = state.table.with_usable(self.usable)
         return state
 
 
-def to_free(situation: Simulation, key: str, watch: Watch = for_ever) -> Freeing | None:
-    """The steps that start a run which the next cycle would not start: enough, and none too many (see above).
+def to_free(situation: Simulation, key: str, watch: Watch = unlimited_time) -> Freeing | None:
+    """Return the steps that start a run which the next cycle would not start: enough, and none too many (see above).
 
-    None where nothing helps: the cluster does not have what the run asks for, whatever happens. Where runs before it
-    would take what is freed, the planner is asked again and again, for as long as the watch allows.
+    None if nothing helps, since the cluster does not have what the run asks for. If runs ahead would take what is
+    freed, the planner is asked repeatedly, for as long as the watch allows.
     """
     place = situation.position(key)
     gang = situation.queue[place].gang
@@ -239,7 +240,7 @@ def to_free(situation: Simulation, key: str, watch: Watch = for_ever) -> Freeing
         return None
     search = _Search(situation, key, place, watch)
     if not gang.avoid and search.starts(by_itself):
-        # Whoever is before it only takes room: what is too little for the run alone is too little for it behind them.
+        # Runs ahead only take room: too little room for the run alone is too little behind them.
         return Freeing(tuple(by_itself))
     natural = search.least(steps)
     named = {step.name for step in by_itself}
@@ -248,17 +249,17 @@ def to_free(situation: Simulation, key: str, watch: Watch = for_ever) -> Freeing
     others = [step for step in steps if step not in by_itself] if gang.avoid else []
     cutting_in = search.least([*by_itself, *ahead, *others]) if ahead else None
     found = [each for each in (natural, cutting_in) if each is not None]
-    # Among equals the one that makes nobody give way.
+    # Among equals, prefer the one that does not need a run ahead to be stopped.
     return min(found, key=lambda each: (not each.steps, not each.least, len(each.steps)), default=None)
 
 
 def into_order(node: NodeFacts) -> Step:
-    """What makes a node take work that takes none."""
+    """Return the step that makes a node take work again."""
     return Step(StepKind.BROKEN if not node.ready or node.out else StepKind.CORDONED, node.name, why=node.out_of_order)
 
 
 class _RoomFor:
-    """How many members of one run find room as steps happen, if nobody else waited: exact, and cheap to keep up."""
+    """The number of a run's members that fit as steps happen, as if no other run waited. Exact, and cheap to update."""
 
     def __init__(self, situation: Simulation, gang: GangRequest) -> None:
         self._trial = Trial(situation, gang.member.tolerations)
@@ -269,7 +270,7 @@ class _RoomFor:
         self._total = int(self._room.sum())
 
     def happens(self, step: Step, times: int = 1) -> int:
-        """How many more members find room by it."""
+        """Let a step happen, or undo it; return how many more members fit."""
         rows = self._trial.happens(step, times)
         candidates = self._eligible[rows] & self._trial.usable[rows]
         room = room_of(self._trial.state, self._member, candidates, rows)
@@ -279,8 +280,8 @@ class _RoomFor:
         return gain
 
     def helpful(self, situation: Simulation) -> list[Step]:
-        """Steps that may help, the most welcome first: known ends by their time; then what is easiest, of that what
-        makes most room by itself, and node by node."""
+        """Return the steps that may help, the best first: those with an expected time by that; then the easiest, among
+        these the ones that make most room, node by node."""
         nodes = situation.snapshot.table.nodes
         here = [each for each in situation.occupants if self._eligible[each.rows].any()]
         crowd = np.zeros(len(nodes), dtype=np.int64)
@@ -305,7 +306,7 @@ class _RoomFor:
         return [steps[index][0] for index in sorted(range(len(steps)), key=ranks.__getitem__)]
 
     def least(self, steps: Sequence[Step]) -> list[Step] | None:
-        """The first of the steps that are enough, without those among them that are not needed."""
+        """Return the first steps that are enough, without those that are not needed; None if all are not enough."""
         taken: list[tuple[int, int, Step]] = []
         for order, step in enumerate(steps):
             if self._total >= self._need:
@@ -314,7 +315,7 @@ class _RoomFor:
         if self._total < self._need:
             return None
         kept = []
-        for _, order, step in sorted(taken, key=lambda each: each[:2]):  # large ones stay: fewer have to give way
+        for _, order, step in sorted(taken, key=lambda each: each[:2]):  # large ones stay: fewer steps are needed
             self.happens(step, -1)
             if self._total < self._need:
                 self.happens(step)
@@ -323,7 +324,7 @@ class _RoomFor:
 
 
 class _Search:
-    """Asks the planner again and again what it would do after some steps."""
+    """Repeated questions to the planner: what it would do after some steps."""
 
     def __init__(self, situation: Simulation, key: str, place: int, watch: Watch) -> None:
         self._situation = replace(situation, queue=situation.queue[: place + 1])
@@ -331,11 +332,11 @@ class _Search:
         self._has_time = watch()
 
     def starts(self, steps: Sequence[Step]) -> bool:
-        """Whether the next cycle starts the run once these have happened."""
+        """Whether the next cycle starts the run once these steps have happened."""
         return self._situation.after(steps).starts(self._key) is not None
 
     def least(self, steps: Sequence[Step]) -> Freeing | None:
-        """The first of the steps that are enough, without those among them that are not needed."""
+        """Return the first steps that are enough, without those that are not needed; None if all are not enough."""
         if not self._has_time():
             return Freeing((), least=False)
         if not self.starts(steps):

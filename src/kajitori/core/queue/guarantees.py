@@ -1,10 +1,10 @@
-"""What teams are guaranteed: which gangs stand within it, and which are borrowed from whoever wants his own back.
+"""Guarantees of teams: which running gangs are within their team's guarantee, and which use borrowed capacity.
 
-A guarantee is about gangs for whose members it names what is scarce: GPUs if they ask for some, else whole nodes if
-they share theirs with nobody, else cores or memory. It counts what these hold of all that it names.
+A guarantee applies to gangs for which it names the scarce resource: GPUs if the members ask for some, else whole nodes
+if they share them with no other run, else cores or memory. It counts all amounts that it names.
 
-Of a team's gangs those come first that are of the highest priority, then those that run for longest. Each for which the
-guaranteed amounts still reach stands within it; one for which they do not is borrowed, and takes nothing of them.
+A team's gangs are counted by priority, the highest first, then by running time, the longest first. A gang for which the
+guaranteed amounts still suffice is within the guarantee. Any other gang is borrowed and uses up none of the guarantee.
 """
 
 from __future__ import annotations
@@ -31,25 +31,25 @@ _NOTHING: Amounts = (0, 0, 0, 0)
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """A guarantee, and how much its team uses of what it is about."""
+    """A guarantee, and how much its team uses of the guaranteed resources."""
 
     guarantee: Guarantee
     held: Amounts
     within: Amounts
-    """The part of it that stands within the guarantee; the rest is borrowed."""
+    """The part of `held` that is within the guarantee; the rest is borrowed."""
 
 
 @dataclass(slots=True)
 class _Held:
-    """One guarantee, and what its team holds of what it is about."""
+    """One guarantee, and what its team holds of the guaranteed resources."""
 
     of: Guarantee
     amounts: Amounts = _NOTHING
     within: Amounts = _NOTHING
-    """The part of it that stands within."""
+    """The part of `amounts` that is within the guarantee."""
 
     def reaches_for(self, more: Amounts) -> bool:
-        """Whether the team stays within it with so much more."""
+        """Whether the team stays within the guarantee with these amounts more."""
         return _is_within(_sum(self.amounts, more), self.of)
 
 
@@ -60,7 +60,7 @@ class _Team:
 
 
 class Guaranteed:
-    """Who holds what of his own, at one moment."""
+    """The guarantees of all teams, and their use at one moment."""
 
     def __init__(self, guarantees: Sequence[Guarantee], table: NodeTable, running: Iterable[RunningGang]) -> None:
         self._table = table
@@ -72,7 +72,7 @@ class Guaranteed:
             if gang.namespace in self._teams and not gang.leaving:
                 self._teams[gang.namespace].running.append(gang)
         for team in self._teams.values():
-            team.running.sort(key=_most_theirs_first)
+            team.running.sort(key=_guarantee_order)
             for held in team.guarantees:
                 self._count(held, team.running)
 
@@ -89,20 +89,20 @@ class Guaranteed:
         return [Holding(each.of, each.amounts, each.within) for t in self._teams.values() for each in t.guarantees]
 
     def is_borrowed(self, gang: RunningGang) -> bool:
-        """Whether it holds what its team is not guaranteed."""
+        """Whether a gang holds more than its team is guaranteed."""
         return (gang.key, gang.rank) not in self._within
 
     def covers(self, namespace: str, gang: GangRequest) -> bool:
-        """Whether the team is guaranteed what this gang asks for, with all that it holds already."""
+        """Whether the team is guaranteed what this gang asks for, beside everything that it holds already."""
         return any(held.reaches_for(_asked(gang)) for held in self._about(namespace, gang))
 
     def take(self, namespace: str, gang: GangRequest) -> None:
-        """The gang is about to get its nodes."""
+        """Count a gang that is about to get its nodes."""
         for held in self._about(namespace, gang):
             held.amounts = _sum(held.amounts, _asked(gang))
 
     def _about(self, namespace: str, gang: GangRequest) -> Iterator[_Held]:
-        """What the team is guaranteed of what the gang asks for."""
+        """Yield the team's guarantees that apply to this gang."""
         team = self._teams.get(namespace)
         if team is None:
             return
@@ -116,7 +116,7 @@ class Guaranteed:
                 yield held
 
     def _type_of(self, gang: GangRequest) -> str:
-        """The type that it asks for, or the only one that it could get; empty where it may be several."""
+        """Return the GPU type that it asks for, or the only one that it could get; empty if it may be several."""
         if gang.member.gpu_type:
             return gang.member.gpu_type
         rows = np.flatnonzero(eligible_nodes(self._table, gang.member))
@@ -124,7 +124,7 @@ class Guaranteed:
         return types.pop() if len(types) == 1 else ""
 
     def _held_by(self, gang: RunningGang, guarantee: Guarantee) -> Amounts:
-        """What a gang holds of what a guarantee is about: of a type only that."""
+        """Return what a gang holds of the resources of a guarantee; if it names a GPU type, on nodes of that type."""
         if not _is_about(guarantee, gang.member):
             return _NOTHING
         rows = gang.rows
@@ -135,7 +135,8 @@ class Guaranteed:
 
 
 def beyond(guarantees: Sequence[Guarantee], table: NodeTable, cpu_runs_on_gpu_nodes: CpuRunsOnGpuNodes) -> list[str]:
-    """What the cluster, as it is, cannot keep if all teams want theirs at once. It may be meant so."""
+    """Return texts about guarantees that exceed the present cluster if all teams claim them at once. That may be
+    intended."""
     found = []
     for gpu_type in sorted({each.gpu_type for each in guarantees if each.gpu_type is not None}):
         gpus = sum(each.gpus or 0 for each in guarantees if each.gpu_type == gpu_type)
@@ -154,7 +155,7 @@ def beyond(guarantees: Sequence[Guarantee], table: NodeTable, cpu_runs_on_gpu_no
 
 
 def _too_much(guarantees: Sequence[Guarantee], table: NodeTable, nodes: Mask) -> dict[str, tuple[str, str]]:
-    """What is promised in all, and what these nodes have, in words, by resource, where they have less."""
+    """Return, by resource, texts of the guaranteed sum and of what these nodes have, if they have less."""
     cpu, memory, gpus, _ = (int(total) for total in table.total[nodes].sum(axis=0))
     there = (cpu, memory, gpus, int(nodes.sum()))
     promised = _NOTHING
@@ -190,7 +191,8 @@ def _amounts(member: MemberRequest, members: int, nodes: int) -> Amounts:
 
 
 def _asked(gang: GangRequest) -> Amounts:
-    """What it asks for at least. Of members that may share a node with each other alone nobody knows yet who does."""
+    """Return what a gang asks for at least. How many members without a memory limit will share a node is not known
+    yet, so each counts as a node."""
     return _amounts(gang.member, gang.least, gang.least if gang.member.alone else 0)
 
 
@@ -198,6 +200,6 @@ def _sum(one: Amounts, other: Amounts) -> Amounts:
     return tuple(map(add, one, other))
 
 
-def _most_theirs_first(gang: RunningGang) -> tuple[float, float, str, float, int]:
-    """Of the members of one sweep, those that would lose most."""
+def _guarantee_order(gang: RunningGang) -> tuple[float, float, str, float, int]:
+    """Return a sort key: priority, running time, and among members of one sweep the largest loss first."""
     return -gang.priority, -gang.ran_seconds, gang.key, -gang.unsaved_seconds, gang.rank or 0

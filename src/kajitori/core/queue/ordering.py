@@ -1,11 +1,12 @@
-"""The queue's order: who is looked at first when nodes are free.
+"""The queue's order: which run is looked at first when nodes are free.
 
-Priority first. Within it, by default, time waited is measured in the run's own expected length: a run of five minutes
-that has waited for ten is worse off than one of a day that has waited for an hour. Size weighs for a run, since large
-gangs find nodes least easily, and what its user and team had lately weighs against it. Whoever waited longest of all
-comes first once that is longer than a bound, so that nobody waits for ever; the bound follows the backlog, so that a
-cluster that is asked for more than it has, for good, does not end as first come, first served. It follows it for a week
-at most: limits say far more than most runs take, and a backlog that nobody has would keep large gangs waiting for ever.
+Priority comes first. Within a priority, by default, waiting time is measured in the run's own expected length: a run of
+five minutes that has waited for ten is worse off than a run of a day that has waited for an hour. A larger size moves a
+run forward, since large gangs find nodes least easily; recent usage by its user and team moves it back. The run that
+has waited longest of all comes first once it has waited longer than a bound, so that no run waits for ever. The bound
+grows with the backlog: else a cluster with permanently more demand than capacity would end as first come, first served.
+It grows by a week at most, because time limits are far longer than most runs take, and a backlog that exists only on
+paper would keep large gangs waiting for ever.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from kajitori.core.words.names import is_nobodys
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """One place in the queue, with the numbers that put it there."""
+    """A run's place in the queue, with the numbers that decide it."""
 
     position: int
     """1 is first."""
@@ -38,46 +39,46 @@ class Place:
     size: float
     user_share: float
     team_share: float
-    """Of the cluster that the user and the team had lately: 0 to 1."""
+    """Parts of the cluster that the user and the team had recently: 0 to 1."""
     score: float
-    """Higher is first; what it is made of depends on the order."""
+    """A higher score comes first; how it is computed depends on the order that policy chose."""
     overdue: bool
-    """Has waited longest, and longer than the bound: first, whatever its score."""
+    """It has waited longest, and longer than the bound: it comes first, whatever its score."""
     bound_seconds: float
 
 
 class Shares(Protocol):
-    """Which part of the cluster each account had lately, wherever that is known from."""
+    """The part of the cluster that each account had recently."""
 
     def share(self, account: str, at: float) -> float:
-        """The decayed average of what the account had, at that time: 0 to 1."""
+        """Return the decayed average of what the account had, at that time: 0 to 1."""
         ...
 
 
 class Ledger:
-    """How much each account had lately: its decayed average, in which what lies one half-life back counts half.
+    """The recent usage of each account, as a decayed average: usage one half-life ago counts half.
 
-    Amounts may be in any unit; parts of the cluster, where it is used as `Shares`. An account that has had all of the
-    cluster for ever stands at 1 then. Changes may be told in any order, and taken back by telling their opposite.
+    Amounts may be in any unit; used as `Shares`, they are parts of the cluster, and an account that has had all of the
+    cluster for ever is at 1. Changes may be added in any order, and are undone by adding their opposite.
     """
 
     def __init__(self, half_life_seconds: float) -> None:
         self._decay = math.log(2) / half_life_seconds
         self._accounts: dict[str, tuple[float, float, float]] = {}
-        """By account: the average, when it was so, and the part that the account has had since."""
+        """By account: the average, the time of that average, and the amount that the account has had since."""
 
     def change(self, account: str, by: float, at: float) -> None:
-        """From `at` on the account has so much more, or less."""
+        """Let the account have this much more, or less, from `at` on."""
         average, since, rate = self._accounts.get(account, (0.0, at, 0.0))
         if at > since:
             average, since = self.share(account, at), at
-        else:  # it was so for a while already
+        else:  # the change began before the time of the average
             average -= by * math.expm1(-self._decay * (since - at))
         rate += by
         self._accounts[account] = (average, since, rate if abs(rate) > 1e-9 else 0.0)
 
     def share(self, account: str, at: float) -> float:
-        """The decayed average of what the account had, at that time."""
+        """Return the decayed average of what the account had, at that time."""
         known = self._accounts.get(account)
         if known is None:
             return 0.0
@@ -86,7 +87,7 @@ class Ledger:
 
 
 class DominantShares:
-    """Shares of what the cluster has of the resource that an account had most of.
+    """The part of the cluster that each account had, of the resource that it had most of.
 
     Amounts are those of `AMOUNTS`; so are `totals`, what the cluster has of each now.
     """
@@ -96,25 +97,25 @@ class DominantShares:
         self._ledgers = tuple(Ledger(half_life_seconds) for _ in AMOUNTS)
 
     def change(self, account: str, amounts: Sequence[float], times: int, at: float) -> None:
-        """From `at` on the account has so much more, or less with `times=-1`."""
+        """Let the account have these amounts more from `at` on, or less with `times=-1`."""
         for ledger, amount in zip(self._ledgers, amounts, strict=True):
             if amount:
                 ledger.change(account, times * amount, at)
 
     def share(self, account: str, at: float) -> float:
-        """The decayed average of what the account had, at that time: 0 to 1."""
+        """Return the decayed average of what the account had, at that time: 0 to 1."""
         had = tuple(ledger.share(account, at) for ledger in self._ledgers)
         return dominant_part(had, self.totals)
 
 
 AMOUNTS = ("cpu", "memory", "gpu", "nodes")
-"""Millicores, bytes, GPUs, and whole nodes: who shares a node with nobody else has all of it."""
+"""Millicores, bytes, GPUs, and whole nodes: a run that shares a node with no other run has all of it."""
 
 
 def dominant_part(amounts: Sequence[float], totals: Sequence[float]) -> float:
-    """The largest part that these are of what there is: 0 to 1."""
+    """Return the largest part that these amounts are of the totals: 0 to 1."""
     largest = 0.0
-    for amount, total in zip(amounts, totals, strict=True):  # for each that waits, in each cycle
+    for amount, total in zip(amounts, totals, strict=True):  # called for each waiting run
         if amount > 0:
             part = amount / total if total > amount else 1.0
             largest = max(largest, part)
@@ -123,12 +124,12 @@ def dominant_part(amounts: Sequence[float], totals: Sequence[float]) -> float:
 
 @dataclass(frozen=True)
 class Ranking:
-    """All that wait, in order."""
+    """All waiting runs, in order."""
 
     queue: Sequence[WaitingRun]
     now: float
     order: list[int]
-    """Indices into `queue`, whoever is first first."""
+    """Indices into `queue`, the first run first."""
     user_shares: Values
     team_shares: Values
     scores: Values
@@ -145,7 +146,7 @@ class Ranking:
         return {self.queue[index].gang.key: position for position, index in enumerate(self.order)}
 
     def place(self, key: str) -> Place:
-        """The place of one run, with its numbers. Raises KeyError where it does not wait."""
+        """Return the place of one run, with its numbers. Raises KeyError if it does not wait."""
         position = self._positions[key]
         index = self.order[position]
         run = self.queue[index]
@@ -165,14 +166,14 @@ class Ranking:
 
 
 def rank(queue: Sequence[WaitingRun], users: Shares, teams: Shares, rules: OrderRules, now: float) -> Ranking:
-    """The order of all that wait. Among equals those come first that stand first in `queue`."""
+    """Return the order of all waiting runs. Among equals the order of `queue` decides."""
     waited = np.maximum(now - np.array([c.queued_at for c in queue], dtype=np.float64), 0.0)
     expected = np.array([c.length_seconds for c in queue], dtype=np.float64)
     size = np.array([c.size for c in queue], dtype=np.float64)
     priority = np.array([c.gang.priority for c in queue], dtype=np.int64)
     user_shares = _shares([c.user for c in queue], users, now)
     team_shares = _shares([c.team for c in queue], teams, now)
-    # Leaving the owner out must not pay: such a run has at least the share of its whole namespace.
+    # Leaving out the owner must not pay: such a run has at least the share of its whole namespace.
     unowned = np.array([is_nobodys(c.user) for c in queue], dtype=bool)
     user_shares = np.where(unowned, np.maximum(user_shares, team_shares), user_shares)
 
@@ -191,8 +192,8 @@ def rank(queue: Sequence[WaitingRun], users: Shares, teams: Shares, rules: Order
             )
         else:
             scores = (waited / np.maximum(expected, 1.0)) ** rules.exponent * size * weights
-        for each in np.unique(priority):
-            equals = np.flatnonzero(priority == each)
+        for level in np.unique(priority):
+            equals = np.flatnonzero(priority == level)
             longest = equals[np.argmax(waited[equals])]
             overdue[longest] = waited[longest] > bound
     order = np.lexsort((-waited, -scores, ~overdue, -priority)).tolist()
@@ -200,6 +201,6 @@ def rank(queue: Sequence[WaitingRun], users: Shares, teams: Shares, rules: Order
 
 
 def _shares(accounts: Sequence[str], shares: Shares, now: float) -> Values:
-    """The share of each, looked up once an account."""
+    """Return the share of each account, looked up once per account."""
     known = {account: shares.share(account, now) for account in set(accounts)}
     return np.array([known[account] for account in accounts], dtype=np.float64)

@@ -1,4 +1,4 @@
-"""Which running gangs are preempted for which waiting runs, and which runs get the nodes that preemptions free.
+"""Preemption over the whole queue: the running gangs to preempt, and the waiting runs that get the freed nodes.
 
 A waiting run may preempt gangs of low priority if its own priority is higher. A team that holds less than its guarantee
 gets back what other teams hold beyond theirs. A preempted gang leaves within its grace period, so its nodes count as
@@ -56,9 +56,9 @@ class PromisedNodes:
     reserved: tuple[Placement, ...]
     """Runs that wait until all of their nodes are free."""
     shortages: tuple[Shortage, ...]
-    """What the runs in `reserved` lack until then."""
+    """The shortages of the runs in `reserved` until then."""
     snapshot: Snapshot
-    """What all other runs see: the nodes of all of these count as used."""
+    """The snapshot for all other runs: the nodes of these runs count as used."""
 
     @property
     def keys(self) -> frozenset[str]:

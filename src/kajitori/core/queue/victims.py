@@ -1,8 +1,8 @@
-"""Which running gangs are asked to give way, so that one that waits can start. A member of a sweep is asked alone, as a
-gang of one.
+"""The choice of running gangs to preempt, so that one waiting gang can start. A member of a sweep counts as a gang of
+one.
 
-The fewest gangs; among as few, those that lose least: the most that one of them loses is as little as can be. All of
-those chosen are needed, and together they are enough, or nobody is asked: a gang is never ended for nothing.
+The fewest gangs are chosen; among equally few, those that lose least: the largest loss among them is as small as it can
+be. All chosen gangs are needed, and together they are enough; else none is preempted. No gang is ended for nothing.
 """
 
 from __future__ import annotations
@@ -23,43 +23,43 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class RunningGang:
-    """A gang that runs, or a member of a sweep, as far as it matters to whoever would have its nodes."""
+    """A running gang, or one member of a sweep, as a candidate for preemption."""
 
     key: str
     """`namespace/name` of the run."""
     namespace: str
     priority: int
     low: bool
-    """It gives way to whoever is of higher priority."""
+    """Whether runs of higher priority may preempt it."""
     member: MemberRequest
     rows: Rows
-    """Of the node table, one for each member."""
+    """Rows of the node table, one for each member."""
     ran_seconds: float = -1.0
-    """Since all of its members ran; below 0 before."""
+    """Time since all of its members ran; negative before that."""
     unsaved_seconds: float = 0.0
-    """What it loses: since its last checkpoint, as far as anybody knows."""
+    """Work that it loses: the time since its last checkpoint, as far as known."""
     grace_seconds: float = 0.0
     ends_in_seconds: float = math.inf
-    """When it is expected to end by itself."""
+    """Expected time until it ends by itself."""
     leaving: bool = False
-    """It is on its way out: what it holds comes free in any case."""
+    """It is on its way out: its nodes become free in any case."""
     rank: int | None = None
-    """Of a sweep's member, which none of the others depends on: its index."""
+    """The index of a sweep's member; None for a gang."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Holdings:
-    """What some gangs hold of nodes that matter, one entry for each gang and node, gang by gang."""
+    """The holdings of gangs on the eligible nodes: one entry for each gang and node, gang by gang."""
 
     which: Rows
-    """Of each entry the gang, by its place among them."""
+    """The gang of each entry, as an index."""
     rows: Rows
     members: Counts
-    """Of the gang on that node."""
+    """Number of the gang's members on that node."""
     amounts: Counts
-    """(entries, 4) what these take together."""
+    """(entries, 4) amounts that these members take together."""
     alone: Mask
-    """Entries of gangs that share no node with others."""
+    """Entries of gangs that share no node with other runs."""
 
     @classmethod
     def of(cls, gangs: Sequence[RunningGang], matters: Mask) -> _Holdings:
@@ -77,13 +77,13 @@ class _Holdings:
         return cls(which, rows, counts.astype(np.int64), amounts * counts[:, None], alone)
 
     def kept(self, of: Mask) -> _Holdings:
-        """Those of the gangs that are marked in `of`."""
+        """Return the entries of the gangs that are marked in `of`."""
         mine = of[self.which]
         return _Holdings(self.which[mine], self.rows[mine], self.members[mine], self.amounts[mine], self.alone[mine])
 
 
 def without(state: Snapshot, gangs: Sequence[RunningGang]) -> Snapshot:
-    """The state once these gangs are gone."""
+    """Return the snapshot once these gangs are gone."""
     return _without(state, _Holdings.of(gangs, np.ones(len(state.table), dtype=bool)))
 
 
@@ -101,17 +101,17 @@ def _without(state: Snapshot, holdings: _Holdings) -> Snapshot:
 
 
 def choose_victims(state: Snapshot, waiting: GangRequest, candidates: Sequence[RunningGang]) -> tuple[RunningGang, ...]:
-    """Those of the candidates that give way, so that the waiting gang fits; nobody where it does anyway, or never will.
+    """Return the candidates to preempt so that the waiting gang fits; none if it fits anyway, or if all are not enough.
 
-    state: what is used once all have left that leave in any case.
+    state: what is used once all gangs have left that leave in any case.
     """
     choice = _Choice(state, waiting, candidates)
     if choice.missing <= 0 or not choice.would_do(choice.everybody):
         return ()
-    # 1. The fewest.
+    # 1. The fewest victims.
     order = choice.order(choice.everybody)
     fewest = choice.shortest(order)
-    # 2. As few, of those that lose least: the most that one of them loses is as little as can be.
+    # 2. Equally few victims with the smallest possible largest loss.
     losses = np.unique(choice.unsaved[order])
     low, high = 0, len(losses) - 1
     while low < high:
@@ -121,13 +121,13 @@ def choose_victims(state: Snapshot, waiting: GangRequest, candidates: Sequence[R
             high, order = middle, cheap
         else:
             low = middle + 1
-    # 3. Without those that are not needed after all: where gangs share nodes the order is only nearly the best.
+    # 3. Without those that are not needed after all: if gangs share nodes, the order is only nearly the best.
     chosen = choice.spared(order[: choice.shortest(order)])
     return tuple(candidates[index] for index in chosen)
 
 
 class _Choice:
-    """The room for one waiting gang, as others leave."""
+    """The room for one waiting gang, as candidates leave."""
 
     def __init__(self, state: Snapshot, waiting: GangRequest, candidates: Sequence[RunningGang]) -> None:
         self._state = state
@@ -143,24 +143,24 @@ class _Choice:
         self.everybody: Mask = np.ones(len(candidates), dtype=bool)
 
     def mask(self, gangs: Rows) -> Mask:
-        """These gangs, as a mask over the candidates."""
+        """Return these gangs as a mask over the candidates."""
         found = np.zeros(len(self.everybody), dtype=bool)
         found[gangs] = True
         return found
 
     def would_do(self, leave: Mask) -> bool:
-        """Whether there is room once these leave."""
+        """Whether there is room once these gangs leave."""
         return int(self._room_after(leave).sum()) >= self._need
 
     def _room_after(self, leave: Mask) -> Counts:
         return room_of(_without(self._state, self._holdings.kept(leave)), self._member, self._eligible)
 
     def order(self, among: Mask) -> Rows:
-        """Those that make room, best first: who makes most of what is missing; among equals who loses least, then the
-        smallest.
+        """Return the gangs that make room, best first: those that make most of the missing room; among equals those
+        that lose least, then the smallest.
 
-        Where several share a node all of them have to leave it, so nodes are put in order: by the gangs that it takes
-        for a member's room there, each weighed by how many members it makes room for in all.
+        If several gangs share a node, all of them have to leave it. So the nodes are ordered: by the number of gangs
+        that have to leave for one member's room there, each weighed by the room that it makes in all.
         """
         ours = self._holdings.kept(among)
         gain = (self._room_after(among) - self._room).astype(np.float64)
@@ -185,7 +185,7 @@ class _Choice:
         return found[np.lexsort((found, self.unsaved[found], first[found]))]
 
     def shortest(self, order: Rows) -> int:
-        """How many of these have to leave, taken from the front; all of them are enough."""
+        """Return how many of these gangs, from the front, have to leave; all of them are enough."""
         low, high = 1, len(order)
         while low < high:
             middle = (low + high) // 2
@@ -196,8 +196,8 @@ class _Choice:
         return low
 
     def spared(self, chosen: Rows) -> list[int]:
-        """Of these gangs, which are enough together, those that have to leave: whoever can stay does, the most
-        important first, then who loses most."""
+        """Return those of these gangs, which are enough together, that really have to leave. The gangs of the highest
+        priority stay first if they can, then those that lose most."""
         gangs = self._candidates
         leave = self.mask(chosen)
         after = _without(self._state, self._holdings.kept(leave))
@@ -219,14 +219,14 @@ class _Choice:
         return sorted(left, key=lambda i: (gangs[i].priority, self.unsaved[i], i))
 
     def _least_loss(self, leave: Mask, room: Counts) -> Counts:
-        """(gangs,) the room that is lost for certain if a gang stays: that on nodes that none of the others leaves."""
+        """Return (gangs,) the room that is lost for certain if a gang stays: the room on nodes that only it leaves."""
         ours = self._holdings.kept(leave)
         single = np.bincount(ours.rows, minlength=len(room))[ours.rows] == 1
         lost = (room - self._room)[ours.rows] * single
         return np.bincount(ours.which, weights=lost, minlength=len(leave)).astype(np.int64)
 
     def _with(self, state: Snapshot, index: int) -> tuple[Snapshot, Rows]:
-        """The state with a gang back, and the nodes that it came back to."""
+        """Return the snapshot with a gang back on its nodes, and these nodes."""
         mine = slice(*np.searchsorted(self._holdings.which, (index, index + 1)))
         rows = self._holdings.rows[mine]
         after = state.copy()

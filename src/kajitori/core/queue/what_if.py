@@ -1,5 +1,5 @@
-"""What would become of a run: asked before it is submitted, and of one that waits. The planner itself answers, on a
-situation that is changed as asked: nothing here knows by itself what fits.
+"""What-ifs: what happens to a run that waits, or that is not submitted yet. The planner itself answers, on a changed
+simulation: nothing here decides what fits.
 """
 
 from __future__ import annotations
@@ -14,27 +14,27 @@ from kajitori.core.placement.planner import GangRequest, Placement, Shortage, oc
 from kajitori.core.placement.snapshot import Mask, Snapshot
 from kajitori.core.queue.backfill import Reservation, Schedule, schedule
 from kajitori.core.queue.forecast import forecast, rows_of
-from kajitori.core.queue.freeing import Freeing, Simulation, Watch, for_ever, to_free
+from kajitori.core.queue.freeing import Freeing, Simulation, Watch, to_free, unlimited_time
 from kajitori.core.queue.waiting import WaitingRun
 from kajitori.core.words.quantities import format_duration, memory_there
 
 _TIMES = (86400, 43200, 21600, 10800, 3600, 1800, 900, 300)
-"""Time limits that are tried, in seconds: a run that ends soon may pass others."""
+"""Time limits to try, in seconds: a run that ends soon may pass others."""
 
 _GIBIBYTE, _CORE = 1 << 30, 1000
 
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """For how many members there is room on nodes of the right kind, by what is in the way. No more is counted than
-    would be of use to the run."""
+    """Number of members for which nodes of the right kind have room, by what is in the way; at most as many as the run
+    can use."""
 
     free: int
-    """Nothing: they could start now."""
+    """Nothing is in the way: they could start now."""
     reserved: int
-    """It is kept for runs before it."""
+    """The room is reserved for runs ahead."""
     held: int
-    """Others run there."""
+    """Other runs are there."""
     cordoned: int
     broken: int
     """The node is not ready, unhealthy or not tested yet."""
@@ -42,35 +42,34 @@ class Room:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What the next cycle makes of a run, and why."""
+    """The next cycle's decision about a run, and the reasons."""
 
     placement: Placement | None
-    """Where it starts; None: it waits, and all that follows says why."""
+    """The nodes on which it starts; None if it waits. The other fields then say why."""
     shortage: Shortage | None
     room: Room
     ahead: int
-    """How many that wait are looked at before it."""
+    """Number of waiting runs that are looked at before it."""
     freeing: Freeing | None
-    """What starts it; None where nothing does."""
+    """The steps that start it; None if nothing does."""
     sooner: tuple[str, ...]
-    """What it could ask for instead, as options of `kaji run`, to start now."""
+    """Changes with which it would start now, as options of `kaji run`."""
     expected_at: float | None
-    """When it is expected to start, if everything takes as long as is expected; None where nobody can tell."""
+    """When it is expected to start if everything takes its expected time; None if that is not known."""
     looked: Schedule
-    """What the next cycle makes of it and of all before it."""
+    """The decision of the next cycle about it and all runs ahead."""
 
     @property
     def reservation(self) -> Reservation | None:
-        """The nodes that are kept for it, if it waits."""
+        """The reservation of the run, if it waits and has one."""
         waits = self.shortage.key if self.shortage is not None else ""
         return next((each for each in self.looked.reservations if each.key == waits), None)
 
 
-def ask(situation: Simulation, key: str, watch: Watch = for_ever) -> Answer:
-    """What the next cycle makes of a run of the queue. Raises ValueError where it does not wait.
+def ask(situation: Simulation, key: str, watch: Watch = unlimited_time) -> Answer:
+    """Return what the next cycle does with a run of the queue. Raises ValueError if it does not wait.
 
-    Each part of the answer may take as long as the watch allows, and is less exact, or left out, where that is not
-    enough.
+    Each part of the answer may take as long as the watch allows; if that is not enough, it is less exact or left out.
     """
     place = situation.position(key)
     gang = situation.queue[place].gang
@@ -105,17 +104,17 @@ def ask(situation: Simulation, key: str, watch: Watch = for_ever) -> Answer:
     )
 
 
-def expected_start(situation: Simulation, key: str, watch: Watch = for_ever) -> float | None:
-    """When a run starts if all that runs, and all that waits before it, takes as long as is expected of it, and nothing
-    else comes: the planner looks again at each end. None where it would wait for what has no known end, or where so
-    much is before it that nobody should believe the answer.
+def expected_start(situation: Simulation, key: str, watch: Watch = unlimited_time) -> float | None:
+    """Return when a run starts if all running runs and all runs ahead take their expected time, and nothing else is
+    submitted: the planner decides again at each end. None if the start depends on something without a known end, or if
+    too many runs are ahead for a useful answer.
     """
     queue = situation.queue[: situation.position(key) + 1]
     return forecast(replace(situation, queue=queue), watch, until=key).starts.get(key)
 
 
 def _room(state: Snapshot, gang: GangRequest, shortage: Shortage) -> Room:
-    """state: what is used once those before it have started that do."""
+    """state: what is used once the runs ahead have started that do."""
     table, member, need = state.table, gang.member, len(gang.ranks)
     usable = table.usable_by(member.tolerations)
     nothing_runs = Snapshot.empty(table)
@@ -139,8 +138,8 @@ def _room(state: Snapshot, gang: GangRequest, shortage: Shortage) -> Room:
 
 
 def _sooner(situation: Simulation, key: str, watch: Watch) -> Iterator[str]:
-    """Smaller or other requests that the next cycle would start, each changed in one thing only; those that there was
-    time to try."""
+    """Yield changes of the request, one at a time, with which the next cycle would start it; as many as there was time
+    to try."""
     queued, has_time = situation.queue[situation.position(key)], watch()
     gang, member = queued.gang, queued.gang.member
 
@@ -172,8 +171,8 @@ def _sooner(situation: Simulation, key: str, watch: Watch) -> Iterator[str]:
 
 
 def _largest(asked: int, unit: int, starts: Callable[[int], bool]) -> int:
-    """The largest amount below what is asked for with which it starts, in whole units; 0 where that is less than an
-    eighth of it."""
+    """Return the largest amount, in whole units, below the requested one with which the run starts; 0 if that is less
+    than an eighth of it."""
     low, high = max(0, -(-asked // (8 * unit)) - 1), -(-asked // unit)
     least = low
     while low + 1 < high:
@@ -183,8 +182,8 @@ def _largest(asked: int, unit: int, starts: Callable[[int], bool]) -> int:
 
 
 def _fewer_members(queued: WaitingRun, start: Callable[[WaitingRun], bool]) -> int:
-    """The largest gang of the same members that starts now, or the most that one which takes what fits may insist on; 0
-    where none does."""
+    """Return the largest number of members with which the run starts now; for a run that takes what fits, the largest
+    minimum. 0 if there is none."""
     gang = queued.gang
 
     def starts(members: int) -> bool:

@@ -248,13 +248,13 @@ def test_those_that_start_are_the_first_of_all_that_would(
     for place, each in enumerate(queue):
         fewest = 1 if place == elastic else None
         queue[place] = replace(each, gang=replace(each.gang, priority=-(place >= lower_from), fewest=fewest))
-    with mock.patch.object(backfill, "FURTHER", further):
+    with mock.patch.object(backfill, "FURTHER_RESERVATIONS", further):
         all_of_them = schedule(cluster.state, queue, cluster.endings, 0.0, reserve=reserve)
         answer = schedule(cluster.state, iter(queue), cluster.endings, 0.0, reserve=reserve, max_starts=most)
     assert answer.placements == all_of_them.placements[:most]
 
 
-class Eager(backfill._Cycle):
+class Eager(backfill._Backfill):
     """Has all reservations of a priority made before anybody of lower is looked at, whether or not they matter."""
 
     def note_priority(self, priority: int) -> None:
@@ -283,7 +283,7 @@ def test_reservations_that_are_made_when_they_matter_change_nothing(
         for each in queue_of(part)
     ]
     lazy, few = cluster.schedule(*queue), cluster.schedule(*queue, max_starts=most)
-    with mock.patch.object(backfill, "_Cycle", Eager):
+    with mock.patch.object(backfill, "_Backfill", Eager):
         assert cluster.schedule(*queue) == lazy
         assert cluster.schedule(*queue, max_starts=most).placements == few.placements
 
