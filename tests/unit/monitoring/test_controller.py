@@ -1,4 +1,4 @@
-"""What a controller measures, and who may ask it."""
+"""The controller's metrics and probes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ CLOSED = {
 
 
 def all_of_it() -> ControllerMetrics:
-    """Metrics of a controller that has measured something of everything."""
+    """Return the metrics of a controller that has measured everything once."""
     metrics = ControllerMetrics(CollectorRegistry(), clock=iter(range(100)).__next__)
     for step in STEPS:
         with metrics.step(step):
@@ -46,7 +46,7 @@ def all_of_it() -> ControllerMetrics:
 
 
 def test_labels_have_closed_sets_of_values() -> None:
-    """So that a cluster of any size, whatever its users call their runs, costs Prometheus the same."""
+    """So that a cluster of any size, with any names of runs, costs Prometheus the same."""
     text = generate_latest(all_of_it().registry).decode()
     assert "bert" not in text
     for name, value in re.findall(r'(\w+)="([^"]*)"', text):
@@ -54,7 +54,7 @@ def test_labels_have_closed_sets_of_values() -> None:
         assert allowed is None or value in allowed, (name, value)
 
 
-def test_everything_that_an_operator_asks_for_is_there() -> None:
+def test_every_documented_metric_exists() -> None:
     text = generate_latest(all_of_it().registry).decode()
     for line in (
         "kajitori_controller_leading 1.0",
@@ -90,7 +90,7 @@ def test_a_path_is_counted_by_its_resource(path: str, resource: str) -> None:
 
 
 async def test_probes_and_metrics_are_served() -> None:
-    """Alive as long as it answers; ready unless something keeps it from leading."""
+    """Healthy as long as it answers; ready unless something keeps it from leading."""
     wrong = ""
     registry = all_of_it().registry
     async with ProbeServer(registry, host="127.0.0.1", port=0, ready=lambda: wrong) as server:

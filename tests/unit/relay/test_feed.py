@@ -1,4 +1,4 @@
-"""A follower's view of his node is what the mirror shows, whatever he missed."""
+"""A client's view of its node equals the mirror, whatever lines it missed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from kajitori.relay.feed import Follower, NodeFeed
 
 
 class Setup:
-    """A fake API server, a mirror of it, and what the mirror's feed tells."""
+    """A fake API server, its mirror, and the mirror's feed."""
 
     def __init__(self, api: FakeApi, mirror: Mirror) -> None:
         self.api = api
@@ -30,7 +30,7 @@ class Setup:
         mirror.on_change(lambda *_: self._poke.set())
 
     async def settled(self) -> None:
-        """The mirror shows what the API server has."""
+        """Wait until the mirror has the API server's state."""
 
         def agrees() -> bool:
             versions = {key: pod["metadata"]["resourceVersion"] for key, pod in self.api.pods.items()}
@@ -51,7 +51,7 @@ async def feeding() -> AsyncIterator[Setup]:
 
 
 class Listener:
-    """Somebody who keeps what he is told."""
+    """A client that keeps what it receives."""
 
     def __init__(self, follower: Follower) -> None:
         self.follower = follower
@@ -72,7 +72,7 @@ class Listener:
         return sorted(pod.name for pod in self.known.values())
 
 
-async def test_first_all_then_what_changes_on_his_node() -> None:
+async def test_a_client_gets_the_whole_node_then_changes() -> None:
     async with feeding() as setup:
         setup.api.put("a", nodeName="n1")
         setup.api.put("elsewhere", nodeName="n2")
@@ -95,8 +95,8 @@ async def test_first_all_then_what_changes_on_his_node() -> None:
         assert setup.feed.follower_count == 0
 
 
-async def test_a_pod_is_of_a_run_only_if_that_run_says_so() -> None:
-    """Its owner reference alone, to a Run that is not in its namespace, books nothing on anybody's account."""
+async def test_a_pod_belongs_to_a_run_only_if_ownership_is_proven() -> None:
+    """An owner reference alone, to a Run in another namespace, adds traffic to no account."""
     async with feeding() as setup:
         meta = ObjectMeta(name="r", namespace="a", uid="u", annotations={names.ANNOTATION_OWNER: "ada"})
         setup.mirror.runs["a", "r"] = RunObject(metadata=meta)
@@ -107,8 +107,8 @@ async def test_a_pod_is_of_a_run_only_if_that_run_says_so() -> None:
         assert told == {"a": ("r", "u", "ada"), "mallory": ("", "", "")}
 
 
-async def test_the_newest_pod_is_told_last() -> None:
-    """Whatever their names: an address that an older one still seems to have is its."""
+async def test_the_newest_pod_comes_last() -> None:
+    """So that it gets an address that an older Pod still seems to have."""
     async with fake_api() as api:
         for name, second in (("b", 5), ("c", 9), ("a", 7)):
             api.put(name, nodeName="n1")["metadata"]["creationTimestamp"] = f"2026-11-21T12:00:0{second}Z"
@@ -118,7 +118,7 @@ async def test_the_newest_pod_is_told_last() -> None:
                 assert [pod.name for pod in follower.line().pods] == ["b", "a", "c"]
 
 
-async def test_a_pod_that_came_again_under_its_name_is_another() -> None:
+async def test_a_recreated_pod_with_the_same_name_is_another_pod() -> None:
     async with feeding() as setup:
         setup.api.put("a", nodeName="n1")
         await setup.settled()
@@ -132,8 +132,8 @@ async def test_a_pod_that_came_again_under_its_name_is_another() -> None:
             assert line.gone == (first.uid,) and line.pods[0].uid != first.uid
 
 
-async def test_whoever_comes_back_in_time_is_told_nothing_again() -> None:
-    """Where something changed, or he heard another relay, he is told all of it."""
+async def test_a_client_that_reconnects_in_time_gets_no_repetition() -> None:
+    """If something changed, or another relay sent the last line, it gets everything."""
     async with feeding() as setup:
         setup.api.put("a", nodeName="n1")
         await setup.settled()
@@ -153,9 +153,8 @@ async def test_whoever_comes_back_in_time_is_told_nothing_again() -> None:
         other.close()
 
 
-async def test_what_changes_nothing_is_not_told() -> None:
-    """Neither a Pod of which nothing changed that is told, nor again that there is none; and nobody is woken for a line
-    that he has heard."""
+async def test_irrelevant_changes_send_no_line() -> None:
+    """No client wakes up for a line that it has."""
     async with feeding() as setup:
         with setup.feed.follow("n1") as follower:
             first = follower.line()
@@ -176,8 +175,8 @@ async def test_what_changes_nothing_is_not_told() -> None:
             assert not follower.line().whole
 
 
-async def test_what_was_there_before_the_feed_goes_like_any_other() -> None:
-    """A relay begins when it has read everything: it tells of what leaves from then on."""
+async def test_pods_from_before_the_feed_are_reported_as_gone() -> None:
+    """A relay begins when its mirror is complete."""
     async with feeding() as setup:
         setup.api.put("a", nodeName="n1")
         await setup.settled()
@@ -204,8 +203,8 @@ STEP = st.one_of(
 
 @given(st.lists(STEP, max_size=25))
 @settings(max_examples=40)
-def test_whatever_he_missed_he_knows_what_is_on_his_node(steps: list[tuple[str, ...]]) -> None:
-    """However slow he is, and however often he comes back."""
+def test_a_slow_client_ends_with_the_right_pods(steps: list[tuple[str, ...]]) -> None:
+    """However often it reconnects."""
 
     async def scenario() -> None:
         async with feeding() as setup:

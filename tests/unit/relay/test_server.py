@@ -1,4 +1,4 @@
-"""The relay over HTTP: streams of lines, who may read them, and what is said while the API server is away."""
+"""The relay over HTTP: streams of lines, who may read them, and lines while the API server is unreachable."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ async def line_of(answer: aiohttp.ClientResponse) -> Line:
         return decode_line(await answer.content.readline())
 
 
-async def test_a_stream_tells_of_one_node_as_it_changes() -> None:
-    """And from where it was broken off, nothing twice."""
+async def test_a_stream_has_the_changes_of_one_node() -> None:
+    """A new stream continues where the last one ended, without repetition."""
     async with relaying() as (api, relay), aiohttp.ClientSession(relay.url) as http:
         async with http.get("/v1/nodes/n1/pods") as answer:
             first = await line_of(answer)
@@ -56,8 +56,8 @@ async def test_a_stream_tells_of_one_node_as_it_changes() -> None:
             assert (again.whole, again.pods, again.gone) == (False, (), ())
 
 
-async def test_a_line_comes_also_when_nothing_happens_and_says_how_old_it_is() -> None:
-    """The API server that is away is no reason to say nothing."""
+async def test_idle_streams_have_lines_with_the_age_of_the_state() -> None:
+    """Also while the API server is unreachable."""
     async with relaying(alive_seconds=0.05) as (api, relay), aiohttp.ClientSession(relay.url) as http:
         async with http.get("/v1/nodes/n1/pods") as answer:
             assert (await line_of(answer)).age_seconds == 0
@@ -76,7 +76,7 @@ async def test_a_line_comes_also_when_nothing_happens_and_says_how_old_it_is() -
 
 
 @pytest.mark.parametrize(("shown", "status"), [(TOKEN, 200), ("another", 401), ("", 401), ("ü", 401)])
-async def test_who_does_not_show_the_token_is_told_nothing(shown: str, status: int) -> None:
+async def test_clients_without_the_token_are_refused(shown: str, status: int) -> None:
     headers = {"Authorization": f"Bearer {shown}"} if shown else {}
     async with (
         relaying(token=TOKEN) as (_, relay),
@@ -89,13 +89,13 @@ async def test_who_does_not_show_the_token_is_told_nothing(shown: str, status: i
 
 
 async def ended(answer: aiohttp.ClientResponse) -> list[str]:
-    """Names of Pods that a stream still told before it ended."""
+    """Return the names of Pods in the stream's lines until it ends."""
     async with asyncio.timeout(10):
         return [pod.name for line in (await answer.content.read()).splitlines() for pod in decode_line(line).pods]
 
 
 async def test_a_stream_ends_with_the_token_that_opened_it() -> None:
-    """Nothing is told after that; whoever comes back with a newer one is told what he missed, and nothing twice."""
+    """A client that returns with a newer token gets what it missed, without repetition."""
     agents = Agents()
     old = agents.token(life=600)
     async with (
@@ -116,7 +116,7 @@ async def test_a_stream_ends_with_the_token_that_opened_it() -> None:
 
 
 @pytest.mark.parametrize("how", ["its Pod is gone", "the API server takes it no more"])
-async def test_a_stream_ends_when_its_token_is_void(how: str) -> None:
+async def test_a_stream_ends_when_its_token_is_revoked(how: str) -> None:
     """Long before the token's own end."""
     agents = Agents()
     token = agents.token()
@@ -135,7 +135,7 @@ async def test_a_stream_ends_when_its_token_is_void(how: str) -> None:
 
 
 async def test_an_agent_loses_nothing_when_its_token_is_replaced(tmp_path: Path) -> None:
-    """It reads the newer one from its file when the stream ends, and goes on from where it was."""
+    """It reads the newer one from its file when the stream ends, and continues."""
     agents = Agents()
     file = tmp_path / "token"
     file.write_text(agents.token(life=600))
@@ -159,7 +159,7 @@ async def test_an_agent_loses_nothing_when_its_token_is_replaced(tmp_path: Path)
 
 
 async def known(pods: RelayPods, names: set[str]) -> None:
-    """Once the agent knows exactly these."""
+    """Wait until the agent knows exactly these Pods."""
     async with asyncio.timeout(20):
         while True:
             with contextlib.suppress(ConnectionError):
@@ -173,7 +173,7 @@ def bearer(token: str) -> dict[str, str]:
 
 
 async def test_streams_end_with_the_relay() -> None:
-    """So that whoever follows asks another one at once."""
+    """So that clients connect to another relay at once."""
     async with fake_api() as api, client_of(api.url) as client, Mirror(client, [PODS]) as mirror:
         await mirror.wait_synced()
         relay = RelayServer(mirror)
@@ -185,7 +185,7 @@ async def test_streams_end_with_the_relay() -> None:
                 assert await answer.content.readline() == b""
 
 
-async def test_an_address_that_is_taken_is_said() -> None:
+async def test_an_address_in_use_is_named() -> None:
     async with relaying() as (_, relay), fake_api() as api, client_of(api.url) as client:
         port = int(relay.url.rpartition(":")[2])
         with pytest.raises(Unavailable, match=f"can't listen at 127.0.0.1, port {port}"):

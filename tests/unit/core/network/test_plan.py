@@ -1,4 +1,4 @@
-"""The address planner: what each kind of network needs, what stops it, when, and what packets carry."""
+"""The address planner: what each kind of network needs, its limits, and what packets carry."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ def ranges(plan: Plan, version: int = 4) -> Ranges:
 
 
 def test_the_clusters_of_the_articles() -> None:
-    """7,500 nodes with 30 Pods: some 200,000 addresses, far beyond any route limit; told by hand from the figures."""
+    """7,500 nodes with 30 Pods: some 200,000 addresses, far beyond any route limit; calculated by hand from the
+    figures."""
     found = plans()
     assert {key: plan.verdict for key, plan in found.items()} == {
         "azure-native": "no",
@@ -60,7 +61,7 @@ def test_the_clusters_of_the_articles() -> None:
 
 
 def test_large_clusters_of_the_clouds_own_kubernetes() -> None:
-    """GKE has 65,000 nodes on request, while Pods are few; where AKS is smaller than its network, it is said."""
+    """GKE has 65,000 nodes on request with few Pods; if AKS allows less than its network, a note says so."""
     found = plans(nodes=65_000, pods=3, growth="1x/year")["gcp-alias"]
     assert (found.verdict, found.most_nodes) == ("on request", 65_000)
     assert plans(nodes=65_001, pods=3)["gcp-alias"].verdict == "no"
@@ -70,7 +71,7 @@ def test_large_clusters_of_the_clouds_own_kubernetes() -> None:
 
 
 def test_route_based_networks_stop_at_their_routes() -> None:
-    """Whatever addresses are left: one node more than there are routes is too many."""
+    """With any number of addresses left, one node more than routes is too many."""
     routes = {"azure-routes": 400, "aws-routes": 1_000, "gcp-routes": 300}
     for key, most in routes.items():
         assert plans(nodes=most)[key].verdict in ("yes", "on request")
@@ -80,7 +81,7 @@ def test_route_based_networks_stop_at_their_routes() -> None:
 
 
 def test_two_thousand_and_five_hundred_nodes_that_double() -> None:
-    """The year in which it is full follows from the growth."""
+    """The year of the limit follows from the growth."""
     found = plans(nodes=1_057, growth="2x/year")["azure-native"]
     assert found.verdict == "yes"
     assert found.years_left == pytest.approx(1.0)
@@ -88,8 +89,8 @@ def test_two_thousand_and_five_hundred_nodes_that_double() -> None:
     assert plans(nodes=2_000, growth="1x/year")["azure-native"].years_left is None
 
 
-def test_a_range_that_is_there_is_full_one_day() -> None:
-    """A /12 holds 4,096 ranges of length 24; smaller ranges for each node make more of it."""
+def test_a_present_range_is_full_one_day() -> None:
+    """A /12 holds 4,096 ranges of length 24, and more of smaller ones."""
     found = ranges(plans(nodes=2_048, pod_prefix=12)["overlay-vxlan"])
     assert found.prefix_nodes == 4_096
     assert found.prefix_years_left == pytest.approx(1.0)
@@ -110,8 +111,8 @@ def test_more_pods_than_a_node_may_have_stop_a_kind_at_once() -> None:
 
 @given(st.integers(1, MAX_NODES), st.integers(1, 500), st.integers(0, 2_000))
 def test_more_is_never_easier(nodes: int, pods: int, more: int) -> None:
-    """Further nodes or Pods need no less addresses and are carried by no kind that did not carry fewer; ranges hold
-    what they have to."""
+    """More nodes or Pods need at least as many addresses, and no kind carries them that did not carry fewer; ranges
+    hold what they must."""
     order = {"yes": 0, "on request": 1, "no": 2}
     few, many = plans(nodes, pods), plans(min(nodes + more, MAX_NODES), pods + more % 7)
     for key, plan in few.items():
@@ -124,7 +125,7 @@ def test_more_is_never_easier(nodes: int, pods: int, more: int) -> None:
 
 
 def test_what_packets_carry() -> None:
-    """By the headers' sizes: 50 bytes of VXLAN leave 1,450; a plain 1,500 carries 1,448 of 1,538 on the wire."""
+    """By the headers' sizes: VXLAN's 50 bytes leave 1,450; a plain 1,500 carries 1,448 of 1,538 on the wire."""
     plain = throughput(1_500, None)
     assert plain.pod_mtu == 1_500
     assert plain.goodput == pytest.approx(1_448 / 1_538)
@@ -139,8 +140,7 @@ def figures() -> Iterator[Figure]:
     return (value for value in vars(limits).values() if isinstance(value, Figure))
 
 
-def test_every_figure_says_where_it_is_from() -> None:
-    """And is used: a limit that nobody reads would grow old unseen."""
+def test_every_figure_has_a_source_and_is_used() -> None:
     for figure in figures():
         assert figure.source.startswith("https://")
         assert figure.as_of[:4].isdigit()
@@ -157,7 +157,7 @@ def test_every_figure_says_where_it_is_from() -> None:
     assert set(figures()) == used
 
 
-def test_what_holds_for_all_kinds() -> None:
+def test_notes_that_hold_for_all_kinds() -> None:
     assert "more than the 5,000" in notes(PlanRequest(nodes=5_001, pods_per_node=1))[0]
     assert notes(PlanRequest(nodes=5_000, pods_per_node=1)) == []
     both = notes(PlanRequest(nodes=1, pods_per_node=1, ip_family="dual"))
@@ -167,7 +167,7 @@ def test_what_holds_for_all_kinds() -> None:
 
 
 def test_ipv6_alone_and_beside_ipv4() -> None:
-    """7,500 nodes with 30 Pods, told by hand from what is published; what is not offered says so."""
+    """7,500 nodes with 30 Pods, calculated by hand from published figures; what is not offered says so."""
     alone = plans(ip_family="ipv6")
     assert {key for key, plan in alone.items() if plan.lacks is None} == {
         "aws-prefix",
@@ -210,7 +210,7 @@ def test_more_nodes_than_one_range_of_kubernetes_holds() -> None:
     assert ranges(plans(nodes=65_537, ip_family="ipv6")["aws-prefix"], 6).pod_prefix == 63
 
 
-def test_an_ipv6_range_that_is_there_is_full_one_day() -> None:
+def test_a_present_ipv6_range_is_full_one_day() -> None:
     found = ranges(plans(nodes=2_048, ip_family="ipv6", pod_prefix6=52)["overlay-vxlan"], 6)
     assert found.prefix_nodes == 4_096
     assert found.prefix_years_left == pytest.approx(1.0)
@@ -224,7 +224,7 @@ def test_an_ipv6_range_that_is_there_is_full_one_day() -> None:
 
 
 def test_packets_of_ipv6_carry_less() -> None:
-    """Headers of 40 bytes within and around; a tunnel that leaves less than 1,280 bytes carries no IPv6."""
+    """Inner and outer headers have 40 bytes; a tunnel that leaves less than 1,280 bytes carries no IPv6."""
     assert plans(ip_family="ipv6")["overlay-vxlan"].throughput.pod_mtu == 1_430
     assert plans(ip_family="dual")["gcp-alias"].throughput.goodput == pytest.approx((1_460 - 72) / 1_498)
     thin = plans(ip_family="dual", mtu=1_359)
@@ -242,8 +242,8 @@ def test_packets_of_ipv6_carry_less() -> None:
     st.integers(50, 116),
 )
 def test_ipv6_in_exact_numbers(nodes: int, pods: int, more: int, family: IpFamily, node_prefix6: int) -> None:
-    """The range for Pods holds a range for every node, and half of it would not, but where a cloud has set its length;
-    what is there holds no node more; more nodes are never easier; both families never carry more than IPv4 alone."""
+    """The range for Pods holds one range per node and half of it would not, unless a cloud fixes its length; both
+    families never carry more nodes than IPv4 alone."""
     order = {"yes": 0, "on request": 1, "no": 2}
     there = node_prefix6 - 16
     found = plans(nodes, pods, ip_family=family, node_prefix6=node_prefix6, pod_prefix6=there)
@@ -265,7 +265,7 @@ def test_ipv6_in_exact_numbers(nodes: int, pods: int, more: int, family: IpFamil
 
 
 def test_lengths_of_the_other_family_are_refused() -> None:
-    """Nothing that was said is passed over; and what Kubernetes would refuse at its start is refused here."""
+    """No option is silently ignored; and what Kubernetes would refuse at its start is refused here."""
 
     def refused(**fields: Any) -> dict[str, tuple[str, str]]:
         with pytest.raises(InvalidInput) as caught:
@@ -302,7 +302,7 @@ def test_growth(text: str, now: int, after_two_years: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "fast", "2x", "2x/day", "-5/year", "0.5x/year", "5000x/year", "x/year"])
-def test_what_is_no_growth_is_refused(text: str) -> None:
+def test_invalid_growth_is_refused(text: str) -> None:
     with pytest.raises(InvalidInput) as caught:
         parse_growth(text)
     assert caught.value.faults[0].field == "--growth"
@@ -323,9 +323,8 @@ def test_what_is_no_growth_is_refused(text: str) -> None:
         ("node_prefix6", "--node-prefix6", 8, 128),
     ],
 )
-def test_how_far_one_can_plan(field: str, option: str, least: float, most: float) -> None:
-    """The last value of each wish is taken, the next is refused and named. (Of IPv6 no range is so large that
-    Kubernetes would not cut a /64 from it.)"""
+def test_options_are_accepted_up_to_their_limits(field: str, option: str, least: float, most: float) -> None:
+    """The next value is refused by name. (No IPv6 range is so large that Kubernetes would assign no /64 from it.)"""
     wish: dict[str, Any] = {"nodes": 1, "pods_per_node": 1, "ip_family": "dual"}
     for value in (least, most):
         PlanRequest(**wish | {field: value})
@@ -336,33 +335,33 @@ def test_how_far_one_can_plan(field: str, option: str, least: float, most: float
         assert [fault.field for fault in caught.value.faults] == [option]
 
 
-def test_ranges_hold_what_no_host_can_have() -> None:
-    """First and last address of a subnet, and three that clouds keep."""
+def test_ranges_include_reserved_addresses() -> None:
+    """First and last address of a subnet, and three that clouds reserve."""
     assert [ranges(plans(nodes=nodes)["azure-native"]).node_prefix for nodes in (251, 252)] == [24, 23]
     assert [ranges(plans(nodes=1, pods=pods)["azure-native"]).pod_prefix for pods in (11, 12)] == [28, 27]
 
 
 def test_pods_of_a_node_share_its_link() -> None:
-    """100 Gbit/s among 25 Pods, less what headers take; 10 times less of a tenth of the link."""
+    """100 Gbit/s for 25 Pods, less the headers; a tenth of the link gives a tenth."""
     plain = plans(pods=25)["azure-native"]
     assert plain.pod_gbit == pytest.approx(4 * plain.throughput.goodput)
     assert plans(pods=25, link_gbit=10)["azure-native"].pod_gbit == pytest.approx(0.4 * plain.throughput.goodput)
 
 
-def test_what_stops_first_is_told_first() -> None:
-    """By what may be had on request; then by what there is unasked."""
+def test_limits_are_ordered_by_nodes() -> None:
+    """Raised limits first, then limits without a request."""
     few, many = plans(nodes=100, pods=100)["gcp-alias"], plans(nodes=100, pods=2)["gcp-alias"]
     assert [stop.figure for stop in few.stops[:2]] == [limits.GCP_PODS, limits.GCP_NODES_UNASKED]
     assert [stop.figure for stop in many.stops[:2]] == [limits.GCP_NODES_UNASKED, limits.GCP_PODS]
     assert [stop.max_nodes for stop in few.stops] == sorted(stop.max_nodes for stop in few.stops)
 
 
-def test_growth_that_never_gets_there() -> None:
+def test_growth_that_never_reaches_the_limit() -> None:
     assert Growth(factor=1.0000001).years_until(10, 1_000_000) is None
     assert Growth().years_until(10, 9) == 0
 
 
-def test_all_wrong_wishes_are_named_at_once() -> None:
+def test_all_invalid_options_are_named_at_once() -> None:
     with pytest.raises(InvalidInput) as caught:
         PlanRequest(nodes=200_000, pods_per_node=0, mtu=100, node_prefix=30, pod_prefix=2, years=-1, link_gbit=0)
     fields = {fault.field for fault in caught.value.faults}
@@ -381,12 +380,12 @@ def test_all_wrong_wishes_are_named_at_once() -> None:
         ([], "ipv4"),
     ],
 )
-def test_the_family_that_most_nodes_have(ranges_of_nodes: list[tuple[str, ...]], family: str) -> None:
+def test_the_usual_family_is_that_of_most_nodes(ranges_of_nodes: list[tuple[str, ...]], family: str) -> None:
     assert usual_family([NodeUse("n", cidrs, 110, 0) for cidrs in ranges_of_nodes]) == family
 
 
-def test_nodes_that_run_out() -> None:
-    """Now, or before their kubelet says that they are full; a node without a range is nobody's guess."""
+def test_nodes_that_run_out_of_addresses() -> None:
+    """Now, or before their kubelet is full; a node without a range has no shortage."""
     roomy = NodeUse("roomy", ("10.16.0.0/24",), 110, 90)
     small = NodeUse("small", ("10.16.1.0/26", "fd00::/64"), 110, 30)
     full = NodeUse("full", ("10.16.2.0/26",), 60, 55)

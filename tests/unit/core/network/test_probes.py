@@ -1,4 +1,4 @@
-"""What is tried from where, and what has to come of it."""
+"""Which connections are tried from which place, and their expected outcomes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ clusters:
 
 
 def told(place: Place) -> dict[str, bool]:
-    """Whether it has to pass, by cluster and endpoint."""
+    """Return whether each probe should pass, by cluster and endpoint."""
     return {f"{probe.cluster} {probe.endpoint}": probe.passes for probe in probes(NETWORKS, place)}
 
 
@@ -33,21 +33,21 @@ OUTSIDE = (*DIRECT, "alpha 10.132.0.10:80", "alpha 10.132.0.1:443")
 INSIDE = (*DIRECT, "alpha 10.96.0.10:80", "alpha 10.96.0.1:443")
 
 
-def test_researchers_reach_everything_by_what_stands_for_it() -> None:
-    """Services that nothing stands for are not tried."""
+def test_researchers_reach_everything_by_public_addresses() -> None:
+    """Services without a public range are not tried."""
     assert told(Place("researchers")) == {**dict.fromkeys(OUTSIDE, True), "beta 10.2.0.4:22": True}
     assert told(Place("elsewhere")) == {**dict.fromkeys(OUTSIDE, False), "beta 10.2.0.4:22": False}
 
 
-def test_a_cluster_reaches_itself_alone() -> None:
-    """Its own Services by their own addresses."""
+def test_a_cluster_reaches_only_itself() -> None:
+    """Its Services by their own addresses."""
     assert told(Place("cluster", "alpha")) == {**dict.fromkeys(INSIDE, True), "beta 10.2.0.4:22": False}
     from_beta = told(Place("cluster", "beta"))
     assert from_beta == {**dict.fromkeys(OUTSIDE, False), "beta 10.2.0.4:22": True, "beta 10.97.0.1:443": True}
 
 
 def test_hosts_reach_what_they_route_to() -> None:
-    """Nobody translates for the hub; a NAT host has to do with its clusters only."""
+    """The hub has no translation; a NAT host is connected to its own clusters only."""
     assert told(Place("hub")) == {**dict.fromkeys(DIRECT, True), "beta 10.2.0.4:22": True}
     assert set(told(Place("nat", "nat"))) == set(INSIDE)
 
@@ -64,11 +64,11 @@ def test_hosts_reach_what_they_route_to() -> None:
         ([], Place("elsewhere")),
     ],
 )
-def test_where_one_is_by_ones_addresses(own: list[str], place: Place) -> None:
+def test_a_place_is_found_by_addresses(own: list[str], place: Place) -> None:
     assert place_of(NETWORKS, [ip_address(each) for each in own]) == place
 
 
-def test_where_one_is_by_name() -> None:
+def test_a_place_is_found_by_name() -> None:
     assert place_named(NETWORKS, "nat") == Place("nat", "nat")
     assert place_named(NETWORKS, "beta") == Place("cluster", "beta")
     assert str(place_named(NETWORKS, "researchers")) == "among the researchers"
@@ -80,7 +80,7 @@ def test_where_one_is_by_name() -> None:
 @pytest.mark.parametrize(
     ("outcome", "reached"), [("answered", True), ("refused", True), ("silent", False), ("unreachable", False)]
 )
-def test_who_refuses_was_reached(outcome: Outcome, reached: bool) -> None:
+def test_a_refused_connection_reached_its_target(outcome: Outcome, reached: bool) -> None:
     for passes in (True, False):
         assert Probe("alpha", "node", ip_address("10.1.0.4"), 22, passes).is_right(outcome) == (passes == reached)
 
@@ -88,6 +88,6 @@ def test_who_refuses_was_reached(outcome: Outcome, reached: bool) -> None:
 @pytest.mark.parametrize(
     "text", ["10.1.0.4", "10.1.0.4:0", "10.1.0.4:x", "fd00::1:22", "[10.1.0.4]:22", "host:22", ":22"]
 )
-def test_what_is_no_endpoint(text: str) -> None:
+def test_invalid_endpoints_are_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"has no|is not an address"):
         read_endpoint(text)

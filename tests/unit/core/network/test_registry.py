@@ -1,4 +1,4 @@
-"""The address registry: every fault at once with its line, and what it says that may not be meant."""
+"""The address registry: all faults at once with their lines, and warnings."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ clusters:
 
 
 def faults(text: str) -> dict[str, Fault]:
-    """The faults of a registry by field."""
+    """Return the faults of a registry by field."""
     with pytest.raises(InvalidInput) as caught:
         parse_networks(text)
     return {fault.field: fault for fault in caught.value.faults}
@@ -55,15 +55,15 @@ def cluster(name: str = "gamma", **fields: Any) -> dict[str, Any]:
 
 
 def codes(**document: Any) -> dict[str, str]:
-    """Code of each fault by field."""
+    """Return the code of each fault by field."""
     with pytest.raises(InvalidInput) as caught:
         parse_networks(document)
     assert all(fault.hint for fault in caught.value.faults), "each fault names a way out"
     return {fault.field: fault.code for fault in caught.value.faults}
 
 
-def test_a_good_file_says_what_it_says() -> None:
-    """Both families, several ranges each; what is written out reads back the same."""
+def test_a_valid_file_is_read_and_written_unchanged() -> None:
+    """With both families and several ranges each."""
     networks = parse_networks(GOOD)
     alpha = networks.clusters[0]
     assert alpha.translations[0] == (ip_network("10.132.0.0/16"), ip_network("10.32.0.0/16"))
@@ -77,7 +77,7 @@ def test_an_empty_file_has_no_clusters() -> None:
 
 
 def test_all_faults_of_single_fields_come_at_once_with_their_lines() -> None:
-    """Each with what stands there and the way out."""
+    """Each with its value and a hint."""
     text = GOOD.replace("10.1.0.0/16", "10.1.0.7/16").replace("10.2.0.0/16", "10.2.0.0/33").replace("gateways", "gates")
     found = faults(text)
     assert found["clusters[0].nodes[0] (line 8)"].hint == "write 10.1.0.0/16"
@@ -87,7 +87,7 @@ def test_all_faults_of_single_fields_come_at_once_with_their_lines() -> None:
 
 
 def test_faults_between_fields_have_lines_too() -> None:
-    """An overlap names both ranges, and whose they are."""
+    """An overlap names both ranges and their owners."""
     (field, fault), *more = faults(GOOD.replace("10.24.0.0/14", "10.1.128.0/24")).items()
     assert not more
     assert field == "clusters[1].pods[0] (line 18)"
@@ -95,7 +95,7 @@ def test_faults_between_fields_have_lines_too() -> None:
 
 
 @pytest.mark.parametrize("bad", [5, "10.1.0.4", "ten", "10.0.0.0/8/8", ""])
-def test_what_is_no_range_is_refused(bad: object) -> None:
+def test_invalid_ranges_are_refused(bad: object) -> None:
     assert list(codes(researchers=[bad])) == ["researchers[0]"]
 
 
@@ -105,8 +105,8 @@ def test_a_small_range_inside_a_large_one_is_found_past_others() -> None:
     assert codes(clusters=clusters) == {"clusters[1].nodes[0]": "Overlap", "clusters[1].pods[0]": "Overlap"}
 
 
-def test_service_ranges_may_be_the_same_behind_translators_of_their_own() -> None:
-    """The default Service range of an installer is in every cluster; outside others stand for it."""
+def test_service_ranges_may_be_equal_behind_different_nat_hosts() -> None:
+    """Every cluster may have an installer's default range; public ranges differ."""
     hosts = [{"name": name, "addresses": [f"10.255.0.{n}"]} for n, name in enumerate(("n1", "n2"), 1)]
     one = cluster("a", services=["10.96.0.0/16"], publicServices=["10.130.0.0/16"], natHost="n1")
     two = cluster("b", services=["10.96.0.0/16"], publicServices=["10.131.0.0/16"], natHost="n2")
@@ -130,7 +130,7 @@ def test_service_ranges_may_be_the_same_behind_translators_of_their_own() -> Non
         "fd20:ce::/64",
     ],
 )
-def test_what_no_host_can_be_reached_at_is_refused(cidr: str) -> None:
+def test_unroutable_ranges_are_refused(cidr: str) -> None:
     """Link-local, loopback, multicast, metadata services."""
     assert codes(clusters=[cluster(nodes=[cidr])]) == {"clusters[0].nodes[0]": "WellKnown"}
 
@@ -153,14 +153,14 @@ def test_what_no_host_can_be_reached_at_is_refused(cidr: str) -> None:
         ("fdaa::/47", "each has a /48"),
     ],
 )
-def test_what_others_use_is_a_finding(cidr: str, said: str) -> None:
+def test_well_known_ranges_are_findings(cidr: str, said: str) -> None:
     """It can be done, and somebody should know."""
     found = findings(parse_networks({"clusters": [cluster(pods=[cidr], nodes=["10.1.0.0/24"])]}))
     assert any(said in finding.message and finding.field == "clusters[0].pods[0]" for finding in found), found
 
 
 def test_a_quiet_registry_has_no_findings() -> None:
-    """Services that are reached, ranges that are large enough and nobody else's."""
+    """Its Services are reachable, and its ranges are large enough and its own."""
     networks = parse_networks(GOOD)
     assert [finding.code for finding in findings(networks)] == ["NearlyFull", "ServicesInside"]
     assert "98%" in findings(networks)[0].message
@@ -192,8 +192,8 @@ def test_a_quiet_registry_has_no_findings() -> None:
         ),
     ],
 )
-def test_a_cluster_that_cannot_be_is_refused(fields: dict[str, Any], expected: dict[str, str]) -> None:
-    """Too small for its nodes and Pods, translated unevenly, reached through itself."""
+def test_an_impossible_cluster_is_refused(fields: dict[str, Any], expected: dict[str, str]) -> None:
+    """Too small for its nodes and Pods, unevenly translated, or reached through itself."""
     if fields.get("publicServices"):
         fields = fields | {"natHost": "nat"}
     hosts = [{"name": "nat", "addresses": ["10.255.0.9", "fd00:255::9"]}]
@@ -201,8 +201,8 @@ def test_a_cluster_that_cannot_be_is_refused(fields: dict[str, Any], expected: d
     assert found == {f"clusters[0].{field}": code for field, code in expected.items()}
 
 
-def test_no_way_to_a_cluster_leads_through_another_or_the_hub_itself() -> None:
-    """Clusters would touch each other there; and the hub's script would stop half-way."""
+def test_gateways_are_in_no_other_cluster_and_not_the_hub() -> None:
+    """Clusters would be connected there, and the hub's script would fail half-way."""
     ways: dict[str, Any] = {"gateways": ["10.9.0.1", "fd00:255::1"], "serviceGateways": ["10.255.0.7", "10.132.0.1"]}
     other = cluster("other", nodes=["10.9.0.0/24"], services=["10.32.0.0/16"], publicServices=["10.132.0.0/16"])
     found = codes(
@@ -214,7 +214,7 @@ def test_no_way_to_a_cluster_leads_through_another_or_the_hub_itself() -> None:
     assert found == {f"clusters[0].{field}": "Overlap" for field in fields}
 
 
-def test_a_translator_has_to_be_there_and_speak_the_family() -> None:
+def test_a_nat_host_must_exist_and_have_the_family() -> None:
     hosts = [{"name": "nat", "addresses": ["10.255.0.9"]}]
     six = cluster(services=["fd00::/112"], publicServices=["fd01::/112"], natHost="nat")
     assert codes(natHosts=hosts, clusters=[six]) == {"clusters[0].natHost": "NoAddress"}
@@ -223,7 +223,7 @@ def test_a_translator_has_to_be_there_and_speak_the_family() -> None:
     assert codes(natHosts=hosts, clusters=[four | {"natHost": "nut"}]) == {"clusters[0].natHost": "NoNatHost"}
 
 
-def test_hosts_and_names_are_nobody_elses() -> None:
+def test_hosts_and_names_are_unique() -> None:
     hosts = [{"name": "n", "addresses": ["10.8.0.9"]}, {"name": "n", "addresses": ["10.255.0.1"]}]
     clusters = [cluster("a", pods=["10.8.0.0/16"]), cluster("a")]
     assert codes(hub={"addresses": ["10.255.0.1"]}, natHosts=hosts, clusters=clusters) == {
@@ -243,7 +243,7 @@ def test_no_two_counters_have_one_name(name: str) -> None:
 
 @given(st.lists(st.tuples(st.integers(0, 63), st.integers(26, 32)), min_size=1, max_size=8))
 def test_exactly_what_overlaps_is_refused(blocks: list[tuple[int, int]]) -> None:
-    """Against the obvious comparison of each with each."""
+    """Compared with a check of every pair."""
     ranges = [
         ip_network((int(ip_network("10.0.0.0/26").network_address) + start, length), strict=False)
         for start, length in blocks
@@ -260,7 +260,7 @@ def test_exactly_what_overlaps_is_refused(blocks: list[tuple[int, int]]) -> None
 
 @given(st.integers(1, 2**20), st.integers(8, 24), st.integers(8, 30))
 def test_arithmetic_of_ranges(addresses: int, length: int, node_prefix: int) -> None:
-    """The smallest range holds what it has to, half of it does not; and ranges of nodes are those that can be cut."""
+    """The smallest range holds enough and half of it does not; node ranges are those that can be taken from it."""
     prefix = smallest_prefix(addresses, 4)
     assert 2 ** (32 - prefix) >= addresses
     assert addresses == 1 or 2 ** (31 - prefix) < addresses
@@ -270,14 +270,14 @@ def test_arithmetic_of_ranges(addresses: int, length: int, node_prefix: int) -> 
 
 
 def test_every_field_is_documented() -> None:
-    """The reference is made from the texts, and shows no field without one."""
+    """The reference is generated from these texts."""
     lines = [line for line in reference_page("The networks file", Networks).splitlines() if line.startswith("- ")]
     assert len(lines) > 20
     assert not [line for line in lines if line.endswith("`: ")]
 
 
-def test_a_file_that_is_wrong_all_over_is_told_at_once() -> None:
-    """Anybody may have a file checked: thousands of ranges that all overlap are not compared pair by pair."""
+def test_a_file_with_thousands_of_overlaps_is_checked_fast() -> None:
+    """Any user may have a file checked."""
     ranges = ["10.0.0.0/8"] * 64
     clusters = [cluster(f"c{n}", nodes=ranges, pods=ranges, services=ranges) for n in range(30)]
     with pytest.raises(InvalidInput) as caught:
@@ -285,7 +285,7 @@ def test_a_file_that_is_wrong_all_over_is_told_at_once() -> None:
     assert len(caught.value.faults) == 200
 
 
-def test_a_hub_that_lets_nobody_in_is_told() -> None:
+def test_a_hub_without_researchers_is_a_finding() -> None:
     networks = parse_networks({"hub": {"addresses": ["10.255.0.1"]}})
     assert [finding.code for finding in findings(networks)] == ["NobodyComesIn"]
 
@@ -299,13 +299,13 @@ def test_hosts_may_be_among_nodes_and_researchers() -> None:
 
 
 def told(**fields: Any) -> dict[str, str]:
-    """Findings about one cluster by code, but for those about what it leaves unsaid."""
+    """Return findings about one cluster by code, without those about omitted fields."""
     found = findings(parse_networks({"clusters": [cluster(**fields)]}))
     return {each.code: each.message for each in found if each.code not in ("NothingSaid", "ServicesInside")}
 
 
-def test_an_ipv6_range_for_pods_that_will_be_nearly_full() -> None:
-    """As for IPv4: by ranges of nodes, or by addresses; each family by its own."""
+def test_a_nearly_full_ipv6_range_for_pods_is_a_finding() -> None:
+    """As for IPv4: by node ranges or addresses, each family for itself."""
     pods = ["10.16.0.0/12", "fdaa:1:2::/112"]
     full = {"nodes": 220, "podsPerNode": 10, "nodePrefix": 24, "nodePrefix6": 120}
     assert told(pods=pods, size=full) == {
@@ -314,8 +314,8 @@ def test_an_ipv6_range_for_pods_that_will_be_nearly_full() -> None:
     assert told(pods=pods, size=full | {"nodes": 200}) == {}
 
 
-def test_what_kubernetes_itself_refuses_of_ipv6_is_a_finding() -> None:
-    """Ranges of nodes more than 16 bits longer than the one that they are cut from, Services beyond 20 bits."""
+def test_ipv6_ranges_that_kubernetes_refuses_are_findings() -> None:
+    """Node ranges more than 16 bits longer than their range, Services beyond 20 bits."""
     size = {"nodes": 5, "podsPerNode": 8, "nodePrefix6": 65}
     assert "a nodePrefix6 of 64 would do" in told(pods=["fdaa:1:2::/48"], size=size)["NodePrefixTooLong"]
     assert told(pods=["fdaa:1:2::/48", "10.16.0.0/12"], size=size | {"nodePrefix6": 64, "nodePrefix": 29}) == {}
@@ -324,8 +324,8 @@ def test_what_kubernetes_itself_refuses_of_ipv6_is_a_finding() -> None:
     assert told(services=["fdaa:1:2::/108", "10.128.0.0/12"]) == {}
 
 
-def test_a_family_without_a_gateway_is_told() -> None:
-    """Where gateways are named no other way is made; where none are, the network around knows the way."""
+def test_a_family_without_a_gateway_is_a_finding() -> None:
+    """If a cluster has gateways, no other route is made; without any, the surrounding network routes."""
     nodes = ["10.1.0.0/24", "fdaa:1:2::/64"]
     assert "no gateway with an IPv6 address" in told(nodes=nodes, gateways=["10.255.0.11"])["NoGateway"]
     assert told(nodes=nodes, gateways=["10.255.0.11", "fdaa:1:3::11"]) == {}

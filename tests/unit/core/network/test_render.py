@@ -31,12 +31,12 @@ clusters:
 
 
 def rules(text: str) -> list[str]:
-    """The rules alone, without their table."""
+    """Return the rules alone, without their table."""
     return [line.split(" ", 4)[4] for line in text.splitlines() if line.startswith("add rule ")]
 
 
-def test_a_hub_routes_where_gateways_are_named() -> None:
-    """And leaves the rest to the network around it."""
+def test_a_hub_has_routes_only_for_clusters_with_gateways() -> None:
+    """The surrounding network routes the rest."""
     routes = [route.arguments() for route in render_hub(parse_networks(FILE)).routes]
     assert routes == [
         "10.1.0.0/24 via 10.255.0.11",
@@ -47,8 +47,8 @@ def test_a_hub_routes_where_gateways_are_named() -> None:
     ]
 
 
-def test_a_nat_host_sends_services_to_their_gateways_and_nothing_back() -> None:
-    """Spread over nodes where several are named; what is not translated leads nowhere, so that it can't go round."""
+def test_a_nat_host_routes_services_and_blackholes_public_ranges() -> None:
+    """Spread over several gateways; untranslated packets are dropped so that they cannot loop."""
     routes = [route.arguments() for route in render_nat(parse_networks(FILE), "nat").routes]
     assert routes == [
         "10.200.0.0/16 via 10.255.0.1",
@@ -62,7 +62,7 @@ def test_a_nat_host_sends_services_to_their_gateways_and_nothing_back() -> None:
     assert own == ["10.200.0.0/16 via 10.255.0.1", "blackhole 10.133.0.0/24"]
 
 
-def test_who_calls_is_hidden_unless_the_source_is_kept() -> None:
+def test_the_caller_is_translated_unless_the_source_is_kept() -> None:
     networks = parse_networks(FILE)
     hiding, keeping = (rules(render_nat(networks, name).rules) for name in ("nat", "inline"))
     assert "hide ct original ip daddr 10.132.0.0/24 snat ip to 10.255.0.9" in hiding
@@ -70,8 +70,8 @@ def test_who_calls_is_hidden_unless_the_source_is_kept() -> None:
     assert [rule for rule in keeping if "dnat ip prefix to 10.96.0.0/24" in rule]
 
 
-def test_clusters_may_call_where_the_file_says_so() -> None:
-    """Researchers, that is; each other never."""
+def test_clusters_may_call_researchers_if_the_file_says_so() -> None:
+    """Never each other."""
     networks = parse_networks(FILE.replace("hub: {", "hub: {clustersMayCall: true, "))
     found = rules(render_hub(networks).rules)
     assert "from-alpha ip daddr @researchers4 counter name alpha-to-researchers accept" in found
@@ -79,8 +79,8 @@ def test_clusters_may_call_where_the_file_says_so() -> None:
 
 
 @given(st.integers(1, 6))
-def test_every_pair_is_kept_apart_before_any_answer_is_let_through(count: int) -> None:
-    """Both ways, by name; so what was open before the rules came is cut."""
+def test_pairs_of_clusters_are_blocked_before_answers_pass(count: int) -> None:
+    """Both ways, by name; so connections from before the rules are cut."""
     clusters = [{"name": f"c{n}", "nodes": [f"10.{n}.0.0/16"]} for n in range(count)]
     found = rules(render_hub(parse_networks({"clusters": clusters})).rules)
     for n in range(count):
@@ -91,8 +91,8 @@ def test_every_pair_is_kept_apart_before_any_answer_is_let_through(count: int) -
         assert chain.index(f"from-c{n} ct state established,related accept") == count
 
 
-def test_rules_in_force_are_recognized() -> None:
-    """By a digest of all that they say, which stands among them."""
+def test_installed_rules_are_recognized() -> None:
+    """By a digest of the rules in a comment."""
     one, other = render_hub(parse_networks(FILE)), render_hub(parse_networks(FILE.replace("10.3.", "10.4.")))
     for rendered in (one, other):
         assert rendered.digest == digest(rendered.rules)
@@ -109,7 +109,7 @@ def test_rules_in_force_are_recognized() -> None:
         (parse_networks(FILE), "not", "there is no NAT host not"),
     ],
 )
-def test_what_cannot_be_rendered(networks: Networks, host: str | None, said: str) -> None:
+def test_registries_that_cannot_be_rendered(networks: Networks, host: str | None, said: str) -> None:
     with pytest.raises(InvalidInput) as caught:
         render_nat(networks, host)
     assert said in caught.value.faults[0].message
@@ -126,7 +126,7 @@ def test_names_that_counters_could_not_tell_apart_are_refused(name: str) -> None
 
 
 def test_a_network_of_ipv6_alone_needs_nothing_of_ipv4() -> None:
-    """Prefixes are translated one to one as with IPv4; no rule, route or setting is about the other family."""
+    """Prefixes are translated one to one as with IPv4; no rule, route or setting is about IPv4."""
     networks = parse_networks(
         """
         researchers: ["fdaa:200::/48"]

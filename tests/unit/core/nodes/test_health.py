@@ -1,4 +1,4 @@
-"""Which nodes leave the pool, why, and which come back."""
+"""Which nodes leave the pool and why, and which come back."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def look(
 
 
 def only(verdict: Verdict) -> tuple[TrailEvent, str, str | None]:
-    """The one change that there is: what, why, and the taint afterwards."""
+    """Return the only change: event, reason, and the taint afterwards."""
     (change,) = verdict.changes
     return change.entry.what, change.entry.reason, change.unhealthy
 
@@ -75,12 +75,12 @@ def test_a_node_leaves_for_a_condition_that_lasts() -> None:
     assert verdict.changes[0].entry.evidence == ("since 2026-11-21T11:58:00Z: task blocked for more than 120 s",)
 
 
-def test_not_for_one_that_began_a_moment_ago() -> None:
+def test_a_recent_condition_does_not_remove_a_node() -> None:
     verdict = look(Signs("n1", bad=(replace(DEADLOCK, since=NOW - timedelta(seconds=20)),)))
     assert (verdict.changes, verdict.next_at) == ([], NOW + timedelta(seconds=40))
 
 
-def test_it_comes_back_when_the_condition_has_been_gone_for_a_while() -> None:
+def test_a_node_returns_when_its_condition_has_been_good_for_long() -> None:
     out = new_entry(LONG_AGO, TrailEvent.OUT, "KernelDeadlock")
     gone = Signs("n1", unhealthy="KernelDeadlock", trail=(out,), cleared_at=NOW - timedelta(minutes=9))
     verdict = look(gone)
@@ -91,7 +91,7 @@ def test_it_comes_back_when_the_condition_has_been_gone_for_a_while() -> None:
     assert not look(replace(gone, bad=(DEADLOCK,)), now=NOW + timedelta(hours=1)).changes
 
 
-def test_where_there_is_a_test_it_is_passed_first() -> None:
+def test_with_a_test_a_node_returns_only_after_passing_it() -> None:
     out = new_entry(LONG_AGO, TrailEvent.OUT, "KernelDeadlock")
     gone = Signs("n1", unhealthy="KernelDeadlock", trail=(out,), cleared_at=LONG_AGO, testable=True)
     verdict = look(gone)
@@ -99,14 +99,14 @@ def test_where_there_is_a_test_it_is_passed_first() -> None:
     assert only(look(replace(gone, test=trial(TrialState.PASSED)))) == (TrailEvent.BACK, PREFLIGHT_PASSED, None)
 
 
-def test_who_let_it_come_back_knew_of_its_condition() -> None:
+def test_a_node_returned_by_hand_keeps_its_known_condition() -> None:
     back = new_entry(NOW - timedelta(minutes=1), TrailEvent.BACK, by="ada")
     assert not look(Signs("n1", bad=(DEADLOCK,), trail=(back,))).changes
     anew = replace(DEADLOCK, since=NOW - timedelta(seconds=30))
     assert look(Signs("n1", bad=(anew,), trail=(back,)), now=NOW + timedelta(minutes=1)).changes
 
 
-def test_what_somebody_tainted_by_hand_is_left_alone() -> None:
+def test_a_node_tainted_by_hand_is_left_alone() -> None:
     by_hand = Signs("n1", unhealthy="smoke", testable=True)
     verdict = look(by_hand)
     assert (verdict.changes, verdict.tests) == ([], [])
@@ -140,21 +140,21 @@ def test_what_somebody_tainted_by_hand_is_left_alone() -> None:
         "one of a person, two of nobody",
     ],
 )
-def test_runs_that_failed_there_and_did_well_elsewhere(failures: list[Failure], leaves: bool) -> None:
+def test_a_node_leaves_for_runs_that_failed_only_there(failures: list[Failure], leaves: bool) -> None:
     verdict = look(Signs("n1"), Signs("n2"), failures={"n1": failures})
     assert [change.entry.reason for change in verdict.changes] == [MEMBERS_FAIL] * leaves
     if leaves:
         assert verdict.changes[0].entry.evidence[0] == "run team/a: member 0 failed"
 
 
-def test_what_was_before_its_return_counts_no_more() -> None:
+def test_failures_before_a_nodes_return_do_not_count() -> None:
     signs = Signs("n1", trail=(new_entry(NOW - timedelta(hours=1), TrailEvent.BACK, by="ada"),))
     assert not look(signs, failures={"n1": [failed("a"), failed("b", "ben")]}).changes
     new = [failed("a", at=NOW), failed("b", "ben", NOW)]
     assert only(look(signs, failures={"n1": new})) == (TrailEvent.OUT, MEMBERS_FAIL, MEMBERS_FAIL)
 
 
-def test_a_loss_is_written_down_once() -> None:
+def test_a_loss_is_recorded_once() -> None:
     signs = Signs("n1", usable=False, silent_since=NOW, holders=("team/bert",))
     verdict = look(signs)
     assert (verdict.changes, verdict.next_at) == ([], NOW + UNREACHABLE_FOR)
@@ -164,12 +164,12 @@ def test_a_loss_is_written_down_once() -> None:
     assert not look(replace(signs, holders=()), now=NOW + UNREACHABLE_FOR).changes, "nobody was there"
 
 
-def test_when_many_fall_silent_at_once_none_of_them_is_to_blame() -> None:
+def test_many_nodes_unreachable_at_once_are_not_blamed() -> None:
     rack = [Signs(f"n{i}", silent_since=LONG_AGO, holders=("team/bert",)) for i in range(3)]
     assert not look(*rack, *(Signs(f"m{i}") for i in range(17))).changes
 
 
-def test_a_node_that_loses_members_again_and_again() -> None:
+def test_a_node_leaves_after_repeated_losses() -> None:
     trail = tuple(
         new_entry(NOW - timedelta(hours=hours), TrailEvent.LOST, evidence=["team/bert"]) for hours in (9, 5, 1)
     )
@@ -194,14 +194,14 @@ def test_a_new_node_is_tested_before_it_takes_work() -> None:
     assert (out.entry.evidence, out.entry.run) == (("exit code 1", "7 GPUs of 8"), "test-n1")
 
 
-def test_a_result_is_taken_once() -> None:
+def test_a_test_result_is_recorded_once() -> None:
     out = new_entry(NOW, TrailEvent.OUT, PREFLIGHT_FAILED, run="test-n1")
     signs = Signs("n1", unhealthy=PREFLIGHT_FAILED, testable=True, trail=(out,), test=trial(TrialState.FAILED))
     verdict = look(signs)
     assert (verdict.changes, verdict.tests, verdict.next_at) == ([], [], NOW + timedelta(hours=1))
 
 
-def test_a_test_that_cannot_run_is_tried_again_with_growing_pauses() -> None:
+def test_a_test_that_cannot_run_is_retried_with_backoff() -> None:
     new = Signs("n1", awaits_test=True, testable=True)
     (change,) = look(replace(new, test=trial(TrialState.IMPOSSIBLE, "no such image"))).changes
     assert (change.entry.what, change.awaits_test, change.unhealthy) == (TrailEvent.UNTESTED, True, None)
@@ -220,7 +220,7 @@ def test_a_test_that_cannot_run_is_tried_again_with_growing_pauses() -> None:
     assert len(trail) == 1
 
 
-def test_a_node_that_failed_is_tested_again_and_comes_back() -> None:
+def test_a_failed_node_is_retested_and_returns() -> None:
     trail = (new_entry(NOW, TrailEvent.OUT, PREFLIGHT_FAILED, run="test-1"),)
     out = Signs("n1", unhealthy=PREFLIGHT_FAILED, testable=True, trail=trail)
     assert look(out).next_at == NOW + timedelta(hours=1)
@@ -231,7 +231,7 @@ def test_a_node_that_failed_is_tested_again_and_comes_back() -> None:
 
 
 def test_a_node_that_fails_again_stays_out() -> None:
-    """It is told how the latest test ended, and why it left stays what it was; by whoever asked for the test, too."""
+    """The trail gets the latest result, and keeps the reason for which it left; also if a user asked for the test."""
     trail = (new_entry(LONG_AGO, TrailEvent.OUT, PREFLIGHT_FAILED, run="test-1"),)
     out = Signs("n1", unhealthy=PREFLIGHT_FAILED, testable=True, trail=trail, wanted_by="ada")
     (again,) = look(replace(out, test=trial(TrialState.FAILED, "exit code 1"))).changes
@@ -239,16 +239,15 @@ def test_a_node_that_fails_again_stays_out() -> None:
     assert (again.entry.evidence, again.entry.by, again.entry.run) == (("exit code 1",), "ada", "test-n1")
 
 
-def test_who_is_well_is_tested_for_nobody() -> None:
-    """A node of the pool takes work; it is no test's business unless somebody asks."""
+def test_a_healthy_node_is_not_tested_without_a_request() -> None:
     verdict = look(
         Signs("n1", testable=True), Signs("n2", testable=True, trail=(new_entry(LONG_AGO, TrailEvent.PASSED),))
     )
     assert (verdict.tests, verdict.changes, verdict.next_at) == ([], [], None)
 
 
-def test_who_says_that_it_is_broken_is_not_tested() -> None:
-    """Whatever it left for: the test would find what its kubelet tells already. Whoever asks has his test."""
+def test_a_node_with_a_bad_condition_is_not_tested() -> None:
+    """Whatever it left for: the condition already says that it is broken. A user can still ask for a test."""
     trail = (new_entry(LONG_AGO, TrailEvent.OUT, PREFLIGHT_FAILED, run="test-1"),)
     out = Signs("n1", unhealthy=PREFLIGHT_FAILED, testable=True, trail=trail)
     assert look(out).tests == ["n1"]
@@ -258,15 +257,15 @@ def test_who_says_that_it_is_broken_is_not_tested() -> None:
     assert only(passed) == (TrailEvent.PASSED, "", PREFLIGHT_FAILED)
 
 
-def test_runs_that_are_still_there_may_end_first() -> None:
-    """Its test would want the whole node, and be of high priority."""
+def test_a_test_waits_until_runs_on_the_node_have_ended() -> None:
+    """It needs the whole node and has a high priority."""
     new = Signs("n1", awaits_test=True, testable=True, busy=True)
     verdict = look(new)
     assert (verdict.tests, verdict.next_at) == ([], NOW + BUSY_RECHECK)
     assert look(replace(new, wanted_by="ada")).tests == ["n1"]
 
 
-def test_whoever_asks_is_answered() -> None:
+def test_a_requested_test_gets_an_answer() -> None:
     asked = Signs("n1", wanted_by="ada", testable=True)
     assert look(asked).tests == ["n1"]
     (passed,) = look(replace(asked, test=trial(TrialState.PASSED))).changes
@@ -275,8 +274,7 @@ def test_whoever_asks_is_answered() -> None:
     assert (no_test.entry.what, no_test.answered) == (TrailEvent.UNTESTED, True)
 
 
-def test_so_many_at_a_time() -> None:
-    """Those that somebody asked for come first."""
+def test_requested_tests_come_first_up_to_the_limit() -> None:
     few = Preflight.model_validate({"image": "preflight:1", "atOnce": 3})
     new = [Signs(f"n{i}", awaits_test=True, testable=True) for i in range(1, 12)]
     running = Signs("m1", awaits_test=True, testable=True, test=trial(TrialState.GOES_ON))
@@ -290,7 +288,7 @@ def test_so_many_at_a_time() -> None:
 
 
 def test_a_bad_image_does_not_empty_the_cluster() -> None:
-    """Beyond the share it is only said; who was not in the pool yet does not get into it either."""
+    """Beyond the share there is only a warning; a node outside the pool does not get into it either."""
     nodes = [Signs(f"n{i}", testable=True, test=Trial(f"test-{i}", TrialState.FAILED)) for i in range(40)]
     verdict = look(*nodes)
     assert [change.unhealthy for change in verdict.changes].count(PREFLIGHT_FAILED) == 4
@@ -303,7 +301,7 @@ def test_a_bad_image_does_not_empty_the_cluster() -> None:
 @pytest.mark.parametrize(
     ("nodes", "percent", "allowed"), [(0, 10, 0), (1, 10, 1), (8, 10, 1), (200, 10, 20), (9, 0, 0)]
 )
-def test_at_least_one_may_leave(nodes: int, percent: int, allowed: int) -> None:
+def test_at_least_one_node_may_leave(nodes: int, percent: int, allowed: int) -> None:
     assert allowed_out(nodes, rules(atMostPercent=percent)) == allowed
 
 
@@ -333,8 +331,8 @@ _SIGNS = st.builds(
 
 
 @given(st.lists(_SIGNS, max_size=16), st.integers(0, 100), st.integers(0, 3), st.integers(1, 5))
-def test_never_more_than_the_share(drawn: list[Signs], percent: int, failing: int, at_once: int) -> None:
-    """Whatever is wrong with how many nodes: no more are out afterwards than may be, or than were out before."""
+def test_never_more_nodes_leave_than_the_share(drawn: list[Signs], percent: int, failing: int, at_once: int) -> None:
+    """However many nodes look broken, no more are out afterwards than allowed, or than were out before."""
     nodes = [replace(signs, node=f"n{number}") for number, signs in enumerate(drawn)]
     failures = {signs.node: [failed("a"), failed("b", "ben")] for signs in nodes[:failing]}
     health = rules(atMostPercent=percent)
@@ -354,8 +352,8 @@ def test_never_more_than_the_share(drawn: list[Signs], percent: int, failing: in
 
 
 @given(st.lists(_SIGNS, min_size=1, max_size=8))
-def test_it_comes_to_rest(drawn: list[Signs]) -> None:
-    """What was done once is not done again: with its changes in place, and no time gone by, nothing is left to do."""
+def test_a_second_examination_changes_nothing(drawn: list[Signs]) -> None:
+    """With its changes applied and at the same time."""
     nodes = [replace(signs, node=f"n{number}") for number, signs in enumerate(drawn)]
     for _ in range(len(nodes) + 3):
         verdict = look(*nodes)
@@ -391,5 +389,5 @@ def test_a_trail_is_short_and_can_be_read_again() -> None:
 
 
 @pytest.mark.parametrize("damaged", ["", "no JSON", "{}", '[{"at": "yesterday", "what": "out"}]', '[{"what": "gone"}]'])
-def test_what_somebody_damaged_tells_nothing(damaged: str) -> None:
+def test_a_damaged_trail_is_read_as_empty(damaged: str) -> None:
     assert read_trail(damaged) == ()

@@ -34,7 +34,7 @@ def policy(**preflight: Any) -> Policy:
     return parse_policy({**STRICT, "preflight": {"image": "tests/preflight:1", "command": ["check"], **preflight}})
 
 
-def test_it_takes_the_whole_node_and_is_never_started_again() -> None:
+def test_a_test_takes_the_whole_node_and_never_restarts() -> None:
     rules = policy()
     spec = parse_spec(spec_of_test(NODE, rules))
     assert (spec.resources.gpus, spec.resources.whole_node, spec.restarts) == (8, True, 0)
@@ -45,8 +45,8 @@ def test_it_takes_the_whole_node_and_is_never_started_again() -> None:
     assert (decision.limits.restarts, decision.limits.time_limit_seconds) == (0, 600)
 
 
-def test_its_spec_says_no_more_than_it_has_to() -> None:
-    """And asks for no more than a small node has."""
+def test_a_tests_spec_is_minimal() -> None:
+    """It asks for no more than a small node has."""
     small = replace(NODE, cpu_millis=1500, memory_bytes=2**30, gpus=0, labels={}, taints=())
     assert spec_of_test(small, policy(command=[], env={"A": "1"}, gpu=2, shm="2Gi", volumes=[SCRATCH])) == {
         "image": "tests/preflight:1",
@@ -63,7 +63,7 @@ def test_its_spec_says_no_more_than_it_has_to() -> None:
     assert (large["resources"]["cpu"], large["resources"]["memory"], large["command"]) == ("4", "8Gi", ["check"])
 
 
-def test_policy_lets_no_other_image_do_that() -> None:
+def test_policy_allows_only_the_tests_image() -> None:
     spec = parse_spec(spec_of_test(NODE, policy()) | {"image": "registry/bert:3"})
     with pytest.raises(Refused, match=r"no pattern of images\.allow"):
         decide(spec, policy_for_tests(policy()), Facts(), run=RunIdentity("test-a", "kajitori"))
@@ -71,14 +71,14 @@ def test_policy_lets_no_other_image_do_that() -> None:
         decide(parse_spec(spec_of_test(NODE, policy())), policy(), Facts(), run=RunIdentity("a", "team"))
 
 
-def test_nobody_else_gets_onto_nodes_that_are_out() -> None:
-    """Whatever a run tolerates by itself."""
+def test_other_runs_cannot_use_nodes_that_are_out() -> None:
+    """Whatever they tolerate."""
     spec = parse_spec({"image": "bert:3", "tolerations": [{"key": names.TAINT_UNHEALTHY, "operator": "Exists"}]})
     with pytest.raises(Refused, match=r"not allow runs to tolerate the taint kajitori\.dev/unhealthy"):
         decide(spec, parse_policy({}), Facts(), run=RunIdentity("bert", "team"))
 
 
-def test_without_a_test_nobody_may_more() -> None:
+def test_without_a_test_the_policy_is_unchanged() -> None:
     rules = parse_policy(STRICT)
     assert policy_for_tests(rules) is rules
     assert not policy_for_tests(policy()).security.allow_root
@@ -86,14 +86,14 @@ def test_without_a_test_nobody_may_more() -> None:
     assert policy_for_tests(anybody).security.allow_root
 
 
-def test_a_gpu_that_is_missing_is_for_the_test_to_find() -> None:
-    """Asked of the scheduler it could only wait for ever."""
+def test_a_missing_gpu_is_left_for_the_test_to_find() -> None:
+    """A request for it would wait for ever."""
     spec = spec_of_test(NODE, policy(gpu=16))
     assert spec["resources"]["gpu"] == 8
     assert spec["env"][EXPECTED_GPUS_ENV] == "16"
 
 
-def test_what_policy_says_of_it_is_in_its_spec() -> None:
+def test_the_policy_of_tests_is_in_the_spec() -> None:
     rules = policy(user=0, privileged=True, shm="1Gi", volumes=[SCRATCH])
     spec = parse_spec(spec_of_test(NODE, rules))
     assert (spec.user, spec.privileged, spec.resources.shm_bytes) == ("0", True, 2**30)
@@ -102,18 +102,18 @@ def test_what_policy_says_of_it_is_in_its_spec() -> None:
 
 
 @pytest.mark.parametrize("node", ["gpu-7", "GPU_7.example.com", "9", "--", "x" * 253])
-def test_its_name_is_one_that_a_run_may_have(node: str) -> None:
+def test_a_tests_name_is_valid_for_a_run(node: str) -> None:
     assert name_fault(name_of_test(node, "uid", "")) is None
     assert name_of_test(node, "uid", "[]") != name_of_test(node, "uid", "")
     assert name_of_test(node, "uid", "") == name_of_test(node, "uid", "")
 
 
-def test_of_its_volumes_only_folders_of_the_machine_have_to_be_let_through() -> None:
+def test_only_a_tests_host_paths_are_added_to_policy() -> None:
     rules = policy(volumes=[{"name": "data", "path": "/data"}, SCRATCH])
     assert policy_for_tests(rules).mounts.host_paths == ["/scratch"]
 
 
-def test_its_name_begins_with_as_much_of_the_nodes_as_there_is_room_for() -> None:
+def test_a_tests_name_begins_with_the_nodes_name_as_far_as_it_fits() -> None:
     for node, plain in (("GPU_7.example", "test-gpu-7-example-"), ("--", "test-"), ("x" * 253, "test-xxxx")):
         name = name_of_test(node)
         assert name.startswith(plain) and re.fullmatch(r"[0-9a-f]{8}", name[-8:])
@@ -121,7 +121,7 @@ def test_its_name_begins_with_as_much_of_the_nodes_as_there_is_room_for() -> Non
     assert len(name_of_test("x" * 253)) == names.RUN_NAME_MAX_LENGTH
 
 
-def test_the_run_says_what_it_tests_and_for_whom() -> None:
+def test_the_run_names_its_node_and_who_requested_the_test() -> None:
     made = run_of_test(NODE, policy(namespace="ops"), "test-a", "ada")
     assert made["metadata"] == {
         "name": "test-a",
@@ -139,6 +139,6 @@ def test_the_run_says_what_it_tests_and_for_whom() -> None:
         ({"shm": "8Gi", "memory": "4Gi"}, "shm is larger than memory"),
     ],
 )
-def test_what_does_not_go_together(wrong: dict[str, Any], said: str) -> None:
+def test_contradicting_settings_are_refused(wrong: dict[str, Any], said: str) -> None:
     with pytest.raises(InvalidInput, match=said):
         policy(**wrong)

@@ -1,4 +1,4 @@
-"""Which waiting runs ask an autoscaler for nodes, and which take back what they asked for."""
+"""Which waiting runs ask an autoscaler for nodes, and which withdraw their request."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ from kajitori.core.words.times import format_time
 
 
 def test_a_gang_that_finds_no_room_asks_for_all_that_it_lacks() -> None:
-    """One free node of the pool counts; of the others it asks for as many as it needs."""
+    """One free node of the pool counts; it asks for the others."""
     snapshot = empty(node("spot-1"))
     request = first_request(snapshot)
     assert (request.pool, request.nodes, request.number, request.attempt) == ("spot", 3, 1, 1)
     assert request.state is ASKED and request.is_live and request.asked_at == format_time(NOW)
 
 
-def test_smaller_members_share_the_nodes_that_are_asked_for() -> None:
-    """Ten members of two GPUs: four fit on a node."""
+def test_small_members_share_requested_nodes() -> None:
+    """Ten members with two GPUs: four fit on a node."""
     snapshot = empty()
     member = replace(WHOLE, gpus=2, whole_node=False)
     answer = demand([waits(snapshot, gang(10, member=member))], (), snapshot, pools(snapshot.table), NOW)
@@ -49,7 +49,7 @@ def test_smaller_members_share_the_nodes_that_are_asked_for() -> None:
 
 
 def test_a_providers_own_class_is_asked_for_nodes_for_every_member() -> None:
-    """It takes no account of what is free."""
+    """Such a class ignores free nodes."""
     snapshot = empty(node("spot-1"))
     known = pools(snapshot.table, ("spot", rules(provisioningClass="queued-provisioning.gke.io")))
     assert asked_by(demand([waits(snapshot, gang(4))], (), snapshot, known, NOW)).nodes == 4
@@ -65,29 +65,29 @@ def test_a_providers_own_class_is_asked_for_nodes_for_every_member() -> None:
         replace(WHOLE, gpus=0, gpu_type="", cpu_runs_on_gpu_nodes="never"),
     ],
 )
-def test_who_would_not_fit_there_does_not_ask(member: MemberRequest) -> None:
-    """Another type, more than a node has, labels that its nodes lack, no GPUs where policy keeps those apart."""
+def test_a_run_that_would_not_fit_does_not_ask(member: MemberRequest) -> None:
+    """Another GPU type, more than a node has, missing labels, or no GPUs if policy separates those."""
     snapshot = empty(replace(node("other", "other"), gpu_type="t4"))
     answer = demand([waits(snapshot, gang(1, member=member))], (), snapshot, pools(snapshot.table), NOW)
     assert answer == Demand({}, {})
 
 
-def test_a_taint_that_nodes_keep_has_to_be_tolerated() -> None:
+def test_a_permanent_taint_must_be_tolerated() -> None:
     snapshot = empty()
     known = pools(snapshot.table, ("spot", rules(taints=[{"key": "spot"}])))
     assert not demand([waits(snapshot, gang(1))], (), snapshot, known, NOW).changed
 
 
-def test_nobody_asks_before_he_has_waited_for_a_while() -> None:
-    """And the answer says when to look again."""
+def test_a_run_asks_only_after_waiting_for_a_while() -> None:
+    """The answer has the time of the next decision."""
     snapshot = empty()
     request = gang(4, queued=format_time(NOW - timedelta(seconds=20)))
     answer = demand([waits(snapshot, request)], (), snapshot, pools(snapshot.table), NOW)
     assert not answer.changed and answer.look_again_at == NOW + timedelta(seconds=40)
 
 
-def test_who_only_waits_for_his_turn_asks_for_nothing() -> None:
-    """There is room for him, which is kept for somebody else at the moment; or he is expected to start soon."""
+def test_a_run_with_room_that_waits_its_turn_does_not_ask() -> None:
+    """Its room is reserved for another run now, or it is expected to start soon."""
     snapshot = empty(*(node(f"spot-{n}") for n in range(4)))
     occupy(snapshot, WHOLE, ["spot-0"])
     full = waits(snapshot, gang(4))
@@ -100,9 +100,8 @@ def test_who_only_waits_for_his_turn_asks_for_nothing() -> None:
     assert asked_by(demand([later], (), snapshot, known, NOW)).nodes == 1
 
 
-def test_nodes_that_are_about_to_be_ready_will_do() -> None:
-    """One that came lately and is not ready, or has a taint for the time being, is waited for; one that has been so for
-    longer than the deadline is not counted on."""
+def test_nodes_that_are_about_to_be_ready_count() -> None:
+    """A new node that is not ready, or has a temporary taint, is waited for until the deadline."""
     fresh = NOW - timedelta(minutes=5)
     booting = node("spot-1", created=fresh, ready=False)
     tainted = node("spot-2", created=fresh, taints=(Taint("startup"),))
@@ -115,9 +114,9 @@ def test_nodes_that_are_about_to_be_ready_will_do() -> None:
     assert asked_by(demand([waits(snapshot, gang(2))], (), snapshot, known, late)).nodes == 2
 
 
-def test_what_one_waits_for_is_left_to_him() -> None:
-    """The first gang has a free node and one that is about to be ready, and asks for nothing; the second asks for all
-    that it lacks, and the first asks for nothing afterwards, either."""
+def test_nodes_that_one_run_waits_for_do_not_count_for_another() -> None:
+    """The first gang has a free node and a coming one, and does not ask; the second asks for everything it lacks, and
+    the first still does not ask afterwards."""
     snapshot = empty(node("spot-1"), node("spot-2", created=NOW - timedelta(minutes=5), ready=False))
     known = pools(snapshot.table)
     first, second = waits(snapshot, gang(2, "ns/first")), waits(snapshot, gang(3, "ns/second"))
@@ -128,15 +127,15 @@ def test_what_one_waits_for_is_left_to_him() -> None:
 
 
 def test_two_runs_do_not_count_on_the_same_free_node() -> None:
-    """In the queue's order: the first takes the free one into account, the second does not."""
+    """The first in the queue counts the free node, the second does not."""
     snapshot = empty(node("spot-1"))
     queue = [waits(snapshot, gang(2, "ns/first")), waits(snapshot, gang(2, "ns/second"))]
     answer = demand(queue, (), snapshot, pools(snapshot.table), NOW)
     assert asked_by(answer, "ns/first").nodes == 1 and asked_by(answer, "ns/second").nodes == 2
 
 
-def test_a_pool_is_asked_for_no_more_than_it_may_have() -> None:
-    """What it has and what is on its way counts; who does not fit within that is told so, and others may ask."""
+def test_requests_never_exceed_a_pools_limit() -> None:
+    """Present and coming nodes count. A run that does not fit within the limit is told, and others may ask."""
     snapshot = empty(*(node(f"spot-{n}") for n in range(3)))
     occupy(snapshot, WHOLE, ["spot-0", "spot-1", "spot-2"])
     queue = [waits(snapshot, gang(size, f"ns/{size}")) for size in (3, 4, 2)]
@@ -146,7 +145,7 @@ def test_a_pool_is_asked_for_no_more_than_it_may_have() -> None:
     assert answer.notes == {"ns/4": said}
 
 
-def test_what_starting_runs_asked_for_still_counts() -> None:
+def test_requests_of_starting_runs_still_count() -> None:
     """Their nodes may be on the way."""
     snapshot = empty()
     theirs = after(first_request(snapshot, 6), state=PROVISIONED)
@@ -154,8 +153,8 @@ def test_what_starting_runs_asked_for_still_counts() -> None:
     assert not answer.changed and "6 more were asked for" in answer.notes["ns/bert"]
 
 
-def test_where_nothing_can_be_asked_for_it_is_said_once() -> None:
-    """In the run's own status; with the CustomResourceDefinition installed it asks."""
+def test_unavailable_requests_are_reported_once() -> None:
+    """In the run's status; once the CustomResourceDefinition is installed, it asks."""
     snapshot = empty()
     known = pools(snapshot.table)
     why = "the cluster knows no ProvisioningRequests"
@@ -185,7 +184,9 @@ def test_where_nothing_can_be_asked_for_it_is_said_once() -> None:
 def test_when_a_request_is_needed(
     state: RequestState, attempts: int, starting: bool, used: bool, over: bool, needed: bool
 ) -> None:
-    """While its attempt is to come; what is provisioned, or has begun to come, also until that runs, which uses it up.
-    Who starts elsewhere needs it no longer."""
+    """While its attempt is to come; if nodes were provided or began to join, until that attempt runs and consumes it.
+
+    A run that starts elsewhere no longer needs it.
+    """
     request = NodeRequest(pool="spot", nodes=1, attempt=1, state=state)
     assert is_needed(request, attempts, starting=starting, used=used, over=over) is needed

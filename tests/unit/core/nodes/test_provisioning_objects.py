@@ -1,4 +1,4 @@
-"""What a request for nodes is in Kubernetes."""
+"""The Kubernetes objects of a request for nodes."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ def rules(**fields: Any) -> NodePool:
     return parse_policy({"nodePools": {"spot": pool}}).node_pools["spot"]
 
 
-def test_an_autoscaler_is_told_what_members_ask_of_nodes_and_nothing_else() -> None:
-    """Not what they run, nor what they are told: env may hold secrets. Only nodes of the pool suit."""
+def test_the_pod_template_has_only_what_members_ask_of_nodes() -> None:
+    """Neither program nor environment, which may hold secrets. Only nodes of the pool match."""
     made = pod_template(REQUEST, rules(), TEMPLATE, **WHOSE)
     assert made["template"]["spec"] == {
         "containers": [{"name": "main", "image": "bert:3", "resources": {"limits": {"nvidia.com/gpu": "8"}}}],
@@ -50,8 +50,8 @@ def test_an_autoscaler_is_told_what_members_ask_of_nodes_and_nothing_else() -> N
     }
 
 
-def test_members_that_want_whole_nodes_are_kept_apart() -> None:
-    """However small they are: an autoscaler would put several on one node."""
+def test_members_with_whole_nodes_have_an_anti_affinity() -> None:
+    """Otherwise an autoscaler would put several small ones on one node."""
     template = TEMPLATE | {"metadata": {"labels": {names.LABEL_WHOLE_NODE: "true"}}}
     made = pod_template(REQUEST, rules(), template, **WHOSE)["template"]
     (apart,) = made["spec"]["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
@@ -60,7 +60,7 @@ def test_members_that_want_whole_nodes_are_kept_apart() -> None:
 
 
 def test_both_objects_belong_to_the_run_and_the_attempt() -> None:
-    """Their name says which, their owner whose, so that nothing of an earlier run of that name is taken for it."""
+    """By name and owner, so that objects of an earlier run with that name are not mistaken for them."""
     template = pod_template(REQUEST, rules(), TEMPLATE, **WHOSE)
     made = provisioning_request(REQUEST, rules(), 4, api_version="autoscaling.x-k8s.io/v1beta1", **WHOSE)
     assert made["metadata"] == template["metadata"]
@@ -69,7 +69,7 @@ def test_both_objects_belong_to_the_run_and_the_attempt() -> None:
     assert made["apiVersion"] == "autoscaling.x-k8s.io/v1beta1"
 
 
-def test_members_use_up_what_was_provided_for_them() -> None:
+def test_members_consume_the_provided_nodes() -> None:
     """Their own annotations stay."""
     used = using(TEMPLATE, REQUEST, "mine.example.com", "bert")
     assert used["metadata"]["annotations"] == {"note": "mine", CONSUMES: "bert-2-1", CLASS_NAME: "mine.example.com"}

@@ -1,4 +1,4 @@
-"""What becomes of requests for nodes, and whose the nodes are that come."""
+"""The outcomes of requests for nodes, and for whom new nodes are reserved."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ from kajitori.core.spec.node_request import RequestState, describe_request
 from kajitori.core.words.times import format_time
 
 
-def test_what_the_autoscaler_says_is_kept_and_told() -> None:
-    """Its own words, and how long ago it was asked."""
+def test_the_autoscalers_answer_is_kept_in_the_request() -> None:
+    """With its message and the time of the request."""
     snapshot = empty()
     request = first_request(snapshot)
     answer = Answer(ACCEPTED, "in 3 minutes")
@@ -50,8 +50,8 @@ def test_what_the_autoscaler_says_is_kept_and_told() -> None:
     assert not again.changed and again.look_again_at == NOW + timedelta(minutes=15)
 
 
-def test_after_failures_it_asks_again_with_growing_pauses() -> None:
-    """Each request has a name of its own; the pause doubles and stops growing at the longest."""
+def test_failed_requests_are_repeated_with_backoff() -> None:
+    """Each request has its own name; the backoff doubles up to its maximum."""
     snapshot = empty()
     known, now = pools(snapshot.table), NOW
     request = first_request(snapshot)
@@ -72,7 +72,7 @@ def test_after_failures_it_asks_again_with_growing_pauses() -> None:
 
 
 def test_after_one_pool_has_failed_the_next_is_asked_at_once() -> None:
-    """Only when all that suit have failed there is a pause."""
+    """The backoff begins when all suitable pools have failed."""
     snapshot = empty()
     known = pools(snapshot.table, ("spot", rules()), ("fixed", rules("fixed")), ("t4", rules("t4", labels={})))
     known["t4"] = replace(known["t4"], new_node=replace(known["t4"].new_node, gpu_type="t4"))
@@ -91,8 +91,8 @@ def test_after_one_pool_has_failed_the_next_is_asked_at_once() -> None:
     ("state", "says_"),
     [(ASKED, "its nodes did not join within 15m"), (PROVISIONED, "its nodes were not ready within 15m")],
 )
-def test_what_does_not_come_in_time_has_failed(state: RequestState, says_: str) -> None:
-    """Whether nobody answers or the nodes do not get ready."""
+def test_a_request_without_ready_nodes_in_time_has_failed(state: RequestState, says_: str) -> None:
+    """Whether no node joins, or the nodes do not get ready."""
     snapshot = empty()
     request = after(first_request(snapshot), state=state)
     late = NOW + timedelta(minutes=15)
@@ -104,8 +104,8 @@ def test_what_does_not_come_in_time_has_failed(state: RequestState, says_: str) 
     assert failed.state is FAILED and failed.message == says_
 
 
-def test_it_is_taken_back_where_something_else_is_needed() -> None:
-    """The run was edited, or policy's class or limits changed; what is needed now is asked for at once."""
+def test_a_request_is_withdrawn_when_other_nodes_are_needed() -> None:
+    """The run was edited, or policy's class or limits changed; what is needed now is requested at once."""
     snapshot = empty()
     request = first_request(snapshot)
     edited = asked_by(demand([waits(snapshot, gang(6), request)], (), snapshot, pools(snapshot.table), NOW))
@@ -119,8 +119,11 @@ def test_it_is_taken_back_where_something_else_is_needed() -> None:
     assert asked_by(full).state is WITHDRAWN and "cannot grow by 4" in full.notes["ns/bert"]
 
 
-def test_what_others_took_meanwhile_is_asked_for_besides() -> None:
-    """Three came beside the one that was free; that has somebody now. The three stay with it, one more comes."""
+def test_room_taken_by_others_is_requested_in_addition() -> None:
+    """Three nodes joined beside a free one that another run took.
+
+    The three stay reserved, and one more is requested.
+    """
     request = first_request(empty(node("spot-0")))
     assert request.nodes == 3
     came = [node(f"spot-{n}", created=NOW + timedelta(minutes=2)) for n in (1, 2, 3)]
@@ -134,8 +137,8 @@ def test_what_others_took_meanwhile_is_asked_for_besides() -> None:
     assert [snapshot.table.nodes[row].name for row in kept] == ["spot-1", "spot-2", "spot-3"]
 
 
-def test_nodes_that_hold_less_than_policy_says_are_a_failure() -> None:
-    """Asking for more and more of them would never end."""
+def test_nodes_smaller_than_policy_says_fail_the_request() -> None:
+    """Otherwise requests would never end."""
     request = first_request(empty(), 2)
     came = [node(f"spot-{n}", created=NOW + timedelta(minutes=2), gpus=4) for n in (1, 2)]
     snapshot = empty(*came)
@@ -149,8 +152,8 @@ def test_nodes_that_hold_less_than_policy_says_are_a_failure() -> None:
     assert failed.state is FAILED and failed.message == "its new nodes have room for 0 of 2 members, policy says 2"
 
 
-def test_what_comes_belongs_to_whoever_asked_first() -> None:
-    """As many as he asked for, of those that came since; what was there before is nobody's."""
+def test_new_nodes_are_reserved_for_the_earliest_request() -> None:
+    """As many as it asked for, of those that joined since; earlier nodes are not reserved."""
     table = NodeTable(
         [node("old"), *(node(f"spot-{n}", created=NOW + timedelta(minutes=2, seconds=n)) for n in range(1, 5))]
     )
@@ -161,8 +164,8 @@ def test_what_comes_belongs_to_whoever_asked_first() -> None:
     assert kept_in(Snapshot.empty(table), [("ns/one", after(one, state=FAILED))], pools(table)) == {}
 
 
-def test_what_others_run_on_is_not_kept() -> None:
-    """Who asked first has started on what came first: that is no longer kept for those who asked after him."""
+def test_nodes_with_members_of_other_runs_are_not_reserved() -> None:
+    """The earliest run has started on the first new node, which is then not reserved for later requests."""
     table = NodeTable([node(f"spot-{n}", created=NOW + timedelta(minutes=2, seconds=n)) for n in range(1, 5)])
     snapshot = Snapshot.empty(table)
     occupy(snapshot, WHOLE, ["spot-1", "spot-2"])

@@ -1,4 +1,4 @@
-"""What must hold of requests for nodes, whatever happens."""
+"""Invariants of requests for nodes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from kajitori.core.words.times import format_time
 
 @st.composite
 def worlds(draw: st.DrawFn) -> tuple[list[NodeFacts], set[str], list[GangRequest], dict[str, Answer], int]:
-    """Nodes, which of them are used, gangs that wait, what an autoscaler says to each, the pool's limit."""
+    """Draw nodes, their usage, waiting gangs, an autoscaler's answers and the pool's limit."""
     count = draw(st.integers(0, 4))
     nodes = [
         node(f"spot-{n}", created=NOW - timedelta(minutes=draw(st.integers(1, 30))), ready=draw(st.booleans()))
@@ -54,7 +54,7 @@ def _queue(
     known: Mapping[str, Pool],
     owners: dict[str, str],
 ) -> list[UnplacedRun]:
-    """Those that find no place, off what is kept for others; who finds one has it in the snapshot from then on."""
+    """Return the unplaced runs, without nodes reserved for others; placed ones occupy the snapshot."""
     kept = kept_in(snapshot, requests.items(), known, owners)
     names = {key: {snapshot.table.nodes[row].name for row in rows.tolist()} for key, rows in kept.items()}
     queue = []
@@ -73,12 +73,11 @@ def _queue(
 
 @given(worlds(), st.lists(st.tuples(st.integers(1, 2000), st.integers(0, 4)), min_size=1, max_size=6))
 @settings(max_examples=100)
-def test_whatever_happens_a_pool_never_gets_more_than_it_may(
+def test_requests_never_exceed_a_pools_limit(
     world: tuple[list[NodeFacts], set[str], list[GangRequest], dict[str, Answer], int], steps: list[tuple[int, int]]
 ) -> None:
-    """Nodes that it has and those that are on their way are never more than its limit, while nodes come; a request is
-    for all that its gang lacks; numbers only grow; no node is kept for two; asked twice at the same moment, nothing
-    changes twice, unless what was kept for somebody is free now."""
+    """Present and coming nodes stay within the limit while nodes join; a request has everything its gang lacks; numbers
+    only grow; no node is reserved twice; a repeated decision changes nothing, unless reserved nodes became free."""
     nodes, used, gangs, answers, limit = world
     requests: dict[str, NodeRequest] = {}
     owners = dict.fromkeys(used, "ns/somebody")

@@ -1,4 +1,4 @@
-"""Sums over all nodes: each byte once, whoever tells it how often, in which order, to which server."""
+"""Sums over all nodes: each byte counts once, in whatever order and to whichever server it is reported."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ OUT = "internet.out"
 def told(
     size: int, *, node: str = "n1", life: str = "0" * 16, at: float = NOW, run: str = "r1", opened_at: float = 1.0
 ) -> NodeTraffic:
-    """A node whose run, with its namespace and user, has sent so many bytes; the node itself ten."""
+    """Return a report of a node whose run sent this many bytes; the node itself sent ten."""
     totals = {OUT: Count(size, size)}
     account = RunAccount("vision", "bert", run, "ada", totals, at, opened_at)
     report = Report(
@@ -47,7 +47,7 @@ def sent(book: Book, group: str, key: str) -> int:
     return book.total(who).get(OUT, Count()).bytes
 
 
-def test_what_is_told_again_is_booked_once() -> None:
+def test_a_repeated_report_adds_nothing() -> None:
     book = Book(NOW)
     for size in (100, 100, 250, 250, 100):
         book.add(told(size), NOW)
@@ -57,8 +57,8 @@ def test_what_is_told_again_is_booked_once() -> None:
     assert book.nodes_of_run("r1") == {"n1": {OUT: Count(250, 250)}, "n2": {OUT: Count(70, 70)}}
 
 
-def test_what_an_agent_forgot_stays() -> None:
-    """Its runs that ended, a ledger that was lost, and an account of a run that came back to the node."""
+def test_totals_that_an_agent_dropped_stay() -> None:
+    """Ended runs, a lost ledger, and a new account of a run that returned to the node."""
     book = Book(NOW)
     book.add(told(100), NOW)
     book.add(msgspec.structs.replace(told(100), runs={}), NOW)
@@ -68,8 +68,8 @@ def test_what_an_agent_forgot_stays() -> None:
     assert sent(book, "run", "r1") == 137
 
 
-def test_how_a_node_was_heard_last_is_the_newest_word_of_it() -> None:
-    """Whatever comes late, from another server or of a ledger that is lost, says nothing of now."""
+def test_the_latest_report_gives_a_nodes_present_figures() -> None:
+    """Late reports, from another server or a lost ledger, do not change them."""
     book = Book(NOW)
     uncounted = msgspec.structs.replace(told(5, at=NOW + 60), uncounted_pods=3, counters_lost=2)
     book.add(uncounted, NOW + 60)
@@ -81,7 +81,7 @@ def test_how_a_node_was_heard_last_is_the_newest_word_of_it() -> None:
 
 
 class Node:
-    """The agent of a node: its totals only grow."""
+    """A node's agent, whose totals only grow."""
 
     def __init__(self, name: str) -> None:
         self.name, self.life, self.counted = name, 0, 0
@@ -110,8 +110,8 @@ STEPS = st.lists(
 
 
 @given(STEPS)
-def test_every_server_comes_to_the_same_and_true_sums(steps: list[tuple[str, int, int, str, int]]) -> None:
-    """Nodes tell one of three servers, also what they told before; servers tell each other; ledgers get lost."""
+def test_all_servers_get_the_same_exact_sums(steps: list[tuple[str, int, int, str, int]]) -> None:
+    """Nodes report to one of three servers, repeatedly; servers exchange records; ledgers get lost."""
     nodes, books = [Node("n1"), Node("n2")], [Book(NOW), Book(NOW), Book(NOW)]
     truth, history, at = {"r1": 0, "r2": 0}, [], NOW
     for step, which, server, run, size in steps:
@@ -145,7 +145,7 @@ def test_every_server_comes_to_the_same_and_true_sums(steps: list[tuple[str, int
 
 
 @given(st.permutations([told(5), told(9, at=NOW + 5), told(7, at=NOW + 3, opened_at=4.0)]))
-def test_the_order_in_which_reports_come_does_not_matter(reports: list[NodeTraffic]) -> None:
+def test_the_order_of_reports_does_not_matter(reports: list[NodeTraffic]) -> None:
     whole = reports[0]
     for report in reports[1:]:
         whole = merge(whole, report)
@@ -153,8 +153,8 @@ def test_the_order_in_which_reports_come_does_not_matter(reports: list[NodeTraff
     assert encode_node(whole) == encode_node(other)
 
 
-def test_rates() -> None:
-    """Of what is new in a report, over the last minutes; what a silent node brings along was not all of late."""
+def test_rates_cover_the_last_minutes() -> None:
+    """What a node reports after a long silence is not all recent."""
     book, who = Book(NOW - 3600), Subject("run", "r1")
     book.add(told(10_000), NOW)
     assert book.rates(who, NOW) == {}, "it may be of any time"
@@ -165,8 +165,8 @@ def test_rates() -> None:
     assert book.rates(who, NOW + 3060)[OUT] == pytest.approx(3_000 / 300, rel=0.3)
 
 
-def test_old_runs_are_forgotten_as_a_whole() -> None:
-    """Also where another server still tells of them; sums of namespaces stay."""
+def test_old_runs_are_dropped_as_a_whole() -> None:
+    """Even if another server still reports them; sums of namespaces stay."""
     book, later = Book(NOW), NOW + KEEP_RUNS_SECONDS
     book.add(told(100), NOW)
     book.add(told(5, node="n2", at=later), later)
@@ -179,8 +179,8 @@ def test_old_runs_are_forgotten_as_a_whole() -> None:
     assert sent(book, "namespace", "vision") == 105
 
 
-def test_too_many_accounts_are_too_many() -> None:
-    """Runs that ended first go first."""
+def test_the_number_of_accounts_is_limited() -> None:
+    """Runs that ended first are dropped first."""
     book = Book(NOW, max_accounts=3)
     for number in range(6):
         book.add(told(10, node=f"n{number % 2}", run=f"r{number}", at=NOW + number), NOW + number)
@@ -189,7 +189,7 @@ def test_too_many_accounts_are_too_many() -> None:
     assert sum(len(decode_node(record).runs) for record in book.records().values()) == 3
 
 
-def test_nodes_that_are_gone_for_good() -> None:
+def test_nodes_that_stopped_reporting_are_dropped() -> None:
     book, later = Book(NOW), NOW + KEEP_NODES_SECONDS + 1
     book.add(told(100), NOW)
     book.forget_old(later)
@@ -198,8 +198,8 @@ def test_nodes_that_are_gone_for_good() -> None:
     assert (book.ranked("node", "internet", later), book.ranked("run", "internet", later)) == ([], [])
 
 
-def test_a_node_that_is_gone_takes_nobody_along() -> None:
-    """Sums lose what it told, in all of its lives, and nothing else; one that was heard just in time stays."""
+def test_a_dropped_node_changes_no_other_sums() -> None:
+    """Only its own part leaves the sums, for all of its ledgers; a node that reported just in time stays."""
     book, later = Book(NOW), NOW + KEEP_NODES_SECONDS
     book.add(told(100), NOW)
     book.add(told(30, life="1" * 16), NOW)
@@ -226,21 +226,21 @@ def test_subjects_are_ranked_by_recent_traffic() -> None:
 
 
 def test_a_nodes_clock_may_be_wrong() -> None:
-    """How long ago a run was there is what counts."""
+    """Only the age of a run in the report counts."""
     run = RunAccount("vision", "bert", "r1", "ada", {OUT: Count(5, 1)}, 40.0)
     told_by = node_traffic(Report(life="a" * 16, read_at=100.0, runs=(run,)), "n1", NOW)
     assert [each.seen_at for each in told_by.runs.values()] == [NOW - 60]
 
 
 def test_a_run_that_was_seen_after_the_reading_was_seen_now() -> None:
-    """Nothing is told of the future."""
+    """A time in the future becomes now."""
     run = RunAccount("vision", "bert", "r1", "ada", {OUT: Count(5, 1)}, 140.0)
     (seen,) = node_traffic(Report(life="a" * 16, read_at=100.0, runs=(run,)), "n1", NOW).runs.values()
     assert seen.seen_at == NOW
 
 
-def test_whose_run_it_is_is_kept_once_it_is_known() -> None:
-    """An agent may learn it late; then whoever does not know it yet says nothing about it."""
+def test_a_runs_user_is_kept_once_known() -> None:
+    """An agent may learn it late; reports without it do not remove it."""
     known, unknown = told(5), told(5, at=NOW + 5)
     unknown = msgspec.structs.replace(
         unknown, runs={key: msgspec.structs.replace(run, user="") for key, run in unknown.runs.items()}
@@ -251,8 +251,8 @@ def test_whose_run_it_is_is_kept_once_it_is_known() -> None:
 
 
 @pytest.mark.parametrize("place", ["host", "strangers", "users", "namespaces", "runs"])
-def test_totals_are_looked_at_wherever_they_stand(place: str) -> None:
-    """Not more kinds than there can be classes, and none that is no kind: they become labels of metrics."""
+def test_totals_are_checked_everywhere_in_a_report(place: str) -> None:
+    """No more kinds than classes can give, and only valid ones, because they become labels of metrics."""
 
     def report(totals: Totals) -> bytes:
         run = RunAccount("vision", "bert", "r1", "ada", totals, NOW)
@@ -266,8 +266,7 @@ def test_totals_are_looked_at_wherever_they_stand(place: str) -> None:
             read_report(report(wrong))
 
 
-def test_a_report_and_what_is_none() -> None:
-    """What an agent tells is read as it was meant; what could not be true is refused."""
+def test_a_report_is_read_back_and_other_bodies_are_refused() -> None:
     totals = {OUT: Count(5, 1)}
     run = RunAccount("vision", "bert", "r1", "ada", totals, NOW, NOW - 5)
     ledger = Ledger(life="a" * 16, runs={"r1": run}, namespaces={"vision": totals}, host=totals)
@@ -284,9 +283,11 @@ def test_a_report_and_what_is_none() -> None:
             read_report(wrong)
 
 
-def test_rows_that_nobody_can_take_are_left_out() -> None:
-    """Names that are too long, and more users than are kept of a node: all else of the report counts. An owner of 1,025
-    characters, which anyone can write on a Run, made a whole node's report be refused."""
+def test_rows_that_cannot_be_stored_are_left_out() -> None:
+    """Names that are too long, and too many users; the rest of the report counts.
+
+    Once, an owner of 1,025 characters on a Run made a node's whole report be refused.
+    """
     totals = {OUT: Count(100, 1)}
     accounts = [
         RunAccount("vision", name, uid, user, totals, NOW, 1.0)

@@ -1,4 +1,4 @@
-"""Totals of traffic: true for runs, users and namespaces, whatever happens to the agent, to Pods and to counters."""
+"""Exact totals for runs, users and namespaces, whatever happens to the agent, Pods and counters."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ BERT = Pod(uid="u1", namespace="vision", name="bert-1-0", run="bert", run_uid="r
 
 
 def reading(*entries: tuple[str, str, int]) -> dict[str, Counter]:
-    """Counters by (UID, identity, bytes), one packet for each byte."""
+    """Return counters from (UID, identity, bytes), with one packet per byte."""
     return {str(CounterName(uid, 7, IN)): Counter(identity, Count(size, size)) for uid, identity, size in entries}
 
 
-def test_a_reading_is_booked_once() -> None:
-    """Pod, run, user and namespace get what is new since the last reading, and the same reading adds nothing."""
+def test_a_reading_is_added_once() -> None:
+    """Pod, run, user and namespace get the growth since the last reading."""
     ledger = with_pods(Ledger(), [BERT])
     for size in (100, 100, 250):
         ledger, lost = with_reading(ledger, reading(("u1", "a", size)), 0.0)
@@ -52,8 +52,8 @@ def test_a_reading_is_booked_once() -> None:
     assert ledger.users["ada"] == ledger.namespaces["vision"] == wanted
 
 
-def test_whose_a_pod_is_may_be_known_later() -> None:
-    """The run's submitter gets what his Pod moved before, once; and keeps it where its Run is not seen any more."""
+def test_a_pods_user_may_become_known_later() -> None:
+    """The user gets the Pod's earlier traffic, once, and keeps it when its Run is no longer seen."""
     nobodys = msgspec.structs.replace(BERT, user="")
     ledger = Ledger()
     for pod, size in ((nobodys, 100), (BERT, 150), (BERT, 150), (nobodys, 175)):
@@ -62,8 +62,8 @@ def test_whose_a_pod_is_may_be_known_later() -> None:
     assert ledger.runs["r1"].user == "ada"
 
 
-def test_which_run_a_pod_is_of_may_be_known_later() -> None:
-    """The run gets what the Pod moved before, once; and keeps it if its Run is not seen any more."""
+def test_a_pods_run_may_become_known_later() -> None:
+    """The run gets the Pod's earlier traffic, once, and keeps it when its Run is no longer seen."""
     nobodys = msgspec.structs.replace(BERT, run="", run_uid="", user="")
     ledger = Ledger()
     for pod, size in ((nobodys, 100), (BERT, 100), (BERT, 150), (nobodys, 175), (BERT, 180)):
@@ -72,8 +72,8 @@ def test_which_run_a_pod_is_of_may_be_known_later() -> None:
     assert ledger.runs["r1"].totals == ledger.users["ada"] == {"internal.in": Count(180, 180)}
 
 
-def test_a_pod_of_another_namespace_is_booked_on_no_runs_account() -> None:
-    """Whatever it says of itself: its own namespace pays."""
+def test_a_pod_of_another_namespace_adds_to_no_run() -> None:
+    """Whatever it claims; its own namespace gets the traffic."""
     forged = msgspec.structs.replace(BERT, uid="u2", namespace="mallory", name="bert-1-1", user="")
     ledger = with_pods(Ledger(), [BERT, forged])
     ledger, _ = with_reading(ledger, reading(("u1", "a", 100), ("u2", "b", 10**6)), 0.0)
@@ -83,8 +83,10 @@ def test_a_pod_of_another_namespace_is_booked_on_no_runs_account() -> None:
 
 
 def test_the_table_of_users_is_bounded() -> None:
-    """Anyone who can write a Run can name any user: whoever is in it stays, the others have one row together, and a
-    name that is too long is nobody's. No byte is lost."""
+    """Any user name can be put into a Run.
+
+    Users in the table stay, others share one row, and a name that is too long gets none. No byte is lost.
+    """
     many = [
         msgspec.structs.replace(BERT, uid=f"u{number}", run_uid=f"r{number}", user=f"user-{number}")
         for number in range(MAX_USERS + 5)
@@ -100,8 +102,9 @@ def test_the_table_of_users_is_bounded() -> None:
     assert ledger.namespaces["vision"] == {"internal.in": Count(20 * len(many), 20 * len(many))}
 
 
-def test_what_somebody_else_did_to_counters() -> None:
-    """A counter that was set back, or taken away and made again, loses what it had counted since; nothing twice."""
+def test_counters_changed_by_other_programs() -> None:
+    """A counter that was reset, or deleted and created again, loses its counts since the last reading; nothing is added
+    twice."""
     name = str(CounterName("u1", 7, IN))
     ledger, _ = with_reading(with_pods(Ledger(), [BERT]), reading(("u1", "a", 100)), 0.0)
     ledger, lost = with_reading(ledger, reading(("u1", "a", 30)), 0.0)
@@ -113,8 +116,8 @@ def test_what_somebody_else_did_to_counters() -> None:
     assert ledger.namespaces["vision"] == {"internal.in": Count(180, 180)}
 
 
-def test_accounts_are_closed() -> None:
-    """A Pod's figures leave with it; those of its run stay for a while, of its namespace and user for good."""
+def test_accounts_of_ended_pods_are_closed() -> None:
+    """A Pod's figures leave with it; its run's stay for a while, those of its namespace and user for good."""
     ledger, _ = with_reading(with_pods(Ledger(), [BERT]), reading(("u1", "a", 100), (HOST, "h", 5)), 10.0)
     ledger = without_ended_pods(ledger, set())
     assert ledger.pods == {}
@@ -128,8 +131,8 @@ def test_accounts_are_closed() -> None:
     assert ledger.host == {"internal.in": Count(5, 5)}
 
 
-def test_of_too_many_runs_those_that_left_first_are_forgotten() -> None:
-    """A node that is there for years keeps no more than so many; which they are does not depend on their order."""
+def test_beyond_the_limit_the_oldest_runs_are_dropped() -> None:
+    """Independent of their order."""
     runs = {
         f"u{n}": RunAccount("vision", f"r{n}", f"u{n}", "ada", {}, seen_at=float(n * 7 % (MAX_RUNS + 2)))
         for n in range(MAX_RUNS + 2)
@@ -139,8 +142,8 @@ def test_of_too_many_runs_those_that_left_first_are_forgotten() -> None:
     assert set(runs) - set(left) == {uid for uid, run in runs.items() if run.seen_at < 2}
 
 
-def test_a_counter_without_a_pod() -> None:
-    """After the ledger was lost, what dead Pods had counted is somebody's that nobody knows, and still counted."""
+def test_counters_of_unknown_pods_are_still_counted() -> None:
+    """As after a lost ledger."""
     ledger, _ = with_reading(Ledger(), reading(("u9", "a", 100)), 0.0)
     assert ledger.strangers == {"internal.in": Count(100, 100)}
     assert without_ended_pods(ledger, set()).closing == {str(CounterName("u9", 7, IN))}
@@ -152,22 +155,21 @@ def test_a_counter_without_a_pod() -> None:
     st.from_regex(r"[a-z]([-a-z0-9]{0,30}[a-z0-9])?", fullmatch=True),
     st.sampled_from(["in", "out"]),
 )
-def test_a_counter_s_name_says_whose_it_is(uid: str, interface: int, name: str, direction: str) -> None:
+def test_a_counter_name_is_read_back(uid: str, interface: int, name: str, direction: str) -> None:
     """The name is read as it was written."""
     whose = CounterName(uid, interface, Kind(name, direction))  # type: ignore[arg-type]
     assert read_counter_name(str(whose)) == whose
 
 
 @pytest.mark.parametrize("text", ["", "pod", "pod.u.1.internal.up", "pod.u.x.internal.in", "other.u.1.internal.in"])
-def test_names_of_others(text: str) -> None:
-    """What is not ours is left out of every total."""
+def test_counters_of_other_programs_are_ignored(text: str) -> None:
     assert read_counter_name(text) is None
     assert with_reading(Ledger(), {text: Counter("a", Count(5, 5))}, 0.0) == (Ledger(), Lost())
 
 
 @dataclass
 class Kernel:
-    """What counts, and what it counted."""
+    """The kernel's counters."""
 
     counters: dict[str, Counter] = field(default_factory=dict)
     attached: set[str] = field(default_factory=set)
@@ -188,7 +190,7 @@ class Kernel:
 
 
 class Voyage(RuleBasedStateMachine):
-    """An agent that is killed at any point of its round, Pods that come and go, somebody who flushes everything."""
+    """An agent that is killed at any point of its round, with Pods that come and go and rules that are flushed."""
 
     pods = Bundle("pods")
 
@@ -241,7 +243,7 @@ class Voyage(RuleBasedStateMachine):
 
     @rule(killed_at=st.integers(0, 5))
     def round(self, killed_at: int) -> None:
-        """One round of the agent as `kajitori.agent.counting` goes through it; it ends after so many steps."""
+        """Run one round as `kajitori.agent.counting` does; it stops after this many steps."""
         ledger = with_pods(self.ledger, self.living.values())
         if killed_at == 1:
             return
@@ -265,7 +267,7 @@ class Voyage(RuleBasedStateMachine):
 
     @invariant()
     def nothing_is_lost_or_doubled(self) -> None:
-        """Whatever an agent that starts now would find adds up to what was sent."""
+        """A new agent would find totals that add up to what was sent."""
         ledger, _ = with_reading(self.ledger, self.kernel.counters, 0.0)
         found = {name: totals.get("internal.in", Count()).bytes for name, totals in ledger.namespaces.items()}
         for namespace in ("a", "b"):
