@@ -1,4 +1,4 @@
-"""What the routes share."""
+"""State and helpers that all routes share."""
 
 from __future__ import annotations
 
@@ -51,13 +51,13 @@ from kajitori.monitoring.metrics import ApiMetrics, new_registry
 T = TypeVar("T")
 
 BOARD_SHARE = 0.05
-"""Answers about the whole cluster cost at most this share of the time, however many ask."""
+"""Largest share of the time that is spent on working out an answer about the whole cluster, however many ask for it."""
 
 BOARD_SECONDS = 1.0
-"""But they are never older than this."""
+"""Largest age of such an answer."""
 
 USER_AGENT = "kajitori-api"
-"""Of requests in a caller's name."""
+"""User agent of requests to the API server in a caller's name."""
 
 _MAX_EXPECTED = 1024
 
@@ -66,7 +66,7 @@ class Leader(Protocol):
     """Knows whether a controller is at work."""
 
     def standing(self) -> Standing:
-        """What is known now."""
+        """Return what is known now."""
         ...
 
     async def follow(self) -> None:
@@ -76,40 +76,47 @@ class Leader(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class ApiDependencies:
-    """What the Web API is made of. All of it belongs to the event loop that serves the API.
-
-    client: the server's own credentials; mirror: Nodes, Pods and Runs, started by whoever made it; policy: the policy
-    in force; networks: the address registry in force, by default an empty one; user_client: a client for a caller's own
-    token, by default the same API server with that token; namespace: where runs go that name none, by default the
-    client's own; controller_namespace: where the controller keeps the key of members' tickets; kept_logs: logs of Pods
-    that are gone; code: what people uploaded; leader: who knows whether a controller is at work, by default a watch of
-    the controllers' Lease; limits: what callers may take; now: by default the API server's time; awaited: what has to
-    be there before this server is ready, in words, and empty once it is; install_command: what defines runs in the
-    cluster anew where somebody has deleted their definition.
-    """
+    """The parts that a Web API is made of. They belong to the event loop that serves it."""
 
     client: KubeClient
+    """A client with the server's own credentials."""
     mirror: Mirror
+    """Nodes, Pods and Runs; the caller starts it."""
     policy: PolicyFile
+    """The policy in force."""
     networks: NetworksFile = field(default_factory=lambda: NetworksFile(None))
+    """The address registry in force."""
     user_client: Callable[[str], KubeClient] | None = None
+    """Returns a client with a caller's token; by default for the same API server."""
     namespace: str = ""
+    """Namespace of runs that name none; by default the client's."""
     controller_namespace: str = LEASE_NAMESPACE
+    """Namespace of the controllers' Lease and of the key that signs members' tickets."""
     kept_logs: KeptLogs | None = None
+    """Logs of Pods that are gone."""
     code: CodeStore | None = None
+    """Uploaded code."""
     blobs: Blobs | None = None
+    """Keeps the traffic totals over restarts."""
     agent_account: str = names.AGENT_ACCOUNT
+    """ServiceAccount of the node agents."""
     leader: Leader | None = None
+    """By default a watch of the controllers' Lease."""
     registry: CollectorRegistry | None = None
+    """Metrics of this process."""
     limits: WebLimits = field(default_factory=WebLimits)
+    """Limits on what callers use."""
     now: Callable[[], datetime] | None = None
+    """By default the API server's time."""
     clock: Callable[[], float] = time.monotonic
     awaited: Callable[[], str] = lambda: ""
+    """Returns what this server still waits for before it is ready; empty once it is."""
     install_command: str = "kaji controller --kubeconfig FILE, with the kubeconfig of an administrator"
+    """The command that creates the definition of runs again, for error messages."""
 
 
 class Api:
-    """The state of one Web API: nothing in it outlives the process, and nothing has to."""
+    """The state of one Web API. Nothing in it has to outlive the process."""
 
     def __init__(self, deps: ApiDependencies) -> None:
         self.client = deps.client
@@ -137,7 +144,7 @@ class Api:
         self.preemptions = Preemptions(deps.mirror, self.cluster, self.outlook)
         self.health = HealthView(deps.mirror, self.cluster)
         self.asking = asyncio.Lock()
-        """Held by whoever asks the planner, in a thread: one at a time, or nobody else would be answered."""
+        """Held while the planner answers in a thread. Two at a time would leave no processor for other answers."""
         self.hub = RunHub(deps.mirror)
         self.host_lists = HostLists(deps.mirror, self.hub, deps.clock)
         self.tickets = TicketReader(deps.client, deps.controller_namespace, deps.clock, deps.mirror.believe)
@@ -152,7 +159,7 @@ class Api:
         self._unsubscribe = deps.mirror.on_change(self._note)
 
     async def close(self) -> None:
-        """Lets go of everything that this made; what it was given stays open."""
+        """Close everything that this object made. The parts that it was given stay open."""
         self.break_off()
         self._unsubscribe()
         self.hub.close()
@@ -160,12 +167,12 @@ class Api:
         await self.sessions.close()
 
     def break_off(self) -> None:
-        """Lets go of everybody whose answer would still take long: the server goes down."""
+        """End all long answers, because the server shuts down."""
         self.streams.break_off()
         self.host_lists.close()
 
     def expect(self, run: RunObject) -> None:
-        """A run was just made: how long the watch takes to show it is measured."""
+        """Measure how long the mirror takes to show a run that was just created."""
         key = (run.metadata.namespace, run.metadata.name)
         if key in self.mirror.runs:
             self.metrics.mirror_lag_seconds.observe(0.0)  # the watch was as quick as the answer
@@ -185,28 +192,28 @@ class Api:
 
 
 def api_of(connection: HTTPConnection) -> Api:
-    """The state of the application that a connection belongs to."""
+    """Return the state of the application that serves a connection."""
     api: Api = connection.app.state.kajitori
     return api
 
 
-async def _api_of(connection: HTTPConnection) -> Api:  # one that is not async would get a thread for each request
+async def _api_of(connection: HTTPConnection) -> Api:  # async, because FastAPI calls other functions in threads
     return api_of(connection)
 
 
 Shared = Annotated[Api, Depends(_api_of)]
-"""For routes."""
+"""The state of the Web API, as the parameter of a route."""
 
 
 def answer(view: object, status: int = 200) -> Response:
-    """An answer in JSON."""
+    """Return an answer in JSON."""
     return Response(msgspec.json.encode(view), status, media_type="application/json")
 
 
 def describes(
     view: type | None, *, status: int = 200, media_type: str = "application/json"
 ) -> dict[int | str, dict[str, Any]]:
-    """For OpenAPI: that a route answers this, or a problem."""
+    """Return OpenAPI's `responses` of a route that answers with `view` or with a problem."""
     schema = {"$ref": f"#/components/schemas/{view.__name__}"} if view is not None else {"type": "string"}
     problem = {"content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}}
     return {
@@ -217,8 +224,8 @@ def describes(
 
 
 class Remembered:
-    """Answers that are costly to work out. The costlier one is, the longer it is given again: what takes a millisecond
-    is as fresh as the mirror for whoever looks what became of his last command."""
+    """A cache of costly answers. The longer an answer took, the longer it is reused: one that takes a millisecond is
+    practically as fresh as the mirror, so users see the effect of their last command."""
 
     def __init__(self, clock: Callable[[], float], share: float, longest_seconds: float) -> None:
         self._clock = clock
@@ -228,7 +235,7 @@ class Remembered:
         self._asked: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
     def get(self, key: str, make: Callable[[], bytes]) -> bytes:
-        """What `make` answered lately, or answers now."""
+        """Return the cached answer, or a new one from `make`."""
         known = self._known.get(key)
         if known is not None and self._clock() < known[0]:
             return known[1]
@@ -236,7 +243,7 @@ class Remembered:
         return self._remember(key, make(), began, self._longest_seconds)
 
     async def ask(self, key: str, make: Callable[[], Awaitable[bytes]], *, longest_seconds: float) -> bytes:
-        """The same for what others are answered beside; who asks meanwhile is given the same answer."""
+        """Return the cached answer, or a new one from `make`; callers at the same time share one call of `make`."""
         async with self._asked[key]:
             known = self._known.get(key)
             if known is not None and self._clock() < known[0]:

@@ -1,4 +1,4 @@
-"""Runs: reading and watching them."""
+"""Routes for listing, reading and watching runs."""
 
 from __future__ import annotations
 
@@ -28,35 +28,35 @@ from kajitori.kube.objects import RunObject
 router = APIRouter(tags=["runs"])
 
 WATCH_INTERVAL_SECONDS = 0.2
-"""A reader is told of a run's changes at most this often."""
+"""Shortest time between two views of a run in a watch."""
 
 REVIEWS_AT_ONCE = 16
 
 MOST_NAMES = 60
-"""That a shell is offered to complete one: more than anybody reads."""
+"""Largest number of names that a shell is offered as completions."""
 
 Place = tuple[str, str, str, str]
-"""Where a run stands in the list: second of creation, time of submission, namespace, name."""
+"""Sort key of a run in the list: second of creation, time of submission, namespace, name."""
 
 
 class ListParameters(PageParameters):
     namespace: str = Field(default="", max_length=253)
     """Only this namespace; else all that the caller may read."""
     owner: str = Field(default="", max_length=1024)
-    """Only runs that this person submitted; `@me` is the caller."""
+    """Only runs that this user submitted; `@me` is the caller."""
     phase: list[Phase] = Field(default_factory=list, max_length=16)
     """Only runs in one of these phases."""
     active: bool = False
     """Only runs that have not ended."""
     name: str = Field(default="", max_length=253)
-    """The run of this name, else runs whose name begins with it."""
+    """The run with this name, or runs whose names begin with it if there is none."""
     label_selector: str = Field(default="", max_length=4096)
-    """Such as `team=vision,stage in (train,tune)`."""
+    """Label selector such as `team=vision,stage in (train,tune)`."""
 
 
 class NamesParameters(Parameters):
     beginning: str = Field(default="", max_length=253)
-    """What the names begin with."""
+    """Beginning of the names."""
     namespace: str = Field(default="", max_length=253)
     """Only this namespace; else all that the caller may read."""
     phase: list[Phase] = Field(default_factory=list, max_length=16)
@@ -67,7 +67,7 @@ class NamesParameters(Parameters):
     """Only sweeps."""
 
     def fits(self, run: RunObject) -> bool:
-        """Whether the run is one of those that are asked for."""
+        """Whether the run matches these parameters."""
         status = run.status
         return (
             (not self.phase or phase_of(run) in self.phase)
@@ -78,7 +78,7 @@ class NamesParameters(Parameters):
 
 @router.get("/v1/runs", responses=describes(RunList), summary="List runs, newest first")
 async def list_runs(api: Shared, user: Caller, query: Annotated[ListParameters, Query()]) -> Response:
-    """Pages stay right while runs come and go: none is shown twice, none that stays is missed."""
+    """Pages stay consistent while runs come and go: none is shown twice, and none that stays is missed."""
     after = decode_token(query.continue_, tuple[str, str, str, str]) if query.continue_ else None
     labels = _labels(query.label_selector)
     owner = user.name if query.owner == "@me" else query.owner
@@ -103,7 +103,7 @@ async def list_runs(api: Shared, user: Caller, query: Annotated[ListParameters, 
 
 @router.get("/v1/run-names", responses=describes(RunNames), summary="Names of runs that begin with a text")
 async def run_names(api: Shared, user: Caller, query: Annotated[NamesParameters, Query()]) -> Response:
-    """For completion in a shell: the caller's own runs, or everybody's if none of the caller's fit."""
+    """Completions for a shell: the caller's own runs, or those of all users if none of the caller's match."""
     readable = await readable_namespaces(api, user, query.namespace)
     fitting = [
         run
@@ -130,13 +130,14 @@ def _page(found: list[RunObject], after: Place | None, limit: int) -> tuple[list
     order = sorted(places, key=lambda place: place[2:])
     order.sort(key=lambda place: place[:2], reverse=True)  # stable: names decide among equals
     if after is not None:
-        order = [each for each in order if each[:2] < after[:2] or (each[:2] == after[:2] and each[2:] > after[2:])]
+        order = [key for key in order if key[:2] < after[:2] or (key[:2] == after[:2] and key[2:] > after[2:])]
     page = [places[place] for place in order[:limit]]
     return page, encode_token(order[limit - 1]) if len(order) > limit else ""
 
 
 def _place(run: RunObject) -> Place:
-    """Of runs of the same second the time of submission decides. It is the submitter's word, so it decides no more."""
+    """Return the sort key of a run. The time of submission comes from the submitter, so it only orders runs that were
+    created in the same second."""
     meta = run.metadata
     return meta.creation_timestamp, meta.annotations.get(names.ANNOTATION_SUBMITTED_AT, ""), meta.namespace, meta.name
 
@@ -144,8 +145,11 @@ def _place(run: RunObject) -> Place:
 async def readable_namespaces(
     api: Api, user: User, namespace: str, others: Iterable[str] = ()
 ) -> frozenset[str] | None:
-    """Namespaces whose runs the user may list, None for all: of those with runs, and of `others`. Raises Forbidden for
-    a single namespace that the user may not read, and Unsupported while the cluster does not define runs."""
+    """Return the namespaces whose runs the user may list, among those with runs and `others`; None means all.
+
+    Raises Forbidden if `namespace` is given and the user may not list its runs, and Unsupported while the cluster has
+    no definition of runs.
+    """
     require_definition(api)
     if namespace:
         await user.require("list", namespace)
@@ -154,18 +158,18 @@ async def readable_namespaces(
         return None
     several = asyncio.Semaphore(REVIEWS_AT_ONCE)
 
-    async def ask(one: str) -> bool:
+    async def may_list(candidate: str) -> bool:
         async with several:
-            return await user.may("list", one)
+            return await user.may("list", candidate)
 
     candidates = sorted({where for where, _ in api.mirror.runs}.union(others))
-    verdicts = await asyncio.gather(*(ask(one) for one in candidates))
-    return frozenset(one for one, allowed in zip(candidates, verdicts, strict=True) if allowed)
+    verdicts = await asyncio.gather(*(may_list(candidate) for candidate in candidates))
+    return frozenset(candidate for candidate, allowed in zip(candidates, verdicts, strict=True) if allowed)
 
 
 @router.get("/v1/runs/{namespace}/{name}", responses=describes(RunView), summary="One run")
 async def get_run(api: Shared, user: Caller, namespace: str, name: str) -> Response:
-    """By its name, or by a prefix that only one run of the namespace has."""
+    """`name` is the run's name, or a prefix that only one run of the namespace has."""
     return answer(api.renderer.render(await find_run(api, user, namespace, name)))
 
 
@@ -175,8 +179,8 @@ async def get_run(api: Shared, user: Caller, namespace: str, name: str) -> Respo
     summary="A run, now and at each change",
 )
 async def watch_run(api: Shared, user: Caller, namespace: str, name: str) -> Response:
-    """One view a line, until the run is final or gone; at most five a second, and the beginning of each restart. Empty
-    lines mean that nothing is new."""
+    """One view on each line until the run is final or deleted: at most five a second, and one for each restart. An
+    empty line is a heartbeat."""
     run = await find_run(api, user, namespace, name)
     return api.streams.stream(_changes(api, user, run), kind="watch", media_type=NDJSON)
 

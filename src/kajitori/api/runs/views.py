@@ -1,4 +1,4 @@
-"""What the API answers, as types: OpenAPI is made from them, and so is every answer."""
+"""The answers of the Web API as types. Its OpenAPI document is made from them."""
 
 from __future__ import annotations
 
@@ -30,35 +30,36 @@ class View(msgspec.Struct, rename="camel", kw_only=True):
 
 
 class RunView(View):
-    """A run: what was asked for, and what became of it."""
+    """A run: its spec and its status."""
 
     name: str
     namespace: str
     uid: str
     owner: str
-    """Who submitted it, as the API server authenticated him; empty where it did not come through this API."""
+    """User who submitted the run, as the API server authenticated them; empty if the run did not come through this
+    API."""
     labels: dict[str, str]
     created_at: Time
     spec: Annotated[
         dict[str, Any],
-        msgspec.Meta(description="As RunSpec, with what was left out filled in where that does not depend on policy."),
+        msgspec.Meta(description="As RunSpec, with the defaults that do not depend on policy."),
     ]
     status: Annotated[
         dict[str, Any],
         msgspec.Meta(description="As RunStatus.", extra_json_schema={"$ref": "#/components/schemas/RunStatus"}),
     ]
     nodes: str = ""
-    """Where its members are, as a compact node list: of a gang and a service in rank order, of a sweep each node once.
-    The nodes in the status' attempt are those of the members that were started last."""
+    """Nodes of the members as a compact list: of gangs and services in rank order, of a sweep each node once. The nodes
+    in the status' attempt are those of the members that were started last."""
     deleting: bool = False
-    """It is on its way out: its members are being ended."""
+    """Whether the run is being deleted; its members are ended first."""
 
 
 class StopView(RunView, kw_only=True):
     """A run that was asked to stop."""
 
     grace_seconds: int
-    """Between SIGTERM and SIGKILL: after that, none of its members runs any more, unless nobody carries this out."""
+    """Time between SIGTERM and SIGKILL. After that no member runs any more, if a controller is at work."""
 
 
 class RunList(View, omit_defaults=True):
@@ -70,12 +71,12 @@ class RunList(View, omit_defaults=True):
 
 
 class RunNames(View):
-    """What a shell can offer to complete the name of a run."""
+    """Completions of the name of a run, for a shell."""
 
     names: list[str]
     """Whole names."""
     beginnings: list[str]
-    """Where there are too many names to list: what several of them begin with, up to where they part."""
+    """Common beginnings of several names, if there are too many names to list."""
 
 
 class MemberView(View):
@@ -110,19 +111,19 @@ class ResultList(View, omit_defaults=True):
     continue_: str | None = msgspec.field(name="continue", default=None)
     """Send it back for the next page; absent on the last."""
     incomplete: str = ""
-    """Why details of members whose Pods are gone are missing; absent where they are not."""
+    """Why details of members whose Pods are gone are missing; absent if none are missing."""
 
 
 class LogFrame(View):
-    """The beginning of a frame of a log, with the number of bytes that follow."""
+    """The head of a frame of a log, with the number of bytes that follow."""
 
     rank: int
     attempt: int
     size: int
-    """Bytes of the log that follow this line. They may end within a line of the log, which then goes on in the member's
-    next frame."""
+    """Number of bytes of the log that follow this line. They may end within a line of the log, which continues in the
+    member's next frame."""
     cursor: str
-    """Sent as `resume`, it lets the log go on behind this frame."""
+    """Position after this frame; a request with it as `resume` continues there."""
 
 
 class LogLine(View, omit_defaults=True):
@@ -133,7 +134,7 @@ class LogLine(View, omit_defaults=True):
     time: Time
     line: str
     goes_on: bool = False
-    """It is only a piece: the line is very long, and what follows of the same member belongs to it."""
+    """Whether this is only a part of a very long line that the member's next part continues."""
 
 
 class EventView(View):
@@ -143,7 +144,7 @@ class EventView(View):
     type: str
     reason: str
     object: str
-    """`Run/bert`, `Pod/bert-1-0`."""
+    """Kind and name of the object, such as `Run/bert` or `Pod/bert-1-0`."""
     message: str
     count: int
 
@@ -162,13 +163,13 @@ class SecretView(View):
     name: str
     namespace: str
     type: str
-    """`Opaque`, or what Kubernetes uses it for."""
+    """`Opaque`, or another type of Kubernetes."""
     keys: list[str] | None
-    """Its keys; null if another tool made or changed it."""
+    """Its keys; null if another tool created or changed it."""
     key_count: int
     created_at: Time
     used_by: list[str]
-    """Runs of its namespace that have not ended and name it; empty for somebody who may not list runs there."""
+    """Runs of its namespace that name it and have not ended; empty for callers who may not list runs there."""
 
 
 class SecretList(View):
@@ -182,43 +183,43 @@ VolumeKind = Literal["claim", "hostPath", "nfs", "configMap", "secret", "emptyDi
 
 
 class VolumeView(View, kw_only=True):
-    """Something that runs can mount, or a checkpoint."""
+    """A volume that runs can mount, or a checkpoint."""
 
     name: str
-    """What stands behind `-v`: the name of a volume that policy offers, or a folder of the nodes; of a checkpoint its
+    """Value for `-v`: the name of a volume of policy, or a folder of the nodes; for a checkpoint the name of its
     claim."""
     kind: VolumeKind
     source: str
-    """Where it lies, in words."""
+    """Location, in words."""
     read_only: bool = False
     state: str = ""
     """For claims: Bound, Pending, or Missing if the namespace has no claim of that name."""
     size_bytes: int | None = None
     run: str = ""
-    """Of a checkpoint: its run, which may be gone."""
+    """Run of a checkpoint, which may be deleted already."""
     created_at: str = ""
     used_by: list[str]
-    """Runs of the namespace that have not ended and use it."""
+    """Runs of the namespace that use it and have not ended."""
 
 
 class VolumeList(View):
-    """What runs of a namespace can mount."""
+    """The volumes that runs of a namespace can mount, and its checkpoints."""
 
     namespace: str
     items: list[VolumeView]
     note: str
-    """What is not listed, and why; empty if everything is."""
+    """What is missing from the list, and why; empty if nothing is."""
 
 
 class Deleted(View):
-    """Something that is on its way out."""
+    """An object that is being deleted."""
 
     name: str
     namespace: str
 
 
 class PolicyView(View):
-    """The policy in force. With faults, the newest file was not taken and an older policy counts."""
+    """The policy in force. With faults, the newest file was rejected and the policy before it stays in force."""
 
     path: str
     """The file that it was read from, or that has the faults; empty where there is none."""
@@ -243,24 +244,25 @@ class NetworkRange(View, omit_defaults=True):
     cluster: str = ""
     """Empty for researchers."""
     public: str = ""
-    """The range that stands for it outside; empty where the addresses themselves do, or where there is no way."""
+    """The range that represents it outside; empty if its own addresses are used there, or if it cannot be reached."""
     via: list[str] = []
-    """Next hops from the hub; empty where the network around it routes by itself."""
+    """Next hops from the hub; empty if the surrounding network routes by itself."""
     nat_host: str = ""
 
 
 class NetworksView(View):
-    """The address registry in force. With faults, the newest file was not taken and an older registry counts."""
+    """The address registry in force. With faults, the newest file was rejected and the registry before it stays in
+    force."""
 
     path: str
     """The file that it was read from, or that has the faults; empty where there is none."""
     version: int
     networks: dict[str, Any]
-    """As the file says it, with what it leaves out."""
+    """The content of the file, with defaults."""
     ranges: list[NetworkRange]
     faults: list[Fault]
     findings: list[Finding]
-    """What may not be meant so."""
+    """Warnings about entries that are probably not intended."""
 
 
 class NodeNetwork(View):
@@ -268,19 +270,19 @@ class NodeNetwork(View):
 
     name: str
     pod_cidrs: list[str]
-    """Its own ranges; none where addresses are given one by one."""
+    """The node's own ranges; empty if addresses are assigned one by one."""
     addresses: int | None
-    """For Pods; null where the node has no range of its own."""
+    """Number of addresses for Pods; null if the node has no range of its own."""
     most_pods: int
-    """That its kubelet takes."""
+    """Largest number of Pods that its kubelet accepts."""
     pods: int
-    """There now, with an address of their own."""
+    """Number of its Pods with an address of their own."""
     runs_out: str
-    """Why its addresses do not suffice; empty where they do."""
+    """Why its addresses do not suffice; empty if they do."""
 
 
 class NetworkUse(View):
-    """How addresses for Pods are used on the nodes that are there."""
+    """The use of addresses for Pods on each node."""
 
     items: list[NodeNetwork]
 
@@ -296,13 +298,13 @@ class ControllerView(View):
     """Whether a controller is at work. Without one, runs neither start nor stop."""
 
     leader: str
-    """Who holds the controllers' Lease; empty if nobody does."""
+    """Holder of the controllers' Lease; empty if there is none."""
     age_seconds: float | None
-    """How long ago this server saw the Lease change last; null if that is not known."""
+    """Time since this server last saw the Lease change; null if that is not known."""
     absent: bool
-    """No controller has renewed the Lease for so long that none is at work."""
+    """Whether the Lease was not renewed for so long that no controller can be at work."""
     says: str
-    """What is wrong, in words; empty if all is well."""
+    """Description of the problem; empty if there is none."""
 
 
 class Version(View):
@@ -319,18 +321,18 @@ class Health(View):
 
     status: str
     controller: ControllerView | msgspec.UnsetType = msgspec.UNSET
-    """Whether a controller is at work, too; absent in answers that do not depend on the cluster."""
+    """The state of the controllers; absent in answers that do not depend on the cluster."""
 
 
 def controller_view(standing: Standing) -> ControllerView:
-    """The view of what this server knows of the controllers."""
+    """Return the view of the controllers' state."""
     age = None if standing.age_seconds is None else round(standing.age_seconds, 1)
     return ControllerView(leader=standing.holder, age_seconds=age, absent=standing.is_absent, says=standing.says)
 
 
 def run_view(run: RunObject, nodes: str = "") -> RunView:
-    """The view of a Run, whose members are on these nodes. A spec that nobody can read, from `kubectl`, is shown as it
-    stands."""
+    """Return the view of a Run whose members are on `nodes`. An invalid spec, written with kubectl, is shown
+    unchanged."""
     meta = run.metadata
     document = msgspec.json.decode(run.spec)
     try:
@@ -357,7 +359,7 @@ def run_view(run: RunObject, nodes: str = "") -> RunView:
 
 
 class RunRenderer:
-    """Run views as JSON, each version of a run worked out once however many look at it."""
+    """Cache of run views in JSON: each version of a run is rendered once, however many callers ask for it."""
 
     def __init__(self, mirror: Mirror, size: int = 2048) -> None:
         self._mirror = mirror
@@ -365,7 +367,7 @@ class RunRenderer:
         self._known: OrderedDict[tuple[str, str, str], msgspec.Raw] = OrderedDict()
 
     def render(self, run: RunObject) -> msgspec.Raw:
-        """The view's JSON, on one line."""
+        """Return the view's JSON on one line."""
         nodes = nodes_of(self._mirror, run)
         key = (run.metadata.uid, run.metadata.resource_version, nodes)
         known = self._known.get(key)
@@ -379,10 +381,10 @@ class RunRenderer:
 
 
 def nodes_of(mirror: Mirror, run: RunObject) -> str:
-    """Where a run's members are, as a compact node list; once it has ended, where they were.
+    """Return the nodes of a run's members as a compact list; of an ended run, its last nodes.
 
-    A gang's attempt says it of all members. Members of services and sweeps outlive the attempt that started them, so
-    their Pods say it.
+    The attempt of a gang names the nodes of all members. Members of services and sweeps outlive the attempt that
+    started them, so their nodes are taken from their Pods.
     """
     status = run.status
     if status is None or status.attempt is None:
@@ -399,12 +401,12 @@ def nodes_of(mirror: Mirror, run: RunObject) -> str:
 
 
 def phase_of(run: RunObject) -> Phase:
-    """The phase; a run that no controller has looked at yet is queued."""
+    """Return the phase; Queued before a controller has written one."""
     return run.status.phase if run.status is not None else Phase.QUEUED
 
 
 def member_view(pod: Pod, member: Member) -> MemberView:
-    """The view of one member."""
+    """Return the view of one member."""
     container = next((c for c in pod.status.container_statuses if c.name == names.MEMBER_CONTAINER), None)
     state = container.state if container is not None else None
     started = ""
