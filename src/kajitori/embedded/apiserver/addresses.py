@@ -18,16 +18,16 @@ _PORT_RANGE = "provided port is not in the valid range. The range of valid ports
 def allocate(
     service: Object, others: Iterable[Object], before: Object | None = None, *, dry_run: bool = False
 ) -> list[Cause]:
-    """Give a Service its cluster address and node ports, in place; what is wrong with those it asks for. `before` is
-    the spec that it replaces.
+    """Give a Service its cluster address and node ports, in place, and return what is wrong with those it asks for.
+    `before` is the spec that it replaces.
 
-    The addresses lead nowhere here, as no proxy runs on the nodes; they exist because clients expect them. Members of a
-    run find each other by the addresses of their Pods.
+    No proxy runs on the nodes, so nothing answers at these addresses. They exist because clients expect them. Members
+    of a run use the addresses of their Pods.
     """
     spec = service["spec"]
     if spec.get("type") == "ExternalName":
         return []
-    # Without an address and without a selector, whoever writes the endpoints may use either family.
+    # A headless Service without a selector may use either family: its endpoints are written by hand.
     free = spec.get("clusterIP") == "None" and not spec.get("selector")
     policy = (before or {}).get("ipFamilyPolicy") or ("RequireDualStack" if free else "SingleStack")
     policy = spec.setdefault("ipFamilyPolicy", policy)
@@ -72,7 +72,7 @@ def _allocate_address(service: Object, taken: set[str], *, dry_run: bool) -> lis
         if str(asked) in taken:
             return [invalid("spec.clusterIPs", [asked], f"{said}provided IP is already allocated")]
         return []
-    # At random, as kube-apiserver does: an address that was just freed is not somebody else's at once.
+    # Choose at random, as kube-apiserver does, so that an address that was just freed is not reused at once.
     size = CLUSTER_RANGE.num_addresses
     start = random.randrange(256, size - 1)
     for step in range(size):
@@ -80,7 +80,8 @@ def _allocate_address(service: Object, taken: set[str], *, dry_run: bool) -> lis
         if address in taken:
             continue
         if not name and not dry_run:
-            # What is allocated is noted with its owner's name, before anybody looks whether there is one.
+            # kube-apiserver records an allocated address under the name of its Service, before it checks that there is
+            # a name.
             said = f'failed to allocate IP: IPAddress.networking.k8s.io "{address}" is invalid: '
             return [invalid("spec.clusterIPs", [""], f"{said}spec.parentRef.name: Required value")]
         spec["clusterIP"], spec["clusterIPs"] = address, [address]

@@ -1,6 +1,7 @@
-"""Who is asking, and what he may do.
+"""Authentication and authorization.
 
-Whoever is known may do everything: the embedded cluster belongs to who runs it. Roles are a matter of real clusters.
+Every known user may do everything: the embedded cluster belongs to the user who runs it. Roles exist on real clusters
+only.
 """
 
 from __future__ import annotations
@@ -16,12 +17,12 @@ from kajitori.embedded.apiserver.strategies.strategy import Object
 AUTHENTICATED = "system:authenticated"
 MASTERS = "system:masters"
 _PUBLIC_PATHS = frozenset({"/healthz", "/livez", "/readyz", "/version", "/version/"})
-"""What anybody may ask (system:public-info-viewer)."""
+"""Paths that anonymous users may read (system:public-info-viewer)."""
 
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """Somebody, as the server knows him."""
+    """An authenticated user."""
 
     name: str
     groups: tuple[str, ...] = ()
@@ -29,7 +30,7 @@ class User:
     extra: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
-        """authentication.k8s.io/v1 UserInfo."""
+        """Return the user as authentication.k8s.io/v1 UserInfo."""
         shown: dict[str, Any] = {"username": self.name}
         if self.uid:
             shown["uid"] = self.uid
@@ -46,7 +47,7 @@ ADMINISTRATOR = User("admin", (MASTERS,))
 
 @dataclass(frozen=True, slots=True)
 class Attributes:
-    """What somebody wants to do."""
+    """The attributes of a request that authorization decides on."""
 
     verb: str
     group: str = ""
@@ -56,13 +57,13 @@ class Attributes:
     namespace: str = ""
     name: str = ""
     path: str = ""
-    """For requests that are about no resource (/version, /openapi/v3)."""
+    """The path of a request that is not about a resource (/version, /openapi/v3)."""
 
 
 class Authenticator:
-    """Knows bearer tokens and client certificates.
+    """Authenticates bearer tokens and client certificates.
 
-    Only digests of tokens are kept, and they are compared in constant time.
+    Only digests of tokens are kept. They are compared in constant time.
     """
 
     def __init__(self, tokens: Mapping[str, User] | None = None) -> None:
@@ -71,7 +72,7 @@ class Authenticator:
             self.add_token(token, user)
 
     def add_token(self, token: str, user: User = ADMINISTRATOR) -> None:
-        """Let a token stand for a user.
+        """Register a token of a user.
 
         Raises:
             ValueError: the token is empty.
@@ -82,7 +83,7 @@ class Authenticator:
         self._users[_digest(token)] = User(user.name, groups, user.uid, user.extra)
 
     def user_of_token(self, token: str) -> User | None:
-        """Whose token it is, or None."""
+        """Return the user of a token, or None."""
         given = _digest(token)
         found: User | None = None
         for known, user in self._users.items():
@@ -91,9 +92,10 @@ class Authenticator:
         return found
 
     def authenticate(self, authorization: str = "", peer_certificate: Mapping[str, Any] | None = None) -> User | None:
-        """Who sent this `Authorization` header or verified client certificate (as `getpeercert()` answers it).
+        """Return the user of an `Authorization` header or of a verified client certificate (in the form of
+        `getpeercert()`).
 
-        ANONYMOUS without any; None for credentials that are wrong: 401.
+        Returns ANONYMOUS if there are no credentials, and None if they are wrong (401).
         """
         if peer_certificate:
             user = _user_of_certificate(peer_certificate)
@@ -112,7 +114,7 @@ def _digest(token: str) -> bytes:
 
 
 def _user_of_certificate(certificate: Mapping[str, Any]) -> User | None:
-    """The common name is the user, the organizations are his groups."""
+    """Return the user of a certificate: the common name is the user name, the organizations are the groups."""
     name, groups = "", []
     for part in certificate.get("subject", ()):
         for key, value in part:
@@ -124,7 +126,7 @@ def _user_of_certificate(certificate: Mapping[str, Any]) -> User | None:
 
 
 def authorize(user: User, attributes: Attributes) -> str:
-    """Empty if the user may, else why not: Kubernetes' words for a 403."""
+    """Return an empty text if the user may do this, else the reason for a 403."""
     if user.name != ANONYMOUS.name or AUTHENTICATED in user.groups:
         return ""
     if attributes.path in _PUBLIC_PATHS or attributes.path.startswith(("/healthz/", "/livez/", "/readyz/")):
@@ -139,7 +141,7 @@ def authorize(user: User, attributes: Attributes) -> str:
 
 
 def review(kind: str, obj: Object, user: User, authenticator: Authenticator) -> Object:
-    """The answer to a TokenReview, SelfSubjectReview, SelfSubjectAccessReview, SubjectAccessReview,
+    """Return the answer to a TokenReview, SelfSubjectReview, SelfSubjectAccessReview, SubjectAccessReview,
     LocalSubjectAccessReview or SelfSubjectRulesReview."""
     answer: Object = {**obj, "metadata": obj.get("metadata") or {}}
     spec = obj.get("spec") or {}
@@ -194,7 +196,7 @@ def _rules_status(user: User) -> dict[str, Any]:
 
 
 def faults_of(kind: str, obj: Object) -> Iterable[str]:
-    """What is wrong with a review; the field is `spec`."""
+    """Return what is wrong with the spec of a review."""
     spec = obj.get("spec") or {}
     if kind.endswith("AccessReview"):
         given = [name for name in ("resourceAttributes", "nonResourceAttributes") if spec.get(name) is not None]

@@ -1,4 +1,4 @@
-"""The built-in kinds: what each is called, and what is particular about it."""
+"""The built-in kinds: names, subresources and strategies."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def _review(group: str, plural: str, kind: str, *, namespaced: bool = False) -> 
 
 
 def built_in_kinds() -> list[Kind]:
-    """Every built-in kind, in the order of discovery."""
+    """Return every built-in kind, in the order of discovery."""
     event = _kind("v1", "events", "Event", events.EventStrategy(), short=("ev",))
     return [
         _kind("v1", "configmaps", "ConfigMap", configuration.ConfigMapStrategy(), short=("cm",)),
@@ -211,7 +211,7 @@ def built_in_kinds() -> list[Kind]:
 
 
 def _events_group(stored: Kind) -> Kind:
-    """The Events of events.k8s.io: the same objects as those of the core group."""
+    """Return the Event of events.k8s.io, which shows the same stored objects as the Event of the core group."""
     return Kind(
         Resource("events.k8s.io", "v1", "events", "Event"),
         "event",

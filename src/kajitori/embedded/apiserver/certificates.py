@@ -24,7 +24,7 @@ from kajitori.configuration.private_files import write_private
 _CA_DAYS = 3650
 _LEAF_DAYS = 365
 _RENEW_DAYS = 60
-"""A certificate that expires sooner is made anew."""
+"""Remaining validity below which a certificate is renewed."""
 SERVER_NAMES = (
     "localhost",
     "kubernetes",
@@ -39,7 +39,7 @@ SERVER_NAMES = (
 
 @dataclass(frozen=True, slots=True)
 class Certificates:
-    """Where the PEM files are."""
+    """Paths of the PEM files."""
 
     ca: Path
     ca_key: Path
@@ -51,9 +51,10 @@ class Certificates:
 
 
 def ensure_certificates(folder: Path, *, names: tuple[str, ...] = ()) -> Certificates:
-    """The certificates in `folder`, made where missing, torn, about to expire or lacking one of the further `names`.
+    """Return the certificates in `folder`. Creates those that are missing, damaged, about to expire or lack one of the
+    further `names`.
 
-    A new CA makes every other certificate anew. Two processes that start at once end up with the same files.
+    A new CA replaces every other certificate, too. Two processes that start at once end up with the same files.
 
     Raises:
         OSError: the folder can't be written.
@@ -77,7 +78,7 @@ def ensure_certificates(folder: Path, *, names: tuple[str, ...] = ()) -> Certifi
 
 
 def issue_serving(certificates: Certificates, folder: Path, node: str, addresses: tuple[str, ...]) -> tuple[Path, Path]:
-    """A kubelet's serving certificate and key, as files in `folder`; the present ones if they are still good.
+    """Return a kubelet's serving certificate and key, as files in `folder`; valid ones are reused.
 
     Raises:
         OSError: the folder can't be written.
@@ -91,7 +92,7 @@ def issue_serving(certificates: Certificates, folder: Path, node: str, addresses
 
 
 def issue_web(certificates: Certificates, folder: Path, names: tuple[str, ...]) -> tuple[Path, Path]:
-    """The Web API's serving certificate and key, as files in `folder`; the present ones if they are still good.
+    """Return the Web API's serving certificate and key, as files in `folder`; valid ones are reused.
 
     Raises:
         OSError: the folder can't be written.
@@ -104,7 +105,7 @@ def issue_web(certificates: Certificates, folder: Path, names: tuple[str, ...]) 
 
 
 def ensure_token(path: Path) -> str:
-    """The administrator's bearer token: random, 0600, made once.
+    """Return the administrator's bearer token: random, in a file with mode 0600, created once.
 
     Raises:
         OSError: the file can't be read or written.
@@ -130,7 +131,8 @@ def write_kubeconfig(
     namespace: str = "default",
     context: str = "kajitori",
 ) -> None:
-    """Write a kubeconfig (0600, atomically) with the CA inside. `server` is https: kubectl sends tokens only so.
+    """Write a kubeconfig (mode 0600, atomically) with the CA inside. `server` must be https: kubectl sends tokens over
+    TLS only.
 
     Raises:
         OSError: the file can't be written.
@@ -168,7 +170,7 @@ def _name(common: str, organization: str = "") -> x509.Name:
 
 def _started(builder: x509.CertificateBuilder, days: int) -> x509.CertificateBuilder:
     now = datetime.now(UTC)
-    # An hour back: clocks of other machines may be behind.
+    # Valid since an hour ago: other machines' clocks may be behind.
     return (
         builder.serial_number(x509.random_serial_number())
         .not_valid_before(now - timedelta(hours=1))
@@ -242,7 +244,8 @@ def _general(name: str) -> x509.GeneralName:
 
 
 def _write_pair(path: Path, key_path: Path, certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey) -> None:
-    # A kill between the two leaves a pair that does not match: _is_good sees it and both are made again.
+    # If the process is killed between the two writes, the pair does not match: _is_good notices it and both are
+    # renewed.
     pem = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
     write_private(key_path, pem)
     write_private(path, certificate.public_bytes(serialization.Encoding.PEM))

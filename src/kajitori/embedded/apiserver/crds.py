@@ -15,7 +15,7 @@ from kajitori.kube.resources import Resource
 
 
 def kinds_of(definition: Object) -> list[Kind]:
-    """One kind for each served version of a definition; all share what is stored."""
+    """Return one kind for each served version of a definition. All versions share the stored objects."""
     spec = definition["spec"]
     names = (definition.get("status") or {}).get("acceptedNames") or spec["names"]
     names = {**spec["names"], **names}
@@ -31,7 +31,7 @@ def kinds_of(definition: Object) -> list[Kind]:
         subresources = frozenset(version.get("subresources") or {})
         load = _once(partial(root_schema, (version.get("schema") or {}).get("openAPIV3Schema") or {}))
         same = resource.version == stored
-        # Before a first change of the definition nothing can be stored without this version's defaults.
+        # As long as the definition was never changed, every stored object has the defaults of this version.
         complete = same and definition["metadata"].get("generation", 1) == 1
         scale = (version.get("subresources") or {}).get("scale")
         selectable = [one["jsonPath"] for one in version.get("selectableFields") or []]
@@ -54,12 +54,12 @@ def kinds_of(definition: Object) -> list[Kind]:
 
 
 def _with_version(api_version: str, obj: Object) -> Object:
-    """Conversion strategy None: nothing but the version differs."""
+    """Return an object in another version (conversion strategy None: only `apiVersion` differs)."""
     return {**obj, "apiVersion": api_version}
 
 
 def _with_defaults(api_version: str, load: Callable[[], Schema], obj: Object) -> Object:
-    """What was stored before a default came into the schema has it all the same."""
+    """Return a stored object with the defaults that were added to the schema since it was stored."""
     shown = copy.deepcopy(obj)
     apply_defaults(load(), shown)
     return {**shown, "apiVersion": api_version}
@@ -77,6 +77,6 @@ def _once(load: Callable[[], Schema]) -> Callable[[], Schema]:
 
 
 def version_of(kind: Kind) -> Object:
-    """The part of its definition that a custom kind comes from."""
+    """Return the version in the definition that a custom kind comes from."""
     versions = (kind.custom or {}).get("spec", {}).get("versions", [])
     return next((one for one in versions if one["name"] == kind.resource.version), {})

@@ -1,4 +1,4 @@
-"""Which groups, versions and resources there are; the version of the API."""
+"""Discovery: groups, versions and resources that are served, and the version of Kubernetes."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from kajitori.embedded.apiserver.registry import KindRegistry
 from kajitori.embedded.apiserver.strategies.definitions import version_priority
 
 AGGREGATED_V2 = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
-"""The content type of an aggregated answer: to be used where the Accept header names g=apidiscovery.k8s.io;v=v2."""
+"""The content type of aggregated discovery, for clients whose Accept header names g=apidiscovery.k8s.io;v=v2."""
 
 KUBERNETES_MINOR = 36
-"""Which version of Kubernetes these kinds, defaults and messages were compared with."""
+"""The minor version of Kubernetes that the kinds, defaults and answers were compared with."""
 
 _SUBRESOURCE_VERBS = {
     "binding": ("create",),
@@ -37,7 +37,7 @@ _STATUS_VERBS = ("get", "patch", "update")
 
 
 def wants_aggregated(accept: str) -> bool:
-    """Whether an Accept header asks for aggregated discovery in the version that is served."""
+    """Return whether an Accept header asks for aggregated discovery in the version that is served."""
     for choice in accept.split(","):
         parts = {one.strip() for one in choice.split(";")}
         if {"g=apidiscovery.k8s.io", "v=v2", "as=APIGroupDiscoveryList"} <= parts and "application/json" in parts:
@@ -46,7 +46,7 @@ def wants_aggregated(accept: str) -> bool:
 
 
 def api_versions(registry: KindRegistry, address: str) -> dict[str, Any]:
-    """GET /api; `address` is host:port."""
+    """Answer GET /api; `address` is host:port."""
     return {
         "kind": "APIVersions",
         "versions": ["v1"],
@@ -55,13 +55,13 @@ def api_versions(registry: KindRegistry, address: str) -> dict[str, Any]:
 
 
 def api_groups(registry: KindRegistry) -> dict[str, Any]:
-    """GET /apis."""
+    """Answer GET /apis."""
     groups = [_group(group, versions) for group, versions in _versions(registry).items() if group]
     return {"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}
 
 
 def api_group(registry: KindRegistry, group: str) -> dict[str, Any] | None:
-    """GET /apis/{group}, or None."""
+    """Answer GET /apis/{group}; None if there is no such group."""
     versions = _versions(registry).get(group)
     if not group or versions is None:
         return None
@@ -69,7 +69,7 @@ def api_group(registry: KindRegistry, group: str) -> dict[str, Any] | None:
 
 
 def api_resources(registry: KindRegistry, group: str, version: str) -> dict[str, Any] | None:
-    """GET /api/v1, /apis/{group}/{version}, or None."""
+    """Answer GET /api/v1 or /apis/{group}/{version}; None if there is no such version."""
     kinds = _kinds(registry, group, version)
     if not kinds:
         return None
@@ -86,7 +86,7 @@ def api_resources(registry: KindRegistry, group: str, version: str) -> dict[str,
 
 
 def aggregated(registry: KindRegistry, *, core: bool) -> dict[str, Any]:
-    """GET /api (core) or /apis as an APIGroupDiscoveryList."""
+    """Answer GET /api (core) or /apis as an APIGroupDiscoveryList."""
     items = []
     for group, versions in _versions(registry).items():
         if bool(group) == core:
@@ -108,7 +108,7 @@ def aggregated(registry: KindRegistry, *, core: bool) -> dict[str, Any]:
 
 
 def version() -> dict[str, str]:
-    """GET /version. The build's name tells that this is no full Kubernetes."""
+    """Answer GET /version. The name of the build says that this is not a full Kubernetes."""
     machine = {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), platform.machine())
     return {
         "major": "1",
@@ -124,7 +124,7 @@ def version() -> dict[str, str]:
 
 
 def _versions(registry: KindRegistry) -> dict[str, list[str]]:
-    """Versions of each group, the preferred one first."""
+    """Return the versions of each group, the preferred one first."""
     found: dict[str, set[str]] = {}
     for kind in registry.all():
         found.setdefault(kind.resource.group, set()).add(kind.resource.version)

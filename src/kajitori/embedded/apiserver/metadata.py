@@ -1,4 +1,4 @@
-"""Metadata: what every object has (k8s.io/apimachinery/pkg/api/validation/objectmeta.go)."""
+"""Validation of metadata (k8s.io/apimachinery/pkg/api/validation/objectmeta.go)."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ Metadata = Mapping[str, Any]
 
 
 def validate_new(meta: Metadata, *, namespaced: bool, rule: texts.Rule, field: str = "metadata") -> list[Cause]:
-    """Every fault of the metadata of a new object; `rule` is what its kind's names look like."""
+    """Return every fault of the metadata of a new object; `rule` checks names of its kind."""
     causes: list[Cause] = []
     generate, name = meta.get("generateName", ""), meta.get("name", "")
     if generate:
-        # A trailing dash is meant: five random characters follow.
+        # A trailing dash is allowed: five random characters follow.
         masked = f"{generate[:-1]}a" if generate.endswith("-") and len(generate) > 1 else generate
         causes += [invalid(f"{field}.generateName", generate, fault) for fault in rule(masked)]
     if not name:
@@ -40,14 +40,12 @@ def validate_new(meta: Metadata, *, namespaced: bool, rule: texts.Rule, field: s
 
 
 def validate_changed(new: Metadata, old: Metadata, *, field: str = "metadata") -> list[Cause]:
-    """Every fault of changed metadata: also what may not change."""
+    """Return every fault of changed metadata, including changes that are not allowed."""
     causes = _validate_common(new, field)
     if old.get("deletionTimestamp"):
         added = set(new.get("finalizers") or ()) - set(old.get("finalizers") or ())
         if added:
-            detail = (
-                f"no new finalizers can be added if the object is being deleted, found new finalizers {_listed(added)}"
-            )
+            detail = f"no new finalizers can be added if the object is being deleted, found new finalizers {', '.join(sorted(added))}"
             causes.append(forbidden(f"{field}.finalizers", detail))
     for name in ("name", "namespace", "uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"):
         if new.get(name) != old.get(name):
@@ -56,7 +54,7 @@ def validate_changed(new: Metadata, old: Metadata, *, field: str = "metadata") -
 
 
 def validate_labels(labels: Mapping[str, str], field: str) -> list[Cause]:
-    """Every fault of a set of labels."""
+    """Return every fault of a set of labels."""
     causes: list[Cause] = []
     for key, value in labels.items():
         causes += [invalid(field, key, fault) for fault in texts.qualified_name(key)]
@@ -65,11 +63,11 @@ def validate_labels(labels: Mapping[str, str], field: str) -> list[Cause]:
 
 
 def validate_annotations(annotations: Mapping[str, str], field: str) -> list[Cause]:
-    """Every fault of a set of annotations; their size is bounded together."""
+    """Return every fault of a set of annotations, including their total size."""
     causes: list[Cause] = []
     size = 0
     for key, value in annotations.items():
-        # Keys are compared in lower case here: annotations were once allowed to be sloppy.
+        # Keys are checked in lower case for compatibility with old annotations.
         causes += [invalid(field, key, fault) for fault in texts.qualified_name(key.lower())]
         size += len(key.encode()) + len(value.encode())
     if size > ANNOTATIONS_MAX_BYTES:
@@ -87,7 +85,8 @@ def _validate_common(meta: Metadata, field: str) -> list[Cause]:
 
 
 def validate_finalizers(meta: Metadata, *, field: str = "metadata.finalizers") -> list[Cause]:
-    """Built-in kinds take only finalizers whose owner one can tell; custom resources take any."""
+    """Return the finalizers without a domain. Built-in kinds accept only standard ones of these; custom resources
+    accept any."""
     return [
         invalid(f"{field}[{index}]", one, UNQUALIFIED)
         for index, one in enumerate(meta.get("finalizers") or ())
@@ -116,8 +115,3 @@ def _validate_owners(owners: list[dict[str, Any]], field: str) -> list[Cause]:
         )
         causes.append(invalid(field, owners, detail))
     return causes
-
-
-def _listed(values: set[str]) -> str:
-    """A list of texts as Go prints it with %#v."""
-    return "[]string{" + ", ".join(f'"{one}"' for one in sorted(values)) + "}"

@@ -1,4 +1,4 @@
-"""What /metrics says, under kube-apiserver's names."""
+"""The metrics of /metrics, under the names of kube-apiserver."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kajitori.embedded.store import Store
 
 
 class _StoredObjects(Collector):
-    """How many objects there are, counted when somebody asks."""
+    """Numbers of stored objects, counted when the metrics are read."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -26,7 +26,7 @@ class _StoredObjects(Collector):
 
 
 class Metrics:
-    """One server's figures."""
+    """Metrics of one server."""
 
     def __init__(self, store: Store) -> None:
         self._registry = CollectorRegistry()
@@ -47,5 +47,5 @@ class Metrics:
         self._seconds.labels(verb, resource).observe(seconds)
 
     def expose(self) -> tuple[bytes, str]:
-        """The exposition and its content type."""
+        """Return the metrics in text form, and the content type."""
         return generate_latest(self._registry), CONTENT_TYPE_LATEST

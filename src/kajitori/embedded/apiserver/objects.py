@@ -1,7 +1,7 @@
-"""Writing objects: what every create and update goes through, whoever asks for it.
+"""Writing objects: the path of every create and update.
 
-The order is kube-apiserver's (`registry/generic/registry/store.go`): defaults, field ownership, mutating admission,
-what the kind's strategy prepares, validation, validating admission, store.
+The order is that of kube-apiserver (`registry/generic/registry/store.go`): defaults, field ownership, mutating
+admission, preparation by the strategy, validation, validating admission, store.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from kajitori.kube.resources import Resource
 _MADE_BY_UPDATE = frozenset(
     {"events", "events.events.k8s.io", "endpoints", "limitranges", "services", "leases.coordination.k8s.io"}
 )
-"""A PUT makes objects of these that do not exist (AllowCreateOnUpdate)."""
+"""Kinds of which a PUT creates objects that do not exist (AllowCreateOnUpdate)."""
 _NEED_VERSION = frozenset(
     {
         "leases.coordination.k8s.io",
@@ -47,12 +47,13 @@ _NEED_VERSION = frozenset(
         "customresourcedefinitions.apiextensions.k8s.io",
     }
 )
-"""An update of these, and of custom resources, must name a resource version (AllowUnconditionalUpdate)."""
+"""Kinds of which an update must name a resource version, as updates of custom resources must
+(AllowUnconditionalUpdate)."""
 
 
 @dataclass(slots=True)
 class Caller:
-    """On whose behalf something is written, and what he should be told."""
+    """The user that a write is made for, and the warnings for that user."""
 
     user: User = ANONYMOUS
     manager: str = "unknown"
@@ -60,19 +61,19 @@ class Caller:
 
 
 Change = Callable[[Object], Object]
-"""From a copy of the present object to the wanted one; may be called again when somebody else was faster."""
+"""Makes the wanted object from a copy of the stored one. Called again if another write came first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What a write led to: the object as the kind shows it, as JSON."""
+    """The result of a write: the object in the form of its kind, as JSON."""
 
     value: bytes
     created: bool = False
 
 
 class Objects:
-    """All objects of the cluster, with their kinds' rules."""
+    """All objects of the cluster, written by the rules of their kinds."""
 
     def __init__(self, store: Store, registry: KindRegistry) -> None:
         self.store = store
@@ -84,11 +85,11 @@ class Objects:
     # --- reading -----------------------------------------------------------------------------------------------------
 
     def find(self, kind: Kind, namespace: str, name: str) -> Record | None:
-        """What is stored now, perhaps not yet durable."""
+        """Return the stored record, which may not be durable yet, or None."""
         return self.store.get(store_key(kind), namespace, name)
 
     def get(self, kind: Kind, namespace: str, name: str) -> Record:
-        """The same.
+        """Return the stored record, which may not be durable yet.
 
         Raises:
             StatusError: 404.
@@ -112,11 +113,11 @@ class Objects:
         by_update: bool = False,
         subresource: str = "",
     ) -> Written:
-        """Store a new object, which must be conform already. `by_update`: a PUT makes it, which keeps more of it.
-        `subresource`: by whose means it is made, where that is allowed.
+        """Store a new object, which must have been conformed. `by_update`: a PUT creates it, so more of it is kept.
+        `subresource`: the subresource through which it is created, if that is allowed.
 
         Raises:
-            StatusError: it may not be, or not so.
+            StatusError: the object is not allowed.
         """
         meta = obj["metadata"]
         if meta.get("resourceVersion") not in (None, "", "0"):
@@ -186,8 +187,8 @@ class Objects:
         retry: bool = True,
         checks_uid: bool = False,
     ) -> Written:
-        """Change a stored object. `change` answers a conform object; its resource version, if it has one, must be the
-        stored one; with `checks_uid` its UID is such a condition, too. A change to nothing stores nothing.
+        """Change a stored object. `change` returns a conformed object. If that has a resource version, it must be the
+        stored one; with `checks_uid` the same holds for its UID. Without a difference nothing is stored.
 
         Raises:
             StatusError: 404, 409, 422 …
@@ -259,7 +260,7 @@ class Objects:
             keep(meta, before, "managedFields")
         encoded = kind.encode(new)
         if encoded == record.object and not options.dry_run:
-            # What is compared is what is stored: a default that came into the schema since is a change.
+            # Compare with the stored form: a default that was added to the schema since then is a change.
             await self.durable(record.revision)
             return Written(shown(kind, record))
         if subresource != "status":
@@ -292,7 +293,8 @@ class Objects:
     # --- without asking ----------------------------------------------------------------------------------------------
 
     def put(self, kind: Kind, record: Record, obj: Object) -> Record:
-        """Replace a stored object as it is: no rules, no admission; for the server's own controllers. Not yet durable.
+        """Replace a stored object as it is, without rules and admission, for the server's own controllers. Not durable
+        yet.
 
         Raises:
             Stale: it was changed meanwhile.
@@ -302,7 +304,7 @@ class Objects:
         return stored
 
     def remove(self, kind: Kind, record: Record) -> Record:
-        """Take an object away at once; answers its last state. Not yet durable.
+        """Delete an object at once and return its last state. Not durable yet.
 
         Raises:
             Stale: it was changed meanwhile.
@@ -312,7 +314,7 @@ class Objects:
         return gone
 
     def follow_up(self, kind: Kind, old: Record | None, new: Record | None) -> int:
-        """Write what has to be written because of a change; answers the last revision."""
+        """Write what depends on a change, and return the last revision."""
         changes = upkeep.follow_ups(
             self.registry, kind, old.object if old else None, new.object if new else None, self.view
         )
@@ -320,7 +322,7 @@ class Objects:
         return self.store.revision
 
     def carry_out(self, changes: Iterable[upkeep.Change]) -> None:
-        """Write what upkeep asks for."""
+        """Carry out the changes that upkeep asks for."""
         for change in changes:
             kind, obj = change.kind, change.object
             namespace, name = obj["metadata"].get("namespace", ""), obj["metadata"]["name"]
@@ -339,7 +341,7 @@ class Objects:
                 self.follow_up(kind, None, self.store.create(store_key(kind), namespace, name, kind.encode(obj)))
 
     async def durable(self, revision: int) -> None:
-        """Until that revision is on disk.
+        """Wait until a revision is on disk.
 
         Raises:
             StatusError: 507, it could not be written.
@@ -355,33 +357,33 @@ Own = Callable[[Object, Object | None], None]
 
 
 class View:
-    """The store as admission and upkeep see it."""
+    """The view of the store for admission and upkeep."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     def get(self, resource: Resource, namespace: str, name: str) -> Object | None:
-        """One object, shared: not to be changed."""
+        """Return one object, which is shared and must not be changed."""
         record = self._store.get(f"{resource.group}/{resource.plural}", namespace, name)
         return None if record is None else record.object
 
     def list(self, resource: Resource, namespace: str = "") -> Iterable[Object]:
-        """All objects, shared: not to be changed."""
+        """Return all objects, which are shared and must not be changed."""
         return [record.object for record in self._store.records(f"{resource.group}/{resource.plural}", namespace)]
 
 
 def made_by_update(kind: Kind) -> bool:
-    """Whether a PUT makes an object that does not exist, be it to its status alone."""
+    """Return whether a PUT creates an object that does not exist, also a PUT of its status."""
     return qualified(kind.resource) in _MADE_BY_UPDATE
 
 
 def invalid_object(kind: Kind, name: str, causes: list[Any]) -> StatusError:
-    """422 with every fault of an object."""
+    """Return a 422 with every fault of an object."""
     return StatusError.invalid(kind.stored.group, kind.resource.kind, name, causes)
 
 
 def _metadata_faults(kind: Kind, new: Object, old: Object) -> list[Cause]:
-    """Every fault of changed metadata; twice, since kube-apiserver looks at them in general and by kind."""
+    """Return every fault of changed metadata; twice, since kube-apiserver checks them in general and by kind."""
     causes = kind.validate_metadata(new, old)
     return causes * 2 if kind.strategy.looks_at_metadata and qualified(kind.resource) != "limitranges" else causes
 
@@ -391,7 +393,7 @@ def _disown(obj: Object, _old: Object | None) -> None:
 
 
 def _is_finished(kind: Kind, new: Object, old: Object) -> bool:
-    """The last finalizer of an object that is being deleted was taken away (ShouldDeleteDuringUpdate)."""
+    """Return whether the last finalizer of an object that is being deleted was removed (ShouldDeleteDuringUpdate)."""
     before = old["metadata"]
     if not before.get("deletionTimestamp") or new["metadata"].get("finalizers"):
         return False

@@ -1,4 +1,4 @@
-"""The parameters of requests (meta.k8s.io ListOptions, CreateOptions …), checked as Kubernetes checks them."""
+"""Query parameters of requests (meta.k8s.io ListOptions, CreateOptions …), checked as kube-apiserver checks them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MANAGER_MAX_LENGTH = 128
 
 @dataclass(frozen=True, slots=True)
 class ListOptions:
-    """What to list or watch."""
+    """Options of a list or watch."""
 
     watch: bool = False
     limit: int = 0
@@ -36,7 +36,7 @@ class ListOptions:
 
 @dataclass(frozen=True, slots=True)
 class WriteOptions:
-    """How to create, update or patch."""
+    """Options of a create, update or patch."""
 
     dry_run: bool = False
     field_manager: str = ""
@@ -46,7 +46,7 @@ class WriteOptions:
 
 @dataclass(frozen=True, slots=True)
 class DeleteOptions:
-    """How to delete."""
+    """Options of a deletion."""
 
     grace_seconds: int | None = None
     uid: str | None = None
@@ -58,7 +58,7 @@ class DeleteOptions:
 
 
 def parse_list(query: Query) -> ListOptions:
-    """The options of a list or watch.
+    """Return the options of a list or watch.
 
     Raises:
         StatusError: 400 or 422.
@@ -126,7 +126,7 @@ def _watch_faults(options: ListOptions) -> list[Cause]:
 
 
 def parse_write(query: Query, kind: str, *, default_validation: str = "Warn", apply: bool = False) -> WriteOptions:
-    """The options of a write; `kind` is CreateOptions, UpdateOptions or PatchOptions.
+    """Return the options of a write; `kind` is CreateOptions, UpdateOptions or PatchOptions.
 
     Raises:
         StatusError: 400 or 422.
@@ -157,7 +157,7 @@ def parse_write(query: Query, kind: str, *, default_validation: str = "Warn", ap
 
 
 def parse_delete(query: Query, body: Mapping[str, Any] | None) -> DeleteOptions:
-    """The options of a deletion: the body's, or without one the query's.
+    """Return the options of a deletion: from the body, or from the query if there is no body.
 
     Raises:
         StatusError: 400 or 422.
@@ -239,5 +239,5 @@ def _integer(text: str) -> int | None:
 
 
 def _boolean(text: str) -> bool:
-    # As apimachinery's `Convert_Slice_string_To_bool`: anything but these is true.
+    # As `Convert_Slice_string_To_bool` of apimachinery: every other text is true.
     return text.lower() not in ("", "false", "0")

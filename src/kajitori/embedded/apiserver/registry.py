@@ -1,4 +1,4 @@
-"""All kinds that are served: the built-in ones, and those that definitions of custom resources add."""
+"""All kinds that are served: the built-in ones and those of CustomResourceDefinitions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kajitori.embedded.apiserver.strategies.strategy import Object
 
 
 class KindRegistry:
-    """All kinds served now; definitions of custom resources come and go."""
+    """All kinds that are served now. Definitions of custom resources can be added and removed."""
 
     def __init__(self, kinds: list[Kind]) -> None:
         self._built_in = {_key(one): one for one in kinds}
@@ -23,36 +23,36 @@ class KindRegistry:
         self._index()
 
     def find(self, group: str, version: str, plural: str) -> Kind | None:
-        """The kind under a URL path, or None."""
+        """Return the kind under a URL path, or None."""
         return self._kinds.get((group, version, plural))
 
     def find_kind(self, api_version: str, kind: str) -> Kind | None:
-        """The kind that an object's apiVersion and kind (or an owner reference) name, or None."""
+        """Return the kind of an object's apiVersion and kind (or of an owner reference), or None."""
         return self._by_kind.get((api_version, kind))
 
     def find_stored(self, group: str, plural: str) -> list[Kind]:
-        """All kinds that show the objects which the store keeps under this group and plural."""
+        """Return all kinds that show the objects stored under this group and plural."""
         return self._by_stored.get((group, plural), [])
 
     def all(self) -> Iterator[Kind]:
-        """Every kind, built-in ones first."""
+        """Return every kind, built-in ones first."""
         return iter(list(self._kinds.values()))
 
     def add_definition(self, definition: Object) -> list[Kind]:
-        """Serve (or serve anew, after a change) what a CustomResourceDefinition defines; answers its kinds."""
+        """Serve the kinds of a CustomResourceDefinition (again, after a change), and return them."""
         made = kinds_of(definition)
         self._custom[definition["metadata"]["name"]] = made
         self._index()
         return made
 
     def remove_definition(self, definition: Object) -> None:
-        """Stop serving it."""
+        """Stop serving the kinds of a definition."""
         if self._custom.pop(definition["metadata"]["name"], None) is not None:
             self._index()
 
     @property
     def generation(self) -> int:
-        """Grows with every change: discovery and OpenAPI are cached by it."""
+        """A counter of changes, by which discovery and OpenAPI are cached."""
         return self._generation
 
     def _index(self) -> None:
@@ -72,5 +72,5 @@ def _key(kind: Kind) -> tuple[str, str, str]:
 
 
 def built_in() -> KindRegistry:
-    """A registry of the built-in kinds."""
+    """Return a registry of the built-in kinds."""
     return KindRegistry(built_in_kinds())

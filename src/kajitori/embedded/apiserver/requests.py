@@ -1,4 +1,4 @@
-"""What a URL asks for: kind, namespace, name, subresource."""
+"""The target of a URL: kind, namespace, name, subresource."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LEFT_OUT = {
     "networking.k8s.io": frozenset({"ingressclasses", "ingresses"}),
     "rbac.authorization.k8s.io": frozenset({"clusterrolebindings", "clusterroles", "rolebindings", "roles"}),
 }
-"""Kinds of Kubernetes that no controller and no authorizer would act on here, by their API group."""
+"""Kinds of Kubernetes that are not served because nothing here would act on them, by API group."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,11 +29,11 @@ class Target:
     name: str = ""
     subresource: str = ""
     below: str = ""
-    """What stands behind `proxy`: a path at the kubelet."""
+    """The part of the path behind `proxy`: a path of the kubelet's API."""
 
 
 def find_target(registry: KindRegistry, path: str) -> Target | None:
-    """What is served under a path; None if the path belongs to no group that is served.
+    """Return the target of a path; None if the path belongs to no group that is served.
 
     Raises:
         StatusError: 404, there is such a group, but no such version, resource or subresource in it.
@@ -59,13 +59,13 @@ def find_target(registry: KindRegistry, path: str) -> Target | None:
     of_object = rest[:4] if rest[0] == "namespaces" else rest[:2]
     owner = _target(registry, group, version, of_object) if len(rest) > len(of_object) else None
     if owner is not None and owner.name:
-        # Of a custom resource, an unknown subresource is one that does not exist.
+        # An unknown subresource of a custom resource is answered as an object that does not exist.
         raise StatusError.not_found(owner.kind.resource, owner.name)
     return None
 
 
 def is_built_in(registry: KindRegistry, group: str) -> bool:
-    """Whether a group is one of the server's own; those of custom resources come and go."""
+    """Return whether a group is built in, rather than a custom resource's."""
     return any(one.resource.group == group and one.custom is None for one in registry.all())
 
 
@@ -90,14 +90,14 @@ def _target(registry: KindRegistry, group: str, version: str, rest: list[str]) -
 
 
 def check_namespace(obj: Object, target: Target) -> None:
-    """Fill in the namespace that the URL says.
+    """Set the namespace of the URL.
 
     Raises:
         StatusError: 400, the object says another.
     """
     meta = obj["metadata"]
     if not target.kind.resource.namespaced:
-        # What lives in no namespace loses it silently.
+        # A namespace in an object that is not namespaced is dropped silently.
         meta.pop("namespace", None)
         return
     if meta.get("namespace") not in (None, "", target.namespace):
@@ -108,15 +108,16 @@ def check_namespace(obj: Object, target: Target) -> None:
 
 
 def no_name(target: Target) -> StatusError:
-    """400: an object has no name."""
+    """Return a 400: an object has no name."""
     said = f"the name of the object ({target.name} based on URL) was undeterminable: name must be provided"
     return StatusError.bad_request(said)
 
 
 def check_name(obj: Object, target: Target) -> None:
-    """
+    """Check that the object has the name of the URL.
+
     Raises:
-        StatusError: 400, the object has no name, or another than the URL says.
+        StatusError: 400, the object has no name, or another one.
     """
     name = obj["metadata"].get("name") or ""
     if not name:

@@ -1,4 +1,4 @@
-"""The verbs on kinds: what each request to a resource does."""
+"""REST verbs: create, read, update, patch and delete objects."""
 
 from __future__ import annotations
 
@@ -57,14 +57,14 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a request is answered, already written in the client's format."""
+    """The answer to a request, encoded in the client's format."""
 
     body: bytes
     code: int = 200
 
 
 def verb_of(call_method: str, target: Target, query: Mapping[str, str]) -> str:
-    """The Kubernetes verb of a request; empty if the method means nothing there."""
+    """Return the Kubernetes verb of a request; empty if the method is not supported."""
     if target.subresource:
         verbs = {"GET": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
         return verbs.get(call_method, "")
@@ -86,7 +86,7 @@ class Rest:
         self._subresources = Subresources(objects)
 
     async def answer(self, verb: str, call: Call) -> Answer:
-        """Do what a request asks for, but for watches and streams.
+        """Carry out a request other than a watch or a stream.
 
         Raises:
             StatusError: it is refused.
@@ -117,7 +117,7 @@ class Rest:
         raise StatusError.method_not_allowed()
 
     def watch(self, call: Call) -> Watch:
-        """The watch that a request asks for.
+        """Return the watch that a request asks for.
 
         Raises:
             StatusError: 400, 405, 422.
@@ -193,7 +193,7 @@ class Rest:
                     subresource=target.subresource,
                 )
                 if options.dry_run and version:
-                    # Only storing would take it away.
+                    # The change would only take effect when the object is stored.
                     obj["metadata"]["resourceVersion"] = version
                     return _object(call, encode_plain(obj), 201)
                 return _object(call, written.value, 201)
@@ -217,7 +217,7 @@ class Rest:
         media_type = check_media_type(call.content_type, target.kind)
         options = parse_write(call.query, "PatchOptions", apply=media_type == APPLY_PATCH)
         if media_type != APPLY_PATCH or (target.subresource and not made_by_update(target.kind)):
-            # Nothing is said about a patch for what is not there.
+            # No warnings about a patch of an object that does not exist.
             self.objects.get(target.kind, target.namespace, target.name)
         patch = Patch.read(call.body, call.content_type, target.kind, options.field_validation)
         written = await patched(self.objects, target, patch, call.caller, options)
@@ -235,7 +235,7 @@ class Rest:
         options = self._delete_options(call)
         page = await self._lister.page(target, parse_list(call.query))
         for start in range(0, len(page.records), _DELETED_TOGETHER):
-            # Together, so that they share commits.
+            # Concurrently, so that the writes share commits.
             some = page.records[start : start + _DELETED_TOGETHER]
             await asyncio.gather(*(self._delete_one(call, record, options) for record in some))
         return Answer(encode_list(target.kind, page, call.answer, include=_include(call)))
@@ -304,7 +304,7 @@ class Rest:
                 options = parse_write(call.query, "UpdateOptions")
                 body = self._plain_body(call)
                 if scale_fault(body):
-                    # It means to say why, and finds no words.
+                    # kube-apiserver answers without a message here.
                     text = 'no kind is registered for the type v1.Scale in scheme "pkg/apiserver/apiserver.go:55"'
                     raise StatusError.bad_request(text)
                 return _object(call, await self._subresources.rescale(target, lambda _: body, call.caller, options))
@@ -339,7 +339,7 @@ class Rest:
         kind = call.target.kind
         obj = read_object(call.body, call.content_type, kind, options.field_validation)
         meta = obj.get("metadata")
-        # Who empties the list wants nobody to manage anything; an entry of nothing says so, too, and is kept.
+        # An emptied list means that nobody manages any field; a list with one empty entry means the same and is kept.
         emptied = kind.custom is None and isinstance(meta, dict) and meta.get("managedFields") == []
         unlike = None
         try:
@@ -347,7 +347,7 @@ class Rest:
         except StatusError as error:
             if kind.custom is None or not isinstance(obj.setdefault("metadata", {}), dict):
                 raise
-            # What a custom resource holds is looked at before whether it is the right one.
+            # The contents of a custom resource are checked before its identity.
             unlike = error
         twice: list[str] = []
         if options.field_validation != "Ignore":
@@ -365,7 +365,7 @@ class Rest:
 
 
 def _not_supported(target: Target, verb: str) -> StatusError:
-    """405: what custom resources say of a subresource, and built-in ones."""
+    """Return the answer to an unsupported method: 405, in the form for custom or for built-in kinds."""
     if target.kind.custom is None or not verb:
         return StatusError.method_not_allowed()
     resource = target.kind.resource
@@ -384,7 +384,7 @@ def _owner(
 
 
 def _object(call: Call, value: bytes, code: int = 200) -> Answer:
-    """An object, or a Status, in the shape that the client asked for."""
+    """Return an object or a Status in the shape that the client asked for."""
     answer = call.answer
     if not answer.shape:
         return Answer(answer.rewrite(value), code)
@@ -404,7 +404,7 @@ def _object(call: Call, value: bytes, code: int = 200) -> Answer:
 
 
 def _include(call: Call) -> str:
-    """What rows of a Table hold of their objects.
+    """Return what the rows of a Table contain of their objects.
 
     Raises:
         StatusError: 400.

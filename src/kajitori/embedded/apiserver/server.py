@@ -31,20 +31,20 @@ from kajitori.embedded.apiserver.upkeep.controllers import Controllers
 from kajitori.embedded.store import Event, Store
 
 BODY_LIMIT_BYTES = 3 << 20
-"""As kube-apiserver's."""
+"""The same limit as in kube-apiserver."""
 _GZIP_MIN_BYTES = 128 << 10
 _DEFINITIONS = "apiextensions.k8s.io/customresourcedefinitions"
 _HEALTH_PATHS = frozenset({"/healthz", "/livez", "/readyz"})
 _LEFT = 499
-"""Not a code of HTTP's: whoever asked went away before the answer. Web servers log it so; it reaches nobody."""
+"""Status for the log if the client disconnected before the answer. It is never sent."""
 
 _log = logging.getLogger(__name__)
 
 
 class ApiServer:
-    """A Kubernetes API server on a store, until `stop`.
+    """A Kubernetes API server on a store.
 
-    It speaks TLS with the certificates' server key, and knows users by bearer token or client certificate.
+    It uses TLS with the certificates' server key, and authenticates users by bearer token or client certificate.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class ApiServer:
         port: int = 0,
         controllers: bool = True,
     ) -> None:
-        """`controllers=False`: nothing that a controller manager does is done here; another one is expected to."""
+        """`controllers=False`: leave the work of a controller manager to another process."""
         self._store = store
         self._certificates = certificates
         self._authenticator = authenticator
@@ -75,7 +75,7 @@ class ApiServer:
 
     @property
     def url(self) -> str:
-        """Where it listens, once started."""
+        """The URL it listens on, once started."""
         host = f"[{self._host}]" if ":" in self._host else self._host
         return f"https://{host}:{self._port}"
 
@@ -86,16 +86,16 @@ class ApiServer:
 
     @property
     def ca_pem(self) -> str:
-        """The certificate that clients trust."""
+        """The CA certificate that clients trust."""
         return self._certificates.ca.read_text()
 
     @property
     def objects(self) -> Objects:
-        """What is served, for the tests of what is around it."""
+        """The objects that are served; for tests."""
         return self._objects
 
     async def start(self) -> None:
-        """Write what has to exist, then serve.
+        """Create the objects that every cluster has, then listen.
 
         Raises:
             OSError: the address is taken or not ours.
@@ -204,7 +204,7 @@ class ApiServer:
         )
         refusal = authorize(user, attributes)
         if target.subresource in STREAMS and verb == "get":
-            # A WebSocket begins with a GET. Whoever may only read must not run programs by that.
+            # A WebSocket starts with a GET, but a user who may only read must not be able to run programs.
             refusal = refusal or authorize(user, dataclasses.replace(attributes, verb="create"))
         if refusal:
             raise StatusError.forbidden(resource, target.name, refusal)
@@ -278,7 +278,7 @@ class ApiServer:
         return await _respond(request, Answer(answer.write(document)), answer, [])
 
     def _reads_only(self, path: str) -> bool:
-        """Whether other methods than GET are refused; the rest does not look at the method, as kube-apiserver."""
+        """Return whether methods other than GET are refused. Like kube-apiserver, other paths accept every method."""
         match path.strip("/").split("/"):
             case ["version"] | ["api", *_]:
                 return True
@@ -335,7 +335,7 @@ class ApiServer:
 
 
 class _Labels:
-    """What metrics say about a request; known only while it is served."""
+    """Attributes of a request for the metrics; known only while it is served."""
 
     __slots__ = ("resource", "verb")
 
@@ -355,7 +355,7 @@ def _paths(registry: KindRegistry) -> list[str]:
 
 
 async def _read(request: web.BaseRequest) -> bytes:
-    """The body of a request.
+    """Return the body of a request.
 
     Raises:
         StatusError: 413.

@@ -1,4 +1,4 @@
-"""What the API server answers when it refuses: meta.k8s.io Status, in Kubernetes' own words (`api/errors`)."""
+"""Error answers of the API server (meta.k8s.io Status), worded as in apimachinery `api/errors`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _MODIFIED = "the object has been modified; please apply your changes to the late
 
 
 class StatusError(Exception):
-    """A request is refused. `body()` is what the client reads."""
+    """A request is refused. `body()` is the answer to the client."""
 
     def __init__(
         self,
@@ -32,10 +32,10 @@ class StatusError(Exception):
         self.metadata = metadata or {}
         self.headers = headers or {}
         self.warnings: list[str] = []
-        """What the client should be told beside."""
+        """Warnings for the client."""
 
     def body(self) -> dict[str, Any]:
-        """The Status object."""
+        """Return the Status object."""
         status: dict[str, Any] = {"kind": "Status", "apiVersion": "v1", "metadata": self.metadata, "status": "Failure"}
         if self.message:
             status["message"] = self.message
@@ -48,7 +48,7 @@ class StatusError(Exception):
 
     @classmethod
     def bad_request(cls, message: str) -> StatusError:
-        """400: the request can't be understood."""
+        """400: the request cannot be parsed."""
         return cls(400, "BadRequest", message)
 
     @classmethod
@@ -58,7 +58,7 @@ class StatusError(Exception):
 
     @classmethod
     def forbidden(cls, resource: Resource, name: str, why: str, *, causes: Sequence[Cause] = ()) -> StatusError:
-        """403: known, but not allowed."""
+        """403: the user is known but not allowed to do this."""
         what = (
             f'{qualified(resource)} "{name}" is forbidden: {why}'
             if name
@@ -71,17 +71,17 @@ class StatusError(Exception):
 
     @classmethod
     def not_found(cls, resource: Resource, name: str) -> StatusError:
-        """404: no object of that name."""
+        """404: there is no object of that name."""
         return cls(404, "NotFound", f'{qualified(resource)} "{name}" not found', details=_details(resource, name))
 
     @classmethod
     def unknown_path(cls) -> StatusError:
-        """404: nothing is served there."""
+        """404: there is nothing under this path."""
         return cls(404, "NotFound", "the server could not find the requested resource", details={})
 
     @classmethod
     def not_served(cls, plural: str, group: str) -> StatusError:
-        """404: Kubernetes has the resource, this server leaves it out."""
+        """404: the resource exists in Kubernetes but is not served here."""
         what = f"{plural}.{group}" if group else plural
         why = (
             "its one user is the administrator"
@@ -92,19 +92,19 @@ class StatusError(Exception):
 
     @classmethod
     def method_not_allowed(cls) -> StatusError:
-        """405: the resource is served, the verb is not."""
+        """405: the resource does not support the verb."""
         text = "the server does not allow this method on the requested resource"
         return cls(405, "MethodNotAllowed", text, details={})
 
     @classmethod
     def not_acceptable(cls, served: Iterable[str]) -> StatusError:
-        """406: none of the media types that the client takes is served."""
+        """406: none of the accepted media types is served."""
         text = f"406: Not Acceptable\n\nAvailable representations: {', '.join(served)}"
         return cls(406, "NotAcceptable", text, details={})
 
     @classmethod
     def already_exists(cls, resource: Resource, name: str, *, generated: bool = False) -> StatusError:
-        """409: the name is taken; `generated`: where the server might have made another one up."""
+        """409: the name is taken; `generated`: the server generated it."""
         said, details = f'{qualified(resource)} "{name}" already exists', _details(resource, name)
         if generated:
             said += ", the server was not able to generate a unique name for the object"
@@ -113,7 +113,8 @@ class StatusError(Exception):
 
     @classmethod
     def conflict(cls, resource: Resource, name: str, why: str = _MODIFIED, *, kind: str = "") -> StatusError:
-        """409: somebody else changed it first. With `kind` the object is named by its kind, as deletion does."""
+        """409: the object was changed meanwhile. With `kind` the object is named by its kind, as in answers to
+        deletions."""
         details = _details(resource, name)
         what = qualified(resource)
         if kind:
@@ -123,17 +124,17 @@ class StatusError(Exception):
 
     @classmethod
     def expired(cls, message: str, *, continue_token: str = "") -> StatusError:
-        """410: that resource version is no longer kept."""
+        """410: the resource version is no longer in the history."""
         return cls(410, "Expired", message, metadata={"continue": continue_token} if continue_token else None)
 
     @classmethod
     def too_large(cls, limit_bytes: int) -> StatusError:
-        """413: the body is over the limit."""
+        """413: the body exceeds the limit."""
         return cls(413, "RequestEntityTooLarge", f"Request entity too large: limit is {limit_bytes}")
 
     @classmethod
     def unsupported_media_type(cls, served: Iterable[str] = ()) -> StatusError:
-        """415: a body in a format that is not read."""
+        """415: the body has an unsupported media type."""
         served = tuple(served)
         if not served:
             return cls(415, "UnsupportedMediaType", "415: Unsupported Media Type", details={})
@@ -142,7 +143,7 @@ class StatusError(Exception):
 
     @classmethod
     def invalid(cls, group: str, kind: str, name: str, causes: Sequence[Cause]) -> StatusError:
-        """422: the object is understood, but can't be; every fault at once."""
+        """422: the object is invalid; with every fault."""
         texts = list(dict.fromkeys(str(one) for one in causes))
         said = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
         what = f"{kind}.{group}" if group else kind
@@ -156,7 +157,7 @@ class StatusError(Exception):
 
     @classmethod
     def too_many_requests(cls, message: str, *, retry_seconds: int = 0, causes: Sequence[Cause] = ()) -> StatusError:
-        """429: not now."""
+        """429: the request cannot be served now."""
         details: dict[str, Any] = {}
         if causes:
             details["causes"] = [one.as_dict() for one in causes]
@@ -167,18 +168,18 @@ class StatusError(Exception):
 
     @classmethod
     def internal(cls, message: str) -> StatusError:
-        """500: a fault of the server."""
+        """500: an internal error."""
         details = {"causes": [{"message": message}]}
         return cls(500, "InternalError", f"Internal error occurred: {message}", details=details)
 
     @classmethod
     def unavailable(cls, message: str) -> StatusError:
-        """503: a part that this request needs does not answer."""
+        """503: a component that the request needs does not answer."""
         return cls(503, "ServiceUnavailable", message)
 
     @classmethod
     def future_version(cls, asked: int, current: int) -> StatusError:
-        """504: a resource version that the server has not seen yet."""
+        """504: the resource version is in the future."""
         cause = {"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}
         details = {"causes": [cause], "retryAfterSeconds": 1}
         text = f"Timeout: Too large resource version: {asked}, current: {current}"
@@ -186,7 +187,7 @@ class StatusError(Exception):
 
     @classmethod
     def storage_full(cls, why: str) -> StatusError:
-        """507: the change could not be made durable, and was not made."""
+        """507: the change could not be made durable and was undone."""
         return cls(507, "InternalError", f"Internal error occurred: {why}")
 
 
@@ -200,7 +201,7 @@ class Unreadable(StatusError):
 
 
 def qualified(resource: Resource) -> str:
-    """A resource as messages name it: `pods`, `runs.kajitori.dev`."""
+    """Return the name of a resource in messages: `pods`, `runs.kajitori.dev`."""
     return f"{resource.plural}.{resource.group}" if resource.group else resource.plural
 
 

@@ -1,4 +1,4 @@
-"""Admission: what is decided about a request with a view of other objects."""
+"""Admission: changes and checks that depend on other objects."""
 
 from __future__ import annotations
 
@@ -28,18 +28,19 @@ _TOLERATED = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 
 
 class StoreView(Protocol):
-    """What is stored now. Answers must not be changed by the caller."""
+    """The stored objects. Callers must not change them."""
 
     def get(self, resource: Resource, namespace: str, name: str) -> Object | None:
-        """One object by its stored resource (`kind.stored`), or None. Cluster-wide kinds have namespace ""."""
+        """Return one object by its stored resource (`kind.stored`), or None. Kinds that are not namespaced have
+        namespace ""."""
 
     def list(self, resource: Resource, namespace: str = "") -> Iterable[Object]:
-        """All objects of a stored resource, in one namespace or (with "") in all."""
+        """Return all objects of a stored resource, in one namespace or (with "") in all."""
 
 
 @dataclass(slots=True)
 class AdmissionRequest:
-    """What somebody wants to write."""
+    """A write that admission decides on."""
 
     operation: str
     """"CREATE", "UPDATE" or "DELETE"."""
@@ -47,28 +48,28 @@ class AdmissionRequest:
     namespace: str
     name: str
     object: Object
-    """The new object, mutated in place by `admit`; what is to be deleted for "DELETE"."""
+    """The new object, which `admit` changes in place; the object to delete for "DELETE"."""
     old_object: Object | None = None
     subresource: str = ""
     dry_run: bool = False
     user: Any = None
     warnings: list[str] = field(default_factory=list)
-    """What the writer should be told in `Warning` headers."""
+    """Warnings for the user, sent in `Warning` headers."""
     base_name: str = ""
-    """From what the name was made up, which is how the first half of a real server's admission knows the object."""
+    """The prefix that the name was generated from. Mutating admission of a real server knows the object by it."""
 
     @property
     def called(self) -> str:
-        """The name in refusals of what is not generated yet."""
+        """The name in messages before a name was generated."""
         return self.base_name or self.name
 
 
 async def admit(request: AdmissionRequest, view: StoreView) -> None:
-    """Mutating admission: the namespace must exist (404; 403 while it is terminating), LimitRange defaults, default
-    tolerations, priority, service account, default storage class, cluster addresses.
+    """Mutating admission: the namespace must exist (404) and not be terminating (403); set LimitRange defaults, default
+    tolerations, priority, service account, default storage class and cluster addresses.
 
     Raises:
-        StatusError: it can't be admitted.
+        StatusError: the object is refused.
     """
     _namespace(request, view)
     if request.subresource:
@@ -85,8 +86,8 @@ async def admit(request: AdmissionRequest, view: StoreView) -> None:
 
 
 def check(request: AdmissionRequest, view: StoreView) -> None:
-    """Validating admission: overhead, LimitRange's bounds, ResourceQuota. Synchronous: who stores the object without
-    awaiting in between never exceeds a quota.
+    """Validating admission: overhead, bounds of LimitRanges, ResourceQuotas. Synchronous: a caller that stores the
+    object without awaiting in between never exceeds a quota.
 
     Raises:
         StatusError: 403, with every reason.
@@ -134,19 +135,19 @@ def _pod(request: AdmissionRequest, view: StoreView) -> None:
     spec = pod["spec"]
     _tolerate(spec)
     if request.operation != "CREATE":
-        # Whoever sends a Pod without what was computed for it keeps that.
+        # An update that leaves out computed fields keeps them.
         before = (request.old_object or {}).get("spec") or {}
         for field in ("priority", "preemptionPolicy"):
             if field in before:
                 spec.setdefault(field, before[field])
         return
     if runtime_class := spec.get("runtimeClassName"):
-        # There are none here.
+        # There are no RuntimeClasses here.
         why = f'pod rejected: RuntimeClass "{runtime_class}" not found'
         raise StatusError.forbidden(request.kind.resource, request.called, why)
     limits.apply_defaults(pod, view.list(LIMIT_RANGES, request.namespace))
-    # No token is mounted: what a Pod of the embedded cluster may do is what the cluster's owner may do, since it runs
-    # as his process, and credentials that reach every training are worth stealing.
+    # No token is mounted. A Pod of the embedded cluster runs as a process of the cluster's owner and may do what the
+    # owner may do; credentials in every training would only be a risk.
     if not spec.get("serviceAccountName"):
         spec["serviceAccountName"] = spec["serviceAccount"] = "default"
     elif view.get(SERVICE_ACCOUNTS, request.namespace, spec["serviceAccountName"]) is None:
@@ -159,7 +160,7 @@ def _pod(request: AdmissionRequest, view: StoreView) -> None:
 
 
 def _tolerate(spec: dict[str, Any]) -> None:
-    """A Pod stays five minutes on a node that does not answer (DefaultTolerationSeconds)."""
+    """Add the tolerations that keep a Pod for five minutes on a node that does not answer (DefaultTolerationSeconds)."""
     present = spec.get("tolerations") or []
     missing = []
     for key in _TOLERATED:
@@ -233,7 +234,7 @@ def _claim(request: AdmissionRequest, view: StoreView) -> None:
 def _quota(request: AdmissionRequest, view: StoreView) -> None:
     resource = request.kind.stored
     if request.operation == "UPDATE" and resource.plural not in ("services", "persistentvolumeclaims"):
-        # Nothing else that a quota counts can grow.
+        # No other resource of a quota can grow by an update.
         return
     found = list(view.list(QUOTAS, request.namespace))
     if not found:
@@ -258,7 +259,7 @@ def _quota(request: AdmissionRequest, view: StoreView) -> None:
 
 
 def used_now(quota: Object, resource: Resource, view: StoreView) -> quotas.Usage:
-    """What is used of a quota now, at least of what the objects of one resource count for."""
+    """Return the current use of a quota, at least for the resources that objects of this kind count for."""
     known = quotas.remembered(quota)
     if known is not None:
         return known

@@ -1,4 +1,4 @@
-"""LimitRange: defaults of containers, and what they may ask for (plugin/pkg/admission/limitranger)."""
+"""LimitRange: defaults and bounds of containers (plugin/pkg/admission/limitranger)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _BINARY = frozenset({"memory", "ephemeral-storage", "storage"})
 
 
 def apply_defaults(pod: Object, ranges: Iterable[Object]) -> None:
-    """Give a Pod's containers the requests and limits that they leave out; an annotation says which."""
+    """Set the requests and limits that a Pod's containers leave out; an annotation lists them."""
     said: list[str] = []
     for one in ranges:
         limits, requests = _defaults(one)
@@ -44,7 +44,7 @@ def _defaults(one: Object) -> tuple[dict[str, str], dict[str, str]]:
 
 
 def pod_faults(pod: Object, ranges: Iterable[Object]) -> list[str]:
-    """Every bound that a Pod breaks."""
+    """Return every bound that a Pod violates."""
     faults: list[str] = []
     spec = pod["spec"]
     for one in ranges:
@@ -63,7 +63,7 @@ def pod_faults(pod: Object, ranges: Iterable[Object]) -> list[str]:
 
 
 def claim_faults(claim: Object, ranges: Iterable[Object]) -> list[str]:
-    """Every bound that a PersistentVolumeClaim breaks."""
+    """Return every bound that a PersistentVolumeClaim violates."""
     wanted = {
         name: parse_nano(text) for name, text in ((claim["spec"].get("resources") or {}).get("requests") or {}).items()
     }

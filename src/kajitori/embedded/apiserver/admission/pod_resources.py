@@ -1,4 +1,4 @@
-"""What a Pod asks for, as quotas and limits count it. Amounts are in 10^-9 of their unit."""
+"""Requests and limits of a Pod, as quotas and limits count them. Amounts are in 10^-9 of their unit."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Amounts = dict[str, int]
 
 
 def of_pod(spec: dict[str, Any], which: str) -> Amounts:
-    """Sum of requests or limits over a Pod: containers and sidecars together, or the largest init container
+    """Return the requests or limits of a Pod: the sum over containers and sidecars, or the largest init container
     (k8s.io/component-helpers/resource `PodRequests`, `PodLimits`)."""
     total: Amounts = {}
     for container in spec.get("containers") or []:
@@ -40,7 +40,7 @@ def of_pod(spec: dict[str, Any], which: str) -> Amounts:
 
 
 def of_container(container: dict[str, Any], which: str) -> Amounts:
-    """Requests or limits of one container."""
+    """Return the requests or limits of one container."""
     return {name: parse_nano(text) for name, text in ((container.get("resources") or {}).get(which) or {}).items()}
 
 

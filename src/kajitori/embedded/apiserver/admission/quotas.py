@@ -1,4 +1,4 @@
-"""ResourceQuota: what counts, how much is used, and what would be too much (pkg/quota/v1)."""
+"""ResourceQuota: what counts, the current use, and what would exceed it (pkg/quota/v1)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kajitori.embedded.apiserver.validation.resources import is_extended
 from kajitori.kube.resources import Resource
 
 Usage = dict[str, int]
-"""By resource, in 10^-9 of its unit."""
+"""Amounts by resource, in 10^-9 of its unit."""
 
 _COUNTED = {
     ("", "pods"): "pods",
@@ -40,7 +40,7 @@ _MUST_SPECIFY = frozenset(
 
 
 def usage(resource: Resource, obj: Object) -> Usage:
-    """What one object counts for, under every name that a quota may have for it."""
+    """Return what one object counts for, under every name that a quota may have for it."""
     counted: Usage = {count_name(resource): NANO}
     short = _COUNTED.get((resource.group, resource.plural))
     if resource.group == "" and resource.plural == "pods":
@@ -63,12 +63,12 @@ def usage(resource: Resource, obj: Object) -> Usage:
 
 
 def count_name(resource: Resource) -> str:
-    """`count/pods`, `count/runs.kajitori.dev`: any kind can be counted."""
+    """Return the name that counts objects of any kind: `count/pods`, `count/runs.kajitori.dev`."""
     return f"count/{resource.plural}.{resource.group}" if resource.group else f"count/{resource.plural}"
 
 
 def may_count(resource: Resource, name: str) -> bool:
-    """Whether objects of a resource can count for a name in a quota."""
+    """Return whether objects of a resource count for a name in a quota."""
     if name.startswith("count/"):
         return name == count_name(resource)
     owner = "pods"
@@ -82,7 +82,7 @@ def may_count(resource: Resource, name: str) -> bool:
 
 
 def is_over(pod: Object) -> bool:
-    """Pods that ended hold nothing any more."""
+    """Return whether a Pod has ended: it no longer counts."""
     return (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
 
 
@@ -109,7 +109,7 @@ def _claim_usage(spec: dict[str, Any]) -> Usage:
 
 
 def matches(quota: Object, resource: Resource, obj: Object) -> bool:
-    """Whether a quota's scopes cover an object. Scopes are about Pods."""
+    """Return whether a quota's scopes cover an object. Scopes are about Pods."""
     spec = quota.get("spec") or {}
     wanted = [{"scopeName": name, "operator": "Exists"} for name in spec.get("scopes") or []]
     wanted += (spec.get("scopeSelector") or {}).get("matchExpressions") or []
@@ -148,7 +148,7 @@ def _terms(spec: dict[str, Any], name: str) -> list[dict[str, Any]]:
 
 
 def total(quota: Object, objects: Iterable[tuple[Resource, Object]]) -> Usage:
-    """What the objects of a namespace use of a quota's hard limits."""
+    """Return the use of a quota's hard limits by the objects of a namespace."""
     hard = (quota.get("spec") or {}).get("hard") or {}
     used = dict.fromkeys(hard, 0)
     for resource, obj in objects:
@@ -160,39 +160,39 @@ def total(quota: Object, objects: Iterable[tuple[Resource, Object]]) -> Usage:
 
 
 def status_of(quota: Object, used: Usage) -> dict[str, Any]:
-    """The status of a quota."""
+    """Return the status of a quota."""
     hard = (quota.get("spec") or {}).get("hard") or {}
     return {"hard": dict(hard), "used": {name: _text(used.get(name, 0), hard[name]) for name in hard}}
 
 
 _ledger: dict[str, Usage] = {}
-"""What is used of each quota, by its uid: a burst of Pods is not counted anew for each of them."""
+"""Cached use of each quota, by its uid, so that a burst of Pods is not counted again for each Pod."""
 
 
 def remember(quota: Object, used: Usage) -> None:
-    """Keep what was counted for a quota, until its status says something else."""
+    """Cache the use of a quota until its status says something else."""
     uid = quota["metadata"].get("uid")
     if uid:
         _ledger[uid] = used
 
 
 def forget(quota: Object) -> None:
-    """A quota is gone."""
+    """Drop a deleted quota from the cache."""
     _ledger.pop(quota["metadata"].get("uid", ""), None)
 
 
 def remembered(quota: Object) -> Usage | None:
-    """What is used of a quota, or None where it has to be counted.
+    """Return the cached use of a quota, or None if it has to be counted.
 
-    The stored status has to agree: it does not after somebody wrote it, or after a change could not be made durable and
-    was taken back.
+    The stored status must agree with the cache. It does not after a client wrote it, or after a change was undone
+    because it could not be made durable.
     """
     used = _ledger.get(quota["metadata"].get("uid", ""))
     return used if used is not None and quota.get("status") == status_of(quota, used) else None
 
 
 def changed(quota: Object, used: Usage, resource: Resource, old: Object | None, new: Object | None) -> Usage:
-    """What is used of a quota after `old` became `new`."""
+    """Return the use of a quota after `old` became `new`."""
     after = dict(used)
     for obj, sign in ((old, -1), (new, 1)):
         if obj is not None and matches(quota, resource, obj):
@@ -203,12 +203,12 @@ def changed(quota: Object, used: Usage, resource: Resource, old: Object | None, 
 
 
 def concerns(quota: Object, counted: Usage) -> bool:
-    """Whether a quota limits anything that an object counts for."""
+    """Return whether a quota limits anything that an object counts for."""
     return bool(((quota.get("spec") or {}).get("hard") or {}).keys() & counted.keys())
 
 
 def excess(quota: Object, used: Usage, more: Usage) -> str:
-    """Why `more` on top of `used` is too much; empty if it is not."""
+    """Return why `more` on top of `used` exceeds a quota; empty if it does not."""
     hard = (quota.get("spec") or {}).get("hard") or {}
     over = sorted(
         name
@@ -230,7 +230,7 @@ def _text(nano: int, like: str) -> str:
 
 
 def unspecified(quota: Object, pod: Object) -> str:
-    """A quota on compute resources asks every container to say what it takes; why a Pod is refused, or empty."""
+    """Return why a quota refuses a Pod whose containers do not state a resource that it limits; empty if all do."""
     hard = (quota.get("spec") or {}).get("hard") or {}
     missing: list[str] = []
     spec = pod.get("spec") or {}
@@ -254,5 +254,5 @@ def unspecified(quota: Object, pod: Object) -> str:
 
 
 def is_counted(kind: Kind) -> bool:
-    """Whether quotas may count objects of a kind: all that live in a namespace."""
+    """Return whether quotas can count objects of a kind: every namespaced kind."""
     return kind.resource.namespaced and not kind.virtual

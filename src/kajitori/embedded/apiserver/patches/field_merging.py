@@ -1,4 +1,4 @@
-"""Objects that are changed field by field: merged with a configuration, or without some of their fields."""
+"""Merging of objects field by field: adding an applied configuration, removing fields."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from kajitori.embedded.apiserver.schemas.schema import ANY, Schema
 
 
 def merge(schema: Schema, live: Any, applied: Any) -> Any:
-    """The live value with an applied configuration merged in; neither is changed. A null stands for an empty map or
-    keyed list, which takes nothing away."""
+    """Return the live value with an applied configuration merged in; neither is changed. A null stands for an empty map
+    or keyed list and removes nothing."""
     if applied is None and (is_map(schema, live) or is_keyed_list(schema, live)):
         return live
     if is_map(schema, applied):
@@ -34,7 +34,8 @@ def merge(schema: Schema, live: Any, applied: Any) -> Any:
 
 
 def _merge_lists(schema: Schema, live: list[Any], applied: list[Any]) -> list[Any]:
-    """Items that only one list has keep their place in it; shared ones come in the applied order."""
+    """Merge the order of two lists: items of only one list keep their place in it, shared items come in the applied
+    order."""
     left_elements = [element_of(schema, item) for item in live]
     left, right = index_list(schema, live), index_list(schema, applied)
     right_elements = list(right)
@@ -76,7 +77,7 @@ def _merge_lists(schema: Schema, live: list[Any], applied: list[Any]) -> list[An
 
 
 def remove(schema: Schema, value: Any, fields: FieldSet) -> Any:
-    """The value without the members of a set; what becomes empty goes as well (None)."""
+    """Return the value without the members of a set; None if nothing is left."""
     if is_map(schema, value):
         result = {}
         for name, one in value.items():
@@ -99,5 +100,5 @@ def remove(schema: Schema, value: Any, fields: FieldSet) -> Any:
                 left = remove(items, item, node)
                 kept.append({} if left is None else left)
         return kept or None
-    # An atomic value is one field: there is nothing to take out of it.
+    # An atomic value is one field: nothing can be removed from it.
     return value

@@ -1,4 +1,4 @@
-"""What is wrong with the types of a configuration that is to be applied (structured-merge-diff `typed`)."""
+"""Type checks of applied configurations (structured-merge-diff `typed`)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SCALARS: dict[str, tuple[type | tuple[type, ...], str]] = {
 
 
 def type_faults(schema: Schema, value: Any, path: str = "") -> Iterator[str]:
-    """What a configuration has that its schema does not, one text each."""
+    """Yield a message for each value of a configuration that does not fit its schema."""
     if value is None:
         return
     if schema.type in ("object", "map") or (schema.type == "any" and type(value) is dict):

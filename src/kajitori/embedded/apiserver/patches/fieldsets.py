@@ -1,7 +1,7 @@
-"""Sets of fields in the form of FieldsV1, and what objects have in them (structured-merge-diff `fieldpath`, `typed`).
+"""Sets of fields in the form of FieldsV1 (structured-merge-diff `fieldpath`, `typed`).
 
 A set is a tree of path elements: `f:name` (a field), `k:{…}` (a list element by its keys), `v:…` (an element of a set).
-A node is in the set itself if it is empty or holds ".".
+A node is a member if it is empty or contains ".".
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ _encode_sorted = msgspec.json.Encoder(order="sorted").encode
 
 
 class Repeated(ValueError):
-    """Two elements of a list with keys, or of a set, are the same."""
+    """Two elements of a keyed list, or of a set, are the same."""
 
 
 # --- algebra ---------------------------------------------------------------------------------------------------------
 
 
 def is_member(node: FieldSet) -> bool:
-    """Whether a node is in the set itself."""
+    """Return whether a node is a member itself."""
     return not node or "." in node
 
 
@@ -36,7 +36,7 @@ def _node(member: bool, children: FieldSet) -> FieldSet | None:
 
 
 def union(one: FieldSet, other: FieldSet) -> FieldSet:
-    """What is in either."""
+    """Return the union of two sets."""
     if not one:
         return other
     if not other:
@@ -56,7 +56,7 @@ def union(one: FieldSet, other: FieldSet) -> FieldSet:
 
 
 def difference(one: FieldSet, other: FieldSet) -> FieldSet:
-    """What is in `one` and not in `other`; below a common member each is looked at on its own."""
+    """Return the members of `one` that are not in `other`; members and what is below them are compared separately."""
     result: FieldSet = {}
     for name, node in one.items():
         if name == ".":
@@ -72,7 +72,7 @@ def difference(one: FieldSet, other: FieldSet) -> FieldSet:
 
 
 def intersection(one: FieldSet, other: FieldSet) -> FieldSet:
-    """What is in both."""
+    """Return the intersection of two sets."""
     result: FieldSet = {}
     for name, node in one.items():
         theirs = other.get(name)
@@ -85,7 +85,7 @@ def intersection(one: FieldSet, other: FieldSet) -> FieldSet:
 
 
 def without(one: FieldSet, other: FieldSet) -> FieldSet:
-    """What is in `one`, without the members of `other` and everything below them."""
+    """Return `one` without the members of `other` and everything below them."""
     result: FieldSet = {}
     for name, node in one.items():
         theirs = other.get(name)
@@ -99,7 +99,7 @@ def without(one: FieldSet, other: FieldSet) -> FieldSet:
 
 
 def paths(fields: FieldSet, prefix: str = "") -> list[str]:
-    """Every member as messages name it, `.spec.containers[name="main"].image`; a level comes before what is inside."""
+    """Yield every member as messages name it, `.spec.containers[name="main"].image`; a level comes before its contents."""
     named = [(prefix + shown_element(name), fields[name]) for name in sorted(fields) if name != "."]
     found = [path for path, node in named if is_member(node)]
     for path, node in named:
@@ -108,7 +108,7 @@ def paths(fields: FieldSet, prefix: str = "") -> list[str]:
 
 
 def shown_element(element: str) -> str:
-    """An element of a path as messages show it: `.name`, `[key="value"]`, `[=element]`."""
+    """Return an element of a path as messages show it: `.name`, `[key="value"]`, `[=element]`."""
     kind, _, rest = element.partition(":")
     if kind == "f":
         return f".{rest}"
@@ -130,17 +130,17 @@ def _children(node: FieldSet) -> FieldSet:
 
 
 def part_of(schema: Schema, name: str) -> Schema:
-    """The schema of a field."""
+    """Return the schema of a field."""
     return schema.properties.get(name) or schema.items or ANY
 
 
 def is_map(schema: Schema, value: Any) -> bool:
-    """Whether the value is a map whose fields have owners of their own."""
+    """Return whether the fields of a map have owners of their own."""
     return type(value) is dict and schema.map_type != "atomic" and not _is_scalar_type(schema)
 
 
 def is_keyed_list(schema: Schema, value: Any) -> bool:
-    """Whether the value is a list whose elements have owners of their own."""
+    """Return whether the elements of a list have owners of their own."""
     return type(value) is list and schema.list_type in ("set", "map")
 
 
@@ -149,7 +149,7 @@ def _is_scalar_type(schema: Schema) -> bool:
 
 
 def element_of(schema: Schema, item: Any) -> str:
-    """The path element of an item of a keyed list or set.
+    """Return the path element of an item of a keyed list or set.
 
     Raises:
         Repeated: it has none of the list's keys.
@@ -174,7 +174,7 @@ def element_of(schema: Schema, item: Any) -> str:
 
 
 def index_list(schema: Schema, items: list[Any]) -> dict[str, Any]:
-    """The items of a keyed list by their path elements, in order; of repeated ones the first."""
+    """Return the items of a keyed list by their path elements, in order; the first of repeated ones."""
     found: dict[str, Any] = {}
     for item in items:
         found.setdefault(element_of(schema, item), item)
@@ -182,7 +182,7 @@ def index_list(schema: Schema, items: list[Any]) -> dict[str, Any]:
 
 
 def fields_of(schema: Schema, value: Any) -> FieldSet:
-    """The fields that an applied configuration holds (ToFieldSet)."""
+    """Return the fields of an applied configuration (ToFieldSet)."""
     found: FieldSet = {}
     if is_map(schema, value):
         known = schema.properties
@@ -207,7 +207,7 @@ def _is_leaf(schema: Schema, value: Any) -> bool:
 
 
 class Comparison:
-    """What differs between two objects, as sets of fields."""
+    """The differences between two objects, as sets of fields."""
 
     __slots__ = ("added", "modified", "removed")
 
@@ -219,7 +219,7 @@ class Comparison:
 
     @property
     def is_same(self) -> bool:
-        """Nothing differs."""
+        """Return whether nothing differs."""
         return not (self.added or self.modified or self.removed)
 
     def _maps(self, schema: Schema, old: Any, new: Any, added: FieldSet, modified: FieldSet, removed: FieldSet) -> None:
@@ -241,7 +241,7 @@ class Comparison:
         elif is_keyed_list(schema, new) and is_keyed_list(schema, old):
             self._lists(schema, old, new, *below)
         elif old is None and not _is_leaf(schema, new):
-            # An absent list or map that is null in the old object: its contents are new, the field itself is not.
+            # If a list or map was null before, its contents are new, but the field itself is not.
             below = (_children(whole(schema, new)), {}, {})
         else:
             modified[element] = {}
@@ -266,7 +266,7 @@ class Comparison:
 
 
 def whole(schema: Schema, value: Any) -> FieldSet:
-    """The node of a value that is there or not as a whole: it and everything in it."""
+    """Return the node of a value that was added or removed as a whole: it and everything in it."""
     found: FieldSet = {}
     if is_map(schema, value):
         for name, one in value.items():
@@ -275,13 +275,13 @@ def whole(schema: Schema, value: Any) -> FieldSet:
         items = schema.items or ANY
         for item in value:
             element = element_of(schema, item)
-            # Of items that are there twice nobody can tell which parts are whose.
+            # Parts of repeated items cannot be told apart.
             found[element] = {} if element in found else whole(items, item)
     return {".": {}, **found} if found else found
 
 
 def with_named_fields(schema: Schema, fields: FieldSet) -> FieldSet:
-    """The set with every named field that has members below it as a member (EnsureNamedFieldsAreMembers)."""
+    """Return the set with every named field that has members below it as a member (EnsureNamedFieldsAreMembers)."""
     result: FieldSet = {}
     for name, node in fields.items():
         if name == ".":

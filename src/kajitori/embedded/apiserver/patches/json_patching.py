@@ -1,4 +1,4 @@
-"""JSON patches (RFC 6902) as kube-apiserver applies them."""
+"""JSON patches (RFC 6902) with the deviations of kube-apiserver."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _COPIED_BYTES_MAX = 3 << 20
 
 
 def apply_operations(obj: Any, operations: list[Any]) -> Any:
-    """A copy of the object with the operations applied.
+    """Return a copy of the object with the operations applied.
 
     Raises:
         StatusError: 413, they copy too much.
@@ -38,13 +38,13 @@ def apply_operations(obj: Any, operations: list[Any]) -> Any:
 
 
 class _Copied:
-    """How much the copies of one patch added so far: copies of copies would soon fill the memory."""
+    """Total size that the copies of one patch added. Without a limit, copies of copies would fill the memory."""
 
     def __init__(self) -> None:
         self._bytes = 0
 
     def add(self, value: Any) -> None:
-        """Count one copy more.
+        """Count one more copy.
 
         Raises:
             StatusError: 413.
@@ -59,7 +59,7 @@ class _Copied:
 
 
 class _Copy(jsonpatch.CopyOperation):
-    """Copies null from a member that is not there, as long as there is something that it could be in."""
+    """Copies null if the source member is missing but its parent exists."""
 
     copied: _Copied
 
@@ -74,7 +74,7 @@ class _Copy(jsonpatch.CopyOperation):
 
 
 class _Replace(jsonpatch.ReplaceOperation):
-    """Sets a member that is not there, as long as there is something that it could be in."""
+    """Adds a missing member if its parent exists."""
 
     def apply(self, obj: Any) -> Any:
         parent, name = self.pointer.to_last(obj)
@@ -84,7 +84,7 @@ class _Replace(jsonpatch.ReplaceOperation):
 
 
 class _Test(jsonpatch.TestOperation):
-    """What is not there is null."""
+    """Treats a missing member as null."""
 
     def apply(self, obj: Any) -> Any:
         parent, name = self.pointer.to_last(obj)

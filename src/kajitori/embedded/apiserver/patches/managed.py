@@ -1,4 +1,4 @@
-"""Who manages which field: `metadata.managedFields`, and server-side apply (apimachinery `managedfields`)."""
+"""Field managers: `metadata.managedFields` and server-side apply (apimachinery `managedfields`)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kajitori.embedded.apiserver.strategies.strategy import Object
 
 Entry: TypeAlias = dict[str, Any]
 Key: TypeAlias = tuple[str, str, str, str]
-"""Manager, operation, apiVersion (of updates only), subresource."""
+"""Key of an entry: manager, operation, apiVersion (of updates only), subresource."""
 Managers: TypeAlias = dict[Key, Entry]
 
 UPDATES_MAX = 10
@@ -60,25 +60,25 @@ _EMPTY: Mapping[str, Object] = {
     },
     "CustomResourceDefinition": {"spec": {"names": {}}},
 }
-"""What objects of built-in kinds hold before anything is set: a field that is there belongs to nobody."""
+"""Fields that objects of built-in kinds have before anything is set; nobody manages them."""
 
 
 def manage(kind: Kind, new: Object, old: Object | None, *, manager: str, subresource: str) -> None:
-    """Note in `new` that a manager made it from `old` by an ordinary write."""
+    """Record in `new` that a manager made it from `old` by an ordinary write."""
     managers = _managers(new, old, subresource)
     if old is not None and not managers:
-        # What nobody ever managed stays so until somebody applies.
+        # An object without managers stays so until the first apply.
         _write(new, managers)
         return
     before = _empty(kind) if old is None else old
     if kind.custom is not None and any(type_faults(kind.schema, new)):
-        # Nobody can tell what whose fields are; mostly it is refused anyway.
+        # The fields of this object cannot be compared; mostly it is refused anyway.
         new["metadata"].pop("managedFields", None)
         return
     try:
         compared = Comparison(kind.schema, _tracked(kind, before, subresource), _tracked(kind, new, subresource))
     except fieldsets.Repeated:
-        # Validation says it better.
+        # Validation reports this with a better message.
         return
     changed = union(compared.added, compared.modified)
     if changed or compared.removed:
@@ -92,7 +92,7 @@ def manage(kind: Kind, new: Object, old: Object | None, *, manager: str, subreso
 
 
 def manage_scale(kind: Kind, new: Object, old: Object, path: str, *, manager: str) -> None:
-    """Note that a manager set the number of replicas, at `path`, by the scale subresource."""
+    """Record that a manager set the number of replicas, at `path`, through the scale subresource."""
     elements = [f"f:{name}" for name in path.strip(".").split(".")]
     fields: FieldSet = {}
     for element in reversed(elements):
@@ -107,10 +107,10 @@ def manage_scale(kind: Kind, new: Object, old: Object, path: str, *, manager: st
 def apply(
     kind: Kind, live: Object | None, config: Object, *, manager: str, subresource: str, force: bool
 ) -> tuple[Object, list[Entry]]:
-    """The live object with a configuration applied to it, and its new managedFields.
+    """Return the live object with a configuration applied to it, and its new managedFields.
 
     Raises:
-        StatusError: 409, with every field that somebody else manages and wants otherwise.
+        StatusError: 409, with every field that another manager owns with another value.
     """
     schema = kind.schema
     applied = _tracked(kind, config, subresource)
@@ -141,7 +141,7 @@ def apply(
         raise _conflict(managers, conflicts)
     _take_away(managers, changed, compared.removed, except_for=key)
     given = config["metadata"]
-    # What nobody manages counts as a change, too, though it is not taken over.
+    # Fields without a manager count as changed, too, but are not taken over.
     told = any(name in given and given[name] != live["metadata"].get(name) for name in _TOLD)
     told = told or any(
         field_merging.merge(fieldsets.part_of(schema, name), live.get(name), value) != live.get(name)
@@ -154,13 +154,13 @@ def apply(
         del managers[key]
     for name, value in applied.items():
         if value is None and kind.custom is not None and type(live.get(name)) is dict:
-            # Whoever applies nothing over what was his leaves an empty object.
+            # A manager that applies null over its own fields leaves an empty object.
             merged.setdefault(name, {})
     return _put_back(kind, live, merged, config, subresource), _listed(managers)
 
 
 def _prune(kind: Kind, merged: Object, last: FieldSet, managers: Managers) -> Object:
-    """Take away what the manager applied last time, no longer applies, and nobody else manages."""
+    """Remove fields that the manager applied last time, no longer applies, and nobody else manages."""
     if not last:
         return merged
     schema = kind.schema
@@ -182,12 +182,12 @@ def _prune(kind: Kind, merged: Object, last: FieldSet, managers: Managers) -> Ob
 
 
 def _put_back(kind: Kind, live: Object, merged: Object, config: Object, subresource: str) -> Object:
-    """The tracked part of an object, with what is not tracked as the live object has it."""
+    """Return the tracked part of an object, with untracked fields from the live object."""
     tracked = _tracked(kind, live, subresource)
     result = {name: value for name, value in live.items() if name not in tracked}
     result |= merged
     meta = {name: value for name, value in live["metadata"].items() if name in _UNTRACKED_METADATA}
-    # In the configuration they are conditions.
+    # In the configuration, these are preconditions.
     told = ("resourceVersion", "uid", "selfLink")
     meta |= {name: config["metadata"][name] for name in told if config["metadata"].get(name)}
     result["metadata"] = (merged.get("metadata") or {}) | meta
@@ -195,7 +195,8 @@ def _put_back(kind: Kind, live: Object, merged: Object, config: Object, subresou
 
 
 def _tracked(kind: Kind, obj: Object, subresource: str) -> Object:
-    """The part of an object that has managers: not what the server sets, nor what this endpoint can't change."""
+    """Return the part of an object that has managers, without fields that the server sets or that this endpoint cannot
+    change."""
     untouched = ("apiVersion", "kind", "metadata")
     if subresource == "status":
         part = {"status": obj["status"]} if "status" in obj else {}
@@ -204,7 +205,7 @@ def _tracked(kind: Kind, obj: Object, subresource: str) -> Object:
     else:
         part = {name: value for name, value in obj.items() if name not in untouched}
     meta = {name: value for name, value in obj.get("metadata", {}).items() if name not in _UNTRACKED_METADATA}
-    # The status of a custom resource comes without metadata.
+    # The status of a custom resource is tracked without metadata.
     part["metadata"] = {} if subresource == "status" and kind.custom is not None else meta
     return part
 
@@ -221,7 +222,7 @@ def _empty(kind: Kind) -> Object:
 
 
 def _managers(obj: Object, old: Object | None, subresource: str = "") -> Managers:
-    """Who manages what now: as the new object says, or else as the old one does."""
+    """Return the managers after a write: from the new object if it has any, else from the old one."""
     given = obj["metadata"].get("managedFields")
     if old is not None and (subresource or not given):
         given = old["metadata"].get("managedFields")
@@ -253,7 +254,7 @@ def _add(managers: Managers, key: Key, kind: Kind, fields: FieldSet, *, at: str)
 
 
 def _take_away(managers: Managers, changed: FieldSet, removed: FieldSet, *, except_for: Key | None = None) -> None:
-    """What somebody else changed or removed belongs to its former managers no more."""
+    """Remove the fields that another manager changed or removed from their former managers."""
     for key in list(managers):
         if key == except_for:
             continue
@@ -266,7 +267,7 @@ def _take_away(managers: Managers, changed: FieldSet, removed: FieldSet, *, exce
 
 
 def _cap(managers: Managers) -> None:
-    """Keep the youngest updates; what older ones own is remembered together, by version."""
+    """Keep the newest updates; merge the fields of older ones, by version."""
     updates = [key for key in managers if key[1] == "Update"]
     named = sorted((key for key in updates if key[0] != _ANCIENT), key=lambda key: str(managers[key].get("time", "")))
     together = {key for key in updates if key[0] == _ANCIENT}
@@ -321,9 +322,10 @@ def _conflict(managers: Managers, conflicts: Mapping[Key, FieldSet]) -> StatusEr
 
 
 def check_typed(kind: Kind, config: Object) -> None:
-    """
+    """Check the types of a configuration.
+
     Raises:
-        StatusError: 500, a configuration has fields, types or repeated items that its kind does not have.
+        StatusError: 500, it has fields, types or repeated items that its kind does not allow.
     """
     faults = list(type_faults(kind.schema, config))
     if not faults:

@@ -1,4 +1,4 @@
-"""What of an object's metadata is the server's own: it writes it, and keeps it over updates."""
+"""Metadata that the server itself writes and keeps over updates."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ SERVER_SET = (*IDENTITY, "deletionTimestamp", "deletionGracePeriodSeconds")
 
 
 def now_text() -> str:
-    """The present time as metadata have it."""
+    """Return the current time in the form of metadata."""
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def generate_name(base: str) -> str:
-    """A name from `generateName`: five random characters follow."""
+    """Return a name from `generateName`: the prefix and five random characters."""
     return base[:_GENERATED_MAX_LENGTH] + "".join(secrets.choice(_NAME_CHARACTERS) for _ in range(5))
 
 
 def keep_identity(meta: Object, before: Object) -> None:
-    """What no update changes or has to repeat."""
+    """Keep the metadata that no update changes or has to repeat."""
     meta.setdefault("name", before["name"])
     if "namespace" in before:
         meta.setdefault("namespace", before["namespace"])
@@ -39,7 +39,7 @@ def keep_identity(meta: Object, before: Object) -> None:
 
 
 def only_times_differ(new: Object, old: Object) -> bool:
-    """Nothing but the times in managedFields is new: not worth a revision."""
+    """Return whether only the times in managedFields differ: not worth a revision."""
     if {**new, "metadata": None} != {**old, "metadata": None}:
         return False
     return _timeless(new["metadata"]) == _timeless(old["metadata"])

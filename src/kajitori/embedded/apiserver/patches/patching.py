@@ -1,4 +1,4 @@
-"""The four kinds of patches."""
+"""The four types of patches."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Patch:
 
     @classmethod
     def read(cls, body: bytes, content_type: str, kind: Kind, validation: str = "") -> Patch:
-        """The patch in a body; `validation` is how strictly fields are looked at.
+        """Parse the patch in a body; `validation` is the mode of field validation.
 
         Raises:
             StatusError: 415, 400.
@@ -74,14 +74,14 @@ class Patch:
 
     @property
     def is_apply(self) -> bool:
-        """Server-side apply."""
+        """Whether this is a server-side apply."""
         return self.media_type == APPLY_PATCH
 
     def on(self, obj: Object) -> Object:
-        """The object, which may be changed, with the patch applied.
+        """Apply the patch to an object, which may be changed.
 
         Raises:
-            StatusError: 400, 422: it can't be.
+            StatusError: 400 or 422, it cannot be applied.
         """
         if self.media_type == JSON_PATCH:
             return self._json(obj)
@@ -94,17 +94,17 @@ class Patch:
             raise StatusError(500, "", str(error)) from error
 
     def on_plain(self, obj: Object) -> Object:
-        """The same for an object without a schema (a Scale)."""
+        """Apply the patch to an object without a schema (a Scale)."""
         if self.media_type in (JSON_PATCH, MERGE_PATCH):
             return self.on(obj)
         return strategic_merge(obj, deepcopy(self.document), ANY)
 
     def refused(self, why: str, patched_object: Object) -> StatusError:
-        """422: the patched object can't be read."""
+        """Return a 422: the patched object cannot be read."""
         return StatusError.invalid("", "", "", [invalid("patch", encode_json(patched_object).decode(), why)])
 
     def _json(self, obj: Object) -> Object:
-        # A value that is left out is null.
+        # A missing value is null.
         operations = [{"value": None, **one} if isinstance(one, dict) else one for one in self.document]
         try:
             patched = apply_operations(obj, operations)
@@ -122,7 +122,7 @@ def _rejected() -> StatusError:
 
 
 def check_media_type(content_type: str, kind: Kind) -> str:
-    """Which of the four a patch is.
+    """Return the type of a patch.
 
     Raises:
         StatusError: 415.
@@ -137,7 +137,7 @@ def check_media_type(content_type: str, kind: Kind) -> str:
 
 
 def merge_patch(target: Any, patch: Any) -> Any:
-    """RFC 7386. The target may be changed."""
+    """Apply a JSON merge patch (RFC 7386). The target may be changed."""
     if not isinstance(patch, dict):
         return patch
     if not isinstance(target, dict):
@@ -151,7 +151,7 @@ def merge_patch(target: Any, patch: Any) -> Any:
 
 
 async def patched(objects: Objects, target: Target, patch: Patch, caller: Caller, options: WriteOptions) -> Written:
-    """Patch a stored object; an applied one is created where it does not exist.
+    """Patch a stored object; a server-side apply creates it if it does not exist.
 
     Raises:
         StatusError: 404, 409, 422 …
@@ -168,7 +168,7 @@ async def patched(objects: Objects, target: Target, patch: Patch, caller: Caller
             if kind.custom is None and not isinstance(new.get(name), str | None):
                 raise patch.refused(f"{name}: expected text, not {type_name(new[name])}", new)
         if patch.media_type != STRATEGIC_PATCH and kind.custom is None and not new.get("apiVersion"):
-            # What has no version is read as something of which nothing is known.
+            # Without a version, all fields are unknown.
             unread = [f'unknown field "{name}"' for name in sorted(new) if name not in ("apiVersion", "kind")]
             if options.field_validation == "Strict":
                 raise patch.refused(f"strict decoding error: {', '.join(unread)}", new)
@@ -176,7 +176,8 @@ async def patched(objects: Objects, target: Target, patch: Patch, caller: Caller
             raise no_name(target)
         meta = new.get("metadata")
         if isinstance(meta, dict) and meta.get("managedFields") == [] and kind.custom is None:
-            # Who empties the list wants nobody to manage anything; an entry of nothing says so, too, and is kept.
+            # An emptied list means that nobody manages any field; a list with one empty entry means the same and is
+            # kept.
             meta["managedFields"] = [{}]
         if kind.custom is not None and patch.media_type == JSON_PATCH and not new.get("kind"):
             raise _rejected()
@@ -207,7 +208,7 @@ async def patched(objects: Objects, target: Target, patch: Patch, caller: Caller
 
 
 def _type_meta_faults(kind: Kind, patched_object: Object) -> StatusError | None:
-    """What is wrong with a patch that makes a custom resource another kind or version, in its validation's words."""
+    """Return the faults of a patch that changes the kind or version of a custom resource."""
     version, name = patched_object.get("apiVersion"), patched_object.get("kind")
     if kind.custom is None or not isinstance(version, str) or not isinstance(name, str) or not version or not name:
         return None
@@ -285,7 +286,7 @@ async def _apply(objects: Objects, target: Target, config: Object, caller: Calle
 
 
 def _check_config(target: Target, config: Object) -> None:
-    """Refuse what no configuration may be.
+    """Refuse configurations that cannot be applied.
 
     Raises:
         StatusError: 400, 500.
@@ -302,7 +303,7 @@ def _check_config(target: Target, config: Object) -> None:
 
 
 def _not_its_name(objects: Objects, target: Target, config: Object) -> StatusError | None:
-    """What is wrong with the name or namespace of a configuration; said after everything else."""
+    """Return what is wrong with the name or namespace of a configuration; reported after everything else."""
     kind, meta = target.kind, config["metadata"]
     if kind.resource.namespaced and meta.get("namespace") not in (None, "", target.namespace):
         text = "the namespace of the provided object does not match the namespace sent on the request"
@@ -311,6 +312,6 @@ def _not_its_name(objects: Objects, target: Target, config: Object) -> StatusErr
     if name not in (None, "", target.name):
         text = f"the name of the object ({name}) does not match the name on the URL ({target.name})"
         return StatusError.bad_request(text)
-    # A name that is left out stays as it is; an empty one does not.
+    # A missing name is allowed; an empty one is not.
     missing = not name and objects.find(kind, target.namespace, target.name) is None
     return no_name(target) if missing or name == "" else None

@@ -1,4 +1,4 @@
-"""Refusals of writes that mean another state of an object than the present one."""
+"""Refusals of writes whose preconditions do not hold."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ _FOLDERS = {
     "nodes": "minions",
     "customresourcedefinitions.apiextensions.k8s.io": "apiextensions.k8s.io/customresourcedefinitions",
 }
-"""Where etcd has them, as messages say, if not under their plural."""
+"""Prefixes of storage keys in messages, where they are not the plural."""
 
 
 def not_that_uid(
     kind: Kind, namespace: str, name: str, uid: str, present: str = "", *, dry_run: bool = False
 ) -> StatusError:
-    """409: whoever changes an object means another one of the same name; `present` is empty if there is none."""
+    """Return a 409: the precondition names another UID; `present` is empty if there is no object."""
     return _failed_precondition(kind, namespace, name, "UID", uid, present, dry_run)
 
 
 def not_that_version(
     kind: Kind, namespace: str, name: str, version: str, present: str, *, dry_run: bool = False
 ) -> StatusError:
-    """409: whoever changes an object means another version of it."""
+    """Return a 409: the precondition names another resource version."""
     return _failed_precondition(kind, namespace, name, "ResourceVersion", version, present, dry_run)
 
 
@@ -36,7 +36,7 @@ def _failed_precondition(
     folder = _FOLDERS.get(qualified(resource), folder)
     key = "/".join(part for part in ("" if dry_run else "/registry", folder, namespace, name) if part)
     if dry_run:
-        # What is not stored has no place below the prefix.
+        # An object that is not stored has no storage key.
         key = f"/{key}"
     why = (
         f"StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: "

@@ -1,4 +1,4 @@
-"""Strategic merge patch (apimachinery `pkg/util/strategicpatch`): a merge that knows lists' keys."""
+"""Strategic merge patch (apimachinery `pkg/util/strategicpatch`): a merge that knows the keys of lists."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ _DELETE = "$deleteFromPrimitiveList/"
 
 
 class BadPatch(ValueError):
-    """A patch that can't be applied."""
+    """A patch that cannot be applied."""
 
 
 def strategic_merge(original: dict[str, Any], patch: dict[str, Any], schema: Schema) -> dict[str, Any]:
-    """The original with the patch merged in. Both may be changed.
+    """Merge a patch into the original. Both may be changed.
 
     Raises:
         BadPatch: a directive is wrong, or an element has no merge key.
@@ -98,7 +98,7 @@ def _special_elements(original: list[Any], patch: list[Any], key: str) -> tuple[
 
 
 def _merge_ordered(original: dict[str, Any], patch: dict[str, Any], schema: Schema) -> None:
-    """Merge the lists whose order the patch tells; they are taken out of the patch."""
+    """Merge the lists whose order the patch gives, and remove them from the patch."""
     for directive in [name for name in patch if name.startswith(_ORDER)]:
         order = patch.pop(directive)
         name = directive.removeprefix(_ORDER)
@@ -122,7 +122,7 @@ def _merge_ordered(original: dict[str, Any], patch: dict[str, Any], schema: Sche
 
 
 def _listed(schema: Schema, name: str) -> Schema:
-    """The list of that name, of which a patch says the order."""
+    """Return the schema of a list whose order the patch gives."""
     if schema.type == "map":
         raise BadPatch("$setElementOrder is not allowed in a map")
     if schema is not ANY and name not in schema.properties:
@@ -131,7 +131,7 @@ def _listed(schema: Schema, name: str) -> Schema:
 
 
 def _ordered(merged: list[Any], patch_order: list[Any], server_order: list[Any], key: str) -> list[Any]:
-    """Those of the patch in its order, the server's own in theirs, the two interleaved as the server had them."""
+    """Order merged items: those of the patch in its order, the server's others in theirs, interleaved as on the server."""
 
     def identity(one: Any) -> Any:
         return one.get(key) if key and isinstance(one, dict) else one
@@ -190,7 +190,7 @@ def _directed(patch: dict[str, Any]) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """A part of a patch that meets nothing: without nulls; what bears a directive goes as a whole."""
+    """Return a part of a patch that has no counterpart in the original: without nulls and directives."""
     if isinstance(value, dict):
         return {
             name: _plain(one)

@@ -1,8 +1,8 @@
-"""CEL, the language of rules inside objects: its expressions are checked and evaluated here.
+"""CEL expressions: compiled and evaluated.
 
-The library is that of the people who specify CEL; it is loaded with the first expression. What kube-apiserver adds to
-the language (quantities, URLs, addresses, sets, sums of lists, `authorizer`) is not there: an expression that uses it
-is refused when it is written, in the compiler's words.
+The library is the reference implementation, loaded with the first expression. It lacks the extensions of kube-apiserver
+(quantities, URLs, addresses, sets, sums of lists, `authorizer`): an expression that uses them is refused when it is
+written, with the message of the compiler.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _UNDECLARED = re.compile(r"undeclared reference to 'variables\.(\w+)' \(in conta
 
 
 class ExpressionError(Exception):
-    """An expression can't be compiled, or has no result; `message` says why."""
+    """An expression cannot be compiled or evaluated; `message` says why."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message)
@@ -23,25 +23,25 @@ class ExpressionError(Exception):
 
 
 class Scope:
-    """Names that an expression may use."""
+    """The names that an expression may use."""
 
     def __init__(self, given: Sequence[str], variables: Mapping[str, Any] | None = None) -> None:
-        """`given`: names whose type is found out when an expression is evaluated. `variables`: the type of each further
-        one (`Expression.type`); NAME is used as `variables.NAME`."""
+        """`given`: names whose types are only known at evaluation. `variables`: types of further names
+        (`Expression.type`); NAME is used as `variables.NAME`."""
         self._given = tuple(given)
         self._variables = dict(variables or {})
         self._environment: Any = None
 
     def with_variable(self, name: str, expression: Expression) -> Scope:
-        """The same, and one variable more, which stands for an expression."""
+        """Return a scope with one more variable, which stands for an expression."""
         return Scope(self._given, {**self._variables, name: expression.type})
 
     def compile(self, text: str, *results: str) -> Expression:
-        """An expression, checked. `results`: the types that it must have one of, such as "bool"; one that is only known
-        when it is evaluated (dyn) is none of them.
+        """Return a compiled expression. `results`: its type must be one of these, such as "bool". An expression whose
+        type is only known at evaluation has the type "dyn".
 
         Raises:
-            ExpressionError: it is none.
+            ExpressionError: it cannot be compiled, or has another type.
         """
         try:
             if self._environment is None:
@@ -64,7 +64,7 @@ class Scope:
 
 
 class Expression:
-    """A checked expression."""
+    """A compiled expression."""
 
     def __init__(self, text: str, compiled: Any) -> None:
         self.text = text
@@ -72,11 +72,11 @@ class Expression:
         self._compiled = compiled
 
     def evaluate(self, values: Mapping[str, Any]) -> Any:
-        """Its result as JSON has it; `values` by name. A variable that is not among them fails the expression only if
-        it is needed.
+        """Return the result as a JSON value; `values` by name. A missing value fails the expression only if it is
+        needed.
 
         Raises:
-            ExpressionError: it has no result.
+            ExpressionError: evaluation failed.
         """
         try:
             answer = self._compiled.eval(data=values)
@@ -98,13 +98,13 @@ def _environment(given: Sequence[str], variables: Mapping[str, Any]) -> Any:
 
 
 def _word(kind: Any) -> str:
-    """A type as kube-apiserver names it: `list(int)`."""
+    """Return the name of a type in the notation of kube-apiserver: `list(int)`."""
     word = str(kind.name()).lower().replace("<", "(").replace(">", ")")
     return "null_type" if word == "null" else word
 
 
 def _plain(message: str) -> str:
-    """A message of the library in cel-go's words: without the library's own codes."""
+    """Return a message of the library in the form of cel-go, without the library's own codes."""
     message = re.sub(r" \[[A-Z_]+\]$", "", re.sub(r"^[A-Z_]+: ", "", message))
     if len(faults := re.split(r"\n(?=ERROR: <input>:)", message)) > 1:
         message = "\n".join(sorted(faults, key=_place))
@@ -116,11 +116,11 @@ def _plain(message: str) -> str:
 
 
 def missing_variable(name: str) -> str:
-    """What an expression says that needs a variable which has no value."""
+    """Return the message about an expression that needs a variable without a value."""
     return f'composited variable "{name}" fails to evaluate'
 
 
 def _place(fault: str) -> tuple[int, ...]:
-    """Line and column that a compiler's message is about."""
+    """Return the line and column that a compiler's message is about."""
     found = re.match(r"ERROR: <input>:(\d+):(\d+)", fault)
     return tuple(map(int, found.groups())) if found else ()

@@ -1,5 +1,5 @@
-"""Reading an object as the API server's decoder does: what a built-in kind doesn't know is dropped, values take their
-canonical form, and a value of another type refuses the whole object."""
+"""Reading objects of built-in kinds: fields that the kind does not know are dropped, values get their canonical form,
+and a value of another type refuses the object."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from typing import Any
 from kajitori.embedded.apiserver.schemas import quantities
 from kajitori.embedded.apiserver.schemas.schema import Schema
 
-# The decoder's structs leave out what is empty, but for fields that are pointers there. OpenAPI doesn't tell the two
-# apart, so these are by name.
+# Empty values are dropped, except those of fields that are pointers in the API's types. OpenAPI does not distinguish
+# the two, so they are listed here by name.
 _KEPT_WHEN_EMPTY = frozenset({"eventTime", "hard", "holderIdentity", "used", "volumeAttributesClassName"})
 _KEPT_BY_OWNER = {
     "EndpointPort": frozenset({"name", "protocol", "appProtocol"}),
@@ -91,7 +91,7 @@ def type_name(value: Any) -> str:
 
 
 def conform(schema: Schema, obj: dict[str, Any]) -> list[str]:
-    """Bring an object into its kind's form, in place; answers `unknown field "spec.foo"` for what was dropped.
+    """Bring an object into its kind's form, in place, and return `unknown field "spec.foo"` for each dropped field.
 
     Raises:
         WrongType: a value has another type than its field.
@@ -233,8 +233,8 @@ def _conform_bytes(value: str, path: str) -> str:
 
 
 def conform_custom(schema: Schema, obj: dict[str, Any], *, applied: bool = False) -> list[str]:
-    """The same for a custom resource: only its metadata has fixed types; elsewhere just unknown fields are dropped, and
-    nulls that are neither allowed nor stand for a default. An applied one keeps its nulls.
+    """Bring a custom resource into its form: only metadata has fixed types. Elsewhere unknown fields are dropped, and
+    nulls that are not allowed and have no default. An applied object keeps its nulls.
 
     Raises:
         WrongType: metadata holds a value of another type than its field.
@@ -253,7 +253,7 @@ def conform_custom(schema: Schema, obj: dict[str, Any], *, applied: bool = False
 
 
 def _drop_nulls(schema: Schema, value: Any) -> None:
-    """PruneNonNullableNullsWithoutDefaults."""
+    """Drop nulls that are not allowed and have no default (PruneNonNullableNullsWithoutDefaults)."""
     if type(value) is dict:
         for name in list(value):
             part = schema.properties.get(name) or (schema.items if schema.type == "map" else None)
@@ -269,7 +269,7 @@ def _drop_nulls(schema: Schema, value: Any) -> None:
 
 
 def prune(schema: Schema, value: Any) -> list[str]:
-    """Drop, in place, what a custom resource's schema doesn't name; answers the paths."""
+    """Drop, in place, what a custom resource's schema does not name, and return the paths."""
     unknown: list[str] = []
     if type(value) is dict:
         _prune(schema, dict(value), "", unknown, value)

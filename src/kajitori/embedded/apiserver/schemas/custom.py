@@ -1,4 +1,4 @@
-"""From the schema in a CustomResourceDefinition to a `Schema`."""
+"""Conversion of the schema in a CustomResourceDefinition to a `Schema`."""
 
 from __future__ import annotations
 

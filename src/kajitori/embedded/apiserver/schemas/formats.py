@@ -1,4 +1,4 @@
-"""Media types: what a client takes, what it sends, and how answers are written."""
+"""Media types: negotiation, reading of bodies, writing of answers."""
 
 from __future__ import annotations
 
@@ -30,28 +30,29 @@ encode_json = msgspec.json.Encoder().encode
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """How an answer is to be written."""
+    """The format of an answer."""
 
     media_type: str = JSON
     shape: str = ""
     """"Table", "PartialObjectMetadata", or "" for the objects themselves."""
     pretty: bool = False
     of_list: bool = False
-    """The shape was asked for as that of a list."""
+    """Whether the shape was requested as that of a list."""
 
     def write(self, value: Any) -> bytes:
-        """Any document in this format."""
+        """Encode a document in this format."""
         return self.rewrite(encode_json(value))
 
     def rewrite(self, encoded: bytes) -> bytes:
-        """A document that is JSON already, in this format."""
+        """Convert a document that is already JSON to this format."""
         if self.media_type == YAML:
             return yaml.safe_dump(msgspec.json.decode(encoded), sort_keys=True, allow_unicode=True).encode()
         return msgspec.json.format(encoded, indent=2) + b"\n" if self.pretty else encoded
 
 
 def negotiate(accept: str, query: Mapping[str, str], user_agent: str, *, custom: bool = False) -> Format:
-    """The format that an `Accept` header asks for. `custom`: of a custom resource, which refuses in other words.
+    """Return the format that an `Accept` header asks for. `custom`: for a custom resource, whose refusal has another
+    form.
 
     Raises:
         StatusError: 406, none of its media types is served.
@@ -88,7 +89,7 @@ def _wants_pretty(query: Mapping[str, str], user_agent: str) -> bool:
 
 
 class _PlainLoader(LOADER):  # type: ignore[misc]
-    """YAML as JSON has it: dates stay text."""
+    """YAML with the types of JSON: dates stay text."""
 
 
 _PlainLoader.yaml_implicit_resolvers = {
@@ -98,11 +99,11 @@ _PlainLoader.yaml_implicit_resolvers = {
 
 
 def parse_body(body: bytes, content_type: str) -> Any:
-    """A body as a document.
+    """Parse a body.
 
     Raises:
-        ValueError: it can't be parsed.
-        StatusError: 415, of another media type.
+        ValueError: it cannot be parsed.
+        StatusError: 415, unsupported media type.
     """
     media_type = content_type.partition(";")[0].strip().lower()
     if media_type in (JSON, ""):
@@ -124,10 +125,10 @@ def parse_body(body: bytes, content_type: str) -> Any:
 
 
 def read_object(body: bytes, content_type: str, kind: Kind, validation: str = "") -> Object:
-    """The object in a body where one of a kind is expected (`check_identity` looks whether it is one).
+    """Return the object in a body (`check_identity` checks its kind).
 
     Raises:
-        StatusError: 400, it is none; 415.
+        StatusError: 400, the body is no object; 415.
     """
     wanted = kind.resource
     if kind.custom is not None and content_type.startswith(protobuf.MEDIA_TYPE):
@@ -146,12 +147,12 @@ def read_object(body: bytes, content_type: str, kind: Kind, validation: str = ""
 
 
 def not_an_object(found: Any) -> str:
-    """Say that a document is not an object."""
+    """Return the message about a document that is not an object."""
     return f"expected an object, not {type_name(found)}"
 
 
 def check_identity(obj: Object, kind: Kind) -> None:
-    """Fill in apiVersion and kind where they are missing; refuse others than the kind's.
+    """Fill in a missing apiVersion and kind, and check that they are the kind's.
 
     Raises:
         StatusError: 400.
@@ -177,10 +178,10 @@ def check_identity(obj: Object, kind: Kind) -> None:
 
 
 def duplicate_fields(body: bytes, content_type: str, decoded: Object) -> list[str]:
-    """Fields that stand twice in a JSON body, as Kubernetes names them: `duplicate field "data.a"`."""
+    """Return the repeated fields of a JSON body, as Kubernetes names them: `duplicate field "data.a"`."""
     if content_type.partition(";")[0].strip().lower() not in (JSON, ""):
         return []
-    # Nothing was lost where the compact form is as long as the body: that spares the slow way for most bodies.
+    # If the compact form is as long as the body, no field was repeated. This is fast and covers most bodies.
     if len(encode_json(decoded)) == len(body):
         return []
     return [f'duplicate field "{path}"' for path in repeated_keys(body)]

@@ -1,7 +1,7 @@
-"""Schemas of the built-in kinds, read from the types and texts of the library `lightkube-models`.
+"""Schemas of the built-in kinds, from the types and docstrings of the library `lightkube-models`.
 
-What the library doesn't hold is here: the keys of lists that patches merge (as kube-apiserver's /openapi/v3 names them;
-`tests/cluster/test_kinds_real.py` compares), and which maps hold quantities.
+This module adds what the library lacks: the keys of lists that patches merge (as in kube-apiserver's /openapi/v3;
+`tests/cluster/test_kinds_real.py` compares them), and which maps hold quantities.
 """
 
 from __future__ import annotations
@@ -150,9 +150,9 @@ _MICRO_TIMES = frozenset(
 )
 _BYTE_MAPS = frozenset({"ConfigMap.binaryData", "Secret.data"})
 _FREE_TYPES = frozenset({"JSONSchemaProps"})
-"""Recursive; whatever stands there is kept, and the kind's strategy checks it."""
+"""Recursive types. Their contents are kept, and the kind's strategy validates them."""
 _DEFAULTS = {"ContainerPort.protocol": "TCP", "ServicePort.protocol": "TCP"}
-"""Keys of merged lists that may be left out."""
+"""Defaults of keys of merged lists."""
 
 _NEWER = frozenset(
     {
@@ -177,14 +177,14 @@ _NEWER = frozenset(
         "VolumeMount.bindMountOptions",
     }
 )
-"""Fields of versions of Kubernetes after the one that is served (`discovery.KUBERNETES_MINOR`): unknown here, so that
-nobody relies on what nothing heeds."""
+"""Fields that were added after the version of Kubernetes that is served (`discovery.KUBERNETES_MINOR`). They are
+unknown here, since nothing would act on them."""
 
 _ENTRY = re.compile(r"\* \*\*(?P<name>\S+?)\*\* ``.*?`` - ")
 
 
 def model_schema(module: str, name: str) -> Schema:
-    """The schema of one kind, by its module in `lightkube.models` and its name.
+    """Return the schema of a kind, by its module in `lightkube.models` and its name.
 
     Raises:
         AttributeError: the library has no such model.
@@ -292,7 +292,7 @@ def _without_none(hint: Any) -> Any:
 
 
 def _texts(doc: str) -> tuple[str, dict[str, str]]:
-    """What the models' docstrings say about the type and about each of its fields."""
+    """Return the descriptions of a type and of each of its fields from the model's docstring."""
     text, _, parameters = doc.partition("**parameters**")
     pieces = _ENTRY.split(parameters)
     return _joined(text), {name: _joined(said) for name, said in zip(pieces[1::2], pieces[2::2], strict=True)}

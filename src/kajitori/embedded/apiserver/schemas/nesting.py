@@ -1,4 +1,4 @@
-"""How deep documents may be nested. Much of what reads, merges and writes them goes down by recursion."""
+"""Limits on the nesting of documents. Much of the code that reads, merges and writes them is recursive."""
 
 from __future__ import annotations
 
@@ -10,26 +10,27 @@ import yaml
 from kajitori.core.documents.fast_yaml import check_plain
 
 DEEPEST = 200
-"""Levels of objects and lists. kube-apiserver reads 10,000; definitions of custom resources have some 40."""
+"""Maximum number of nested objects and lists. kube-apiserver reads 10,000; definitions of custom resources have about
+40."""
 MOST_REPEATED = 100_000
-"""Values that aliases of a YAML document stand for."""
+"""Maximum number of values that the aliases of a YAML document may stand for."""
 
 _decode = msgspec.json.Decoder().decode
 
 
 class TooDeep(ValueError):
-    """A document is nested deeper than is read."""
+    """A document is nested too deeply."""
 
     def __init__(self) -> None:
         super().__init__(f"exceeded max depth: this server reads {DEEPEST} levels")
 
 
 def decode_json(text: bytes | str) -> Any:
-    """A JSON document.
+    """Parse a JSON document.
 
     Raises:
         TooDeep: it is nested too deeply.
-        ValueError: it is none.
+        ValueError: it cannot be parsed.
     """
     try:
         found = _decode(text)
@@ -42,10 +43,10 @@ def decode_json(text: bytes | str) -> Any:
 
 
 def decode_yaml(text: bytes, loader: Any) -> Any:
-    """A YAML document.
+    """Parse a YAML document.
 
     Raises:
-        ValueError: it is none, is nested too deeply, or repeats too much.
+        ValueError: it cannot be parsed, is nested too deeply, or repeats too much.
     """
     try:
         check_plain(text, deepest=DEEPEST, most_repeated=MOST_REPEATED)
@@ -55,7 +56,8 @@ def decode_yaml(text: bytes, loader: Any) -> Any:
 
 
 def check_depth(value: Any) -> None:
-    """
+    """Check the nesting of a value.
+
     Raises:
         TooDeep: the value is nested too deeply.
     """

@@ -1,5 +1,5 @@
-"""OpenAPI: /openapi/v2 (validation by old clients) and /openapi/v3 (`kubectl explain`, and how kubectl finds out that
-the server validates fields and merges patches itself)."""
+"""OpenAPI: /openapi/v2 (validation by old clients) and /openapi/v3 (`kubectl explain`; kubectl also learns from it that
+the server validates fields and applies patches)."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ _WRITE_PARAMETERS = ("dryRun", "fieldManager", "fieldValidation")
 
 
 class OpenApi:
-    """Documents built when they are first asked for, and kept until the registry changes."""
+    """The OpenAPI documents, built on first use and kept until the registry changes."""
 
     def __init__(self, registry: KindRegistry) -> None:
         self._registry = registry
@@ -75,15 +75,15 @@ class OpenApi:
         self._documents: dict[str, bytes] = {}
 
     def v2(self) -> bytes:
-        """GET /openapi/v2 as JSON."""
+        """Answer GET /openapi/v2 as JSON."""
         return self._kept("v2", lambda: _v2(list(self._registry.all())))
 
     def v3_index(self) -> bytes:
-        """GET /openapi/v3: the paths of the documents with their hashes."""
+        """Answer GET /openapi/v3: the paths of the documents with their hashes."""
         return self._kept("v3", self._index)
 
     def v3(self, path: str) -> bytes | None:
-        """GET /openapi/v3/{path} (`api/v1`, `apis/{group}/{version}`) as JSON, or None."""
+        """Answer GET /openapi/v3/{path} (`api/v1`, `apis/{group}/{version}`) as JSON; None if there is no such path."""
         kinds = [one for one in self._registry.all() if _group_path(one) == path]
         return self._kept(f"v3/{path}", lambda: _v3(kinds)) if kinds else None
 
@@ -100,8 +100,8 @@ class OpenApi:
         for kind in self._registry.all():
             path = _group_path(kind)
             if path not in paths:
-                # Clients keep a document by its hash. It follows from the kinds' definitions, so that nothing has to be
-                # built for it.
+                # Clients cache a document by its hash. The hash is computed from the definitions of the kinds, so that
+                # the document need not be built for it.
                 kinds = [one for one in self._registry.all() if _group_path(one) == path]
                 said = msgspec.json.encode([str(KUBERNETES_MINOR), *(_fingerprint(one) for one in kinds)])
                 digest = hashlib.sha256(said).hexdigest().upper()
@@ -153,7 +153,7 @@ class _Writer:
         return {"$ref": self._prefix + name}
 
     def kind(self, kind: Kind) -> tuple[str, str]:
-        """Adds a kind and its list; answers their names."""
+        """Add a kind and its list, and return their names."""
         schema = kind.schema
         resource = kind.resource
         name = schema.reference or ".".join([*reversed(resource.group.split(".")), resource.version, resource.kind])
@@ -184,7 +184,7 @@ class _Writer:
         return self._prefix.startswith("#/components")
 
     def _referring(self, name: str, description: str) -> Document:
-        """In version 3 nothing may stand beside a `$ref`, hence `allOf`."""
+        """Add a description to a reference: version 3 allows nothing beside a `$ref`, hence `allOf`."""
         reference = self.reference(name)
         if not self._is_v3:
             return {**reference, "description": description} if description else reference
@@ -233,7 +233,7 @@ class _Writer:
 
 
 def _plain(document: Document) -> Document:
-    """Version 2 knows no oneOf."""
+    """Convert a schema to version 2, which has no oneOf."""
     plain = {name: value for name, value in document.items() if name != "oneOf"}
     return plain if "type" in plain else {**plain, "type": "string"}
 

@@ -1,7 +1,6 @@
 """Bodies in Kubernetes' protobuf form, which kubectl and other Go clients send for built-in kinds.
 
-Only read, never written: whoever sends it takes JSON as an answer. The envelope is `runtime.Unknown` of
-k8s.io/apimachinery.
+They are only read: these clients accept JSON answers. The envelope is `runtime.Unknown` of k8s.io/apimachinery.
 """
 
 from __future__ import annotations
@@ -21,14 +20,14 @@ _MAGIC = b"k8s\x00"
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _MODULES = {package: module for module, package in PACKAGES.items()}
 _EVERYWHERE = ("DeleteOptions",)
-"""Kinds of meta/v1 that are sent as of every group."""
+"""Kinds of meta/v1 that are sent under every group."""
 
 
 def decode(body: bytes) -> dict[str, Any]:
-    """The object in a body, as its JSON form would be.
+    """Decode a body to the object in its JSON form.
 
     Raises:
-        ValueError: it is torn, or of a kind that has no protobuf form here.
+        ValueError: the body is damaged, or its kind has no protobuf form here.
     """
     if not body.startswith(_MAGIC):
         raise ValueError("the body does not begin as Kubernetes' protobuf does")
@@ -111,7 +110,7 @@ def _value(schema: Schema, value: int | bytes) -> Any:
     if kind in ("time", "microtime"):
         return _time(value, micro=kind == "microtime")
     if kind == "array":
-        # A list in a map's value is a message of its own.
+        # A list as the value of a map is a message of its own.
         return [one.decode() for number, one in _fields(value) if number == 1 and isinstance(one, bytes)]
     inner = dict(_fields(value))
     if kind == "quantity":
@@ -142,7 +141,7 @@ def _time(value: bytes, *, micro: bool) -> str | None:
 
 
 def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """Numbers and values of a message's fields."""
+    """Yield the numbers and values of the fields of a message."""
     at = 0
     while at < len(data):
         tag, at = _varint(data, at)

@@ -1,7 +1,7 @@
 """Numbers of the fields of Kubernetes' types in their protobuf form.
 
-A field's number is its place in the list; `-` is a number that is not used, `+type` a part whose fields stand in the
-object itself. As k8s.io/api's generated.proto files assign them; numbers never change meaning.
+The number of a field is its place in the list; `-` is an unused number, `+type` an embedded type whose fields belong to
+the object itself. The numbers are those of k8s.io/api's generated.proto files and never change.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Kubernetes quantities: exact, rounded up at 10^-9, written as the API server writes them.
+"""Kubernetes quantities: exact, rounded up at 10^-9, in the canonical form of the API server.
 
 Formula and limits: k8s.io/apimachinery `resource.Quantity`.
 """
@@ -18,7 +18,7 @@ _DECIMAL_SUFFIX = {exponent: suffix for suffix, exponent in _DECIMAL.items()}
 _BINARY = {"Ki": 1, "Mi": 2, "Gi": 3, "Ti": 4, "Pi": 5, "Ei": 6}
 _BINARY_SUFFIX = {power: suffix for suffix, power in _BINARY.items()}
 _MAX_EXPONENT = 40
-"""Beyond this no sum means anything; a short text must not make a number of a million digits."""
+"""Largest exponent: a short text must not become a number of a million digits."""
 
 
 def _split(text: str) -> tuple[int, str]:
@@ -42,27 +42,27 @@ def _split(text: str) -> tuple[int, str]:
 
 @functools.lru_cache(maxsize=4096)
 def parse_nano(text: str) -> int:
-    """A quantity in 10^-9 units, rounded up (away from zero).
+    """Parse a quantity to 10^-9 units, rounded away from zero.
 
     Raises:
-        ValueError: it is none, in Kubernetes' words.
+        ValueError: it is not a quantity.
     """
     return _split(text)[0]
 
 
 @functools.lru_cache(maxsize=4096)
 def canonical(text: str) -> str:
-    """The quantity as the API server writes it: `0.5` is `500m`, `1024Mi` is `1Gi`.
+    """Return the canonical form of a quantity: `0.5` is `500m`, `1024Mi` is `1Gi`.
 
     Raises:
-        ValueError: it is none.
+        ValueError: it is not a quantity.
     """
     nano, form = _split(text)
     return format_nano(nano, form)
 
 
 def format_nano(nano: int, form: str = "decimal") -> str:
-    """10^-9 units as text; `form` is "decimal", "binary" or "exponent"."""
+    """Format an amount of 10^-9 units; `form` is "decimal", "binary" or "exponent"."""
     if nano == 0:
         return "0"
     sign, size = ("-" if nano < 0 else ""), abs(nano)
@@ -80,5 +80,5 @@ def format_nano(nano: int, form: str = "decimal") -> str:
 
 
 def form_of(text: str) -> str:
-    """In which form a quantity is written; sums keep the form of their first part."""
+    """Return the form of a quantity. Sums keep the form of their first part."""
     return _split(text)[1]

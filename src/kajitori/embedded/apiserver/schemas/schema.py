@@ -1,4 +1,4 @@
-"""The structure of a kind: types, merge keys, list types. Patches, pruning, OpenAPI and `kubectl explain` read it."""
+"""Schemas of kinds: types, merge keys, list types. Patches, pruning, OpenAPI and `kubectl explain` use them."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import Any
 import msgspec
 
 ABSENT: Any = object()
-"""Stands for the stored value where there is none."""
+"""Marks a missing stored value."""
 _encode = msgspec.json.Encoder().encode
 _EMPTY: Mapping[str, Any] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Schema:
-    """One node of a kind's structure."""
+    """One node of a schema."""
 
     type: str = "any"
     """"object" (named properties), "map" (free keys, values are `items`), "array", "string", "integer", "number",
@@ -34,31 +34,31 @@ class Schema:
     """Strategic merge patch: "merge", "replace", "retainKeys"."""
     required: tuple[str, ...] = ()
     preserve_unknown: bool = False
-    """Fields that the schema does not name are kept, of whatever type."""
+    """Whether fields that the schema does not name are kept."""
     description: str = ""
     nullable: bool = False
     default: Any = None
-    """The value that a missing field gets (custom resources); None means that there is none."""
+    """The default of a missing field (custom resources); None if there is none."""
     constraints: Mapping[str, Any] = field(default_factory=lambda: _EMPTY)
     """Value validations of custom resources, as in the definition: enum, pattern, minimum, oneOf, format …"""
     embedded_resource: bool = False
     """x-kubernetes-embedded-resource: apiVersion, kind and metadata are always kept."""
     reference: str = ""
-    """Name of the type in OpenAPI (`io.k8s.api.core.v1.Container`); empty for what stands in place."""
+    """Name of the type in OpenAPI (`io.k8s.api.core.v1.Container`); empty for inline types."""
 
 
 ANY = Schema(preserve_unknown=True)
-"""Whatever stands there is kept."""
+"""A schema that keeps every value."""
 
 
 def is_same(new: Any, old: Any) -> bool:
-    """Whether a value is the stored one, of the same type throughout (`1` and `true` are equal in Python)."""
+    """Return whether a value is the stored one, with the same types throughout (`1` and `true` are equal in Python)."""
     return old is not ABSENT and new == old and _encode(new) == _encode(old)
 
 
 def stored_part(schema: Schema, old: Any, part: Any) -> Any:
-    """Return what a stored value has in place of a part of the new one, or ABSENT. `part` is a property's name or a
-    map's key; for a list, the new item, which corresponds to an old one if the list has keys."""
+    """Return the stored counterpart of a part of a new value, or ABSENT. `part` is the name of a property or the key of
+    a map; for a list it is the new item, whose counterpart is found by the list's keys."""
     if type(old) is dict and type(part) is str:
         return old.get(part, ABSENT)
     if type(old) is not list or schema.list_type != "map" or type(part) is not dict:

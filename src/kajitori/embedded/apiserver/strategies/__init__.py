@@ -1,1 +1,1 @@
-"""What each family of kinds does to its objects: defaults, validation, what an update may change."""
+"""Strategies of the kinds: defaults, validation, and which changes an update may make."""

@@ -1,6 +1,6 @@
 """ValidatingAdmissionPolicy and its bindings.
 
-What this server could not do is refused, not ignored: a policy that nobody asks protects nobody.
+A policy that this server could not evaluate is refused rather than ignored, since it would protect nothing.
 """
 
 from __future__ import annotations
@@ -236,7 +236,7 @@ def _validation_faults(validation: Mapping[str, Any], scope: Scope, field: str) 
 
 
 def _annotation_faults(annotations: Sequence[Mapping[str, Any]], scope: Scope, name: str) -> Iterator[Cause]:
-    """There is no audit log that they would be written to; they are held to the same rules."""
+    """Check the audit annotations like other expressions, although there is no audit log here."""
     if len(annotations) > _MAX_ANNOTATIONS:
         said = f"must not have more than {_MAX_ANNOTATIONS} auditAnnotations"
         yield invalid("spec.auditAnnotations", list(annotations), said)
@@ -258,8 +258,8 @@ def _annotation_faults(annotations: Sequence[Mapping[str, Any]], scope: Scope, n
 def _compiled(
     scope: Scope, text: str, field: str, *results: str, missing: str = ""
 ) -> tuple[list[Cause], Expression | None]:
-    """What is wrong with an expression; and the expression, where nothing is. `results`: the types that it may have.
-    `missing`: what is said where there is none."""
+    """Return the faults of an expression, and the expression if it has none. `results`: the types that it may have.
+    `missing`: the message if there is no expression."""
     if not text.strip():
         return [required(field, missing)], None
     try:

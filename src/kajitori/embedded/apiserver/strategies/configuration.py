@@ -12,7 +12,7 @@ from kajitori.embedded.apiserver.schemas.nesting import decode_json
 from kajitori.embedded.apiserver.strategies.strategy import Object, Strategy
 
 MAX_BYTES = 1024 * 1024
-"""Of all values of a ConfigMap or Secret together."""
+"""Maximum size of all values of a ConfigMap or Secret together."""
 _IMMUTABLE = "field is immutable when `immutable` is set"
 
 
@@ -34,7 +34,7 @@ class ConfigMapStrategy(Strategy):
 class SecretStrategy(Strategy):
     def default(self, obj: Object) -> None:
         obj.setdefault("type", "Opaque")
-        # Before it is noted who manages what: stringData belongs to nobody.
+        # Before field managers are noted: nobody manages stringData.
         _take_text(obj)
 
     def prepare_update(self, new: Object, old: Object) -> None:
@@ -60,8 +60,8 @@ class SecretStrategy(Strategy):
 
 
 class ServiceAccountStrategy(Strategy):
-    """No tokens are made for service accounts: a Pod of the embedded cluster is a process of the cluster's owner, and
-    what it may do is what he may do."""
+    """Service accounts have no tokens: a Pod of the embedded cluster is a process of the cluster's owner, with the
+    owner's rights."""
 
 
 def _take_text(obj: Object) -> None:

@@ -32,7 +32,7 @@ class CustomStrategy(Strategy):
         self._load_schema = load_schema
         self.has_status = has_status
         self._scale = scale or {}
-        """Paths of the scale subresource, where there is one: `specReplicasPath` and so on."""
+        """Paths of the scale subresource, such as `specReplicasPath`; empty if there is none."""
         self._selectable = {path.removeprefix("."): jsonpath.compile_path(path) for path in selectable}
 
     def default(self, obj: Object) -> None:
@@ -41,7 +41,7 @@ class CustomStrategy(Strategy):
     def prepare_update(self, new: Object, old: Object) -> None:
         super().prepare_update(new, old)
         if not self.has_status and new.get("status") != old.get("status"):
-            # Without the subresource a status is a part of the object like any other.
+            # Without the subresource, the status is an ordinary field.
             before = old["metadata"].get("generation", 1)
             new["metadata"]["generation"] = before + 1
 
@@ -94,7 +94,7 @@ class CustomStrategy(Strategy):
         causes: list[Cause] = []
         schema = self._load_schema().properties.get("status")
         if schema is not None and new.get("status") is not None:
-            # Messages name a field from the status on, as if that were all.
+            # Faults name fields from the status on; add the name of the status itself.
             for one in validate(schema, new["status"], "", old.get("status", ABSENT)):
                 inside = one.field and one.field != "<nil>"
                 causes.append(replace(one, field=f"status.{one.field}" if inside else one.field or "status"))
@@ -119,7 +119,7 @@ def _nested(obj: Object, path: str, wanted: type, expected: str) -> tuple[Any, s
 
 
 def apply_defaults(schema: Schema, value: Any) -> None:
-    """Fill in defaults, in place, also for nulls that are not allowed; a second call changes nothing."""
+    """Fill in defaults, in place, also for nulls that are not allowed. Idempotent."""
     if type(value) is dict:
         for name, part in schema.properties.items():
             if part.default is not None and (name not in value or (value[name] is None and not part.nullable)):

@@ -1,4 +1,4 @@
-"""Validation by a custom resource's schema; messages as kube-openapi's and apiextensions' validators have them."""
+"""Validation by a custom resource's schema, with the messages of kube-openapi and apiextensions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from kajitori.embedded.apiserver.schemas.custom import convert
 from kajitori.embedded.apiserver.schemas.schema import ABSENT, Schema, is_same, stored_part
 
 _NOWHERE = "<nil>"
-"""How Kubernetes names the field of faults that belong to no single one."""
+"""The field of faults that belong to no single field."""
 _INT_BOUNDS = {"int32": 2**31, "int64": 2**63}
 _DURATION = re.compile(r"[-+]?(\d+(\.\d*)?|\.\d+)(ns|us|µs|μs|ms|s|m|h)")
 _DATE_TIME = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:?\d\d)?")
@@ -115,7 +115,7 @@ def _text_faults(rules: Mapping[str, Any], value: str, path: str) -> list[Cause]
     causes: list[Cause] = []
     pattern = rules.get("pattern")
     compiled = compile_pattern(pattern) if pattern else None
-    # One of these at a time, as Kubernetes does it.
+    # Only the first of these faults is reported, as in Kubernetes.
     if "maxLength" in rules and len(value) > rules["maxLength"]:
         causes.append(too_long(path, rules["maxLength"]))
     elif "minLength" in rules and len(value) < rules["minLength"]:
@@ -131,9 +131,9 @@ def _text_faults(rules: Mapping[str, Any], value: str, path: str) -> list[Cause]
 
 @lru_cache(maxsize=512)
 def compile_pattern(pattern: str) -> re.Pattern[str] | None:
-    """A Go (RE2) pattern, or None for what Python can't compile."""
+    """Return a compiled Go (RE2) pattern, or None if Python cannot compile it."""
     text = pattern.replace(r"\z", r"\Z").replace("[[:alnum:]]", "[0-9A-Za-z]").replace("[[:alpha:]]", "[A-Za-z]")
-    # In RE2 `$` never stands before a last line break.
+    # In RE2, `$` does not match before a final line break.
     text = re.sub(r"(?<!\\)\$(?=$|\)|\|)", r"\\Z", text)
     try:
         return re.compile(text, re.ASCII)
@@ -242,7 +242,7 @@ def _part_faults(document: Mapping[str, Any], value: Any, path: str) -> list[Cau
 
 
 def has_format(form: str, value: str) -> bool:
-    """Whether a text has one of OpenAPI's formats; formats that Kubernetes does not know are not checked."""
+    """Return whether a text has an OpenAPI format. Unknown formats are not checked."""
     check = _FORMATS.get(form)
     if check is None:
         return True

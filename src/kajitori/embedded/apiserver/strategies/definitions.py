@@ -26,7 +26,7 @@ _VERSION = re.compile(r"v([1-9]\d*)(?:(alpha|beta)([1-9]\d*))?")
 
 
 class DefinitionStrategy(Strategy):
-    """A definition is served as soon as it is stored: its names are accepted and it is established at once."""
+    """CustomResourceDefinitions. A definition is established and served as soon as it is stored."""
 
     has_status = True
     has_generation = True
@@ -107,7 +107,7 @@ class DefinitionStrategy(Strategy):
 
 
 def _stored(spec: dict[str, Any], before: list[str]) -> list[str]:
-    """Versions that objects may be stored in: those that ever were the storage version."""
+    """Return the versions that objects may be stored in: every version that was ever the storage version."""
     now = [one.get("name", "") for one in spec.get("versions") or [] if one.get("storage")]
     return list(dict.fromkeys([*before, *now]))
 
@@ -212,7 +212,7 @@ def _scale(scale: dict[str, Any], field: str) -> list[Cause]:
 
 
 def version_priority(version: str) -> tuple[int, int, int, str]:
-    """Sorts versions as Kubernetes prefers them: v2, v1, v1beta1, v1alpha1, then others by name."""
+    """Return a sort key in the order that Kubernetes prefers: v2, v1, v1beta1, v1alpha1, then others by name."""
     found = _VERSION.fullmatch(version)
     if found is None:
         return (3, 0, 0, version)

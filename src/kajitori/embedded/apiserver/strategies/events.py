@@ -1,4 +1,4 @@
-"""Events: one stored object, seen as core/v1 and as events.k8s.io/v1."""
+"""Events: one stored object, shown as core/v1 and as events.k8s.io/v1."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _IMMUTABLE = (
     *("involvedObject", "reason", "message", "source", "firstTimestamp", "lastTimestamp", "count", "type", "eventTime"),
     *("action", "related", "reportingComponent", "reportingInstance"),
 )
-"""All but the series, which counts on."""
+"""Fields of an event that never change; only its series does."""
 _SHOWN_AS = {"reportingComponent": "reportingController"}
 _EMPTY = {"count": 0} | dict.fromkeys(("reason", "message", "type", "action", "reportingComponent"), "")
-"""How a message shows what is no longer there."""
+"""Values that messages show for missing fields."""
 
 
 class EventStrategy(Strategy):
@@ -34,7 +34,7 @@ class EventStrategy(Strategy):
     looks_at_metadata = False
 
     def default(self, obj: Object) -> None:
-        # The real server writes these out even when they are empty or null; kubectl's tables count on it.
+        # A real server writes these fields even if they are empty; tables of kubectl rely on it.
         obj.setdefault("source", {})
         for name in ("firstTimestamp", "lastTimestamp", "eventTime"):
             obj.setdefault(name, None)
@@ -64,7 +64,7 @@ class EventStrategy(Strategy):
 
 
 class NewEventStrategy(EventStrategy):
-    """Events as events.k8s.io sees them; it asks for more."""
+    """Events of events.k8s.io/v1, which has stricter rules."""
 
     name_rule = staticmethod(texts.dns_subdomain)
     looks_at_metadata = True
@@ -117,12 +117,12 @@ class NewEventStrategy(EventStrategy):
 
 
 def _common_faults(obj: Object, controller: str) -> list[Cause]:
-    """What is wrong with an Event of core/v1, however it came; `controller`: what it calls who reports
-    (legacyValidateEvent)."""
+    """Return the faults of an Event in the form of core/v1; `controller` is the name of the reporting controller's
+    field (legacyValidateEvent)."""
     causes: list[Cause] = []
     namespace = obj["metadata"].get("namespace", "")
     about = (obj.get("involvedObject") or {}).get("namespace", "")
-    # An Event of the new form may be about something elsewhere.
+    # An event of events.k8s.io may be about an object in another namespace.
     is_new = bool(obj.get("eventTime"))
     homeless = ("default", "kube-system") if is_new else ("default",)
     if (about and about != namespace and not is_new) or (not about and namespace not in homeless):
@@ -145,7 +145,7 @@ def _common_faults(obj: Object, controller: str) -> list[Cause]:
 
 
 def to_core(obj: Object) -> Object:
-    """An Event of events.k8s.io/v1 as core/v1."""
+    """Convert an Event of events.k8s.io/v1 to core/v1."""
     core = {_RENAMED_BACK.get(name, name): value for name, value in obj.items()}
     core["apiVersion"] = "v1"
     EventStrategy().default(core)
@@ -153,7 +153,7 @@ def to_core(obj: Object) -> Object:
 
 
 def from_core(obj: Object) -> Object:
-    """An Event of core/v1 as events.k8s.io/v1."""
+    """Convert an Event of core/v1 to events.k8s.io/v1."""
     new = {_RENAMED.get(name, name): value for name, value in obj.items()}
     new["apiVersion"] = "events.k8s.io/v1"
     for name in ("reportingController", "reportingInstance"):

@@ -8,7 +8,7 @@ from kajitori.embedded.apiserver.metadata import STANDARD_FINALIZERS, UNQUALIFIE
 from kajitori.embedded.apiserver.strategies.strategy import Object, Strategy
 
 FINALIZER = "kubernetes"
-"""In `spec.finalizers`: the namespace's objects have to go first."""
+"""The entry of `spec.finalizers` that stays until the namespace's objects are deleted."""
 
 
 class NamespaceStrategy(Strategy):
@@ -27,7 +27,7 @@ class NamespaceStrategy(Strategy):
 
     def prepare_create(self, obj: Object) -> None:
         super().prepare_create(obj)
-        # A generated name is known only now.
+        # A generated name is known from here on.
         self.default(obj)
         spec = obj.setdefault("spec", {})
         if FINALIZER not in spec.setdefault("finalizers", []):
@@ -36,7 +36,7 @@ class NamespaceStrategy(Strategy):
 
     def prepare_update(self, new: Object, old: Object) -> None:
         super().prepare_update(new, old)
-        # Only `/finalize` changes them.
+        # Only `/finalize` changes the finalizers.
         new["spec"] = old.get("spec", {})
 
     def validate_create(self, obj: Object) -> list[Cause]:

@@ -18,7 +18,7 @@ _INFO = (
     "operatingSystem",
     "architecture",
 )
-"""What the API writes out even where nobody said it."""
+"""Fields of `status.nodeInfo` that are always written, even if empty."""
 
 
 class NodeStrategy(Strategy):
@@ -36,7 +36,7 @@ class NodeStrategy(Strategy):
             condition.setdefault("lastTransitionTime", None)
 
     def prepare_create(self, obj: Object) -> None:
-        # A kubelet registers itself together with its status.
+        # A kubelet registers its node together with the status.
         status = obj.get("status")
         super().prepare_create(obj)
         obj["status"] = status or {}

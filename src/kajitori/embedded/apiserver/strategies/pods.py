@@ -1,4 +1,4 @@
-"""Pods: defaults, what the server sets, what an update may change."""
+"""Pods: defaults, fields that the server sets, and allowed changes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _UPDATE_DETAIL = (
 
 
 def default_pod_spec(spec: Object) -> None:
-    """What is filled in wherever a Pod is described: in itself and in a template."""
+    """Set the defaults of a Pod's spec or of a Pod template."""
     for name in ("initContainers", "containers"):
         for container in spec.get(name) or []:
             default_container(container)
@@ -50,7 +50,7 @@ def default_pod_spec(spec: Object) -> None:
 
 
 class PodTemplateStrategy(Strategy):
-    """A description of Pods that others refer to; nothing is made of it."""
+    """Pod templates. Nothing is created from them here."""
 
     has_generation = True
 
@@ -66,7 +66,7 @@ class PodStrategy(Strategy):
     has_generation = True
 
     def warnings(self, new: Object, old: Object | None) -> list[str]:
-        # Pods are updated often, and seldom by people.
+        # Most updates of Pods are made by programs, which do not show warnings.
         return warnings.of_pod(new["spec"]) if old is None else []
 
     def default(self, obj: Object) -> None:
@@ -74,7 +74,7 @@ class PodStrategy(Strategy):
         default_pod_spec(spec)
         for name in ("initContainers", "containers"):
             for container in spec.get(name) or []:
-                # Set here and not in admission: a LimitRange's default requests come after the limits' own.
+                # Set here rather than in admission: a LimitRange's default requests come after those from limits.
                 resources = container["resources"]
                 for resource, amount in (resources.get("limits") or {}).items():
                     resources.setdefault("requests", {}).setdefault(resource, amount)
@@ -121,7 +121,7 @@ class PodStrategy(Strategy):
     def validate_update(self, new: Object, old: Object) -> list[Cause]:
         spec, before = new.get("spec") or {}, old.get("spec") or {}
         causes = validate("core_v1", "PodSpec", spec, "spec")
-        # It is not looked at by itself: any change but one is refused as a change.
+        # Changes of the grace period are refused as changes below.
         causes = [one for one in causes if one.field != "spec.terminationGracePeriodSeconds"]
         for name in ("containers", "initContainers"):
             if len(spec.get(name) or []) != len(before.get(name) or []):
@@ -161,7 +161,7 @@ class PodStrategy(Strategy):
         new["metadata"].pop("ownerReferences", None)
         if "ownerReferences" in old["metadata"]:
             new["metadata"]["ownerReferences"] = old["metadata"]["ownerReferences"]
-        # It follows from the spec alone; a kubelet may leave it out.
+        # The class follows from the spec; a kubelet may leave it out.
         status = new.setdefault("status", {})
         status.setdefault("qosClass", (old.get("status") or {}).get("qosClass") or qos_class(old.get("spec") or {}))
 
@@ -187,7 +187,7 @@ def _default_state(state: dict[str, Any]) -> None:
 
 
 def default_container(container: dict[str, Any]) -> None:
-    """Defaults of one container of any kind."""
+    """Set the defaults of one container of any type."""
     image = container.get("image", "")
     if not container.get("imagePullPolicy"):
         container["imagePullPolicy"] = "Always" if _is_latest(image) else "IfNotPresent"
@@ -257,7 +257,7 @@ def _default_volume(volume: dict[str, Any]) -> None:
 
 
 def _default_resources(spec: dict[str, Any]) -> None:
-    """Requests of the whole Pod: what its limits say, where it has resources of its own."""
+    """Set the requests of the whole Pod from its limits, if it has resources of its own."""
     resources = spec.get("resources")
     if not resources:
         return
@@ -266,7 +266,8 @@ def _default_resources(spec: dict[str, Any]) -> None:
 
 
 def qos_class(spec: dict[str, Any]) -> str:
-    """Guaranteed, Burstable or BestEffort (k8s.io/kubernetes/pkg/apis/core/helper/qos)."""
+    """Return the quality-of-service class: Guaranteed, Burstable or BestEffort
+    (k8s.io/kubernetes/pkg/apis/core/helper/qos)."""
     parts = [spec["resources"]] if spec.get("resources") else []
     if not parts:
         for name in ("initContainers", "containers"):
@@ -330,12 +331,12 @@ def _gates(spec: dict[str, Any], before: dict[str, Any]) -> list[Cause]:
 
 
 def _fixed_part(spec: dict[str, Any], before: dict[str, Any]) -> dict[str, Any]:
-    """The spec without what an update may change."""
+    """Return the spec without the fields that an update may change."""
     may_change = {"activeDeadlineSeconds", "tolerations", "schedulingGates"}
     if before.get("terminationGracePeriodSeconds", 0) < 0 and spec.get("terminationGracePeriodSeconds") == 1:
         may_change.add("terminationGracePeriodSeconds")
     if before.get("schedulingGates"):
-        # Gated Pods may still be narrowed down to nodes.
+        # Pods with scheduling gates may still be restricted to fewer nodes.
         may_change |= {"nodeSelector", "affinity"}
     fixed = {name: value for name, value in spec.items() if name not in may_change}
     for name in ("containers", "initContainers"):
@@ -357,7 +358,8 @@ def _changes(new: Any, old: Any, path: str) -> list[str]:
 
 
 def _restarted(status: dict[str, Any], before: dict[str, Any], spec: dict[str, Any]) -> list[Cause]:
-    """A container that ended for good can't run again (ValidateContainerStateTransition)."""
+    """Return the faults of restarted containers: one that ended for good cannot run again
+    (ValidateContainerStateTransition)."""
     policy = spec.get("restartPolicy", "Always")
     if policy == "Always":
         return []

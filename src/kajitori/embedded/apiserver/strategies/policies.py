@@ -22,7 +22,8 @@ _ORDERED = (
     ("min", "default", "default", "min"),
     ("default", "max", "default", "max"),
 )
-"""What may not be more than what, at which of the bounds a message stands, and which it shows."""
+"""Pairs of bounds of which the first must not exceed the second, then the bound whose field the message names, and the
+bound whose value it shows."""
 _SAID = {
     "min": "min value",
     "defaultRequest": "default request value",
@@ -96,7 +97,7 @@ class LimitRangeStrategy(Strategy):
         for limit in (obj.get("spec") or {}).get("limits") or []:
             if limit.get("type") != "Container":
                 continue
-            # As SetDefaults_LimitRangeItem: a bound is also the default, a default limit also the default request.
+            # As SetDefaults_LimitRangeItem: max is the default of default, which is the default of defaultRequest.
             for resource, amount in (limit.get("max") or {}).items():
                 limit.setdefault("default", {}).setdefault(resource, amount)
             for resource, amount in (limit.get("default") or {}).items():
@@ -139,7 +140,7 @@ def _limit_faults(limit: dict[str, Any], where: str) -> list[Cause]:
 
 
 def _bound_faults(resource: str, amounts: dict[str, str], where: str) -> list[Cause]:
-    """What is wrong between the bounds of one resource; `amounts` has those that there are."""
+    """Return the contradictions between the bounds of one resource; `amounts` has the bounds that are given."""
     causes: list[Cause] = []
     nano = {part: quantities.parse_nano(amount) for part, amount in amounts.items()}
     for low, high, at, value in _ORDERED:
@@ -199,7 +200,7 @@ class PriorityClassStrategy(Strategy):
     has_generation = True
 
     def prepare_update(self, new: Object, old: Object) -> None:
-        # Nothing that matters can change: the generation stays the first.
+        # No relevant field can change, so the generation stays the same.
         if "generation" in old["metadata"]:
             new["metadata"]["generation"] = old["metadata"]["generation"]
 
@@ -251,6 +252,6 @@ class LeaseStrategy(Strategy):
 
 
 def _drop_election(lease: Object) -> None:
-    """Coordinated leader election is off, as in a real server of this version."""
+    """Drop the fields of coordinated leader election, which is off by default in this version of Kubernetes."""
     for name in ("preferredHolder", "strategy"):
         lease["spec"].pop(name, None)

@@ -15,7 +15,7 @@ RULES = "x-kubernetes-validations"
 _MAY_HIDE_RULES = frozenset(
     {"FieldValueNotSupported", "FieldValueRequired", "FieldValueTooLong", "FieldValueTooMany", "FieldValueTypeInvalid"}
 )
-"""Reasons after which rules are not evaluated: they could only fail on what is wrong already."""
+"""Reasons of faults after which rules are not evaluated, since the rules could fail on the same values."""
 _NOT_CHECKED = Cause(
     "FieldValueInvalid",
     "<nil>",

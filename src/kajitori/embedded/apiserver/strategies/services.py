@@ -15,7 +15,7 @@ Spec = dict[str, Any]
 
 
 class ServiceStrategy(Strategy):
-    """Cluster addresses are given by `admission`, which sees which are taken."""
+    """Services. `admission` allocates cluster addresses, since it knows which are taken."""
 
     has_status = True
     name_rule = staticmethod(texts.dns_label)
@@ -97,8 +97,8 @@ class ServiceStrategy(Strategy):
 
 
 def settle_addresses(spec: Spec, before: Spec | None) -> None:
-    """Bring `clusterIP` and `clusterIPs` in line, in place, and keep what whoever sends a Service need not repeat
-    (patchAllocatedValues, normalizeClusterIPs); `before` is the spec that it replaces."""
+    """Make `clusterIP` and `clusterIPs` agree, in place, and keep allocated values that an update leaves out
+    (patchAllocatedValues, normalizeClusterIPs). `before` is the spec that is replaced."""
     if before is None:
         if spec.get("clusterIP") and not spec.get("clusterIPs"):
             spec["clusterIPs"] = [spec["clusterIP"]]
@@ -129,7 +129,7 @@ def _keep_node_ports(ports: list[Spec], before: list[Spec]) -> None:
 
 
 def _drop_unused(spec: Spec, before: Spec) -> None:
-    """Take away what a Service that changes its type no longer needs, unless its writer changed that, too."""
+    """Drop fields that a Service no longer needs after a change of its type, unless the update changed them as well."""
     kind, kind_before = spec.get("type"), before.get("type")
     if _needs_address(before) and not _needs_address(spec):
         if spec.get("clusterIPs") == before.get("clusterIPs"):
@@ -154,7 +154,7 @@ def _drop_unused(spec: Spec, before: Spec) -> None:
 
 
 def _drop_internal_policy(spec: Spec) -> None:
-    """It means nothing without an address; not before it is noted who set it."""
+    """Drop the internal traffic policy, which has no meaning without an address. Runs after field managers are noted."""
     if spec.get("type") == "ExternalName":
         spec.pop("internalTrafficPolicy", None)
 
@@ -169,7 +169,7 @@ def _is_headless(spec: Spec) -> bool:
 
 
 def _is_reachable(spec: Spec) -> bool:
-    """Whether a Service can be reached from outside (ExternallyAccessible)."""
+    """Return whether a Service can be reached from outside the cluster (ExternallyAccessible)."""
     kind = spec.get("type")
     return kind in _WITH_PORTS or (kind == "ClusterIP" and bool(spec.get("externalIPs")))
 
@@ -186,7 +186,7 @@ def _external_name(spec: Spec) -> list[Cause]:
 
 
 def cluster_address_faults(spec: Spec) -> list[Cause]:
-    """Every fault of the addresses that a Service asks for."""
+    """Return every fault of the addresses that a Service asks for."""
     if spec.get("type") == "ExternalName":
         return []
     where, causes = "spec.clusterIPs", []

@@ -19,8 +19,8 @@ _DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
 
 
 class ClaimStrategy(Strategy):
-    """The protection finalizer of real clusters is not put on: the controller that takes it away does not run here,
-    and a claim would never go."""
+    """PersistentVolumeClaims. They get no protection finalizer, since the controller that would remove it does not run
+    here."""
 
     has_status = True
 
@@ -49,11 +49,11 @@ class ClaimStrategy(Strategy):
         if not before.get("volumeName"):
             before["volumeName"] = spec.get("volumeName")
         if before.get("storageClassName") is None:
-            # A claim that was made before there was a class gets one.
+            # A claim that was created without a class may get one.
             before["storageClassName"] = spec.get("storageClassName")
         grown = spec.get("resources") or {}, before.get("resources") or {}
         if (new.get("status") or {}).get("phase") == "Bound":
-            # Only then is there a volume that could grow.
+            # Only the volume of a bound claim can grow.
             spec["resources"], before["resources"] = _without_storage(grown[0]), _without_storage(grown[1])
         spec.pop("volumeAttributesClassName", None)
         before.pop("volumeAttributesClassName", None)
@@ -75,7 +75,7 @@ class ClaimStrategy(Strategy):
 
 
 def claim_from_store(obj: Object) -> Object:
-    """A claim as it is read: its first phase is not stored with it, so that its first update changes something."""
+    """Return a claim with its first phase, which is not stored, so that its first update is a change."""
     return {**obj, "status": {"phase": "Pending", **(obj.get("status") or {})}}
 
 
@@ -85,7 +85,7 @@ def _negative(amount: str, field: str) -> list[Cause]:
 
 
 def _complete_source(spec: dict[str, Any]) -> None:
-    """What a claim is filled from stands there twice, under its old name and its new one."""
+    """Copy the data source of a claim to its newer field as well."""
     if spec.get("dataSource"):
         spec["dataSource"].setdefault("apiGroup", None)
         spec.setdefault("dataSourceRef", dict(spec["dataSource"]))
@@ -103,7 +103,7 @@ def _requested(resources: dict[str, Any]) -> int:
 
 
 def default_claim(spec: dict[str, Any]) -> None:
-    """Defaults of a claim's spec, also of an ephemeral volume's template."""
+    """Set the defaults of a claim's spec, also in the template of an ephemeral volume."""
     spec.setdefault("volumeMode", "Filesystem")
 
 
@@ -168,5 +168,5 @@ def _now() -> str:
 
 
 def is_default_class(obj: Object) -> bool:
-    """Whether claims without a class get this StorageClass."""
+    """Return whether claims without a class get this StorageClass."""
     return (obj["metadata"].get("annotations") or {}).get(_DEFAULT_CLASS) == "true"

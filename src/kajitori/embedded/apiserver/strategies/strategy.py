@@ -1,4 +1,4 @@
-"""The strategy of a kind: what is particular about its objects."""
+"""The strategy of a kind: defaults, preparation and validation of its objects."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ Object = dict[str, Any]
 
 
 class Strategy:
-    """What a kind does to its objects, in place. The base class keeps status and generation in order, nothing else."""
+    """Base class of strategies. It maintains status and generation. Methods change objects in place."""
 
     has_status = False
-    """`/status` is a subresource: creation drops a status, updates keep it."""
+    """Whether `/status` is a subresource: creation drops the status and updates keep it."""
     has_generation = False
-    """`metadata.generation` counts changes to everything but metadata and status."""
+    """Whether `metadata.generation` counts changes other than of metadata and status."""
     name_rule: texts.Rule = staticmethod(texts.dns_subdomain)
-    """What names of this kind look like."""
+    """The rule for names of this kind."""
     looks_at_metadata = True
-    """Whether metadata are looked at together with the rest; else afterwards, if there is nothing else to say."""
+    """Whether metadata is validated together with the rest; otherwise only if the rest has no faults."""
 
     def default(self, obj: Object) -> None:
-        """Fill in what was left out; a second call changes nothing."""
+        """Set defaults. Idempotent."""
 
     def prepare_create(self, obj: Object) -> None:
-        """Take away what a creator may not set, and set what the server sets itself."""
+        """Drop fields that a creator may not set, and set those that the server sets."""
         if self.has_status:
             obj.pop("status", None)
         if self.has_generation:
@@ -35,7 +35,7 @@ class Strategy:
             obj["metadata"].pop("generation", None)
 
     def prepare_update(self, new: Object, old: Object) -> None:
-        """Keep what an update may not change silently (status); runs before validation."""
+        """Keep fields that an update does not change (status). Runs before validation."""
         if self.has_status:
             keep(new, old, "status")
         generation = old["metadata"].get("generation")
@@ -46,34 +46,34 @@ class Strategy:
             new["metadata"]["generation"] = generation + 1 if changed else generation
 
     def prepare_status_update(self, new: Object, old: Object) -> None:
-        """Keep everything but the status; metadata may change with it."""
+        """Keep everything but the status and metadata."""
         for name in (new.keys() | old.keys()) - {"status", "metadata", "apiVersion", "kind"}:
             keep(new, old, name)
         keep(new["metadata"], old["metadata"], "generation")
 
     def validate_create(self, obj: Object) -> list[Cause]:
-        """Every fault of a new object, beyond its metadata."""
+        """Return every fault of a new object, except of its metadata."""
         return []
 
     def validate_update(self, new: Object, old: Object) -> list[Cause]:
-        """Every fault of a changed object, beyond its metadata: also what may not be changed."""
+        """Return every fault of a changed object, except of its metadata, including changes that are not allowed."""
         return self.validate_create(new)
 
     def validate_status_update(self, new: Object, old: Object) -> list[Cause]:
-        """Every fault of a changed status."""
+        """Return every fault of a changed status."""
         return []
 
     def warnings(self, new: Object, old: Object | None) -> list[str]:
-        """What whoever writes an object should be told, though it is right; `old` is None for a new one."""
+        """Return warnings about a valid object; `old` is None for a new one."""
         return []
 
     def fields(self, obj: Object) -> dict[str, str]:
-        """What field selectors may name beyond metadata.name and metadata.namespace."""
+        """Return the values for field selectors beyond metadata.name and metadata.namespace."""
         return {}
 
 
 def keep(new: Object, old: Object, name: str) -> None:
-    """The field stays what it was, or absent."""
+    """Give a field its old value, or drop it if it had none."""
     if name in old:
         new[name] = old[name]
     else:

@@ -1,4 +1,4 @@
-"""Whether a CustomResourceDefinition's schema is structural: what pruning, defaulting and validation can rely on."""
+"""Checks that a CustomResourceDefinition's schema is structural, as pruning, defaulting and validation require."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _KEY_NEEDED = "this property is in x-kubernetes-list-map-keys, so it must have a
 
 
 def validate_structural(document: Document, field: str) -> list[Cause]:
-    """Every fault of the schema of one version."""
+    """Return every fault of the schema of one version."""
     causes: list[Cause] = []
     kind = document.get("type")
     if not kind:
@@ -146,7 +146,7 @@ def _in_junctor(document: Any, field: str) -> list[Cause]:
 
 
 def _defaults(document: Document, field: str) -> list[Cause]:
-    """A default has to be valid itself. Looked at only where the rest is in order."""
+    """Return the faults of default values, which must be valid themselves."""
     causes: list[Cause] = []
     for name, part in (document.get("properties") or {}).items():
         if isinstance(part, dict):

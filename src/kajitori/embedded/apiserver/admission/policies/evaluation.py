@@ -23,7 +23,7 @@ _NAMESPACE_FIELDS = ("name", "generateName", "labels", "annotations", "uid", "re
 
 
 class AdmissionPolicies:
-    """The policies of the cluster, as they are stored now; compiled when they are first asked."""
+    """The stored policies of the cluster, compiled on first use."""
 
     def __init__(self, view: StoreView, registry: KindRegistry) -> None:
         self._view = view
@@ -31,7 +31,7 @@ class AdmissionPolicies:
         self._compiled: dict[str, tuple[Object, _Policy]] = {}
 
     def check(self, request: AdmissionRequest) -> None:
-        """Evaluate all policies that match a request. Warnings are added to the request's.
+        """Evaluate all policies that match a request. Their warnings are added to the request.
 
         Raises:
             StatusError: one of them denies it.
@@ -73,7 +73,7 @@ class AdmissionPolicies:
         return known[1]
 
     def _equivalents(self, request: AdmissionRequest) -> Iterator[Resource]:
-        """Other groups and versions under which the same objects are served."""
+        """Return the other groups and versions under which the same objects are served."""
         stored = request.kind.stored
         for kind in self._registry.find_stored(stored.group, stored.plural):
             if kind.resource != request.kind.resource:
@@ -81,7 +81,7 @@ class AdmissionPolicies:
 
 
 class _Question:
-    """The values that expressions may use for one request; made when they are needed."""
+    """The values that expressions may use for one request, computed on first use."""
 
     def __init__(self, request: AdmissionRequest, resource: Resource, view: StoreView) -> None:
         self._request = request
@@ -90,7 +90,7 @@ class _Question:
         self._values: dict[str, Any] | None = None
 
     def values(self) -> dict[str, Any]:
-        """By name, as in `GIVEN`."""
+        """The values by name, as in `GIVEN`."""
         if self._values is None:
             request, is_deletion = self._request, self._request.operation == "DELETE"
             self._values = {
@@ -102,7 +102,7 @@ class _Question:
         return self._values
 
     def _asked(self) -> Object:
-        """An AdmissionRequest, without fields that say nothing."""
+        """Return the AdmissionRequest without empty fields."""
         request, own = self._request, self._request.kind.resource
         asked = {
             "kind": _kind(self._resource),
@@ -129,7 +129,7 @@ class _Question:
 
 
 class _Policy:
-    """A policy whose expressions are compiled."""
+    """A policy with compiled expressions."""
 
     def __init__(self, spec: Object) -> None:
         """A policy that was stored by another version and no longer compiles fails when it is evaluated."""
@@ -158,7 +158,7 @@ class _Policy:
             )
 
     def denials(self, question: _Question) -> Iterator[tuple[str, str]]:
-        """Reason and message of each rule that the request breaks, or that can't be evaluated."""
+        """Yield the reason and message of each rule that the request breaks or that fails."""
         try:
             if self._broken:
                 raise ExpressionError(self._broken)
@@ -180,7 +180,7 @@ class _Policy:
                 yield validation.get("reason") or "Invalid", _message(validation, message, values)
 
     def _is_concerned(self, question: _Question) -> bool:
-        """Whether all match conditions hold; one that does not counts more than one that fails."""
+        """Return whether all match conditions hold. A condition that is false counts more than one that fails."""
         failures = []
         for _, expression in self._conditions:
             try:
@@ -193,7 +193,8 @@ class _Policy:
         return True
 
     def _with_variables(self, values: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
-        """The values with those of variables; and why some of these have none, which fails who needs them."""
+        """Return the values with those of variables, and why some variables have none: expressions that need these
+        fail."""
         known, failures = dict(values), {}
         for name, expression in self._variables:
             try:

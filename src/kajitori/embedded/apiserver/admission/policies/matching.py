@@ -29,7 +29,7 @@ def matched(
 
 
 def _selects_namespace(rules: Mapping[str, Any], request: AdmissionRequest, view: StoreView) -> bool:
-    """Objects of the whole cluster are always selected, but for namespaces, which are by their own labels."""
+    """Objects that are not namespaced are always selected, except namespaces, which are selected by their own labels."""
     selector = label_selector_of(rules.get("namespaceSelector") or {})
     if not selector:
         return True
@@ -52,7 +52,7 @@ def _labels(obj: Object | None) -> Mapping[str, str]:
 
 
 def _first(rules: Iterable[Mapping[str, Any]], request: AdmissionRequest, names: Iterable[Resource]) -> Resource | None:
-    """The first of a resource's names that one of the rules is about."""
+    """Return the first of a resource's names that one of the rules covers."""
     rules = tuple(rules)
     return next((name for name in names if any(_is_about(rule, request, name) for rule in rules)), None)
 
@@ -75,6 +75,6 @@ def _among(word: str, words: Iterable[str] | None) -> bool:
 
 
 def _names(pattern: str, plural: str, subresource: str) -> bool:
-    """Whether a pattern (`pods`, `pods/status`, `*/*`) means the resource, or this part of it."""
+    """Return whether a pattern (`pods`, `pods/status`, `*/*`) covers the resource or subresource."""
     wanted, _, part = pattern.partition("/")
     return wanted in ("*", plural) and part in ("*", subresource)
