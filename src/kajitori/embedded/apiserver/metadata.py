@@ -45,7 +45,8 @@ def validate_changed(new: Metadata, old: Metadata, *, field: str = "metadata") -
     if old.get("deletionTimestamp"):
         added = set(new.get("finalizers") or ()) - set(old.get("finalizers") or ())
         if added:
-            detail = f"no new finalizers can be added if the object is being deleted, found new finalizers {', '.join(sorted(added))}"
+            found = ", ".join(sorted(added))
+            detail = f"no new finalizers can be added if the object is being deleted, found new finalizers {found}"
             causes.append(forbidden(f"{field}.finalizers", detail))
     for name in ("name", "namespace", "uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"):
         if new.get(name) != old.get(name):

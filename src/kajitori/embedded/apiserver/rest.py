@@ -339,7 +339,7 @@ class Rest:
         kind = call.target.kind
         obj = read_object(call.body, call.content_type, kind, options.field_validation)
         meta = obj.get("metadata")
-        # An emptied list means that nobody manages any field; a list with one empty entry means the same and is kept.
+        # An emptied list removes all managers; a list with one empty entry means the same and is kept.
         emptied = kind.custom is None and isinstance(meta, dict) and meta.get("managedFields") == []
         unlike = None
         try:

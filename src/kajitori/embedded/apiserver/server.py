@@ -159,7 +159,7 @@ class ApiServer:
         except asyncio.CancelledError:
             code = _LEFT
             raise
-        except ConnectionError:  # whoever asked has gone; nobody reads this
+        except ConnectionError:  # the client has disconnected
             code = _LEFT
             response = web.Response(status=_LEFT)
         except Exception as error:

@@ -1,4 +1,4 @@
-"""The embedded cluster's store: every object with its revisions, as etcd keeps them; durable in SQLite or in memory."""
+"""The embedded cluster's store: every object with its revisions, as in etcd; in memory, made durable by SQLite."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The objects of one resource in memory, and who watches them."""
+"""The objects of one resource in memory, and their watchers."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ class Collection:
     def __init__(self, compacted: int) -> None:
         self.records: dict[str, Record] = {}
         self.keys: list[str] = []
-        """Sorted, as etcd sorts them."""
+        """Keys in the order of etcd."""
         self.history: deque[Event] = deque()
         self.compacted = compacted
-        """The last revision whose event is no longer kept."""
+        """Revision of the last event that was dropped from the history."""
         self.watchers: set[Watcher] = set()
         self.watchers_by_key: dict[str, set[Watcher]] = {}
         self.watchers_by_group: dict[str, set[Watcher]] = {}
@@ -46,14 +46,14 @@ class Collection:
         del self.keys[bisect_left(self.keys, key)]
 
     def in_namespace(self, namespace: str) -> list[str]:
-        """The sorted keys of one namespace; with "" of all."""
+        """Return the sorted keys of one namespace; with "" of all."""
         if not namespace:
             return self.keys
         # "0" is the character after "/".
         return self.keys[bisect_left(self.keys, f"{namespace}/") : bisect_left(self.keys, f"{namespace}0")]
 
     def add(self, watcher: Watcher) -> None:
-        """This one is told of changes from now on."""
+        """Add a watcher."""
         if watcher.key:
             self.watchers_by_key.setdefault(watcher.key, set()).add(watcher)
         elif watcher.group:
@@ -62,7 +62,7 @@ class Collection:
             self.watchers.add(watcher)
 
     def discard(self, watcher: Watcher) -> None:
-        """This one is told nothing more."""
+        """Remove a watcher."""
         self.watchers.discard(watcher)
         for index, name in ((self.watchers_by_key, watcher.key), (self.watchers_by_group, watcher.group)):
             some = index.get(name)
@@ -72,11 +72,11 @@ class Collection:
                     del index[name]
 
     def all_watchers(self) -> set[Watcher]:
-        """All of them, whatever they look at."""
+        """Return all watchers."""
         return self.watchers.union(*self.watchers_by_key.values(), *self.watchers_by_group.values())
 
     def publish(self, event: Event) -> None:
-        """Tells those whom it concerns."""
+        """Hand an event to the watchers that it concerns."""
         for watcher in self.watchers:
             if not watcher.namespace or watcher.namespace == event.record.namespace:
                 watcher.push(event)

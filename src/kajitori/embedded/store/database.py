@@ -1,4 +1,4 @@
-"""The SQLite file of a store: made, opened, looked at as a whole, written anew."""
+"""The SQLite file of a store: creation, opening, verification, replacement."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ _SCHEMA = (
     f"PRAGMA user_version = {FORMAT}",
 )
 _CHECKSUM = "ALTER TABLE objects ADD COLUMN checksum INTEGER"
-"""Earlier versions of Kajitori did not have it, and what they write lacks it until the next start."""
+"""The checksum column. Earlier versions of Kajitori did not have it; rows that they wrote get a checksum at the next
+start."""
 COLUMNS = ("resource", "namespace", "name", "revision", "value")
 PUT = "INSERT OR REPLACE INTO objects (resource, namespace, name, revision, value, checksum) VALUES (?, ?, ?, ?, ?, ?)"
 DELETE = "DELETE FROM objects WHERE resource = ? AND namespace = ? AND name = ?"
@@ -34,18 +35,18 @@ _ANY = "SELECT 1 FROM objects LIMIT 1"
 
 @dataclass(frozen=True, slots=True)
 class Whole:
-    """All objects at a revision."""
+    """All objects at one revision."""
 
     revision: int
     records: Sequence[Record]
 
 
 def lock_folder(folder: Path) -> int:
-    """Make the folder where it is missing, and have it alone; answers the lock's descriptor.
+    """Create the folder if it is missing, lock it, and return the descriptor of the lock.
 
     Raises:
-        DataFolderInUse: another process has it.
-        DataFolderUnusable: it can't be used.
+        DataFolderInUse: another process has locked it.
+        DataFolderUnusable: it cannot be used.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -61,12 +62,13 @@ def lock_folder(folder: Path) -> int:
 
 
 def is_made(lock: int) -> bool:
-    """Whether the store of this lock was made once: then it is damaged where its file is gone."""
+    """Return whether the store of this lock was completed before: if its file is missing then, it is damaged."""
     return os.pread(lock, len(MADE), 0) == MADE
 
 
 def open_store(folder: Path, *, made: bool, max_pages: int = 0) -> sqlite3.Connection:
-    """The store in a folder, which is made unless it is `made`, and looked at as a whole.
+    """Return the connection to the store in a folder, after a check of the whole file. It is created unless `made` says
+    that it was completed before.
 
     Raises:
         StoreDamaged, DataFolderUnusable: as Journal.
@@ -96,10 +98,10 @@ def open_store(folder: Path, *, made: bool, max_pages: int = 0) -> sqlite3.Conne
 
 
 def write_store(folder: Path, whole: Whole, kept: Path) -> None:
-    """Put a new store in the place of the one that was set aside in `kept`.
+    """Write a new store in place of the one that was set aside in `kept`.
 
     Raises:
-        sqlite3.Error, OSError: it can't be written; what was there before is in `kept`, and is in place, too, unless
+        sqlite3.Error, OSError: it cannot be written. The old store is in `kept`, and also still in place unless
             `put_in_place` was interrupted.
     """
     fresh = folder / f"{FILE}.new"
@@ -114,11 +116,11 @@ def write_store(folder: Path, whole: Whole, kept: Path) -> None:
 
 
 def _prepare(database: sqlite3.Connection, folder: Path) -> None:
-    """Tables as this version of Kajitori has them.
+    """Check or create the tables.
 
     Raises:
-        StoreDamaged: there are others.
-        DataFolderUnusable: another version made them.
+        StoreDamaged: there are other tables.
+        DataFolderUnusable: another version of Kajitori made them.
     """
     database.execute("PRAGMA synchronous = FULL")
     database.execute("PRAGMA journal_size_limit = 67108864")
@@ -133,7 +135,7 @@ def _prepare(database: sqlite3.Connection, folder: Path) -> None:
             hint="start the version that wrote it, or choose another folder with --data",
         )
     if not found:
-        # Nothing, or what was left when it was being made.
+        # An empty file, or one from an interrupted creation.
         if tables - {"meta", "objects"} or ("objects" in tables and database.execute(_ANY).fetchone()):
             raise StoreDamaged(folder, "its format is not what was written")
         with transaction(database):
@@ -167,7 +169,7 @@ def row_of(record: Record) -> tuple[str, str, str, int, bytes, int]:
 
 @contextlib.contextmanager
 def explained(folder: Path) -> Iterator[None]:
-    """Says in our words what SQLite says of a folder.
+    """Convert errors of SQLite about a folder to our own.
 
     Raises:
         StoreDamaged, DataFolderUnusable

@@ -1,4 +1,4 @@
-"""What can go wrong in the store."""
+"""Errors of the store."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from kajitori.errors import Conflict, KajitoriError, Unavailable
 
 
 class KeyTaken(Exception):
-    """Something is stored under that key already."""
+    """An object is already stored under that key."""
 
 
 class Stale(Exception):
@@ -16,7 +16,7 @@ class Stale(Exception):
 
 
 class Compacted(Exception):
-    """That revision is no longer kept; `oldest` is the first that still is."""
+    """The revision is no longer kept; `oldest` is the first one that is."""
 
     def __init__(self, revision: int, oldest: int) -> None:
         super().__init__(f"too old resource version: {revision} ({oldest})")
@@ -25,14 +25,14 @@ class Compacted(Exception):
 
 
 class NotStored(KajitoriError):
-    """A change could not be made durable; it was not made, nor was anything that came after it."""
+    """A change could not be made durable. It was undone, and so were all later ones."""
 
     code = "NotStored"
     http_status = 507
 
 
 class DataFolderInUse(Conflict):
-    """Another server has this data folder."""
+    """Another server uses this data folder."""
 
     code = "DataFolderInUse"
 
@@ -44,13 +44,13 @@ class DataFolderInUse(Conflict):
 
 
 class DataFolderUnusable(Unavailable):
-    """The data folder can't be read or written, or holds something else."""
+    """The data folder cannot be read or written, or contains something else."""
 
     code = "DataFolderUnusable"
 
 
 class StoreDamaged(DataFolderUnusable):
-    """What lies in the data folder is not what was written there."""
+    """The contents of the data folder are not what was written there."""
 
     code = "StoreDamaged"
 

@@ -1,4 +1,4 @@
-"""The files of a store, and how a new one takes the place of a damaged one, whenever the machine stops."""
+"""The files of a store, and the replacement of a damaged one that survives a crash at any point."""
 
 from __future__ import annotations
 
@@ -14,16 +14,17 @@ LOG = f"{FILE}-wal"
 INDEX_OF_LOG = f"{FILE}-shm"
 LOCK = "store.lock"
 MADE = b"made\n"
-"""What the lock holds once there is a store."""
+"""Contents of the lock file once the store was completed."""
 REPAIRING = "repairing"
-"""There while a new file takes the old one's place. It names the folder that holds what was there before."""
+"""File that exists while a new file replaces the old one. It names the folder with the old files."""
 
 
 def set_aside(folder: Path) -> Path:
-    """Keep a damaged store beside the new one to come; answers where. After an interrupted repair that is what it kept.
+    """Copy a damaged store beside the new one to come, and return the folder. After an interrupted repair, return the
+    folder of that repair.
 
     Raises:
-        OSError: there is no room for it.
+        OSError: for example, the disk is full.
     """
     if (kept := interrupted(folder)) is not None:
         return kept
@@ -40,14 +41,14 @@ def set_aside(folder: Path) -> Path:
 
 
 def put_in_place(folder: Path, fresh: Path, kept: Path) -> None:
-    """Have a new file take the place of the store's, whose log is gone from then on.
+    """Replace the store's file with a new one, and delete its log.
 
     Raises:
-        OSError: it can't.
+        OSError: it failed.
     """
     with fresh.open("rb") as file:
         os.fsync(file.fileno())
-    # A log without its file, or beside another one, must not be read.
+    # A log without its file, or beside another file, must not be read.
     write_private(folder / REPAIRING, kept.name.encode())
     for name in (LOG, INDEX_OF_LOG):
         (folder / name).unlink(missing_ok=True)
@@ -58,7 +59,7 @@ def put_in_place(folder: Path, fresh: Path, kept: Path) -> None:
 
 
 def interrupted(folder: Path) -> Path | None:
-    """Where an interrupted repair kept what was there before it; None if none was interrupted."""
+    """Return the folder in which an interrupted repair kept the old files; None if none was interrupted."""
     try:
         kept = folder / (folder / REPAIRING).read_text()
     except FileNotFoundError:

@@ -1,6 +1,6 @@
-"""How damage to the store's file is told: bytes that a disk, a copy or somebody's editor changed.
+"""Detection of damage to the store's file: bytes changed by a disk, a copy or an editor.
 
-SQLite knows the structure of its pages, but not what stands in them, so each object has a checksum beside it.
+SQLite checks the structure of its pages but not their contents, so each object has a checksum.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ DAMAGE = frozenset(
         sqlite3.SQLITE_MISMATCH,
     }
 )
-"""What SQLite says of bytes that it did not write; other errors say that a file is out of reach, or a disk full."""
+"""Error codes of SQLite for damaged files; other errors mean that the file is inaccessible or the disk is full."""
 _NAMED = 3
 
 
 def checksum(resource: str, namespace: str, name: str, revision: int, value: bytes) -> int:
-    """Of an object as it is stored."""
+    """Return the checksum of an object as it is stored."""
     return zlib.crc32(value, zlib.crc32(f"{resource}\0{namespace}\0{name}\0{revision}\0".encode(errors="replace")))
 
 
 def named(resource: str, namespace: str, name: str) -> str:
-    """An object as messages name it: `pods default/bert-1-0`."""
+    """Return the name of an object in messages: `pods default/bert-1-0`."""
     return f"{resource.removeprefix('/')} {f'{namespace}/' if namespace else ''}{name}"
 
 
 def is_sound(row: Sequence[object]) -> bool:
-    """Whether a row of `objects` (resource, namespace, name, revision, value, checksum) is what was written."""
+    """Return whether a row of `objects` (resource, namespace, name, revision, value, checksum) is intact."""
     resource, namespace, name, revision, value, found = row
     if not isinstance(resource, str) or not isinstance(namespace, str) or not isinstance(name, str):
         return False
@@ -58,17 +58,17 @@ def is_sound(row: Sequence[object]) -> bool:
 
 
 def is_damage(error: sqlite3.Error) -> bool:
-    """Whether an error of SQLite says that the file is damaged, rather than out of reach or out of room."""
+    """Return whether an error of SQLite means that the file is damaged, rather than inaccessible or the disk full."""
     code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
     return code in DAMAGE
 
 
 def check_head(path: Path, folder: Path) -> None:
-    """Look at what SQLite takes for a file of another version, rather than a damaged one.
+    """Check a file that SQLite takes for one of another version, although it may be damaged.
 
     Raises:
-        StoreDamaged: it is not what SQLite writes.
-        OSError: it can't be read.
+        StoreDamaged: SQLite did not write it.
+        OSError: it cannot be read.
     """
     if not path.exists():
         return
@@ -79,11 +79,11 @@ def check_head(path: Path, folder: Path) -> None:
 
 
 def check_structure(database: sqlite3.Connection, folder: Path) -> None:
-    """Look at all pages of the file.
+    """Check all pages of the file.
 
     Raises:
-        StoreDamaged: some are not as SQLite left them.
-        sqlite3.Error: they can't be read.
+        StoreDamaged: some are damaged.
+        sqlite3.Error: they cannot be read.
     """
     found = [" ".join(str(row[0]).split()) for row in database.execute(f"PRAGMA integrity_check({_NAMED})")]
     if found != ["ok"]:
@@ -91,9 +91,10 @@ def check_structure(database: sqlite3.Connection, folder: Path) -> None:
 
 
 def check_none_bad(objects: Sequence[str], folder: Path) -> None:
-    """
+    """Check the checksums of all objects.
+
     Raises:
-        StoreDamaged: some objects are not what was written.
+        StoreDamaged: some objects are damaged.
     """
     if objects:
         more = f" and {len(objects) - _NAMED} more" if len(objects) > _NAMED else ""

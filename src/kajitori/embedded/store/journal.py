@@ -1,4 +1,4 @@
-"""The store's durable side: one SQLite file, written by one thread, many changes to a commit."""
+"""The durable part of the store: one SQLite file, written by one thread, many changes per commit."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ from kajitori.embedded.store.files import MADE, set_aside
 from kajitori.embedded.store.records import DELETED, Event, Record
 
 _CHECK_SECONDS = 3600.0
-"""How often the whole file is read, to find damage while memory still holds what was damaged."""
+"""Interval of full reads of the file, which find damage while memory still has the data."""
 
 Outcome = Callable[[int, Exception | None], None]
-"""Called on the writer's thread with the last revision of a batch, and why it was not stored."""
+"""Called on the writer's thread with the last revision of a batch and the error if it was not stored."""
 
 log = logging.getLogger(__name__)
 
 
 class Journal:
-    """The objects in a data folder. Holds the folder's lock until it is closed.
+    """The objects in a data folder, which is locked until `close`.
 
-    What `append` was given is on disk (WAL, synchronous=FULL) when the outcome is reported without an error.
+    When the outcome of a batch is reported without an error, the batch is on disk (WAL, synchronous=FULL).
     """
 
     def __init__(
@@ -54,13 +54,13 @@ class Journal:
         *,
         max_pages: int = 0,
     ) -> None:
-        """Open or make the store in `folder`. `damaged` is called on a thread when the file is found to be damaged, but
-        by a batch, whose outcome says so.
+        """Open or create the store in `folder`. `damaged` is called on a thread when a check finds damage; damage found
+        by a batch is reported in its outcome.
 
         Raises:
-            DataFolderInUse: another process has it.
-            StoreDamaged: what lies there is not what was written.
-            DataFolderUnusable: it can't be read or written, or is of another format.
+            DataFolderInUse: another process has locked it.
+            StoreDamaged: its contents are not what was written.
+            DataFolderUnusable: it cannot be read or written, or has another format.
         """
         self._folder = folder
         self._outcome = outcome
@@ -78,7 +78,7 @@ class Journal:
             raise
 
     def load(self) -> Whole:
-        """What is stored.
+        """Return everything that is stored.
 
         Raises:
             StoreDamaged: it is not what was written.
@@ -101,21 +101,21 @@ class Journal:
         return Whole(found[0] if found else 0, records)
 
     def start(self) -> None:
-        """Begin to write. Nothing may be loaded any more."""
+        """Start writing. Nothing may be loaded afterwards."""
         for name, work in (("kajitori-store", self._write), ("kajitori-store-check", self._check)):
             self._threads.append(threading.Thread(target=work, name=name, daemon=True))
             self._threads[-1].start()
 
     def append(self, events: Sequence[Event]) -> None:
-        """Hand a batch over; it is stored whole or not at all."""
+        """Queue a batch, which is stored as a whole or not at all."""
         self._queue.put(events)
 
     def replace(self, whole: Whole) -> None:
-        """Have a new file take the place of a damaged one, which is kept beside it."""
+        """Replace a damaged file with a new one; the damaged one is kept beside it."""
         self._queue.put(whole)
 
     def close(self) -> None:
-        """Write what is handed over, then give the folder free. Blocks for that long."""
+        """Write everything that is queued, then unlock the folder. Blocks meanwhile."""
         self._closing.set()
         self._queue.put(None)
         for thread in self._threads:
@@ -125,11 +125,11 @@ class Journal:
         os.close(self._lock)
 
     def check(self) -> None:
-        """Read the whole file, as at the start, beside whoever writes.
+        """Verify the whole file, as at the start, while writes go on.
 
         Raises:
             StoreDamaged: it is not what was written.
-            DataFolderUnusable: it can't be read.
+            DataFolderUnusable: it cannot be read.
         """
         with explained(self._folder), contextlib.closing(connected(self._folder)) as database:
             integrity.check_structure(database, self._folder)
@@ -165,7 +165,7 @@ class Journal:
             self._outcome(work[-1].revision, error)
 
     def _store(self, events: Sequence[Event]) -> None:
-        # Of several changes to one object only the last is worth writing.
+        # Only the last of several changes to one object is worth writing.
         last = {(event.record.resource, event.record.key): event for event in events}
         puts, deletes = [], []
         for event in last.values():

@@ -1,7 +1,7 @@
-"""Rows out of the pages of a damaged SQLite file, whatever became of what leads to them.
+"""Recovery of rows from the pages of a damaged SQLite file, even if the pages that lead to them are lost.
 
-After https://www.sqlite.org/fileformat2.html. Nothing here trusts a number that it reads: what does not fit is passed
-over. Which rows are what was written is for others to judge.
+After https://www.sqlite.org/fileformat2.html. No number in the file is trusted: what does not fit is skipped. Callers
+decide which rows are intact.
 """
 
 from __future__ import annotations
@@ -25,34 +25,34 @@ Value = int | float | str | bytes | None
 
 
 class Row(NamedTuple):
-    """What a cell holds: of a table with its rowid; of an index the rowid is its last value."""
+    """The contents of a cell: of a table with its rowid; of an index the rowid is the last value."""
 
     rowid: int
     values: tuple[Value, ...]
 
 
 class Rows(NamedTuple):
-    """What was found in all pages."""
+    """The rows found in all pages."""
 
     of_tables: list[Row]
     of_indexes: list[Row]
     likely_of_tables: list[Row]
-    """Out of pages that are damaged: some may be of what was deleted or changed since."""
+    """Rows from damaged pages: some may be of deleted or changed objects."""
     likely_of_indexes: list[Row]
     damaged_pages: int
     are_present: bool
-    """Whether no page is of the past: the list of those in no use was whole, and so was the log."""
+    """Whether no page is outdated: the list of unused pages was intact, and so was the log."""
 
 
 class _Unreadable(Exception):
-    """A cell or page is not what SQLite writes."""
+    """A cell or page has no valid SQLite format."""
 
 
 def read_rows(folder: Path) -> Rows:
-    """All rows of the store in a folder, with what its log says.
+    """Return all rows of the store in a folder, including those in its log.
 
     Raises:
-        OSError: it can't be read.
+        OSError: it cannot be read.
     """
     return _Pages((folder / FILE).read_bytes() if (folder / FILE).exists() else b"", _log(folder)).rows()
 
@@ -70,7 +70,7 @@ class _Pages:
             for start in range(0, len(content) - self._size + 1, self._size)
         }
         self._damaged: set[int] = set()
-        """Pages whose newest state is not what was written."""
+        """Numbers of damaged pages, in their newest state."""
         self._log_is_whole = not log.head_is_bad
         if log.page_size == self._size:
             for frame, (number, is_sound) in enumerate(zip(log.pages, log.sound(), strict=True), 1):
@@ -82,7 +82,7 @@ class _Pages:
         reserved = self._pages[1][20] if 1 in self._pages else 0
         self._usable = self._size - (reserved if reserved < 32 else 0)
         self._overflow: set[int] = set()
-        """Pages that were read as the rest of some row."""
+        """Numbers of pages that were read as the overflow of some row."""
 
     @staticmethod
     def _page_size(content: bytes, log: WriteAheadLog) -> int:
@@ -93,7 +93,7 @@ class _Pages:
         return log.page_size or 4096
 
     def rows(self) -> Rows:
-        """What all pages hold that are in use."""
+        """Return the rows of all pages that are in use."""
         free, is_whole = self._free()
         tables: list[Row] = []
         indexes: list[Row] = []
@@ -120,7 +120,7 @@ class _Pages:
         return Rows(tables, indexes, likely_of_tables, likely_of_indexes, len(damaged), is_whole and self._log_is_whole)
 
     def _free(self) -> tuple[set[int], bool]:
-        """Pages that are in no use, and whether these are all."""
+        """Return the numbers of unused pages, and whether the list of them is complete."""
         found: set[int] = set()
         if 1 not in self._pages:
             return found, False
@@ -136,7 +136,7 @@ class _Pages:
         return found, not trunk and len(found) == total
 
     def _cells(self, page: bytes, number: int, kind: int) -> list[int]:
-        """Where the cells of a page begin."""
+        """Return the offsets of the cells of a page."""
         head = _head(number)
         (count,) = struct.unpack_from(">H", page, head + 3)
         first = head + (12 if kind in (INDEX_INTERIOR, TABLE_INTERIOR) else 8)
@@ -148,7 +148,7 @@ class _Pages:
         return starts
 
     def _any_cells(self, page: bytes, kind: int) -> Iterator[Row]:
-        """Whatever reads as a cell, of a page whose own list of them is damaged, or some of its cells."""
+        """Yield everything that reads as a cell on a page that is damaged."""
         for start in range(8, self._size - 8):
             if not page[start] or not _begins_row(page, start, skip=2 if kind == TABLE_LEAF else 1):
                 continue
@@ -177,7 +177,7 @@ class _Pages:
         return Row(rowid - (1 << 64) if rowid >= 1 << 63 else rowid, values)
 
     def _payload(self, page: bytes, at: int, length: int, *, of_table: bool) -> bytes:
-        """A row's bytes: what does not fit on its page is on a chain of others."""
+        """Return the bytes of a row; those that do not fit on its page are on a chain of overflow pages."""
         if not 0 < length < min(_MOST_BYTES, self._size * len(self._pages)):
             raise _Unreadable
         usable = self._usable
@@ -205,12 +205,12 @@ class _Pages:
 
 
 def _head(number: int) -> int:
-    """Where a page's own header begins: the first one holds the file's before it."""
+    """Return the offset of a page's own header: on the first page, the header of the file comes before it."""
     return 100 if number == 1 else 0
 
 
 def _begins_row(page: bytes, at: int, *, skip: int) -> bool:
-    """Whether a row that begins with texts may follow the first `skip` numbers: most bytes are passed over by this."""
+    """Return whether a row that begins with texts may start here. Rejects most offsets quickly."""
     for _ in range(skip):
         for _ in range(9):
             at += 1
@@ -222,7 +222,7 @@ def _begins_row(page: bytes, at: int, *, skip: int) -> bool:
 
 
 def _values(payload: bytes) -> Iterator[Value]:
-    """The values of a row."""
+    """Return the values of a row."""
     end, at = _varint(payload, 0)
     kinds = []
     while at < end:
@@ -253,7 +253,7 @@ def _values(payload: bytes) -> Iterator[Value]:
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
-    """A number of one to nine bytes, and where it ends."""
+    """Return a number of one to nine bytes, and the offset behind it."""
     value = 0
     for position in range(8):
         byte = data[at + position]

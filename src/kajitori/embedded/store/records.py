@@ -1,4 +1,4 @@
-"""What the store keeps: an object at one revision, and the events between revisions."""
+"""Records of the store: an object at one revision, and the events between revisions."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Record:
 
     def __init__(self, resource: str, namespace: str, name: str, revision: int, value: bytes) -> None:
         self.resource = resource
-        """`group/plural`."""
+        """The resource, as `group/plural`."""
         self.namespace = namespace
         self.name = name
         self.key = f"{namespace}/{name}" if namespace else name
@@ -44,25 +44,25 @@ class Record:
         self.value = value
         """The object as JSON; `kind`, `apiVersion` and `metadata` come first, in this order."""
         self.fields: dict[str, str] | None = None
-        """What field selectors see; filled in by who selects."""
+        """The values for field selectors, set on first selection."""
         self._labels: dict[str, str] | None = None
         self._object: Object | None = None
 
     def decode(self) -> Object:
-        """A copy of the object of the caller's own."""
+        """Return a copy of the object, which the caller may change."""
         decoded: Object = _decode(self.value)
         return decoded
 
     @property
     def object(self) -> Object:
-        """The object, decoded once and shared: not to be changed."""
+        """The decoded object, which is shared and must not be changed."""
         if self._object is None:
             self._object = self.decode()
         return self._object
 
     @property
     def labels(self) -> dict[str, str]:
-        """The object's labels, shared: not to be changed."""
+        """The labels of the object, which are shared and must not be changed."""
         if self._labels is None:
             self._labels = _decode_labels(self.value).metadata.labels or {}
         return self._labels
@@ -72,7 +72,8 @@ class Record:
 
 
 class Event:
-    """One change. `record` is what is stored since; for DELETED the last state, at the revision of the deletion."""
+    """One change. `record` is the stored record since then; for DELETED the last state, at the revision of the
+    deletion."""
 
     __slots__ = ("at", "encoded", "previous", "record", "revision", "type")
 
@@ -83,11 +84,11 @@ class Event:
         self.revision = record.revision
         self.at = time.monotonic()
         self.encoded: dict[Any, bytes] = {}
-        """The event's wire forms, made once for all watchers."""
+        """Encoded forms of the event, shared by all watchers."""
 
     @property
     def size_bytes(self) -> int:
-        """What keeping it costs, roughly."""
+        """Approximate memory use, in bytes."""
         return len(self.record.value) + 200
 
     def __repr__(self) -> str:
@@ -95,7 +96,7 @@ class Event:
 
 
 def encode(obj: Object, revision: int) -> bytes:
-    """The object as it is stored at a revision, which is written into its metadata, in place."""
+    """Encode an object for storage at a revision, which is written into its metadata, in place."""
     obj["metadata"]["resourceVersion"] = str(revision)
     first = {"kind": obj.get("kind", ""), "apiVersion": obj.get("apiVersion", ""), "metadata": obj["metadata"]}
     return _encode({**first, **{name: value for name, value in obj.items() if name not in first}})

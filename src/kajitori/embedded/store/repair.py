@@ -1,4 +1,4 @@
-"""What can be read of a damaged store, and what is lost, as far as the store still says what there was."""
+"""Repair of a damaged store: recover readable objects and list the lost ones, as far as the store still names them."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ Key = tuple[str, str, str]
 
 @dataclass(frozen=True, slots=True)
 class Repaired:
-    """What came of a repair."""
+    """The result of a repair."""
 
     kept: Path | None
     """The folder with the damaged files; None if nothing was damaged."""
     damage: str = ""
     objects: int = 0
-    """How many there are now."""
+    """Number of objects after the repair."""
     lost: tuple[Key, ...] = ()
     may_lack_more: bool = False
-    """The list of what there was is damaged, too."""
+    """Whether the list of stored objects is damaged as well."""
 
 
 def repair(folder: Path) -> Repaired:
-    """Make a damaged store usable again with all objects that can still be read; keep what was there beside it. A store
-    that is whole stays as it is. Blocks.
+    """Make a damaged store usable again with all objects that can still be read, and keep the damaged files beside it.
+    An intact store is not changed. Blocks.
 
     Raises:
-        DataFolderInUse: another process has the store.
-        DataFolderUnusable: it can't be read or written, or is of another format.
+        DataFolderInUse: another process has locked the store.
+        DataFolderUnusable: it cannot be read or written, or has another format.
     """
     try:
         journal = Journal(folder, lambda revision, error: None)
@@ -70,7 +70,7 @@ def _repaired(folder: Path, damage: StoreDamaged) -> Repaired:
 
 @dataclass(frozen=True, slots=True)
 class Salvaged:
-    """What was read."""
+    """The recovered objects."""
 
     records: list[Record]
     lost: tuple[Key, ...]
@@ -78,10 +78,10 @@ class Salvaged:
 
 
 def salvaged(rows: Rows) -> Salvaged:
-    """The objects as they were last, and those that the index names, but that can't be read.
+    """Return the newest objects, and those that the index names but that cannot be read.
 
-    A row counts if it is what was written, and the index says that it is the present one; where the index is damaged,
-    its page has to be. Else an object would come back that was deleted, or as it was before.
+    A row counts if it is intact and the index says that it is current; if the index is damaged, the page of the row
+    must be current. Otherwise deleted objects or old states would come back.
     """
     entries = {row.rowid: key for row in rows.of_indexes if (key := _key_of_entry(row)) is not None}
     likely_entries = {row.rowid: key for row in rows.likely_of_indexes if (key := _key_of_entry(row)) is not None}
@@ -110,7 +110,7 @@ def salvaged(rows: Rows) -> Salvaged:
 
 
 def _key_of_entry(row: Row) -> Key | None:
-    """What an entry of the index of objects names: it holds resource, namespace, name and rowid."""
+    """Return the object that an entry of the index names: it contains resource, namespace, name and rowid."""
     if len(row.values) != 4:
         return None
     resource, namespace, name, _ = row.values
@@ -120,7 +120,7 @@ def _key_of_entry(row: Row) -> Key | None:
 
 
 def _record(row: Row) -> Record | None:
-    """The object of a row, if it is what was written."""
+    """Return the object of a row if it is intact."""
     values = row.values if len(row.values) != 5 else (*row.values, None)
     if len(values) != 6 or not is_sound(values):
         return None

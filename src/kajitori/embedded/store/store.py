@@ -1,9 +1,9 @@
-"""Objects with one global revision, changed by compare-and-swap, listed at a revision, watched without gaps.
+"""Objects with one global revision, compare-and-swap, lists at a revision, and watches without gaps.
 
-Everything lives in memory; a journal makes it durable. A change is applied at once for those who change further, but it
-is published to watchers, and acknowledged, only when it is on disk: `await store.durable(revision)`. Readers wait
-likewise for the revision that they have read, so nobody ever sees what a power failure takes back. Between a call that
-changes or reads and its `durable` nothing may be awaited.
+Everything is in memory; a journal makes it durable. Later writes see a change at once, but watchers see it, and its
+writer is answered, only when it is on disk: `await store.durable(revision)`. Readers wait likewise for the revision
+that they have read, so no client ever sees a change that a power failure undoes. Nothing may be awaited between a call
+that changes or reads and its `durable`.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ from kajitori.embedded.store.watcher import Watcher
 log = logging.getLogger(__name__)
 
 HISTORY_SECONDS = 300.0
-"""How long old revisions are kept, as kube-apiserver compacts etcd."""
+"""Time that old revisions are kept; the interval at which kube-apiserver compacts etcd."""
 HISTORY_BYTES = 256 << 20
 WRITE_ANEW_SECONDS = 3600.0
-"""A file that is found damaged again within this time is left as it is: so is its disk, and there would soon be no room
-for what is kept of it."""
+"""Minimum time between repairs of the file. If it is damaged again sooner, the disk is failing, and copies of damaged
+files would soon fill it."""
 
 
 class Store:
     """All objects of one cluster. Belongs to the event loop that opened it."""
 
     def __init__(self, *, history_seconds: float = HISTORY_SECONDS) -> None:
-        """An empty store in memory; `Store.open` for one that lasts."""
+        """Create an empty store in memory; use `Store.open` for one that lasts."""
         self._collections: dict[str, Collection] = {}
-        # A client that still holds a revision of an earlier store of this address gets a clear "too old", instead of
-        # waiting for a future that never comes: new stores begin with the clock, in milliseconds.
+        # Revisions of a new store start at the clock, in milliseconds. So a client that still uses a revision of an
+        # earlier store at this address is told that it is too old, and does not wait for a revision that never comes.
         self._revision = self._durable = self._start = time.time_ns() // 1_000_000
         self._history: deque[Event] = deque()
         self._history_bytes = 0
@@ -53,18 +53,18 @@ class Store:
         self._waiters: deque[tuple[int, asyncio.Future[None]]] = deque()
         self._closed = False
         self._damage: StoreDamaged | None = None
-        """What was found of the file, which is to be written anew as soon as nothing is being written."""
+        """The damage found in the file, which is rewritten as soon as no write is in progress."""
         self._written_anew_at = -WRITE_ANEW_SECONDS
 
     @classmethod
     async def open(cls, folder: Path | None, *, history_seconds: float = HISTORY_SECONDS, max_pages: int = 0) -> Store:
-        """The store in a folder (made where missing), or one in memory only (None). With `max_pages` the file gets no
-        larger than so many pages of 4 KiB.
+        """Open the store in a folder (created if missing), or one in memory only (None). `max_pages` limits the size of
+        the file, in pages of 4 KiB.
 
         Raises:
-            DataFolderInUse: another server has the folder.
-            StoreDamaged: what lies there is not what was written.
-            DataFolderUnusable: it can't be read or written.
+            DataFolderInUse: another server uses the folder.
+            StoreDamaged: its contents are not what was written.
+            DataFolderUnusable: it cannot be read or written.
         """
         store = cls(history_seconds=history_seconds)
         if folder is not None:
@@ -83,8 +83,8 @@ class Store:
             except BaseException:
                 journal.close()
                 raise
-            # The same for a folder that was put back to what it was yesterday: revisions that clients hold of today
-            # must not come again.
+            # Likewise for a folder that was restored from a backup: newer revisions that clients still use must not be
+            # assigned again.
             store._revision = store._durable = store._start = max(whole.revision + 1, store._start)
             for record in whole.records:
                 store._collection(record.resource).records[record.key] = record
@@ -94,7 +94,7 @@ class Store:
         return store
 
     async def close(self) -> None:
-        """Write what is pending, end all watches, give the folder free."""
+        """Write pending changes, end all watches, unlock the folder."""
         if self._closed:
             return
         self._closed = True
@@ -120,12 +120,12 @@ class Store:
         return self._durable
 
     def get(self, resource: str, namespace: str, name: str) -> Record | None:
-        """What is stored now."""
+        """Return the stored record, or None."""
         collection = self._collections.get(resource)
         return None if collection is None else collection.records.get(f"{namespace}/{name}" if namespace else name)
 
     def records(self, resource: str, namespace: str = "") -> list[Record]:
-        """Everything of a resource (in a namespace) now, in etcd's order."""
+        """Return the records of a resource (in a namespace), in the order of etcd."""
         collection = self._collections.get(resource)
         if collection is None:
             return []
@@ -133,19 +133,19 @@ class Store:
         return [records[key] for key in collection.in_namespace(namespace)]
 
     def count(self, resource: str) -> int:
-        """How many objects of a resource there are."""
+        """Return the number of objects of a resource."""
         collection = self._collections.get(resource)
         return 0 if collection is None else len(collection.records)
 
     def resources(self) -> list[str]:
-        """The resources (`group/plural`) that have objects."""
+        """Return the resources (`group/plural`) that have objects."""
         return [name for name, collection in self._collections.items() if collection.records]
 
     def snapshot(self, resource: str, namespace: str, revision: int) -> list[Record]:
-        """Everything of a resource as it was at a revision.
+        """Return the records of a resource at a revision.
 
         Raises:
-            Compacted: that revision is no longer kept.
+            Compacted: the revision is no longer kept.
         """
         if revision >= self._revision:
             return self.records(resource, namespace)
@@ -167,7 +167,7 @@ class Store:
         return [records[key] for key in sorted(records)] if changed else list(records.values())
 
     def check_kept(self, resource: str, revision: int) -> None:
-        """Do nothing if all changes of a resource after a revision are kept.
+        """Check that all changes of a resource after a revision are kept.
 
         Raises:
             Compacted: they are not.
@@ -177,10 +177,10 @@ class Store:
             raise Compacted(revision, compacted)
 
     async def durable(self, revision: int) -> None:
-        """Return once everything up to a revision is on disk and published.
+        """Wait until everything up to a revision is on disk and published.
 
         Raises:
-            NotStored: it could not be written and was taken back.
+            NotStored: it could not be written and was undone.
         """
         if revision <= self._durable:
             return
@@ -194,7 +194,7 @@ class Store:
         """Store a new object. `obj` gets its resource version, in place.
 
         Raises:
-            KeyTaken: there is one of that name.
+            KeyTaken: an object of that name exists.
         """
         if self.get(resource, namespace, name) is not None:
             raise KeyTaken(f"{resource} {namespace}/{name}")
@@ -204,7 +204,7 @@ class Store:
         return record
 
     def update(self, expected: Record, obj: Object) -> Record:
-        """Replace a record that must still be the stored one. `obj` gets its resource version, in place.
+        """Replace a record, which must still be the stored one. `obj` gets its resource version, in place.
 
         Raises:
             Stale: it is not.
@@ -216,7 +216,8 @@ class Store:
         return record
 
     def delete(self, expected: Record) -> Record:
-        """Delete a record that must still be the stored one; answers its last state, at the deletion's revision.
+        """Delete a record, which must still be the stored one, and return its last state, at the revision of the
+        deletion.
 
         Raises:
             Stale: it is not.
@@ -229,7 +230,7 @@ class Store:
         return record
 
     def compact(self) -> None:
-        """Forget the changes that are published."""
+        """Forget the changes that were published."""
         while self._history and self._history[0].revision <= self._durable:
             self._forget()
         for collection in self._collections.values():
@@ -266,7 +267,7 @@ class Store:
             return
         self._pending.append(event)
         if not self._in_flight:
-            # One turn of the loop later: what comes in the same turn shares the commit.
+            # Scheduled for the next turn of the loop, so that all changes of this turn share a commit.
             self._in_flight = -1
             assert self._loop is not None
             self._loop.call_soon(self._flush)
@@ -284,7 +285,7 @@ class Store:
         self._journal.append(batch)
 
     def _stored(self, revision: int, error: Exception | None) -> None:
-        """What the journal reports, on the loop."""
+        """Handle the outcome of a batch, on the loop."""
         if error is not None:
             self._take_back(error)
             if isinstance(error, StoreDamaged):
@@ -303,7 +304,7 @@ class Store:
         self._flush()
 
     def _take_back(self, error: Exception) -> None:
-        """Undo everything that is not on disk. Later changes go as well: they were made on top of it."""
+        """Undo all changes that are not on disk, including later ones, which build on them."""
         while self._pending:
             event = self._pending.pop()
             collection = self._collections[event.record.resource]
@@ -314,7 +315,7 @@ class Store:
             else:
                 collection.put(event.previous)
         self._in_flight = 0
-        # The revisions are not used again: somebody may have been told them.
+        # The revisions are not reused: clients may have seen them.
         self._durable = self._revision
         waiters, self._waiters = self._waiters, deque()
         for _, waiter in waiters:
@@ -327,7 +328,7 @@ class Store:
             self._flush()
 
     def _write_anew(self, journal: Journal, error: StoreDamaged) -> None:
-        """Have the journal replace its damaged file: all that it held is here, too. Nothing is being written now."""
+        """Tell the journal to replace its damaged file with the contents of memory. No write is in progress."""
         now = time.monotonic()
         log.error("%s", error.message)
         if now - self._written_anew_at < WRITE_ANEW_SECONDS:
@@ -349,7 +350,7 @@ class Store:
     # --- watching ----------------------------------------------------------------------------------------------------
 
     def listen(self, listener: Callable[[Event], None]) -> None:
-        """Have every published event handed to `listener`, in order, before its writer is answered."""
+        """Hand every published event to `listener`, in order, before its writer is answered."""
         self._listeners.append(listener)
 
     def watch(
@@ -362,13 +363,14 @@ class Store:
         name: str = "",
         group: str = "",
     ) -> Watcher:
-        """Every published event of a resource (in a namespace, of one name) after a revision. End it with `unwatch`.
+        """Return a watcher of every published event of a resource (in a namespace, of one name) after a revision. End
+        it with `unwatch`.
 
-        With `group` later events are only those of objects in it, or that were in it before (see `group_by`): a
-        thousand watchers of a group each then cost one of them an event, not all.
+        With `group`, later events are only those of objects that are or were in the group (see `group_by`): an event
+        then concerns one of a thousand watchers of a group each, not all.
 
         Raises:
-            Compacted: the events after that revision are no longer all kept.
+            Compacted: not all events after that revision are kept.
         """
         self.check_kept(resource, revision)
         collection = self._collection(resource)
@@ -387,15 +389,15 @@ class Store:
         return watcher
 
     def group_by(self, resource: str, group_of: Callable[[Record], str]) -> None:
-        """Group a resource's objects for their watchers. A record's group never changes."""
+        """Group the objects of a resource for their watchers. The group of a record never changes."""
         self._collection(resource).group_of = group_of
 
     def unwatch(self, watcher: Watcher) -> None:
-        """No more events for this one."""
+        """End a watcher."""
         self._collection(watcher.resource).discard(watcher)
 
     def end_watches(self, resource: str) -> None:
-        """Lets whoever watches a resource see the end: it is served no more."""
+        """End all watchers of a resource, which is no longer served."""
         for watcher in self._collection(resource).all_watchers():
             watcher.close()
 

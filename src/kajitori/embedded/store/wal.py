@@ -1,4 +1,4 @@
-"""SQLite's log of changes that are not in the store's file yet, and whether it is what was written."""
+"""Verification of SQLite's write-ahead log: changes that are not in the store's file yet."""
 
 from __future__ import annotations
 
@@ -17,15 +17,14 @@ _WORD = 0xFFFFFFFF
 
 
 def check_log(path: Path, folder: Path) -> None:
-    """Look at the changes that are not in the store's file yet, as they lie beside it. To be done before SQLite opens
-    them: it takes what follows a damaged frame for a torn end, as a power failure leaves it, drops it, and removes the
-    log. Changes would be gone that were acknowledged.
+    """Check the log before SQLite opens it. SQLite takes everything behind a damaged frame for the torn end that a
+    power failure leaves, drops it and deletes the log, so acknowledged changes would be lost.
 
-    One commit behind a damaged frame may be such a torn end, which nobody was told of, and is let pass.
+    A single commit behind a damaged frame may be such a torn end, which no client was told about, and is accepted.
 
     Raises:
         StoreDamaged: there are several commits behind a damaged frame.
-        OSError: it can't be read.
+        OSError: it cannot be read.
     """
     try:
         content = path.read_bytes()
@@ -42,7 +41,7 @@ def check_log(path: Path, folder: Path) -> None:
 
 
 class WriteAheadLog:
-    """The frames of SQLite's log that are of the present generation: each holds a page as a commit left it
+    """The frames of the current generation of SQLite's log: each is a page as of some commit
     (https://www.sqlite.org/fileformat2.html#walformat)."""
 
     def __init__(self, content: bytes) -> None:
@@ -50,19 +49,19 @@ class WriteAheadLog:
         self.head_is_bad = False
         self.page_size = 0
         self.pages: list[int] = []
-        """The number of the page that each frame says to hold."""
+        """The page number of each frame."""
         self.commits: list[int] = []
-        """Numbers (from 1 on) of the frames that end a commit."""
+        """Numbers (from 1) of the frames that end a commit."""
         if len(content) > _WAL_HEADER.size:
             self._read()
 
     def page(self, frame: int) -> bytes:
-        """What a frame (from 1 on) holds."""
+        """Return the contents of a frame (numbered from 1)."""
         start = self._start(frame) + _FRAME_HEADER.size
         return self._content[start : start + self.page_size]
 
     def sound(self) -> list[bool]:
-        """Of each frame, whether it is what was written after the one before it."""
+        """Return for each frame whether it is what was written after the one before it."""
         if not self.pages:
             return []
         import numpy  # only after a crash is there something to look at
@@ -104,15 +103,15 @@ class WriteAheadLog:
         frames: list[tuple[int, ...]] = []
         while self._start(len(frames) + 2) <= len(content):
             frames.append(_FRAME_HEADER.unpack_from(content, self._start(len(frames) + 1)))
-        while frames and list(frames[-1][2:4]) != salts:  # of an earlier generation: it is in the file already
+        while frames and list(frames[-1][2:4]) != salts:  # of an earlier generation: already in the file
             frames.pop()
         self.pages = [frame[0] for frame in frames]
         self.commits = [number for number, frame in enumerate(frames, 1) if frame[1] and list(frame[2:4]) == salts]
 
 
 def _likeliest(content: bytes) -> tuple[int, list[int]]:
-    """Size of pages, and the two numbers that each frame of this generation bears, where the log's head is damaged:
-    those by which most frames agree."""
+    """Return the page size and the two salts of this generation's frames if the log's header is damaged: the values on
+    which most frames agree."""
     best: tuple[int, int, list[int]] = (0, 4096, [0, 0])
     for size in (1 << power for power in range(9, 17)):
         starts = range(_WAL_HEADER.size, len(content) - size - _FRAME_HEADER.size + 1, size + _FRAME_HEADER.size)
@@ -124,7 +123,7 @@ def _likeliest(content: bytes) -> tuple[int, list[int]]:
 
 
 def _summed(words: Sequence[int]) -> tuple[int, int]:
-    """SQLite's checksum, each sum of which feeds the other."""
+    """Compute SQLite's checksum, whose two sums depend on each other."""
     first = second = 0
     for even, odd in zip(words[::2], words[1::2], strict=True):
         first = (first + even + second) & _WORD
@@ -133,8 +132,8 @@ def _summed(words: Sequence[int]) -> tuple[int, int]:
 
 
 def _weights(pairs: int) -> tuple[list[list[int]], list[list[int]]]:
-    """How often each word counts in the two sums after so many pairs, and how often the two sums before them do: the
-    checksum is linear."""
+    """Return the weights of each word in the two sums after a number of pairs, and the weights of the previous sums:
+    the checksum is linear."""
     weights: list[list[int]] = [[], []]
     power = [[1, 0], [0, 1]]
     for _ in range(pairs):

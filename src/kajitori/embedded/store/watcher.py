@@ -1,4 +1,4 @@
-"""One reader of events: a bounded queue that never blocks the writer."""
+"""A watcher: a bounded queue of events that never blocks the writer."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from collections.abc import Callable
 from kajitori.embedded.store.records import Event
 
 QUEUE_LIMIT = 20_000
-"""A reader that is further behind is cut off, and has to start again."""
+"""Maximum backlog. A watcher with a longer one is ended and must start again."""
 
 
 class Watcher:
-    """Events of one resource (and namespace, where one is given), in order, from a revision on.
+    """Events of one resource (and namespace, if given), in order, from a revision on.
 
-    `wanted` is asked for each event before it is queued, so that idle watchers of a busy resource are not woken.
+    `wanted` is called for each event before it is queued, so that watchers of a busy resource are not woken needlessly.
     """
 
     __slots__ = ("_events", "_waiting", "closed", "group", "key", "namespace", "resource", "wanted")
@@ -26,17 +26,17 @@ class Watcher:
         self.resource = resource
         self.namespace = namespace
         self.key = key
-        """Only this object; empty for all."""
+        """The name of the only object that is watched; empty for all."""
         self.group = group
-        """Only objects of this group; empty for all."""
+        """The group of objects that is watched; empty for all."""
         self.wanted = wanted
         self.closed = False
-        """No further events will come: the reader was too slow, or the store was closed."""
+        """Whether the watcher has ended: it was too slow, or the store was closed."""
         self._events: deque[Event] = deque()
         self._waiting: asyncio.Future[None] | None = None
 
     def push(self, event: Event) -> None:
-        """Queue an event if it is one for this reader."""
+        """Queue an event if it is within the selection."""
         if self.closed or (self.wanted is not None and not self.wanted(event)):
             return
         if len(self._events) >= QUEUE_LIMIT:
@@ -46,18 +46,18 @@ class Watcher:
         self._wake()
 
     def close(self) -> None:
-        """Let the reader see the end."""
+        """End the watcher."""
         self.closed = True
         self._wake()
 
     def take(self) -> list[Event]:
-        """What has come since, without waiting."""
+        """Return the queued events without waiting."""
         events = list(self._events)
         self._events.clear()
         return events
 
     async def wait(self) -> None:
-        """Until there is something to take, or the end."""
+        """Wait until there are events, or the end."""
         if self._events or self.closed:
             return
         self._waiting = asyncio.get_running_loop().create_future()

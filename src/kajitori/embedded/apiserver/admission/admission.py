@@ -160,7 +160,7 @@ def _pod(request: AdmissionRequest, view: StoreView) -> None:
 
 
 def _tolerate(spec: dict[str, Any]) -> None:
-    """Add the tolerations that keep a Pod for five minutes on a node that does not answer (DefaultTolerationSeconds)."""
+    """Add the tolerations that keep a Pod for five minutes on an unreachable node (DefaultTolerationSeconds)."""
     present = spec.get("tolerations") or []
     missing = []
     for key in _TOLERATED:

@@ -230,7 +230,8 @@ def _text(nano: int, like: str) -> str:
 
 
 def unspecified(quota: Object, pod: Object) -> str:
-    """Return why a quota refuses a Pod whose containers do not state a resource that it limits; empty if all do."""
+    """Return why a quota refuses a Pod: its containers must state every resource that the quota limits; empty if they
+    do."""
     hard = (quota.get("spec") or {}).get("hard") or {}
     missing: list[str] = []
     spec = pod.get("spec") or {}

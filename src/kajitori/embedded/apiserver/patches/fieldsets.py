@@ -99,7 +99,8 @@ def without(one: FieldSet, other: FieldSet) -> FieldSet:
 
 
 def paths(fields: FieldSet, prefix: str = "") -> list[str]:
-    """Yield every member as messages name it, `.spec.containers[name="main"].image`; a level comes before its contents."""
+    """Return every member as messages name it, `.spec.containers[name="main"].image`; levels come before their
+    contents."""
     named = [(prefix + shown_element(name), fields[name]) for name in sorted(fields) if name != "."]
     found = [path for path, node in named if is_member(node)]
     for path, node in named:

@@ -60,7 +60,7 @@ _EMPTY: Mapping[str, Object] = {
     },
     "CustomResourceDefinition": {"spec": {"names": {}}},
 }
-"""Fields that objects of built-in kinds have before anything is set; nobody manages them."""
+"""Fields that objects of built-in kinds have before anything is set. They have no manager."""
 
 
 def manage(kind: Kind, new: Object, old: Object | None, *, manager: str, subresource: str) -> None:
@@ -160,7 +160,7 @@ def apply(
 
 
 def _prune(kind: Kind, merged: Object, last: FieldSet, managers: Managers) -> Object:
-    """Remove fields that the manager applied last time, no longer applies, and nobody else manages."""
+    """Remove fields that the manager applied last time, no longer applies, and that no other manager has."""
     if not last:
         return merged
     schema = kind.schema

@@ -176,8 +176,7 @@ async def patched(objects: Objects, target: Target, patch: Patch, caller: Caller
             raise no_name(target)
         meta = new.get("metadata")
         if isinstance(meta, dict) and meta.get("managedFields") == [] and kind.custom is None:
-            # An emptied list means that nobody manages any field; a list with one empty entry means the same and is
-            # kept.
+            # An emptied list removes all managers; a list with one empty entry means the same and is kept.
             meta["managedFields"] = [{}]
         if kind.custom is not None and patch.media_type == JSON_PATCH and not new.get("kind"):
             raise _rejected()

@@ -1,4 +1,4 @@
-"""Refusals of writes whose preconditions do not hold."""
+"""Answers to writes with failed preconditions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _FOLDERS = {
     "nodes": "minions",
     "customresourcedefinitions.apiextensions.k8s.io": "apiextensions.k8s.io/customresourcedefinitions",
 }
-"""Prefixes of storage keys in messages, where they are not the plural."""
+"""Prefixes of storage keys in messages, for resources that are not stored under their plural."""
 
 
 def not_that_uid(

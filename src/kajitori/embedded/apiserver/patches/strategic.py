@@ -98,7 +98,7 @@ def _special_elements(original: list[Any], patch: list[Any], key: str) -> tuple[
 
 
 def _merge_ordered(original: dict[str, Any], patch: dict[str, Any], schema: Schema) -> None:
-    """Merge the lists whose order the patch gives, and remove them from the patch."""
+    """Merge the lists for which the patch gives an order, and remove them from the patch."""
     for directive in [name for name in patch if name.startswith(_ORDER)]:
         order = patch.pop(directive)
         name = directive.removeprefix(_ORDER)
@@ -122,7 +122,7 @@ def _merge_ordered(original: dict[str, Any], patch: dict[str, Any], schema: Sche
 
 
 def _listed(schema: Schema, name: str) -> Schema:
-    """Return the schema of a list whose order the patch gives."""
+    """Return the schema of a list for which the patch gives an order."""
     if schema.type == "map":
         raise BadPatch("$setElementOrder is not allowed in a map")
     if schema is not ANY and name not in schema.properties:
@@ -131,7 +131,7 @@ def _listed(schema: Schema, name: str) -> Schema:
 
 
 def _ordered(merged: list[Any], patch_order: list[Any], server_order: list[Any], key: str) -> list[Any]:
-    """Order merged items: those of the patch in its order, the server's others in theirs, interleaved as on the server."""
+    """Order merged items: the patch's in its order, the server's others in theirs, interleaved as on the server."""
 
     def identity(one: Any) -> Any:
         return one.get(key) if key and isinstance(one, dict) else one

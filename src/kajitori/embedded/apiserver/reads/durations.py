@@ -1,4 +1,4 @@
-"""Ages as kubectl shows them (k8s.io/apimachinery/pkg/util/duration `HumanDuration`)."""
+"""Ages in the notation of kubectl (k8s.io/apimachinery/pkg/util/duration `HumanDuration`)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _YEAR = 365 * _DAY
 
 
 def human(seconds: float) -> str:
-    """`8s`, `4m10s`, `35m`, `7h12m`, `5d`: never more than two units."""
+    """Format a duration: `8s`, `4m10s`, `35m`, `7h12m`, `5d`; never more than two units."""
     whole = int(seconds)
     if whole < -1:
         return "<invalid>"
@@ -40,7 +40,7 @@ def human(seconds: float) -> str:
 
 
 def parse(text: str | None) -> datetime | None:
-    """An RFC 3339 time, or None for none or what is not one."""
+    """Parse an RFC 3339 time; None if there is none or it cannot be parsed."""
     if not text:
         return None
     try:
@@ -51,6 +51,6 @@ def parse(text: str | None) -> datetime | None:
 
 
 def age(text: str | None, now: datetime) -> str:
-    """How long ago a time was, or `<unknown>`."""
+    """Return the time since a moment, or `<unknown>`."""
     moment = parse(text)
     return "<unknown>" if moment is None else human((now - moment).total_seconds())

@@ -37,7 +37,7 @@ class Path:
     steps: tuple[Step, ...]
 
     def find(self, value: Any) -> list[Any]:
-        """All values that the path leads to; none where a part is missing."""
+        """Return all values that the path leads to; none if a part is missing."""
         found = [value]
         for step in self.steps:
             found = [one for before in found for one in step(before)]
@@ -46,7 +46,7 @@ class Path:
 
 @functools.lru_cache(maxsize=512)
 def compile_path(text: str) -> Path:
-    """A path as a function. What can't be understood leads nowhere: a column stays empty rather than a list failing."""
+    """Compile a path. One that cannot be parsed leads nowhere: its column stays empty and the list does not fail."""
     rest = text.strip().removeprefix("{").removesuffix("}")
     if rest and rest[0] not in ".[":
         rest = f".{rest}"
@@ -136,7 +136,7 @@ def _literal(text: str) -> Any:
 
 
 def text_of(value: Any) -> str:
-    """A value as a column of type string shows it."""
+    """Format a value for a column of type string."""
     if isinstance(value, str):
         return value
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

@@ -1,4 +1,4 @@
-"""Listing: consistent snapshots, in pages."""
+"""Lists: consistent snapshots, in pages."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ class Page:
 
 
 class Lister:
-    """Answers lists; keeps the snapshots that somebody is paging through."""
+    """Answers list requests, and keeps the snapshots that clients are paging through."""
 
     def __init__(self, objects: Objects) -> None:
         self._objects = objects
         self._snapshots: OrderedDict[tuple[str, str, int], list[Record]] = OrderedDict()
 
     async def page(self, target: Target, options: ListOptions) -> Page:
-        """What a list request answers, as records.
+        """Return the records that answer a list request.
 
         Raises:
             StatusError: 400, 410, 504.
@@ -62,7 +62,7 @@ class Lister:
                 records = records[_after(records, start) :]
         if chosen:
             matches = chosen.matches
-        # "Any version" is answered whole, as kube-apiserver's cache does.
+        # A list at "any version" is answered as a whole, as from the cache of kube-apiserver.
         limit = 0 if options.resource_version == "0" and not options.continue_token else options.limit
         if not limit:
             found = [record for record in records if matches(record)] if chosen else records
@@ -75,7 +75,7 @@ class Lister:
                 continue
             found.append(record)
             if len(found) == limit:
-                # Whether one of the rest is selected shows only when it is read, as with etcd.
+                # As with etcd, it only shows on the next page whether one of the remaining objects is selected.
                 rest = len(records) - index - 1
                 break
         if not rest:
@@ -94,7 +94,7 @@ class Lister:
         return store.records(store_key(target.kind), target.namespace)
 
     def _position(self, target: Target, options: ListOptions) -> tuple[int, str]:
-        """The revision to list at, and the key after which to begin."""
+        """Return the revision to list at, and the key to start after."""
         current = self._objects.store.revision
         if options.continue_token:
             position = _parse_token(options.continue_token)
@@ -120,7 +120,7 @@ class Lister:
         store = self._objects.store
         try:
             if kept is not None:
-                # Kept or not, a token lives as long as the store's history.
+                # A continue token is valid as long as the store's history, whether or not its snapshot is kept.
                 store.check_kept(store_key(target.kind), revision)
                 return kept
             return store.snapshot(store_key(target.kind), target.namespace, revision)
@@ -164,7 +164,7 @@ def _parse_token(token: str) -> tuple[int, str]:
 
 
 def encode_list(kind: Kind, page: Page, answer: Format, *, include: str = "Metadata") -> bytes:
-    """A page as its client wants it."""
+    """Encode a page in the format of its client."""
     meta: Object = {"resourceVersion": str(page.revision)}
     if page.continue_token or (kind.custom is not None and not answer.shape):
         meta["continue"] = page.continue_token
@@ -186,7 +186,7 @@ def encode_list(kind: Kind, page: Page, answer: Format, *, include: str = "Metad
 def _items(kind: Kind, records: list[Record]) -> list[bytes]:
     if kind.custom is not None:
         return [shown(kind, record) for record in records]
-    # Items of built-in lists have neither kind nor apiVersion.
+    # Items of lists of built-in kinds have neither kind nor apiVersion.
     head = f'{{"kind":"{kind.resource.kind}","apiVersion":"{kind.resource.api_version}",'.encode()
     skipped = len(head)
     if kind.from_stored is None:
@@ -200,5 +200,5 @@ def _list_kind(kind: Kind) -> str:
 
 
 def partial_metadata(obj: Object) -> Object:
-    """Only an object's metadata, as PartialObjectMetadata."""
+    """Return an object's metadata as PartialObjectMetadata."""
     return {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": obj["metadata"]}

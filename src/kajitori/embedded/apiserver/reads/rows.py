@@ -274,7 +274,7 @@ def _restarts(statuses: list[dict[str, Any]], now: datetime) -> str:
 
 
 def pod_status(obj: Object) -> str:
-    """The word under STATUS: the phase, or the most telling reason among its containers."""
+    """Return the text of the STATUS column: the phase, or the most specific reason of its containers."""
     spec, status = obj.get("spec") or {}, obj.get("status") or {}
     said = str(status.get("reason") or status.get("phase", ""))
     conditions = {one.get("type"): one for one in status.get("conditions") or []}
@@ -334,7 +334,7 @@ def _container_status(status: Mapping[str, Any], said: str, conditions: Mapping[
 
 
 def pod_conditions(obj: Object) -> list[dict[str, str]]:
-    """The row conditions of a Pod that ended."""
+    """Return the row conditions of a Pod that has ended."""
     phase = (obj.get("status") or {}).get("phase")
     if phase not in ("Succeeded", "Failed"):
         return []

@@ -1,4 +1,4 @@
-"""Which objects of a kind a list or watch is about."""
+"""Label and field selectors of lists and watches."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kajitori.embedded.apiserver.status import StatusError
 from kajitori.embedded.store import Record
 
 NODE_FIELD = "spec.nodeName"
-"""By what every kubelet selects its Pods."""
+"""The field selector with which every kubelet selects its Pods."""
 _COMMON_FIELDS = ("metadata.name", "metadata.namespace")
 
 
@@ -31,19 +31,19 @@ class Selection:
         return bool(self.labels) or bool(self.fields)
 
     def matches(self, record: Record) -> bool:
-        """Whether a stored object is selected."""
+        """Return whether a stored object is selected."""
         if self.labels and not self.labels.matches(record.labels):
             return False
         return not self.fields or self.fields.matches(fields_of(self.kind, record))
 
     @property
     def name(self) -> str:
-        """The one name that can match; empty if there is no such."""
+        """The only name that can match; empty if there is no such restriction."""
         return self.fields.exact("metadata.name") or ""
 
 
 def selection(target: Target, options: ListOptions) -> Selection:
-    """The selection that a request's options make.
+    """Return the selection of a request's options.
 
     Raises:
         StatusError: 400, a field that the kind's selectors do not know.
@@ -57,7 +57,7 @@ def selection(target: Target, options: ListOptions) -> Selection:
 
 
 def fields_of(kind: Kind, record: Record) -> dict[str, str]:
-    """What field selectors see of an object; computed once."""
+    """Return the values of an object for field selectors; computed once."""
     if record.fields is None:
         own = kind.strategy.fields(kind.decode(record.decode()))
         record.fields = {"metadata.name": record.name, "metadata.namespace": record.namespace, **own}
@@ -76,7 +76,7 @@ _decode_node = msgspec.json.Decoder(_OnNode).decode
 
 
 def node_of(pod: Record) -> str:
-    """The node that a stored Pod is on; empty if none."""
+    """Return the node of a stored Pod; empty if it has none."""
     return _decode_node(pod.value).spec.node_name
 
 
@@ -96,7 +96,7 @@ def _known_fields(kind: Kind) -> tuple[str, ...]:
 
 
 def _is_known(kind: Kind, field: str) -> bool:
-    # A kind without fields of its own takes both, even if it lives in no namespace.
+    # A kind without fields of its own accepts both, even if it is not namespaced.
     no_namespace = not kind.resource.namespaced and _has_own_fields(kind)
     return field in _known_fields(kind) and (field != "metadata.namespace" or not no_namespace)
 

@@ -1,4 +1,4 @@
-"""Objects between store and answer: under what key a kind is kept, and how what is kept is shown."""
+"""Conversion between stored objects and answers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from kajitori.embedded.store import Record
 
 
 def unstored(kind: Kind, obj: Object, self_link: str | None = None) -> bytes:
-    """What a dry run answers: the object as it would be read, but for what only storing takes away."""
+    """Return the answer of a dry run: the object as it would be read back."""
     seen = kind.decode(kind.settle(kind.encode(obj)))
     if self_link:
         seen = {**seen, "metadata": {**seen["metadata"], "selfLink": self_link}}
@@ -17,17 +17,17 @@ def unstored(kind: Kind, obj: Object, self_link: str | None = None) -> bytes:
 
 
 def store_key(kind: Kind) -> str:
-    """Under what the store keeps a kind's objects."""
+    """Return the key of a kind's objects in the store."""
     stored = kind.stored
     return f"{stored.group}/{stored.plural}"
 
 
 def shown(kind: Kind, record: Record) -> bytes:
-    """A stored object as the kind shows it."""
+    """Return a stored object in the form of the kind."""
     return record.value if kind.from_stored is None else encode_plain(kind.decode(record.decode()))
 
 
 def encode_plain(obj: Object) -> bytes:
-    """An object as JSON, with kind, apiVersion and metadata first."""
+    """Encode an object as JSON, with kind, apiVersion and metadata first."""
     first = {name: obj[name] for name in ("kind", "apiVersion", "metadata") if name in obj}
     return encode_json({**first, **{name: value for name, value in obj.items() if name not in first}})

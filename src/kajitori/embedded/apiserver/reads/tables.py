@@ -79,7 +79,7 @@ _ROWS: dict[tuple[str, str], tuple[tuple[Column, ...], Row]] = {
     ),
     ("", "services"): (_names("Type", "Cluster-IP", "External-IP", "Port(s)", "Age", wide=("Selector",)), rows.service),
 }
-"""Kinds whose rows are made as a whole."""
+"""Kinds with a function that makes a whole row."""
 
 _COLUMNS: dict[tuple[str, str], tuple[Column, ...]] = {
     ("", "configmaps"): (_NAME, Column("Data", rows.data_size), _AGE),
@@ -140,7 +140,7 @@ _COLUMNS: dict[tuple[str, str], tuple[Column, ...]] = {
         *(Column("Endpoints", rows.slice_addresses), _AGE),
     ),
 }
-"""Kinds whose columns are independent of each other."""
+"""Kinds with independent columns."""
 
 
 def to_table(

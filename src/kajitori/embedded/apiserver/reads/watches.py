@@ -1,4 +1,4 @@
-"""Watching: events of a selection, as a stream of JSON documents."""
+"""Watches: events of a selection, as a stream of JSON documents."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from kajitori.embedded.store import ADDED, DELETED, MODIFIED, Compacted, Event, 
 
 BOOKMARK_SECONDS = 60.0
 MIN_TIMEOUT_SECONDS = 1800
-"""Without a timeout a watch ends after 30 to 60 minutes, at random, as kube-apiserver's do."""
+"""A watch without a timeout ends after 30 to 60 minutes, at random, as in kube-apiserver."""
 _INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 _BATCH = 256
 
 
 @dataclass(slots=True)
 class _Writer:
-    """Makes the wire form of events; what is the same for many watchers is made once."""
+    """Encodes events; what many watchers share is encoded once."""
 
     kind: Kind
     selected: Selection
@@ -40,12 +40,13 @@ class _Writer:
     needs_columns: bool
 
     def event(self, event: Event) -> bytes | None:
-        """An event as this watch sees it; None if it is none of its."""
+        """Return an event in the form of this watch; None if it is outside its selection."""
         kind = self.translate(event)
         return None if kind is None else self._encoded(event, kind)
 
     def translate(self, event: Event) -> str | None:
-        """What an event is to a watch with a selection: an object that leaves it is deleted, as far as it can see."""
+        """Return the type of an event for a watch with a selection: an object that leaves the selection is deleted for
+        the watch."""
         if not self.selected:
             return event.type
         matches = self.selected.matches
@@ -107,7 +108,7 @@ class _Writer:
 
 
 def error_event(error: StatusError) -> bytes:
-    """The event that ends a watch."""
+    """Return the event that ends a watch."""
     return encode_json({"type": "ERROR", "object": error.body()}) + b"\n"
 
 
@@ -133,7 +134,7 @@ class Watch:
         self._version = int(version or 0)
 
     async def stream(self) -> AsyncGenerator[bytes, None]:
-        """Pieces of the answer's body, each of one or more whole lines; ends when the watch does."""
+        """Yield pieces of the answer's body, each of one or more whole lines, until the watch ends."""
         store = self._objects.store
         initial: list[Record] = []
         start = self._version

@@ -34,7 +34,7 @@ class ConfigMapStrategy(Strategy):
 class SecretStrategy(Strategy):
     def default(self, obj: Object) -> None:
         obj.setdefault("type", "Opaque")
-        # Before field managers are noted: nobody manages stringData.
+        # Before field managers are noted: stringData has none.
         _take_text(obj)
 
     def prepare_update(self, new: Object, old: Object) -> None:

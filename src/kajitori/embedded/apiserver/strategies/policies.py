@@ -22,8 +22,8 @@ _ORDERED = (
     ("min", "default", "default", "min"),
     ("default", "max", "default", "max"),
 )
-"""Pairs of bounds of which the first must not exceed the second, then the bound whose field the message names, and the
-bound whose value it shows."""
+"""(low, high, at, value): the bound `low` must not exceed the bound `high`; the message names the field of `at` and
+shows the value of `value`."""
 _SAID = {
     "min": "min value",
     "defaultRequest": "default request value",
@@ -36,7 +36,7 @@ _SCOPE_RESOURCES = {
     "BestEffort": frozenset({"pods"}),
     "VolumeAttributesClass": frozenset({"persistentvolumeclaims", "requests.storage"}),
 }
-"""What a quota of a scope may limit; other scopes are about `_POD_RESOURCES`."""
+"""Resources that a quota of a scope may limit; other scopes are about `_POD_RESOURCES`."""
 _OPPOSITES = ({"BestEffort", "NotBestEffort"}, {"Terminating", "NotTerminating"})
 
 

@@ -154,7 +154,7 @@ def _drop_unused(spec: Spec, before: Spec) -> None:
 
 
 def _drop_internal_policy(spec: Spec) -> None:
-    """Drop the internal traffic policy, which has no meaning without an address. Runs after field managers are noted."""
+    """Drop the internal traffic policy, which needs an address. Runs after field managers are noted."""
     if spec.get("type") == "ExternalName":
         spec.pop("internalTrafficPolicy", None)
 

@@ -1,4 +1,4 @@
-"""Subresources that are more than a part of their object: binding, eviction, scale, finalize."""
+"""Subresources with behaviour of their own: binding, eviction, scale, finalize."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from kajitori.kube.resources import Resource
 
 _BUDGETS = Resource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget")
 _POD = Resource("", "v1", "Pod", "Pod")
-"""As messages of an eviction name it."""
+"""The name of a Pod in messages about evictions."""
 _RETRY_SECONDS = 10
 
 
@@ -69,20 +69,20 @@ SCALES = Kind(
         }
     },
 )
-"""How a Scale is shown as a Table; not served as a kind of its own."""
+"""The columns of a Scale as a Table; this kind is not served."""
 
 
 class Subresources:
-    """What happens on them."""
+    """Handlers of the subresources."""
 
     def __init__(self, objects: Objects) -> None:
         self._objects = objects
 
     async def bind(self, target: Target, body: Object, options: WriteOptions) -> bytes:
-        """Put a Pod on a node.
+        """Bind a Pod to a node.
 
         Raises:
-            StatusError: 404, 409 (it is on one already), 422.
+            StatusError: 404, 409 (it is bound already), 422.
         """
         pods, name = target.kind, target.name
         if (body.get("metadata") or {}).get("name") != name:
@@ -143,16 +143,16 @@ class Subresources:
             version = self._mark_evicted(target, wanted.get("preconditions") or {})
             if (wanted.get("preconditions") or {}).get("resourceVersion"):
                 wanted["preconditions"] = {**wanted["preconditions"], "resourceVersion": version}
-        # Only now, as a real server does it: who asks for nonsense has marked the Pod all the same.
+        # Parsed only now, as in a real server: an invalid request marks the Pod all the same.
         delete = parse_delete({}, wanted)
         await deletion.delete(self._objects, target.kind, target.namespace, name, caller, delete)
         return encode_json({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201})
 
     def _mark_evicted(self, target: Target, preconditions: Object) -> str:
-        """Write on a Pod that it is being evicted; answers its new version.
+        """Set a Pod's condition that it is being evicted, and return its new version.
 
         Raises:
-            StatusError: 404; 409, it is not the one that is meant.
+            StatusError: 404; 409, a precondition fails.
         """
         record = self._objects.get(target.kind, target.namespace, target.name)
         pod = record.decode()
@@ -215,7 +215,7 @@ class Subresources:
         self._objects.put(budgets, record, budget)
 
     async def finalize(self, target: Target, obj: Object, options: WriteOptions, own: Own) -> bytes:
-        """Take a namespace's own finalizers away; the last one lets it go.
+        """Remove a namespace's own finalizers; without any, it is deleted.
 
         Raises:
             StatusError: 404, 409.
@@ -258,7 +258,7 @@ class Subresources:
     # --- scale -------------------------------------------------------------------------------------------------------
 
     async def scale(self, target: Target) -> bytes:
-        """How many there are to be, and are (autoscaling/v1 Scale).
+        """Return the numbers of wanted and existing replicas (autoscaling/v1 Scale).
 
         Raises:
             StatusError: 404.
@@ -271,7 +271,7 @@ class Subresources:
     async def rescale(
         self, target: Target, change: Callable[[Object], Object], caller: Caller, options: WriteOptions
     ) -> bytes:
-        """Say how many there are to be.
+        """Set the number of wanted replicas.
 
         Raises:
             StatusError: 404, 409, 422.
@@ -319,7 +319,7 @@ def _check_binding(body: Object) -> None:
 
 
 def _set_condition(pod: Object, kind: str, **why: str) -> None:
-    """Write that something holds for a Pod, with reason and message where there are any."""
+    """Set a condition of a Pod to true, with reason and message if given."""
     conditions: list[Any] = pod.setdefault("status", {}).setdefault("conditions", [])
     before: Object = next((one for one in conditions if one.get("type") == kind), {})
     since = before.get("lastTransitionTime") if before.get("status") == "True" else None
@@ -331,7 +331,7 @@ def _set_condition(pod: Object, kind: str, **why: str) -> None:
 
 
 def _counts(pod: Object) -> bool:
-    """Whether evicting it disturbs anything: not what has ended, is ending, or never began."""
+    """Return whether an eviction disturbs anything: a Pod that has ended, is ending or never started does not count."""
     phase = (pod.get("status") or {}).get("phase")
     return phase not in ("Succeeded", "Failed", "Pending") and not pod["metadata"].get("deletionTimestamp")
 

@@ -1,6 +1,6 @@
-"""What kube-controller-manager does behind a real API server: garbage, namespaces and definitions that go.
+"""The work of kube-controller-manager: garbage collection, deletion of namespaces' and definitions' contents.
 
-One queue, one worker; level-triggered: an entry says only where to look.
+One queue and one worker. Level-triggered: an entry only names an object to check.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from kajitori.embedded.store import Event, NotStored, Stale
 
 _RETRY_SECONDS = 1.0
 _TURN = 32
-"""So many entries are worked off before requests get their turn."""
+"""Number of entries that are processed before requests get their turn."""
 
 _log = logging.getLogger(__name__)
 
 
 class Controllers:
-    """All of them, from `start` to `stop`."""
+    """All controllers, from `start` to `stop`."""
 
     def __init__(self, objects: Objects) -> None:
         self._objects = objects
@@ -33,7 +33,7 @@ class Controllers:
         self._terminations = Terminations(objects, self._add)
 
     async def start(self) -> None:
-        """Look at everything once, then at what changes."""
+        """Check every object once, then those that change."""
         for resource in self._objects.store.resources():
             for record in self._objects.store.records(resource):
                 self._garbage.learn(record)
@@ -42,7 +42,7 @@ class Controllers:
         self._task = asyncio.create_task(self._work(), name="apiserver-controllers")
 
     async def stop(self) -> None:
-        """End; what is left to do is found again at the next start."""
+        """Stop. Remaining work is found again at the next start."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -88,5 +88,5 @@ class Controllers:
             _log.warning("%s %s: tried again in %s s: %s", resource, key, _RETRY_SECONDS, error)
             asyncio.get_running_loop().call_later(_RETRY_SECONDS, self._add, resource, key)
         except Exception:
-            # One object that can't be handled must not keep all others from being.
+            # An object that cannot be handled must not block the others.
             _log.exception("%s %s: left as it is", resource, key)

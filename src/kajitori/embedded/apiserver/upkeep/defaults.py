@@ -1,4 +1,4 @@
-"""What the server itself writes because something else was written: default ServiceAccounts, quotas' use."""
+"""Writes that follow from other writes: default ServiceAccounts, the use of quotas."""
 
 from __future__ import annotations
 
@@ -25,27 +25,27 @@ _PRIORITY_TEXTS = {
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """An object to be stored as it is, with uid and creation time: created where it does not exist, or a part of it
-    replaced."""
+    """An object to store as it is, with uid and creation time: created if it does not exist; or a part of it to
+    replace."""
 
     kind: Kind
     object: Object
     part: str = ""
-    """"status", "data": write that of the stored object; "": create, do nothing where it exists."""
+    """"status", "data": replace that part of the stored object; "": create it, and do nothing if it exists."""
 
 
 def follow_ups(
     registry: KindRegistry, kind: Kind, old: Object | None, new: Object | None, view: StoreView
 ) -> list[Change]:
-    """What has to be written after `old` became `new` (None: did not exist, was deleted). Called once the change is
-    in `view`; cheap where nothing follows."""
+    """Return the writes that follow after `old` became `new` (None: did not exist, was deleted). Called once the change
+    is in `view`; cheap if nothing follows."""
     stored = kind.stored
     if stored == resources.NAMESPACES:
         if new is None or new["metadata"].get("deletionTimestamp"):
             return []
         return _account(registry, new["metadata"]["name"], view)
     if stored == SERVICE_ACCOUNTS and new is None and old is not None:
-        # A namespace always has its default one, unless the namespace itself is going.
+        # A namespace always has its default ServiceAccount, unless the namespace is being deleted.
         namespace = view.get(resources.NAMESPACES, "", old["metadata"]["namespace"])
         if namespace is None or namespace["metadata"].get("deletionTimestamp"):
             return []
@@ -70,9 +70,9 @@ def follow_ups(
 
 
 def at_start(registry: KindRegistry, view: StoreView, client_ca: str) -> list[Change]:
-    """What has to exist before the first request, and what a kill between a change and its follow-ups left undone:
-    system namespaces, their ServiceAccounts, system priority classes, the `kubernetes` Service, quotas' use; and whose
-    client certificates the server knows, in the ConfigMap in which kube-apiserver says so."""
+    """Return the writes before the first request: objects that every cluster has, and follow-ups that were lost when
+    the process was killed. These are system namespaces, their ServiceAccounts, system priority classes, the
+    `kubernetes` Service, the use of quotas, and the ConfigMap that names the CA of client certificates."""
     missing = [name for name in SYSTEM_NAMESPACES if view.get(resources.NAMESPACES, "", name) is None]
     changes = [_create(registry, resources.NAMESPACES, {"metadata": {"name": name}}) for name in missing]
     for name, value in SYSTEM_PRIORITIES.items():
@@ -141,7 +141,7 @@ def _counts(quota: Object, stored: Resource, obj: Object) -> bool:
 
 
 def _quota_changes(registry: KindRegistry, found: list[Object], view: StoreView) -> list[Change]:
-    """Counts anew what is used of some quotas; those whose status does not say so have to be written."""
+    """Recount the use of some quotas, and return the quotas with an outdated status."""
     return [one for quota in found for one in _change(registry, quota, _used(registry, quota, view))]
 
 

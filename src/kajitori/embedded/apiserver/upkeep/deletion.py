@@ -1,4 +1,4 @@
-"""Deleting: grace, preconditions, finalizers (kube-apiserver's `rest.BeforeDelete` and `Store.Delete`)."""
+"""Deletion: grace, preconditions, finalizers (kube-apiserver `rest.BeforeDelete` and `Store.Delete`)."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ _ANSWERS_OBJECT = frozenset(
         "storageclasses.storage.k8s.io",
     }
 )
-"""Deleting one of these answers the object itself (ReturnDeletedObject), else a Status."""
+"""Kinds whose deletion answers the object itself (ReturnDeletedObject) rather than a Status."""
 
 
 @dataclass(frozen=True, slots=True)
 class Deleted:
-    """What a deletion answers."""
+    """The result of a deletion."""
 
     value: bytes
     at_once: bool
-    """The object is gone; else it waits for its grace or its finalizers."""
+    """Whether the object is gone; otherwise its grace or finalizers delay it."""
 
 
 async def delete(
@@ -73,7 +73,7 @@ async def delete(
 
 
 def delete_record(objects: Objects, kind: Kind, record: Record, options: DeleteOptions) -> Deleted:
-    """Delete a stored object, or mark it as being deleted, without asking admission. Not durable yet.
+    """Delete a stored object, or mark it as being deleted, without admission. Not durable yet.
 
     Raises:
         Stale: it changed meanwhile.
@@ -90,11 +90,11 @@ def delete_record(objects: Objects, kind: Kind, record: Record, options: DeleteO
         return _mark_definition(objects, kind, record, obj, options)
     graceful = resource == "pods" and _begin_grace(obj, options)
     if graceful is None:
-        # It is on its way already; only a shorter grace would change anything.
+        # It is being deleted already; only a shorter grace period changes anything.
         return Deleted(_shown(kind, obj) if resource in _ANSWERS_OBJECT else _success(kind, obj), at_once=False)
     finalizers = _finalizers(meta.get("finalizers") or [], options)
     if kind.stored.plural == "events":
-        # Nothing that an Event owned would be looked for: how it goes is not asked.
+        # Events own nothing, so the propagation policy does not matter.
         finalizers = meta.get("finalizers") or []
     changed = finalizers != (meta.get("finalizers") or [])
     if changed:
@@ -116,7 +116,8 @@ def delete_record(objects: Objects, kind: Kind, record: Record, options: DeleteO
 
 
 def _begin_grace(pod: Object, options: DeleteOptions) -> bool | None:
-    """Give a Pod its grace, in place. False: it is to go without; None: it has it already, nothing changes."""
+    """Set a Pod's grace period, in place. False: it is deleted without one; None: it has one already and nothing
+    changes."""
     meta, spec = pod["metadata"], pod.get("spec") or {}
     if meta.get("deletionTimestamp"):
         had = meta.get("deletionGracePeriodSeconds")
@@ -142,7 +143,7 @@ def _begin_grace(pod: Object, options: DeleteOptions) -> bool | None:
 
 
 def _mark(obj: Object) -> None:
-    """Say that it is being deleted, while finalizers hold it."""
+    """Mark an object as being deleted while finalizers hold it."""
     meta = obj["metadata"]
     now = now_text()
     if not meta.get("deletionTimestamp"):
@@ -155,7 +156,7 @@ def _mark(obj: Object) -> None:
 
 
 def _finalizers(present: list[str], options: DeleteOptions) -> list[str]:
-    """Who has to be waited for, given how dependents are to be treated (deletionFinalizersForGarbageCollection)."""
+    """Return the finalizers for the treatment of dependents (deletionFinalizersForGarbageCollection)."""
     orphan, foreground = ORPHAN in present, FOREGROUND in present
     if options.orphan_dependents is not None:
         orphan, foreground = options.orphan_dependents, False

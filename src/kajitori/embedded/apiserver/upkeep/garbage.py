@@ -1,4 +1,4 @@
-"""The garbage collector: what its owners left behind goes as well (kubernetes `pkg/controller/garbagecollector`)."""
+"""The garbage collector: deletes objects after their owners (kubernetes `pkg/controller/garbagecollector`)."""
 
 from __future__ import annotations
 
@@ -37,16 +37,16 @@ _decode = msgspec.json.Decoder(_Owned).decode
 
 
 class GarbageCollector:
-    """Knows who depends on whom, and deletes, orphans or releases accordingly."""
+    """Tracks owners and dependents; deletes, orphans or releases dependents."""
 
     def __init__(self, objects: Objects, add: Add) -> None:
         self._objects = objects
         self._add = add
         self._dependents: dict[str, set[tuple[str, str]]] = {}
-        """By the owner's UID: resource and key."""
+        """Dependents by the UID of their owner: resource and key."""
 
     def learn(self, record: Record) -> None:
-        """Take an object into account, and look at it if there may be something to do."""
+        """Record an object, and queue it if there may be something to do."""
         if b'"ownerReferences"' not in record.value and b'"deletionTimestamp"' not in record.value:
             return
         meta = _decode(record.value).metadata
@@ -57,7 +57,7 @@ class GarbageCollector:
             self._add(record.resource, record.key)
 
     def on_event(self, event: Event) -> None:
-        """Follow a change."""
+        """Record a change."""
         record = event.record
         previous = event.previous
         if previous is not None and b'"ownerReferences"' in previous.value:
@@ -68,7 +68,7 @@ class GarbageCollector:
                     if not known:
                         del self._dependents[owner.uid]
                 if event.type is DELETED:
-                    # An owner may have waited for this one.
+                    # An owner may have waited for this dependent.
                     self._look_at_owner(record, owner.uid)
         if event.type is not DELETED:
             self.learn(record)
@@ -87,7 +87,7 @@ class GarbageCollector:
                     self._add(found.resource, found.key)
 
     def look(self, record: Record) -> None:
-        """Bring one object into order. What it does is not durable yet.
+        """Do what is due for one object. The writes are not durable yet.
 
         Raises:
             Stale: it changed meanwhile.
@@ -108,14 +108,14 @@ class GarbageCollector:
             self._check_owners(kind, record, owners)
 
     def _orphan(self, kind: Kind, record: Record) -> None:
-        """Free the dependents of their owner, then let it go."""
+        """Remove the owner from its dependents, then let it be deleted."""
         uid = record.object["metadata"]["uid"]
         for dependent in self._dependents_of(uid):
             self._drop_owners(dependent, {uid})
         self._drop_finalizer(kind, record, ORPHAN)
 
     def _wait_for_dependents(self, kind: Kind, record: Record) -> None:
-        """Let an owner go once nothing that blocks it is left."""
+        """Let an owner be deleted once no dependent blocks it."""
         uid = record.object["metadata"]["uid"]
         blocked = False
         for dependent in self._dependents_of(uid):
@@ -131,7 +131,7 @@ class GarbageCollector:
         for owner in owners:
             uid = owner.get("uid", "")
             if not self._is_resolvable(kind, owner):
-                # A kind that is not served, or a namespaced owner of what has no namespace: left as it is.
+                # The kind is not served, or the owner is namespaced and the dependent is not: leave it as it is.
                 return
             found = self._find(record, owner)
             if found is None:
@@ -196,7 +196,7 @@ class GarbageCollector:
 
 
 def drop_finalizer(objects: Objects, kind: Kind, record: Record, finalizer: str) -> None:
-    """Take a finalizer away; with the last one a deleted object goes. Not durable yet."""
+    """Remove a finalizer; without any, a deleted object is gone. Not durable yet."""
     obj = record.decode()
     meta = obj["metadata"]
     kept = [one for one in meta.get("finalizers") or [] if one != finalizer]
@@ -212,14 +212,14 @@ def drop_finalizer(objects: Objects, kind: Kind, record: Record, finalizer: str)
 
 
 def kind_of(registry: KindRegistry, record: Record) -> Kind | None:
-    """The kind of a stored object, in the version in which it is stored."""
+    """Return the kind of a stored object, in the version in which it is stored."""
     group, _, plural = record.resource.partition("/")
     kinds = registry.find_stored(group, plural)
     return next((kind for kind in kinds if kind.storage is None), kinds[0] if kinds else None)
 
 
 def find_owner_kind(registry: KindRegistry, owner: Object) -> Kind | None:
-    """The kind that an owner reference names, in whatever version it is served."""
+    """Return the kind of an owner reference, in any version that is served."""
     version, name = owner.get("apiVersion", ""), owner.get("kind", "")
     found = registry.find_kind(version, name)
     if found is not None:

@@ -1,4 +1,4 @@
-"""Namespaces and definitions of custom resources that are being deleted: their contents go first."""
+"""Deletion of namespaces and of definitions of custom resources: their contents are deleted first."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ _IN_BACKGROUND = DeleteOptions(propagation="Background")
 
 
 class Terminations:
-    """Empties what is being deleted, then lets it go."""
+    """Deletes the contents of namespaces and definitions that are being deleted, then lets them go."""
 
     def __init__(self, objects: Objects, add: Add) -> None:
         self._objects = objects
         self._add = add
         self._namespaces: set[str] = set()
         self._definitions: dict[str, str] = {}
-        """The resource (`group/plural`) of each definition that is being deleted, with its name."""
+        """Resources (`group/plural`) of definitions that are being deleted, by the name of the definition."""
 
     def learn(self, record: Record) -> None:
-        """Look at a namespace or definition that is being deleted."""
+        """Queue a namespace or definition if it is being deleted."""
         if record.resource not in (NAMESPACES, DEFINITIONS) or b'"deletionTimestamp"' not in record.value:
             return
         if not record.object["metadata"].get("deletionTimestamp"):
@@ -46,7 +46,7 @@ class Terminations:
         self._add(record.resource, record.key)
 
     def on_event(self, event: Event) -> None:
-        """Follow a change."""
+        """Record a change."""
         record = event.record
         if event.type is not DELETED:
             self.learn(record)
@@ -61,7 +61,7 @@ class Terminations:
             self._add(DEFINITIONS, self._definitions[record.resource])
 
     def look(self, record: Record) -> None:
-        """Bring one namespace or definition further. What it does is not durable yet.
+        """Do what is due for one namespace or definition. The writes are not durable yet.
 
         Raises:
             Stale: it changed meanwhile.
@@ -80,7 +80,7 @@ class Terminations:
                 if self._delete(one):
                     budget -= 1
                     if not budget:
-                        # The rest in another turn: requests wait meanwhile.
+                        # Leave the rest for another turn, since requests wait meanwhile.
                         self._add(NAMESPACES, record.name)
                         return
             left += store.records(resource, record.name)
@@ -105,10 +105,10 @@ class Terminations:
         self._objects.remove(kind, current)
 
     def _delete(self, record: Record) -> bool:
-        """Whether there was something to do."""
+        """Delete some contents, and return whether there were any."""
         kind = kind_of(self._objects.registry, record)
         if kind is None:
-            # Its definition is gone: nobody could take its finalizers away.
+            # Without the definition, the finalizers of its objects can no longer be removed.
             self._objects.store.delete(record)
             return True
         if b'"deletionTimestamp"' in record.value and record.object["metadata"].get("deletionTimestamp"):

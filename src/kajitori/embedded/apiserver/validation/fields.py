@@ -296,7 +296,7 @@ UNIQUE: dict[str, tuple[str, ...]] = {
     "ServiceSpec.ports": ("port", "protocol"),
     "LimitRangeSpec.limits": ("type",),
 }
-"""Lists whose items must differ in these fields."""
+"""Lists with items that must differ in these fields."""
 
 LABELS = frozenset({"LabelSelector.matchLabels", "PodSpec.nodeSelector", "ServiceSpec.selector"})
 """Maps that hold labels."""

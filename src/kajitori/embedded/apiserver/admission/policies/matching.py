@@ -29,7 +29,8 @@ def matched(
 
 
 def _selects_namespace(rules: Mapping[str, Any], request: AdmissionRequest, view: StoreView) -> bool:
-    """Objects that are not namespaced are always selected, except namespaces, which are selected by their own labels."""
+    """Return whether the namespace of a request is selected. Objects that are not namespaced always are, except
+    namespaces, which are selected by their own labels."""
     selector = label_selector_of(rules.get("namespaceSelector") or {})
     if not selector:
         return True
