@@ -38,8 +38,8 @@ def allocate(
         spec["ipFamilies"] = ["IPv4", "IPv6"] if families == ["IPv4"] else ["IPv6", "IPv4"]
     elif not free:
         if policy == "RequireDualStack":
-            said = "this cluster is not configured for dual-stack services"
-            causes.append(invalid("spec.ipFamilyPolicy", policy, said))
+            detail = "this cluster is not configured for dual-stack services"
+            causes.append(invalid("spec.ipFamilyPolicy", policy, detail))
         for index, family in enumerate(families):
             if family != "IPv4":
                 causes.append(invalid(f"spec.ipFamilies[{index}]", family, "not configured on this cluster"))
@@ -65,12 +65,12 @@ def _allocate_address(service: Object, taken: set[str], *, dry_run: bool) -> lis
         return []
     name = service["metadata"].get("name")
     if asked:
-        said = f"failed to allocate IP {asked}: "
+        detail = f"failed to allocate IP {asked}: "
         if ipaddress.ip_address(str(asked)) not in CLUSTER_RANGE:
-            said += f"the provided IP ({asked}) is not in the valid range. The range of valid IPs is {CLUSTER_RANGE}"
-            return [invalid("spec.clusterIPs", [asked], said)]
+            detail += f"the provided IP ({asked}) is not in the valid range. The range of valid IPs is {CLUSTER_RANGE}"
+            return [invalid("spec.clusterIPs", [asked], detail)]
         if str(asked) in taken:
-            return [invalid("spec.clusterIPs", [asked], f"{said}provided IP is already allocated")]
+            return [invalid("spec.clusterIPs", [asked], f"{detail}provided IP is already allocated")]
         return []
     # Choose at random, as kube-apiserver does, so that an address that was just freed is not reused at once.
     size = CLUSTER_RANGE.num_addresses
@@ -82,8 +82,8 @@ def _allocate_address(service: Object, taken: set[str], *, dry_run: bool) -> lis
         if not name and not dry_run:
             # kube-apiserver records an allocated address under the name of its Service, before it checks that there is
             # a name.
-            said = f'failed to allocate IP: IPAddress.networking.k8s.io "{address}" is invalid: '
-            return [invalid("spec.clusterIPs", [""], f"{said}spec.parentRef.name: Required value")]
+            detail = f'failed to allocate IP: IPAddress.networking.k8s.io "{address}" is invalid: '
+            return [invalid("spec.clusterIPs", [""], f"{detail}spec.parentRef.name: Required value")]
         spec["clusterIP"], spec["clusterIPs"] = address, [address]
         return []
     return [invalid("spec.clusterIPs", None, "failed to allocate a serviceIP: range is full")]

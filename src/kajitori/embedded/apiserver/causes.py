@@ -29,7 +29,7 @@ class Cause:
         return {"reason": self.reason, "message": self.message, "field": self.field}
 
 
-def shown(value: Any) -> str:
+def format_value(value: Any) -> str:
     """Return a value for a message: text quoted, structures as JSON."""
     if isinstance(value, str):
         return go_quoted(value)
@@ -43,19 +43,20 @@ def required(field: str, detail: str = "") -> Cause:
 
 def invalid(field: str, value: Any, detail: str) -> Cause:
     """Return the fault of a value that is not allowed."""
-    return Cause("FieldValueInvalid", field, f"Invalid value: {shown(value)}: {detail}")
+    return Cause("FieldValueInvalid", field, f"Invalid value: {format_value(value)}: {detail}")
 
 
 def duplicate(field: str, value: Any, detail: str = "") -> Cause:
     """Return the fault of a repeated value that must be unique."""
-    said = f"Duplicate value: {shown(value)}"
-    return Cause("FieldValueDuplicate", field, f"{said}: {detail}" if detail else said)
+    message = f"Duplicate value: {format_value(value)}"
+    return Cause("FieldValueDuplicate", field, f"{message}: {detail}" if detail else message)
 
 
 def not_supported(field: str, value: Any, supported: Iterable[str]) -> Cause:
     """Return the fault of a value that is not among the supported ones."""
-    values = ", ".join(shown(one) for one in supported)
-    return Cause("FieldValueNotSupported", field, f"Unsupported value: {shown(value)}: supported values: {values}")
+    values = ", ".join(format_value(one) for one in supported)
+    message = f"Unsupported value: {format_value(value)}: supported values: {values}"
+    return Cause("FieldValueNotSupported", field, message)
 
 
 def forbidden(field: str, detail: str) -> Cause:
@@ -65,7 +66,7 @@ def forbidden(field: str, detail: str) -> Cause:
 
 def not_found(field: str, value: Any) -> Cause:
     """Return the fault of a reference to something that does not exist."""
-    return Cause("FieldValueNotFound", field, f"Not found: {shown(value)}")
+    return Cause("FieldValueNotFound", field, f"Not found: {format_value(value)}")
 
 
 def too_long(field: str, limit: int) -> Cause:

@@ -73,7 +73,7 @@ class Kind:
         """Return the object in its stored form. The argument is not changed."""
         return obj if self.to_stored is None else self.to_stored(obj)
 
-    def settle(self, obj: Object) -> Object:
+    def as_read_back(self, obj: Object) -> Object:
         """Return the object as it will be read back from the store: without nulls that are not allowed. The argument is
         not changed."""
         if self.custom is None or "status" not in obj or obj["status"] is not None:

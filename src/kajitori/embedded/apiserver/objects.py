@@ -26,9 +26,9 @@ from kajitori.embedded.apiserver.patches.own_metadata import (
     now_text,
     only_times_differ,
 )
-from kajitori.embedded.apiserver.patches.preconditions import not_that_uid
+from kajitori.embedded.apiserver.patches.preconditions import uid_conflict
+from kajitori.embedded.apiserver.reads.answers import dry_run_answer, encode_plain, encode_stored, store_key
 from kajitori.embedded.apiserver.reads.selection import node_of
-from kajitori.embedded.apiserver.reads.shown import encode_plain, shown, store_key, unstored
 from kajitori.embedded.apiserver.registry import KindRegistry
 from kajitori.embedded.apiserver.status import StatusError, qualified
 from kajitori.embedded.apiserver.strategies.strategy import Object, keep
@@ -162,14 +162,14 @@ class Objects:
                 taken.message = f"object is being deleted: {taken.message}"
             raise taken
         if options.dry_run:
-            return Written(unstored(kind, obj), created=True)
+            return Written(dry_run_answer(kind, obj), created=True)
         try:
             record = self.store.create(store_key(kind), namespace, meta["name"], kind.encode(obj))
         except KeyTaken as error:
             raise StatusError.already_exists(kind.resource, meta["name"]) from error
         revision = self.follow_up(kind, None, record)
         await self.durable(revision)
-        return Written(shown(kind, record), created=True)
+        return Written(encode_stored(kind, record), created=True)
 
     # --- changing ----------------------------------------------------------------------------------------------------
 
@@ -262,15 +262,15 @@ class Objects:
         if encoded == record.object and not options.dry_run:
             # Compare with the stored form: a default that was added to the schema since then is a change.
             await self.durable(record.revision)
-            return Written(shown(kind, record))
+            return Written(encode_stored(kind, record))
         if subresource != "status":
             admission.check(request, self.view)
         if options.dry_run:
-            return Written(unstored(kind, new, self_link))
-        stored = self.store.update(record, kind.settle(encoded))
+            return Written(dry_run_answer(kind, new, self_link))
+        stored = self.store.update(record, kind.as_read_back(encoded))
         revision = self.follow_up(kind, record, stored)
         await self.durable(revision)
-        return Written(shown(kind, stored))
+        return Written(encode_stored(kind, stored))
 
     def _check_versions(
         self, kind: Kind, record: Record, old: Object, new: Object, *, checks_uid: bool, dry_run: bool
@@ -279,7 +279,7 @@ class Objects:
         version = meta.get("resourceVersion") or ""
         uid = meta.get("uid") or ""
         if uid and uid != before["uid"] and checks_uid:
-            raise not_that_uid(kind, record.namespace, record.name, uid, before["uid"], dry_run=dry_run)
+            raise uid_conflict(kind, record.namespace, record.name, uid, before["uid"], dry_run=dry_run)
         if version in ("", "0"):
             if kind.custom is not None or qualified(kind.resource) in _NEED_VERSION:
                 shown_value: Any = 0

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from kajitori.core.words.selectors import FieldSelector, LabelSelector, SelectorError, parse_fields, parse_labels
-from kajitori.embedded.apiserver.causes import Cause, forbidden, invalid, shown
+from kajitori.embedded.apiserver.causes import Cause, forbidden, format_value, invalid, not_supported
 from kajitori.embedded.apiserver.schemas.conform import type_name
 from kajitori.embedded.apiserver.status import StatusError
 
@@ -94,10 +94,7 @@ def _list_faults(options: ListOptions) -> list[Cause]:
     if options.continue_token:
         causes.append(forbidden(name, "resourceVersionMatch is forbidden when continue is provided"))
     if match not in ("Exact", "NotOlderThan"):
-        values = '"Exact", "NotOlderThan", ""'
-        causes.append(
-            Cause("FieldValueNotSupported", name, f"Unsupported value: {shown(match)}: supported values: {values}")
-        )
+        causes.append(not_supported(name, match, ("Exact", "NotOlderThan", "")))
     if match == "Exact" and options.resource_version == "0":
         causes.append(forbidden(name, 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"'))
     return causes
@@ -113,13 +110,13 @@ def _watch_faults(options: ListOptions) -> list[Cause]:
                 forbidden(name, "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided")
             )
             if match != "NotOlderThan":
-                causes.append(_unsupported(name, match, '"NotOlderThan"'))
+                causes.append(not_supported(name, match, ("NotOlderThan",)))
         return causes
     if match != "NotOlderThan":
         if not match:
             causes.append(forbidden(name, "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"))
         else:
-            causes.append(_unsupported(name, match, '"NotOlderThan"'))
+            causes.append(not_supported(name, match, ("NotOlderThan",)))
     if options.continue_token:
         causes.append(forbidden("continue", "continue is forbidden for watch with sendInitialEvents"))
     return causes
@@ -150,7 +147,7 @@ def parse_write(query: Query, kind: str, *, default_validation: str = "Warn", ap
         causes.append(invalid("fieldManager", manager, why))
     causes += faults
     if validation not in ("", "Ignore", "Warn", "Strict"):
-        causes.append(_unsupported("fieldValidation", validation, '"", "Ignore", "Strict", "Warn"'))
+        causes.append(not_supported("fieldValidation", validation, ("", "Ignore", "Strict", "Warn")))
     if causes:
         raise StatusError.invalid("meta.k8s.io", kind, "", causes)
     return WriteOptions(dry_run, manager, validation or default_validation, _boolean(forced))
@@ -180,7 +177,7 @@ def parse_delete(query: Query, body: Mapping[str, Any] | None) -> DeleteOptions:
     if propagation is not None:
         name = "propagationPolicy"
         if propagation not in ("Foreground", "Background", "Orphan"):
-            causes.append(_unsupported(name, propagation, '"Foreground", "Background", "Orphan", "nil"'))
+            causes.append(not_supported(name, propagation, ("Foreground", "Background", "Orphan")))
         if orphan is not None:
             causes.append(invalid(name, propagation, "orphanDependents and deletionPropagation cannot be both set"))
     given = body.get("dryRun") or []
@@ -214,13 +211,8 @@ def _dry_run(values: list[str]) -> tuple[bool, list[Cause]]:
     if not values:
         return False, []
     if values != ["All"]:
-        return False, [_unsupported("dryRun", values, '"All"')]
+        return False, [not_supported("dryRun", values, ("All",))]
     return True, []
-
-
-def _unsupported(name: str, value: Any, supported: str) -> Cause:
-    said = f"Unsupported value: {shown(value)}: supported values: {supported}"
-    return Cause("FieldValueNotSupported", name, said)
 
 
 def _selector(parse: Callable[[str], T], text: str) -> T:
@@ -234,7 +226,7 @@ def _integer(text: str) -> int | None:
     if not text:
         return None
     if not _INTEGER.fullmatch(text):
-        raise StatusError.bad_request(f"{shown(text)} is not a whole number")
+        raise StatusError.bad_request(f"{format_value(text)} is not a whole number")
     return int(text)
 
 

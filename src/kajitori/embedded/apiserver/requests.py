@@ -107,10 +107,10 @@ def check_namespace(obj: Object, target: Target) -> None:
     meta["namespace"] = target.namespace
 
 
-def no_name(target: Target) -> StatusError:
+def missing_name(target: Target) -> StatusError:
     """Return a 400: an object has no name."""
-    said = f"the name of the object ({target.name} based on URL) was undeterminable: name must be provided"
-    return StatusError.bad_request(said)
+    detail = f"the name of the object ({target.name} based on URL) was undeterminable: name must be provided"
+    return StatusError.bad_request(detail)
 
 
 def check_name(obj: Object, target: Target) -> None:
@@ -121,7 +121,7 @@ def check_name(obj: Object, target: Target) -> None:
     """
     name = obj["metadata"].get("name") or ""
     if not name:
-        raise no_name(target)
+        raise missing_name(target)
     if name != target.name:
         raise StatusError.bad_request(
             f"the name of the object ({name}) does not match the name on the URL ({target.name})"

@@ -9,15 +9,15 @@ from dataclasses import dataclass
 from kajitori.embedded.apiserver import auth
 from kajitori.embedded.apiserver.auth import Authenticator
 from kajitori.embedded.apiserver.causes import Cause
-from kajitori.embedded.apiserver.causes import shown as quoted
+from kajitori.embedded.apiserver.causes import format_value as quoted
 from kajitori.embedded.apiserver.kinds import Kind
 from kajitori.embedded.apiserver.objects import Caller, Objects, made_by_update
 from kajitori.embedded.apiserver.options import DeleteOptions, WriteOptions, parse_delete, parse_list, parse_write
 from kajitori.embedded.apiserver.patches.managed import manage
 from kajitori.embedded.apiserver.patches.patching import APPLY_PATCH, Patch, check_media_type, patched
-from kajitori.embedded.apiserver.patches.preconditions import not_that_uid
+from kajitori.embedded.apiserver.patches.preconditions import uid_conflict
+from kajitori.embedded.apiserver.reads.answers import encode_plain, encode_stored
 from kajitori.embedded.apiserver.reads.lists import Lister, encode_list, partial_metadata
-from kajitori.embedded.apiserver.reads.shown import encode_plain, shown
 from kajitori.embedded.apiserver.reads.tables import to_table
 from kajitori.embedded.apiserver.reads.watches import Watch
 from kajitori.embedded.apiserver.requests import Target, check_name, check_namespace
@@ -32,7 +32,7 @@ from kajitori.embedded.apiserver.schemas.formats import (
 )
 from kajitori.embedded.apiserver.status import StatusError, qualified
 from kajitori.embedded.apiserver.strategies.strategy import Object
-from kajitori.embedded.apiserver.subresources.objects import SCALES, Subresources, scale_fault
+from kajitori.embedded.apiserver.subresources.objects import Subresources, scale_fault
 from kajitori.embedded.apiserver.upkeep import deletion
 from kajitori.embedded.store import Record
 
@@ -134,7 +134,7 @@ class Rest:
             why = f"Invalid value: {quoted(version)}: strconv.ParseUint: parsing {quoted(version)}: invalid syntax"
             raise StatusError(500, "", f"resourceVersion: {why}")
         record = self.objects.get(target.kind, target.namespace, target.name)
-        value = shown(target.kind, record)
+        value = encode_stored(target.kind, record)
         await self.objects.durable(record.revision)
         return _object(call, value)
 
@@ -178,7 +178,7 @@ class Rest:
         if self.objects.find(kind, target.namespace, target.name) is None:
             if made_by_update(kind):
                 if obj["metadata"].get("uid"):
-                    raise not_that_uid(
+                    raise uid_conflict(
                         kind, target.namespace, target.name, obj["metadata"]["uid"], dry_run=options.dry_run
                     )
                 version = obj["metadata"].pop("resourceVersion", None)
@@ -392,12 +392,11 @@ def _object(call: Call, value: bytes, code: int = 200) -> Answer:
     if obj.get("kind") == "Status":
         return Answer(answer.rewrite(value), code)
     if answer.of_list:
-        found = f"(*core.{call.target.kind.resource.kind})"
-        said = f"you requested PartialObjectMetadataList, but the requested object is not a list {found}"
-        raise StatusError(406, "NotAcceptable", said)
+        raise StatusError(
+            406, "NotAcceptable", "the requested object is not a list"
+        )
     if answer.shape == "Table":
-        kind = SCALES if obj.get("kind") == "Scale" else call.target.kind
-        table = to_table(kind, [obj], include=_include(call))
+        table = to_table(call.target.kind, [obj], include=_include(call))
         table["metadata"] = {"resourceVersion": obj["metadata"].get("resourceVersion", "")}
         return Answer(answer.write(table), code)
     return Answer(answer.write(partial_metadata(obj)), code)
@@ -411,6 +410,6 @@ def _include(call: Call) -> str:
     """
     include = call.query.get("includeObject", "") or "Metadata"
     if call.answer.shape == "Table" and include not in ("None", "Metadata", "Object"):
-        said = f"""includeObject: Invalid value: "{include}": must be 'Metadata', 'Object', 'None', or empty"""
-        raise StatusError.bad_request(f"Unable to convert to Table as requested: {said}")
+        detail = f"""includeObject: Invalid value: "{include}": must be 'Metadata', 'Object', 'None', or empty"""
+        raise StatusError.bad_request(f"Unable to convert to Table as requested: {detail}")
     return include

@@ -105,11 +105,11 @@ class StatusError(Exception):
     @classmethod
     def already_exists(cls, resource: Resource, name: str, *, generated: bool = False) -> StatusError:
         """409: the name is taken; `generated`: the server generated it."""
-        said, details = f'{qualified(resource)} "{name}" already exists', _details(resource, name)
+        detail, details = f'{qualified(resource)} "{name}" already exists', _details(resource, name)
         if generated:
-            said += ", the server was not able to generate a unique name for the object"
+            detail += ", the server was not able to generate a unique name for the object"
             details["retryAfterSeconds"] = 1
-        return cls(409, "AlreadyExists", said, details=details)
+        return cls(409, "AlreadyExists", detail, details=details)
 
     @classmethod
     def conflict(cls, resource: Resource, name: str, why: str = _MODIFIED, *, kind: str = "") -> StatusError:
@@ -145,7 +145,7 @@ class StatusError(Exception):
     def invalid(cls, group: str, kind: str, name: str, causes: Sequence[Cause]) -> StatusError:
         """422: the object is invalid; with every fault."""
         texts = list(dict.fromkeys(str(one) for one in causes))
-        said = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
+        detail = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
         what = f"{kind}.{group}" if group else kind
         details: dict[str, Any] = {"name": name} if name else {}
         if group:
@@ -153,7 +153,7 @@ class StatusError(Exception):
         if kind:
             details["kind"] = kind
         details["causes"] = [one.as_dict() for one in causes]
-        return cls(422, "Invalid", f'{what} "{name}" is invalid: {said}', details=details)
+        return cls(422, "Invalid", f'{what} "{name}" is invalid: {detail}', details=details)
 
     @classmethod
     def too_many_requests(cls, message: str, *, retry_seconds: int = 0, causes: Sequence[Cause] = ()) -> StatusError:

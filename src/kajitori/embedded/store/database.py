@@ -34,7 +34,7 @@ _ANY = "SELECT 1 FROM objects LIMIT 1"
 
 
 @dataclass(frozen=True, slots=True)
-class Whole:
+class Contents:
     """All objects at one revision."""
 
     revision: int
@@ -76,7 +76,7 @@ def open_store(folder: Path, *, made: bool, max_pages: int = 0) -> sqlite3.Conne
     if (folder / REPAIRING).exists():
         raise StoreDamaged(folder, "its repair was interrupted")
     path = folder / FILE
-    with explained(folder):
+    with converted_errors(folder):
         size = path.stat().st_size if path.exists() else 0
         integrity.check_head(path, folder)
         if made and not size:
@@ -97,7 +97,7 @@ def open_store(folder: Path, *, made: bool, max_pages: int = 0) -> sqlite3.Conne
     return database
 
 
-def write_store(folder: Path, whole: Whole, kept: Path) -> None:
+def write_store(folder: Path, contents: Contents, kept: Path) -> None:
     """Write a new store in place of the one that was set aside in `kept`.
 
     Raises:
@@ -110,8 +110,8 @@ def write_store(folder: Path, whole: Whole, kept: Path) -> None:
     with contextlib.closing(sqlite3.connect(fresh, isolation_level=None)) as database, transaction(database):
         for statement in (*_SCHEMA, _CHECKSUM):
             database.execute(statement)
-        database.executemany(PUT, map(row_of, whole.records))
-        database.execute(SET_REVISION, (whole.revision,))
+        database.executemany(PUT, map(row_of, contents.records))
+        database.execute(SET_REVISION, (contents.revision,))
     put_in_place(folder, fresh, kept)
 
 
@@ -129,7 +129,7 @@ def _prepare(database: sqlite3.Connection, folder: Path) -> None:
     columns = _columns(database)
     if found not in (0, FORMAT):
         if columns == (*COLUMNS, "checksum"):
-            raise StoreDamaged(folder, f"its format is said to be {found}, and is {FORMAT}")
+            raise StoreDamaged(folder, f"the format in its header is {found}, not {FORMAT}")
         raise DataFolderUnusable(
             f"the store in {folder / FILE} has format {found}, this version of Kajitori writes {FORMAT}",
             hint="start the version that wrote it, or choose another folder with --data",
@@ -168,7 +168,7 @@ def row_of(record: Record) -> tuple[str, str, str, int, bytes, int]:
 
 
 @contextlib.contextmanager
-def explained(folder: Path) -> Iterator[None]:
+def converted_errors(folder: Path) -> Iterator[None]:
     """Convert errors of SQLite about a folder to our own.
 
     Raises:

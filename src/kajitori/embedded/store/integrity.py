@@ -40,7 +40,7 @@ def named(resource: str, namespace: str, name: str) -> str:
     return f"{resource.removeprefix('/')} {f'{namespace}/' if namespace else ''}{name}"
 
 
-def is_sound(row: Sequence[object]) -> bool:
+def is_intact(row: Sequence[object]) -> bool:
     """Return whether a row of `objects` (resource, namespace, name, revision, value, checksum) is intact."""
     resource, namespace, name, revision, value, found = row
     if not isinstance(resource, str) or not isinstance(namespace, str) or not isinstance(name, str):
@@ -51,10 +51,10 @@ def is_sound(row: Sequence[object]) -> bool:
         return found == checksum(resource, namespace, name, revision, value)
     try:  # an earlier version of Kajitori wrote it, without a checksum
         meta = msgspec.json.decode(value)["metadata"]
-        said = (meta["name"], meta.get("namespace") or "", meta["resourceVersion"])
+        detail = (meta["name"], meta.get("namespace") or "", meta["resourceVersion"])
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return False
-    return said == (name, namespace, str(revision))
+    return detail == (name, namespace, str(revision))
 
 
 def is_damage(error: sqlite3.Error) -> bool:
@@ -90,7 +90,7 @@ def check_structure(database: sqlite3.Connection, folder: Path) -> None:
         raise StoreDamaged(folder, "; ".join(found))
 
 
-def check_none_bad(objects: Sequence[str], folder: Path) -> None:
+def refuse_damaged_objects(objects: Sequence[str], folder: Path) -> None:
     """Check the checksums of all objects.
 
     Raises:

@@ -17,9 +17,9 @@ from kajitori.embedded.store.database import (
     DELETE,
     PUT,
     SET_REVISION,
-    Whole,
+    Contents,
     connected,
-    explained,
+    converted_errors,
     is_made,
     lock_folder,
     open_store,
@@ -66,7 +66,7 @@ class Journal:
         self._outcome = outcome
         self._damaged = damaged
         self._max_pages = max_pages
-        self._queue: queue.SimpleQueue[Sequence[Event] | Whole | None] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[Sequence[Event] | Contents | None] = queue.SimpleQueue()
         self._threads: list[threading.Thread] = []
         self._closing = threading.Event()
         self._lock = lock_folder(folder)
@@ -77,28 +77,28 @@ class Journal:
             os.close(self._lock)
             raise
 
-    def load(self) -> Whole:
+    def load(self) -> Contents:
         """Return everything that is stored.
 
         Raises:
             StoreDamaged: it is not what was written.
         """
-        with explained(self._folder):
+        with converted_errors(self._folder):
             found = self._database.execute("SELECT value FROM meta WHERE name = 'revision'").fetchone()
             records, bad, unsummed = [], [], []
             rows = self._database.execute(f"SELECT {', '.join(COLUMNS)}, checksum, rowid FROM objects")
             for *row, rowid in rows:
-                if not integrity.is_sound(row):
+                if not integrity.is_intact(row):
                     bad.append(integrity.named(*row[:3]))
                     continue
                 records.append(Record(*row[:5]))
                 if row[5] is None:
                     unsummed.append((integrity.checksum(*row[:5]), rowid))
-            integrity.check_none_bad(bad, self._folder)
+            integrity.refuse_damaged_objects(bad, self._folder)
             if unsummed:
                 with transaction(self._database):
                     self._database.executemany("UPDATE objects SET checksum = ? WHERE rowid = ?", unsummed)
-        return Whole(found[0] if found else 0, records)
+        return Contents(found[0] if found else 0, records)
 
     def start(self) -> None:
         """Start writing. Nothing may be loaded afterwards."""
@@ -110,9 +110,9 @@ class Journal:
         """Queue a batch, which is stored as a whole or not at all."""
         self._queue.put(events)
 
-    def replace(self, whole: Whole) -> None:
+    def replace(self, contents: Contents) -> None:
         """Replace a damaged file with a new one; the damaged one is kept beside it."""
-        self._queue.put(whole)
+        self._queue.put(contents)
 
     def close(self) -> None:
         """Write everything that is queued, then unlock the folder. Blocks meanwhile."""
@@ -131,15 +131,15 @@ class Journal:
             StoreDamaged: it is not what was written.
             DataFolderUnusable: it cannot be read.
         """
-        with explained(self._folder), contextlib.closing(connected(self._folder)) as database:
+        with converted_errors(self._folder), contextlib.closing(connected(self._folder)) as database:
             integrity.check_structure(database, self._folder)
             bad = []
             for row in database.execute(f"SELECT {', '.join(COLUMNS)}, checksum FROM objects"):
                 if self._closing.is_set():
                     return
-                if not integrity.is_sound(row):
+                if not integrity.is_intact(row):
                     bad.append(integrity.named(*row[:3]))
-            integrity.check_none_bad(bad, self._folder)
+            integrity.refuse_damaged_objects(bad, self._folder)
 
     def _check(self) -> None:
         while not self._closing.wait(_CHECK_SECONDS):
@@ -148,11 +148,11 @@ class Journal:
             except StoreDamaged as error:
                 self._damaged(error)
             except DataFolderUnusable as error:
-                log.warning("whether the stored objects are whole could not be looked at: %s", error.message)
+                log.warning("the stored objects could not be verified: %s", error.message)
 
     def _write(self) -> None:
         while (work := self._queue.get()) is not None:
-            if isinstance(work, Whole):
+            if isinstance(work, Contents):
                 self._replace(work)
                 continue
             error: Exception | None = None
@@ -179,11 +179,11 @@ class Journal:
             self._database.executemany(PUT, puts)
             self._database.execute(SET_REVISION, (events[-1].revision,))
 
-    def _replace(self, whole: Whole) -> None:
+    def _replace(self, contents: Contents) -> None:
         try:
             self._database.close()
             kept = set_aside(self._folder)
-            write_store(self._folder, whole, kept)
+            write_store(self._folder, contents, kept)
             self._database = open_store(self._folder, made=True, max_pages=self._max_pages)
         except (sqlite3.Error, OSError, DataFolderUnusable) as error:
             log.error("the damaged store in %s could not be written anew: %s", self._folder, error)
@@ -191,6 +191,6 @@ class Journal:
             log.error(
                 "all %d objects were still in memory, and were written anew; the damaged file is kept in %s. Look at "
                 "the disk that it is on",
-                len(whole.records),
+                len(contents.records),
                 kept,
             )

@@ -73,12 +73,12 @@ class _Pages:
         """Numbers of damaged pages, in their newest state."""
         self._log_is_whole = not log.head_is_bad
         if log.page_size == self._size:
-            for frame, (number, is_sound) in enumerate(zip(log.pages, log.sound(), strict=True), 1):
+            for frame, (number, is_intact) in enumerate(zip(log.pages, log.intact_frames(), strict=True), 1):
                 if frame > (log.commits or [0])[-1]:
                     break
                 self._pages[number] = log.page(frame)
-                (self._damaged.discard if is_sound else self._damaged.add)(number)
-                self._log_is_whole = self._log_is_whole and is_sound
+                (self._damaged.discard if is_intact else self._damaged.add)(number)
+                self._log_is_whole = self._log_is_whole and is_intact
         reserved = self._pages[1][20] if 1 in self._pages else 0
         self._usable = self._size - (reserved if reserved < 32 else 0)
         self._overflow: set[int] = set()
@@ -86,10 +86,10 @@ class _Pages:
 
     @staticmethod
     def _page_size(content: bytes, log: WriteAheadLog) -> int:
-        said = int.from_bytes(content[16:18], "big")
-        said = 65536 if said == 1 else said
-        if 512 <= said <= 65536 and not said & (said - 1) and not len(content) % said:
-            return said
+        detail = int.from_bytes(content[16:18], "big")
+        detail = 65536 if detail == 1 else detail
+        if 512 <= detail <= 65536 and not detail & (detail - 1) and not len(content) % detail:
+            return detail
         return log.page_size or 4096
 
     def rows(self) -> Rows:

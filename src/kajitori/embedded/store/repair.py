@@ -7,10 +7,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from kajitori.embedded.store.database import Whole, explained, lock_folder, open_store, write_store
+from kajitori.embedded.store.database import Contents, converted_errors, lock_folder, open_store, write_store
 from kajitori.embedded.store.errors import StoreDamaged
 from kajitori.embedded.store.files import MADE, set_aside
-from kajitori.embedded.store.integrity import is_sound
+from kajitori.embedded.store.integrity import is_intact
 from kajitori.embedded.store.journal import Journal
 from kajitori.embedded.store.pages import Row, Rows, read_rows
 from kajitori.embedded.store.records import Record
@@ -57,10 +57,12 @@ def repair(folder: Path) -> Repaired:
 def _repaired(folder: Path, damage: StoreDamaged) -> Repaired:
     lock = lock_folder(folder)
     try:
-        with explained(folder):
+        with converted_errors(folder):
             kept = set_aside(folder)
             found = salvaged(read_rows(kept))
-            write_store(folder, Whole(max((each.revision for each in found.records), default=0), found.records), kept)
+            write_store(
+                folder, Contents(max((each.revision for each in found.records), default=0), found.records), kept
+            )
         open_store(folder, made=True).close()
         os.pwrite(lock, MADE, 0)
     finally:
@@ -122,9 +124,9 @@ def _key_of_entry(row: Row) -> Key | None:
 def _record(row: Row) -> Record | None:
     """Return the object of a row if it is intact."""
     values = row.values if len(row.values) != 5 else (*row.values, None)
-    if len(values) != 6 or not is_sound(values):
+    if len(values) != 6 or not is_intact(values):
         return None
-    return Record(*values[:5])  # type: ignore[arg-type]  # `is_sound` looked at them
+    return Record(*values[:5])  # type: ignore[arg-type]  # checked by `is_intact`
 
 
 def _newest(records: Iterable[Record]) -> dict[Key, Record]:

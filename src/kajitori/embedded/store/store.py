@@ -17,7 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from kajitori.embedded.store.collection import Collection
-from kajitori.embedded.store.database import Whole
+from kajitori.embedded.store.database import Contents
 from kajitori.embedded.store.errors import Compacted, KeyTaken, NotStored, Stale, StoreDamaged
 from kajitori.embedded.store.journal import Journal
 from kajitori.embedded.store.records import ADDED, DELETED, MODIFIED, Event, EventType, Object, Record, encode
@@ -345,7 +345,7 @@ class Store:
                 current.pop((event.record.resource, event.record.key), None)
             else:
                 current[event.record.resource, event.record.key] = event.previous
-        journal.replace(Whole(self._durable, list(current.values())))
+        journal.replace(Contents(self._durable, list(current.values())))
 
     # --- watching ----------------------------------------------------------------------------------------------------
 

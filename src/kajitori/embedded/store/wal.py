@@ -33,7 +33,7 @@ def check_log(path: Path, folder: Path) -> None:
     log = WriteAheadLog(content)
     if log.head_is_bad and content.strip(b"\0"):
         raise StoreDamaged(folder, f"{path.name} does not begin as it should")
-    sound = log.sound()
+    sound = log.intact_frames()
     first = sound.index(False) if False in sound else len(sound)
     behind = [number for number in log.commits if number > first]
     if len(behind) > 1:
@@ -60,7 +60,7 @@ class WriteAheadLog:
         start = self._start(frame) + _FRAME_HEADER.size
         return self._content[start : start + self.page_size]
 
-    def sound(self) -> list[bool]:
+    def intact_frames(self) -> list[bool]:
         """Return for each frame whether it is what was written after the one before it."""
         if not self.pages:
             return []

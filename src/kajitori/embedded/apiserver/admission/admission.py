@@ -59,7 +59,7 @@ class AdmissionRequest:
     """The prefix that the name was generated from. Mutating admission of a real server knows the object by it."""
 
     @property
-    def called(self) -> str:
+    def name_in_messages(self) -> str:
         """The name in messages before a name was generated."""
         return self.base_name or self.name
 
@@ -125,8 +125,8 @@ def _namespace(request: AdmissionRequest, view: StoreView) -> None:
         raise StatusError.not_found(resources.NAMESPACES, request.namespace)
     if namespace["metadata"].get("deletionTimestamp"):
         why = f"unable to create new content in namespace {request.namespace} because it is being terminated"
-        said = f"namespace {request.namespace} is being terminated"
-        causes = [Cause("NamespaceTerminating", "metadata.namespace", said)]
+        detail = f"namespace {request.namespace} is being terminated"
+        causes = [Cause("NamespaceTerminating", "metadata.namespace", detail)]
         raise StatusError.forbidden(resource, request.name, why, causes=causes)
 
 
@@ -144,7 +144,7 @@ def _pod(request: AdmissionRequest, view: StoreView) -> None:
     if runtime_class := spec.get("runtimeClassName"):
         # There are no RuntimeClasses here.
         why = f'pod rejected: RuntimeClass "{runtime_class}" not found'
-        raise StatusError.forbidden(request.kind.resource, request.called, why)
+        raise StatusError.forbidden(request.kind.resource, request.name_in_messages, why)
     limits.apply_defaults(pod, view.list(LIMIT_RANGES, request.namespace))
     # No token is mounted. A Pod of the embedded cluster runs as a process of the cluster's owner and may do what the
     # owner may do; credentials in every training would only be a risk.
@@ -153,7 +153,7 @@ def _pod(request: AdmissionRequest, view: StoreView) -> None:
     elif view.get(SERVICE_ACCOUNTS, request.namespace, spec["serviceAccountName"]) is None:
         name, where = spec["serviceAccountName"], request.namespace
         why = f'error looking up service account {where}/{name}: serviceaccount "{name}" not found'
-        raise StatusError.forbidden(request.kind.resource, request.called, why)
+        raise StatusError.forbidden(request.kind.resource, request.name_in_messages, why)
     _priority(request, spec, view)
     if isinstance(pod.get("status"), dict):
         pod["status"]["qosClass"] = qos_class(spec)
@@ -181,7 +181,7 @@ def _priority(request: AdmissionRequest, spec: dict[str, Any], view: StoreView) 
         found = view.get(resources.PRIORITY_CLASSES, "", name)
         if found is None:
             why = f"no PriorityClass with name {name} was found"
-            raise StatusError.forbidden(request.kind.resource, request.called, why)
+            raise StatusError.forbidden(request.kind.resource, request.name_in_messages, why)
     else:
         defaults = [one for one in view.list(resources.PRIORITY_CLASSES) if one.get("globalDefault")]
         found = min(defaults, key=lambda one: one.get("value", 0), default=None)
@@ -196,13 +196,13 @@ def _priority(request: AdmissionRequest, spec: dict[str, Any], view: StoreView) 
             f"the integer value of priority ({given}) must not be provided in pod spec; "
             f"priority admission controller computed {value} {ending}"
         )
-        raise StatusError.forbidden(request.kind.resource, request.called, why)
+        raise StatusError.forbidden(request.kind.resource, request.name_in_messages, why)
     if given_policy is not None and given_policy != policy:
         why = (
             f"the string value of PreemptionPolicy ({given_policy}) must not be provided in pod spec; "
             f"priority admission controller computed {policy} {ending}"
         )
-        raise StatusError.forbidden(request.kind.resource, request.called, why)
+        raise StatusError.forbidden(request.kind.resource, request.name_in_messages, why)
     spec["priority"], spec["preemptionPolicy"] = value, policy
 
 
@@ -248,7 +248,7 @@ def _quota(request: AdmissionRequest, view: StoreView) -> None:
         if not quotas.matches(quota, resource, request.object):
             continue
         if is_pod:
-            why = quotas.unspecified(quota, request.object)
+            why = quotas.missing_requests(quota, request.object)
             if why:
                 raise StatusError.forbidden(request.kind.resource, request.name, why)
         if not quotas.concerns(quota, counted):
@@ -260,7 +260,7 @@ def _quota(request: AdmissionRequest, view: StoreView) -> None:
 
 def used_now(quota: Object, resource: Resource, view: StoreView) -> quotas.Usage:
     """Return the current use of a quota, at least for the resources that objects of this kind count for."""
-    known = quotas.remembered(quota)
+    known = quotas.cached_usage(quota)
     if known is not None:
         return known
     objects = view.list(resource, quota["metadata"]["namespace"])

@@ -15,7 +15,7 @@ _BINARY = frozenset({"memory", "ephemeral-storage", "storage"})
 
 def apply_defaults(pod: Object, ranges: Iterable[Object]) -> None:
     """Set the requests and limits that a Pod's containers leave out; an annotation lists them."""
-    said: list[str] = []
+    notes: list[str] = []
     for one in ranges:
         limits, requests = _defaults(one)
         for part in ("containers", "initContainers"):
@@ -27,10 +27,10 @@ def apply_defaults(pod: Object, ranges: Iterable[Object]) -> None:
                     missing = sorted(name for name in defaults if name not in given)
                     if missing:
                         resources[which] = {**given, **{name: defaults[name] for name in missing}}
-                        said.append(f"{', '.join(missing)} {noun} for {word} {container.get('name', '')}")
-    if said:
+                        notes.append(f"{', '.join(missing)} {noun} for {word} {container.get('name', '')}")
+    if notes:
         annotations = pod["metadata"].setdefault("annotations", {})
-        annotations[ANNOTATION] = f"LimitRanger plugin set: {'; '.join(said)}"
+        annotations[ANNOTATION] = f"LimitRanger plugin set: {'; '.join(notes)}"
 
 
 def _defaults(one: Object) -> tuple[dict[str, str], dict[str, str]]:

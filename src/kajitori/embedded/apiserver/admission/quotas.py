@@ -169,7 +169,7 @@ _ledger: dict[str, Usage] = {}
 """Cached use of each quota, by its uid, so that a burst of Pods is not counted again for each Pod."""
 
 
-def remember(quota: Object, used: Usage) -> None:
+def cache_usage(quota: Object, used: Usage) -> None:
     """Cache the use of a quota until its status says something else."""
     uid = quota["metadata"].get("uid")
     if uid:
@@ -181,7 +181,7 @@ def forget(quota: Object) -> None:
     _ledger.pop(quota["metadata"].get("uid", ""), None)
 
 
-def remembered(quota: Object) -> Usage | None:
+def cached_usage(quota: Object) -> Usage | None:
     """Return the cached use of a quota, or None if it has to be counted.
 
     The stored status must agree with the cache. It does not after a client wrote it, or after a change was undone
@@ -229,7 +229,7 @@ def _text(nano: int, like: str) -> str:
     return format_nano(nano, "decimal" if form == "exponent" else form)
 
 
-def unspecified(quota: Object, pod: Object) -> str:
+def missing_requests(quota: Object, pod: Object) -> str:
     """Return why a quota refuses a Pod: its containers must state every resource that the quota limits; empty if they
     do."""
     hard = (quota.get("spec") or {}).get("hard") or {}

@@ -53,8 +53,8 @@ class _Copied:
         check_depth(value)
         self._bytes += len(encode_json(value))
         if self._bytes > _COPIED_BYTES_MAX:
-            said = "Unable to complete the copy, the accumulated size increase of copy is"
-            why = f"{said} {self._bytes}, exceeding the limit {_COPIED_BYTES_MAX}"
+            detail = "Unable to complete the copy, the accumulated size increase of copy is"
+            why = f"{detail} {self._bytes}, exceeding the limit {_COPIED_BYTES_MAX}"
             raise StatusError(413, "RequestEntityTooLarge", f"Request entity too large: {why}")
 
 

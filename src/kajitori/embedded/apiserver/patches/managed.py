@@ -317,8 +317,8 @@ def _conflict(managers: Managers, conflicts: Mapping[Key, FieldSet]) -> StatusEr
         else:
             texts.append(f"conflicts with {who}:" + "".join(f"\n- {path}" for path in found))
     count = len(causes)
-    said = f"Apply failed with {count} conflict{'' if count == 1 else 's'}: " + "\n".join(texts)
-    return StatusError(409, "Conflict", said, {"causes": causes})
+    detail = f"Apply failed with {count} conflict{'' if count == 1 else 's'}: " + "\n".join(texts)
+    return StatusError(409, "Conflict", detail, {"causes": causes})
 
 
 def check_typed(kind: Kind, config: Object) -> None:
@@ -330,8 +330,8 @@ def check_typed(kind: Kind, config: Object) -> None:
     faults = list(type_faults(kind.schema, config))
     if not faults:
         return
-    said = faults[0] if len(faults) == 1 else "\n  ".join(("errors:", *faults))
+    detail = faults[0] if len(faults) == 1 else "\n  ".join(("errors:", *faults))
     meta, resource = config["metadata"], kind.resource
     where = f"{meta.get('namespace', '')}/{meta.get('name', '')}"
     which = f"{resource.group}/{resource.version}, Kind={resource.kind}"
-    raise StatusError(500, "", f"failed to create typed patch object ({where}; {which}): {said}")
+    raise StatusError(500, "", f"failed to create typed patch object ({where}; {which}): {detail}")

@@ -16,7 +16,7 @@ from kajitori.embedded.apiserver.options import WriteOptions
 from kajitori.embedded.apiserver.patches import managed
 from kajitori.embedded.apiserver.patches.json_patching import apply_operations
 from kajitori.embedded.apiserver.patches.strategic import BadPatch, strategic_merge
-from kajitori.embedded.apiserver.requests import Target, check_name, check_namespace, no_name
+from kajitori.embedded.apiserver.requests import Target, check_name, check_namespace, missing_name
 from kajitori.embedded.apiserver.schemas.conform import type_name
 from kajitori.embedded.apiserver.schemas.formats import (
     JSON,
@@ -65,8 +65,8 @@ class Patch:
             expected = "a list of operations" if media_type == JSON_PATCH else "an object"
             raise StatusError.bad_request(f"error decoding patch: expected {expected}, not {type_name(document)}")
         if media_type == JSON_PATCH and len(document) > _OPERATIONS_MAX:
-            said = f"The allowed maximum operations in a JSON patch is {_OPERATIONS_MAX}, got {len(document)}"
-            raise StatusError(413, "RequestEntityTooLarge", f"Request entity too large: {said}")
+            detail = f"The allowed maximum operations in a JSON patch is {_OPERATIONS_MAX}, got {len(document)}"
+            raise StatusError(413, "RequestEntityTooLarge", f"Request entity too large: {detail}")
         twice: list[str] = []
         if isinstance(document, dict) and media_type in (MERGE_PATCH, STRATEGIC_PATCH):
             twice = duplicate_fields(body, JSON, document)
@@ -173,7 +173,7 @@ async def patched(objects: Objects, target: Target, patch: Patch, caller: Caller
             if options.field_validation == "Strict":
                 raise patch.refused(f"strict decoding error: {', '.join(unread)}", new)
             report_unknown(kind, unread, options.field_validation, caller.warnings)
-            raise no_name(target)
+            raise missing_name(target)
         meta = new.get("metadata")
         if isinstance(meta, dict) and meta.get("managedFields") == [] and kind.custom is None:
             # An emptied list removes all managers; a list with one empty entry means the same and is kept.
@@ -313,4 +313,4 @@ def _not_its_name(objects: Objects, target: Target, config: Object) -> StatusErr
         return StatusError.bad_request(text)
     # A missing name is allowed; an empty one is not.
     missing = not name and objects.find(kind, target.namespace, target.name) is None
-    return no_name(target) if missing or name == "" else None
+    return missing_name(target) if missing or name == "" else None

@@ -14,14 +14,14 @@ _FOLDERS = {
 """Prefixes of storage keys in messages, for resources that are not stored under their plural."""
 
 
-def not_that_uid(
+def uid_conflict(
     kind: Kind, namespace: str, name: str, uid: str, present: str = "", *, dry_run: bool = False
 ) -> StatusError:
     """Return a 409: the precondition names another UID; `present` is empty if there is no object."""
     return _failed_precondition(kind, namespace, name, "UID", uid, present, dry_run)
 
 
-def not_that_version(
+def version_conflict(
     kind: Kind, namespace: str, name: str, version: str, present: str, *, dry_run: bool = False
 ) -> StatusError:
     """Return a 409: the precondition names another resource version."""

@@ -8,12 +8,12 @@ import json
 from collections import OrderedDict
 from dataclasses import dataclass
 
-from kajitori.embedded.apiserver.causes import shown as quoted
+from kajitori.embedded.apiserver.causes import format_value as quoted
 from kajitori.embedded.apiserver.kinds import Kind
 from kajitori.embedded.apiserver.objects import Objects
 from kajitori.embedded.apiserver.options import ListOptions
+from kajitori.embedded.apiserver.reads.answers import encode_stored, store_key
 from kajitori.embedded.apiserver.reads.selection import Selection, selection
-from kajitori.embedded.apiserver.reads.shown import shown, store_key
 from kajitori.embedded.apiserver.reads.tables import to_table
 from kajitori.embedded.apiserver.requests import Target
 from kajitori.embedded.apiserver.schemas.formats import Format, encode_json
@@ -105,9 +105,9 @@ class Lister:
         if version in ("", "0"):
             return current, ""
         if not version.isdecimal():
-            said = f"strconv.ParseUint: parsing {quoted(version)}: invalid syntax"
+            decoded = f"strconv.ParseUint: parsing {quoted(version)}: invalid syntax"
             raise StatusError.bad_request(
-                f"invalid resource version: resourceVersion: Invalid value: {quoted(version)}: {said}"
+                f"invalid resource version: resourceVersion: Invalid value: {quoted(version)}: {decoded}"
             )
         asked = int(version)
         if asked > current:
@@ -148,15 +148,15 @@ def _after(records: list[Record], key: str) -> int:
 
 
 def _token(revision: int, key: str) -> str:
-    said = json.dumps({"v": "meta.k8s.io/v1", "rv": revision, "start": f"{key}\0"}).encode()
-    return base64.urlsafe_b64encode(said).decode().rstrip("=")
+    decoded = json.dumps({"v": "meta.k8s.io/v1", "rv": revision, "start": f"{key}\0"}).encode()
+    return base64.urlsafe_b64encode(decoded).decode().rstrip("=")
 
 
 def _parse_token(token: str) -> tuple[int, str]:
     try:
-        said = decode_json(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)))
-        revision, start = said["rv"], said["start"]
-        if said["v"] != "meta.k8s.io/v1" or not isinstance(revision, int) or not isinstance(start, str):
+        decoded = decode_json(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)))
+        revision, start = decoded["rv"], decoded["start"]
+        if decoded["v"] != "meta.k8s.io/v1" or not isinstance(revision, int) or not isinstance(start, str):
             raise ValueError("not a token of this server")
     except (ValueError, KeyError, TypeError, binascii.Error) as error:
         raise StatusError.bad_request(f"invalid continue token: continue key is not valid: {error}") from error
@@ -185,13 +185,13 @@ def encode_list(kind: Kind, page: Page, answer: Format, *, include: str = "Metad
 
 def _items(kind: Kind, records: list[Record]) -> list[bytes]:
     if kind.custom is not None:
-        return [shown(kind, record) for record in records]
+        return [encode_stored(kind, record) for record in records]
     # Items of lists of built-in kinds have neither kind nor apiVersion.
     head = f'{{"kind":"{kind.resource.kind}","apiVersion":"{kind.resource.api_version}",'.encode()
     skipped = len(head)
     if kind.from_stored is None:
         return [b"{" + record.value[skipped:] for record in records]
-    return [b"{" + shown(kind, record)[skipped:] for record in records]
+    return [b"{" + encode_stored(kind, record)[skipped:] for record in records]
 
 
 def _list_kind(kind: Kind) -> str:

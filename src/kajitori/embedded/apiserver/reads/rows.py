@@ -93,8 +93,8 @@ def _selector(selector: Mapping[str, Any]) -> str:
     found = [(key, f"{key}={value}") for key, value in (selector.get("matchLabels") or {}).items()]
     for one in selector.get("matchExpressions") or []:
         key, values = one["key"], ",".join(sorted(one.get("values") or []))
-        said = {"In": f"{key} in ({values})", "NotIn": f"{key} notin ({values})", "DoesNotExist": f"!{key}"}
-        found.append((key, said.get(one["operator"], key)))
+        detail = {"In": f"{key} in ({values})", "NotIn": f"{key} notin ({values})", "DoesNotExist": f"!{key}"}
+        found.append((key, detail.get(one["operator"], key)))
     return ",".join(text for _, text in sorted(found)) or _NONE
 
 
@@ -127,14 +127,14 @@ def _event(obj: Object, now: datetime, about: str, message: str, source: str, ti
     origin = obj.get(source) or {}
     component = origin.get("component") or obj.get("reportingComponent") or obj.get("reportingController") or ""
     host = origin.get("host") or obj.get("reportingInstance") or ""
-    said = ", ".join(part for part in (component, host) if part)
+    detail = ", ".join(part for part in (component, host) if part)
     return [
         durations.age(last, now),
         obj.get("type", ""),
         obj.get("reason", ""),
         named,
         target.get("fieldPath", ""),
-        said,
+        detail,
         str(obj.get(message, "")).strip(),
         durations.age(first, now),
         series.get("count") or count or 1,
@@ -276,21 +276,21 @@ def _restarts(statuses: list[dict[str, Any]], now: datetime) -> str:
 def pod_status(obj: Object) -> str:
     """Return the text of the STATUS column: the phase, or the most specific reason of its containers."""
     spec, status = obj.get("spec") or {}, obj.get("status") or {}
-    said = str(status.get("reason") or status.get("phase", ""))
+    detail = str(status.get("reason") or status.get("phase", ""))
     conditions = {one.get("type"): one for one in status.get("conditions") or []}
     if (conditions.get("PodScheduled") or {}).get("reason") == "SchedulingGated":
-        said = "SchedulingGated"
+        detail = "SchedulingGated"
     initializing = _init_status(spec, status)
     if initializing and (conditions.get("Initialized") or {}).get("status") != "True":
-        said = initializing
+        detail = initializing
     else:
-        said = _container_status(status, said, conditions)
+        detail = _container_status(status, detail, conditions)
     if (obj.get("metadata") or {}).get("deletionTimestamp"):
         if status.get("reason") == "NodeLost":
             return "Unknown"
         if status.get("phase") not in ("Succeeded", "Failed"):
             return "Terminating"
-    return said
+    return detail
 
 
 def _init_status(spec: Mapping[str, Any], status: Mapping[str, Any]) -> str:
@@ -317,20 +317,20 @@ def _ended(state: Mapping[str, Any]) -> str:
     return f"Signal:{state['signal']}" if state.get("signal") else f"ExitCode:{state.get('exitCode', 0)}"
 
 
-def _container_status(status: Mapping[str, Any], said: str, conditions: Mapping[str | None, Any]) -> str:
+def _container_status(status: Mapping[str, Any], detail: str, conditions: Mapping[str | None, Any]) -> str:
     is_running = False
     for one in reversed(status.get("containerStatuses") or []):
         state = one.get("state") or {}
         waiting, ended = state.get("waiting"), state.get("terminated")
         if waiting is not None and waiting.get("reason"):
-            said = str(waiting["reason"])
+            detail = str(waiting["reason"])
         elif ended is not None:
-            said = _ended(ended)
+            detail = _ended(ended)
         elif one.get("ready") and "running" in state:
             is_running = True
-    if said == "Completed" and is_running:
+    if detail == "Completed" and is_running:
         return "Running" if (conditions.get("Ready") or {}).get("status") == "True" else "NotReady"
-    return said
+    return detail
 
 
 def pod_conditions(obj: Object) -> list[dict[str, str]]:
@@ -338,5 +338,5 @@ def pod_conditions(obj: Object) -> list[dict[str, str]]:
     phase = (obj.get("status") or {}).get("phase")
     if phase not in ("Succeeded", "Failed"):
         return []
-    said = "The pod has completed successfully." if phase == "Succeeded" else "The pod failed."
-    return [{"type": "Completed", "status": "True", "reason": phase, "message": said}]
+    detail = "The pod has completed successfully." if phase == "Succeeded" else "The pod failed."
+    return [{"type": "Completed", "status": "True", "reason": phase, "message": detail}]

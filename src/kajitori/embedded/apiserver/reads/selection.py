@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import msgspec
 
 from kajitori.core.words.selectors import FieldSelector, FieldTerm, LabelSelector
-from kajitori.embedded.apiserver.causes import shown
+from kajitori.embedded.apiserver.causes import format_value
 from kajitori.embedded.apiserver.kinds import Kind
 from kajitori.embedded.apiserver.options import ListOptions
 from kajitori.embedded.apiserver.requests import Target
@@ -87,7 +87,7 @@ def _check_known(kind: Kind, fields: FieldSelector) -> None:
         if _has_own_fields(kind):
             raise StatusError.bad_request(f"field label not supported: {term.field}")
         only = 'only "metadata.name", "metadata.namespace"'
-        raise StatusError.bad_request(f"{shown(term.field)} is not a known field selector: {only}")
+        raise StatusError.bad_request(f"{format_value(term.field)} is not a known field selector: {only}")
 
 
 def _known_fields(kind: Kind) -> tuple[str, ...]:

@@ -8,13 +8,13 @@ from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from typing import Any
 
-from kajitori.embedded.apiserver.causes import shown as quoted
+from kajitori.embedded.apiserver.causes import format_value as quoted
 from kajitori.embedded.apiserver.kinds import Kind
 from kajitori.embedded.apiserver.objects import Objects
 from kajitori.embedded.apiserver.options import ListOptions
+from kajitori.embedded.apiserver.reads.answers import encode_stored, store_key
 from kajitori.embedded.apiserver.reads.lists import partial_metadata
 from kajitori.embedded.apiserver.reads.selection import NODE_FIELD, Selection, selection
-from kajitori.embedded.apiserver.reads.shown import shown, store_key
 from kajitori.embedded.apiserver.reads.tables import to_table
 from kajitori.embedded.apiserver.requests import Target
 from kajitori.embedded.apiserver.schemas.formats import Format, encode_json
@@ -79,7 +79,7 @@ class _Writer:
     def record(self, seen_as: str, record: Record) -> bytes:
         if self.shape:
             return self.document(seen_as, self.kind.decode(record.decode()))
-        return b'{"type":"%b","object":%b}\n' % (seen_as.encode(), shown(self.kind, record))
+        return b'{"type":"%b","object":%b}\n' % (seen_as.encode(), encode_stored(self.kind, record))
 
     def document(self, seen_as: str, obj: Object) -> bytes:
         if self.shape == "Table":
@@ -129,8 +129,8 @@ class Watch:
         self._writer = _Writer(target.kind, self._selection, answer.shape, include, answer.shape == "Table")
         version = options.resource_version
         if version and not version.isdecimal():
-            said = f"strconv.ParseUint: parsing {quoted(version)}: invalid syntax"
-            raise StatusError(500, "", f"resourceVersion: Invalid value: {quoted(version)}: {said}")
+            detail = f"strconv.ParseUint: parsing {quoted(version)}: invalid syntax"
+            raise StatusError(500, "", f"resourceVersion: Invalid value: {quoted(version)}: {detail}")
         self._version = int(version or 0)
 
     async def stream(self) -> AsyncGenerator[bytes, None]:

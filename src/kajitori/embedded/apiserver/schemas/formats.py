@@ -76,8 +76,8 @@ def negotiate(accept: str, query: Mapping[str, str], user_agent: str, *, custom:
             return Format(media_type, shape.removesuffix("List"), pretty, shape.endswith("List"))
         refused_shape = True
     if refused_shape or custom:
-        said = f"only the following media types are accepted: {', '.join((JSON, YAML, protobuf.MEDIA_TYPE))}"
-        raise StatusError(406, "NotAcceptable", said)
+        detail = f"only the following media types are accepted: {', '.join((JSON, YAML, protobuf.MEDIA_TYPE))}"
+        raise StatusError(406, "NotAcceptable", detail)
     raise StatusError.not_acceptable((JSON, YAML, protobuf.MEDIA_TYPE))
 
 
@@ -196,8 +196,8 @@ def report_unknown(kind: Kind, faults: list[str], validation: str, warnings: lis
     if not faults or validation == "Ignore":
         return
     if validation == "Strict":
-        name, said = kind.resource.kind, f"strict decoding error: {', '.join(faults)}"
+        name, detail = kind.resource.kind, f"strict decoding error: {', '.join(faults)}"
         raise StatusError.bad_request(
-            f'{name} in version "{version or kind.resource.version}" cannot be handled as a {name}: {said}'
+            f'{name} in version "{version or kind.resource.version}" cannot be handled as a {name}: {detail}'
         )
     warnings.extend(one for one in faults if one not in warnings)

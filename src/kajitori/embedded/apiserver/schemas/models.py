@@ -295,7 +295,7 @@ def _texts(doc: str) -> tuple[str, dict[str, str]]:
     """Return the descriptions of a type and of each of its fields from the model's docstring."""
     text, _, parameters = doc.partition("**parameters**")
     pieces = _ENTRY.split(parameters)
-    return _joined(text), {name: _joined(said) for name, said in zip(pieces[1::2], pieces[2::2], strict=True)}
+    return _joined(text), {name: _joined(detail) for name, detail in zip(pieces[1::2], pieces[2::2], strict=True)}
 
 
 def _joined(text: str) -> str:

@@ -103,8 +103,8 @@ class OpenApi:
                 # Clients cache a document by its hash. The hash is computed from the definitions of the kinds, so that
                 # the document need not be built for it.
                 kinds = [one for one in self._registry.all() if _group_path(one) == path]
-                said = msgspec.json.encode([str(KUBERNETES_MINOR), *(_fingerprint(one) for one in kinds)])
-                digest = hashlib.sha256(said).hexdigest().upper()
+                detail = msgspec.json.encode([str(KUBERNETES_MINOR), *(_fingerprint(one) for one in kinds)])
+                digest = hashlib.sha256(detail).hexdigest().upper()
                 paths[path] = {"serverRelativeURL": f"/openapi/v3/{path}?hash={digest}"}
         return {"paths": paths}
 

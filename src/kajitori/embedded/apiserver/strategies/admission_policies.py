@@ -184,14 +184,14 @@ def _resource_faults(patterns: Sequence[str], field: str) -> Iterator[Cause]:
     if len(patterns) > 1 and "*/*" in patterns:
         yield invalid(field, list(patterns), "if '*/*' is present, must not specify other resources")
     if "*" in patterns and is_last_plain:
-        said = "if '*' is present, must not specify other resources without subresources"
-        yield invalid(field, list(patterns), said)
+        detail = "if '*' is present, must not specify other resources without subresources"
+        yield invalid(field, list(patterns), detail)
 
 
 def _condition_faults(conditions: Sequence[Mapping[str, Any]]) -> Iterator[Cause]:
     if len(conditions) > _MAX_CONDITIONS:
-        said = f"Too many: {len(conditions)}: must have at most {_MAX_CONDITIONS} items"
-        yield Cause("FieldValueTooMany", "spec.matchConditions", said)
+        detail = f"Too many: {len(conditions)}: must have at most {_MAX_CONDITIONS} items"
+        yield Cause("FieldValueTooMany", "spec.matchConditions", detail)
     scope, seen = Scope(GIVEN), set()
     for index, condition in enumerate(conditions):
         field, name = f"spec.matchConditions[{index}]", condition.get("name") or ""
@@ -220,11 +220,11 @@ def _variable_faults(variable: Mapping[str, Any], scope: Scope, field: str) -> t
 def _validation_faults(validation: Mapping[str, Any], scope: Scope, field: str) -> Iterator[Cause]:
     text = validation.get("expression") or ""
     yield from _compiled(scope, text, f"{field}.expression", "bool", missing="expression is not specified")[0]
-    if said := validation.get("messageExpression"):
-        if said.strip():
-            yield from _compiled(scope, said, f"{field}.messageExpression", "string")[0]
+    if detail := validation.get("messageExpression"):
+        if detail.strip():
+            yield from _compiled(scope, detail, f"{field}.messageExpression", "string")[0]
         else:
-            yield invalid(f"{field}.messageExpression", said, "must be non-empty if specified")
+            yield invalid(f"{field}.messageExpression", detail, "must be non-empty if specified")
     message = validation.get("message") or ""
     if message and not message.strip():
         yield invalid(f"{field}.message", message, "must be non-empty if specified")
@@ -238,8 +238,8 @@ def _validation_faults(validation: Mapping[str, Any], scope: Scope, field: str) 
 def _annotation_faults(annotations: Sequence[Mapping[str, Any]], scope: Scope, name: str) -> Iterator[Cause]:
     """Check the audit annotations like other expressions, although there is no audit log here."""
     if len(annotations) > _MAX_ANNOTATIONS:
-        said = f"must not have more than {_MAX_ANNOTATIONS} auditAnnotations"
-        yield invalid("spec.auditAnnotations", list(annotations), said)
+        detail = f"must not have more than {_MAX_ANNOTATIONS} auditAnnotations"
+        yield invalid("spec.auditAnnotations", list(annotations), detail)
     seen: set[str] = set()
     for index, annotation in enumerate(annotations):
         field, key = f"spec.auditAnnotations[{index}]", annotation.get("key") or ""

@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import Any
 from urllib.parse import urlsplit
 
-from kajitori.embedded.apiserver.causes import Cause, duplicate, not_supported, required, shown, too_long
+from kajitori.embedded.apiserver.causes import Cause, duplicate, format_value, not_supported, required, too_long
 from kajitori.embedded.apiserver.schemas.custom import convert
 from kajitori.embedded.apiserver.schemas.schema import ABSENT, Schema, is_same, stored_part
 
@@ -38,8 +38,8 @@ def validate(schema: Schema, value: Any, path: str = "", old: Any = ABSENT) -> l
         causes = [_type_fault(schema, value, path)]
         if schema.type == "integer" and type(value) is float:
             form = schema.constraints.get("format")
-            said = f"with format {form}" if form else "(default format)"
-            causes.append(_nowhere(path, f"Checked value must be of type integer {said} in {path}"))
+            detail = f"with format {form}" if form else "(default format)"
+            causes.append(_nowhere(path, f"Checked value must be of type integer {detail} in {path}"))
         return causes
     causes = _value_faults(schema.constraints, value, path)
     if type(value) is dict:
@@ -88,7 +88,7 @@ def _type_fault(schema: Schema, value: Any, path: str) -> Cause:
 
 
 def _fault(path: str, value: Any, detail: str) -> Cause:
-    return Cause("FieldValueInvalid", path, f"Invalid value: {shown(value)}: {path} in body {detail}")
+    return Cause("FieldValueInvalid", path, f"Invalid value: {format_value(value)}: {path} in body {detail}")
 
 
 def _nowhere(path: str, detail: str) -> Cause:
@@ -124,8 +124,8 @@ def _text_faults(rules: Mapping[str, Any], value: str, path: str) -> list[Cause]
         causes.append(_fault(path, value, f"should match '{pattern}'"))
     form = rules.get("format")
     if form and not has_format(form, value):
-        said = f"Invalid value: {shown(value)}: {path} in body must be of type {form}: {shown(value)}"
-        causes.append(Cause("FieldValueTypeInvalid", path, said))
+        detail = f"Invalid value: {format_value(value)}: {path} in body must be of type {form}: {format_value(value)}"
+        causes.append(Cause("FieldValueTypeInvalid", path, detail))
     return causes
 
 

@@ -111,9 +111,9 @@ class NewEventStrategy(EventStrategy):
         return causes
 
     def fields(self, obj: Object) -> dict[str, str]:
-        said = super().fields(to_core(obj))
-        renamed = {name.replace("involvedObject", "regarding"): value for name, value in said.items()}
-        return {**renamed, "reportingController": said["reportingComponent"]}
+        values = super().fields(to_core(obj))
+        renamed = {name.replace("involvedObject", "regarding"): value for name, value in values.items()}
+        return {**renamed, "reportingController": values["reportingComponent"]}
 
 
 def _common_faults(obj: Object, controller: str) -> list[Cause]:

@@ -56,8 +56,8 @@ class NamespaceStrategy(Strategy):
         wanted = "Terminating" if going else "Active"
         if phase == wanted:
             return []
-        said = f"may only be '{wanted}' if `deletionTimestamp` is {'not ' if going else ''}empty"
-        return [invalid("status.Phase", phase, said)]
+        detail = f"may only be '{wanted}' if `deletionTimestamp` is {'not ' if going else ''}empty"
+        return [invalid("status.Phase", phase, detail)]
 
     def fields(self, obj: Object) -> dict[str, str]:
         return {"status.phase": obj.get("status", {}).get("phase", "")}

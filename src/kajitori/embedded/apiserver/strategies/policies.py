@@ -124,15 +124,15 @@ def _limit_faults(limit: dict[str, Any], where: str) -> list[Cause]:
     parts = ["max", "min", "default", "defaultRequest", "maxLimitRequestRatio"]
     if kind == "Pod":
         unused = ("default", "defaultRequest")
-        said = "may not be specified when `type` is 'Pod'"
-        causes += [forbidden(f"{where}.{name}", said) for name in unused if limit.get(name)]
+        detail = "may not be specified when `type` is 'Pod'"
+        causes += [forbidden(f"{where}.{name}", detail) for name in unused if limit.get(name)]
         parts = [name for name in parts if name not in unused]
     for part in parts:
         for resource in limit.get(part) or {}:
             causes += name_faults(resource, f"{where}.{part}[{resource}]", of_container=kind in ("Pod", "Container"))
     if kind == "PersistentVolumeClaim" and not any("storage" in (limit.get(name) or {}) for name in ("min", "max")):
-        said = "either minimum or maximum storage value is required, but neither was provided"
-        causes.append(required(f"{where}.limits", said))
+        detail = "either minimum or maximum storage value is required, but neither was provided"
+        causes.append(required(f"{where}.limits", detail))
     for resource in {name: None for part in parts for name in limit.get(part) or {}}:
         amounts = {part: limit[part][resource] for part in parts if resource in (limit.get(part) or {})}
         causes += _bound_faults(resource, amounts, where)
@@ -145,10 +145,10 @@ def _bound_faults(resource: str, amounts: dict[str, str], where: str) -> list[Ca
     nano = {part: quantities.parse_nano(amount) for part, amount in amounts.items()}
     for low, high, at, value in _ORDERED:
         if low in nano and high in nano and nano[low] > nano[high]:
-            said = f"{_SAID[low]} {amounts[low]} is greater than {_SAID[high]} {amounts[high]}"
+            detail = f"{_SAID[low]} {amounts[low]} is greater than {_SAID[high]} {amounts[high]}"
             if (low, high) == ("defaultRequest", "default"):
-                said = said.replace("default value", "default limit value")
-            causes.append(invalid(f"{where}.{at}[{resource}]", amounts[value], said))
+                detail = detail.replace("default value", "default limit value")
+            causes.append(invalid(f"{where}.{at}[{resource}]", amounts[value], detail))
     ratio = amounts.get("maxLimitRequestRatio")
     if ratio is not None:
         field = f"{where}.maxLimitRequestRatio[{resource}]"
@@ -161,8 +161,8 @@ def _bound_faults(resource: str, amounts: dict[str, str], where: str) -> list[Ca
     both = nano.get("default"), nano.get("defaultRequest")
     if is_extended(resource) and None not in both and both[0] != both[1]:
         request = amounts["defaultRequest"]
-        said = f"default value {amounts['default']} must equal to defaultRequest value {request} in {resource}"
-        causes.append(invalid(f"{where}.defaultRequest[{resource}]", request, said))
+        detail = f"default value {amounts['default']} must equal to defaultRequest value {request} in {resource}"
+        causes.append(invalid(f"{where}.defaultRequest[{resource}]", request, detail))
     return causes
 
 
@@ -214,12 +214,12 @@ class PriorityClassStrategy(Strategy):
         if name.startswith("system-"):
             if SYSTEM_PRIORITIES.get(name) != value:
                 detail = "priority class names with 'system-' prefix are reserved for system use only. error: "
-                said = (
+                message = (
                     f"{name} is not a known system priority class"
                     if name not in SYSTEM_PRIORITIES
                     else f"value of {name} PriorityClass must be {SYSTEM_PRIORITIES[name]}"
                 )
-                causes.append(forbidden("metadata.name", detail + said))
+                causes.append(forbidden("metadata.name", detail + message))
         elif value > HIGHEST_USER_PRIORITY:
             causes.append(
                 forbidden("value", f"maximum allowed value of a user defined priority is {HIGHEST_USER_PRIORITY}")

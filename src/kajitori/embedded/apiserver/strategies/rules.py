@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any
 
-from kajitori.embedded.apiserver.causes import Cause, forbidden, invalid, required, shown
+from kajitori.embedded.apiserver.causes import Cause, forbidden, format_value, invalid, required
 from kajitori.embedded.apiserver.schemas.cel import Expression, ExpressionError, Scope
 from kajitori.embedded.apiserver.schemas.schema import ABSENT, Schema, is_same, stored_part
 
@@ -63,7 +63,7 @@ def _broken(schema: Schema, new: Any, old: Any, path: str) -> Iterator[Cause]:
 
 def _broken_rule(rule: dict[str, Any], values: dict[str, Any], path: str) -> Iterator[Cause]:
     value = values["self"]
-    seen = "" if isinstance(value, dict | list) else f"{shown(value)}: "
+    seen = "" if isinstance(value, dict | list) else f"{format_value(value)}: "
     where = f"{path}{rule.get('fieldPath', '')}".removeprefix(".") or "<nil>"
     try:
         if _compiled(rule["rule"]).evaluate(values) is True:
@@ -85,11 +85,11 @@ def _broken_rule(rule: dict[str, Any], values: dict[str, Any], path: str) -> Ite
 def _message(rule: dict[str, Any], values: dict[str, Any]) -> str:
     written = rule.get("messageExpression")
     try:
-        said = _compiled(written, "string").evaluate(values) if written else ""
+        detail = _compiled(written, "string").evaluate(values) if written else ""
     except ExpressionError:
-        said = ""
-    if isinstance(said, str) and said.strip():
-        return said.strip()
+        detail = ""
+    if isinstance(detail, str) and detail.strip():
+        return detail.strip()
     return (rule.get("message") or "").strip() or f"failed rule: {rule['rule'].strip()}"
 
 

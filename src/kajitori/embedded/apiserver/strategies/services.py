@@ -175,9 +175,9 @@ def _is_reachable(spec: Spec) -> bool:
 
 
 def _external_name(spec: Spec) -> list[Cause]:
-    said = "may not be set for ExternalName services"
+    detail = "may not be set for ExternalName services"
     causes = [
-        forbidden(f"spec.{name}", said) for name in ("clusterIPs", "ipFamilies", "ipFamilyPolicy") if spec.get(name)
+        forbidden(f"spec.{name}", detail) for name in ("clusterIPs", "ipFamilies", "ipFamilyPolicy") if spec.get(name)
     ]
     name = spec.get("externalName", "").removesuffix(".")
     if not name:

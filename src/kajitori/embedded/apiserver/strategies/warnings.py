@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from kajitori.core.words import texts
-from kajitori.embedded.apiserver.causes import shown
+from kajitori.embedded.apiserver.causes import format_value
 from kajitori.embedded.apiserver.metadata import STANDARD_FINALIZERS
 from kajitori.embedded.apiserver.schemas.quantities import NANO, parse_nano
 
@@ -33,15 +33,16 @@ def of_finalizers(new: list[str], old: list[str]) -> list[str]:
     """Return the warnings about a custom resource's finalizers, of which any text is allowed."""
     found = []
     for name in sorted(set(new) - set(old)):
-        found += [f"metadata.finalizers: {shown(name)}: {fault}" for fault in texts.qualified_name(name)]
+        found += [f"metadata.finalizers: {format_value(name)}: {fault}" for fault in texts.qualified_name(name)]
         if "/" not in name and name not in STANDARD_FINALIZERS:
-            found.append(f"metadata.finalizers: {shown(name)}: prefer a name with a domain, such as example.com/name")
+            advice = "prefer a name with a domain, such as example.com/name"
+            found.append(f"metadata.finalizers: {format_value(name)}: {advice}")
     return found
 
 
 def _fractional_bytes(amounts: dict[str, str], path: str) -> list[str]:
     return [
-        f"{path}[{name}]: {shown(amounts[name])} is a fraction of a byte"
+        f"{path}[{name}]: {format_value(amounts[name])} is a fraction of a byte"
         for name in ("memory", "ephemeral-storage", "storage")
         if name in amounts and parse_nano(amounts[name]) % NANO
     ]
@@ -52,6 +53,6 @@ def _repeated_variables(variables: list[Spec], path: str) -> list[str]:
     for index, variable in enumerate(variables):
         name = variable.get("name", "")
         if name in seen and f"$({name})" not in variable.get("value", ""):
-            found.append(f"{path}[{index}]: hides the previous definition of {shown(name)}")
+            found.append(f"{path}[{index}]: hides the previous definition of {format_value(name)}")
         seen.add(name)
     return found

@@ -13,14 +13,13 @@ from kajitori.embedded.apiserver.objects import Caller, Objects, Own
 from kajitori.embedded.apiserver.options import WriteOptions, parse_delete
 from kajitori.embedded.apiserver.patches.managed import manage_scale
 from kajitori.embedded.apiserver.patches.own_metadata import now_text
-from kajitori.embedded.apiserver.patches.preconditions import not_that_uid, not_that_version
-from kajitori.embedded.apiserver.reads.shown import encode_plain, store_key
+from kajitori.embedded.apiserver.patches.preconditions import uid_conflict, version_conflict
+from kajitori.embedded.apiserver.reads.answers import encode_plain, store_key
 from kajitori.embedded.apiserver.requests import Target
 from kajitori.embedded.apiserver.schemas.conform import type_name
 from kajitori.embedded.apiserver.schemas.formats import encode_json
-from kajitori.embedded.apiserver.schemas.models import model_schema
 from kajitori.embedded.apiserver.status import StatusError
-from kajitori.embedded.apiserver.strategies.strategy import Object, Strategy
+from kajitori.embedded.apiserver.strategies.strategy import Object
 from kajitori.embedded.apiserver.upkeep import deletion
 from kajitori.embedded.store import Stale
 from kajitori.kube.resources import Resource
@@ -29,47 +28,6 @@ _BUDGETS = Resource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget
 _POD = Resource("", "v1", "Pod", "Pod")
 """The name of a Pod in messages about evictions."""
 _RETRY_SECONDS = 10
-
-
-SCALES = Kind(
-    Resource("autoscaling", "v1", "scales", "Scale"),
-    "scale",
-    Strategy(),
-    verbs=(),
-    virtual=True,
-    custom={
-        "spec": {
-            "versions": [
-                {
-                    "name": "v1",
-                    "additionalPrinterColumns": [
-                        {
-                            "name": "Desired",
-                            "type": "integer",
-                            "jsonPath": ".spec.replicas",
-                            "description": "Number of desired replicas",
-                        },
-                        {
-                            "name": "Available",
-                            "type": "integer",
-                            "jsonPath": ".status.replicas",
-                            "description": "Number of actual replicas",
-                        },
-                        {
-                            "name": "Age",
-                            "type": "date",
-                            "jsonPath": ".metadata.creationTimestamp",
-                            "description": model_schema("meta_v1", "ObjectMeta")
-                            .properties["creationTimestamp"]
-                            .description,
-                        },
-                    ],
-                }
-            ]
-        }
-    },
-)
-"""The columns of a Scale as a Table; this kind is not served."""
 
 
 class Subresources:
@@ -97,10 +55,10 @@ class Subresources:
             given = body.get("metadata") or {}
             uid, version = given.get("uid"), given.get("resourceVersion")
             if uid and uid != meta["uid"]:
-                raise not_that_uid(pods, target.namespace, name, uid, meta["uid"], dry_run=options.dry_run)
+                raise uid_conflict(pods, target.namespace, name, uid, meta["uid"], dry_run=options.dry_run)
             if version and version != meta["resourceVersion"]:
                 present = meta["resourceVersion"]
-                raise not_that_version(pods, target.namespace, name, version, present, dry_run=options.dry_run)
+                raise version_conflict(pods, target.namespace, name, version, present, dry_run=options.dry_run)
             if meta.get("deletionTimestamp"):
                 raise StatusError.conflict(where, name, f"pod {name} is being deleted, cannot be assigned to a host")
             if spec.get("nodeName"):
@@ -157,7 +115,7 @@ class Subresources:
         record = self._objects.get(target.kind, target.namespace, target.name)
         pod = record.decode()
         meta = pod["metadata"]
-        for what, name, said in (
+        for what, name, detail in (
             ("UID", "uid", "deleted and then recreated"),
             ("ResourceVersion", "resourceVersion", "modified"),
         ):
@@ -165,11 +123,11 @@ class Subresources:
             if given and given != meta[name]:
                 why = (
                     f"the {what} in the precondition ({given}) does not match the {what} in record ({meta[name]}). "
-                    f"The object might have been {said}"
+                    f"The object might have been {detail}"
                 )
                 raise StatusError.conflict(_POD, target.name, why)
-        said = "Eviction API: evicting"
-        _set_condition(pod, "DisruptionTarget", reason="EvictionByEvictionAPI", message=said)
+        detail = "Eviction API: evicting"
+        _set_condition(pod, "DisruptionTarget", reason="EvictionByEvictionAPI", message=detail)
         if pod == record.object:
             return str(meta["resourceVersion"])
         return str(self._objects.put(target.kind, record, pod).object["metadata"]["resourceVersion"])

@@ -36,8 +36,8 @@ class Controllers:
         """Check every object once, then those that change."""
         for resource in self._objects.store.resources():
             for record in self._objects.store.records(resource):
-                self._garbage.learn(record)
-                self._terminations.learn(record)
+                self._garbage.track(record)
+                self._terminations.track(record)
         self._objects.store.listen(self._on_event)
         self._task = asyncio.create_task(self._work(), name="apiserver-controllers")
 
@@ -78,10 +78,10 @@ class Controllers:
         try:
             record = self._objects.store.get(resource, namespace, name)
             if record is not None:
-                self._garbage.look(record)
+                self._garbage.process(record)
             record = self._objects.store.get(resource, namespace, name)
             if record is not None:
-                self._terminations.look(record)
+                self._terminations.process(record)
         except Stale:
             self._add(resource, key)
         except NotStored as error:

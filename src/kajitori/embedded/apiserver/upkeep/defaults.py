@@ -61,7 +61,7 @@ def follow_ups(
     found = [one for one in view.list(QUOTAS, some["metadata"]["namespace"]) if _counts(one, stored, some)]
     changes = []
     for quota in found:
-        known = quotas.remembered(quota)
+        known = quotas.cached_usage(quota)
         if known is None:
             changes += _quota_changes(registry, [quota], view)
         else:
@@ -148,7 +148,7 @@ def _quota_changes(registry: KindRegistry, found: list[Object], view: StoreView)
 def _change(registry: KindRegistry, quota: Object, used: quotas.Usage) -> list[Change]:
     kind = registry.find(QUOTAS.group, QUOTAS.version, QUOTAS.plural)
     assert kind is not None
-    quotas.remember(quota, used)
+    quotas.cache_usage(quota, used)
     status = quotas.status_of(quota, used)
     return [] if quota.get("status") == status else [Change(kind, {**quota, "status": status}, "status")]
 

@@ -12,7 +12,7 @@ from kajitori.embedded.apiserver.kinds import Kind
 from kajitori.embedded.apiserver.objects import Caller, Objects
 from kajitori.embedded.apiserver.options import DeleteOptions
 from kajitori.embedded.apiserver.patches.own_metadata import now_text
-from kajitori.embedded.apiserver.reads.shown import encode_plain
+from kajitori.embedded.apiserver.reads.answers import encode_plain
 from kajitori.embedded.apiserver.status import StatusError, qualified
 from kajitori.embedded.apiserver.strategies.strategy import Object
 from kajitori.embedded.store import Record, Stale

@@ -9,7 +9,7 @@ import msgspec
 from kajitori.embedded.apiserver.kinds import Kind
 from kajitori.embedded.apiserver.objects import Objects
 from kajitori.embedded.apiserver.options import DeleteOptions
-from kajitori.embedded.apiserver.reads.shown import store_key
+from kajitori.embedded.apiserver.reads.answers import store_key
 from kajitori.embedded.apiserver.registry import KindRegistry
 from kajitori.embedded.apiserver.strategies.strategy import Object
 from kajitori.embedded.apiserver.upkeep.deletion import FOREGROUND, ORPHAN, delete_record
@@ -45,7 +45,7 @@ class GarbageCollector:
         self._dependents: dict[str, set[tuple[str, str]]] = {}
         """Dependents by the UID of their owner: resource and key."""
 
-    def learn(self, record: Record) -> None:
+    def track(self, record: Record) -> None:
         """Record an object, and queue it if there may be something to do."""
         if b'"ownerReferences"' not in record.value and b'"deletionTimestamp"' not in record.value:
             return
@@ -71,7 +71,7 @@ class GarbageCollector:
                     # An owner may have waited for this dependent.
                     self._look_at_owner(record, owner.uid)
         if event.type is not DELETED:
-            self.learn(record)
+            self.track(record)
             if previous is not None and b'"deletionTimestamp"' in record.value:
                 for resource, key in self._dependents.get(_decode(record.value).metadata.uid, ()):
                     self._add(resource, key)
@@ -86,7 +86,7 @@ class GarbageCollector:
                 if found is not None:
                     self._add(found.resource, found.key)
 
-    def look(self, record: Record) -> None:
+    def process(self, record: Record) -> None:
         """Do what is due for one object. The writes are not durable yet.
 
         Raises:

@@ -33,7 +33,7 @@ class Terminations:
         self._definitions: dict[str, str] = {}
         """Resources (`group/plural`) of definitions that are being deleted, by the name of the definition."""
 
-    def learn(self, record: Record) -> None:
+    def track(self, record: Record) -> None:
         """Queue a namespace or definition if it is being deleted."""
         if record.resource not in (NAMESPACES, DEFINITIONS) or b'"deletionTimestamp"' not in record.value:
             return
@@ -49,7 +49,7 @@ class Terminations:
         """Record a change."""
         record = event.record
         if event.type is not DELETED:
-            self.learn(record)
+            self.track(record)
             return
         if record.resource == NAMESPACES:
             self._namespaces.discard(record.name)
@@ -60,7 +60,7 @@ class Terminations:
         if record.resource in self._definitions:
             self._add(DEFINITIONS, self._definitions[record.resource])
 
-    def look(self, record: Record) -> None:
+    def process(self, record: Record) -> None:
         """Do what is due for one namespace or definition. The writes are not durable yet.
 
         Raises:
@@ -141,11 +141,11 @@ class Terminations:
             _condition("ContentRemaining", True, "SomeResourcesRemain", f"Some resources are remaining: {remain}"),
         ]
         if held:
-            said = f"Some content in the namespace has finalizers remaining: {held}"
-            conditions.append(_condition("FinalizersRemaining", True, "SomeFinalizersRemain", said))
+            detail = f"Some content in the namespace has finalizers remaining: {held}"
+            conditions.append(_condition("FinalizersRemaining", True, "SomeFinalizersRemain", detail))
         else:
-            said = "All content-preserving finalizers finished"
-            conditions.append(_condition("FinalizersRemaining", False, "ContentHasNoFinalizers", said))
+            detail = "All content-preserving finalizers finished"
+            conditions.append(_condition("FinalizersRemaining", False, "ContentHasNoFinalizers", detail))
         status = namespace.setdefault("status", {})
         _merge_conditions(status, conditions)
         if namespace != record.object:

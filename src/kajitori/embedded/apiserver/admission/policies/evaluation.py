@@ -57,13 +57,13 @@ class AdmissionPolicies:
             rules = binding["spec"].get("matchResources")
             if rules and matched(rules, request, self._view, self._equivalents(request)) is None:
                 continue
-            said = f"ValidatingAdmissionPolicy '{_name(stored)}' with binding '{_name(binding)}'"
+            policy = f"ValidatingAdmissionPolicy '{_name(stored)}' with binding '{_name(binding)}'"
             actions = binding["spec"].get("validationActions") or ()
             for reason, message in self._policy(stored).denials(question):
                 if "Deny" in actions:
-                    raise _denied(request, reason, f"{said} denied request: {message}")
+                    raise _denied(request, reason, f"{policy} denied request: {message}")
                 if "Warn" in actions:
-                    request.warnings.append(f"Validation failed for {said}: {message}")
+                    request.warnings.append(f"Validation failed for {policy}: {message}")
 
     def _policy(self, stored: Object) -> _Policy:
         uid = stored["metadata"]["uid"]
@@ -213,16 +213,16 @@ def _result(expression: Expression, values: Mapping[str, Any], failures: Mapping
 
 
 def _message(validation: Object, expression: Expression | None, values: Mapping[str, Any]) -> str:
-    said = ""
+    text = ""
     if expression is not None:
         try:
             result = expression.evaluate(values)
         except ExpressionError:
             result = None
-        said = result.strip() if isinstance(result, str) else ""
-        if "\n" in said or len(said.encode()) > _MAX_MESSAGE_BYTES:
-            said = ""
-    return said or (validation.get("message") or "").strip() or f"failed expression: {validation['expression'].strip()}"
+        text = result.strip() if isinstance(result, str) else ""
+        if "\n" in text or len(text.encode()) > _MAX_MESSAGE_BYTES:
+            text = ""
+    return text or (validation.get("message") or "").strip() or f"failed expression: {validation['expression'].strip()}"
 
 
 def _denied(request: AdmissionRequest, reason: str, message: str) -> StatusError:

@@ -8,9 +8,9 @@ from kajitori.embedded.apiserver.strategies.strategy import Object
 from kajitori.embedded.store import Record
 
 
-def unstored(kind: Kind, obj: Object, self_link: str | None = None) -> bytes:
+def dry_run_answer(kind: Kind, obj: Object, self_link: str | None = None) -> bytes:
     """Return the answer of a dry run: the object as it would be read back."""
-    seen = kind.decode(kind.settle(kind.encode(obj)))
+    seen = kind.decode(kind.as_read_back(kind.encode(obj)))
     if self_link:
         seen = {**seen, "metadata": {**seen["metadata"], "selfLink": self_link}}
     return encode_plain(seen)
@@ -22,7 +22,7 @@ def store_key(kind: Kind) -> str:
     return f"{stored.group}/{stored.plural}"
 
 
-def shown(kind: Kind, record: Record) -> bytes:
+def encode_stored(kind: Kind, record: Record) -> bytes:
     """Return a stored object in the form of the kind."""
     return record.value if kind.from_stored is None else encode_plain(kind.decode(record.decode()))
 
