@@ -392,9 +392,7 @@ def _object(call: Call, value: bytes, code: int = 200) -> Answer:
     if obj.get("kind") == "Status":
         return Answer(answer.rewrite(value), code)
     if answer.of_list:
-        raise StatusError(
-            406, "NotAcceptable", "the requested object is not a list"
-        )
+        raise StatusError(406, "NotAcceptable", "the requested object is not a list")
     if answer.shape == "Table":
         table = to_table(call.target.kind, [obj], include=_include(call))
         table["metadata"] = {"resourceVersion": obj["metadata"].get("resourceVersion", "")}

@@ -164,6 +164,16 @@ async def test_status_and_scale_have_owners_of_their_own(api: EmbeddedApiServer)
     }
 
 
+async def test_a_dry_run_of_a_scale_shows_the_change_and_stores_nothing(api: EmbeddedApiServer) -> None:
+    """The answer has the new number; the object keeps its own."""
+    await api.call("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", DEFINITION)
+    await apply(api, FOO, foo(replicas=1))
+    patch = {"spec": {"replicas": 3}}
+    answer = await api.call("PATCH", f"{FOO}/scale?dryRun=All", patch, content_type=MERGE)
+    assert answer.body["spec"] == {"replicas": 3}
+    assert (await api.call("GET", f"{FOO}/scale")).body["spec"] == {"replicas": 1}
+
+
 @pytest.mark.parametrize(
     ("body", "code", "message"),
     [

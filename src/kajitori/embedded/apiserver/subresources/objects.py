@@ -18,6 +18,7 @@ from kajitori.embedded.apiserver.reads.answers import encode_plain, store_key
 from kajitori.embedded.apiserver.requests import Target
 from kajitori.embedded.apiserver.schemas.conform import type_name
 from kajitori.embedded.apiserver.schemas.formats import encode_json
+from kajitori.embedded.apiserver.schemas.nesting import decode_json
 from kajitori.embedded.apiserver.status import StatusError
 from kajitori.embedded.apiserver.strategies.strategy import Object
 from kajitori.embedded.apiserver.upkeep import deletion
@@ -250,8 +251,8 @@ class Subresources:
             if old is not None and _at_path(new, path) != _at_path(old, path):
                 manage_scale(kind, new, old, path, manager=manager)
 
-        await self._objects.update(kind, target.namespace, target.name, apply, caller, options, own=own)
-        return await self.scale(target)
+        written = await self._objects.update(kind, target.namespace, target.name, apply, caller, options, own=own)
+        return encode_plain(_scale_of(kind, decode_json(written.value)))
 
 
 def scale_fault(scale: Object) -> str:
