@@ -1,7 +1,8 @@
-"""Random sequences of API operations against the embedded and a real API server: the same answers, errors and events.
+"""Random sequences of API operations against the embedded and a real API server: the same codes, reasons, objects and
+events.
 
-The seeds are fixed. `python -m tests.helpers.differential.explore 1000 200` tries fresh ones; what differs on purpose,
-or still, is listed in docs/architecture/embedded-differences.md.
+The seeds are fixed. `python -m tests.helpers.differential.explore 1000 200` tries new ones. Known differences are
+listed in docs/architecture/embedded-differences.md.
 """
 
 from __future__ import annotations
@@ -21,20 +22,20 @@ SEEDS = (
     *(50009, 50016, 50017, 50021, 50032, 50033, 50041, 50061, 50069),
     *(50081, 50089, 50127, 50145, 50194, 50203, 50211, 50245, 50248),
 )
-"""Those of 250 sequences without any known difference that together ask for most: kinds, verbs, patch types, formats. A
-change of the catalogue or of the generator makes other sequences of them: look which are good by exploring."""
+"""Seeds of sequences without a known difference that cover many kinds, verbs, patch types and formats. After a change
+of the catalogue or generator they make other sequences: find good ones with `explore`."""
 
 
 @pytest.fixture(scope="module")
 def own_cluster() -> Iterator[RealCluster]:
-    """A real API server that nobody else writes to."""
+    """A real API server for this module only."""
     require_binaries("kube-apiserver", "etcd")
     with real_server() as cluster:
         yield cluster
 
 
 async def test_random_sequences_are_answered_the_same(own_cluster: RealCluster) -> None:
-    """Every answer and every watch event of a random sequence is the same, but for identities, versions and times."""
+    """Answers and watch events are the same, apart from identities, versions, times and texts."""
     different: dict[str, str] = {}
     async with pair_of(own_cluster) as pair:
         for seed in SEEDS:

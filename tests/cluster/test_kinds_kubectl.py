@@ -1,4 +1,4 @@
-"""kubectl against the embedded API server: what depends on what the server knows about kinds."""
+"""kubectl against the embedded API server: behaviour that depends on the kinds."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ POD: dict[str, Any] = {
 
 
 class Refused(Exception):
-    """kubectl ended with an error; its text."""
+    """kubectl failed; its error text."""
 
 
 @pytest.fixture
 async def kubectl(tmp_path: Path) -> AsyncIterator[Kubectl]:
-    """Runs kubectl against a server of its own; documents go to its standard input."""
+    """Run kubectl against a server of its own; documents go to its standard input."""
     program = kubectl_binary()
     made = certificates.ensure_certificates(tmp_path / "pki")
     token = certificates.ensure_token(tmp_path / "token")
@@ -81,7 +81,7 @@ async def test_what_there_is(kubectl: Kubectl) -> None:
 
 
 async def test_apply_shows_defaults_and_is_stable(kubectl: Kubectl) -> None:
-    """A second apply changes nothing; a misspelled field is refused by the server by name."""
+    """A second apply changes nothing; the server refuses a misspelled field by name."""
     assert await kubectl("apply", "-f", "-", given=POD) == "pod/demo created\n"
     assert await kubectl("apply", "-f", "-", given=POD) == "pod/demo unchanged\n"
     shown = yaml.safe_load(await kubectl("get", "pod", "demo", "-o", "yaml"))
@@ -109,7 +109,7 @@ async def test_every_fault_at_once(kubectl: Kubectl) -> None:
 
 
 async def test_dry_run_on_the_server(kubectl: Kubectl) -> None:
-    """What would be made is shown with its defaults, and is not made."""
+    """A dry run shows the object with its defaults and does not create it."""
     arguments = ("create", "configmap", "c", "--from-literal=a=b", "--dry-run=server", "-o", "yaml")
     assert yaml.safe_load(await kubectl(*arguments))["data"] == {"a": "b"}
     with pytest.raises(Refused, match="not found"):
@@ -117,7 +117,7 @@ async def test_dry_run_on_the_server(kubectl: Kubectl) -> None:
 
 
 async def test_quota_in_a_new_namespace(kubectl: Kubectl) -> None:
-    """The namespace has its account; the quota counts and refuses."""
+    """The namespace has its service account; the quota counts and refuses."""
     await kubectl("create", "namespace", "vision")
     assert "default" in await kubectl("get", "serviceaccounts", "-n", "vision")
     await kubectl("create", "quota", "q", "--hard=pods=1,requests.cpu=2", "-n", "vision")

@@ -1,4 +1,4 @@
-"""What the embedded API server knows about kinds, held against a real kube-apiserver."""
+"""The kinds of the embedded API server, compared with a real kube-apiserver."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ async def _ask(client: KubeClient, path: str, case: Case) -> tuple[int, dict[str
 
 @pytest.mark.parametrize("file", ["pods", "others", "definitions", "admission_policies"])
 async def test_recorded_answers_are_still_those_of_a_real_server(real_cluster: RealCluster, file: str) -> None:
-    """A real server answers every recorded case as it is recorded."""
+    """A real server still answers every recorded case with the same code and object."""
     registry = built_in()
     async with real_cluster.client() as client:
         for case in kinds_cases.load(file):
@@ -59,7 +59,7 @@ async def test_recorded_answers_are_still_those_of_a_real_server(real_cluster: R
 
 
 async def test_recorded_answers_about_custom_resources(real_cluster: RealCluster) -> None:
-    """The same for custom resources, whose definition comes first and goes afterwards."""
+    """The same for custom resources, whose definition is created before and deleted afterwards."""
     registry = built_in()
     definition = kinds_cases.definition()
     name = definition["metadata"]["name"]
@@ -83,7 +83,7 @@ async def test_recorded_answers_about_custom_resources(real_cluster: RealCluster
 
 
 async def _served(client: KubeClient, path: str, case: Case) -> tuple[int, dict[str, Any] | None]:
-    """An established definition is served a moment later."""
+    """Create an object of a definition that is served a moment after it is established."""
     for _ in range(TRIES):
         answer = await _ask(client, path, case)
         if answer[0] != 404:
@@ -152,7 +152,7 @@ async def test_tables_have_the_same_columns(real_cluster: RealCluster) -> None:
 
 
 async def test_tables_have_the_same_cells(real_cluster: RealCluster) -> None:
-    """What a real server shows of its own objects, we would show too."""
+    """Cells that a real server shows of its own objects."""
     registry = built_in()
     async with real_cluster.client() as client:
         for plural in ("namespaces", "services", "priorityclasses", "configmaps", "leases", "endpointslices"):
@@ -169,7 +169,7 @@ async def test_tables_have_the_same_cells(real_cluster: RealCluster) -> None:
 
 
 async def test_protobuf_means_the_same_as_json(real_cluster: RealCluster) -> None:
-    """What a real server writes as protobuf reads as what it writes as JSON."""
+    """A protobuf answer of a real server reads like its JSON answer."""
     registry = built_in()
     compared = 0
     async with real_cluster.client() as client:

@@ -1,6 +1,6 @@
-"""Objects, and what a real kube-apiserver answered to their creation.
+"""Objects, and a real kube-apiserver's answers to their creation.
 
-Unit tests hold the embedded API server to these recorded facts; the cluster tests ask a real one again.
+Unit tests compare the embedded API server with them; cluster tests ask a real server again.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Case:
 
 
 def load(name: str) -> list[Case]:
-    """The cases of one file."""
+    """Return the cases of one file."""
     document = yaml.load((FOLDER / f"{name}.yaml").read_text(), yaml.CSafeLoader)
     return [
         Case(
@@ -43,14 +43,14 @@ def load(name: str) -> list[Case]:
 
 
 def definition() -> dict[str, Any]:
-    """The CustomResourceDefinition that the cases of custom resources belong to."""
+    """Return the CustomResourceDefinition of the cases of custom resources."""
     document: dict[str, Any] = yaml.safe_load((FOLDER / "custom_resources.yaml").read_text())["definition"]
     return document
 
 
 def comparable(obj: dict[str, Any]) -> dict[str, Any]:
-    """An object without what differs from server to server: identities, times, addresses given at random, and the
-    account, whose admission a bare kube-apiserver can't do."""
+    """Return an object without what differs between servers: identities, times, random addresses, and the service
+    account, which a kube-apiserver without controllers cannot set."""
     shown = copy.deepcopy(obj)
     if shown.pop("kind", "") == "CustomResourceDefinition":
         shown.pop("status", None)

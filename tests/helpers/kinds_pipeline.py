@@ -1,4 +1,4 @@
-"""What the embedded API server makes of a new object, without store and network: the steps that `kinds` describes."""
+"""The creation of an object by the embedded API server, without store and network: the steps of `kinds`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kajitori.kube.resources import Resource
 
 
 class MemoryView:
-    """A store's view that is a dictionary."""
+    """A view of a store that is a dictionary."""
 
     def __init__(self, *objects: tuple[Resource, Object]) -> None:
         self._objects: dict[tuple[str, str], dict[tuple[str, str], Object]] = {}
@@ -41,7 +41,7 @@ class MemoryView:
 
 @dataclass
 class Answer:
-    """What was decided: `object` as it would be stored, or what is wrong with it."""
+    """The result: `object` as it would be stored, or the error."""
 
     object: Object
     unknown: list[str] = field(default_factory=list)
@@ -49,7 +49,7 @@ class Answer:
 
     @property
     def faults(self) -> list[str]:
-        """Sorted texts of all causes; without causes, the message."""
+        """Sorted texts of all causes; the message if there are none."""
         if self.error is None:
             return []
         causes = (self.error.details or {}).get("causes")
@@ -62,7 +62,7 @@ CLIENT_CA = "a PEM that nobody reads here"
 
 
 def fresh() -> tuple[KindRegistry, MemoryView]:
-    """A registry of the built-in kinds, and a view in which everything exists that a new server makes."""
+    """Return a registry of the built-in kinds, and a view with the objects of a new server."""
     registry, view = built_in(), MemoryView()
     for change in upkeep.at_start(registry, view, CLIENT_CA):
         obj = copy.deepcopy(change.object)
@@ -73,7 +73,7 @@ def fresh() -> tuple[KindRegistry, MemoryView]:
 
 
 async def create(registry: KindRegistry, view: MemoryView, body: dict[str, Any], namespace: str = "default") -> Answer:
-    """A new object on its way through defaults, admission and validation; it is not stored."""
+    """Take a new object through defaults, admission and validation; it is not stored."""
     obj = copy.deepcopy(body)
     kind: Kind | None = registry.find_kind(obj["apiVersion"], obj["kind"])
     assert kind is not None

@@ -1,4 +1,4 @@
-"""Random sequences of operations; the same seed makes the same sequence."""
+"""Random sequences of operations; the same seed gives the same sequence."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ _ODD_TYPES = ("", "text/plain", "application/xml", "application/json; charset=ut
 
 
 def merged(target: Any, piece: Any) -> Any:
-    """The target with a piece in it; null stays null here, since a body may hold it."""
+    """Return the target with a piece merged in; a null stays, since a body may contain it."""
     if not isinstance(piece, dict) or not isinstance(target, dict):
         return copy.deepcopy(piece)
     out = dict(target)
@@ -98,7 +98,7 @@ def merged(target: Any, piece: Any) -> Any:
 
 
 def setup() -> list[Operation]:
-    """What comes first: the sequence's namespaces."""
+    """Return the first operations: the sequence's namespaces."""
     return [
         Operation("POST", "/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
         for name in ("{p}", "{p}-q")
@@ -106,7 +106,7 @@ def setup() -> list[Operation]:
 
 
 def fences() -> list[Operation]:
-    """One good object more in each watched collection."""
+    """Return operations that create one more valid object in each watched collection."""
     made = []
     for sort in SORTS:
         body = copy.deepcopy(sort.base)
@@ -116,22 +116,22 @@ def fences() -> list[Operation]:
 
 
 def sequence(seed: int, length: int) -> list[Operation]:
-    """Namespaces, watches, then so many random operations, then a look at everything."""
+    """Return namespaces, watches, `length` random operations, and reads of everything at the end."""
     return Generator(random.Random(seed)).sequence(length)
 
 
 class Generator:
-    """Makes operations from one source of randomness."""
+    """Generates operations from one source of randomness."""
 
     def __init__(self, rng: random.Random) -> None:
         self.rng = rng
         self.sorts: tuple[Sort, ...] = ()
         self.unordered: set[str] = set()
-        """Collections with random names in them: pages hold other objects on each server."""
+        """Collections with random names: their pages have other objects on each server."""
 
     def sequence(self, length: int) -> list[Operation]:
         rng = self.rng
-        # Few kinds a sequence: operations meet the same objects again and again.
+        # Few kinds per sequence, so that operations meet the same objects again.
         chosen = rng.choices(SORTS, [one.weight for one in SORTS], k=rng.randint(1, 4))
         self.sorts = tuple(dict.fromkeys(chosen))
         operations = setup()
@@ -146,7 +146,7 @@ class Generator:
         return operations
 
     def operation(self) -> Operation:
-        """Any operation."""
+        """Return any operation."""
         sort = self.rng.choice(self.sorts)
         ways: list[tuple[int, Callable[[Sort], Operation]]] = [
             (20, self.create),
@@ -172,7 +172,7 @@ class Generator:
     # --- bodies -----------------------------------------------------------------------------------------------------
 
     def body(self, sort: Sort, name: str, chance: float = 0.5) -> Object:
-        """A good object, or one with pieces changed."""
+        """Return a valid object, or one with pieces changed."""
         rng = self.rng
         body = copy.deepcopy(sort.base)
         body["metadata"]["name"] = sort.name_of(name)
@@ -208,7 +208,7 @@ class Generator:
         return tuple(params)
 
     def reference(self, body: Object, path: str) -> Object:
-        """With the right resource version, a stale one, or none."""
+        """Return an object with the current resource version, an old one, or none."""
         chance = self.rng.random()
         what = "rv" if chance < 0.55 else "oldrv" if chance < 0.7 else ""
         if "/resourcequotas/" in path:
@@ -260,7 +260,7 @@ class Generator:
                     "containers": [{"name": "main", "image": "y"}],
                 }
             },
-            # Not of a list without a merge key: that makes kube-apiserver panic.
+            # Not for a list without a merge key: kube-apiserver panics.
             {"spec": {"$setElementOrder/imagePullSecrets": [{"name": "a"}]}},
             {"spec": {"tolerations": [{"key": "b", "operator": "Exists"}]}},
             {"spec": {"taints": [{"key": "b", "effect": "NoSchedule"}]}},
@@ -487,7 +487,7 @@ class Generator:
         )
         chosen = rng.choice(extra)
         if sort.collection in self.unordered:
-            # Random names come in another order from each server.
+            # Random names have another order on each server.
             return Operation("GET", sort.collection, params=tuple(params))
         return Operation("GET", sort.collection, params=(*params, *chosen), watch=True)
 
@@ -499,7 +499,7 @@ class Generator:
         return Operation("GET", sort.collection, params=(("fieldSelector", rng.choice(sort.selectors)),), watch=True)
 
     def odd(self, sort: Sort) -> Operation:
-        """Requests that make no sense, or nearly."""
+        """Return an invalid request."""
         rng = self.rng
         path = self.path(sort)
         group = sort.collection.partition("/namespaces/")[0]

@@ -1,4 +1,4 @@
-"""Runs a sequence against both servers, one operation after the other, with watches open, and compares."""
+"""Runs a sequence against both servers, one operation after the other, with watches open, and compares the answers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.helpers.differential.operations import Memory, Operation
 
 USER_AGENT = "differential/1"
 _LAGGING = re.compile(r"limitranges|priorityclasses|namespaces/[^/]+(/finalize|/status)?$|/namespaces$|storageclasses")
-"""Admission of a real server looks at these through a cache of its own."""
+"""Paths whose objects admission of a real server reads from a cache."""
 _LAG_SECONDS = 0.12
 _BOUND_SECONDS = 60.0
 _QUIET_SECONDS = 0.15
@@ -27,7 +27,7 @@ _QUIET_SECONDS = 0.15
 
 @dataclass
 class Server:
-    """One API server, as its administrator."""
+    """One API server, with the credentials of its administrator."""
 
     name: str
     url: str
@@ -37,7 +37,7 @@ class Server:
 
 @dataclass(frozen=True)
 class Difference:
-    """Where the two servers part."""
+    """A difference between the two servers."""
 
     index: int
     operation: str
@@ -45,11 +45,11 @@ class Difference:
     ours: Any
     real: Any
     prefix: str
-    """What `{p}` stood for."""
+    """The value of `{p}`."""
 
     @property
     def signature(self) -> str:
-        """What kind of difference it is: the same before and after a sequence was made smaller."""
+        """The kind of the difference, which stays the same when the sequence is shortened."""
         verb = re.sub(r"\{p\}[-a-z]*|/[a-z]-[a-z]+|\?.*", "", self.operation.partition("  ")[0])
         return verb + " | " + " ; ".join(sorted({line.partition(": ")[0] for line in self.lines}))
 
@@ -74,7 +74,7 @@ class _Side:
     watches: list[_Watch] = field(default_factory=list)
 
     async def perform(self, operation: Operation) -> Any:
-        """The comparable answer."""
+        """Perform an operation and return the comparable answer."""
         if operation.watch:
             return await self._open(operation)
         request = self.memory.request(operation)
@@ -96,7 +96,7 @@ class _Side:
         body = _parsed(content, response.content_type)
         self.memory.learn(operation, response.status, body)
         if ("dryRun", "All") in operation.params and isinstance(body, dict) and body.get("metadata"):
-            # What was not stored has no version; some endpoints of a real server show one all the same.
+            # An object that was not stored has no version, although some endpoints of a real server show one.
             body["metadata"].pop("resourceVersion", None)
         return self.normaliser.answer(
             {
@@ -137,7 +137,7 @@ class _Side:
                 watch.answer.set_exception(error)
 
     async def settle(self, watch: _Watch, fence: str) -> list[Any]:
-        """A watch's comparable events, up to the one about the fence (or until it is quiet)."""
+        """Return a watch's comparable events, up to that of the fence (or until no more come)."""
         try:
             async with asyncio.timeout(_BOUND_SECONDS):
                 while not any(fence and _name(one) == fence for one in watch.events) and not watch.task.done():
@@ -178,7 +178,7 @@ def _parsed(content: bytes, content_type: str) -> Any:
 
 @asynccontextmanager
 async def connection(name: str, url: str, token: str, trust: ssl.SSLContext) -> AsyncIterator[Server]:
-    """A server to compare, reached with this token."""
+    """Connect to a server with this token."""
     async with aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(ssl=trust, limit=0), timeout=aiohttp.ClientTimeout(total=None)
     ) as session:
@@ -195,14 +195,14 @@ class Pair:
         self._ours, self._real = ours, real
 
     async def everywhere(self, operation: Operation) -> None:
-        """On both servers, where it must succeed or have succeeded."""
+        """Perform an operation on both servers, which must succeed or have succeeded."""
         for server in (self._ours, self._real):
             answer = await _Side(server, Memory("none")).perform(operation)
             if answer["code"] not in (200, 201, 409):
                 raise RuntimeError(f"{server.name}: {answer}")
 
     async def until_served(self, path: str) -> None:
-        """Returns when both servers list that path."""
+        """Wait until both servers list a path."""
         for server in (self._ours, self._real):
             async with asyncio.timeout(_BOUND_SECONDS):
                 asked = Operation("GET", path)
@@ -212,7 +212,7 @@ class Pair:
     async def really(
         self, operations: Sequence[Operation], fences: Sequence[Operation], *, prefix: str, index: int, watched: str
     ) -> Any:
-        """What the real server answers to an operation of a sequence (see `replay`)."""
+        """Return the real server's answer to an operation of a sequence (see `replay`)."""
         return await replay(self._real, operations, fences, prefix=prefix, index=index, watched=watched)
 
     async def run(
@@ -220,8 +220,8 @@ class Pair:
         operations: Sequence[Operation],
         fences: Sequence[Operation],
     ) -> list[Difference]:
-        """The first difference, or none; of watches all that differ. `fences` make one object in each collection that
-        is watched: what comes before it has arrived once it has."""
+        """Return the first difference, or none; all that differ for watches. `fences` create one object in each watched
+        collection: when its event arrives, all earlier ones have."""
         prefix = f"d{next(_counter):x}"
         sides = _Side(self._ours, Memory(prefix)), _Side(self._real, Memory(prefix))
         try:
@@ -271,7 +271,7 @@ async def replay(
     index: int,
     watched: str,
 ) -> Any:
-    """The comparable answer of one server to an operation of a sequence, or (at its end) the events of a watch."""
+    """Return one server's comparable answer to an operation of a sequence, or (at its end) the events of a watch."""
     side = _Side(server, Memory(prefix))
     try:
         answer: Any = None
@@ -292,7 +292,7 @@ async def replay(
 
 
 def _is_plain(operation: Operation) -> bool:
-    """Whether a watch sees everything that its sequence makes."""
+    """Return whether a watch sees everything that its sequence creates."""
     selects = any(name in ("fieldSelector", "labelSelector") for name, _ in operation.params)
     return not selects or ("labelSelector", "sea={p}") in operation.params
 
@@ -318,7 +318,7 @@ async def smallest(
     difference: Difference,
     tries: int = 80,
 ) -> tuple[list[Operation], Difference]:
-    """The sequence without what the difference does not need."""
+    """Return the sequence without operations that the difference does not need."""
     kept = list(operations[: difference.index + 1])
     size = max(1, len(kept) // 2)
     while size and tries:

@@ -1,4 +1,4 @@
-"""Answers without what may differ: identities, versions, times, addresses that the server chose, and prose."""
+"""Comparable answers: without identities, versions, times, allocated addresses, and the text of refusals."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _AGE = re.compile(r"^\d\d?s$")
 
 @dataclass
 class Normaliser:
-    """One server's; remembers what it has seen, so that the same identity is the same ordinal."""
+    """Normalises one server's answers; the same identity always becomes the same ordinal."""
 
     seen: dict[str, dict[str, int]] = field(default_factory=dict)
     now: datetime = field(default_factory=lambda: datetime.now(UTC))
 
     def answer(self, value: Any) -> Any:
-        """A body, comparable."""
+        """Return a comparable body."""
         return self._walk(value, ())
 
     def _walk(self, value: Any, path: tuple[str, ...]) -> Any:
@@ -34,7 +34,7 @@ class Normaliser:
                 value = sorted(value, key=lambda one: int(one["metadata"]["resourceVersion"]))
             walked = [self._walk(one, (*path, "[]")) for one in value]
             if path[-1:] == ("cells",):
-                # The age of what was just made; each server counts its own seconds.
+                # Ages of new objects differ by seconds.
                 walked = [_AGE.sub("N s", one) if isinstance(one, str) else one for one in walked]
             if path[-1:] == ("managedFields",):
                 walked.sort(key=lambda one: tuple(str(one.get(key)) for key in ("manager", "operation", "subresource")))
@@ -50,7 +50,8 @@ class Normaliser:
         for key in sorted(value):
             one = value[key]
             if key == "resourceVersion" and isinstance(one, str) and path[-1:] == ("metadata",):
-                # A list's is the present one, which nobody controls; an object's says whether it was written.
+                # The version of a list is the current one, which depends on other writes; that of an object says
+                # whether it was written.
                 counted = "name" in value and path[-2:-1] != ("ResourceQuota",)
                 out[key] = self._ordinal("version", one) if counted else "present"
             elif key == "continue" and path[-1:] == ("metadata",):
@@ -94,7 +95,7 @@ def _kind_part(quota: bool, listed: bool) -> tuple[str, ...]:
 
 
 def differences(ours: Any, real: Any, path: str = "") -> list[str]:
-    """Where two comparable answers differ, one line each."""
+    """Return the differences between two comparable answers, one line each."""
     if isinstance(ours, dict) and isinstance(real, dict):
         found = []
         for key in sorted(ours.keys() | real.keys()):

@@ -1,4 +1,4 @@
-"""One API operation, and what a server told that later operations refer to."""
+"""API operations, and the parts of earlier answers that they refer to."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ _REFERENCE = re.compile(r"@(rv|oldrv|since|uid|continue|name)\(([^)]*)\)")
 @dataclass(frozen=True)
 class Operation:
     """A request as a template: `{p}` stands for the sequence's own prefix; `@rv(path)`, `@oldrv(path)`, `@since(path)`,
-    `@uid(path)`, `@continue()` and `@name(path)` for what the server said before."""
+    `@uid(path)`, `@continue()` and `@name(path)` stand for parts of earlier answers."""
 
     method: str
     path: str
     body: Any = None
-    """Sent as JSON; a string is sent as it is."""
+    """The body, sent as JSON; a text is sent as it is."""
     params: tuple[tuple[str, str], ...] = ()
     content_type: str = JSON
     accept: str = ""
     watch: bool = False
-    """Opens a watch, whose events are compared at the end."""
+    """Whether to open a watch, whose events are compared at the end."""
 
     def __str__(self) -> str:
         query = "&".join(f"{name}={value}" for name, value in self.params)
@@ -41,7 +41,7 @@ class Operation:
 
 @dataclass(frozen=True)
 class Request:
-    """An operation as one server gets it."""
+    """An operation as it is sent to one server."""
 
     method: str
     path: str
@@ -52,7 +52,7 @@ class Request:
 
 @dataclass
 class Memory:
-    """What one server told."""
+    """Parts of one server's answers."""
 
     prefix: str
     versions: dict[str, list[str]] = field(default_factory=dict)
@@ -61,7 +61,7 @@ class Memory:
     continue_token: str = "none"
 
     def request(self, operation: Operation) -> Request:
-        """The operation with everything filled in."""
+        """Return the request of an operation."""
         body: bytes | None = None
         if operation.body is not None:
             said = operation.body if isinstance(operation.body, str) else json.dumps(operation.body)
@@ -73,7 +73,7 @@ class Memory:
         return Request(operation.method, self._filled(operation.path), body, params, headers)
 
     def learn(self, operation: Operation, code: int, body: Any) -> None:
-        """Keep what an answer says about an object."""
+        """Remember the parts of an answer."""
         if not isinstance(body, dict) or code >= 300 or body.get("kind") in ("Status", "Table", "Scale"):
             return
         meta = body.get("metadata") or {}
@@ -105,8 +105,8 @@ class Memory:
             case "oldrv":
                 return self.versions.get(path, ["1"])[0]
             case "since":
-                # What is not known is not asked for from the beginning of time, which each server remembers for as
-                # long as it likes.
+                # Without a known version, start from any version rather than from the first, since servers keep
+                # different histories.
                 return self.versions.get(path, ["0"])[0]
             case "uid":
                 return self.uids.get(path, "00000000-0000-0000-0000-000000000000")

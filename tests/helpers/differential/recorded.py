@@ -1,6 +1,7 @@
-"""Short sequences in which the two servers once differed, with what the real one answered.
+"""Short sequences in which the two servers once differed, with the real server's answers.
 
-They are tests of the embedded server that need no real one."""
+They test the embedded server without a real one.
+"""
 
 from __future__ import annotations
 
@@ -22,13 +23,13 @@ class Case:
     prefix: str
     operations: tuple[Operation, ...]
     index: int
-    """Which operation the answer is to; one past the end: the events of the watch that `watched` says."""
+    """Index of the operation that the answer is for; one past the end: the events of the watch `watched`."""
     watched: str
     really: Any
 
     @classmethod
     def of(cls, seed: int, operations: Sequence[Operation], difference: Difference) -> Case:
-        """What a difference shows."""
+        """Return the case of a difference."""
         watched = difference.operation if difference.index >= len(operations) else ""
         return cls(
             f"{seed} {difference.signature}",
@@ -41,7 +42,7 @@ class Case:
 
 
 def append(file: Path, case: Case) -> None:
-    """Write one case behind those of a file."""
+    """Append one case to a file."""
     fields = asdict(case)
     fields["operations"] = [
         {name: value for name, value in asdict(one).items() if value not in (None, "", (), False)}
@@ -52,7 +53,7 @@ def append(file: Path, case: Case) -> None:
 
 
 def load(file: Path) -> list[Case]:
-    """The cases of a file, one a line."""
+    """Return the cases of a file, one per line."""
     found = []
     for line in file.read_text().splitlines():
         fields = json.loads(line)

@@ -1,4 +1,4 @@
-"""The two servers that are compared, with the same custom resources served."""
+"""The two servers that are compared, with the same custom resources."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 
 def real_server() -> contextlib.AbstractContextManager[RealCluster]:
-    """A real API server that nobody else writes to, without what needs a controller to take it back."""
+    """Start a real API server without the admission plugins whose effects need controllers."""
     return running_cluster("--disable-admission-plugins=TaintNodesByCondition,StorageObjectInUseProtection")
 
 
 @asynccontextmanager
 async def pair_of(real: RealCluster) -> AsyncIterator[Pair]:
-    """An embedded server and the real one."""
+    """Start an embedded server beside the real one."""
     async with embedded_apiserver(controllers=False) as embedded:
         real_trust = ssl.create_default_context(cafile=str(real.config.ca_file))
         our_trust = ssl.create_default_context(cafile=str(embedded.certificates.ca))
@@ -45,12 +45,13 @@ async def pair_of(real: RealCluster) -> AsyncIterator[Pair]:
 
 
 def definitions() -> tuple[dict[str, Any], ...]:
-    """What defines the custom resources of the catalogue."""
+    """Return the definitions of the custom resources in the catalogue."""
     return _boats(), custom_resource_definition()
 
 
 def _boats() -> dict[str, Any]:
-    """The definition of boats. The schemas differ: a real server takes no selectable fields of one they share."""
+    """Return the definition of boats with different schemas: a real server refuses selectable fields if all versions
+    share one schema."""
     body: dict[str, Any] = json.loads(json.dumps(definition()))
     body["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["description"] = "As boats were."
     return body

@@ -1,4 +1,4 @@
-"""Server-side apply and field ownership. What is expected was read from kube-apiserver 1.36."""
+"""Server-side apply and field ownership. Expected values were read from kube-apiserver 1.36."""
 
 from __future__ import annotations
 
@@ -82,12 +82,12 @@ async def apply(api: EmbeddedApiServer, path: str, body: Any, manager: str = "on
 
 
 def owners(answer: Answer) -> dict[str, Any]:
-    """What each manager owns."""
+    """Return the fields of each manager."""
     return {entry["manager"]: entry["fieldsV1"] for entry in answer.body["metadata"]["managedFields"]}
 
 
 async def test_applying_creates_and_then_owns_what_it_names(api: EmbeddedApiServer) -> None:
-    """What is no longer applied goes; defaults belong to nobody."""
+    """Fields that are no longer applied are removed; nobody manages defaults."""
     made = await apply(api, MAP, config({"x": "1", "y": "2"}))
     assert made.code == 201
     assert owners(made) == {"one": {"f:data": {"f:x": {}, "f:y": {}}}}
@@ -98,7 +98,7 @@ async def test_applying_creates_and_then_owns_what_it_names(api: EmbeddedApiServ
 
 
 async def test_a_conflict_names_manager_and_field_and_changes_nothing(api: EmbeddedApiServer) -> None:
-    """409 with a cause for each field; with force the field changes hands."""
+    """409 with a cause for each field; with force the field changes its manager."""
     made = await apply(api, MAP, config({"x": "1", "y": "1"}))
     refused = await apply(api, MAP, config({"x": "2", "y": "2"}), "two")
     assert (refused.code, refused.body["reason"]) == (409, "Conflict")
@@ -112,7 +112,7 @@ async def test_a_conflict_names_manager_and_field_and_changes_nothing(api: Embed
 
 
 async def test_the_same_value_may_be_owned_by_several(api: EmbeddedApiServer) -> None:
-    """It stays until the last of them gives it up."""
+    """The field stays until its last manager gives it up."""
     await apply(api, MAP, config({"x": "1"}))
     shared = await apply(api, MAP, config({"x": "1"}), "two")
     assert set(owners(shared)) == {"one", "two"}
@@ -122,7 +122,7 @@ async def test_the_same_value_may_be_owned_by_several(api: EmbeddedApiServer) ->
 
 
 async def test_an_update_takes_ownership_of_what_it_changes(api: EmbeddedApiServer) -> None:
-    """And the applier hears of it at its next apply."""
+    """The manager that applied it is told at its next apply."""
     await apply(api, MAP, config({"x": "1"}))
     updated = await api.call("PATCH", MAP, {"data": {"x": "2"}}, content_type=MERGE, params={"fieldManager": "editor"})
     assert owners(updated) == {"editor": {"f:data": {"f:x": {}}}}
@@ -131,7 +131,7 @@ async def test_an_update_takes_ownership_of_what_it_changes(api: EmbeddedApiServ
 
 
 async def test_list_items_are_owned_by_their_keys(api: EmbeddedApiServer) -> None:
-    """Two managers each keep their containers' fields and their items of a set."""
+    """Two managers keep their own containers' fields and their own items of a set."""
     spec = {"containers": [{"name": "c", "image": "i", "ports": [{"containerPort": 80}]}]}
     body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": spec}
     made = await apply(api, POD, body)
@@ -146,7 +146,7 @@ async def test_list_items_are_owned_by_their_keys(api: EmbeddedApiServer) -> Non
 
 
 async def test_status_and_scale_have_owners_of_their_own(api: EmbeddedApiServer) -> None:
-    """The subresource stands with the entry."""
+    """The entry in managedFields names the subresource."""
     await api.call("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", DEFINITION)
     await apply(api, FOO, foo(replicas=1))
     status = {"apiVersion": "x.io/v1", "kind": "Foo", "metadata": {"name": "f"}, "status": {"replicas": 1}}
@@ -188,7 +188,7 @@ async def test_a_dry_run_of_a_scale_shows_the_change_and_stores_nothing(api: Emb
 async def test_a_configuration_that_can_not_be_is_refused(
     api: EmbeddedApiServer, body: Any, code: int, message: str
 ) -> None:
-    """And nothing changes."""
+    """Nothing changes."""
     made = await apply(api, MAP, config({"x": "1"}))
     refused = await apply(api, MAP, body)
     assert refused.code == code
@@ -197,13 +197,13 @@ async def test_a_configuration_that_can_not_be_is_refused(
 
 
 async def test_applying_needs_a_manager(api: EmbeddedApiServer) -> None:
-    """Nobody owns anonymously."""
+    """A field manager is required."""
     refused = await api.call("PATCH", MAP, config({}), content_type=APPLY)
     assert (refused.code, refused.body["details"]["causes"][0]["field"]) == (422, "fieldManager")
 
 
 async def test_ten_updaters_are_remembered_and_the_older_ones_together(api: EmbeddedApiServer) -> None:
-    """So that metadata stay small."""
+    """Older entries are merged, so that metadata stays small."""
     await api.call("POST", MAP.rpartition("/")[0], config({"first": "1"}))
     for index in range(14):
         body = {"data": {f"k{index}": "1"}}

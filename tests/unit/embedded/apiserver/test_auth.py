@@ -1,4 +1,4 @@
-"""Who is asking, and what he may do."""
+"""Authentication and authorization."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ ADA = User("ada", ("vision",), "1")
 
 
 def test_tokens() -> None:
-    """A known token is its user, an unknown one is refused, none is anonymous."""
+    """A known token is its user, an unknown one is refused, a request without one is anonymous."""
     known = Authenticator({"secret": ADA})
     user = known.authenticate("Bearer secret")
     assert user is not None
@@ -29,7 +29,7 @@ def test_a_client_certificate_names_user_and_groups() -> None:
 
 
 def test_anonymous_may_ask_how_the_server_is() -> None:
-    """Health and version, nothing else; the refusal is in Kubernetes' words."""
+    """Anonymous users may read health and version only."""
     assert auth.authorize(ANONYMOUS, Attributes("get", path="/readyz")) == ""
     assert auth.authorize(ANONYMOUS, Attributes("get", path="/metrics")) == (
         'User "system:anonymous" cannot get path "/metrics"'
@@ -42,7 +42,7 @@ def test_anonymous_may_ask_how_the_server_is() -> None:
 
 
 def test_reviews() -> None:
-    """Who am I, whose token is this, may I; a token is not sent back."""
+    """SelfSubjectReview, TokenReview and access reviews; a token is not sent back."""
     known = Authenticator({"secret": ADA})
     user = known.authenticate("Bearer secret")
     assert user is not None
@@ -64,7 +64,7 @@ def test_reviews() -> None:
 
 
 def test_a_review_asks_about_one_thing() -> None:
-    """Neither both kinds of attributes nor none."""
+    """A review with both kinds of attributes, or with none, is invalid."""
     assert list(auth.faults_of("SelfSubjectAccessReview", {"spec": {}}))
     both: dict[str, Any] = {"spec": {"resourceAttributes": {}, "nonResourceAttributes": {}}}
     assert list(auth.faults_of("SelfSubjectAccessReview", both))

@@ -1,4 +1,4 @@
-"""Certificates, token and kubeconfig: made once, private, usable."""
+"""Certificates, token and kubeconfig: created once, private, usable."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def mode(path: Path) -> int:
 
 
 def test_made_once_and_private(tmp_path: Path) -> None:
-    """A second start finds the same files; nobody else can read them."""
+    """A second start finds the same files; other users cannot read them."""
     first = certificates.ensure_certificates(tmp_path / "pki")
     before = {path.name: path.read_bytes() for path in (tmp_path / "pki").iterdir()}
     assert certificates.ensure_certificates(tmp_path / "pki") == first
@@ -42,7 +42,7 @@ def test_they_prove_themselves(tmp_path: Path) -> None:
 
 
 def handshake(server: ssl.SSLContext, client: ssl.SSLContext, name: str) -> dict[str, Any]:
-    """A handshake in memory; answers the client's certificate as the server sees it."""
+    """Do a TLS handshake in memory; return the client's certificate as the server sees it."""
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
     here = client.wrap_bio(to_client, to_server, server_hostname=name)
     there = server.wrap_bio(to_server, to_client, server_side=True)
@@ -58,7 +58,7 @@ def handshake(server: ssl.SSLContext, client: ssl.SSLContext, name: str) -> dict
 
 
 def test_what_is_torn_is_made_again(tmp_path: Path) -> None:
-    """A kill between a key and its certificate leaves nothing that stays broken."""
+    """A process that is killed between a key and its certificate leaves a pair that the next start replaces."""
     made = certificates.ensure_certificates(tmp_path)
     authority = made.ca.read_bytes()
     made.server_key.write_bytes(made.client_key.read_bytes())
@@ -70,7 +70,7 @@ def test_what_is_torn_is_made_again(tmp_path: Path) -> None:
 
 
 def test_a_further_name_is_added(tmp_path: Path) -> None:
-    """A name that the server certificate lacks makes a new one from the same authority."""
+    """A certificate that lacks a name is replaced by one from the same authority."""
     certificates.ensure_certificates(tmp_path)
     made = certificates.ensure_certificates(tmp_path, names=("10.1.2.3",))
     certificate = x509.load_pem_x509_certificate(made.server.read_bytes())
@@ -79,7 +79,7 @@ def test_a_further_name_is_added(tmp_path: Path) -> None:
 
 
 def test_a_new_authority_signs_everything_anew(tmp_path: Path) -> None:
-    """Certificates of an authority that is gone are not kept."""
+    """Certificates of a lost authority are replaced."""
     made = certificates.ensure_certificates(tmp_path)
     made.ca_key.unlink()
     certificates.ensure_certificates(tmp_path)
@@ -99,7 +99,7 @@ def test_kubelets_get_certificates_of_their_own(tmp_path: Path) -> None:
 
 
 def test_token_and_kubeconfig(tmp_path: Path) -> None:
-    """The token is made once; the kubeconfig holds it with the authority, for its owner alone."""
+    """The token is created once; the kubeconfig contains it with the authority, readable by its owner only."""
     made = certificates.ensure_certificates(tmp_path)
     token = certificates.ensure_token(tmp_path / "token")
     assert certificates.ensure_token(tmp_path / "token") == token

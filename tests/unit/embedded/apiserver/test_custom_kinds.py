@@ -26,7 +26,7 @@ async def served() -> tuple[KindRegistry, MemoryView]:
 
 
 async def test_a_definition_is_established_at_once() -> None:
-    """Names are completed and accepted, the cleanup finalizer is put on, the storage version remembered."""
+    """Names are completed and accepted, the cleanup finalizer is added, the storage version is recorded."""
     registry, view = fresh()
     made = (await create(registry, view, definition())).object
     assert made["status"]["acceptedNames"]["listKind"] == "BoatList"
@@ -36,7 +36,7 @@ async def test_a_definition_is_established_at_once() -> None:
 
 
 async def test_versions_show_the_same_stored_object() -> None:
-    """Conversion changes nothing but the version; a default is there even if nobody stored it."""
+    """Conversion changes nothing but the version; a default appears even if it was not stored."""
     registry, _ = await served()
     old, new = registry.find("sea.example", "v1alpha1", "boats"), registry.find("sea.example", "v1", "boats")
     assert old is not None
@@ -50,7 +50,7 @@ async def test_versions_show_the_same_stored_object() -> None:
 
 
 async def test_defaults_pruning_and_faults() -> None:
-    """Unknown fields go and are named, defaults come, every fault is told at once."""
+    """Unknown fields are dropped and named, defaults are set, every fault is listed."""
     registry, view = await served()
     made = await create(registry, view, boat(size=2, sails=3))
     assert made.object["spec"] == {"size": 2, "mode": "slow"}
@@ -64,7 +64,7 @@ async def test_defaults_pruning_and_faults() -> None:
 
 
 async def test_status_belongs_to_the_subresource() -> None:
-    """It is dropped at creation and kept by updates; a status update keeps everything else, also labels."""
+    """A status is dropped at creation and kept by updates; a status update keeps everything else, also labels."""
     registry, view = await served()
     kind = registry.find("sea.example", "v1", "boats")
     assert kind is not None
@@ -85,7 +85,7 @@ async def test_status_belongs_to_the_subresource() -> None:
 
 
 async def test_columns_of_a_definition() -> None:
-    """The definition's columns by JSONPath; empty where there is nothing."""
+    """The definition's columns by JSONPath; empty if the path leads nowhere."""
     registry, _ = await served()
     kind = registry.find("sea.example", "v1", "boats")
     assert kind is not None
@@ -109,7 +109,7 @@ async def test_discovery_prefers_the_stable_version() -> None:
 
 
 async def test_openapi_appears_and_goes() -> None:
-    """`kubectl explain` finds the kind while it is defined, and no longer."""
+    """`kubectl explain` finds the kind as long as it is defined."""
     registry, _ = await served()
     documents = OpenApi(registry)
     document = documents.v3("apis/sea.example/v1")
@@ -132,7 +132,7 @@ async def test_openapi_appears_and_goes() -> None:
     ],
 )
 async def test_what_a_definition_keeps(change: Any, fault: str) -> None:
-    """Scope and names are fixed, and a version that objects may be stored in stays."""
+    """Scope and names are immutable; a version that objects may be stored in cannot be removed."""
     registry, view = fresh()
     old = (await create(registry, view, definition())).object
     kind = registry.find(*_key())
@@ -188,7 +188,7 @@ async def test_cel_rules_are_evaluated_with_their_message() -> None:
 
 
 async def test_rules_are_not_evaluated_on_what_the_schema_refuses() -> None:
-    """A rule could only fail on what has the wrong type; the answer says that rules are left."""
+    """A rule could only fail on a value of a wrong type; the answer says that rules were not checked."""
     registry, view = fresh()
     made = await create(registry, view, with_rules(size=[{"rule": "self > 1"}]))
     registry.add_definition(made.object)

@@ -1,4 +1,4 @@
-"""The embedded API server decides about new objects as a real one did."""
+"""The embedded API server answers the creation of objects as a real one did."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ CASES = [pytest.param(file, case, id=f"{file}:{case.name}") for file in FILES fo
 
 @pytest.mark.parametrize(("file", "case"), CASES)
 async def test_same_answer_as_a_real_server(file: str, case: Case) -> None:
-    """The same code; the same defaults and the same fields dropped. What is refused is refused with a field named."""
+    """The same code, defaults and dropped fields. A refusal names a field."""
     registry, view = fresh()
     if file == "custom_resources":
         made = await create(registry, view, kinds_cases.definition())

@@ -1,4 +1,4 @@
-"""What must hold for every built-in kind, whatever somebody writes."""
+"""Properties of every built-in kind, for arbitrary objects."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ SCALARS: dict[str, st.SearchStrategy[Any]] = {
 
 
 def values(schema: Schema, depth: int) -> st.SearchStrategy[Any]:
-    """Values that a schema allows, most parts left out."""
+    """Generate values that a schema allows, with most parts left out."""
     if schema.type in SCALARS:
         return SCALARS[schema.type]
     if depth <= 0:
@@ -70,7 +70,7 @@ def objects(draw: st.DrawFn, kind: Kind) -> dict[str, Any]:
 
 
 def admitted(kind: Kind, obj: dict[str, Any]) -> dict[str, Any]:
-    """What the server makes of an object before it is validated."""
+    """Return an object as the server prepares it for validation."""
     kind.conform(obj)
     kind.strategy.default(obj)
     if kind.resource.namespaced:
@@ -83,7 +83,7 @@ def admitted(kind: Kind, obj: dict[str, Any]) -> dict[str, Any]:
 @settings(max_examples=20, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_validation_never_raises(kind: Kind, data: st.DataObject) -> None:
-    """Whatever an object holds, the server names its faults and never stumbles; and an object changes into itself."""
+    """Validation lists faults of any object and never raises; an object can be updated to itself."""
     obj = admitted(kind, data.draw(objects(kind)))
     causes = kind.validate_metadata(obj) + kind.strategy.validate_create(obj)
     for cause in causes:
@@ -104,7 +104,7 @@ def test_validation_never_raises(kind: Kind, data: st.DataObject) -> None:
 @settings(max_examples=12, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_defaulting_is_idempotent(kind: Kind, data: st.DataObject) -> None:
-    """What has its defaults gets no others, and what was conformed stays as it is."""
+    """Defaults and conforming are idempotent."""
     obj = data.draw(objects(kind))
     kind.conform(obj)
     again = copy.deepcopy(obj)
@@ -120,7 +120,7 @@ def test_defaulting_is_idempotent(kind: Kind, data: st.DataObject) -> None:
 @settings(max_examples=12, suppress_health_check=list(HealthCheck))
 @given(noise=JSON, data=st.data())
 def test_any_json_is_understood_or_refused(kind: Kind, noise: Any, data: st.DataObject) -> None:
-    """JSON of the wrong shape is refused with 400 and nothing else."""
+    """JSON of a wrong shape is refused with 400."""
     name = data.draw(st.sampled_from(sorted(kind.schema.properties)))
     obj = {"apiVersion": kind.resource.api_version, "kind": kind.resource.kind, "metadata": {}, name: noise}
     try:

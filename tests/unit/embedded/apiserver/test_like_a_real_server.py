@@ -1,4 +1,4 @@
-"""Behaviours in which the embedded server once differed from kube-apiserver, as random sequences found them."""
+"""Behaviour in which the embedded server once differed from kube-apiserver, found by random sequences."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ async def api() -> AsyncIterator[EmbeddedApiServer]:
 
 
 async def test_a_service_may_be_replaced_without_its_address(api: EmbeddedApiServer) -> None:
-    """It keeps the one that it has."""
+    """The Service keeps its address."""
     body = {
         "apiVersion": "v1",
         "kind": "Service",
@@ -40,7 +40,7 @@ async def test_a_service_may_be_replaced_without_its_address(api: EmbeddedApiSer
 
 
 async def test_a_pod_may_be_replaced_without_its_priority(api: EmbeddedApiServer) -> None:
-    """What admission computed stays."""
+    """Computed fields are kept."""
     await api.call("POST", PODS, POD)
     replaced = await api.call("PUT", f"{PODS}/p", POD)
     assert replaced.code == 200
@@ -48,7 +48,7 @@ async def test_a_pod_may_be_replaced_without_its_priority(api: EmbeddedApiServer
 
 
 async def test_names_of_events_are_generated_after_a_dot(api: EmbeddedApiServer) -> None:
-    """As every controller does; nothing that an Event's writer left out belongs to him."""
+    """As controllers do; nobody manages the fields that the event's writer left out."""
     body = {
         "apiVersion": "v1",
         "kind": "Event",
@@ -67,14 +67,14 @@ async def test_names_of_events_are_generated_after_a_dot(api: EmbeddedApiServer)
 
 
 async def test_warnings_come_with_refusals(api: EmbeddedApiServer) -> None:
-    """An unknown field is named even where there is no object to change."""
+    """An unknown field is named even if the object does not exist."""
     answer = await api.call("PUT", f"{PODS}/p", {**POD, "metadata": {"name": "p", "nonsense": 1}})
     assert answer.code == 404
     assert "metadata.nonsense" in answer.headers["Warning"]
 
 
 async def test_who_applies_nothing_manages_nothing(api: EmbeddedApiServer) -> None:
-    """Applying a bare object makes it, without an owner of any field."""
+    """Applying an object without fields creates it; nobody manages any field."""
     path = "/api/v1/namespaces/default/configmaps/c"
     body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}}
     made = await api.call("PATCH", path, body, content_type=APPLY, params={"fieldManager": "me"})
@@ -83,7 +83,7 @@ async def test_who_applies_nothing_manages_nothing(api: EmbeddedApiServer) -> No
 
 
 async def test_a_put_that_means_another_object_makes_none(api: EmbeddedApiServer) -> None:
-    """Kinds that a PUT makes: an identity says that it must exist; a dry run names the key without its prefix."""
+    """Kinds that a PUT creates: a given UID must exist; a dry run names the key without its prefix."""
     body = {
         "apiVersion": "v1",
         "kind": "Service",
@@ -98,7 +98,7 @@ async def test_a_put_that_means_another_object_makes_none(api: EmbeddedApiServer
 
 
 async def test_a_claim_grows_only_once_it_is_bound(api: EmbeddedApiServer) -> None:
-    """Before that there is no volume that could."""
+    """Before, there is no volume that could grow."""
     path = "/api/v1/namespaces/default/persistentvolumeclaims"
     body = {
         "apiVersion": "v1",
@@ -121,7 +121,7 @@ async def test_a_claim_grows_only_once_it_is_bound(api: EmbeddedApiServer) -> No
 
 @pytest.mark.parametrize("address", ["1.2.3", "127.0.0.1", "0.0.0.0", "169.254.1.1", "224.0.0.5"])
 async def test_external_addresses_are_checked(api: EmbeddedApiServer, address: str) -> None:
-    """Only what something outside can be reached at."""
+    """Loopback and similar addresses cannot be reached from outside."""
     body = {
         "apiVersion": "v1",
         "kind": "Service",
@@ -153,7 +153,7 @@ async def test_external_addresses_are_checked(api: EmbeddedApiServer, address: s
 async def test_scopes_of_a_quota_are_checked(
     api: EmbeddedApiServer, spec: dict[str, Any], field: str, said: str
 ) -> None:
-    """A scope that means nothing would leave a quota without effect."""
+    """A scope that does not apply would leave the quota without effect."""
     body = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q"}, "spec": spec}
     refused = await api.call("POST", "/api/v1/namespaces/default/resourcequotas", body)
     assert refused.code == 422
@@ -161,7 +161,7 @@ async def test_scopes_of_a_quota_are_checked(
 
 
 async def test_only_the_series_of_a_new_event_changes(api: EmbeddedApiServer) -> None:
-    """In events.k8s.io; what happened once does not become something else."""
+    """In events.k8s.io, other fields of an event are immutable."""
     path = "/apis/events.k8s.io/v1/namespaces/default/events"
     body = {
         "apiVersion": "events.k8s.io/v1",
@@ -185,7 +185,7 @@ async def test_only_the_series_of_a_new_event_changes(api: EmbeddedApiServer) ->
 
 
 async def test_nobody_manages_what_has_its_managers_taken_away(api: EmbeddedApiServer) -> None:
-    """A patch with an empty list does that."""
+    """A patch with an empty list removes all managers."""
     await api.call("POST", PODS, POD)
     cleared = await api.call("PATCH", f"{PODS}/p", {"metadata": {"managedFields": []}}, content_type=MERGE)
     assert cleared.code == 200
@@ -193,12 +193,12 @@ async def test_nobody_manages_what_has_its_managers_taken_away(api: EmbeddedApiS
 
 
 async def test_a_patch_for_nothing_is_not_looked_at(api: EmbeddedApiServer) -> None:
-    """404 comes before whatever is wrong with the patch."""
+    """404 takes precedence over faults of the patch."""
     assert (await api.call("PATCH", f"{PODS}/nobody", 5, content_type=MERGE)).code == 404
 
 
 async def test_a_binding_may_name_the_version_that_it_means(api: EmbeddedApiServer) -> None:
-    """A Pod that changed since is not bound."""
+    """A Pod that was changed meanwhile is not bound."""
     await api.call("POST", PODS, POD)
     binding = {"metadata": {"name": "p", "resourceVersion": "1"}, "target": {"kind": "Node", "name": "n"}}
     refused = await api.call("POST", f"{PODS}/p/binding", binding)
@@ -207,7 +207,7 @@ async def test_a_binding_may_name_the_version_that_it_means(api: EmbeddedApiServ
 
 
 async def test_states_of_containers_are_complete(api: EmbeddedApiServer) -> None:
-    """Clients read `lastState` and the times of a state without asking whether they are there."""
+    """Clients read `lastState` and the times of a state without checking whether they exist."""
     await api.call("POST", PODS, POD)
     one = {"name": "main", "image": "x", "imageID": "", "ready": False, "restartCount": 0}
     status = {"status": {"containerStatuses": [{**one, "state": {"terminated": {"exitCode": 3}}}]}}
@@ -218,20 +218,20 @@ async def test_states_of_containers_are_complete(api: EmbeddedApiServer) -> None
 
 
 async def test_what_is_no_base64_is_said_where(api: EmbeddedApiServer) -> None:
-    """The byte that no decoder takes."""
+    """The message names the field."""
     body = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}, "data": {"a": "not base64!"}}
     refused = await api.call("POST", "/api/v1/namespaces/default/secrets", body)
     assert refused.body["message"].partition("data.a: not base64")[1]
 
 
 async def test_finalizers_of_a_namespace_have_an_owner(api: EmbeddedApiServer) -> None:
-    """One that nobody takes away would keep it forever."""
+    """A finalizer of an unknown owner would keep the object forever."""
     body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "n"}, "spec": {"finalizers": ["nodomain"]}}
     assert (await api.call("POST", "/api/v1/namespaces", body)).code == 422
 
 
 async def test_a_budget_names_an_eviction_policy_that_there_is(api: EmbeddedApiServer) -> None:
-    """When it is made and when it is changed."""
+    """At creation and at updates."""
     path = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
     body = {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "b"}, "spec": {}}
     await api.call("POST", path, body)

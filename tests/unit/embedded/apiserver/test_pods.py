@@ -1,4 +1,4 @@
-"""Pods: what may change, and what the server decides itself."""
+"""Pods: allowed changes and fields that the server sets."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ async def test_a_few_things_may_change(change: Any) -> None:
     ],
 )
 async def test_the_rest_stays(change: Any, field: str) -> None:
-    """Everything else is fixed; the refusal begins with Kubernetes' words and names the field."""
+    """Other changes are refused; the message names the field."""
     kind, pod = await stored_pod()
     faults = update(kind, pod, change)[1]
     assert len(faults) == 1
@@ -72,14 +72,14 @@ async def test_the_rest_stays(change: Any, field: str) -> None:
 
 
 async def test_containers_stay_as_many() -> None:
-    """Containers are not added to a Pod."""
+    """Containers cannot be added to a Pod."""
     kind, pod = await stored_pod()
     faults = update(kind, pod, lambda new: new["spec"]["containers"].append({"name": "b", "image": "i"}))[1]
     assert faults == ["spec.containers: Forbidden: pod updates may not add or remove containers"]
 
 
 async def test_generation_counts_changes_of_the_spec() -> None:
-    """Labels and status leave it as it is; an image makes it grow; nobody sets it."""
+    """Labels and status do not change the generation, an image does; clients cannot set it."""
     kind, pod = await stored_pod()
     assert pod["metadata"]["generation"] == 1
     same, _ = update(kind, pod, lambda new: new["metadata"].update(labels={"a": "b"}, generation=9))
@@ -89,7 +89,7 @@ async def test_generation_counts_changes_of_the_spec() -> None:
 
 
 async def test_an_update_keeps_the_status_and_a_status_update_the_spec() -> None:
-    """Each goes its own way, whatever else is in the body."""
+    """An update keeps the status, a status update keeps the rest."""
     kind, pod = await stored_pod()
     new, _ = update(kind, pod, lambda one: one.update(status={"phase": "Failed"}))
     assert new["status"] == pod["status"]
@@ -102,7 +102,7 @@ async def test_an_update_keeps_the_status_and_a_status_update_the_spec() -> None
 
 
 async def test_a_container_that_ended_for_good_stays_ended() -> None:
-    """With restartPolicy Never a kubelet can't report it running again."""
+    """With restartPolicy Never a kubelet cannot report an ended container as running."""
     kind, pod = await stored_pod(restartPolicy="Never")
     ended, running = copy.deepcopy(pod), copy.deepcopy(pod)
     ended["status"]["containerStatuses"] = [{"name": "a", "state": {"terminated": {"exitCode": 1}}}]
@@ -122,5 +122,5 @@ async def test_a_container_that_ended_for_good_stays_ended() -> None:
     ],
 )
 def test_quality_of_service(resources: dict[str, Any], expected: str) -> None:
-    """Guaranteed needs CPU and memory with requests equal to limits; devices play no part."""
+    """Guaranteed requires equal requests and limits of CPU and memory; devices do not count."""
     assert qos_class({"containers": [{"name": "a", "resources": resources}]}) == expected

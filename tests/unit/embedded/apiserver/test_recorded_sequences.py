@@ -1,4 +1,4 @@
-"""Sequences in which the embedded server once differed from a real one: it answers as that one did, word for word."""
+"""Recorded sequences in which the embedded server once differed from a real one."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CASES = Path(__file__).parent / "cases" / "sequences.jsonl"
 
 
 async def test_recorded_sequences_are_answered_as_a_real_server_did() -> None:
-    """Found by `tests.helpers.differential.explore --record`, at their shortest."""
+    """Found by `tests.helpers.differential.explore --record`, in their shortest form."""
     wrong = []
     async with embedded_apiserver(controllers=False) as embedded:
         for body in definitions():

@@ -1,4 +1,4 @@
-"""The embedded API server over HTTP: objects, lists, watches. What is expected was read from kube-apiserver 1.36."""
+"""The embedded API server over HTTP: objects, lists, watches. Expected values were read from kube-apiserver 1.36."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ async def api() -> AsyncIterator[EmbeddedApiServer]:
 
 
 async def test_an_object_gets_what_the_server_sets(api: EmbeddedApiServer) -> None:
-    """Name, UID, time, version and owner of its fields; what a client sends of these is not believed."""
+    """The server sets name, UID, time, version and managers of fields, and ignores those that a client sends."""
     made = await api.call("POST", MAPS, config("a", {"x": "1"}, uid="mine", creationTimestamp="2000-01-01T00:00:00Z"))
     meta = made.body["metadata"]
     assert made.code == 201
@@ -53,7 +53,7 @@ async def test_an_object_gets_what_the_server_sets(api: EmbeddedApiServer) -> No
 
 
 async def test_generated_names_differ(api: EmbeddedApiServer) -> None:
-    """Five characters follow, out of those that make no words."""
+    """Five random characters follow, from a set that forms no words."""
     names = {(await api.call("POST", MAPS, config("", generateName="x-"))).name for _ in range(5)}
     assert len(names) == 5
     assert all(name.startswith("x-") and len(name) == 7 for name in names)
@@ -81,7 +81,7 @@ async def test_generated_names_differ(api: EmbeddedApiServer) -> None:
 async def test_what_can_not_be_created_is_refused_and_leaves_nothing(
     api: EmbeddedApiServer, path: str, body: Any, code: int, message: str
 ) -> None:
-    """Each with the status and the words of Kubernetes."""
+    """Each with its status and message."""
     await api.call("POST", MAPS, config("taken"))
     before = (await api.call("GET", MAPS)).body["items"]
     answer = await api.call("POST", path, body)
@@ -91,7 +91,7 @@ async def test_what_can_not_be_created_is_refused_and_leaves_nothing(
 
 
 async def test_unknown_fields_are_warned_of_and_dropped(api: EmbeddedApiServer) -> None:
-    """The default, as kubectl relies on it; Ignore is silent."""
+    """Warn is the default, as kubectl relies on it; Ignore is silent."""
     made = await api.call("POST", MAPS, {**config("a"), "foo": 1})
     assert made.headers["Warning"] == '299 - "unknown field \\"foo\\""'
     assert "foo" not in made.body
@@ -114,7 +114,7 @@ async def test_a_dry_run_answers_and_changes_nothing(api: EmbeddedApiServer) -> 
 
 
 async def test_an_update_needs_the_present_version_where_it_names_one(api: EmbeddedApiServer) -> None:
-    """409 for an old one; without one it goes through; one that changes nothing makes no new version."""
+    """409 for an old version; without a version the update succeeds; without a change there is no new version."""
     made = await api.call("POST", MAPS, config("a"))
     changed = await api.call("PUT", f"{MAPS}/a", config("a", {"x": "1"}, resourceVersion=made.version))
     assert changed.code == 200
@@ -138,7 +138,7 @@ async def test_a_lease_is_made_by_its_first_update_and_needs_a_version_then(api:
 
 
 async def test_concurrent_patches_all_go_through(api: EmbeddedApiServer) -> None:
-    """A patch without a version is tried again until it meets what is stored."""
+    """A patch without a version is retried until it applies to the stored object."""
     await api.call("POST", MAPS, config("a"))
     patches = [api.call("PATCH", f"{MAPS}/a", {"data": {str(i): "x"}}, content_type=MERGE) for i in range(20)]
     assert {answer.code for answer in await asyncio.gather(*patches)} == {200}
@@ -146,7 +146,7 @@ async def test_concurrent_patches_all_go_through(api: EmbeddedApiServer) -> None
 
 
 async def test_spec_and_status_change_apart(api: EmbeddedApiServer) -> None:
-    """`/status` keeps the spec, the object itself keeps the status; the generation counts the spec only."""
+    """`/status` keeps the spec, the object itself keeps the status; the generation counts changes of the spec."""
     made = await api.call("POST", PODS, {**pod("p"), "status": {"phase": "Failed"}})
     assert made.body["status"]["phase"] == "Pending"
     patch: dict[str, Any] = {"status": {"phase": "Running"}, "spec": {"nodeName": "n"}}
@@ -178,7 +178,7 @@ async def test_spec_and_status_change_apart(api: EmbeddedApiServer) -> None:
 async def test_a_patch_that_can_not_be_is_refused(
     api: EmbeddedApiServer, content_type: str, patch: Any, code: int, message: str
 ) -> None:
-    """With Kubernetes' words; the object stays as it is."""
+    """The object is not changed."""
     made = await api.call("POST", MAPS, config("a", {"x": "1"}))
     answer = await api.call("PATCH", f"{MAPS}/a", patch, content_type=content_type)
     assert answer.code == code
@@ -187,7 +187,7 @@ async def test_a_patch_that_can_not_be_is_refused(
 
 
 async def test_a_body_over_the_limit_is_refused(api: EmbeddedApiServer) -> None:
-    """413, whether its length was announced or not."""
+    """413, whether or not the length was announced."""
     big = b'{"data":{"x":"' + b"x" * (4 << 20) + b'"}}'
     try:
         answer = await api.call("POST", MAPS, big)
@@ -197,7 +197,7 @@ async def test_a_body_over_the_limit_is_refused(api: EmbeddedApiServer) -> None:
 
 
 async def test_bodies_may_be_yaml_and_so_may_answers(api: EmbeddedApiServer) -> None:
-    """Dates stay text; other media types are refused as Kubernetes refuses them."""
+    """Dates stay text; other media types are refused."""
     body = b"kind: ConfigMap\nmetadata: {name: y}\ndata: {day: '2026-01-01'}\n"
     assert (await api.call("POST", MAPS, body, content_type="application/yaml")).code == 201
     answer = await api.call("GET", f"{MAPS}/y", headers={"Accept": "application/yaml"})
@@ -207,7 +207,7 @@ async def test_bodies_may_be_yaml_and_so_may_answers(api: EmbeddedApiServer) -> 
 
 
 def test_json_under_the_name_of_yaml_is_read_as_json() -> None:
-    """As kubectl and our own client send it with server-side apply; what YAML alone can say is read, too."""
+    """As kubectl and our own client send it with server-side apply; YAML that is not JSON is read as well."""
     assert parse_body(b'{"some": 1e3, "day": "2026-01-01"}', "application/yaml") == {"some": 1000, "day": "2026-01-01"}
     assert parse_body(b"day: 2026-01-01\nsome: 1_000\n", "application/yaml") == {"some": 1000, "day": "2026-01-01"}
 
@@ -216,7 +216,7 @@ def test_json_under_the_name_of_yaml_is_read_as_json() -> None:
 
 
 async def test_pages_show_one_moment(api: EmbeddedApiServer) -> None:
-    """What is created or deleted between two pages does not show; the count of the rest does."""
+    """Objects that are created or deleted between two pages do not show; the number of remaining objects does."""
     for index in range(5):
         await api.call("POST", MAPS, config(f"c{index}"))
     first = await api.call("GET", MAPS, params={"limit": "2"})
@@ -234,7 +234,7 @@ async def test_pages_show_one_moment(api: EmbeddedApiServer) -> None:
 
 
 async def test_a_token_that_is_too_old_has_expired(api: EmbeddedApiServer) -> None:
-    """410, so that the client begins anew; a made-up one is 400."""
+    """410, so that the client starts again; an invalid token is 400."""
     for index in range(3):
         await api.call("POST", MAPS, config(f"c{index}"))
     token = (await api.call("GET", MAPS, params={"limit": "1"})).body["metadata"]["continue"]
@@ -246,7 +246,7 @@ async def test_a_token_that_is_too_old_has_expired(api: EmbeddedApiServer) -> No
 
 
 async def test_lists_may_name_a_version(api: EmbeddedApiServer) -> None:
-    """Exactly that one, at least that one; one from the future is 504 and told apart by its cause."""
+    """Exactly a version, at least a version; a future version is 504 with a cause of its own."""
     made = await api.call("POST", MAPS, config("a"))
     await api.call("POST", MAPS, config("b"))
     exact = {"resourceVersion": made.version, "resourceVersionMatch": "Exact"}
@@ -295,13 +295,13 @@ async def test_selectors(api: EmbeddedApiServer, parameters: dict[str, str], nam
     ],
 )
 async def test_what_is_no_selector(api: EmbeddedApiServer, path: str, parameters: dict[str, str], message: str) -> None:
-    """400 in Kubernetes' words, never a list of something else."""
+    """400, rather than a list of something else."""
     answer = await api.call("GET", path, params=parameters)
     assert (answer.code, answer.body["message"]) == (400, message)
 
 
 async def test_items_of_built_in_lists_bear_no_kind(api: EmbeddedApiServer) -> None:
-    """As kube-apiserver writes them; large answers are compressed for who asks."""
+    """In the order of kube-apiserver; large answers are compressed on request."""
     await api.call("POST", MAPS, config("big", {"x": "y" * 200_000}))
     headers = {"Accept-Encoding": "gzip", "Authorization": f"Bearer {api.token}"}
     async with api.session.get(api.url + MAPS, headers=headers) as response:
@@ -312,7 +312,7 @@ async def test_items_of_built_in_lists_bear_no_kind(api: EmbeddedApiServer) -> N
 
 
 async def test_tables_and_partial_metadata(api: EmbeddedApiServer) -> None:
-    """What `kubectl get` and metadata informers ask for."""
+    """As requested by `kubectl get` and by metadata informers."""
     await api.call("POST", MAPS, config("a", {"x": "1"}))
     table = await api.call("GET", MAPS, headers=TABLE)
     assert table.body["kind"] == "Table"
@@ -327,7 +327,7 @@ async def test_tables_and_partial_metadata(api: EmbeddedApiServer) -> None:
 
 
 async def test_a_watch_shows_what_its_selector_sees(api: EmbeddedApiServer) -> None:
-    """What enters the selection is added, what leaves it is deleted, in its last selected state."""
+    """An object that enters the selection is added, one that leaves it is deleted, in its last selected state."""
     version = (await api.call("GET", MAPS)).version
     async with api.watch(MAPS, resourceVersion=version, labelSelector="w=1") as events:
         await api.call("POST", MAPS, config("a", labels={"w": "1"}))
@@ -343,7 +343,7 @@ async def test_a_watch_shows_what_its_selector_sees(api: EmbeddedApiServer) -> N
 
 
 async def test_a_watch_without_a_version_begins_with_what_is_there(api: EmbeddedApiServer) -> None:
-    """One with `sendInitialEvents` says where that ends."""
+    """A watch with `sendInitialEvents` says when these end."""
     await api.call("POST", MAPS, config("a"))
     async with api.watch(MAPS) as events:
         assert (await events.next())["type"] == "ADDED"
@@ -368,7 +368,7 @@ async def test_a_watch_from_too_long_ago_ends_with_an_error(api: EmbeddedApiServ
 
 
 async def test_a_watch_ends_after_its_timeout_with_a_bookmark(api: EmbeddedApiServer) -> None:
-    """The bookmark names the version from which to go on."""
+    """The bookmark names the version to continue from."""
     version = (await api.call("GET", MAPS)).version
     async with api.watch(MAPS, resourceVersion=version, timeoutSeconds="1", allowWatchBookmarks="true") as events:
         await api.call("POST", PODS, pod("p"))
@@ -379,7 +379,7 @@ async def test_a_watch_ends_after_its_timeout_with_a_bookmark(api: EmbeddedApiSe
 
 
 async def test_watches_do_not_outlive_their_clients(api: EmbeddedApiServer) -> None:
-    """A client that goes away leaves nothing behind."""
+    """A client that disconnects leaves no watch behind."""
     collection = api.store._collection("/configmaps")
     async with api.watch(MAPS) as events:
         assert len(collection.watchers) == 1
@@ -393,7 +393,7 @@ async def test_watches_do_not_outlive_their_clients(api: EmbeddedApiServer) -> N
 
 
 async def test_who_is_not_known_gets_nothing(api: EmbeddedApiServer) -> None:
-    """401 for a wrong token, 403 without one, with Kubernetes' words."""
+    """401 for a wrong token, 403 for none."""
     answer = await api.call("GET", MAPS, headers={"Authorization": "Bearer wrong"})
     assert (answer.code, answer.body["message"]) == (401, "Unauthorized")
     async with api.session.get(api.url + MAPS) as response:
@@ -418,7 +418,7 @@ async def test_who_is_not_known_gets_nothing(api: EmbeddedApiServer) -> None:
     ],
 )
 async def test_paths_outside_of_what_is_served(api: EmbeddedApiServer, method: str, path: str, code: int) -> None:
-    """Health and version are; what is not is refused, never half done."""
+    """Health and version are served; what is not served is refused."""
     assert (await api.call(method, path)).code == code
 
 
@@ -431,8 +431,8 @@ async def test_metrics_count_requests(api: EmbeddedApiServer) -> None:
 
 
 async def test_a_second_start_finds_everything(tmp_path: Path) -> None:
-    """Objects, kinds that custom definitions made, and versions that only grow: watchers read all anew, since the data
-    may be a backup's."""
+    """After a restart: objects, custom kinds, and versions that only grow. Watchers list again, since the data may be
+    from a backup."""
     async with embedded_apiserver(tmp_path) as api:
         made = await api.call("POST", MAPS, config("a"))
     async with embedded_apiserver(tmp_path) as api:

@@ -134,7 +134,7 @@ def test_taints_need_a_toleration() -> None:
     assert choose_node(asks(), cluster(soft)).node == "a"
 
 
-def test_a_node_that_is_not_ready_or_cordoned_takes_nothing_that_does_not_tolerate_it() -> None:
+def test_a_node_that_is_not_ready_or_cordoned_needs_tolerations() -> None:
     """Even before the taints are written that say so."""
     for bad in (node(ready="Unknown"), node(unschedulable=True)):
         assert not choose_node(asks(), cluster(bad)).node

@@ -56,7 +56,7 @@ def test_high_priority_goes_first() -> None:
     assert places(ledger) == {"z": "n", "a": ""}
 
 
-def test_a_pod_that_did_not_fit_is_judged_again_when_something_changed_that_may_help() -> None:
+def test_a_pod_that_did_not_fit_is_retried_after_a_helpful_change() -> None:
     """A Pod that ended, a new node, a cordon lifted: not a node that only said that it lives."""
     ledger = Ledger()
     ledger.see_node("n", node("n", cpu=1))

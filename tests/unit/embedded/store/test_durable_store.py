@@ -33,7 +33,7 @@ async def test_what_was_acknowledged_is_there_again(tmp_path: Path) -> None:
     await again.close()
 
 
-async def test_revisions_of_today_do_not_come_again_where_yesterdays_data_are_restored(tmp_path: Path) -> None:
+async def test_revisions_are_not_reused_after_an_old_copy_is_restored(tmp_path: Path) -> None:
     """Who watched until then is told that he has to read all anew."""
     store = await Store.open(tmp_path / "store")
     store.create(PODS, "a", "kept", obj("kept"))

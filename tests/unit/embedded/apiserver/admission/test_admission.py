@@ -1,4 +1,4 @@
-"""What is decided with a view of other objects: namespaces, defaults, priorities, limits, quotas, addresses."""
+"""Admission: namespaces, defaults, priorities, limits, quotas, addresses."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def quota(**spec: Any) -> Object:
 
 
 async def store(registry: KindRegistry, view: MemoryView, body: Object) -> Object:
-    """Creates an object and everything that follows from it."""
+    """Create an object and carry out its follow-ups."""
     answer = await create(registry, view, body)
     assert answer.faults == []
     kind = registry.find_kind(body["apiVersion"], body["kind"])
@@ -54,7 +54,7 @@ def put(registry: KindRegistry, view: MemoryView, old: Object | None, new: Objec
 
 
 async def test_objects_need_their_namespace() -> None:
-    """Creating something in a namespace that is not there is a 404 that names the namespace."""
+    """Creating an object in a namespace that does not exist is a 404 that names the namespace."""
     registry, view = fresh()
     answer = await create(registry, view, pod(), namespace="nope")
     assert answer.error is not None
@@ -62,7 +62,7 @@ async def test_objects_need_their_namespace() -> None:
 
 
 async def test_nothing_new_in_a_namespace_that_goes() -> None:
-    """A terminating namespace takes nothing in, and says so by a cause that clients know."""
+    """A terminating namespace accepts no objects; clients know its cause."""
     registry, view = fresh()
     namespace = copy.deepcopy(view.get(resources.NAMESPACES, "", "default"))
     assert namespace is not None
@@ -76,7 +76,7 @@ async def test_nothing_new_in_a_namespace_that_goes() -> None:
 
 
 async def test_system_namespaces_stay() -> None:
-    """The default namespace can't be deleted."""
+    """The default namespace cannot be deleted."""
     registry, view = fresh()
     kind = registry.find("", "v1", "namespaces")
     assert kind is not None
@@ -100,7 +100,7 @@ async def test_limit_range_fills_in_and_says_so() -> None:
 
 
 async def test_limit_range_names_every_bound_at_once() -> None:
-    """All bounds that a Pod breaks stand in one refusal, in the words of the real admission."""
+    """One refusal names all bounds that a Pod violates."""
     registry, view = fresh()
     view.put(
         LIMIT_RANGES,
@@ -120,7 +120,7 @@ async def test_limit_range_names_every_bound_at_once() -> None:
 
 
 async def test_quota_refuses_what_would_be_too_much() -> None:
-    """Only the resources that exceed are named, with what is asked, used and allowed."""
+    """Only the exceeded resources are named, with requested, used and allowed amounts."""
     registry, view = fresh()
     hard = {"requests.cpu": "1", "limits.memory": "1Gi", "pods": "2", "requests.nvidia.com/gpu": "1"}
     view.put(QUOTAS, quota(hard=hard))
@@ -139,7 +139,7 @@ async def test_quota_refuses_what_would_be_too_much() -> None:
 
 
 async def test_quota_follows_what_exists() -> None:
-    """Its status says what is used after each change; a Pod that ended holds nothing any more."""
+    """The status gives the use after each change; a Pod that has ended does not count."""
     registry, view = fresh()
     await store(registry, view, {**quota(hard={"pods": "2", "requests.cpu": "3", "count/pods": "9"}), "status": {}})
     first = await store(registry, view, pod("p1", limits={"cpu": "1"}))
@@ -155,7 +155,7 @@ async def test_quota_follows_what_exists() -> None:
 
 
 async def test_quota_heals() -> None:
-    """A status that somebody else wrote is counted anew at the next change, and no longer believed before."""
+    """A status that a client wrote is recounted at the next change, and not trusted before."""
     registry, view = fresh()
     made = await store(registry, view, quota(hard={"pods": "2"}))
     await store(registry, view, pod("p1"))
@@ -200,7 +200,7 @@ async def test_default_priority_class() -> None:
 
 
 async def test_cluster_addresses_are_given_once() -> None:
-    """Services get different addresses; one that is taken is refused."""
+    """Services get different addresses; a taken one is refused."""
     registry, view = fresh()
 
     def service(name: str, **spec: Any) -> Object:
@@ -216,7 +216,8 @@ async def test_cluster_addresses_are_given_once() -> None:
 
 
 async def test_a_new_namespace_gets_its_account() -> None:
-    """The default ServiceAccount comes with the namespace, again when deleted, and not while the namespace goes."""
+    """The default ServiceAccount is created with the namespace and after its deletion, but not while the namespace is
+    deleted."""
     registry, view = fresh()
     await store(registry, view, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "vision"}})
     account = view.get(admission.SERVICE_ACCOUNTS, "vision", "default")
@@ -229,13 +230,13 @@ async def test_a_new_namespace_gets_its_account() -> None:
 
 
 def test_a_started_server_has_nothing_left_to_make() -> None:
-    """What the server makes at its start is made once."""
+    """Objects of the first start are created once."""
     registry, view = fresh()
     assert upkeep.at_start(registry, view, CLIENT_CA) == []
 
 
 def test_whose_certificates_the_server_knows_is_told_anew_after_a_new_authority() -> None:
-    """A data folder may have lost its authority, and have a new one."""
+    """A data folder may have got a new certificate authority."""
     registry, view = fresh()
     (change,) = upkeep.at_start(registry, view, "another PEM")
     assert (change.object["metadata"]["name"], change.part) == ("extension-apiserver-authentication", "data")

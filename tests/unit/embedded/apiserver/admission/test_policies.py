@@ -1,7 +1,7 @@
-"""Which requests ValidatingAdmissionPolicies are asked about, and what becomes of their answers.
+"""Requests that ValidatingAdmissionPolicies match, and the effect of their results.
 
-Rules and words of the kinds themselves are among the recorded cases; tests/cluster/test_admission_policies.py holds the
-answers against a real API server.
+Validation of the kinds themselves is among the recorded cases; tests/cluster/test_admission_policies.py compares
+answers with a real API server.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ async def enforce(
     name: str = "p",
     **validation: Any,
 ) -> None:
-    """A policy of one rule, bound to all that it is about."""
+    """Create a policy of one rule, bound to everything that it matches."""
     matches = {"resourceRules": [EVERYTHING | (rule or {})], **(constraints or {})}
     spec = {"matchConstraints": matches, "validations": [{"expression": expression, "message": "no", **validation}]}
     made = await api.call("POST", f"{GROUP}/validatingadmissionpolicies", {"metadata": {"name": name}, "spec": spec})
@@ -76,7 +76,7 @@ async def test_a_rule_says_which_requests_it_is_about(
 
 
 async def test_parts_of_objects_are_asked_about(api: EmbeddedApiServer) -> None:
-    """The status of a Node is a resource of its own to a policy."""
+    """To a policy, the status of a Node is a resource of its own."""
     await enforce(api, "false", rule={"resources": ["nodes/status"]})
     assert (await api.call("POST", "/api/v1/nodes", {"metadata": {"name": "n"}})).code == 201
     status = {"status": {"phase": "Running"}}
@@ -87,7 +87,7 @@ async def test_parts_of_objects_are_asked_about(api: EmbeddedApiServer) -> None:
 
 @pytest.mark.parametrize(("policy", "code"), [("Equivalent", 422), ("Exact", 201)])
 async def test_the_same_objects_under_another_group(api: EmbeddedApiServer, policy: str, code: int) -> None:
-    """Events are served by two groups; a policy about one of them is asked about both unless it says not to be."""
+    """Events are served by two groups; a policy about one of them matches both unless it says otherwise."""
     rule = {"apiGroups": ["events.k8s.io"], "resources": ["events"]}
     await enforce(api, "request.resource.group == ''", rule=rule, constraints={"matchPolicy": policy})
     event = {
@@ -99,7 +99,7 @@ async def test_the_same_objects_under_another_group(api: EmbeddedApiServer, poli
 
 
 async def test_namespaces_are_selected_by_their_labels(api: EmbeddedApiServer) -> None:
-    """Objects in them too; objects of the whole cluster are always selected."""
+    """Objects in the namespace as well; objects that are not namespaced are always selected."""
     selector = {"namespaceSelector": {"matchLabels": {"strict": "yes"}}}
     await enforce(api, "request.operation != 'CREATE'", constraints=selector)
     strict = {"metadata": {"name": "strict", "labels": {"strict": "yes"}}}
@@ -131,7 +131,7 @@ async def test_a_policy_may_warn_only(api: EmbeddedApiServer) -> None:
 
 
 async def test_nothing_is_stored_of_what_is_denied(api: EmbeddedApiServer) -> None:
-    """Neither a creation, nor a change, nor a deletion, one by one or together."""
+    """No creation, change or deletion, of one object or of a collection."""
     assert (await api.call("POST", MAPS, config("a"))).code == 201
     await enforce(api, "false", rule={"resources": ["configmaps"]})
     changed = {"data": {"a": "b"}}
@@ -143,7 +143,7 @@ async def test_nothing_is_stored_of_what_is_denied(api: EmbeddedApiServer) -> No
 
 
 async def test_a_changed_policy_is_the_one_that_is_asked(api: EmbeddedApiServer) -> None:
-    """At once; and one without a binding, or whose binding went, is asked no more."""
+    """A policy applies at once; one without a binding, or whose binding was deleted, does not."""
     await enforce(api, "false", rule={"resources": ["configmaps"]})
     assert (await api.call("POST", MAPS, config("a"))).code == 422
     spec = {"spec": {"validations": [{"expression": "object.metadata.name != 'b'"}]}}
@@ -155,7 +155,7 @@ async def test_a_changed_policy_is_the_one_that_is_asked(api: EmbeddedApiServer)
 
 
 async def test_what_is_not_served_is_refused_when_it_is_written(api: EmbeddedApiServer) -> None:
-    """A policy with parameters would be asked by a real server; here it would protect nobody."""
+    """A real server evaluates policies with parameters; here they would protect nothing."""
     spec = {
         "paramKind": {"apiVersion": "v1", "kind": "ConfigMap"},
         "matchConstraints": {"resourceRules": [EVERYTHING]},

@@ -83,7 +83,7 @@ def test_strategic_merge(original: dict[str, Any], patch: dict[str, Any], expect
     ],
 )
 def test_a_wrong_directive_is_named(patch: dict[str, Any], message: str) -> None:
-    """In Kubernetes' words where it has some."""
+    """The message names the directive."""
     with pytest.raises(BadPatch) as refused:
         strategic_merge({"keyed": [item("a")], "one": {}}, patch, SCHEMA)
     assert message in str(refused.value)
@@ -144,7 +144,7 @@ values = st.fixed_dictionaries(
 
 @given(values, values)
 def test_applying_twice_is_applying_once(live: dict[str, Any], applied: dict[str, Any]) -> None:
-    """What was merged holds what was applied, and merging it again changes nothing."""
+    """The merged value contains what was applied; merging again changes nothing."""
     merged = field_merging.merge(SCHEMA, live, applied)
     assert field_merging.merge(SCHEMA, merged, applied) == merged
     wanted = members(fieldsets.fields_of(SCHEMA, applied))
@@ -153,7 +153,7 @@ def test_applying_twice_is_applying_once(live: dict[str, Any], applied: dict[str
 
 @given(values)
 def test_removing_all_fields_leaves_nothing(value: dict[str, Any]) -> None:
-    """But for empty lists, which have no fields of their own."""
+    """Except empty lists, which have no fields of their own."""
     fields = fieldsets.fields_of(SCHEMA, value)
     rest = field_merging.remove(SCHEMA, value, fieldsets.with_named_fields(SCHEMA, fields)) or {}
     assert all(one in ([], {}) for one in rest.values())

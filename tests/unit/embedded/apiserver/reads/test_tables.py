@@ -1,4 +1,4 @@
-"""What `kubectl get` shows."""
+"""Tables of `kubectl get`."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ NOW = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
     ],
 )
 def test_ages(seconds: int, shown: str) -> None:
-    """Two units at most, as kubectl shows them."""
+    """At most two units, as in kubectl."""
     assert durations.human(seconds) == shown
 
 
@@ -73,12 +73,12 @@ DONE = {"name": "i", "state": {"terminated": {"exitCode": 0}}}
     ],
 )
 def test_status_of_a_pod(obj: dict[str, Any], shown: str) -> None:
-    """The most telling word: of init containers first, then of containers, then the Pod's own."""
+    """The most specific word: of init containers first, then of containers, then the Pod's own."""
     assert rows.pod_status(obj) == shown
 
 
 def test_row_of_a_pod() -> None:
-    """Ready containers, restarts with when the last was, address and node."""
+    """Ready containers, restarts with the time of the last one, address and node."""
     state = {"name": "a", "ready": True, "restartCount": 2, "state": {"running": {}}}
     state["lastState"] = {"terminated": {"finishedAt": "2026-01-01T11:59:00Z"}}
     obj = pod({"phase": "Running", "podIP": "10.0.0.1", "containerStatuses": [state]})
@@ -102,7 +102,7 @@ def test_node_that_is_cordoned_and_not_ready() -> None:
 
 
 def test_objects_come_along_as_asked() -> None:
-    """Metadata, everything, or nothing; a watch repeats no headers."""
+    """Metadata, everything, or nothing; a watch does not repeat headers."""
     kind = built_in().find("", "v1", "configmaps")
     assert kind is not None
     obj = {"metadata": {"name": "c"}, "data": {"a": "b"}}
@@ -139,5 +139,5 @@ DOCUMENT = {
     ],
 )
 def test_json_paths(path: str, found: list[Any]) -> None:
-    """What printer columns use; a path that can't be read leads nowhere instead of failing a list."""
+    """Paths of printer columns; one that cannot be parsed leads nowhere and does not fail the list."""
     assert jsonpath.compile_path(path).find(DOCUMENT) == found

@@ -1,4 +1,4 @@
-"""Expressions of CEL: checked when they are written, evaluated on JSON, with the words of kube-apiserver."""
+"""CEL expressions: compiled when they are written, evaluated on JSON."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_what_is_given_comes_back(value: Any) -> None:
 
 @given(st.text(max_size=30))
 def test_any_text_is_an_expression_or_refused(text: str) -> None:
-    """Nothing but an ExpressionError comes of a text that is none."""
+    """Any text that is no expression raises ExpressionError."""
     try:
         expression = Scope(("object",)).compile(text)
         expression.evaluate({"object": {}})
@@ -38,7 +38,7 @@ def test_any_text_is_an_expression_or_refused(text: str) -> None:
 
 
 def test_endless_work_is_cut_off() -> None:
-    """Nested loops over a large object end with an error, not with a server that is busy for minutes."""
+    """Nested loops over a large object end with an error and do not block the server for minutes."""
     text = "x.all(a, x.all(b, x.all(c, a == b || b == c || true)))"
     with pytest.raises(ExpressionError):
         result(text, x=list(range(3000)))
@@ -50,7 +50,7 @@ def test_a_number_too_large_for_the_language_is_an_error() -> None:
 
 
 def test_variables_are_looked_at_only_where_they_are_needed() -> None:
-    """As kube-apiserver does: one that has no value fails only those that come to it."""
+    """As in kube-apiserver, a variable without a value fails only the expressions that need it."""
     scope = Scope(("x",))
     scope = scope.with_variable("a", scope.compile("x.a + 1"))
     with pytest.raises(ExpressionError, match="found no matching overload"):

@@ -1,4 +1,4 @@
-"""Documents that are nested deeply, or stand for more than they hold: refused in all formats, by 400, and at once."""
+"""Documents that are nested too deeply or repeat too much are refused in every format, with 400, and quickly."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ THINGS = "/apis/test.dev/v1/namespaces/default/things"
 MAPS = "/api/v1/namespaces/default/configmaps"
 REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 DEPTHS = (DEEPEST + 1, 600, 5_000, 100_000)
-"""Just over the limit, over what Python's recursion reaches in some places and in all, and in C."""
+"""Depths just over the limit, over Python's recursion limit in some places and in all, and over that of C."""
 
 
 def definition(schema: Any) -> dict[str, Any]:
@@ -66,13 +66,13 @@ def thing(name: str, value: bytes) -> bytes:
 
 
 def as_yaml(document: bytes) -> bytes:
-    """So that it is no JSON any more."""
+    """Cut off, so that it is no JSON any more."""
     return document.replace(b'"', b"").replace(b":", b": ")
 
 
 @pytest.mark.parametrize("value", [objects, lists])
 async def test_what_is_nested_too_deeply_is_refused(api: EmbeddedApiServer, value: Any) -> None:
-    """Bodies of every kind of request, in every format; the server goes on."""
+    """Bodies of every kind of request, in every format; the server continues to work."""
     assert (await api.call("POST", THINGS, thing("there", b"1"))).code == 201
     for levels in DEPTHS:
         deep = value(levels)
@@ -102,7 +102,7 @@ def _refused(answer: Answer, what: Any) -> None:
 
 @pytest.mark.parametrize("value", [objects, lists])
 async def test_what_is_nested_as_deep_as_is_read_can_be_used(api: EmbeddedApiServer, value: Any) -> None:
-    """Made, read in each format, changed, watched and deleted."""
+    """Created, read in each format, changed, watched and deleted."""
     deep = value(DEEPEST - 8)
     assert (await api.call("POST", THINGS, thing("a", deep))).code == 201
     got = await api.call("GET", f"{THINGS}/a")
@@ -118,7 +118,7 @@ async def test_what_is_nested_as_deep_as_is_read_can_be_used(api: EmbeddedApiSer
 
 
 async def test_a_deep_schema_hides_nothing(api: EmbeddedApiServer) -> None:
-    """A definition that is read at all is also in the OpenAPI documents, which everybody reads."""
+    """An accepted definition is also in the OpenAPI documents, which every client reads."""
     assert (await api.call("DELETE", f"{DEFINITIONS}/things.test.dev")).code == 200
     for levels, code in ((DEEPEST // 2 - 8, 201), (DEEPEST, 400)):
         schema: Any = {"type": "object"}
@@ -131,7 +131,7 @@ async def test_a_deep_schema_hides_nothing(api: EmbeddedApiServer) -> None:
 
 
 async def test_patches_that_build_depth_or_size_are_refused(api: EmbeddedApiServer) -> None:
-    """Each operation is small: a level each, or a copy of all that there is."""
+    """Each operation is small: one more level, or a copy of everything."""
     assert (await api.call("POST", THINGS, thing("a", b"{}"))).code == 201
     deeper = [{"op": "add", "path": "/x" + "/a" * level, "value": {}} for level in range(1, 2 * DEEPEST)]
     _refused(await api.call("PATCH", f"{THINGS}/a", deeper, content_type=JSON_PATCH), "additions")
@@ -145,7 +145,7 @@ async def test_patches_that_build_depth_or_size_are_refused(api: EmbeddedApiServ
 
 
 async def test_yaml_that_stands_for_far_more_is_refused(api: EmbeddedApiServer) -> None:
-    """Aliases may repeat what stands there, but not endlessly, nor themselves."""
+    """Aliases may repeat values, but not without limit, and not themselves."""
     head = b"apiVersion: test.dev/v1\nkind: Thing\nmetadata: {name: a}\n"
     fine = await api.call("POST", THINGS, head + b"x: &x [1, 2]\ny: *x\n", content_type=YAML)
     assert (fine.code, fine.body["y"]) == (201, [1, 2])
@@ -160,7 +160,7 @@ async def test_yaml_that_stands_for_far_more_is_refused(api: EmbeddedApiServer) 
 
 
 async def test_deep_json_in_protobuf_is_refused(api: EmbeddedApiServer) -> None:
-    """Its messages are not nested deeply; the JSON in one of them may be."""
+    """Protobuf messages are not nested deeply; the JSON in one of them may be."""
 
     def varint(number: int) -> bytes:
         return bytes([number]) if number < 0x80 else bytes([number & 0x7F | 0x80]) + varint(number >> 7)
@@ -175,7 +175,7 @@ async def test_deep_json_in_protobuf_is_refused(api: EmbeddedApiServer) -> None:
 
 
 async def test_deep_json_in_other_places_is_refused(api: EmbeddedApiServer) -> None:
-    """In a token that a list goes on with, and in a Secret of registry credentials."""
+    """In a continue token, and in a Secret of registry credentials."""
     token = base64.urlsafe_b64encode(lists(2_000)).decode()
     answer = await api.call("GET", MAPS, params={"continue": token, "limit": "1"})
     assert (answer.code, "continue" in answer.body["message"]) == (400, True)

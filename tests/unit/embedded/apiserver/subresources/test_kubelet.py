@@ -154,7 +154,7 @@ async def test_what_a_kubelet_tells_of_its_node_is_passed_on(api: EmbeddedApiSer
     assert (await api.call("GET", path)).code == 503
 
 
-async def test_a_certificate_that_the_kubelet_signed_itself_is_trusted_where_its_node_names_it(
+async def test_a_self_signed_certificate_is_trusted_if_its_node_names_it(
     api: EmbeddedApiServer, tmp_path: Path
 ) -> None:
     """That one and no other; nothing is sent to who shows another."""
