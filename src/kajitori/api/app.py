@@ -122,7 +122,7 @@ def create_app(deps: ApiDependencies) -> FastAPI:
         bodies=api.bodies,
         body_seconds=api.limits.body_seconds,
         unbounded=code.bounds_its_own_body,
-        notice=lambda: api.leader.standing().says if api.leader.standing().is_absent else "",
+        notice=lambda: api.leader.state().says if api.leader.state().is_absent else "",
     )
     return app
 

@@ -37,7 +37,7 @@ from kajitori.cluster.view import ClusterView
 from kajitori.configuration.networks_file import NetworksFile
 from kajitori.configuration.policy_file import PolicyFile
 from kajitori.configuration.settings import LEASE_NAMESPACE, WebLimits
-from kajitori.core.leadership import Standing
+from kajitori.core.leadership import LeaderState
 from kajitori.core.words import names
 from kajitori.kube.client import KubeClient
 from kajitori.kube.mirror.mirror import Key, Mirror
@@ -65,7 +65,7 @@ _MAX_EXPECTED = 1024
 class Leader(Protocol):
     """Knows whether a controller is at work."""
 
-    def standing(self) -> Standing:
+    def state(self) -> LeaderState:
         """Return what is known now."""
         ...
 

@@ -71,14 +71,14 @@ async def readyz(api: Shared) -> Response:
     age_seconds = api.mirror.age_seconds()
     if age_seconds > STALE_SECONDS:
         raise Unavailable(f"it shows the cluster as it was {age_seconds:.0f} s ago", hint=api.mirror.trouble)
-    return answer(Health(status="ok", controller=controller_view(api.leader.standing())))
+    return answer(Health(status="ok", controller=controller_view(api.leader.state())))
 
 
 @router.get("/v1/controller", responses=describes(ControllerView), summary="Whether a controller is at work")
 async def get_controller(api: Shared, user: Caller) -> Response:
     """Judged by the Lease that the leader renews: how long ago this server saw it change. Costs the API server
     nothing."""
-    return answer(controller_view(api.leader.standing()))
+    return answer(controller_view(api.leader.state()))
 
 
 @router.get("/v1/version", responses=describes(Version), summary="Versions, and who the caller is")
@@ -88,7 +88,7 @@ async def get_version(api: Shared, user: Caller) -> Response:
         kubernetes = await kubernetes_version(api)
     except KajitoriError:
         kubernetes = ""
-    leader = controller_view(api.leader.standing())
+    leader = controller_view(api.leader.state())
     return answer(Version(version=__version__, kubernetes=kubernetes, user=user.name, controller=leader))
 
 
@@ -150,7 +150,7 @@ class ClusterCollector(Collector):
         ):
             family.add_metric((), value)
             yield family
-        lease, age = metrics.controller_lease_age(), api.leader.standing().age_seconds
+        lease, age = metrics.controller_lease_age(), api.leader.state().age_seconds
         if age is not None:  # no sample where it is not known
             lease.add_metric((), age)
         yield lease

@@ -133,7 +133,7 @@ class HealthView:
         return without_outages(found, unstarted, len(self._mirror.nodes)), min(moments, default=None)
 
     def _trial(self, run: RunObject, signs: Signs, now: datetime) -> Trial:
-        status, name = run.standing, run.metadata.name
+        status, name = run.current_status, run.metadata.name
         if status.phase is Phase.SUCCEEDED:
             return Trial(name, TrialState.PASSED)
         if status.phase.is_final or status.failed_starts:

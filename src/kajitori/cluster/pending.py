@@ -72,7 +72,7 @@ class PendingRuns:
         self, run: RunObject, spec: RunSpec, decision: Decision, now: datetime, barred: Barred | None = None
     ) -> PendingRun | None:
         """The same of a run that policy was asked about already, and that need not be in the cluster."""
-        status = run.standing
+        status = run.current_status
         pods = self._mirror.owned_pods(run.metadata.namespace, run.metadata.name, run.metadata.uid)
         members = [member for pod in pods if (member := member_of(pod, self._mirror.nodes)) is not None]
         step = gang.next_step(life_of(run, spec, decision, status), members, now)

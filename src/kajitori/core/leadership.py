@@ -81,7 +81,7 @@ class Election:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class LeaderState:
     """Whether a controller is at work, as far as an observer knows."""
 
     holder: str = ""

@@ -27,7 +27,7 @@ from kajitori.configuration.networks_file import NetworksFile
 from kajitori.configuration.policy_file import PolicyFile
 from kajitori.configuration.settings import LEASE_NAMESPACE, UpOptions, WebLimits
 from kajitori.controllers.runs.controller import RunController
-from kajitori.core.leadership import Standing
+from kajitori.core.leadership import LeaderState
 from kajitori.core.policy.file import Policy, on_own_cluster, own_machine_policy
 from kajitori.embedded.apiserver.certificates import ensure_token, issue_serving
 from kajitori.embedded.cluster import OBJECTS, EmbeddedCluster, EmbeddedSettings, last_port, remember_port
@@ -238,9 +238,9 @@ class _OwnController:
         finally:
             self._works, self._since = False, steady_seconds()
 
-    def standing(self) -> Standing:
+    def state(self) -> LeaderState:
         """Whether it works, for the Web API beside it."""
-        return Standing("kaji up", 0.0 if self._works else steady_seconds() - self._since)
+        return LeaderState("kaji up", 0.0 if self._works else steady_seconds() - self._since)
 
     async def follow(self) -> None:
         """There is nothing to look at."""

@@ -244,7 +244,7 @@ class RunObject(_Wire, frozen=True):
     status: RunStatus | None = None
 
     @property
-    def standing(self) -> RunStatus:
+    def current_status(self) -> RunStatus:
         """The run's status; until one is written, that of a run that waits since its creation."""
         return self.status or RunStatus(queued_at=self.metadata.creation_timestamp)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kajitori.core.leadership import ABSENT_SECONDS, Election, Sighting, Standing, Terms
+from kajitori.core.leadership import ABSENT_SECONDS, Election, LeaderState, Sighting, Terms
 
 TERMS = Terms(lease_seconds=15, lead_seconds=10, interval_seconds=2)
 
@@ -96,11 +96,11 @@ def test_the_age_of_a_lease_counts_from_when_it_was_seen_to_change() -> None:
 
 def test_an_absent_controller_is_told_in_words() -> None:
     """Neither while a follower may still take over, nor while nobody knows."""
-    assert Standing("a", 19.9).says == "" and not Standing("a", 19.9).is_absent
-    absent = Standing("a", 43.2)
+    assert LeaderState("a", 19.9).says == "" and not LeaderState("a", 19.9).is_absent
+    absent = LeaderState("a", 43.2)
     assert absent.is_absent
     assert absent.says == ("no controller has renewed its lease for 43 s; runs do not start or stop until one is back")
-    unknown = Standing(trouble="forbidden")
+    unknown = LeaderState(trouble="forbidden")
     assert not unknown.is_absent and "forbidden" in unknown.says
-    assert Standing().says == ""
+    assert LeaderState().says == ""
     assert Terms().lease_seconds + Terms().look_seconds < ABSENT_SECONDS

@@ -50,7 +50,7 @@ def tell_of_pools(
     api: Api, view: ExplanationView, applicant: PendingRun, shortage: Shortage, snapshot: Snapshot
 ) -> None:
     """Adds to an explanation what the run has asked for, or would ask for, and why it does not."""
-    status = applicant.run.standing
+    status = applicant.run.current_status
     request, key, now = status.node_request, applicant.request.key, api.now()
     if request is not None:
         view.node_request = request

@@ -83,7 +83,7 @@ async def queue_of(api: Api) -> QueueView:
     rules = api.cluster.policy.queue
     reserved = {each.key: each for each in found.now.reservations}
     behind = {each.key: each.behind for each in found.now.shortages}
-    known_until, leader = _known_until(api, now, found.starts), api.leader.standing()
+    known_until, leader = _known_until(api, now, found.starts), api.leader.state()
     items = []
     for each in now.order.queue:
         key = each.gang.key

@@ -65,7 +65,7 @@ async def explanation_of(api: Api, run: RunObject) -> ExplanationView:
 
 def _with_controller(api: Api, view: ExplanationView) -> ExplanationView:
     """The same view; while no controller is at work it says so, and tells no time at which anything starts."""
-    leader = api.leader.standing()
+    leader = api.leader.state()
     if leader.is_absent:
         view.controller, view.expected_at = controller_view(leader), msgspec.UNSET
     return view

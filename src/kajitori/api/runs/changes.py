@@ -75,7 +75,7 @@ async def stop_run(api: Shared, user: Caller, request: Request, namespace: str, 
         return patch
 
     run = await _change(api, user, namespace, name, stopped)
-    life, _ = api.cluster.outline(run, run.standing)
+    life, _ = api.cluster.outline(run, run.current_status)
     view = msgspec.structs.asdict(run_view(run, nodes_of(api.mirror, run)))
     return answer(StopView(**view, grace_seconds=life.limits.last_grace_seconds))
 

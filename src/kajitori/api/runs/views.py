@@ -10,7 +10,7 @@ import msgspec
 from kajitori.cluster.stored_runs import type_of
 from kajitori.core.gang import Member
 from kajitori.core.gang.results import MemberResult
-from kajitori.core.leadership import Standing
+from kajitori.core.leadership import LeaderState
 from kajitori.core.placement.snapshot import natural_key
 from kajitori.core.spec.reasons import Phase, Reason
 from kajitori.core.spec.run import parse_spec, to_document
@@ -324,10 +324,10 @@ class Health(View):
     """The state of the controllers; absent in answers that do not depend on the cluster."""
 
 
-def controller_view(standing: Standing) -> ControllerView:
+def controller_view(state: LeaderState) -> ControllerView:
     """Return the view of the controllers' state."""
-    age = None if standing.age_seconds is None else round(standing.age_seconds, 1)
-    return ControllerView(leader=standing.holder, age_seconds=age, absent=standing.is_absent, says=standing.says)
+    age = None if state.age_seconds is None else round(state.age_seconds, 1)
+    return ControllerView(leader=state.holder, age_seconds=age, absent=state.is_absent, says=state.says)
 
 
 def run_view(run: RunObject, nodes: str = "") -> RunView:

@@ -288,7 +288,7 @@ class Planning:
     async def _preempt(self, key: Key, run: RunObject, preemption: Preempted) -> None:
         """Write that this run is preempted; its state machine acts on it."""
         try:
-            await self._statuses.write(run, gang.preempt(self._statuses.standing(run), preemption))
+            await self._statuses.write(run, gang.preempt(self._statuses.current_status(run), preemption))
         except BaseException:
             self._queue.preemptions.note_failed(key)
             self._changed = True

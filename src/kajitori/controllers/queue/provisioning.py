@@ -185,7 +185,7 @@ class Provisioning:
     async def keep_only(self, run: RunObject, wanted: NodeRequest | None) -> None:
         """Nothing else is asked for in the name of this run: neither what its status said, nor what stands in its name
         and not in its status. What is wanted of all that goes is made anew."""
-        last, stands = run.standing.node_request, self._made_in_name_of(run)
+        last, stands = run.current_status.node_request, self._made_in_name_of(run)
         stands |= {request_name(run.metadata.name, last)} if last is not None and last.is_live else set()
         if wanted is not None and wanted.is_live:
             stands.discard(request_name(run.metadata.name, wanted))

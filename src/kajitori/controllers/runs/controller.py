@@ -277,7 +277,7 @@ class RunController:
             return
         if run.status is None and not self._statuses.knows(run):
             await self._recall_attempts(run)
-        status = self._statuses.standing(run)
+        status = self._statuses.current_status(run)
         admitted = await self._admit(key, run, status)
         if admitted is None:
             self._planning.leave(key)

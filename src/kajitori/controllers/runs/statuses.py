@@ -167,10 +167,10 @@ class Statuses:
         if written is not None:
             written.unseen_pods.discard(pod)
 
-    def standing(self, run: RunObject) -> RunStatus:
+    def current_status(self, run: RunObject) -> RunStatus:
         """The run's status, with what is known here beside it: that all Pods of its attempt were made, which may not be
         written yet, and how many attempts it has had, if somebody took its status away."""
-        status, meta = run.standing, run.metadata
+        status, meta = run.current_status, run.metadata
         written, attempt = self._written.get((meta.namespace, meta.name)), status.attempt
         if written is not None and written.attempts[0] == meta.uid and written.attempts[1] > status.attempts:
             status = msgspec.structs.replace(status, attempts=written.attempts[1])

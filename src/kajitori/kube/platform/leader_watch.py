@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from kajitori.core.leadership import LEASE_NAME, LOOK_PATIENCE_SECONDS, Sighting, Standing
+from kajitori.core.leadership import LEASE_NAME, LOOK_PATIENCE_SECONDS, LeaderState, Sighting
 from kajitori.errors import KajitoriError, NotFound
 from kajitori.kube.client import KubeClient
 from kajitori.kube.clock import steady_seconds
@@ -56,12 +56,12 @@ class LeaderWatch:
             log.warning("the controllers' Lease can't be read: %s", trouble)
         self._trouble = trouble
 
-    def standing(self) -> Standing:
+    def state(self) -> LeaderState:
         """Return what is known now. The age is that at the last successful read, since nothing later is known."""
         now, looked_at = self._clock(), self._looked_at
         if looked_at is None or (self._trouble and now - looked_at > LOOK_PATIENCE_SECONDS):
-            return Standing(trouble=self._trouble)
-        return Standing(self._seen.holder, self._seen.unchanged_seconds(looked_at))
+            return LeaderState(trouble=self._trouble)
+        return LeaderState(self._seen.holder, self._seen.unchanged_seconds(looked_at))
 
     def _note(self, holder: str, version: str) -> None:
         self._looked_at = self._clock()

@@ -78,10 +78,10 @@ class Scene(QueueScene):
         """This run needs a node."""
         waits = self.show(name, RunStatus(phase=Phase.QUEUED, queued_at=since, members=MemberCounts(total=1)), **asked)
         spec, decision = self.cluster.decide(waits)
-        life = life_of(waits, spec, decision, waits.standing)
+        life = life_of(waits, spec, decision, waits.current_status)
         admitted = Admitted(life, spec, decision, self.cluster.policy_version)
         needs = gang.NeedsNodes((0,), {}, frozenset())
-        self.planning.add(("team", name), waits, admitted, waits.standing, needs, "1")
+        self.planning.add(("team", name), waits, admitted, waits.current_status, needs, "1")
 
     async def plan(self) -> list[str]:
         """Looks once it is time to; all that were begun until then."""

@@ -79,13 +79,13 @@ async def test_how_many_attempts_a_run_had_is_known_without_its_status() -> None
         await statuses.write(run_of("5"), three)
         wiped = run_of("10", None)
         assert statuses.knows(wiped)
-        assert statuses.standing(wiped).attempts == 3
+        assert statuses.current_status(wiped).attempts == 3
         statuses.note_attempts(wiped, 2)
-        assert statuses.standing(wiped).attempts == 3
+        assert statuses.current_status(wiped).attempts == 3
         later = run_of("11", msgspec.structs.replace(RUNNING, attempts=4))
-        assert statuses.standing(later).attempts == 4
+        assert statuses.current_status(later).attempts == 4
         other = msgspec.structs.replace(wiped, metadata=msgspec.structs.replace(wiped.metadata, uid="u2"))
-        assert not statuses.knows(other) and statuses.standing(other).attempts == 0
+        assert not statuses.knows(other) and statuses.current_status(other).attempts == 0
 
 
 async def test_pods_that_were_made_are_waited_for_but_not_for_ever() -> None:
@@ -160,7 +160,7 @@ async def test_that_all_was_made_is_known_before_it_is_written() -> None:
     placed = RunStatus(phase=Phase.STARTING, attempt=Attempt(number=2, nodes="a"), attempts=2)
 
     def made_by(statuses: Statuses, run: RunObject) -> bool:
-        attempt = statuses.standing(run).attempt
+        attempt = statuses.current_status(run).attempt
         return attempt is not None and attempt.created
 
     async with scene.statuses() as (statuses, _):
@@ -168,7 +168,7 @@ async def test_that_all_was_made_is_known_before_it_is_written() -> None:
         assert not made_by(statuses, run)
         statuses.note_made(KEY, "u1", 2, ["bert-2-0"])
         assert made_by(statuses, run)
-        assert statuses.standing(run_of("9", RUNNING)) is RUNNING
+        assert statuses.current_status(run_of("9", RUNNING)) is RUNNING
         for uid, number in (("u1", 1), ("u1", 3), ("u2", 2)):
             statuses.note_made(KEY, uid, number, ["bert-2-0"])
             assert not made_by(statuses, run)
