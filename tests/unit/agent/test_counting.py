@@ -1,4 +1,4 @@
-"""Counting in real networks: what a sender sent is what is counted, to the byte, whatever happens meanwhile."""
+"""Counting in real networks: sent traffic is counted to the byte, whatever happens meanwhile."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ EACH = pytest.mark.parametrize(
 
 
 class Agent:
-    """A node with an agent: `round` is one of its rounds, `restart` another process in its place."""
+    """A node with an agent: `round` runs one of its rounds, `restart` replaces its process."""
 
     def __init__(self, folder: Path, kind: Kind) -> None:
         self.node = Node()
@@ -75,7 +75,7 @@ class Agent:
 
     @classmethod
     def of_a_pod(cls, folder: Path, kind: Kind) -> Agent:
-        """One that counts the Pod `a` already."""
+        """Return an agent that already counts the Pod `a`."""
         agent = cls(folder, kind)
         agent.pod("a", "10.1.0.2")
         agent.round()
@@ -92,7 +92,7 @@ class Agent:
         self.counting.round(classes, 3600.0)
 
     def pod(self, name: str, *addresses: str, uid: str = "", namespace: str = "vision") -> None:
-        """A Pod comes; its interface is `v` and its name."""
+        """Add a Pod with the interface `v` and its name."""
         uid = uid or f"uid-{name}"
         self.node.wire(name, f"v{name}", *addresses)
         pod = Pod(
@@ -108,7 +108,7 @@ class Agent:
         (self.folder / f"{uid}.json").write_bytes(msgspec.json.encode(pod))
 
     def end(self, name: str, uid: str = "") -> None:
-        """A Pod goes, as the kubelet takes it down: its interface first."""
+        """Remove a Pod as the kubelet does: its interface first."""
         self.node.unwire(name, f"v{name}")
         (self.folder / f"{uid or f'uid-{name}'}.json").unlink()
 
@@ -117,12 +117,12 @@ class Agent:
 
 
 def quiet(totals: dict[str, Count]) -> dict[str, Count]:
-    """Totals without noise."""
+    """Return totals without noise."""
     return {kind: count for kind, count in totals.items() if not kind.startswith("noise")}
 
 
 def send(network: str, target: str, *sizes: int, source: str = "") -> Count:
-    """Sends UDP packets with so many bytes each; what that is on the wire."""
+    """Send UDP packets of these sizes; return their amount on the wire."""
     version = 6 if ":" in target else 4
     family = socket.AF_INET6 if version == 6 else socket.AF_INET
     with socket_in("world" if network == "world" else network, family, socket.SOCK_DGRAM) as sender:
@@ -134,7 +134,7 @@ def send(network: str, target: str, *sizes: int, source: str = "") -> Count:
 
 
 class Sink:
-    """Takes what is sent to these addresses of a network, so that nobody answers that there is nobody."""
+    """Receives what is sent to these addresses of a network, so that no ICMP error answers it."""
 
     def __init__(self, network: str) -> None:
         self.sockets = []
@@ -148,8 +148,8 @@ class Sink:
 
 @EACH
 @in_a_network_of_its_own
-def test_every_byte_by_class(tmp_path: Path, kind: Kind) -> None:
-    """UDP of IPv4 and IPv6, both ways: bytes and packets are those that were sent, in the class of the other end."""
+def test_every_byte_is_counted_by_class(tmp_path: Path, kind: Kind) -> None:
+    """UDP over IPv4 and IPv6, both ways: bytes and packets are those that were sent, in the class of the other end."""
     agent = Agent(tmp_path, kind)
     agent.pod("a", "10.1.0.2", "2001:db8:1::2")
     sink = Sink("a")
@@ -173,7 +173,7 @@ def test_every_byte_by_class(tmp_path: Path, kind: Kind) -> None:
 @EACH
 @in_a_network_of_its_own
 def test_tcp_with_large_packets(tmp_path: Path, kind: Kind) -> None:
-    """Of a TCP connection every byte is counted that passed the Pod's interface, without the header of the wire."""
+    """Every byte of a TCP connection at the Pod's interface counts, without the link header."""
     agent = Agent(tmp_path, kind)
     agent.pod("a", "10.1.0.2")
     without_ipv6("va")
@@ -204,8 +204,8 @@ def test_tcp_with_large_packets(tmp_path: Path, kind: Kind) -> None:
 
 @EACH
 @in_a_network_of_its_own
-def test_restarts(tmp_path: Path, kind: Kind) -> None:
-    """While no agent is there the kernel counts on; the next one adds what is new, and nothing twice."""
+def test_nothing_is_lost_or_doubled_over_restarts(tmp_path: Path, kind: Kind) -> None:
+    """The kernel counts on without an agent; the next agent adds the difference."""
     agent = Agent.of_a_pod(tmp_path, kind)
     sent = send("a", WORLD, 100)
     agent.round()
@@ -231,8 +231,11 @@ def test_restarts(tmp_path: Path, kind: Kind) -> None:
 @pytest.mark.parametrize("kind", [InterfaceEngine, SetsEngine])
 @in_a_network_of_its_own
 def test_chains_stay_where_they_are_hooked_in(tmp_path: Path, kind: Kind) -> None:
-    """Over a restart and other classes: made anew they would be there twice for a moment, and packets count twice. One
-    that is hooked in elsewhere is made anew all the same."""
+    """Over restarts and changed classes.
+
+    Created again, they would exist twice for a moment and count packets twice. A chain that is hooked in elsewhere is
+    created again.
+    """
     agent = Agent.of_a_pod(tmp_path, kind)
 
     def hooks() -> list[str]:
@@ -256,9 +259,10 @@ def test_chains_stay_where_they_are_hooked_in(tmp_path: Path, kind: Kind) -> Non
 
 @pytest.mark.parametrize("kind", [InterfaceEngine, SetsEngine])
 @in_a_network_of_its_own
-def test_what_rules_look_up_goes_after_them(tmp_path: Path, kind: Kind, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In a change of its own: the kernel empties sets at once, while packets are still among the former rules, which
-    would not find there what they belong to."""
+def test_sets_are_deleted_after_the_rules_that_use_them(
+    tmp_path: Path, kind: Kind, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a separate change: the kernel empties sets at once, while packets may still be in the former rules."""
     agent = Agent.of_a_pod(tmp_path, kind)
     scripts: list[str] = []
     change = nft_of_agent.change
@@ -281,13 +285,13 @@ def test_what_rules_look_up_goes_after_them(tmp_path: Path, kind: Kind, monkeypa
 @EACH
 @pytest.mark.parametrize("meddling", ["flush ruleset", "flush table", "delete chains"])
 @in_a_network_of_its_own
-def test_somebody_flushes(
+def test_flushed_rules_are_restored_with_a_warning(
     tmp_path: Path,
     caplog: pytest.LogCaptureFixture,
     kind: Kind,
     meddling: str,
 ) -> None:
-    """Rules that somebody takes away are put back by the next round; what passed until then is lost, and it is said."""
+    """Traffic in between is lost."""
     agent = Agent(tmp_path, kind)
     table = TABLES[kind]
     agent.pod("a", "10.1.0.2")
@@ -317,8 +321,8 @@ def test_somebody_flushes(
 
 @EACH
 @in_a_network_of_its_own
-def test_an_address_and_an_interface_of_a_dead_pod(tmp_path: Path, kind: Kind) -> None:
-    """Another Pod gets the address and the interface's name before the agent looks: the dead one is charged nothing."""
+def test_a_reused_address_or_interface_adds_nothing_to_a_dead_pod(tmp_path: Path, kind: Kind) -> None:
+    """Another Pod gets them before the agent's next round."""
     agent = Agent(tmp_path, kind)
     agent.pod("a", "10.1.0.2", uid="old")
     agent.round()
@@ -339,7 +343,7 @@ def test_an_address_and_an_interface_of_a_dead_pod(tmp_path: Path, kind: Kind) -
 @EACH
 @in_a_network_of_its_own
 def test_an_interface_that_is_renamed_or_gone(tmp_path: Path, kind: Kind) -> None:
-    """Renamed it is the same one, and counts on; a Pod whose interface is not found is told as uncounted."""
+    """A renamed interface goes on counting; a Pod without a found interface is reported as uncounted."""
     agent = Agent.of_a_pod(tmp_path, kind)
     sent = send("a", WORLD, 100)
     ip("link set va down", "link set va name vb", "link set vb up", "route replace 10.1.0.2 dev vb")
@@ -357,7 +361,7 @@ def test_an_interface_that_is_renamed_or_gone(tmp_path: Path, kind: Kind) -> Non
 @EACH
 @in_a_network_of_its_own
 def test_any_range_can_be_a_class(tmp_path: Path, kind: Kind) -> None:
-    """Also one that rules show in another way than people write it: what counts goes on when Pods come and go."""
+    """Also one that nft prints differently; its counters go on when Pods come and go."""
     written = {"world": ["0.0.0.0/0", "::/0"], "mapped": ["::ffff:10.0.0.0/104"], "low": ["::1:0/112"], "noise": NOISE}
     classes = TrafficPolicy.model_validate({"classes": written, "others": "rest"}).address_classes
     agent = Agent(tmp_path, kind)
@@ -377,8 +381,8 @@ def test_any_range_can_be_a_class(tmp_path: Path, kind: Kind) -> None:
 
 @_WITH_IPTABLES
 @in_a_network_of_its_own
-def test_a_table_that_is_flushed_again_and_again(tmp_path: Path) -> None:
-    """By a firewall that is started anew, say: chains without rules do not pile up."""
+def test_repeated_flushes_leave_no_empty_chains(tmp_path: Path) -> None:
+    """As by a firewall that restarts."""
     agent = Agent.of_a_pod(tmp_path, IptablesEngine)
 
     def chains() -> int:
@@ -394,8 +398,8 @@ def test_a_table_that_is_flushed_again_and_again(tmp_path: Path) -> None:
 
 @EACH
 @in_a_network_of_its_own
-def test_policy_changes(tmp_path: Path, kind: Kind) -> None:
-    """Other classes count from the next round on; what the old ones counted stays."""
+def test_new_classes_count_from_the_next_round(tmp_path: Path, kind: Kind) -> None:
+    """Totals of the old classes stay."""
     agent = Agent.of_a_pod(tmp_path, kind)
     first = send("a", STORAGE, 100)
     agent.round(OTHER_CLASSES)
@@ -415,8 +419,7 @@ def test_policy_changes(tmp_path: Path, kind: Kind) -> None:
     ],
 )
 @in_a_network_of_its_own
-def test_another_engine(tmp_path: Path, before: Kind, after: Kind) -> None:
-    """Where the operator chooses another engine, it goes on where the former was, of which nothing is left."""
+def test_another_engine_continues_and_removes_the_former(tmp_path: Path, before: Kind, after: Kind) -> None:
     agent = Agent.of_a_pod(tmp_path, before)
     sent = send("a", WORLD, 100)
     agent.round()
@@ -433,8 +436,7 @@ def test_another_engine(tmp_path: Path, before: Kind, after: Kind) -> None:
 
 @EACH
 @in_a_network_of_its_own
-def test_uninstall(tmp_path: Path, kind: Kind) -> None:
-    """The node is as it was before: other people's rules are untouched, ours are gone."""
+def test_uninstall_removes_our_rules_and_no_others(tmp_path: Path, kind: Kind) -> None:
     nft("add", "table", "inet", "theirs")
     nft("add", "counter", "inet", "theirs", "mine")
     before = nft("list", "ruleset")
@@ -451,8 +453,8 @@ def test_uninstall(tmp_path: Path, kind: Kind) -> None:
 
 
 @in_a_network_of_its_own
-def test_more_pods_than_the_maps_had_room_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The maps are made anew, larger; what was counted before stays."""
+def test_maps_are_replaced_by_larger_ones_when_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Earlier counts stay."""
     monkeypatch.setattr(sets, "_MIN_ROOM", 1)
     agent = Agent.of_a_pod(tmp_path, SetsEngine)
     sent = send("a", WORLD, 100)
@@ -467,8 +469,8 @@ def test_more_pods_than_the_maps_had_room_for(tmp_path: Path, monkeypatch: pytes
 
 
 @in_a_network_of_its_own
-def test_the_node_itself(tmp_path: Path) -> None:
-    """What the node's own programs send and receive is the node's, not a Pod's; what it says to itself is nobody's."""
+def test_the_nodes_own_programs_are_counted_apart(tmp_path: Path) -> None:
+    """Traffic of the node with itself is not counted."""
     agent = Agent(tmp_path, SetsEngine)
     agent.pod("a", "10.1.0.2")
     ip("addr add 10.0.0.1/32 dev lo")

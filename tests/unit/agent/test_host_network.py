@@ -1,4 +1,4 @@
-"""Pods on the node's own network: told from the node, and from each other, by their control groups."""
+"""Pods on the node's own network: their control groups tell them from the node and from each other."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ print("heard", flush=True)
 
 
 class Groups:
-    """Control groups of this test, as deep as it likes."""
+    """Control groups of this test, of any depth."""
 
     def __init__(self, top: Path) -> None:
         self.top = top
@@ -64,7 +64,7 @@ class Groups:
 
 @contextlib.contextmanager
 def groups() -> Iterator[Groups]:
-    """Skips the test where there can be none."""
+    """Skip the test if control groups cannot be created."""
     mount = cgroups._mount()
     if mount is None or not cgroups.are_supported():
         pytest.skip("this kernel tells no packets by control group, or there are none of version 2")
@@ -80,21 +80,21 @@ def groups() -> Iterator[Groups]:
 
 
 def send_from(group: str, target: str, *sizes: int) -> Count:
-    """Sends UDP packets from the node's own network, by a process in that group."""
+    """Send UDP packets from the node's own network, by a process in that group."""
     words = [sys.executable, "-c", _SEND, group, target, *map(str, sizes)]
     subprocess.run(words, check=True, timeout=60)
     return Count(sum(sizes) + HEADERS[6 if ":" in target else 4] * len(sizes), len(sizes))
 
 
 def on_host(agent: Agent, name: str, *paths: str) -> None:
-    """A Pod on the node's network; its processes are, or will be, in these groups."""
+    """Return a Pod on the node's network whose processes are, or will be, in these groups."""
     told = pod(uid=f"uid-{name}", name=name, run=f"run-{name}", runUid=f"run-uid-{name}", cgroups=paths)
     (agent.folder / f"uid-{name}.new").write_bytes(msgspec.json.encode(told))
     (agent.folder / f"uid-{name}.new").rename(agent.folder / f"uid-{name}.json")
 
 
 def route_to_the_world(agent: Agent) -> None:
-    """The node has addresses of its own, by which it is answered."""
+    """Give the node addresses of its own for answers."""
     subprocess.run(["ip", "addr", "add", "10.0.0.1/32", "dev", "up0"], check=True)
     subprocess.run(["ip", "-6", "addr", "add", "2001:db8:9::1/128", "dev", "up0", "nodad"], check=True)
 
@@ -102,8 +102,9 @@ def route_to_the_world(agent: Agent) -> None:
 @needs_networks
 @pytest.mark.root
 @in_a_network_of_its_own
-def test_they_count_as_themselves_and_the_rest_as_the_node(tmp_path: Path) -> None:
-    """Out and in, IPv4 and IPv6, groups of any depth, several of one Pod, also such as come later and go."""
+def test_host_network_pods_are_counted_apart_from_the_node(tmp_path: Path) -> None:
+    """Both ways, IPv4 and IPv6, groups of any depth, several groups of one Pod, also ones that appear and vanish
+    later."""
     with groups() as made:
         agent = Agent(tmp_path, SetsEngine)
         route_to_the_world(agent)
@@ -156,7 +157,9 @@ def socket_of_the_world() -> Iterator[socket.socket]:
 @needs_networks
 @pytest.mark.root
 @in_a_network_of_its_own
-def test_where_the_kernel_can_t_they_stay_the_nodes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_kernel_support_host_network_pods_count_as_the_node(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(cgroups, "are_supported", lambda: False)
     agent = Agent(tmp_path, SetsEngine)
     route_to_the_world(agent)
@@ -174,8 +177,8 @@ def send_as_the_node() -> Count:
     return Count(70 + HEADERS[4], 1)
 
 
-def test_the_groups_that_kubelets_make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By either driver and for each class of service; a Pod that has none is the node's."""
+def test_the_groups_of_kubelets_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For either driver and each class of service; a Pod without a group counts as the node."""
     monkeypatch.setattr(cgroups, "_mount", lambda: tmp_path)
     uid, other = "3f2c-1", "3f2c_1"
     for path in (
@@ -190,8 +193,8 @@ def test_the_groups_that_kubelets_make(tmp_path: Path, monkeypatch: pytest.Monke
         (tmp_path / path).rmdir()
 
 
-def test_a_relays_pods_are_looked_for_until_they_are_found() -> None:
-    """Those on the node's network by their groups, others by their interface."""
+def test_a_relays_pods_are_looked_up_until_found() -> None:
+    """Pods on the node's network by their groups, others by their interface."""
     found: dict[str, tuple[str, ...]] = {}
     now = 0.0
     pods = RelayPods(
@@ -211,6 +214,6 @@ def test_a_relays_pods_are_looked_for_until_they_are_found() -> None:
 @pytest.mark.parametrize(
     "path", ["/etc/passwd", "/sys/fs/cgroup/../a", '/sys/fs/cgroup/a" }', "/sys/fs/cgroup/", "sys/fs/cgroup/a"]
 )
-def test_what_is_no_group_is_not_believed(tmp_path: Path, path: str) -> None:
+def test_invalid_groups_are_ignored(tmp_path: Path, path: str) -> None:
     (tmp_path / "u1.json").write_bytes(msgspec.json.encode(pod(cgroups=[path])))
     assert PodFolder(tmp_path).pods() == {}

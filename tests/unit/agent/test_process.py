@@ -1,4 +1,4 @@
-"""`kaji agent` as a process: killed at any time and started again, it has counted everything once."""
+"""`kaji agent` as a process: killed and restarted at any time, it has counted everything once."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ OUT = (("class", "internet"), ("direction", "out"), ("namespace", "vision"))
 
 
 class Process:
-    """One agent."""
+    """One agent process."""
 
     def __init__(self, folder: Path) -> None:
         command = [sys.executable, "-m", "kajitori.cli", "agent", "--port", "0", "--data", str(folder / "data")]
@@ -39,7 +39,7 @@ class Process:
         self.url = line.split()[-1].rstrip(".")
 
     def sent(self) -> Count:
-        """To the internet, as it tells."""
+        """Return the bytes sent to the internet, as its metrics show."""
         with urllib.request.urlopen(self.url) as answer:
             found = series(answer.read())
         values = [
@@ -59,8 +59,8 @@ class Process:
 
 
 @in_a_network_of_its_own
-def test_killed_and_started_again(tmp_path: Path) -> None:
-    """A new Pod is counted within a second; nothing is lost over a kill; uninstall leaves nothing."""
+def test_a_killed_agent_continues_where_it_was(tmp_path: Path) -> None:
+    """A new Pod is counted within a second, nothing is lost, and uninstall leaves nothing."""
     need_egress_hooks()
     node = Node()
     node.wire("world", "up0", WORLD)
@@ -101,8 +101,8 @@ def test_killed_and_started_again(tmp_path: Path) -> None:
 
 
 @in_a_network_of_its_own
-def test_one_agent_alone_counts_in_a_network() -> None:
-    """Whatever its folder; somebody who is not root keeps none from it."""
+def test_only_one_agent_counts_in_a_network() -> None:
+    """With any folder; a process that is not root's cannot block it."""
     with (
         exclusive_network(),
         pytest.raises(Conflict, match=rf"on this node \(process {os.getpid()}\)"),

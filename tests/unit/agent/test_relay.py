@@ -1,4 +1,4 @@
-"""What an agent makes of what relays tell: one that is behind, or talks nonsense, takes nobody from it."""
+"""An agent and its relays: a relay that is behind or sends nonsense removes no Pod."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kajitori.core.traffic.totals import Pod
 
 
 class Relay(ThreadingHTTPServer):
-    """Tells each who comes the next of these texts, then hangs up."""
+    """Sends the next of these texts to each client, then closes the connection."""
 
     daemon_threads = True
 
@@ -57,7 +57,7 @@ def whole(*pods: Pod, age: float = 0.0) -> bytes:
 
 @contextlib.contextmanager
 def followed(*texts: bytes) -> Iterator[RelayPods]:
-    """An agent that has heard all of them."""
+    """Return an agent that has received all of them."""
     relay = Relay(*texts)
     thread = threading.Thread(target=relay.serve_forever, args=(0.01,))
     thread.start()
@@ -73,21 +73,21 @@ def followed(*texts: bytes) -> Iterator[RelayPods]:
         thread.join()
 
 
-def test_a_relay_that_is_behind_is_not_believed() -> None:
-    """Pods that came since it was cut off stay, and who left does not come back: his address may be theirs."""
+def test_a_relay_that_is_behind_is_ignored() -> None:
+    """Newer Pods stay, and Pods that left do not return: their addresses may have been reused."""
     with followed(whole(pod("new", "10.1.0.2")), whole(pod("old", "10.1.0.2"), age=60.0)) as agent:
         assert agent.pods().keys() == {"new"}
         assert agent.age_seconds < 60
 
 
-def test_relays_that_are_cut_off_alike_are_believed() -> None:
-    """While the API server is away all of them grow old, and each is as good as the other."""
+def test_relays_with_equally_old_states_are_accepted() -> None:
+    """While the API server is unreachable all of them grow old, and each is as good as the others."""
     with followed(whole(pod("a"), age=300.0), whole(pod("a"), pod("b"), age=300.4)) as agent:
         assert agent.pods().keys() == {"a", "b"}
 
 
 class Looked:
-    """A node on which interfaces are looked for, and a clock; `asked` counts how often that was done."""
+    """A node on which interfaces are looked up, and a clock; `asked` counts the lookups."""
 
     def __init__(self) -> None:
         self.now, self.asked, self.interface, self.there = 0.0, 0, "", True
@@ -108,7 +108,7 @@ class Looked:
         return self.pods.pods()["a"].interface
 
     def rounds(self, seconds: int) -> int:
-        """How often it was looked for while so much time passed, with a round each second."""
+        """Return the number of lookups in this many seconds, with a round each second."""
         before = self.asked
         for _ in range(seconds):
             self.now += 1
@@ -116,8 +116,8 @@ class Looked:
         return self.asked - before
 
 
-def test_an_interface_that_is_not_there_is_looked_for_ever_less_often() -> None:
-    """It may be made at this moment, or never: a node without any must not be busy with looking."""
+def test_a_missing_interface_is_looked_up_ever_less_often() -> None:
+    """It may be created right now, or never: lookups must not keep a node busy."""
     node = Looked()
     assert node.rounds(4) >= 2
     assert node.rounds(3600) < 25
@@ -127,8 +127,8 @@ def test_an_interface_that_is_not_there_is_looked_for_ever_less_often() -> None:
     assert node.rounds(1000) == 0
 
 
-def test_the_interface_of_a_network_that_was_made_anew_is_found() -> None:
-    """Not at once: as a rule the Pod is about to be told as gone, and its address is another's already."""
+def test_a_recreated_interface_is_found() -> None:
+    """Not at once: usually the Pod is about to be reported as gone, and its address is already reused."""
     node = Looked()
     node.interface = "veth1"
     node.rounds(2)
@@ -141,8 +141,8 @@ def test_the_interface_of_a_network_that_was_made_anew_is_found() -> None:
     assert node.found() == "veth2"
 
 
-def test_a_stream_that_breaks_after_it_was_heard_is_no_failure(caplog: pytest.LogCaptureFixture) -> None:
-    """However often in its life that happens, an agent comes back soon; nor is it worth a warning."""
+def test_a_stream_that_breaks_after_a_line_is_not_a_failure(caplog: pytest.LogCaptureFixture) -> None:
+    """However often that happens, the agent reconnects soon, without a warning."""
     half = whole(pod("a")) + b"{"
     with followed(half, half, half):
         assert not [
@@ -150,8 +150,8 @@ def test_a_stream_that_breaks_after_it_was_heard_is_no_failure(caplog: pytest.Lo
         ]
 
 
-def test_nonsense_is_no_end() -> None:
-    """A line that can't be read ends its stream, and what was told stays; the next one is heard."""
+def test_an_invalid_line_ends_only_its_stream() -> None:
+    """The known Pods stay, and the next stream is read."""
     spoilt = whole(pod("a")).replace(b"vision", b"\xff\xfe")
     with followed(whole(pod("a")), spoilt, b"{\n", b"no\n", whole(pod("b"))) as agent:
         assert agent.pods().keys() == {"b"}

@@ -1,4 +1,4 @@
-"""How an agent tells the Web API its totals, and what it remembers until it did."""
+"""Reports of totals to the Web API, and what an agent keeps until it has reported."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ CLASSES = Classes.of({}, "internet")
 
 
 class WebApi:
-    """Notes what it was told, and by whom; answers with `status`."""
+    """Records reports and their tokens; answers with `status`."""
 
     def __init__(self) -> None:
         self.told: list[tuple[str, str, Report]] = []
@@ -66,8 +66,8 @@ def reporting(counted: Counting, url: str, folder: Path) -> Reporting:
     return Reporting(Servers([url], folder / "token"), "gpu/1", counted, lambda: 0.01)
 
 
-def test_all_totals_are_told_each_time(tmp_path: Path) -> None:
-    """With the token as it is then: kubelets replace it."""
+def test_every_report_has_all_totals(tmp_path: Path) -> None:
+    """With the present token: kubelets replace it."""
     counted = counting(tmp_path, pod())
     with web_api() as (api, url):
         telling = reporting(counted, url, tmp_path)
@@ -85,14 +85,14 @@ def test_all_totals_are_told_each_time(tmp_path: Path) -> None:
 
 
 def test_a_server_may_be_below_a_path(tmp_path: Path) -> None:
-    """As behind somebody's proxy; relays are asked in the same way."""
+    """As behind a proxy; the same holds for relays."""
     with web_api() as (api, url):
         reporting(counting(tmp_path, pod()), f"{url}/kaji/", tmp_path).send()
     assert [told[0] for told in api.told] == ["/kaji/v1/nodes/gpu%2F1/traffic"]
 
 
-def test_a_thread_tells_again_and_again_whatever_is_answered(tmp_path: Path) -> None:
-    """And once more at the end, if there is news."""
+def test_reports_continue_whatever_the_server_answers(tmp_path: Path) -> None:
+    """With a last one at the end if there is news."""
     counted = counting(tmp_path, pod())
     counted.health.read_at = 5.0
     with web_api() as (api, url):
@@ -109,7 +109,7 @@ def test_a_thread_tells_again_and_again_whatever_is_answered(tmp_path: Path) -> 
     assert counted.health.reported_at == 5.0
 
 
-def test_what_is_not_taken_is_said(tmp_path: Path) -> None:
+def test_a_refused_report_is_logged(tmp_path: Path) -> None:
     counted = counting(tmp_path)
     with web_api() as (api, url):
         api.status = 403
@@ -119,8 +119,8 @@ def test_what_is_not_taken_is_said(tmp_path: Path) -> None:
         reporting(counted, url, tmp_path).send()
 
 
-def test_a_run_that_ended_is_forgotten_only_after_it_was_told(tmp_path: Path) -> None:
-    """However long nobody listened; an agent that tells nobody forgets it after `keepRuns`."""
+def test_an_ended_run_is_dropped_only_after_it_was_reported(tmp_path: Path) -> None:
+    """However long no server accepts it; an agent without reports drops it after `keepRuns`."""
     counting(tmp_path, pod())
     now = [1000.0]
     (tmp_path / "pods").mkdir()

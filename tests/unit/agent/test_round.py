@@ -1,4 +1,4 @@
-"""The agent's round, step by step, with engines that only remember: what real ones count is in test_counting.py."""
+"""The agent's round, step by step, with fake engines; test_counting.py has real ones."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ DAY = 86_400.0
 
 
 class Remembering:
-    """An engine that takes Pods whose interface begins with its name, and whose counters are what a test says."""
+    """An engine that takes Pods whose interface begins with its name; a test sets its counters."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -64,7 +64,7 @@ class Remembering:
 
 
 class Node:
-    """Its Pods, the engines that it has, an agent, and a clock."""
+    """A node's Pods and engines, an agent, and a clock."""
 
     def __init__(self, folder: Path, former: Collection[str] = (), *, reports: bool = False) -> None:
         self.now = 1_000_000.0
@@ -93,15 +93,13 @@ class Node:
         self.counting.round(CLASSES, keep_seconds)
 
     def run(self, uid: str) -> int | None:
-        """Bytes of the run of a Pod; None where it is forgotten."""
+        """Return the bytes of a Pod's run; None if it was dropped."""
         account = self.file.load().runs.get(f"r-{uid}")
         return account.totals.get("internet.out", Count()).bytes if account is not None else None
 
 
-def test_what_goes_wrong_is_said_at_once_and_then_once_a_minute(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    """A round that fails is tried again each second; what is new, and that it is over, is said at once."""
+def test_failures_are_logged_at_once_and_then_once_a_minute(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A failed round is repeated each second; a new error, and its end, are logged at once."""
     node, now = Node(tmp_path), [0.0]
     rounds = Rounds(node.counting, TrafficSection(None), clock=lambda: now[0])
     said = []
@@ -114,8 +112,8 @@ def test_what_goes_wrong_is_said_at_once_and_then_once_a_minute(
     assert said == [(1, "no folder"), (61, "no folder"), (62, "no relay"), (63, "traffic is read")]
 
 
-def test_an_agent_is_well_while_it_reads(tmp_path: Path) -> None:
-    """Four intervals without a reading are too many; that the wall's clock was set says nothing."""
+def test_an_agent_is_healthy_while_it_reads(tmp_path: Path) -> None:
+    """Four intervals without a read are too many; a change of the wall clock does not matter."""
     node, now = Node(tmp_path), [100.0]
     rounds = Rounds(node.counting, TrafficSection(None), clock=lambda: now[0])
     assert not rounds.are_well()
@@ -132,7 +130,7 @@ def test_an_agent_is_well_while_it_reads(tmp_path: Path) -> None:
 
 
 def test_each_pod_is_counted_by_the_first_engine_that_takes_it(tmp_path: Path) -> None:
-    """Told as uncounted are those with a network that none takes, but not those without one."""
+    """Pods with a network that no engine takes are reported as uncounted, Pods without one are not."""
     node = Node(tmp_path)
     node.pod("a", "veth1", "10.0.0.1")
     node.pod("b", "ipvl1", "10.0.0.2")
@@ -148,8 +146,8 @@ def test_each_pod_is_counted_by_the_first_engine_that_takes_it(tmp_path: Path) -
     assert node.counting.health.uncounted_pods == 1
 
 
-def test_who_left_is_read_kept_and_then_forgotten(tmp_path: Path) -> None:
-    """In this order: whoever is killed in between finds the rest again."""
+def test_counters_of_ended_pods_are_read_saved_then_deleted(tmp_path: Path) -> None:
+    """In this order, so that nothing is lost if the agent is killed in between."""
     node = Node(tmp_path)
     node.pod("a")
     node.veth.counts("a", 100)
@@ -179,8 +177,8 @@ def test_a_round_that_fails_is_counted_and_loses_nothing(tmp_path: Path) -> None
     assert (node.counting.health.failures, node.run("a")) == (2, 100)
 
 
-def test_what_somebody_else_changed_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Rules that are repaired by engine, counters that are gone or were set back; and nothing where nothing was."""
+def test_changes_by_other_programs_are_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Repaired rules by engine, and counters that were deleted or reset; nothing if nothing changed."""
     caplog.set_level(logging.WARNING)
     node = Node(tmp_path)
     for uid in ("a", "b"):
@@ -218,8 +216,8 @@ def test_the_warning_says_how_long_a_lost_counter_had_counted(tmp_path: Path, ca
     assert "what they counted since they were last read is lost" in caplog.text
 
 
-def test_a_former_engine_is_stopped_read_and_taken_away_once(tmp_path: Path) -> None:
-    """One of which nothing is there is left alone."""
+def test_a_former_engine_is_stopped_read_and_removed_once(tmp_path: Path) -> None:
+    """One without rules is left alone."""
     node = Node(tmp_path, ["old", "older"])
     old, older = node.former
     older.has_anything = False
@@ -233,8 +231,8 @@ def test_a_former_engine_is_stopped_read_and_taken_away_once(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("reports", [False, True])
-def test_a_run_is_forgotten_when_it_is_old_and_was_told(tmp_path: Path, reports: bool) -> None:
-    """Where nobody is told, age alone decides; else what was not told since its last Pod stays, however old it is."""
+def test_a_run_is_dropped_when_it_is_old_and_was_reported(tmp_path: Path, reports: bool) -> None:
+    """Without reports only its age counts; otherwise an unreported run stays, however old it is."""
     node = Node(tmp_path, reports=reports)
     node.pod("a")
     node.veth.counts("a", 100)
@@ -250,8 +248,8 @@ def test_a_run_is_forgotten_when_it_is_old_and_was_told(tmp_path: Path, reports:
     assert node.run("a") is None
 
 
-def test_a_ledger_keeps_its_life(tmp_path: Path) -> None:
-    """It is another one only where there was none: so servers know what to add to what."""
+def test_a_ledger_keeps_its_identity(tmp_path: Path) -> None:
+    """It differs only for a new ledger, so servers know which totals to add."""
     first = Node(tmp_path)
     first.pod("a")
     first.round()

@@ -1,4 +1,4 @@
-"""What an agent reads from files and what it tells Prometheus."""
+"""The files that an agent reads, and its metrics."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def pod(**fields: object) -> Pod:
 
 
 def counting(folder: Path, *pods: Pod) -> Counting:
-    """An agent whose Pods have sent 100 bytes each, and the node as much."""
+    """Return an agent whose Pods and node have sent 100 bytes each."""
     reading = {
         str(CounterName(uid, 0, OUT)): Counter("a", Count(100, 2)) for uid in (HOST, *(each.uid for each in pods))
     }
@@ -57,7 +57,7 @@ def counting(folder: Path, *pods: Pod) -> Counting:
 
 
 def series(text: bytes) -> dict[str, dict[tuple[tuple[str, str], ...], float]]:
-    """By name and labels, as Prometheus reads them."""
+    """Return the series by name and labels, as Prometheus reads them."""
     found: dict[str, dict[tuple[tuple[str, str], ...], float]] = {}
     for family in text_string_to_metric_families(text.decode()):
         for sample in family.samples:
@@ -65,8 +65,8 @@ def series(text: bytes) -> dict[str, dict[tuple[tuple[str, str], ...], float]]:
     return found
 
 
-def test_series(tmp_path: Path) -> None:
-    """Bytes and packets of Pod, run, namespace, user and node, each with the labels that it is asked for by."""
+def test_series_have_the_labels_of_their_kind(tmp_path: Path) -> None:
+    """Bytes and packets of Pod, run, namespace, user and node."""
     found = series(exposition(counting(tmp_path, pod()), new_registry()))
     kind = {"class": "internet", "direction": "out"}
     for name, labels in (
@@ -83,8 +83,8 @@ def test_series(tmp_path: Path) -> None:
     assert "process_resident_memory_bytes" in found
 
 
-def test_network_cards(tmp_path: Path) -> None:
-    """Of hardware only; one without a line carries something, but says not how much."""
+def test_only_hardware_network_cards_are_listed(tmp_path: Path) -> None:
+    """A card without a link has counters but no capacity."""
     for name, device, speed in (("eth0", True, "25000\n"), ("eth1", True, "-1\n"), ("veth1", False, "10000\n")):
         (tmp_path / name / "statistics").mkdir(parents=True)
         (tmp_path / name / "speed").write_text(speed)
@@ -102,15 +102,15 @@ def test_network_cards(tmp_path: Path) -> None:
 
 
 @given(st.text(st.characters(codec="utf-8", exclude_characters="\r")))
-def test_any_name_is_told_as_it_is(name: str) -> None:
-    """Whatever stands in a label, Prometheus reads the same."""
+def test_names_are_escaped_in_labels(name: str) -> None:
+    """Prometheus reads the original."""
     ledger = Ledger(users={name: {"internet.out": Count(5, 1)}})
     found = series("\n".join(traffic_lines(ledger)).encode() + b"\n")["kajitori_traffic_user_bytes_total"]
     assert found == {(("class", "internet"), ("direction", "out"), ("user", name)): 5.0}
 
 
-def test_server(tmp_path: Path) -> None:
-    """/metrics and /healthz; an agent that reads nothing says so; a port that is taken is named."""
+def test_metrics_and_health_are_served(tmp_path: Path) -> None:
+    """An agent that reads nothing is unhealthy; a port in use is named."""
     told, well = counting(tmp_path, pod()), [True]
     with serving("127.0.0.1", 0, lambda: exposition(told, new_registry()), lambda: well[0]) as port:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
@@ -132,8 +132,8 @@ def test_server(tmp_path: Path) -> None:
             pass
 
 
-def test_a_folder_that_is_not_there_is_not_taken_for_a_node_without_pods(tmp_path: Path) -> None:
-    """Neither before it comes nor when it is gone: nobody would be counted, and all that are would be over."""
+def test_a_missing_folder_does_not_mean_a_node_without_pods(tmp_path: Path) -> None:
+    """Neither before it is created nor after it is deleted: all known Pods would end."""
     (tmp_path / "file").touch()
     for missing in (tmp_path / "network", tmp_path / "file"):
         folder = PodFolder(missing)
@@ -143,8 +143,7 @@ def test_a_folder_that_is_not_there_is_not_taken_for_a_node_without_pods(tmp_pat
         assert folder.stamp() == folder.stamp()
 
 
-def test_pod_folder(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Files tell of Pods; what tells of none is named once in the log, and the others still count."""
+def test_invalid_pod_files_are_logged_once_and_skipped(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     folder = PodFolder(tmp_path / "network")
     (tmp_path / "network").mkdir()
     assert folder.pods() == {}
@@ -173,7 +172,7 @@ def test_pod_folder(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
 
 @pytest.mark.parametrize("newer", ["u1", "u2"])
 def test_the_newest_pod_comes_last(tmp_path: Path, newer: str) -> None:
-    """So that it has an address that was another's, whose file nobody took away yet; whatever their names are."""
+    """So that it gets an address whose former Pod's file still exists, whatever their names."""
     for uid in ("u1", "u2"):
         file = tmp_path / f"{uid}.json"
         file.write_bytes(msgspec.json.encode(pod(uid=uid, addresses=["10.0.0.1"])))
@@ -182,8 +181,8 @@ def test_the_newest_pod_comes_last(tmp_path: Path, newer: str) -> None:
 
 
 @pytest.mark.usefixtures("changes_count_at_once")
-def test_policy_section(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Only its own section counts; a faulty change changes nothing, and a faulty beginning is no beginning."""
+def test_only_the_traffic_section_of_policy_is_read(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A faulty change is ignored; a faulty file at the start is an error."""
     path = tmp_path / "policy.yaml"
     path.write_text("defaults: {cpu: lots}\ntraffic: {every: 30s, classes: {lan: [10.0.0.0/8]}}")
     section = TrafficSection(path)
@@ -203,8 +202,10 @@ def test_policy_section(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> Non
 
 
 @pytest.mark.parametrize("spoilt", [b"{", b"", b"\0" * 4096, b'{"life": "\xff"}', b'{"seen": {"x": 1}}'])
-def test_ledger_file(tmp_path: Path, caplog: pytest.LogCaptureFixture, spoilt: bytes) -> None:
-    """What is kept comes back; what can't be read is put aside; one agent at a time has the folder."""
+def test_the_ledger_is_stored_and_an_unreadable_one_kept_aside(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, spoilt: bytes
+) -> None:
+    """Only one agent at a time may use the folder."""
     folder = tmp_path / "data"
     with exclusive_folder(folder):
         with pytest.raises(Conflict, match="another agent uses"), exclusive_folder(folder):
@@ -225,8 +226,8 @@ def test_ledger_file(tmp_path: Path, caplog: pytest.LogCaptureFixture, spoilt: b
         pass
 
 
-def test_root_alone_may_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Somebody else is told so, before anything is made."""
+def test_only_root_may_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another user is told so before anything is created."""
     monkeypatch.setattr("os.geteuid", lambda: 1000)
     with pytest.raises(Unsupported, match="only root") as caught:
         agent(AgentOptions(data=tmp_path / "data", pods=tmp_path))

@@ -1,4 +1,4 @@
-"""What stays out of an archive is what git would leave out."""
+"""Exactly the files that git would ignore stay out of an archive."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _tree(root: Path, chance: random.Random, depth: int = 0) -> None:
 
 @pytest.mark.skipif(shutil.which("git") is None, reason="needs git to compare with")
 @pytest.mark.parametrize("seed", range(4))
-def test_it_is_what_git_leaves_out(tmp_path: Path, seed: int) -> None:
+def test_ignored_files_are_those_of_git(tmp_path: Path, seed: int) -> None:
     """Random folders with random patterns, in several levels of .gitignore."""
     chance = random.Random(seed)
     for number in range(10):
@@ -63,8 +63,8 @@ def test_it_is_what_git_leaves_out(tmp_path: Path, seed: int) -> None:
         assert _packed(root) == expected, rules
 
 
-def test_kajiignore_has_the_last_word(tmp_path: Path) -> None:
-    """It leaves out more, and takes back in what git leaves out."""
+def test_kajiignore_has_precedence(tmp_path: Path) -> None:
+    """It excludes more, and includes what git excludes."""
     _write(
         tmp_path,
         {
@@ -85,14 +85,14 @@ def test_kajiignore_has_the_last_word(tmp_path: Path) -> None:
     assert _packed(tmp_path) == [".gitignore", ".kajiignore", "model.bin", *rest]
 
 
-def test_git_itself_always_stays_out(tmp_path: Path) -> None:
-    """A folder, or the file that a worktree or a submodule has; nothing takes it back in."""
+def test_the_git_folder_always_stays_out(tmp_path: Path) -> None:
+    """Also the file of a worktree or a submodule; no rule includes it."""
     _write(tmp_path, {".kajiignore": "!.git\n!.git/**\n", ".git/config": "", "sub/.git": "gitdir: ../x", "sub/a": ""})
     assert _packed(tmp_path) == [".kajiignore", "sub/a"]
 
 
-def test_the_rules_of_the_repository_above_hold(tmp_path: Path) -> None:
-    """Who packs a folder of a repository does not get what that repository leaves out; above it nothing counts."""
+def test_the_repositorys_rules_apply_to_its_folders(tmp_path: Path) -> None:
+    """Rules above the repository do not count."""
     _write(
         tmp_path,
         {
@@ -112,26 +112,26 @@ def test_the_rules_of_the_repository_above_hold(tmp_path: Path) -> None:
     assert _packed(tmp_path / "repo/src/model") == [".gitignore", "a.py", "keep.pyc", "sub/a.log"]
 
 
-def test_a_folder_that_the_repository_leaves_out_can_be_packed_by_name(tmp_path: Path) -> None:
+def test_an_ignored_folder_can_be_packed_by_name(tmp_path: Path) -> None:
     _write(tmp_path, {".git/config": "", ".gitignore": "build/\n", "build/out/a": "", "build/out/b": ""})
     assert _packed(tmp_path / "build" / "out") == ["a", "b"]
     assert _packed(tmp_path) == [".gitignore"]
 
 
 def test_an_ignore_file_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
-    """As with git: what counts lies in the folder."""
+    """As with git: only files in the folder count."""
     _write(tmp_path, {"rules": "*.py\n", "sub/a.py": ""})
     (tmp_path / "sub" / ".gitignore").symlink_to("../rules")
     assert _packed(tmp_path) == ["rules", "sub/.gitignore", "sub/a.py"]
 
 
-def test_marks_and_line_ends_of_other_editors_are_understood(tmp_path: Path) -> None:
+def test_byte_order_marks_and_crlf_are_accepted(tmp_path: Path) -> None:
     (tmp_path / ".gitignore").write_bytes(b"\xef\xbb\xbf*.pyc\r\n*.log\r\n")
     _write(tmp_path, {"a.pyc": "", "a.log": "", "a.py": ""})
     assert _packed(tmp_path) == [".gitignore", "a.py"]
 
 
-def test_an_ignore_file_that_is_no_list_of_patterns_is_refused(tmp_path: Path) -> None:
+def test_an_oversized_ignore_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / ".kajiignore").write_bytes(b"x" * (2 << 20))
     with pytest.raises(InvalidInput, match="more than 1 MiB"):
         list_folder(tmp_path)

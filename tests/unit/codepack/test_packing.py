@@ -1,4 +1,4 @@
-"""A folder has one archive, whatever machine, time or user it is packed by."""
+"""A folder has exactly one archive, on any machine, at any time, for any user."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _refusals(root: Path) -> dict[str, str]:
 
 
 def test_the_same_content_has_the_same_bytes(tmp_path: Path) -> None:
-    """Order of creation, times, modes but for "executable", and names of machines play no part."""
+    """Order of creation, times, modes except "executable", and machine names do not matter."""
     files = {"b/z.py": b"z", "a.py": b"a" * 5000, "b/a-": b"", "b-a": b"1", "ä/ö": "ü".encode()}
     first = _write(tmp_path / "first", files)
     second = _write(tmp_path / "second", dict(reversed(files.items())))
@@ -54,7 +54,7 @@ def test_the_same_content_has_the_same_bytes(tmp_path: Path) -> None:
 
 
 def test_the_archive_is_pinned_to_the_byte(tmp_path: Path) -> None:
-    """A digest stands in Runs and in the store: what made it yesterday has to make it tomorrow."""
+    """Digests are in Runs and in the store, so they must never change."""
     _write(tmp_path, {"train.py": b"print('hello')\n", "sub/run.sh": b"#!/bin/sh\n", "n" * 120 + "/x": b"x"})
     (tmp_path / "sub" / "run.sh").chmod(0o755)
     (tmp_path / "link").symlink_to("sub/run.sh")
@@ -86,7 +86,7 @@ def test_any_tar_reads_it(tmp_path: Path) -> None:
     target=st.sampled_from(["", "a", "ü", "x" * 120]),
 )
 def test_headers_are_those_of_tarfile(path: str, size_bytes: int, executable: bool, target: str) -> None:
-    """Byte for byte, however they are made."""
+    """Byte for byte, whether or not a template made them."""
     kind = tarfile.SYMTYPE if target else tarfile.REGTYPE
     made = Entry(path, kind, size_bytes, executable, target)
     info = tarfile.TarInfo(path)
@@ -115,8 +115,8 @@ def test_any_piece_can_be_read(tmp_path: Path, step: int) -> None:
     assert b"".join(b"".join(listing.read(start, step)) for start in starts) == whole
 
 
-def test_empty_folders_are_kept_but_not_those_of_which_nothing_is_wanted(tmp_path: Path) -> None:
-    """Else running a program, which leaves `__pycache__` behind, would make other code of it."""
+def test_empty_folders_are_kept_unless_their_content_is_excluded(tmp_path: Path) -> None:
+    """Otherwise a program's `__pycache__` would change the digest of its code."""
     _write(tmp_path, {".gitignore": b"*.pyc\n", "a.py": b"", "__pycache__/a.pyc": b""})
     (tmp_path / "logs").mkdir()
     assert [each.entry.path for each in list_folder(tmp_path).found] == [".gitignore", "a.py", "logs"]
@@ -143,7 +143,7 @@ def test_links_inside_are_kept(tmp_path: Path, link: str, target: str, expected:
 
 @pytest.mark.parametrize("target", ["/etc/passwd", "..", "../..", "../x/../..", "up/../..", "../../root/a"])
 def test_links_out_of_the_folder_are_refused(tmp_path: Path, target: str) -> None:
-    """Also those that only leave it through another link: `up` leads to the top, one step above it is outside."""
+    """Also ones that leave it through another link: `up` leads to the top, and one step above is outside."""
     root = _write(tmp_path / "root", {"a/x": b""})
     (root / "up").symlink_to(".")
     (root / "link").symlink_to(target)
@@ -153,7 +153,7 @@ def test_links_out_of_the_folder_are_refused(tmp_path: Path, target: str) -> Non
     assert message.endswith(target)
 
 
-def test_everything_that_no_archive_may_hold_is_named_at_once(tmp_path: Path) -> None:
+def test_all_forbidden_entries_are_named_at_once(tmp_path: Path) -> None:
     root = _write(tmp_path, {"a": b"", "out/.kajiignore": b"*\n"})
     os.mkfifo(root / "pipe")
     os.mkfifo(root / "out" / "pipe")
@@ -192,13 +192,13 @@ def test_only_a_folder_can_be_packed(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("files", [{}, {"a.py": b"", "sub/b.py": b"", ".gitignore": b"*\n"}])
-def test_a_folder_of_which_nothing_is_left_is_refused(tmp_path: Path, files: dict[str, bytes]) -> None:
+def test_a_folder_without_entries_is_refused(tmp_path: Path, files: dict[str, bytes]) -> None:
     """A run without its program would only fail later."""
     with pytest.raises(InvalidInput, match="everything in it is excluded"):
         pack(_write(tmp_path, files))
 
 
-def test_over_the_limit_the_largest_are_named_and_nothing_is_read(tmp_path: Path) -> None:
+def test_over_the_limit_the_largest_files_are_named_unread(tmp_path: Path) -> None:
     _write(tmp_path, {f"f{number}": b"x" * number * 1000 for number in range(9)})
     with open(tmp_path / "data.bin", "wb") as sparse:
         sparse.truncate(3 << 40)
@@ -213,7 +213,7 @@ def test_over_the_limit_the_largest_are_named_and_nothing_is_read(tmp_path: Path
     assert pack(tmp_path, Limits(size_bytes=1 << 20)).listing.files == 10
 
 
-def test_too_many_files_are_refused_by_their_folders(tmp_path: Path) -> None:
+def test_too_many_files_name_the_fullest_folders(tmp_path: Path) -> None:
     _write(tmp_path, {f"data/{number}": b"" for number in range(30)} | {"a": b"", "b": b""})
     with pytest.raises(TooLarge, match=r"more than 20 files. Most are in: data \(1"):
         pack(tmp_path, Limits(files=20))
@@ -276,7 +276,7 @@ def test_memory_does_not_grow_with_the_folder(tmp_path: Path) -> None:
     assert peak < 5 << 20
 
 
-def test_nothing_else_of_ours_is_imported() -> None:
+def test_packing_and_unpacking_import_only_the_errors() -> None:
     """Every member begins with it."""
     code = (
         "import sys, kajitori.codepack.unpacking, kajitori.codepack.packing, kajitori.codepack.parts\n"

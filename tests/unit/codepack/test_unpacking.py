@@ -1,4 +1,4 @@
-"""Whatever an archive holds, it becomes the folder that was packed, or nothing at all."""
+"""Any archive becomes exactly the folder that was packed, or nothing at all."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def _make(path: Path, tree: object) -> None:
 @example({"x" + "ä" * 90: b"", "ä" * 60: {"ä" * 61: ("link", "ä" * 80)}}, 1000)  # a long name is cut in mid-letter
 @given(st.dictionaries(_NAMES, _TREES, min_size=1, max_size=5), st.integers(1, 3000))
 @settings(max_examples=40)
-def test_every_folder_comes_out_as_it_went_in(tree: dict[str, object], chunk: int) -> None:
+def test_every_folder_is_unpacked_as_it_was_packed(tree: dict[str, object], chunk: int) -> None:
     with tempfile.TemporaryDirectory() as base:
         source, target = Path(base) / "source", Path(base) / "target"
         _make(source, tree)
@@ -153,8 +153,8 @@ _BAD: dict[str, Callable[[], bytes]] = {
 
 
 @pytest.mark.parametrize("kind", _BAD)
-def test_what_no_archive_may_hold_is_refused_and_leaves_nothing(tmp_path: Path, kind: str) -> None:
-    """Its digest is right: it was made so on purpose."""
+def test_forbidden_entries_are_refused_and_leave_nothing(tmp_path: Path, kind: str) -> None:
+    """Even with the right digest."""
     home = tmp_path / "home"
     home.mkdir()
     archive = _file("a-first", b"first" * 1000) + _BAD[kind]() + END
@@ -169,7 +169,7 @@ def test_what_no_archive_may_hold_is_refused_and_leaves_nothing(tmp_path: Path, 
 @given(st.integers(0, 2**32), st.integers(1, 4))
 @settings(max_examples=100)
 def test_a_damaged_archive_is_refused(seed: int, flips: int) -> None:
-    """Whatever bytes are changed, and though the digest fits them: nothing is left, nothing is written elsewhere."""
+    """Whatever bytes are changed, and even with a matching digest: nothing is left, nothing is written elsewhere."""
     chance = random.Random(seed)
     archive = bytearray(
         _file("a", b"x" * 600) + _file("b/" * 8 + "l" * 110) + _link("c", "a") + _file("d/e", b"") + END
@@ -187,7 +187,7 @@ def test_a_damaged_archive_is_refused(seed: int, flips: int) -> None:
         assert [path.name for path in home.iterdir()] in ([], ["code"])
 
 
-def test_another_archive_than_was_named_is_refused(tmp_path: Path) -> None:
+def test_an_archive_with_another_digest_is_refused(tmp_path: Path) -> None:
     archive = _file("a") + END
     with pytest.raises(InvalidInput) as refused:
         unpack([archive], tmp_path / "code", digest=_name(b""), size_bytes=len(archive))
@@ -196,15 +196,15 @@ def test_another_archive_than_was_named_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("more", [-512, -1, 1, 512])
-def test_more_or_less_than_was_said_is_refused(tmp_path: Path, more: int) -> None:
+def test_an_archive_with_another_size_is_refused(tmp_path: Path, more: int) -> None:
     archive = _file("a") + END
     with pytest.raises(InvalidInput):
         unpack([archive], tmp_path / "code", digest=_name(archive), size_bytes=len(archive) + more)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_bomb_is_refused_before_it_goes_off(tmp_path: Path) -> None:
-    """Frames of a gigabyte of zeros in a few kilobytes; neither memory nor disk sees more than was said."""
+def test_a_decompression_bomb_is_refused_early(tmp_path: Path) -> None:
+    """Gigabytes of zeros in a few kilobytes; neither memory nor disk holds more than was announced."""
     bomb = compress(_raw("a", tarfile.REGTYPE, 1 << 34)) + compress(bytes(64 << 20)) * 16
     assert len(bomb) < 100_000
     tracemalloc.start()
@@ -225,7 +225,7 @@ def test_more_entries_than_allowed_are_refused(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_source_that_breaks_leaves_nothing(tmp_path: Path) -> None:
+def test_a_broken_source_leaves_nothing(tmp_path: Path) -> None:
     def broken() -> Iterator[bytes]:
         yield _file("a")
         raise Unavailable("the connection is gone")
@@ -235,7 +235,7 @@ def test_a_source_that_breaks_leaves_nothing(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_empty_folder_is_taken_and_a_full_one_is_not(tmp_path: Path) -> None:
+def test_the_target_may_be_an_empty_folder_only(tmp_path: Path) -> None:
     archive = _file("a") + END
     target = tmp_path / "deep" / "code"
     target.mkdir(parents=True)
@@ -249,7 +249,7 @@ def test_an_empty_folder_is_taken_and_a_full_one_is_not(tmp_path: Path) -> None:
     }
 
 
-def test_anybody_can_read_it_whatever_the_mask(tmp_path: Path) -> None:
+def test_everyone_can_read_it_whatever_the_umask(tmp_path: Path) -> None:
     mask = os.umask(0o077)
     try:
         _unpack(_file("a/b") + _file("c", executable=True) + END, tmp_path / "code")
@@ -262,8 +262,8 @@ def test_anybody_can_read_it_whatever_the_mask(tmp_path: Path) -> None:
 
 @pytest.mark.root
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may give files away")
-def test_it_belongs_to_whom_it_is_for(tmp_path: Path) -> None:
-    """A user id that no line of /etc/passwd has is as good as any."""
+def test_everything_gets_the_owner(tmp_path: Path) -> None:
+    """A user id that is not in /etc/passwd is accepted."""
     archive = _file("a/b") + _link("l", "a") + _raw("z", tarfile.DIRTYPE) + END
     unpack([archive], tmp_path / "code", digest=_name(archive), size_bytes=len(archive), owner=(54321, 54322))
     code = tmp_path / "code"
@@ -284,7 +284,7 @@ unpack(chunks(), Path(sys.argv[1]), digest="sha256:" + "0" * 64, size_bytes=1 <<
 
 
 def test_what_a_killed_process_left_is_removed_by_the_next(tmp_path: Path) -> None:
-    """And not before: it may be another one that is still at work."""
+    """Not before its lock is free: another process may still be unpacking."""
     target = tmp_path / "co[d]e*"
     words = [sys.executable, "-c", _SLOW, str(target)]
     archive = _file("a") + END
@@ -305,7 +305,7 @@ def test_what_a_killed_process_left_is_removed_by_the_next(tmp_path: Path) -> No
     assert _tree(tmp_path) == {target.name: ("folder", ""), f"{target.name}/a": ("file", b"x")}
 
 
-def test_a_full_disk_is_said_so(tmp_path: Path) -> None:
+def test_a_full_disk_is_reported(tmp_path: Path) -> None:
     archive = _file("a", b"x" * 5000) + END
 
     def full() -> Iterator[bytes]:
@@ -336,7 +336,7 @@ def test_a_part_is_one_frame(part: bytes) -> None:
         decompress(frame[:-1])
 
 
-def test_what_is_no_part_is_refused() -> None:
+def test_invalid_parts_are_refused() -> None:
     import zstandard
 
     for wrong in (b"", b"nonsense", compress(b""), compress(bytes(1 << 20)) * 2):

@@ -1,4 +1,4 @@
-"""The first step of a member, against servers of every mood."""
+"""The first step of a member, with servers that answer, fail and hang."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Answer = Callable[[], web.Response]
 
 
 class Time:
-    """A clock that moves when somebody sleeps."""
+    """A clock that moves when a test sleeps."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -45,7 +45,7 @@ class Time:
 
 
 class Fake:
-    """A Web API that gives the prepared answers in turn, the last one for ever."""
+    """A Web API with prepared answers; the last one repeats."""
 
     def __init__(self, *answers: Answer) -> None:
         self.answers = list(answers)
@@ -59,7 +59,7 @@ class Fake:
 
 @asynccontextmanager
 async def serving(*answers: Answer, certificates: Certificates | None = None) -> AsyncIterator[Fake]:
-    """Over http, or with certificates over https."""
+    """Serve over http, or over https with certificates."""
     fake = Fake(*answers)
     tls = None
     if certificates is not None:
@@ -112,19 +112,19 @@ def environment(folder: Path, url: str, **more: str) -> dict[str, str]:
 
 
 def modes(folder: Path) -> dict[str, int]:
-    """What lies in a folder, and who may do what with it."""
+    """Return the files of a folder with their modes."""
     return {file.name: stat.S_IMODE(file.stat().st_mode) for file in folder.iterdir()}
 
 
 async def step(folder: Path, fake: Fake, **more: str) -> tuple[int, Time]:
-    """Does it, on fake time; the exit code, and how it waited."""
+    """Run the first step on fake time; return its exit code and its waits."""
     time = Time()
     server = Server(fake.url, TICKET, clock=time, sleep=time.sleep)
     return await asyncio.to_thread(main, environment(folder, fake.url, **more), server), time
 
 
-async def test_an_authority_of_ones_own_vouches_for_the_server(tmp_path: Path) -> None:
-    """It comes with the Pod, not with the image; and nobody else may vouch then."""
+async def test_a_given_ca_is_the_only_trusted_one(tmp_path: Path) -> None:
+    """It comes with the Pod, not with the image."""
     ours, others = (ensure_certificates(tmp_path / name) for name in ("ours", "others"))
     async with serving(all_known, certificates=ours) as fake:
         for folder, pem, code in (("yes", ours.ca, 0), ("no", others.ca, first_step.NO_SERVER), ("none", None, 20)):
@@ -139,8 +139,7 @@ async def test_an_authority_of_ones_own_vouches_for_the_server(tmp_path: Path) -
     assert {ticket for _, ticket in fake.asked} == {f"Bearer {TICKET}"} and len(fake.asked) == 1
 
 
-async def test_the_program_takes_the_authority_from_its_environment(tmp_path: Path) -> None:
-    """As the Pod gives it, with nothing else set."""
+async def test_the_ca_comes_from_the_environment(tmp_path: Path) -> None:
     certificates = ensure_certificates(tmp_path / "pki")
     (tmp_path / "out").mkdir()
     async with serving(all_known, certificates=certificates) as fake:
@@ -148,8 +147,8 @@ async def test_the_program_takes_the_authority_from_its_environment(tmp_path: Pa
         assert await asyncio.to_thread(main, said) == 0
 
 
-async def test_everybody_is_in_the_files(tmp_path: Path) -> None:
-    """In rank order; everybody may read them, and nothing else is left in the folder."""
+async def test_all_members_are_in_the_files(tmp_path: Path) -> None:
+    """In rank order, readable by everyone, and nothing else is left in the folder."""
     async with serving(all_known) as fake:
         code, time = await step(tmp_path, fake)
     assert (code, time.naps) == (0, [])
@@ -161,14 +160,14 @@ async def test_everybody_is_in_the_files(tmp_path: Path) -> None:
     assert modes(tmp_path) == {"etc-hosts": 0o644, "hosts": 0o644}
 
 
-async def test_where_names_do_not_resolve_addresses_stand_in_the_hostfile(tmp_path: Path) -> None:
+async def test_the_hostfile_has_addresses_if_names_do_not_resolve(tmp_path: Path) -> None:
     async with serving(all_known) as fake:
         await step(tmp_path, fake, **{first_step.BY_ADDRESS_ENV: "1"})
     assert (tmp_path / "hosts").read_text().splitlines()[0] == "10.0.0.1 slots=8"
 
 
 async def test_members_of_an_mpi_run_get_keys_and_scripts(tmp_path: Path) -> None:
-    """And the hostfile as either kind of mpirun takes it; a machine stands there once, with all its slots."""
+    """With a hostfile for either kind of mpirun, which has each machine once with all its slots."""
     names = ("clientKey", "clientPublicKey", "hostKey", "hostPublicKey")
     keys = lambda: web.json_response({name: f"a {name}" for name in names})  # noqa: E731
     shared = lambda: web.json_response({"addresses": ["10.0.0.1", "10.0.0.2", "10.0.0.2"]})  # noqa: E731
@@ -187,8 +186,8 @@ async def test_members_of_an_mpi_run_get_keys_and_scripts(tmp_path: Path) -> Non
     assert {"launch", "session", "ssh", "check"} <= modes(mpi).keys()
 
 
-async def test_it_asks_until_all_are_known(tmp_path: Path) -> None:
-    """A server that is away, busy or broken for a while only costs time; pauses grow, and never end."""
+async def test_requests_are_retried_until_all_members_are_known(tmp_path: Path) -> None:
+    """A server that is away, busy or broken only costs time; pauses grow up to a limit."""
     nonsense = lambda: web.Response(text="<html>")  # noqa: E731
     too_few = lambda: web.json_response({"addresses": ADDRESSES[:2]})  # noqa: E731
     async with serving(busy, nonsense, not_yet, too_few, not_yet, all_known) as fake:
@@ -198,7 +197,7 @@ async def test_it_asks_until_all_are_known(tmp_path: Path) -> None:
     assert all(0 < nap <= MAX_PAUSE_SECONDS for nap in time.naps)
 
 
-async def test_it_is_asked_again_after_a_connection_failed(tmp_path: Path) -> None:
+async def test_a_failed_connection_is_retried(tmp_path: Path) -> None:
     def hangs_up() -> web.Response:
         raise ConnectionResetError
 
@@ -216,10 +215,10 @@ async def test_it_is_asked_again_after_a_connection_failed(tmp_path: Path) -> No
         (lambda: web.Response(status=404, text="no such page"), first_step.REFUSED, "refused: no such page"),
     ],
 )
-async def test_each_way_to_fail_has_its_own_code_and_words(
+async def test_each_failure_has_its_own_exit_code_and_message(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], answer: Answer, code: int, said: str
 ) -> None:
-    """Nothing is written then, and the ticket stands nowhere."""
+    """Then no file is written, and the ticket appears nowhere."""
     async with serving(answer) as fake:
         failed, time = await step(tmp_path, fake)
     told = capsys.readouterr().err
@@ -228,8 +227,8 @@ async def test_each_way_to_fail_has_its_own_code_and_words(
     assert not modes(tmp_path)
 
 
-async def test_nobody_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The last words name the address that was tried."""
+async def test_an_unreachable_server_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """In the last line, with its address."""
     async with serving(all_known) as fake:
         pass
     code, time = await step(tmp_path, fake)
@@ -237,15 +236,15 @@ async def test_nobody_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert fake.url in capsys.readouterr().err
 
 
-async def test_a_folder_that_cannot_be_written_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+async def test_an_unwritable_folder_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     async with serving(all_known) as fake:
         code, _ = await step(tmp_path / "missing", fake)
     assert code == 1
     assert "missing" in capsys.readouterr().err
 
 
-def test_an_etc_hosts_keeps_what_is_known() -> None:
-    """And a member with the network of its node finds itself by the node's name."""
+def test_etc_hosts_keeps_its_known_lines() -> None:
+    """A member on its node's network finds itself by the node's name."""
     known = "127.0.0.1 localhost # me\n10.7.0.1 registry\n"
     text = hosts.etc_hosts(known, "bert", 1, ["10.0.0.1", "::2"], 1, "node-7")
     assert text == (
@@ -260,7 +259,7 @@ def test_a_container_without_etc_hosts_knows_localhost(tmp_path: Path) -> None:
     assert "localhost" in hosts.read_known(str(tmp_path / "none"))
 
 
-def test_it_imports_next_to_nothing() -> None:
+def test_the_first_step_imports_few_modules() -> None:
     """It starts in every member of every gang."""
     program = "import sys, kajitori.member.__main__; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-P", "-c", program], capture_output=True, text=True, check=True)

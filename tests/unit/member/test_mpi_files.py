@@ -1,4 +1,4 @@
-"""What members of an MPI run are given, and the scripts that start them, with this machine's own OpenSSH."""
+"""Files and start scripts of an MPI run's members, with this machine's own OpenSSH."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ needs_openssh = pytest.mark.skipif(
 
 
 class Keys(Server):
-    """A Web API that gives keys of one attempt."""
+    """A Web API with the keys of one attempt."""
 
     def __init__(self, attempt: int = 1) -> None:
         keys = attempt_keys(bytes([attempt]) * 32, bytes([100 + attempt]) * 32)
@@ -48,7 +48,7 @@ def a_free_port() -> int:
 
 
 class Member:
-    """A folder as the first step leaves it, and what the user's image does with it."""
+    """A folder as the first step leaves it, and the step in the user's image."""
 
     def __init__(self, folder: Path, *, attempt: int = 1, port: int = 0, from_address: str = "127.0.0.1") -> None:
         hosts, addresses = ["10.0.0.1", "127.0.0.1"], ["10.0.0.1", from_address]
@@ -73,7 +73,7 @@ class Member:
         )
 
     def ssh(self, *words: str) -> subprocess.CompletedProcess[str]:
-        """As rank 0 does it, without a home."""
+        """Run ssh as rank 0 does, without a home folder."""
         return subprocess.run(
             [str(self.mpi / "ssh"), "127.0.0.1", *words],
             env={"PATH": os.environ["PATH"]},
@@ -86,7 +86,7 @@ class Member:
 
 @contextlib.contextmanager
 def serving(member: Member, **more: str) -> Iterator[subprocess.Popen[str]]:
-    """The member's sshd, which answers when this begins."""
+    """Run the member's sshd, which answers when the block begins."""
     process = member.launch("never", **more)
     try:
         waits = Member(member.mpi.parent / "rank-0", port=member.port)
@@ -101,14 +101,14 @@ def serving(member: Member, **more: str) -> Iterator[subprocess.Popen[str]]:
         process.stderr.close()
 
 
-def test_who_has_an_sshd() -> None:
-    """Members of one address are one machine to MPI; where rank 0 is, mpirun itself is."""
+def test_one_member_per_address_has_an_sshd() -> None:
+    """Members of one address are one machine to MPI; rank 0's has mpirun itself."""
     assert mpi_files.ranks_with_sshd(["a", "b", "c"]) == [1, 2]
     assert mpi_files.ranks_with_sshd(["a", "a", "b", "b", "c"]) == [2, 4]
     assert mpi_files.ranks_with_sshd(["a"]) == []
 
 
-def test_a_machine_stands_in_the_hostfile_once() -> None:
+def test_the_hostfile_has_each_machine_once() -> None:
     """With the slots of all members there, or mpirun refuses it."""
     text = "pi-1-0.pi slots=8\npi-1-1.pi slots=8\npi-1-2.pi slots=8\n"
     assert mpi_files.merge_hostfile(text, ["a", "b", "c"]) == text
@@ -116,17 +116,16 @@ def test_a_machine_stands_in_the_hostfile_once() -> None:
     assert mpi_files.merge_hostfile("10.0.0.1 slots=1\n" * 2, ["10.0.0.1"] * 2) == "10.0.0.1 slots=2\n"
 
 
-def test_the_hostfile_in_both_forms() -> None:
-    """mpirun finds itself in it by the name that its machine has."""
+def test_the_hostfile_is_written_in_both_formats() -> None:
+    """mpirun finds itself by the name of its machine."""
     hostfile = "pi-1-0.pi slots=8\npi-1-1.pi slots=4\n"
     assert mpi_files.as_mpich_hostfile(hostfile, 0, "pi-1-0") == "pi-1-0:8\npi-1-1.pi:4\n"
     assert mpi_files.as_mpich_hostfile(hostfile, 1, "gpu-7") == "pi-1-0.pi:8\ngpu-7:4\n"
 
 
 @needs_openssh
-def test_members_are_reached_with_the_keys_of_their_attempt_alone(tmp_path: Path) -> None:
-    """A command finds the member's own environment. Keys of another attempt open nothing, and another attempt's sshd is
-    not taken for one's own."""
+def test_members_accept_only_the_keys_of_their_attempt(tmp_path: Path) -> None:
+    """A command gets the member's environment. Another attempt's sshd is not accepted either."""
     member = Member(tmp_path)
     with serving(member, LR="3e-4 'and' \"more\"", KAJI_RUN="pi"):
         found = member.ssh('echo "$LR|$KAJI_RANK|$(pwd)"; exit 3')
@@ -144,8 +143,8 @@ def test_members_are_reached_with_the_keys_of_their_attempt_alone(tmp_path: Path
 
 
 @needs_openssh
-def test_only_members_are_let_in(tmp_path: Path) -> None:
-    """Whoever else has the key is somewhere else."""
+def test_only_members_addresses_may_log_in(tmp_path: Path) -> None:
+    """A stolen key is useless elsewhere."""
     member = Member(tmp_path, from_address="10.0.0.9")
     with serving(member):
         refused = member.ssh("echo", "in")
@@ -153,8 +152,8 @@ def test_only_members_are_let_in(tmp_path: Path) -> None:
 
 
 @needs_openssh
-def test_a_member_that_is_told_to_end_waits_for_what_rank_0_runs_there(tmp_path: Path) -> None:
-    """So that a program may write its checkpoint; with nothing there it ends at once."""
+def test_a_terminating_member_waits_for_rank_0s_programs(tmp_path: Path) -> None:
+    """So that a program may write its checkpoint; without one it ends at once."""
     member = Member(tmp_path)
     with serving(member) as process:
         with subprocess.Popen([str(member.mpi / "ssh"), "127.0.0.1", "echo there; cat"], stdin=subprocess.PIPE,
@@ -168,7 +167,7 @@ def test_a_member_that_is_told_to_end_waits_for_what_rank_0_runs_there(tmp_path:
 
 @needs_openssh
 def test_an_sshd_that_ends_ends_the_member(tmp_path: Path) -> None:
-    """A port that somebody has, say: the member fails with the reason."""
+    """For example if its port is in use: the member fails with the reason."""
     with socket.socket() as taken:
         taken.bind(("0.0.0.0", 0))
         taken.listen()
@@ -194,7 +193,7 @@ def test_a_member_that_shares_the_address_of_another_waits(tmp_path: Path) -> No
 
 
 def check(folder: Path, *before: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """What the step in the user's image says of this machine."""
+    """Run the step in the user's image, and return its messages about this machine."""
     given = {"PATH": os.environ["PATH"], "KAJI_MPI_PASSWD": "", first_step.UNFIT_ENV: "24", "HOME": "/h", **environment}
     command = [*before, "/bin/sh", f"{mpi_files.SCRIPTS}/check"]
     return subprocess.run(command, env=given, cwd=folder, capture_output=True, text=True, check=False, timeout=30)
@@ -202,8 +201,8 @@ def check(folder: Path, *before: str, **environment: str) -> subprocess.Complete
 
 @needs_openssh
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root becomes somebody else")
-def test_a_user_without_a_line_gets_one(tmp_path: Path) -> None:
-    """Everything else stays as it is; where the file is not to be replaced, it is said what helps."""
+def test_a_user_without_a_passwd_line_gets_one(tmp_path: Path) -> None:
+    """Everything else stays; if the file cannot be replaced, the message says what helps."""
     passwd = Path("/etc/passwd").read_text()
     tmp_path.chmod(0o777)
     for folder in tmp_path.parents:
@@ -225,8 +224,7 @@ def test_a_user_without_a_line_gets_one(tmp_path: Path) -> None:
 
 @needs_openssh
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can hide /usr/sbin")
-def test_an_image_without_sshd(tmp_path: Path) -> None:
-    """It says what to install."""
+def test_an_image_without_sshd_says_what_to_install(tmp_path: Path) -> None:
     hidden = ("unshare", "-m", "/bin/sh", "-c", 'mount -t tmpfs none /usr/sbin && exec "$@"', "x")
     found = check(tmp_path, *hidden)
     assert (found.returncode, found.stderr.count("\n")) == (first_step.UNFIT_IMAGE, 1)

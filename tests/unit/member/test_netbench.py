@@ -1,4 +1,4 @@
-"""What `kaji network bench` runs: over loopback, and through a router whose other link takes smaller packets."""
+"""The program of `kaji network bench`, over loopback and through a router with a smaller MTU behind it."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ PROGRAM = Path(netbench.__file__).read_text()
 
 
 def command(*words: str) -> list[str]:
-    """As the run has it: the program's text is an argument."""
+    """Return the run's command, with the program's text as an argument."""
     return [sys.executable, "-I", "-c", PROGRAM, *words]
 
 
 @contextmanager
 def serving(*inside: str) -> Iterator[str]:
-    """The port of a server; it has ended by itself at the end."""
+    """Run a server and yield its port; it has ended by itself at the end."""
     with subprocess.Popen([*inside, *command("serve", "60")], stdout=subprocess.PIPE, text=True) as server:
         try:
             assert server.stdout is not None
@@ -47,8 +47,8 @@ def measured(address: str, port: str, inside: Sequence[str] = (), streams: int =
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "::1"])
-def test_over_loopback(address: str) -> None:
-    """Both families by one server; loopback takes the largest packets that there are."""
+def test_both_families_are_measured_over_loopback(address: str) -> None:
+    """One server for both; loopback carries the largest packets."""
     with serving() as port:
         found = measured(address, port, streams=2)
     assert found["mtu"] == 65_535
@@ -56,7 +56,7 @@ def test_over_loopback(address: str) -> None:
 
 
 def test_a_smaller_mtu_in_the_middle_is_found() -> None:
-    """1400 bytes behind a router, though both ends' own interfaces take 1500."""
+    """1400 bytes behind a router, though both ends' interfaces have 1500."""
     with namespaces("a", "router", "b") as line:
         _lay(**line)
         for address in ("10.0.2.2", "fd02::2"):
@@ -66,8 +66,8 @@ def test_a_smaller_mtu_in_the_middle_is_found() -> None:
             assert found["bitsPerSecond"] > 0
 
 
-def test_a_smaller_mtu_that_nobody_tells_of_is_found() -> None:
-    """A router that keeps silent about packets that it drops: where TCP would hang."""
+def test_a_smaller_mtu_is_found_without_icmp() -> None:
+    """A router that drops large packets silently, so that TCP would hang."""
     with namespaces("a", "router", "b") as line:
         _lay(**line)
         line["router"].run(
@@ -82,7 +82,7 @@ def test_a_smaller_mtu_that_nobody_tells_of_is_found() -> None:
 
 
 class Late:
-    """A socket on a path that takes 1400 bytes; the answers to the first packets of some sizes come too late."""
+    """A socket on a path with an MTU of 1400; the first answers for some sizes come too late."""
 
     def __init__(self, *late: int) -> None:
         self.late = {size - 28: netbench._TRIES for size in late}
@@ -100,8 +100,8 @@ class Late:
         return self.number + self.size.to_bytes(4, "big")
 
 
-def test_late_answers_do_not_make_a_path_narrower() -> None:
-    """Whichever answer of the search comes too late: where it ends is looked at once more."""
+def test_late_answers_do_not_reduce_the_measured_mtu() -> None:
+    """The result of the search is checked once more."""
     on_time = Late()
     assert netbench.largest(cast(socket.socket, on_time), 28, 576) == 1400
     answered = sorted({size for size in on_time.asked if 576 < size <= 1400})
@@ -111,7 +111,7 @@ def test_late_answers_do_not_make_a_path_narrower() -> None:
 
 
 class Echoing:
-    """A socket whose answers come with those to earlier packets before them, and for some sizes with another size."""
+    """A socket that returns answers to earlier packets first, and for some sizes another size."""
 
     def __init__(self, cut: int = 65_535) -> None:
         self.cut = cut
@@ -130,13 +130,14 @@ class Echoing:
 
 
 def test_only_the_answer_to_a_packet_counts() -> None:
-    """Not that to an earlier one, nor to one that arrived cut; what the interface does not take does not pass."""
+    """Not the answer to an earlier one, or to one that arrived truncated; a size that the interface refuses does not
+    pass."""
     assert netbench.largest(cast(socket.socket, Echoing()), 28, 576) == 1500
     assert netbench.largest(cast(socket.socket, Echoing(cut=1000)), 28, 576) == 1028
 
 
-def test_all_streams_together_over_the_time_of_the_slowest(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As the other end counted them: 3 MB in 2 s are 12 Mbit/s. Where one broke nothing is told."""
+def test_throughput_is_the_sum_over_the_slowest_streams_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the other end counted: 3 MB in 2 s are 12 Mbit/s. A broken stream gives no result."""
     counted = [[1_000_000, 1.0], [2_000_000, 2.0]]
     told: list[tuple[str, int]] = []
 
@@ -155,14 +156,13 @@ def test_all_streams_together_over_the_time_of_the_slowest(monkeypatch: pytest.M
     assert len(told) == 1
 
 
-def test_who_waits_in_vain_ends_and_says_so() -> None:
+def test_a_server_without_clients_ends_with_a_message() -> None:
     done = subprocess.run(command("serve", "0.01"), capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stderr) == (1, "no client came within 0.01 s\n")
     assert done.stdout.startswith("listening on ")
 
 
-def test_nobody_answers() -> None:
-    """Nothing is made up where no datagram comes back."""
+def test_without_answers_the_mtu_is_0() -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as silent:
         silent.bind(("127.0.0.1", 0))
         assert netbench.path_mtu("127.0.0.1", silent.getsockname()[1]) == 0
@@ -173,7 +173,7 @@ def _in(where: Namespace) -> list[str]:
 
 
 def _lay(a: Namespace, router: Namespace, b: Namespace) -> None:
-    """a (1500) - router - (1400) b."""
+    """Build a network: a (1500) - router - (1400) b."""
     connect(a, "eth0", router, "left")
     connect(b, "eth0", router, "right")
     a.run("ip addr add 10.0.1.2/24 dev eth0; ip addr add fd01::2/64 dev eth0 nodad")

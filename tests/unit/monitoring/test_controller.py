@@ -54,7 +54,7 @@ def test_labels_have_closed_sets_of_values() -> None:
         assert allowed is None or value in allowed, (name, value)
 
 
-def test_every_documented_metric_exists() -> None:
+def test_measured_values_appear_under_their_metric_names() -> None:
     text = generate_latest(all_of_it().registry).decode()
     for line in (
         "kajitori_controller_leading 1.0",

@@ -1,4 +1,4 @@
-"""Which engine counts on which kernel, by what nft says on it."""
+"""Which engine counts on which kernel, by nft's answers."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ def old_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_an_older_kernel_counts_by_addresses(old_kernel: None, caplog: pytest.LogCaptureFixture) -> None:
-    """And says why."""
+    """With a warning that says why."""
     with caplog.at_level(logging.WARNING):
         assert [engine.name for engine in choice.choose_engines("auto")] == ["sets"]
     assert "before 5.16" in caplog.text
     assert [engine.name for engine in choice.choose_engines("sets")] == ["sets"]
 
 
-def test_an_older_kernel_where_interfaces_are_asked_for(old_kernel: None) -> None:
-    """It is said at once, with a way out, and not by each round with what nft thinks of each rule."""
+def test_an_older_kernel_refuses_the_interface_engine(old_kernel: None) -> None:
+    """At once and with a hint, instead of an nft error per rule in each round."""
     with pytest.raises(Unsupported) as refused:
         choice.choose_engines("interface")
     assert "traffic.engine is interface" in refused.value.message and "before 5.16" in refused.value.message

@@ -1,4 +1,4 @@
-"""Which interface leads to a Pod, in a real network, and from whatever else iproute2 may answer."""
+"""Which interface leads to a Pod, in a real network and for other answers of iproute2."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ Answers = dict[str, list[dict[str, Any]] | None]
 
 
 def routed(device: str, kind: dict[str, Any], address: str = POD) -> Answers:
-    """A route to the address over a device, and what the device is."""
+    """Return a route to the address over a device, and the device's kind."""
     link = f"ip -json -details link show dev {device}"
     return {f"ip -json route get {address}": [{"dst": address, "dev": device}], link: [{"ifname": device} | kind]}
 
 
 def bridged(entries: list[dict[str, Any]], neighbours: list[dict[str, Any]]) -> Answers:
-    """A route over a bridge, its ports, and who is known behind it."""
+    """Return a route over a bridge, its ports, and its forwarding table."""
     return {
         **routed("cni0", BRIDGE),
         f"ip -json neighbour show to {POD} dev cni0": neighbours,
@@ -47,7 +47,7 @@ LEARNT = {"mac": HARDWARE, "ifname": "veth2", "state": ""}
 @pytest.mark.root
 @in_a_network_of_its_own
 def test_the_nodes_end_of_a_pods_network_is_found_by_its_address() -> None:
-    """Where the node has a route to the Pod, or a bridge; what leads elsewhere is no Pod's own."""
+    """Over a route or a bridge; a route elsewhere is not the Pod's own."""
     ip(
         "link set lo up",
         "link add v0 up type veth peer name p0",
@@ -109,32 +109,33 @@ def test_the_nodes_end_of_a_pods_network_is_found_by_its_address() -> None:
         "nothing said at all",
     ],
 )
-def test_the_interface_of_a_pod(answers: Answers, device: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Its own and nobody else's: one that is shared would count for others, too."""
+def test_only_a_pods_own_interface_is_returned(
+    answers: Answers, device: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A shared one would count other Pods' traffic."""
     install(answers, tmp_path, monkeypatch)
     assert links.interface_of([POD]) == device
 
 
-def test_whichever_address_leads_there(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Of a Pod with both families the first that does."""
+def test_the_first_address_that_leads_to_a_pod_is_used(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     install(routed("veth6", VETH, "fd00:16::2"), tmp_path, monkeypatch)
     assert links.interface_of([POD, "fd00:16::2"]) == "veth6"
     assert links.interface_of([]) == ""
 
 
-def test_half_an_answer_is_none(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_an_incomplete_answer_finds_no_interface(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     install({}, tmp_path, monkeypatch)
     (tmp_path / "ip").write_text("#!/bin/sh\necho '[{\"dst\": '\n")
     assert links.interface_of([POD]) == ""
 
 
-def test_a_node_without_iproute2(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_without_iproute2_no_interface_is_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     assert links.interface_of([POD]) == ""
 
 
 def install(answers: Answers, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An `ip` and a `bridge` that answer these, and refuse whatever else they are asked, as iproute2 does."""
+    """Install an `ip` and a `bridge` with these answers; they refuse other commands, as iproute2 does."""
     said = {asked: json.dumps(answer) if answer is not None else "" for asked, answer in answers.items()}
     cases = "".join(f"'{asked}') printf %s '{answer}';;\n" for asked, answer in said.items())
     for name in ("ip", "bridge"):
