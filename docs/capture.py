@@ -4,9 +4,9 @@ page and for the README's picture.
     python docs/capture.py             all pages
     python docs/capture.py --check     nothing is written; differences are shown, and the exit code is 1
 
-What is typed is what stands behind `$ ` in a fence marked ```console (`> ` goes on a line). `server` behind that word
-runs the command beside the shell, as a second terminal would; `kubectl` marks what needs that program, `cluster` what
-needs an API server of somebody else, whose kubeconfig then is ~/cluster.yaml. Comments that nobody sees in the page:
+It types each line that begins with `$ ` in a fence marked ```console (`> ` continues a line). After that word `server` runs
+the command beside the shell, like a second terminal; `kubectl` marks commands that need that program, and `cluster` those
+that need a foreign API server, whose kubeconfig is then ~/cluster.yaml. Hidden comments in the page:
 
     <!-- until: COMMAND -->            waits until the command succeeds
     <!-- stop -->                      ends the servers that were started
@@ -47,18 +47,18 @@ PICTURE = ROOT / "docs" / "figures" / "demo.svg"
 TUTORIAL = ROOT / "docs" / "start" / "tutorial.md"
 PATIENCE_SECONDS = 60.0
 SETTLED_SECONDS = 5.0
-"""So long a server has to be silent to be taken for up where it says something else than the page."""
+"""A server that prints something else than the page counts as up when it has been silent for this long."""
 HOME, HOST = "/home/ada", "laptop"
 PICTURE_COLUMNS = 110
 _PICTURED = ("A training that survives", "The board")
 DEMO_LINE = 118
-"""Columns: a longer line of the demo is cut where the reader would have to scroll."""
+"""Columns. Longer lines of the demo are cut, so that nobody has to scroll."""
 
 _FENCE = re.compile(r"```console((?: \w+)*)")
 _HIDDEN = re.compile(r"<!-- (until|stop):? ?(.*?) ?-->")
 _DEMO = re.compile(r"(<!-- capture:demo -->\n).*?(<!-- /capture -->)", re.DOTALL)
 
-# What differs from run to run without meaning anything.
+# Text that differs from run to run and means nothing.
 _VOLATILE = (
     (re.compile(r"\d{4}-\d\d-\d\d[T ][\d:.,]+Z?"), "TIME"),
     (re.compile(rf"{HOST}-\d+"), f"{HOST}-N"),
@@ -76,17 +76,17 @@ _VOLATILE = (
 _PASSING = re.compile(
     r"note: .*|[-a-z0-9]+: (waiting|queued|starting|running|restarting)\b.*|\d{4}-\d\d-\d\d [\d:,]+ (INFO|WARNING) .*"
 )
-"""What `kaji run` says on the way: what a machine can do decides on some notes, and a slow start is told. What a server
-logs once it is up: on a slow machine it may come later."""
+"""Lines that may come or not: notes that depend on the machine, progress of a slow start, and log lines of a server, which
+come later on a slow machine."""
 
 
 class Broken(Exception):
-    """A page can't be captured: what it types did not end, or what it waits for did not come."""
+    """A page cannot be captured: a command did not end, or a condition did not become true."""
 
 
 @dataclass
 class Step:
-    """One thing to do, and where its output lies in the page (line numbers; none for hidden steps)."""
+    """One thing to do, and the line numbers of its output in the page (none for hidden steps)."""
 
     kind: str
     words: str
@@ -95,7 +95,7 @@ class Step:
 
 
 def steps_of(page: str) -> Iterator[Step]:
-    """What a page types and waits for, in its order."""
+    """Return the commands and conditions of a page in order."""
     lines = page.splitlines()
     number = 0
     while number < len(lines):
@@ -121,7 +121,7 @@ def steps_of(page: str) -> Iterator[Step]:
 
 
 class Terminal:
-    """A home of its own with the examples in it, a shell, and servers beside it."""
+    """A home folder with the examples, a shell in it, and servers beside it."""
 
     def __init__(
         self, folder: Path, cluster: Path | None = None, typed: Path | None = None, quick: Path | None = None
@@ -152,7 +152,7 @@ class Terminal:
         )
 
     def type(self, words: str) -> tuple[str, int]:
-        """What the command prints, on both streams, and its exit code. Raises Broken where it does not end."""
+        """Return the output of the command on both streams, and its exit code. Raises Broken if it does not end."""
         assert self._shell.stdin is not None
         assert self._shell.stdout is not None
         mark = f"=={time.monotonic_ns()}=="
@@ -173,7 +173,7 @@ class Terminal:
         return self.neutral(printed[: end.start()].decode()), int(end[1])
 
     def serve(self, words: str, shown: Sequence[str] = ()) -> str:
-        """Starts a server beside the shell; what it says when it is up: when it has said all that the page shows."""
+        """Start a server beside the shell and return its output once it has printed everything that the page shows."""
         file = self.home.parent / f"server-{len(self._servers)}.log"
         with file.open("wb") as output:
             folder = Path(f"/proc/{self._shell.pid}/cwd").resolve()
@@ -197,7 +197,7 @@ class Terminal:
         return said
 
     def until(self, words: str) -> None:
-        """Raises Broken where the command does not succeed in time. Nobody sees it: a quicker `kaji` will do."""
+        """Repeat a hidden command until it succeeds. Raises Broken if it does not succeed in time."""
         asked = f"( PATH={self._quick}:$PATH; {words} )" if self._quick else words
         deadline = time.monotonic() + PATIENCE_SECONDS
         while True:
@@ -205,15 +205,15 @@ class Terminal:
             if code == 0:
                 return
             if time.monotonic() > deadline:
-                raise Broken(f"waited in vain until `{words}`; it printed: {printed}")
+                raise Broken(f"`{words}` did not succeed in {PATIENCE_SECONDS:.0f} s; it printed: {printed}")
             time.sleep(1.0)  # each time a command that starts from nothing
 
     def neutral(self, text: str) -> str:
-        """The text as a reader of the page sees it: without this machine's names."""
+        """Return the text without this machine's names."""
         return _without_host(text.replace(str(self.home), HOME))
 
     def stop_servers(self) -> None:
-        """Ends every server, the last first."""
+        """End every server, the last one first."""
         while self._servers:
             process = self._servers.pop()
             process.terminate()
@@ -224,7 +224,7 @@ class Terminal:
                 process.wait()
 
     def close(self) -> None:
-        """Deletes the runs (members outlive servers), ends the servers and the shell."""
+        """Delete the runs (members outlive servers), then end the servers and the shell."""
         try:
             if self._servers:
                 with contextlib.suppress(Broken):
@@ -238,7 +238,7 @@ class Terminal:
 
 
 def _says(said: str, shown: Sequence[str]) -> bool:
-    """Whether a server has said all that a page shows, what it logs included."""
+    """Return whether a server has printed everything that a page shows, including its log."""
     return len(said.splitlines()) >= len(shown) and comparable(said) == comparable("\n".join(shown))
 
 
@@ -249,10 +249,10 @@ def _without_host(text: str) -> str:
 def captured(
     page: str, folder: Path, cluster: Path | None = None, *, typed: Path | None = None, quick: Path | None = None
 ) -> str:
-    """The page with what its commands print now. What can't be typed here (no kubectl, no cluster) stays as it is.
+    """Return the page with what its commands print now. Commands that need a missing kubectl or cluster keep their text.
 
-    typed: a folder with the `kaji` that is typed, else the one that is installed.
-    quick: one with a `kaji` that starts sooner, for what is asked over and over.
+    typed: folder with the `kaji` that the page's commands use; default: the installed one.
+    quick: folder with a `kaji` that starts faster, for hidden conditions that are asked repeatedly.
     """
     missing = {"cluster"} if cluster is None else set()
     if shutil.which("kubectl") is None:
@@ -284,7 +284,7 @@ def captured(
 
 @contextlib.contextmanager
 def cluster_of_somebody_else() -> Iterator[Path | None]:
-    """The kubeconfig of a real API server with a scheduler; None where the binaries are not there."""
+    """Yield the kubeconfig of a real API server with a scheduler, or None if the binaries are not installed."""
     sys.path.insert(0, str(ROOT))
     from tests.helpers.real_cluster import find_binary, running_cluster
 
@@ -297,7 +297,7 @@ def cluster_of_somebody_else() -> Iterator[Path | None]:
 
 
 def comparable(page: str) -> list[str]:
-    """The page's lines without what differs from run to run."""
+    """Return the page's lines without text that differs from run to run."""
     return [_without_volatile(line) for line in page.splitlines() if not _PASSING.fullmatch(line)]
 
 
@@ -308,7 +308,7 @@ def _without_volatile(line: str) -> str:
 
 
 def with_old_lines(old: str, new: str) -> str:
-    """The new page, but with the old line wherever the two differ only in what differs from run to run."""
+    """Return the new page, with the old line wherever the two differ only in text that varies from run to run."""
     before, after = old.splitlines(), new.splitlines()
     sides = ([_without_volatile(line) for line in page] for page in (before, after))
     made: list[str] = []
@@ -318,7 +318,7 @@ def with_old_lines(old: str, new: str) -> str:
 
 
 def demo_output() -> str:
-    """What `kaji demo` prints now, without this machine's names. Raises Broken if it fails."""
+    """Run `kaji demo` and return its output without this machine's names. Raises Broken if it fails."""
     done = subprocess.run(
         [sys.executable, "-m", "kajitori.cli", "demo"],
         stdin=subprocess.DEVNULL,
@@ -338,14 +338,14 @@ def demo_output() -> str:
 
 
 def demo_page(page: str, output: str) -> str:
-    """The page with the demo's output: the words as they came, long lines cut at their end."""
+    """Return the page with the demo's output, long lines cut at their end."""
     lines = [line if len(line) <= DEMO_LINE else f"{line[: DEMO_LINE - 2]} …" for line in output.splitlines()]
     block = "```console\n" + "\n".join(lines) + "\n```\n"
     return _DEMO.sub(lambda match: match[1] + block + match[2], page)
 
 
 def demo_picture(output: str) -> str:
-    """Two chapters of the demo's output as a picture of a terminal."""
+    """Return two chapters of the demo's output as a picture of a terminal."""
     chapters = re.split(r"\n(?=[^\n]+\n-{4,}\n)", f"\n{output}")
     lines: list[tuple[str, str]] = []
     for chapter in chapters:

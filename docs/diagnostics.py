@@ -1,4 +1,4 @@
-"""Generated pages for people who look for a reason, an error, an exit code or a metric."""
+"""Generated pages about reasons, errors, exit codes and metrics."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def _errors() -> Iterator[tuple[type[errors.KajitoriError], str]]:
 
 
 def metrics_page() -> str:
-    """What each process tells Prometheus, as its own registry describes it."""
+    """Metrics of each process, as its own registry describes them."""
     lines = [
         "# Metrics",
         "",
@@ -102,7 +102,7 @@ def _family(family: Metric, labels: tuple[str, ...] = ()) -> tuple[str, ...]:
 
 
 def reasons_page() -> str:
-    """What each reason of a run's status means, what to do, and whether the run starts again."""
+    """Meaning of each reason in a run's status, what to do, and whether the run starts again."""
     advice = _advice()
     lines = [
         "# Reasons",
@@ -183,7 +183,7 @@ def messages_in(tree: ast.AST) -> Iterator[tuple[str, str, str]]:
 
 
 def _text_of(node: ast.expr) -> str:
-    """The text that an expression makes, as far as it stands in the source."""
+    """Return the constant parts of a text expression; other parts become `…`."""
     match node:
         case ast.Constant(value=str(text)):
             return text

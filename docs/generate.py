@@ -1,8 +1,7 @@
-"""Writes the generated reference, docs/reference: command line, Run, operators' files, Web API; and the manifests under
-deploy/ that the code has, too. `make docs` runs it.
+"""Generate docs/reference, the pages of docs/troubleshooting that follow from the code, and manifests below deploy/.
 
-Everything comes from the code that the user meets: click's commands, the types of Run and policy, the definition of the
-custom resource, the OpenAPI document. The same code always gives the same text.
+Everything comes from code that users meet: click's commands, the types of Run and policy, the definition of the custom
+resource, the OpenAPI document. The same code always gives the same text. `make reference` and `make docs` run it.
 """
 
 from __future__ import annotations
@@ -143,7 +142,7 @@ def _help(command: click.Command, name: str, parent: click.Context | None = None
 
 
 def words_page() -> str:
-    """The verbs and options of other tools, and what does the same here."""
+    """Verbs and options of other tools, and their equivalents here."""
     lines = [
         "# Verbs and options of other tools",
         "",
@@ -166,7 +165,7 @@ def words_page() -> str:
 
 
 def run_page() -> str:
-    """What a Run's spec may say and what its status says; how `kubectl` shows it."""
+    """Fields of a Run's spec and status, and the columns that `kubectl` shows."""
     definition = custom_resource_definition()["spec"]
     version, words = definition["versions"][0], definition["names"]
     spec = RunSpec.model_json_schema(by_alias=True)
@@ -269,7 +268,7 @@ def _attribute_docstrings(part: type) -> dict[str, str]:
 
 
 def _without_rules(text: str) -> str:
-    """Readers of the reference don't know the numbers that the design gives its rules."""
+    """Remove references to the numbered rules of the architecture, which readers of the reference do not know."""
     return re.sub(r" \(rules? [\d, ]+\)", "", text)
 
 

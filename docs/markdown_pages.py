@@ -10,12 +10,12 @@ _MADE = "<!-- Made by docs/generate.py (make reference); edits here are lost. --
 
 
 def page(text: str) -> str:
-    """The page with the mark that says where it comes from."""
+    """Return the page with a comment that names its generator."""
     return f"{_MADE}\n\n{text.rstrip()}\n"
 
 
 def table(titles: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
-    """Lines of a table."""
+    """Return the lines of a table."""
     yield _row(titles)
     yield "|" + "---|" * len(titles)
     for row in rows:

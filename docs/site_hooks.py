@@ -15,7 +15,7 @@ _LINK = re.compile(r"(?<!!)\[([^\]]+)\]\(([^)\s#]+)(#[^)\s]*)?\)")
 
 
 def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
-    """Called by mkdocs for each page before it is rendered."""
+    """Prepare one page; mkdocs calls this before it renders the page."""
     return _FENCE.sub("```console", without_outside_links(markdown, page.file.src_uri))
 
 

@@ -1,11 +1,11 @@
-"""What a terminal showed, as an SVG that loads nothing: for pages that show text of real runs as a picture."""
+"""Draw a terminal's text as an SVG without external files, for pages that show real runs as a picture."""
 
 from __future__ import annotations
 
 from html import escape
 
 _WIDTH, _HEIGHT = 8.0, 18
-"""Of a character in pixels, at 13 px."""
+"""Size of a character in pixels, at 13 px."""
 _MARGIN, _BAR = 16, 34
 _STYLE = """
   .window { fill: #1b2129; stroke: #3a4552 }
@@ -19,7 +19,7 @@ _STYLE = """
 
 
 def picture(lines: list[tuple[str, str]], *, title: str, columns: int) -> str:
-    """The lines, each with its kind (`heading`, `command`, `said` or `output`); longer ones are cut."""
+    """Return the picture. lines: kind (`heading`, `command`, `said` or `output`) and text; longer lines are cut."""
     width = round(columns * _WIDTH) + 2 * _MARGIN
     height = _BAR + len(lines) * _HEIGHT + 2 * _MARGIN - 4
     parts = [
@@ -43,7 +43,7 @@ _LIGHTS = ("#e5645b", "#e6b450", "#5cb85c")
 
 
 def _line(kind: str, line: str, y: int) -> str:
-    """One line; `textLength` keeps columns under each other, whatever font is there."""
+    """Return one line; `textLength` keeps columns aligned in every font."""
     text = escape(line, quote=False)
     if kind == "command":
         text = f'<tspan class="prompt">$</tspan>{text[1:]}'
