@@ -4,9 +4,9 @@ page and for the README's picture.
     python docs/capture.py             all pages
     python docs/capture.py --check     nothing is written; differences are shown, and the exit code is 1
 
-It types each line that begins with `$ ` in a fence marked ```console (`> ` continues a line). After that word `server` runs
-the command beside the shell, like a second terminal; `kubectl` marks commands that need that program, and `cluster` those
-that need a foreign API server, whose kubeconfig is then ~/cluster.yaml. Hidden comments in the page:
+It types each line that begins with `$ ` in a fence marked ```console (`> ` continues a line). After that word `server`
+runs the command beside the shell, like a second terminal; `kubectl` marks commands that need that program, and `cluster`
+those that need a foreign API server, whose kubeconfig is then ~/cluster.yaml. Hidden comments in the page:
 
     <!-- until: COMMAND -->            waits until the command succeeds
     <!-- stop -->                      ends the servers that were started
@@ -76,8 +76,8 @@ _VOLATILE = (
 _PASSING = re.compile(
     r"note: .*|[-a-z0-9]+: (waiting|queued|starting|running|restarting)\b.*|\d{4}-\d\d-\d\d [\d:,]+ (INFO|WARNING) .*"
 )
-"""Lines that may come or not: notes that depend on the machine, progress of a slow start, and log lines of a server, which
-come later on a slow machine."""
+"""Lines that may come or not: notes that depend on the machine, progress of a slow start, and log lines of a server,
+which come later on a slow machine."""
 
 
 class Broken(Exception):
@@ -249,7 +249,7 @@ def _without_host(text: str) -> str:
 def captured(
     page: str, folder: Path, cluster: Path | None = None, *, typed: Path | None = None, quick: Path | None = None
 ) -> str:
-    """Return the page with what its commands print now. Commands that need a missing kubectl or cluster keep their text.
+    """Return the page with the present output of its commands. Commands without their kubectl or cluster keep their text.
 
     typed: folder with the `kaji` that the page's commands use; default: the installed one.
     quick: folder with a `kaji` that starts faster, for hidden conditions that are asked repeatedly.
