@@ -5,8 +5,8 @@ page and for the README's picture.
     python docs/capture.py --check     nothing is written; differences are shown, and the exit code is 1
 
 It types each line that begins with `$ ` in a fence marked ```console (`> ` continues a line). After that word `server`
-runs the command beside the shell, like a second terminal; `kubectl` marks commands that need that program, and `cluster`
-those that need a foreign API server, whose kubeconfig is then ~/cluster.yaml. Hidden comments in the page:
+runs the command beside the shell, like a second terminal; `kubectl` marks commands that need that program; `cluster`
+marks those that need a foreign API server, whose kubeconfig is then ~/cluster.yaml. Hidden comments in the page:
 
     <!-- until: COMMAND -->            waits until the command succeeds
     <!-- stop -->                      ends the servers that were started
@@ -249,7 +249,7 @@ def _without_host(text: str) -> str:
 def captured(
     page: str, folder: Path, cluster: Path | None = None, *, typed: Path | None = None, quick: Path | None = None
 ) -> str:
-    """Return the page with the present output of its commands. Commands without their kubectl or cluster keep their text.
+    """Return the page with the present output of its commands. Those without kubectl or cluster keep their text.
 
     typed: folder with the `kaji` that the page's commands use; default: the installed one.
     quick: folder with a `kaji` that starts faster, for hidden conditions that are asked repeatedly.
