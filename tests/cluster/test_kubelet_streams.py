@@ -38,19 +38,19 @@ open(%r, "w").write(str(server.getsockname()[1]))
 while True:
     threading.Thread(target=serve, args=(server.accept()[0],), daemon=True).start()
 """
-"""Answers all that it hears once the client has said its last word, backwards; hangs up at `bye`."""
+"""Sends back reversed what it has read after the client ends its direction. Disconnects at `bye`."""
 
 
 HERE = [("embedded", "websocket"), ("embedded", "spdy")]
 REAL = [pytest.param(server, "websocket", marks=pytest.mark.real) for server in ("websocket", "spdy")]
 EMBEDDED = pytest.mark.parametrize(("cluster", "env"), HERE, indirect=True)
 EVERYWHERE = pytest.mark.parametrize(("cluster", "env"), [*HERE, *REAL], indirect=True)
-"""A real API server speaks one or the other with the kubelet, whatever kubectl speaks with it."""
+"""A real API server speaks one of the protocols with the kubelet, whatever kubectl speaks with it."""
 
 
 @pytest.fixture
 def env(request: pytest.FixtureRequest) -> Mapping[str, str]:
-    """What makes kubectl speak one protocol or the other."""
+    """Environment variables that choose kubectl's protocol."""
     return {"websocket": WEBSOCKET, "spdy": SPDY}[request.param]
 
 
@@ -93,7 +93,7 @@ class Terminal:
 
 
 def _lead_session() -> None:
-    """Make standard input the terminal of a new session: only its processes hear of a new size."""
+    """Make standard input the terminal of a new session, so that kubectl is told of a new size."""
     os.setsid()
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
@@ -123,7 +123,7 @@ async def terminal(node: Node, env: Mapping[str, str], *args: str) -> AsyncItera
 
 @EMBEDDED
 async def test_exec_with_a_terminal(node: Node, env: Mapping[str, str]) -> None:
-    """`kubectl exec -it`: a prompt, keys, the size of the window as it changes, the exit code."""
+    """`kubectl exec -it`: prompt, keys, changes of the window's size, exit code."""
     await node.run("p", "sleep", "1000")
     await node.wait("p", "condition=Ready")
     async with terminal(node, env, "exec", "-it", "p", "--", "sh") as shell:
@@ -138,7 +138,7 @@ async def test_exec_with_a_terminal(node: Node, env: Mapping[str, str]) -> None:
 
 @EVERYWHERE
 async def test_exec_and_its_streams(node: Node, env: Mapping[str, str]) -> None:
-    """Both outputs apart, input to its end, the exit code, and megabytes each way."""
+    """Separate outputs, the end of input, the exit code, megabytes in both directions."""
     await node.run("p", "sleep", "1000")
     await node.wait("p", "condition=Ready")
     process = await node.start(
@@ -158,7 +158,7 @@ async def test_exec_and_its_streams(node: Node, env: Mapping[str, str]) -> None:
 
 @EVERYWHERE
 async def test_attach(node: Node, env: Mapping[str, str]) -> None:
-    """`kubectl attach -it` to a shell that the Pod runs: what it shows, twice, and its end."""
+    """`kubectl attach -it` to the Pod's shell, by two clients at a time, and the shell's end."""
     await node.run("p", "sh", stdin=True, tty=True)
     await node.wait("p", "condition=Ready")
     async with terminal(node, env, "attach", "-it", "p") as first:
@@ -177,8 +177,8 @@ async def test_attach(node: Node, env: Mapping[str, str]) -> None:
 
 
 @EMBEDDED
-async def test_attach_ends_the_input_of_a_program_that_hears_once(node: Node, env: Mapping[str, str]) -> None:
-    """`stdinOnce`: the program goes on after its input, and its output arrives to the end."""
+async def test_attach_with_stdin_once_ends_the_programs_input(node: Node, env: Mapping[str, str]) -> None:
+    """The program runs on after the end of its input, and all of its output arrives."""
     await node.run("p", "sh", "-c", "cat; echo out; echo err >&2", stdin=True, stdinOnce=True)
     await node.wait("p", "condition=Ready")
     process = await node.start("attach", "-i", "p", has_input=True, env=env)
@@ -205,7 +205,7 @@ async def test_cp(node: Node, env: Mapping[str, str], tmp_path: Path) -> None:
 
 @asynccontextmanager
 async def forwarding(node: Node, env: Mapping[str, str], ports: str) -> AsyncIterator[tuple[int, asyncio.StreamReader]]:
-    """kubectl port-forward; the port on this side, and what kubectl says on standard error."""
+    """Run kubectl port-forward; yield the local port and kubectl's standard error."""
     process = await node.start("port-forward", "pod/p", f":{ports}", env=env)
     assert process.stdout is not None and process.stderr is not None
     try:
@@ -220,7 +220,7 @@ async def forwarding(node: Node, env: Mapping[str, str], ports: str) -> AsyncIte
 
 
 async def said_back(port: int, words: bytes) -> bytes:
-    """What comes back from a port after these were the last words."""
+    """Return the answer to these bytes, after which this side of the connection ends."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(words)
     writer.write_eof()
@@ -231,7 +231,7 @@ async def said_back(port: int, words: bytes) -> bytes:
 
 @EVERYWHERE
 async def test_port_forward(node: Node, env: Mapping[str, str], tmp_path: Path) -> None:
-    """100 connections at a time, megabytes, ends of one direction and of both; then nothing is left behind."""
+    """100 parallel connections, megabytes, half-closed connections. Afterwards no task and no open file is left."""
     there = tmp_path / "port"
     await node.run("p", sys.executable, "-c", ECHO % str(there))
     await node.wait("p", "condition=Ready")
@@ -261,8 +261,8 @@ async def until(condition: Callable[[], object]) -> None:
 
 
 @EMBEDDED
-async def test_port_forward_to_a_port_where_nobody_listens(node: Node, env: Mapping[str, str]) -> None:
-    """kubectl says why; the Pod's port is named."""
+async def test_port_forward_to_a_port_that_is_not_open(node: Node, env: Mapping[str, str]) -> None:
+    """kubectl prints the reason and the Pod's port."""
     await node.run("p", "sleep", "1000")
     await node.wait("p", "condition=Ready")
     async with forwarding(node, env, "1") as (port, errors):

@@ -140,7 +140,7 @@ def test_exec_talks_both_ways(core: Any, namespace: str) -> None:
 
 
 def test_attach_talks_to_the_program(core: Any, namespace: str) -> None:
-    """What is typed reaches the Pod's own program; its output comes until it ends."""
+    """Input reaches the Pod's own program, and its output arrives until it ends."""
     body = pod("shell", "sh", "-c", "while read word; do echo got $word; done")
     body.spec.containers[0].stdin = body.spec.containers[0].stdin_once = True
     core.create_namespaced_pod(namespace, body)
@@ -161,7 +161,7 @@ def test_attach_talks_to_the_program(core: Any, namespace: str) -> None:
 
 
 def test_ports_are_forwarded(core: Any, namespace: str, tmp_path: Path) -> None:
-    """Two ports over one connection: HTTP from the one, and why there is nothing at the other."""
+    """Two ports over one WebSocket: HTTP from the one, the reason for an error from the other."""
     (tmp_path / "served").write_text("hello")
     there = tmp_path / "port"
     body = pod("web", sys.executable, "-c", SERVE, str(there))

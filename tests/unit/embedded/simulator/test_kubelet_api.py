@@ -1,4 +1,4 @@
-"""The API of simulated kubelets: what has no processes says so."""
+"""The API of simulated kubelets."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kajitori.embedded.simulator.kubelet_api import KubeletApi
 
 @pytest.mark.parametrize("path", ["exec/ns/p/main", "attach/ns/p/main", "portForward/ns/p"])
 async def test_streams_to_simulated_pods_are_refused(path: str) -> None:
-    """Without an upgrade, whatever protocol the client speaks."""
+    """The answer is 501 without an upgrade, for any protocol."""
     api = KubeletApi(lambda namespace, name: None, lambda node: ())
     port = await api.start("127.0.0.1")
     try:

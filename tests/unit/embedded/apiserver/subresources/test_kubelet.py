@@ -197,7 +197,7 @@ async def test_exec_passes_frames_both_ways(api: EmbeddedApiServer, tmp_path: Pa
 
 
 async def test_a_client_that_hangs_up_early_leaves_no_connection(api: EmbeddedApiServer, tmp_path: Path) -> None:
-    """Even while the kubelet still thinks about its answer."""
+    """Also while the kubelet has not answered yet."""
     headers = {"Authorization": f"Bearer {api.token}", "Connection": "Upgrade", "Upgrade": "SPDY/3.1"}
     async with kubelet_of(api, tmp_path) as kubelet:
         asking = asyncio.create_task(api.session.post(f"{api.url}{POD}/attach?stdout=true", headers=headers))
@@ -210,7 +210,7 @@ async def test_a_client_that_hangs_up_early_leaves_no_connection(api: EmbeddedAp
 @pytest.mark.parametrize("method", ["GET", "POST"])
 @pytest.mark.parametrize("stream", ["exec", "attach", "portforward"])
 async def test_streams_are_for_known_users(api: EmbeddedApiServer, method: str, stream: str) -> None:
-    """Whoever shows no credentials is told what he may not: a Status, before anything is looked up."""
+    """A request without credentials is refused with a Status before the Pod is looked up."""
     async with api.session.request(method, f"{api.url}{POD}/{stream}") as answer:
         refused = await answer.json()
     verb = {"GET": "get", "POST": "create"}[method]
@@ -219,7 +219,7 @@ async def test_streams_are_for_known_users(api: EmbeddedApiServer, method: str, 
 
 
 async def test_a_reader_opens_no_stream(api: EmbeddedApiServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A WebSocket begins with a GET, but takes the right to create."""
+    """A WebSocket begins with a GET, but needs the permission to create."""
     asked: list[str] = []
 
     def only_get(user: User, attributes: Attributes) -> str:
@@ -243,7 +243,7 @@ async def test_a_reader_opens_no_stream(api: EmbeddedApiServer, monkeypatch: pyt
 async def test_a_kubelets_refusal_to_upgrade_is_a_status(
     api: EmbeddedApiServer, tmp_path: Path, port: str, code: int, message: str
 ) -> None:
-    """The kubelet sees the protocols that the client offers, and nothing by which the client was known."""
+    """The kubelet receives the protocols that the client offers, but not the client's credentials."""
     headers = {"Connection": "Upgrade", "Upgrade": "SPDY/3.1", "X-Stream-Protocol-Version": "portforward.k8s.io"}
     async with kubelet_of(api, tmp_path) as kubelet:
         answer = await api.call("POST", f"{POD}/portforward?ports={port}", headers=headers)
@@ -254,7 +254,7 @@ async def test_a_kubelets_refusal_to_upgrade_is_a_status(
 
 
 def test_streams_are_joined_under_uvloop_too(tmp_path: Path) -> None:
-    """It is what `kaji up` runs on."""
+    """`kaji up` runs on uvloop."""
 
     async def story() -> None:
         async with embedded_apiserver() as api:

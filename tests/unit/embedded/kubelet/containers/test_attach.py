@@ -1,4 +1,4 @@
-"""Attaching to a container's program: copies of its output, its input, and who waits for whom."""
+"""Attaching to a container's program: copies of its output, its input, slow readers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from kajitori.errors import Unavailable
 
 
 class Client:
-    """Takes what a remote gets, unless it is held."""
+    """Collects the output of a remote. While `reads` is not set, it does not read."""
 
     def __init__(self) -> None:
         self.got = {STDOUT: b"", STDERR: b""}
@@ -39,8 +39,8 @@ async def finished(running: asyncio.Task[dict[str, Any]]) -> dict[str, Any]:
     return await asyncio.wait_for(running, BOUND_SECONDS)
 
 
-async def test_each_who_is_attached_gets_a_copy_to_the_end(bench: Bench) -> None:
-    """What is printed from then on, on both streams; the log has all of it, too."""
+async def test_each_attached_client_gets_a_copy_to_the_end(bench: Bench) -> None:
+    """Each gets what the program prints after it has attached, on both streams. The log has all of it."""
     container, clients = bench.container(), [Client(), Client()]
     script = "read a; echo $a; read b; echo $b; read c; echo oops >&2; printf $c"
     await container.launch(bench.shell(script, stdin=True))
@@ -58,7 +58,7 @@ async def test_each_who_is_attached_gets_a_copy_to_the_end(bench: Bench) -> None
     assert sorted(bench.text().split()) == ["a", "b", "c", "oops"]
 
 
-async def test_input_that_is_heard_once_ends_with_its_first_sender(bench: Bench) -> None:
+async def test_with_stdin_once_input_ends_with_the_first_client(bench: Bench) -> None:
     container, client = bench.container(), Client()
     await container.launch(bench.shell("cat; echo end", stdin=True))
     remote = client.attach(container, stdin=True, once=True)
@@ -69,7 +69,7 @@ async def test_input_that_is_heard_once_ends_with_its_first_sender(bench: Bench)
     assert client.got[STDOUT] == b"typed\nend\n"
 
 
-async def test_input_goes_on_after_one_sender_has_left(bench: Bench) -> None:
+async def test_input_stays_open_after_one_client_has_left(bench: Bench) -> None:
     """The program of a Pod without `stdinOnce` does not see the end."""
     container = bench.container()
     await container.launch(bench.shell("read a; echo $a; read b; echo $b", stdin=True))
@@ -97,8 +97,8 @@ async def test_a_terminal_is_resized_even_before_it_is_there(bench: Bench) -> No
     assert b"40 100" in client.got[STDOUT]
 
 
-async def test_a_slow_reader_holds_the_program_up_and_loses_nothing(bench: Bench) -> None:
-    """As a slow terminal does; the program goes on with the reader, or without it once it has left."""
+async def test_a_slow_reader_pauses_the_program_and_loses_nothing(bench: Bench) -> None:
+    """The program continues as soon as the client reads again, or has left."""
     container, clients = bench.container(), [Client(), Client()]
     size = 4 * PENDING_BYTES
     program = (
@@ -125,8 +125,8 @@ async def test_a_slow_reader_holds_the_program_up_and_loses_nothing(bench: Bench
     await asyncio.gather(*running, return_exceptions=True)
 
 
-def test_a_remote_that_has_stalled_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So no program waits for good for a connection that hangs."""
+def test_a_stalled_remote_is_disconnected(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise a program would wait for ever for a connection that hangs."""
     read, write = os.pipe()
     attached = Attachment({"stdout": write})
     assert attached.write("stdout", b"x" * PENDING_BYTES)
@@ -141,7 +141,7 @@ def test_a_remote_that_has_stalled_is_let_go(monkeypatch: pytest.MonkeyPatch) ->
     attached.close()
 
 
-async def test_nobody_attaches_to_what_has_ended(bench: Bench) -> None:
+async def test_attaching_to_an_ended_container_fails(bench: Bench) -> None:
     container = bench.container()
     await container.launch(bench.shell("exit 0"))
     await asyncio.wait_for(container.ended.wait(), BOUND_SECONDS)
@@ -150,8 +150,8 @@ async def test_nobody_attaches_to_what_has_ended(bench: Bench) -> None:
     assert (await Client().attach(container).run())["status"] == "Failure"
 
 
-async def test_a_command_is_read_to_its_end_however_slowly(bench: Bench) -> None:
-    """What an ended command has left in its pipes waits for a client that is slower than a second."""
+async def test_a_slow_client_gets_all_output_of_a_command(bench: Bench) -> None:
+    """The rest of the output stays in the pipes after the command's end until the client reads it."""
     container, client = bench.container(), Client()
     await container.launch(bench.launch("sleep", "1000"))
     size = 64 * 1024 + 5000
@@ -159,13 +159,13 @@ async def test_a_command_is_read_to_its_end_however_slowly(bench: Bench) -> None
     remote = RemoteCommand(container, argv, stdin=False, stderr=True, tty=False, send=client.send)
     client.reads.clear()
     running = asyncio.create_task(remote.run())
-    await asyncio.wait({running}, timeout=1.5)  # such a limit it had
+    await asyncio.wait({running}, timeout=1.5)  # the limit was once a second
     client.reads.set()
     assert (await finished(running))["status"] == "Success"
     assert len(client.got[STDOUT]) == size
 
 
-async def test_a_command_ends_though_its_child_holds_its_output(bench: Bench) -> None:
+async def test_a_command_ends_though_its_child_keeps_its_output_open(bench: Bench) -> None:
     container, client = bench.container(), Client()
     await container.launch(bench.launch("sleep", "1000"))
     argv = ["/bin/sh", "-c", "sleep 1000 & echo $!"]

@@ -33,7 +33,7 @@ TUNNEL, CHANNELS = "SPDY/3.1+portforward.k8s.io", "v4.channel.k8s.io"
 
 
 class Api:
-    """A kubelet with a Pod `p` on the machine's network; the programs behind its ports are the test's own."""
+    """A kubelet with a Pod `p` on the machine's network. The test itself listens on the Pod's ports."""
 
     def __init__(self, machine: Machine, trust: ssl.SSLContext, session: aiohttp.ClientSession) -> None:
         self.machine = machine
@@ -79,7 +79,7 @@ Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Coroutine[Any, An
 
 @asynccontextmanager
 async def listening(serve: Serve) -> AsyncIterator[int]:
-    """A program; its port."""
+    """Start a server; yield its port."""
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     try:
         yield server.sockets[0].getsockname()[1]
@@ -95,7 +95,7 @@ async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> No
 
 
 class Client:
-    """A SPDY client: `wait` takes what comes until a condition holds."""
+    """A SPDY client. `wait` reads until a condition holds."""
 
     def __init__(self, receive: Callable[[], Coroutine[Any, Any, bytes]], send: Callable[[bytes], Any]) -> None:
         self.connection = Connection(is_client=True)
@@ -117,7 +117,7 @@ class Client:
         return number
 
     async def connect(self, port: int, request: int = 1) -> tuple[int, int]:
-        """The streams of a connection: data and errors."""
+        """Open a connection; return its streams for data and for errors."""
         errors = await self.open(streamtype="error", port=str(port), requestid=str(request))
         await self.end(errors)
         return await self.open(streamtype="data", port=str(port), requestid=str(request)), errors
@@ -183,7 +183,7 @@ async def tunnelled(api: Api) -> AsyncIterator[Client]:
 
 @pytest.mark.parametrize("connected", [upgraded, tunnelled])
 async def test_a_connection_and_its_ends(api: Api, connected: Callable[[Api], Any]) -> None:
-    """The client's end reaches the program; what it says afterwards still arrives, then its own end."""
+    """The program sees the client's end; its answer and its own end still arrive."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write((await reader.read())[::-1])
@@ -198,7 +198,7 @@ async def test_a_connection_and_its_ends(api: Api, connected: Callable[[Api], An
 
 
 def test_connections_are_taken_over_under_uvloop_too(tmp_path: Path) -> None:
-    """The servers run on it. Its transports are no `asyncio.Transport`, which exec over SPDY once asked for."""
+    """The servers run on uvloop, whose transports are no `asyncio.Transport`: exec over SPDY once failed for that."""
 
     async def story() -> None:
         async with running(tmp_path) as api:
@@ -220,7 +220,7 @@ def test_connections_are_taken_over_under_uvloop_too(tmp_path: Path) -> None:
     uvloop.run(story())
 
 
-async def test_a_program_that_has_said_all_still_listens(api: Api) -> None:
+async def test_a_program_that_has_ended_its_output_still_reads(api: Api) -> None:
     heard = asyncio.Event()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -240,8 +240,8 @@ async def test_a_program_that_has_said_all_still_listens(api: Api) -> None:
         assert client.data == {data: b"all", errors: b""}
 
 
-async def test_a_client_that_gives_a_connection_up_ends_it_for_the_program(api: Api) -> None:
-    """The stream for errors ends, too: kubectl waits for that. Other connections go on."""
+async def test_a_stream_that_the_client_resets_ends_for_the_program(api: Api) -> None:
+    """The stream for errors ends, too, since kubectl waits for that. Other connections continue."""
     ended = asyncio.Event()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -260,7 +260,7 @@ async def test_a_client_that_gives_a_connection_up_ends_it_for_the_program(api: 
         await client.wait(lambda: client.data[second] == b"on")
 
 
-async def test_why_a_port_can_not_be_forwarded_is_said(api: Api) -> None:
+async def test_the_reason_for_an_unreachable_port_is_sent(api: Api) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
     async with upgraded(api) as client:
@@ -284,7 +284,7 @@ async def test_why_a_port_can_not_be_forwarded_is_said(api: Api) -> None:
     ],
 )
 async def test_streams_that_make_no_sense_are_refused(api: Api, headers: dict[str, str]) -> None:
-    """One by one; the last ones double or contradict the stream for errors that is there."""
+    """The last two repeat or contradict a stream that is open already."""
     async with upgraded(api) as client:
         first = await client.open(streamtype="error", port="80", requestid="0")
         refused = await client.open(**headers)
@@ -292,7 +292,7 @@ async def test_streams_that_make_no_sense_are_refused(api: Api, headers: dict[st
         assert first in client.accepted
 
 
-async def test_half_a_connection_is_given_up(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_half_a_connection_is_reset(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(port_forward, "STREAMS_SECONDS", 0.01)
     async with upgraded(api) as client:
         errors = await client.open(streamtype="error", port="80", requestid="1")
@@ -300,7 +300,7 @@ async def test_half_a_connection_is_given_up(api: Api, monkeypatch: pytest.Monke
 
 
 async def test_hostile_bytes_end_one_connection_and_nothing_else(api: Api) -> None:
-    """A broken frame, one that is too long, and noise."""
+    """A broken frame, a frame that is too long, noise."""
     async with listening(echo) as port, upgraded(api) as other:
         data, _ = await other.connect(port)
         for hostile in (
@@ -316,8 +316,8 @@ async def test_hostile_bytes_end_one_connection_and_nothing_else(api: Api) -> No
         await other.wait(lambda: other.data[data] == b"still here")
 
 
-async def test_a_program_that_does_not_read_holds_its_client_up(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The kubelet holds no more than its limit; all of it arrives once the program reads."""
+async def test_a_program_that_does_not_read_stops_its_client(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kubelet keeps no more than its limit, and all bytes arrive after the program reads."""
     monkeypatch.setattr(spdy_session, "UNREAD_BYTES", 100_000)
     sessions: list[spdy_session.Session] = []
     made = spdy_session.Session.__init__
@@ -346,7 +346,7 @@ async def test_a_program_that_does_not_read_holds_its_client_up(api: Api, monkey
             await asyncio.wait({sending}, timeout=0.5)
             if not sending.done():
                 break
-        assert not sending.done(), "the client is held up"
+        assert not sending.done(), "the client has to wait"
         assert 0 < sessions[0]._unread_bytes < 1 << 20
         reads.set()
         await sending
@@ -356,10 +356,10 @@ async def test_a_program_that_does_not_read_holds_its_client_up(api: Api, monkey
 
 
 @pytest.mark.parametrize("connected", [upgraded, tunnelled])
-async def test_a_client_that_does_not_read_is_cut_with_its_pod(
+async def test_a_client_that_does_not_read_is_disconnected_with_its_pod(
     api: Api, monkeypatch: pytest.MonkeyPatch, connected: Callable[[Api], Any]
 ) -> None:
-    """Nothing waits for it to take what is on the way."""
+    """The kubelet does not wait until the client has read everything."""
     monkeypatch.setattr(spdy_session, "CLOSE_SECONDS", 0.05)
     monkeypatch.setattr(port_forward, "CLOSE_SECONDS", 0.05)
 
@@ -379,7 +379,7 @@ async def test_a_client_that_does_not_read_is_cut_with_its_pod(
 
 
 async def test_forwarding_ends_with_its_pod(api: Api) -> None:
-    """And leaves no task, no open file and no connection to the program behind."""
+    """No task, no open file and no connection to the program is left."""
     ended = asyncio.Event()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -406,7 +406,7 @@ def residue() -> tuple[int, int]:
 
 
 async def test_ports_as_channels_of_a_websocket(api: Api) -> None:
-    """Both channels of a port begin with its number; data and errors come on their own; the end of all is the end."""
+    """Both channels of a port begin with its number. Data and errors have channels of their own."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         silent = taken.getsockname()[1]
     async with listening(echo) as port, api.websocket(CHANNELS, f"?port={port},{silent}") as websocket:
@@ -431,8 +431,8 @@ async def test_a_websocket_ends_with_the_last_of_its_programs(api: Api) -> None:
         assert (got[2:], websocket.close_code) == ([b"\x00bye"], 1000)
 
 
-async def test_clients_are_kept_awake_and_need_not_answer(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every few seconds something passes the proxies between; a client that is busy elsewhere is not dropped."""
+async def test_idle_clients_are_pinged_and_need_not_answer(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pings keep proxies from closing the connection. A busy client is not disconnected."""
     monkeypatch.setattr(spdy_session, "PING_SECONDS", 0.01)
     monkeypatch.setattr(remote, "PING_SECONDS", 0.01)
     async with listening(echo) as port:
@@ -461,6 +461,8 @@ async def test_clients_are_kept_awake_and_need_not_answer(api: Api, monkeypatch:
         (f"?port={','.join(['80'] * 128)}", {}, "at most 127"),
     ],
 )
-async def test_what_is_not_spoken_is_refused(api: Api, query: str, headers: dict[str, str], said: str) -> None:
+async def test_unknown_protocols_and_ports_are_refused(
+    api: Api, query: str, headers: dict[str, str], said: str
+) -> None:
     status, text = await api.answer("POST", query, **headers)
     assert (status, said in text) == (400, True), text

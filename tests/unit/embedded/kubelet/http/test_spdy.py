@@ -1,4 +1,4 @@
-"""SPDY/3.1 framing: what one side sends the other understands, and bytes of a hostile peer are bounded."""
+"""SPDY/3.1 framing: both sides understand each other, and a hostile peer meets limits."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def test_a_header_bomb_costs_no_more_than_the_limit() -> None:
 
 
 def test_streams_beyond_the_limit_are_refused_one_by_one() -> None:
-    """The others go on."""
+    """The open ones stay open."""
     client, server = Connection(is_client=True), Connection()
     sent = b"".join(client.open({})[1] for _ in range(MAX_STREAMS + 2))
     assert len(take(server, sent)) == MAX_STREAMS == server.streams
@@ -171,7 +171,7 @@ def test_a_stream_number_is_used_once() -> None:
 
 
 def test_a_reset_ends_both_directions() -> None:
-    """What was on its way then is ignored; what this side sends afterwards is nothing."""
+    """Data that is still on its way is ignored, and this side sends nothing more."""
     client, server = Connection(is_client=True), Connection()
     number, opening = client.open({})
     late = client.data(number, b"late")
@@ -201,7 +201,7 @@ def test_pings_are_answered_and_answers_are_told() -> None:
 
 
 def test_frames_about_flow_control_and_of_unknown_kinds_are_ignored() -> None:
-    """SETTINGS, WINDOW_UPDATE, one that does not exist; and HEADERS, which the compression goes on through."""
+    """SETTINGS, WINDOW_UPDATE and an unknown kind. HEADERS is ignored, too, but keeps the compression in step."""
     server = Connection()
     ignored = frame(4, struct.pack(">I", 0)) + frame(9, bytes(8)) + frame(99, b"?")
     assert server.receive(ignored) == []

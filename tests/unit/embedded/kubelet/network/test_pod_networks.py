@@ -101,7 +101,7 @@ async def story(machine: Machine) -> None:
     assert machine.cluster.status("host")["podIP"] == "127.0.0.1"
     assert "kaji-" in machine.log("host")
     assert machine.log("host").split()[-1] == socket.gethostname()
-    await a_port_that_is_reached_from_inside(machine)
+    await a_port_that_only_the_pod_reaches(machine)
     await an_address_that_is_used_again(machine)
     await one_that_was_half_made(machine.kubelet.context.network)
     addresses = [machine.cluster.status(name)["podIP"] for name in ("a", "b", "c")]
@@ -125,8 +125,8 @@ def whoever_counts_traffic_is_told(machine: Machine) -> None:
     assert {each["name"] for each in files.values()} == {"a", "b"}, "c has ended, host has none of its own"
 
 
-async def a_port_that_is_reached_from_inside(machine: Machine) -> None:
-    """Port-forward: `localhost` is that of the Pod, whatever listens on the machine; no thread stays in its network."""
+async def a_port_that_only_the_pod_reaches(machine: Machine) -> None:
+    """Port-forward reaches the Pod's own `localhost`, and no thread stays in the Pod's network."""
     local = SERVE.replace("('', 8000)", "('127.0.0.1', 8001)")
     await machine.cluster.submit("local", sys.executable, "-c", local)
     await until(lambda: machine.log("local"), "it listens")
