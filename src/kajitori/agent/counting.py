@@ -43,13 +43,13 @@ class Health:
     failures: int = 0
     """Rounds that failed."""
     uncounted_pods: int = 0
-    """Present Pods that no engine here can count, or whose interface or group was not found."""
+    """Present Pods that no engine here can count, or without a found interface or group."""
     read_seconds: float = 0.0
     """Duration of the last read."""
     read_at: float = 0.0
     """Time of the last read, in seconds since 1970."""
     reported_at: float = 0.0
-    """Time of the last read whose totals were reported to a server; 0 for none."""
+    """Time of the last read that was reported to a server; 0 for none."""
 
 
 class Counting:
@@ -119,7 +119,7 @@ class Counting:
         self._former = ()
 
     def _count(self, pods: Mapping[str, Pod], classes: Classes) -> list[str]:
-        """Tell every engine its Pods; return the names of engines whose rules another program had changed."""
+        """Tell every engine its Pods; return the names of engines with rules that another program had changed."""
         shares: dict[str, dict[str, Pod]] = {engine.name: {} for engine in self._engines}
         uncounted = 0
         for uid, pod in pods.items():

@@ -1,4 +1,4 @@
-"""The Pods of this node as a relay reports them, for nodes whose network does not write a folder of Pods."""
+"""The Pods of this node as a relay reports them, for nodes with a network that writes no folder of Pods."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class RelayPods:
         self._pods: dict[str, Pod] | None = None
         """None until the first line of a relay."""
         self._lookups: dict[str, _Lookup] = {}
-        """By UID, for Pods whose place on the node is unknown or has disappeared."""
+        """By UID, for Pods with an unknown or vanished place on the node."""
         self._changes = 0
         self._lines = 0
         """Number of lines received."""

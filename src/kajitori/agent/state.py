@@ -1,4 +1,4 @@
-"""What an agent keeps across restarts: its ledger in one file that is replaced as a whole, and locks."""
+"""State of an agent across restarts: its ledger in one file that is replaced as a whole, and locks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which files stay out of an archive: `.gitignore` as git reads it, and `.kajiignore`, which has precedence.
+"""Find the files that stay out of an archive: `.gitignore` as git reads it, and `.kajiignore`, which has precedence.
 
 In each folder the lines of `.kajiignore` count as if they were at the end of its `.gitignore`: they exclude more, or
 include (`!model.bin`) what git excludes. As with git, nothing below an excluded folder can be included. A user's own

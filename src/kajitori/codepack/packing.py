@@ -281,7 +281,7 @@ def _changed(path: str) -> Conflict:
 
 
 def too_large(listing: Listing, limit_bytes: int) -> TooLarge:
-    """Return the error for a folder whose archive is over a limit; it names the largest files."""
+    """Return the error for a folder with an archive over a limit; it names the largest files."""
     largest = ", ".join(f"{_shown(path)} ({shown_size(amount)})" for path, amount in listing.largest())
     return TooLarge(
         f"{listing.root} has {shown_size(listing.size_bytes)} in {listing.files:,} files; "

@@ -40,7 +40,7 @@ class Reply(NamedTuple):
 
 
 class Uploaded(NamedTuple):
-    """What an upload sent; nothing if the code was there already."""
+    """Figures of an upload; zero if the code was there already."""
 
     parts: int
     size_bytes: int

@@ -101,7 +101,7 @@ class ControllerMetrics:
 
     @classmethod
     def unread(cls) -> ControllerMetrics:
-        """Return metrics that nobody reads, for a controller whose process serves none."""
+        """Return unpublished metrics, for a controller in a process that serves none."""
         return cls(CollectorRegistry())
 
     @contextmanager
@@ -119,7 +119,7 @@ class ControllerMetrics:
         log.debug("step %s took %.1f ms", name, seconds * 1000)
 
     def note_write_error(self, method: str, path: str, status: int) -> None:
-        """Count a write that was refused, or whose outcome is unknown."""
+        """Count a write that was refused, or has an unknown outcome."""
         self.write_errors.labels(method, resource_of(path), str(status)).inc()
 
     def add_gauge(self, name: str, value: Callable[[], float]) -> None:

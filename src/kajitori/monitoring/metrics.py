@@ -128,7 +128,7 @@ def nodes_by_state() -> GaugeMetricFamily:
 
 
 def nodes_suspected() -> GaugeMetricFamily:
-    """Above zero, so many nodes look broken at once that a common cause is likely."""
+    """Above zero, too many nodes look broken at once; a common cause is likely."""
     return GaugeMetricFamily(
         NODES_SUSPECTED, "Nodes that look unhealthy and stay in the pool because too many are out of it."
     )

@@ -49,7 +49,7 @@ def uninstall() -> list[str]:
 
 
 def _possible() -> list[Engine]:
-    """Return every engine whose programs are installed."""
+    """Return every engine with its programs installed."""
     engines: list[Engine] = []
     if shutil.which("nft") is not None:
         engines += [InterfaceEngine(), SetsEngine()]

@@ -189,7 +189,7 @@ def _hooked(found: list[str], wanted: Mapping[_Key, tuple[str, ...]], numbers: M
 
 
 def _emptied(chains: Mapping[str, list[str]], numbers: Collection[int]) -> list[str]:
-    """Return statements that delete chains whose rules, with their counts, another program deleted."""
+    """Return statements that delete chains without rules: another program deleted the rules with their counts."""
     used = {_chain(number, direction) for number in numbers for direction in DIRECTIONS}
     empty = (name for name, rules in chains.items() if not rules and name not in used)
     return [f"-X {name}" for name in empty if name.endswith(DIRECTIONS)]

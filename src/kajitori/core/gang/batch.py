@@ -73,14 +73,14 @@ def batch_step(run: Run, status: RunStatus, members: Sequence[Member], now: date
         status = with_start_times(status, attempt, now)
         return Step(finish(status, Phase.SUCCEEDED, Reason.NONE, "", now, exit_code=0), tidy)
     broken = _cause_of_break(run, status, attempt, current)
-    leaves = preempt_batch(run, status, current, broken)
-    if leaves is not None:
-        return leaves
+    preempted = preempt_batch(run, status, current, broken)
+    if preempted is not None:
+        return preempted
     if broken is not None:
         return _end_broken_attempt(run, status, broken, current, now)
-    grows = resize_batch(run, status, current)
-    if grows is not None:
-        return grows
+    resized = resize_batch(run, status, current)
+    if resized is not None:
+        return resized
 
     missing = sorted(set(range(run.replicas)) - {member.rank for member in current})
     if missing:  # only before `created`: after that a missing member is a lost one
@@ -145,7 +145,7 @@ def _unless_deleted(member: Member, status: RunStatus) -> Member:
 
 
 def _cause_of_break(run: Run, status: RunStatus, attempt: Attempt, current: Sequence[Member]) -> Member | None:
-    """Return the member whose end explains the end of the attempt; None while the attempt is intact.
+    """Return the member that caused the end of the attempt; None while the attempt is intact.
 
     If several members ended, the order is: a member killed for memory (it must not be moved to another node), then
     a cause outside the run (it makes the others fail), then the program that failed first. Times have a resolution

@@ -19,7 +19,7 @@ from kajitori.core.words.times import format_time
 
 
 def grow(status: RunStatus, nodes: Sequence[str], fewest: int, now: datetime) -> RunStatus:
-    """Return the status of a run whose next attempt gets these nodes, in rank order; the run's next step acts on it."""
+    """Return the status with these nodes, in rank order, for the next attempt; the run's next step acts on it."""
     resize = Resize(nodes=compress(nodes), fewest=fewest, since=format_time(now))
     message = _resize_message(status.attempt.world_size if status.attempt is not None else 0, len(nodes))
     return msgspec.structs.replace(status, resize=resize, reason=Reason.GROWS, message=message)

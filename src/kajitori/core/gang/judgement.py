@@ -137,7 +137,7 @@ class Judgement:
             self.next_deadline = earliest(self.next_deadline, deadline)
 
     def _note_deleted(self, newest: dict[int, Member]) -> None:
-        """Requeue members of the attempt whose Pods are gone without an observed end: another program deleted them."""
+        """Requeue members of the attempt without a Pod or an observed end: another program deleted their Pods."""
         attempt = self.status.attempt
         if attempt is None or not attempt.created:
             return

@@ -15,7 +15,7 @@ from kajitori.core.words.times import parse_time
 
 @dataclass(slots=True)
 class Ledger:
-    """Which members succeeded, failed for good or need another start, and how often each was restarted."""
+    """Members that succeeded, failed for good or need another start, with the restarts of each."""
 
     succeeded: set[int] = field(default_factory=set)
     failed: set[int] = field(default_factory=set)
@@ -68,7 +68,7 @@ class Ledger:
             self.longest_seconds *= 2
 
     def add_member_seconds(self, members: Iterable[Member], now: datetime) -> None:
-        """Add the run time of these members, whose Pods have ended or are given up now."""
+        """Add the run time of these members; their Pods have ended or are given up now."""
         self.member_seconds += sum(seconds_of(member, now) for member in members)
 
     def fail(self, index: int) -> None:

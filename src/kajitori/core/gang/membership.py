@@ -1,4 +1,4 @@
-"""Which Pods of a run count as its members now.
+"""Decide which Pods of a run count as its members now.
 
 A run owns a Pod if namespace and owner reference or signature prove it (`kube.mirror.pod_index`). Anyone who may create
 Pods in the namespace can write an owner reference, so ownership alone makes no member: the attempt and rank in the

@@ -64,7 +64,7 @@ def place_on(
     launcher: str = "none",
     bind_direct: bool = False,
 ) -> RunStatus:
-    """Return the status of a run whose next attempt gets these nodes (a compact list, in rank order)."""
+    """Return the status with an attempt on these nodes (a compact list, in rank order)."""
     number = status.attempts + 1
     attempt = Attempt(
         number=number,
@@ -302,7 +302,7 @@ def refuse(status: RunStatus, message: str, generation: int, now: datetime) -> R
 
 
 def run_without_spec(type: Literal["batch", "service"], generation: int, status: RunStatus, deleting: bool) -> Run:
-    """Return the life of a run whose spec is refused now: only its status can be trusted, so it may end and no more."""
+    """Return the life of a run with a spec that is refused now: it can end, from its status alone, and do no more."""
     template = status.attempt.pod_template if status.attempt else {}
     grace = template.get("spec", {}).get("terminationGracePeriodSeconds", Limits().grace_seconds)
     attempted = len(expand(status.attempt.nodes)) if status.attempt else 0
@@ -384,7 +384,7 @@ _MAY_BE_THE_NODE = (
 )
 
 _NODE_TAKEN_MEANWHILE = ("Node didn't have enough resource", "OutOf", "Predicate ")
-"""Texts in the refusal of a kubelet that accepted another Pod meanwhile, or whose node was changed."""
+"""Texts in the refusal of a kubelet that accepted another Pod meanwhile, or of a node that was changed."""
 
 _NOT_THE_NODE = (
     Reason.STORAGE,
@@ -409,7 +409,7 @@ _SLOWNESS = (
 
 
 def worst_of(waiting: Sequence[Member]) -> Member | None:
-    """Return the waiting member whose reason is the least likely to disappear by itself."""
+    """Return the waiting member with the reason that is the least likely to disappear by itself."""
     return min(
         waiting, key=lambda m: (_SLOWNESS.index(m.reason) if m.reason in _SLOWNESS else 99, m.rank), default=None
     )

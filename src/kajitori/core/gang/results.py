@@ -26,7 +26,7 @@ class MemberResult(msgspec.Struct, rename="camel", omit_defaults=True, frozen=Tr
     peak_bytes: int = 0
     """Peak memory, as reported by its node; 0 if unknown."""
     result: Any = None
-    """What its program wrote to the file named by KAJI_RESULT: parsed as JSON if possible, else the text."""
+    """Content of the file named by KAJI_RESULT: parsed as JSON if possible, else the text."""
 
 
 _decoder = msgspec.json.Decoder(MemberResult)

@@ -31,9 +31,9 @@ from kajitori.core.words.times import parse_time
 
 def service_step(run: Run, status: RunStatus, members: Sequence[Member], now: datetime) -> Step:
     """Return the next step of a service: replace failed and lost members, and leave the others alone."""
-    leaves = preempt_service(run, status, members)
-    if leaves is not None:
-        return leaves
+    preempted = preempt_service(run, status, members)
+    if preempted is not None:
+        return preempted
     attempt = status.attempt
     newest: dict[int, Member] = {}
     for member in members:

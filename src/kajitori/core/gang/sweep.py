@@ -180,7 +180,7 @@ def resume_sweep(status: RunStatus, members: Iterable[Member]) -> RunStatus:
     """Return the status of a sweep that is resumed after its end: all members that did not succeed are queued
     again.
 
-    Members whose Pods succeeded meanwhile are not requeued; the next judgement records them.
+    Members that succeeded meanwhile are not requeued; the next judgement records them.
     """
     ledger = Ledger.of(status.sweep)
     newest = _newest(members)
@@ -220,7 +220,7 @@ def place_sweep(
     launcher: str,
     bind_direct: bool = False,
 ) -> RunStatus:
-    """Return the status of a sweep whose next members get these nodes (a compact list, in rank order)."""
+    """Return the status of a sweep with an attempt of these members on these nodes (a compact list, in rank order)."""
     ledger = Ledger.of(status.sweep)
     ledger.again.difference_update(ranks)
     goes_on = status.phase is Phase.RUNNING

@@ -123,15 +123,15 @@ class Run:
     resumes: int = 0
     generation: int = 0
     withdrawn: frozenset[tuple[str, int]] = frozenset()
-    """Preemptions of this run (`PreemptedBy.waiting`) whose preemptor no longer waits for the nodes."""
+    """Preemptions of this run (`PreemptedBy.waiting`) that were withdrawn: the preemptor no longer waits."""
     sweep: Sweep | None = None
     """Set for a sweep: its members are independent, and `replicas` is their number."""
     fewest: int | None = None
     """Set for an elastic gang: the fewest members it can start with; `replicas` is the most."""
 
-    def preemptor_waits(self, asked: PreemptedBy) -> bool:
+    def preemptor_waits(self, preemption: PreemptedBy) -> bool:
         """Return whether the preemptor of this preemption still waits for the run's nodes."""
-        return asked.waiting not in self.withdrawn
+        return preemption.waiting not in self.withdrawn
 
 
 @dataclass(frozen=True, slots=True)

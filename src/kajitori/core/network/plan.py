@@ -162,7 +162,7 @@ class Plan:
     ranges: tuple[Ranges, ...]
     """One item for each IP version of the Pods."""
     ipv4_only_for_nodes: int
-    """IPv4 addresses of nodes whose Pods have none."""
+    """IPv4 addresses of nodes that have Pods without IPv4."""
     nodes_later: int
     stops: tuple[Stop, ...]
     """The lowest limit first."""
@@ -179,7 +179,7 @@ class Plan:
 
     @property
     def lacks(self) -> Figure | None:
-        """What the network does not offer, if it lacks something."""
+        """The missing feature, if the network does not offer what is asked for; else None."""
         return next((stop.figure for stop in self.stops if stop.figure.value == 0), None)
 
 

@@ -137,7 +137,7 @@ class Verdict:
     changes: list[Change] = field(default_factory=list)
     warnings: list[WithheldRemoval] = field(default_factory=list)
     tests: list[str] = field(default_factory=list)
-    """Nodes whose test starts now."""
+    """Nodes to test now."""
     next_at: datetime | None = None
     """Latest time of the next examination, even if nothing changes."""
 
@@ -275,7 +275,7 @@ def _remove(removals: Iterable[_Removal], room: int, verdict: Verdict, now: date
 
 
 def _finished_test(signs: Signs) -> Trial | None:
-    """Return the test that has ended and whose result is not in the trail yet."""
+    """Return the ended test without a result in the trail; None if there is none."""
     test = signs.test
     if test is None or test.state is TrialState.GOES_ON or any(entry.run == test.run for entry in signs.trail):
         return None

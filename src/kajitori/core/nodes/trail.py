@@ -18,7 +18,7 @@ _LINES, _LINE_LENGTH = 6, 240
 
 
 class TrailEvent(StrEnum):
-    """What happened to a node."""
+    """Kind of an event in the history of a node."""
 
     OUT = "out"
     """It left the pool."""

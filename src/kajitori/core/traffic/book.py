@@ -43,7 +43,7 @@ class Subject(NamedTuple):
 
 @dataclass(slots=True)
 class RunName:
-    """What is known of a counted run."""
+    """Names and user of a counted run."""
 
     namespace: str
     run: str
@@ -238,7 +238,7 @@ decode_node = msgspec.msgpack.Decoder(NodeTraffic).decode
 
 
 def _changed(old: NodeTraffic, new: NodeTraffic) -> Iterator[tuple[Sequence[Subject], Totals, Totals]]:
-    """Yield (subjects whose sums include it, old totals, new totals) of each account that differs."""
+    """Yield (subjects with a sum that includes it, old totals, new totals) of each account that differs."""
     nothing: Totals = {}
     for key in old.runs.keys() | new.runs.keys():
         before, after = old.runs.get(key), new.runs.get(key)

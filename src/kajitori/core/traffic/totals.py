@@ -56,7 +56,7 @@ class Kind(NamedTuple):
 
 
 class CounterName(NamedTuple):
-    """The name of a kernel counter. It is complete, so an agent without a ledger still knows whose counter it is."""
+    """The name of a kernel counter. It is complete, so an agent without a ledger still knows the counter's Pod."""
 
     uid: str
     interface: int

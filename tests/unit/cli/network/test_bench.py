@@ -37,7 +37,7 @@ class Cluster(FakeWebApi):
         self.runs.append(made)
         path = f"/v1/runs/{made['namespace']}/{name}"
         bits, mtu, address = self.found[kind]
-        said = json.dumps({"mtu": mtu, "bitsPerSecond": bits}) if bits else "nobody came within 5 s"
+        said = json.dumps({"mtu": mtu, "bitsPerSecond": bits}) if bits else "no client came within 5 s"
         self.answers[f"GET {path}/members"] = {"items": [{"rank": 0, "address": address}]}
         words = f"listening on 4{len(kind)}" if end == "to" else said
         self.answers[f"GET {path}/logs"] = [frame(words)]
@@ -164,7 +164,7 @@ def test_nothing_is_left_where_it_fails() -> None:
     api = Cluster({"pods": (0, 0, "10.8.0.4")}, node("a"), security={})
     result = invoke(api, "network", "bench")
     assert result.exit_code == 125
-    assert "a was not reached from a: nobody came within 5 s" in result.stderr
+    assert "a was not reached from a: no client came within 5 s" in result.stderr
     assert len(api.calls_to("DELETE")) == 2
     waiting = view("waits", "Queued", status={"message": "nothing fits now"})
     api = Cluster({}, node("a"))
