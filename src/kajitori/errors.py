@@ -1,23 +1,23 @@
-"""Every error that Kajitori raises on purpose.
+"""All errors that Kajitori raises deliberately.
 
 KajitoriError
-├── InvalidInput          what somebody wrote is wrong; carries every fault at once     exit 2, HTTP 422
-│   └── Refused           well-formed, but policy does not allow it                     exit 2, HTTP 422
-├── NotFound              no object of that name                                        exit 2, HTTP 404
+├── InvalidInput          the input is wrong; carries all faults at once                exit 2, HTTP 422
+│   └── Refused           the input is valid, but the policy does not allow it          exit 2, HTTP 422
+├── NotFound              there is no object with that name                             exit 2, HTTP 404
 ├── AlreadyExists         the name is taken                                             exit 2, HTTP 409
-├── WrongState            the run's phase does not allow that, now                      exit 2, HTTP 409
-├── Conflict              somebody else changed it first; read it again                 exit 125, HTTP 409
+├── WrongState            the run's present phase does not allow it                     exit 2, HTTP 409
+├── Conflict              the object was changed in the meantime; read it again         exit 125, HTTP 409
 ├── Unauthenticated       no credentials, or expired ones                               exit 125, HTTP 401
-├── Forbidden             known, but not allowed                                        exit 2, HTTP 403
-├── TooLarge              a body over the limit                                         exit 2, HTTP 413
-├── TooSlow               a body that did not arrive in time                            exit 125, HTTP 408
-├── WrongMediaType        a body of a kind that the call does not take                  exit 2, HTTP 415
-├── Unavailable           a part of the platform does not answer                        exit 125, HTTP 503
-│   ├── Busy              too much is asked at once; nothing was done, try again        exit 125, HTTP 429
-│   └── StorageFull       its disk has no room; nothing was changed                     exit 125, HTTP 507
-└── Unsupported           this machine or cluster can't do it; says what is missing     exit 125, HTTP 501
+├── Forbidden             the caller is authenticated, but not allowed to do it         exit 2, HTTP 403
+├── TooLarge              the body exceeds the limit                                    exit 2, HTTP 413
+├── TooSlow               the body did not arrive in time                               exit 125, HTTP 408
+├── WrongMediaType        the call does not accept this type of body                    exit 2, HTTP 415
+├── Unavailable           a part of the platform does not respond                       exit 125, HTTP 503
+│   ├── Busy              too many requests; nothing was done, try again                exit 125, HTTP 429
+│   └── StorageFull       the disk is full; nothing was changed                         exit 125, HTTP 507
+└── Unsupported           this machine or cluster cannot do it; says what is missing    exit 125, HTTP 501
 
-`kube.errors` translates what an API server answers into these, at one place.
+`kube.errors` is the only place that translates answers of an API server into these.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One thing wrong with what somebody wrote.
+    """One fault of an input.
 
-    `field` is the path of the field as the writer wrote it (`spec.resources.gpuType`, `--gpus`); `value` is what stood
-    there, as text; `hint` says the way out.
+    `field` is the path of the field as the user wrote it (`spec.resources.gpuType`, `--gpus`), `value` its value as
+    text. `hint` tells how to mend it.
     """
 
     field: str
@@ -41,12 +41,12 @@ class Fault:
     code: str = "Invalid"
 
     def __str__(self) -> str:
-        said = f"{self.field}: {self.message}" if self.field else self.message
-        return f"{said}. {self.hint}" if self.hint else said
+        text = f"{self.field}: {self.message}" if self.field else self.message
+        return f"{text}. {self.hint}" if self.hint else text
 
 
 class FieldError(ValueError):
-    """A value that a validator refuses, with a hint on the way out."""
+    """A validator refuses a value. `hint` tells how to mend it."""
 
     def __init__(self, message: str, hint: str = "", code: str = "Invalid") -> None:
         super().__init__(message)
@@ -56,7 +56,7 @@ class FieldError(ValueError):
 
 
 class KajitoriError(Exception):
-    """Base of all errors that a user may see. `message` names the offending value; `hint` says what to do."""
+    """Base of all errors that a user may see. `message` names the offending value, `hint` what to do about it."""
 
     code = "Internal"
     http_status = 500
@@ -71,7 +71,7 @@ class KajitoriError(Exception):
 
 
 class InvalidInput(KajitoriError):
-    """Input is wrong in one or several places; `faults` names all of them at once."""
+    """The input has one or more faults. `faults` lists all of them."""
 
     code = "Invalid"
     http_status = 422
@@ -85,12 +85,12 @@ class InvalidInput(KajitoriError):
 
     @classmethod
     def one(cls, field: str, message: str, *, value: str = "", hint: str = "", code: str = "Invalid") -> InvalidInput:
-        """The error for a single fault."""
+        """Return the error for a single fault."""
         return cls([Fault(field, message, value, hint, code)])
 
 
 class Refused(InvalidInput):
-    """The input is well-formed, but policy does not allow it. Nothing was created."""
+    """The input is valid, but the policy or the cluster does not allow it. Nothing was created."""
 
     code = "Refused"
 
@@ -152,14 +152,14 @@ class Unavailable(KajitoriError):
 
 
 class Busy(Unavailable):
-    """Too much is asked at once. Nothing was done, so the same request may safely be sent again."""
+    """There are too many requests at once. Nothing was done, so the same request can safely be repeated."""
 
     code = "Busy"
     http_status = 429
 
 
 class StorageFull(Unavailable):
-    """Somebody has to make room first: trying again soon is of no use."""
+    """The disk is full. Repeating the request does not help until space has been freed."""
 
     code = "StorageFull"
     http_status = 507

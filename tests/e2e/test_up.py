@@ -275,7 +275,7 @@ def test_kaji_up_names_what_it_cannot_use(laptop: Laptop, tmp_path: Path) -> Non
     file = tmp_path / "file"
     file.touch()
     for options, code, words in (
-        (("--data", str(file)), 2, f"--data: {file} can't be used: it is no folder"),
+        (("--data", str(file)), 2, f"--data: {file} cannot be used: it is not a folder"),
         (("--host", "192.0.2.1"), 2, "--host: 192.0.2.1: Cannot assign requested address"),
         (("--port", port), 125, f"cannot listen on 127.0.0.1:{port}: the port is in use"),
     ):

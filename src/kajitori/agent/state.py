@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from kajitori.configuration.private_files import locked_alone, write_private
+from kajitori.configuration.private_files import exclusive_lock, write_private
 from kajitori.core.traffic.totals import Ledger
 from kajitori.errors import Conflict, Unavailable
 
@@ -61,7 +61,7 @@ def exclusive_folder(folder: Path) -> Iterator[None]:
     with contextlib.ExitStack() as lock:
         try:
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            is_ours = lock.enter_context(locked_alone(folder / _LOCK))
+            is_ours = lock.enter_context(exclusive_lock(folder / _LOCK))
         except OSError as error:
             message = f"{folder} cannot be written: {error.strerror}"
             raise Unavailable(message, hint="choose another folder with --data") from error

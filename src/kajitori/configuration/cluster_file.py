@@ -1,4 +1,4 @@
-"""How a running `kaji up` is found: a file in its data folder, and a link to it where every command looks."""
+"""Discovery of a running `kaji up`: a file in its data folder, and a link to it in a folder that commands read."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from kajitori.configuration.private_files import locked_alone, write_private
+from kajitori.configuration.private_files import exclusive_lock, write_private
 from kajitori.errors import Conflict, InvalidInput
 
 CLUSTER_FILE = "kaji.json"
@@ -19,7 +19,7 @@ LOCK_FILE = "kaji.lock"
 
 @dataclass(frozen=True, slots=True)
 class ClusterFile:
-    """What a command needs to know of a running cluster."""
+    """What a command needs to connect to a running cluster."""
 
     url: str
     token: str = field(repr=False)
@@ -27,12 +27,12 @@ class ClusterFile:
     namespace: str
     kubeconfig: Path | None = None
     ca: Path | None = None
-    """Who vouches for its certificate (PEM); None: it serves plain HTTP."""
+    """Certificates of its certificate authority (PEM); None if it serves plain HTTP."""
 
 
 @contextmanager
 def announced(folder: Path, cluster: ClusterFile) -> Iterator[None]:
-    """As long as the context lasts, `kaji` finds the cluster. Only its owner can read the file (mode 0600)."""
+    """Let `kaji` find the cluster while the context lasts. Only the file's owner can read it (mode 0600)."""
     file = folder / CLUSTER_FILE
     document = {
         "url": cluster.url,
@@ -60,25 +60,27 @@ def announced(folder: Path, cluster: ClusterFile) -> Iterator[None]:
 
 
 @contextmanager
-def held(folder: Path) -> Iterator[None]:
-    """The data folder is this process's alone; made where it is missing. Raises Conflict where another one has it, and
-    InvalidInput where it cannot be used at all."""
+def claimed(folder: Path) -> Iterator[None]:
+    """Claim a data folder for this process while the context lasts, and create it if it is missing.
+
+    Raises Conflict if another process has claimed it, and InvalidInput if it cannot be used.
+    """
     with ExitStack() as lock:
         try:
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            is_ours = lock.enter_context(locked_alone(folder / LOCK_FILE))
+            is_ours = lock.enter_context(exclusive_lock(folder / LOCK_FILE))
         except OSError as error:
-            why = "it is no folder" if isinstance(error, FileExistsError) else error.strerror
-            message = f"{folder} can't be used: {why}"
+            why = "it is not a folder" if isinstance(error, FileExistsError) else error.strerror
+            message = f"{folder} cannot be used: {why}"
             raise InvalidInput.one("--data", message, value=str(folder), hint="name a folder of your own") from error
         if not is_ours:
-            hint = "use that one, stop it, or name another folder with --data"
-            raise Conflict(f"another kaji up works in {folder}", hint=hint)
+            hint = "use that cluster, stop it, or choose another folder with --data"
+            raise Conflict(f"another kaji up is using {folder}", hint=hint)
         yield
 
 
 def links_folder() -> Path:
-    """Where running clusters of this user leave links to themselves."""
-    import platformdirs  # only where a command looks for a cluster
+    """Return the folder with links to this user's running clusters."""
+    import platformdirs  # imported only by commands that look for a cluster
 
     return Path(platformdirs.user_state_dir("kajitori")) / "clusters"

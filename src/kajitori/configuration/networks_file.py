@@ -1,4 +1,4 @@
-"""The address registry in force: as the policy, read from its file as that changes."""
+"""The address registry in force, which follows changes of its file as the policy does."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from kajitori.core.network.registry import Networks, parse_networks
 
 
 class NetworksInForce(InForce[Networks]):
-    """What counts now."""
+    """The address registry that is in force now."""
 
     __slots__ = ()
 
@@ -19,7 +19,7 @@ class NetworksInForce(InForce[Networks]):
 
 
 class NetworksFile(FollowedFile[Networks, NetworksInForce]):
-    """Asked for the registry, it looks whether the file changed; without a file there is an empty one."""
+    """The file of the address registry. The registry is empty if there is no file."""
 
     def __init__(self, path: Path | None, *, required: bool = False) -> None:
         super().__init__(path, "networks", parse_networks, NetworksInForce, without_file=Networks(), required=required)

@@ -1,4 +1,4 @@
-"""What can be wrong with the options of a process: each check names the option, its value and the way out."""
+"""Checks of the options of a process. Each fault names the option, its value and a hint."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ from kajitori.errors import Fault, InvalidInput
 MAX_SIMULATED_NODES = 65_000
 CLUSTER_CIDR = "10.244.0.0/16"
 LONGEST_NODE_PREFIX, LONGEST_CUT = 29, 16
-"""Of nodes' ranges of Pod addresses: five addresses at least, and 65,536 ranges at most, as Kubernetes allows."""
+"""Longest prefix of a node's range of Pod addresses, which leaves five addresses, and the most bits by which it may be
+longer than the cluster's range: Kubernetes allows at most 65,536 such ranges."""
 
 
 def raise_all(faults: Iterable[Fault]) -> None:
-    """Raises InvalidInput if there are any."""
+    """Raise InvalidInput if there are any faults."""
     found = list(faults)
     if found:
         raise InvalidInput(found)
@@ -26,7 +27,7 @@ def raise_all(faults: Iterable[Fault]) -> None:
 
 def port_faults(*ports: tuple[str, int]) -> list[Fault]:
     return [
-        Fault(option, f"{port} is no port", str(port), "between 1 and 65535; 0 takes a free one")
+        Fault(option, f"{port} is not a port", str(port), "use a number from 1 to 65535, or 0 for any free port")
         for option, port in ports
         if not 0 <= port <= 65535
     ]
@@ -43,13 +44,13 @@ def file_faults(*files: tuple[str, Path | None]) -> list[Fault]:
 def account_faults(account: str | None) -> list[Fault]:
     if account is None or (account.count("/") == 1 and not any(map(texts.dns_subdomain, account.split("/")))):
         return []
-    hint = f"write NAMESPACE/NAME, such as {names.AGENT_ACCOUNT}"
-    return [Fault("--agent-account", f"{account!r:.80} is no service account", account, hint)]
+    hint = f"write NAMESPACE/NAME, for example {names.AGENT_ACCOUNT}"
+    return [Fault("--agent-account", f"{account!r:.80} is not a service account", account, hint)]
 
 
-def url_faults(option: str, urls: Iterable[str], such_as: str) -> list[Fault]:
+def url_faults(option: str, urls: Iterable[str], example: str) -> list[Fault]:
     return [
-        Fault(option, f"{url!r} is not a URL", url, f"write {such_as}")
+        Fault(option, f"{url!r} is not a URL", url, f"write a URL, for example {example}")
         for url in urls
         if urlsplit(url).scheme not in ("http", "https") or not urlsplit(url).hostname
     ]
@@ -58,21 +59,22 @@ def url_faults(option: str, urls: Iterable[str], such_as: str) -> list[Fault]:
 def certificate_faults(certificate: Path | None, key: Path | None) -> list[Fault]:
     faults = file_faults(("--tls-cert", certificate), ("--tls-key", key))
     if (certificate is None) != (key is None):
-        faults.append(Fault("--tls-cert", "certificate and key go together", hint="give both, or neither"))
+        message = "--tls-cert and --tls-key must be used together"
+        faults.append(Fault("--tls-cert", message, hint="use both, or neither"))
     return faults
 
 
 def plain_http_faults(host: str, certificate: Path | None, insecure_http: bool) -> list[Fault]:
-    """A server that would take callers' tokens over plain HTTP from other machines, without having been told to."""
+    """Refuse a server that would receive tokens from other machines over plain HTTP, unless that is allowed."""
     if certificate is not None or insecure_http or is_loopback(host):
         return []
-    hint = "add --tls-cert and --tls-key; or, if something else encrypts (a proxy before it), --insecure-http"
+    hint = "add --tls-cert and --tls-key; or --insecure-http, if a proxy in front of the server encrypts"
     return [Fault("--host", "callers' tokens would cross the network in plain text", host, hint)]
 
 
 def plain_url_faults(*options: tuple[str, Iterable[str]]) -> list[Fault]:
-    """Servers on other machines that would be shown a token over plain HTTP."""
-    hint = "write https://…; or, if something else encrypts, add --insecure-http"
+    """Refuse URLs of other machines to which a token would be sent over plain HTTP."""
+    hint = "write https://…; or add --insecure-http, if something else encrypts the connection"
     return [
         Fault(option, "the token would cross the network in plain text", url, hint)
         for option, urls in options
@@ -84,44 +86,47 @@ def plain_url_faults(*options: tuple[str, Iterable[str]]) -> list[Fault]:
 def namespace_faults(namespace: str) -> list[Fault]:
     if not texts.dns_label(namespace):
         return []
-    hint = "use lower-case letters, digits and dashes, at most 63"
-    return [Fault("--namespace", f"{namespace!r:.80} is not a namespace's name", namespace, hint)]
+    hint = "use at most 63 lower-case letters, digits and dashes"
+    return [Fault("--namespace", f"{namespace!r:.80} is not a valid name for a namespace", namespace, hint)]
 
 
 def simulation_faults(nodes: int, gpus: int, *, least_nodes: int) -> list[Fault]:
     faults = []
     if not least_nodes <= nodes <= MAX_SIMULATED_NODES:
-        hint = f"between {least_nodes} and {MAX_SIMULATED_NODES}"
+        hint = f"use a number from {least_nodes} to {MAX_SIMULATED_NODES}"
         faults.append(Fault("--nodes", f"{nodes} nodes cannot be simulated", str(nodes), hint))
     if not 0 <= gpus <= 1024:
-        faults.append(Fault("--gpus", f"{gpus} GPUs in a node", str(gpus), "between 0 and 1024"))
+        message = f"a node cannot have {gpus} GPUs"
+        faults.append(Fault("--gpus", message, str(gpus), "use a number from 0 to 1024"))
     return faults
 
 
 def range_faults(option: str, text: str) -> list[Fault]:
-    """What speaks against giving Pods addresses of that range."""
-    hint = f"write one of IPv4, such as {CLUSTER_CIDR}"
+    """Return why a range cannot be used for the addresses of Pods."""
+    hint = f"write an IPv4 range, for example {CLUSTER_CIDR}"
     try:
         network = ip_network(text)
     except ValueError as error:
         return [Fault(option, str(error), text, hint)]
     if network.version != 4:
-        return [Fault(option, "Pods of process kubelets have addresses of IPv4", text, hint)]
+        return [Fault(option, "Pods of process kubelets have IPv4 addresses only", text, hint)]
     if network.prefixlen > LONGEST_NODE_PREFIX:
-        return [Fault(option, f"a /{network.prefixlen} has no room for Pods", text, hint)]
+        return [Fault(option, f"a /{network.prefixlen} is too small for Pods", text, hint)]
     if network.is_loopback or network.is_link_local or network.is_multicast:
-        return [Fault(option, "nobody can be reached at these addresses", text, hint)]
+        message = "Pods cannot have loopback, link-local or multicast addresses"
+        return [Fault(option, message, text, hint)]
     return []
 
 
 def mask_faults(cluster_prefix: int, node_prefix: int) -> list[Fault]:
     option, shown = "--node-cidr-mask-size", str(node_prefix)
     if not cluster_prefix <= node_prefix <= LONGEST_NODE_PREFIX:
-        hint = f"between {cluster_prefix}, one node for all of it, and {LONGEST_NODE_PREFIX}"
-        return [Fault(option, f"ranges of /{node_prefix} can't be cut from a /{cluster_prefix}", shown, hint)]
+        hint = f"use a number from {cluster_prefix} (one node for the whole range) to {LONGEST_NODE_PREFIX}"
+        message = f"a /{cluster_prefix} cannot be divided into ranges of /{node_prefix}"
+        return [Fault(option, message, shown, hint)]
     if node_prefix - cluster_prefix > LONGEST_CUT:
-        hint = f"{cluster_prefix + LONGEST_CUT} at most for this --cluster-cidr"
-        return [Fault(option, f"that would be more than {1 << LONGEST_CUT} ranges", shown, hint)]
+        hint = f"use at most {cluster_prefix + LONGEST_CUT} with this --cluster-cidr"
+        return [Fault(option, f"this would result in more than {1 << LONGEST_CUT} ranges", shown, hint)]
     return []
 
 

@@ -1,4 +1,4 @@
-"""The policy in force: read from its file, read again when the file changes; a faulty file changes nothing."""
+"""The policy in force, which follows changes of its file. A faulty file leaves the last valid policy in force."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from kajitori.core.policy.file import Policy, default_policy, parse_policy
 
 
 class PolicyInForce(InForce[Policy]):
-    """What counts now."""
+    """The policy that is in force now."""
 
     __slots__ = ()
 
@@ -19,9 +19,9 @@ class PolicyInForce(InForce[Policy]):
 
 
 class PolicyFile(FollowedFile[Policy, PolicyInForce]):
-    """Asked for the policy, it looks whether the file changed, unless it did so a moment ago."""
+    """The policy file, which is checked for changes when the policy is asked for."""
 
     def __init__(self, path: Path | None, *, without_file: Policy | None = None, required: bool = False) -> None:
-        """As FollowedFile; without a file and `without_file` the default policy counts."""
+        """See FollowedFile. Without a file and without `without_file`, the default policy is in force."""
         without = without_file or default_policy()
         super().__init__(path, "policy", parse_policy, PolicyInForce, without_file=without, required=required)

@@ -1,4 +1,4 @@
-"""Files that only their owner may read: tokens, keys, and what contains them; and folders that are one process's."""
+"""Files that only their owner may read, for tokens and keys, and locks by which a process claims a folder."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ from contextlib import contextmanager
 from pathlib import Path
 
 LOCK_SECONDS = 1.0
-"""A process that was killed while it started another one leaves it its locks, until that begins its own program."""
+"""How long to wait for a lock. A child process of a killed process keeps its locks until it has executed its own
+program."""
 
 
 def write_private(path: Path, content: bytes) -> None:
-    """Replace a file atomically and durably; nobody else can read it, at no moment.
+    """Replace a file atomically and durably. Other users can read it at no time.
 
     Raises:
-        OSError: it can't be written; the old content is still there, unless only the folder's own write failed.
+        OSError: it cannot be written. The old content is still there, unless only syncing the folder failed.
     """
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
@@ -34,10 +35,10 @@ def write_private(path: Path, content: bytes) -> None:
 
 
 def fsync_folder(folder: Path) -> None:
-    """Make the names in a folder durable: a renamed file keeps its old content otherwise, if the power fails.
+    """Make renames in a folder durable. Without this, a renamed file may have its old content after a power failure.
 
     Raises:
-        OSError: the folder can't be read, or its disk fails.
+        OSError: the folder cannot be read, or its disk fails.
     """
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
@@ -47,11 +48,11 @@ def fsync_folder(folder: Path) -> None:
 
 
 @contextmanager
-def locked_alone(path: Path) -> Iterator[bool]:
-    """Locks a file, which is made where it is missing, for this process alone; whether nobody else has it.
+def exclusive_lock(path: Path) -> Iterator[bool]:
+    """Lock a file exclusively, and yield whether this succeeded. The file is created if it is missing.
 
     Raises:
-        OSError: there can be no such file.
+        OSError: the file cannot be created or opened.
     """
     handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:

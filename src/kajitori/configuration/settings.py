@@ -1,4 +1,4 @@
-"""What each process of ours may be told when it starts: frozen, checked once, every fault at once."""
+"""Options of each process: immutable, and checked when they are created, with all faults at once."""
 
 from __future__ import annotations
 
@@ -31,60 +31,62 @@ from kajitori.errors import Fault, InvalidInput
 
 LOG_LEVELS = ("debug", "info", "warning", "error")
 LEASE_NAMESPACE = names.NAMESPACE
-"""Where the controllers of a cluster agree on who leads, unless they are told otherwise."""
+"""Default namespace of the Lease by which the controllers of a cluster elect a leader."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ClusterOptions:
-    """An API server of Kubernetes, and how much is said about what is done."""
+    """Options for the connection to a Kubernetes API server, and for logging."""
 
     kubeconfig: Path | None = None
     """None: $KUBECONFIG, ~/.kube/config, or the Pod's own service account."""
     context: str | None = None
-    """None: the kubeconfig's current one."""
+    """None: the current context of the kubeconfig."""
     log_level: str = "info"
     log_format: str = "text"
 
 
 @dataclass(frozen=True, kw_only=True)
 class WebLimits:
-    """What the Web API takes from callers. `--limit NAME=VALUE` sets one of these; dashes stand for underscores."""
+    """Limits of the Web API. `--limit NAME=VALUE` sets one of them, with dashes in place of underscores."""
 
     connections: int = 16_384
-    """Open connections; fewer if the process may not open that many files. One more is closed at once."""
+    """Open connections. The limit is lower if the process may not open that many files. Further ones are closed at
+    once."""
     connections_per_address: int = 4_096
-    """Of one address (of IPv6, of one /64). 0: any number, for a server behind a proxy."""
+    """Open connections of one address (for IPv6, of one /64). 0: no limit, for a server behind a proxy."""
     unauthenticated: int = 1_024
-    """Connections whose callers have not shown valid credentials yet. One more closes the oldest of the address that
-    holds most."""
+    """Connections without valid credentials so far. A further one closes the oldest of the address that has most of
+    them."""
     unauthenticated_per_address: int = 256
-    """The same for one address. 0: any number."""
+    """The same for one address. 0: no limit."""
     header_seconds: float = 10.0
-    """For a TLS handshake, and for a request's header, from its first byte or the connection's beginning."""
+    """Time limit of a TLS handshake, and of a request's header from its first byte or the start of the connection."""
     body_seconds: float = 30.0
-    """For a request's body. A part of an upload has 300 seconds."""
+    """Time limit of a request's body. Each part of an upload has 300 seconds."""
     body_bytes: int = 64 << 20
-    """Request bodies in memory at a time; one caller may have a quarter of it. Uploads are bounded by themselves."""
+    """Size of all request bodies in memory. One caller may use a quarter of it. Uploads have limits of their own."""
     wrong_tokens: int = 600
-    """Tokens a minute that the API server may refuse, of all addresses that showed some; beyond, it is not asked."""
+    """Refused tokens per minute, over all addresses that sent any. Beyond that, such addresses' tokens are not sent to
+    the API server."""
     wrong_tokens_per_address: int = 60
-    """The same for one address. 0: any number."""
+    """The same for one address. 0: no limit."""
     recheck_seconds: float = 60.0
-    """How often the API server is asked again about the credentials and rights of callers with open streams."""
+    """Interval at which credentials and rights of callers with open streams are checked again by the API server."""
 
     @classmethod
     def parse(cls, texts: Iterable[str]) -> WebLimits:
-        """The limits that `NAME=VALUE` texts name, the others as they are by default. Raises InvalidInput."""
-        known = {each.name.replace("_", "-"): each for each in fields(cls)}
+        """Return the limits that `NAME=VALUE` texts set, with defaults for the others. Raises InvalidInput."""
+        known = {limit.name.replace("_", "-"): limit for limit in fields(cls)}
         found: dict[str, Any] = {}
         faults = []
         for text in texts:
             name, _, value = text.partition("=")
             if name not in known:
-                hint = did_you_mean(name, known) or f"limits are {', '.join(known)}"
+                hint = did_you_mean(name, known) or f"known: {', '.join(known)}"
                 faults.append(Fault("--limit", f"there is no limit {name!r:.80}", text, hint))
             elif not value.isascii() or not value.isdigit() or int(value) < _least(name):
-                hint = f"a whole number, {_least(name)} or more"
+                hint = f"use a whole number, {_least(name)} or more"
                 faults.append(Fault("--limit", f"{name} cannot be {value!r:.80}", text, hint))
             else:
                 found[known[name].name] = float(value) if name.endswith("-seconds") else int(value)
@@ -94,46 +96,47 @@ class WebLimits:
 
 @dataclass(frozen=True, kw_only=True)
 class UpOptions:
-    """The whole platform in one process."""
+    """Options of `kaji up`: the whole platform in one process."""
 
     data: Path
-    """Everything that outlives the process: objects, Pods, logs, kubeconfig, kaji.json."""
+    """Folder for everything that outlives the process: objects, Pods, logs, kubeconfig, kaji.json."""
     host: str = "127.0.0.1"
     port: int = 0
-    """Of the Web API; 0 is the last one of this folder if it is free, else any."""
+    """Port of the Web API. 0: the last one used with this folder if it is free, else any."""
     kube_port: int = 0
-    """Of the embedded API server; 0 as above."""
+    """Port of the embedded API server; 0 as above."""
     nodes: int = 0
-    """Simulated nodes beside this machine."""
+    """Number of simulated nodes in addition to this machine."""
     gpus: int = 8
     """GPUs of each simulated node."""
     gpu_type: tuple[str, ...] = ()
-    """Types of the simulated nodes' GPUs, spread over them evenly, in this order."""
+    """GPU types, distributed evenly over the simulated nodes, in this order."""
     kubeconfig: Path | None = None
-    """An existing cluster to serve, instead of an embedded one."""
+    """Kubeconfig of an existing cluster to use, instead of the embedded one."""
     context: str | None = None
     policy: Path | None = None
-    """None: the policy of one's own machine (embedded), or the strict default one (an existing cluster)."""
+    """None: `own_machine_policy` for the embedded cluster, the strict default policy for an existing one."""
     networks: Path | None = None
     """The address registry; None: `networks.yaml` in the data folder, if there is one."""
     kubelet: bool = True
     """Whether this machine is a node of the embedded cluster."""
     in_memory: bool = False
-    """Objects of the embedded cluster are not kept."""
+    """Keep the objects of the embedded cluster in memory only."""
     repair: bool = False
-    """Before it starts, what can still be read of damaged objects takes their place."""
+    """Replace damaged objects by what can still be read of them, before the start."""
     cluster_cidr: str = CLUSTER_CIDR
-    """What nodes' own ranges of Pod addresses are cut from, in the embedded cluster."""
+    """Range of Pod addresses of the embedded cluster. Each node gets a part of it."""
     node_cidr_mask_size: int = 24
-    """How long each node's range is."""
+    """Prefix length of each node's range."""
     namespace: str = "default"
-    """Where runs are made that name no namespace."""
+    """Namespace of runs that name none."""
     blobs: str | None = None
-    """URL of the store for code and kept logs; None: the folder `blobs` under `data`."""
+    """URL of the store for code and kept logs; None: the folder `blobs` in `data`."""
     insecure_http: bool = False
-    """Serve plain HTTP where other machines reach it, too; else TLS, with an authority of the data folder's own."""
+    """Serve plain HTTP even to other machines. Otherwise they are served TLS, with the data folder's own certificate
+    authority."""
     limit: tuple[str, ...] = ()
-    """`NAME=VALUE`, of WebLimits."""
+    """`NAME=VALUE` texts for WebLimits."""
     log_level: str = "warning"
     log_format: str = "text"
 
@@ -150,26 +153,28 @@ class UpOptions:
             faults += mask_faults(ip_network(self.cluster_cidr).prefixlen, self.node_cidr_mask_size)
         own = (self.cluster_cidr, self.node_cidr_mask_size) != (CLUSTER_CIDR, 24)
         if self.kubeconfig is not None and (self.nodes or self.kube_port or self.in_memory or self.repair or own):
-            hint = "leave --nodes, --kube-port, --memory, --repair, --cluster-cidr and --node-cidr-mask-size out; kaji "
-            hint += "sim adds simulated nodes to any cluster"
-            faults.append(Fault("--kubeconfig", "an existing cluster is served as it is", str(self.kubeconfig), hint))
+            message = "options of the embedded cluster cannot be used with an existing cluster"
+            hint = "leave out --nodes, --kube-port, --memory, --repair, --cluster-cidr and --node-cidr-mask-size; "
+            hint += "kaji sim adds simulated nodes to any cluster"
+            faults.append(Fault("--kubeconfig", message, str(self.kubeconfig), hint))
         if self.in_memory and self.repair:
-            faults.append(Fault("--repair", "nothing is stored with --memory", hint="leave one of them out"))
+            message = "with --memory there are no stored objects to repair"
+            faults.append(Fault("--repair", message, hint="leave one of them out"))
         if self.kubeconfig is None and not self.kubelet and not self.nodes:
             hint = "leave --no-kubelet out, or add --nodes 4"
-            faults.append(Fault("--no-kubelet", "the cluster would have no nodes at all", hint=hint))
+            faults.append(Fault("--no-kubelet", "the cluster would have no nodes", hint=hint))
         if self.kubeconfig is None and self.context is not None:
-            faults.append(Fault("--context", "names a context, but no kubeconfig", self.context, "add --kubeconfig"))
+            faults.append(Fault("--context", "--context needs --kubeconfig", self.context, "add --kubeconfig"))
         if faults:
             raise InvalidInput(faults)
 
 
 @dataclass(frozen=True, kw_only=True)
 class DemoOptions:
-    """The story that `kaji demo` tells."""
+    """Options of `kaji demo`."""
 
     data: Path | None = None
-    """None: a temporary folder that is removed at the end."""
+    """None: a temporary folder that is deleted at the end."""
     nodes: int = 16
     gpus: int = 8
     keep: bool = False
@@ -182,27 +187,27 @@ class DemoOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class ServerOptions(ClusterOptions):
-    """The Web API alone."""
+    """Options of `kaji server`: the Web API alone."""
 
     host: str = "127.0.0.1"
     port: int = 8600
     policy: Path | None = None
     networks: Path | None = None
-    """The address registry; None: there is none."""
+    """File of the address registry; None: no registry."""
     namespace: str = "default"
     controller_namespace: str = LEASE_NAMESPACE
-    """Where the controller keeps the key of members' tickets."""
+    """Namespace of the Secret with the key of members' tickets."""
     agent_account: str = names.AGENT_ACCOUNT
-    """The service account of node agents, `namespace/name`: each tells the traffic of its own node."""
+    """Service account of node agents, `namespace/name`. Each agent may report the traffic of its own node only."""
     certificate: Path | None = None
     key: Path | None = None
-    """PEM files for TLS; neither: plain HTTP."""
+    """PEM files for TLS; without them the server uses plain HTTP."""
     insecure_http: bool = False
-    """Plain HTTP at an address that other machines reach: where something else encrypts, such as a proxy before it."""
+    """Allow plain HTTP for other machines, if something else encrypts, for example a proxy in front of the server."""
     blobs: str | None = None
-    """URL of the store for code and kept logs, the same as the controller's; None: neither is there."""
+    """URL of the store for code and kept logs, the same as the controller's; None: no store."""
     limit: tuple[str, ...] = ()
-    """`NAME=VALUE`, of WebLimits."""
+    """`NAME=VALUE` texts for WebLimits."""
 
     def __post_init__(self) -> None:
         files = (("--kubeconfig", self.kubeconfig), ("--policy", self.policy))
@@ -217,18 +222,18 @@ class ServerOptions(ClusterOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class RelayOptions(ClusterOptions):
-    """The watch cache between node agents and the API server."""
+    """Options of `kaji relay`: the watch cache between node agents and the API server."""
 
     host: str = "127.0.0.1"
     port: int = 8601
     agent_account: str | None = None
-    """Agents' service account, `namespace/name`: each shows a token of its own, and is told its own node alone."""
+    """Service account of agents, `namespace/name`. Each agent has its own token and may read its own node only."""
     token_file: Path | None = None
-    """Instead: holds one bearer token for all agents; neither: whoever reaches it may read it."""
+    """Alternatively: file with one bearer token for all agents. With neither, access needs no credentials."""
     certificate: Path | None = None
     key: Path | None = None
     insecure_http: bool = False
-    """As in ServerOptions."""
+    """See ServerOptions."""
 
     def __post_init__(self) -> None:
         faults = [*port_faults(("--port", self.port))]
@@ -236,11 +241,13 @@ class RelayOptions(ClusterOptions):
         faults += certificate_faults(self.certificate, self.key)
         faults += account_faults(self.agent_account)
         if self.token_file is not None and self.agent_account is not None:
-            hint = "leave --token-file out: tokens of their own tell one agent from another"
-            faults.append(Fault("--token-file", "agents show one or the other", str(self.token_file), hint))
+            message = "--token-file and --agent-account cannot be combined"
+            hint = "leave --token-file out, so that each agent has its own token"
+            faults.append(Fault("--token-file", message, str(self.token_file), hint))
         if self.token_file is None and self.agent_account is None and not is_loopback(self.host):
-            hint = f"add --agent-account {names.AGENT_ACCOUNT}, or listen at 127.0.0.1"
-            faults.append(Fault("--host", "whoever reaches it could read all Pods' names", self.host, hint))
+            message = "other machines could read the names of all Pods without credentials"
+            hint = f"add --agent-account {names.AGENT_ACCOUNT}, or use --host 127.0.0.1"
+            faults.append(Fault("--host", message, self.host, hint))
         else:
             faults += plain_http_faults(self.host, self.certificate, self.insecure_http)
         raise_all(faults)
@@ -248,18 +255,18 @@ class RelayOptions(ClusterOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class ControllerOptions(ClusterOptions):
-    """The controller alone. Several may run; one leads."""
+    """Options of `kaji controller`: the controller alone. Several may run; one of them leads."""
 
     policy: Path | None = None
     namespace: str = LEASE_NAMESPACE
-    """Where the Lease lies by which one of several is chosen."""
+    """Namespace of the Lease by which the leader is elected."""
     identity: str = ""
-    """Its name in that Lease; empty: host name and process."""
+    """Name of this controller in the Lease; empty: host name and process ID."""
     host: str = "127.0.0.1"
     port: int = 0
-    """Of metrics and probes; 0 is any."""
+    """Port of metrics and probes; 0: any free port."""
     blobs: str | None = None
-    """As in ServerOptions."""
+    """See ServerOptions."""
 
     def __post_init__(self) -> None:
         files = (("--kubeconfig", self.kubeconfig), ("--policy", self.policy))
@@ -268,104 +275,107 @@ class ControllerOptions(ClusterOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class AuditOptions(ClusterOptions):
-    """One look at who asks an API server."""
+    """Options of `kaji audit`: a report about the clients of an API server."""
 
     audit_log: tuple[Path, ...] = ()
-    """`-` is standard input."""
+    """Audit logs; `-` is standard input."""
     planned_nodes: int = 7500
-    """How many nodes the cluster is to have."""
+    """Number of nodes that the cluster will have."""
 
     def __post_init__(self) -> None:
         faults = [*file_faults(("--kubeconfig", self.kubeconfig))]
         faults += file_faults(*(("--audit-log", path) for path in self.audit_log if str(path) != "-"))
         if self.planned_nodes < 1:
-            faults.append(Fault("--nodes", f"{self.planned_nodes} is below 1", str(self.planned_nodes), "1 or more"))
+            hint = "use 1 or more"
+            faults.append(Fault("--nodes", f"{self.planned_nodes} is below 1", str(self.planned_nodes), hint))
         raise_all(faults)
 
 
 @dataclass(frozen=True, kw_only=True)
 class NodeOptions(ClusterOptions):
-    """This machine as a node: a process kubelet."""
+    """Options of `kaji node`: this machine as a node, with a process kubelet."""
 
     data: Path
-    """Pods, logs and the node's identity; the same for a node that comes back."""
+    """Folder for Pods, logs and the node's identity. A node that comes back must use the same folder."""
     name: str = ""
-    """Empty: this machine's host name."""
+    """Name of the node; empty: the machine's host name."""
     labels: tuple[str, ...] = ()
-    """`key=value`."""
+    """Labels, `key=value`."""
     taints: tuple[str, ...] = ()
-    """`key=value:effect`."""
+    """Taints, `key=value:effect`."""
     cpus: str | None = None
+    """Cores to offer; None: all cores of the machine."""
     memory: str | None = None
+    """Memory to offer; None: all memory of the machine."""
     gpus: int | None = None
-    """Less or more than the machine has; None asks the machine."""
+    """GPUs to offer; None: all GPUs of the machine."""
     gpu_type: str = ""
     address: str = ""
     port: int = 10250
-    """Of the kubelet's own API (logs, exec); 0 is any."""
+    """Port of the kubelet's API (logs, exec); 0: any free port."""
     client_ca: Path | None = None
     pod_network: str = "host"
-    """`host`, or `namespace` (as root: an address for each Pod)."""
+    """`host`, or `namespace`, which gives each Pod its own address and needs root."""
     pod_cidr: str = ""
-    """What those addresses are of; empty: the range that the cluster gives the Node."""
+    """Range of these addresses; empty: the range that the cluster assigns to the Node."""
     max_pods: int = 110
     max_processes: int | None = None
-    """Processes and threads of each container; 0: as many as the machine has; None: a share of these."""
+    """Maximum processes and threads of each container. 0: the machine's limit; None: a share of it."""
 
     def __post_init__(self) -> None:
         faults = [*port_faults(("--port", self.port))]
         faults += file_faults(("--kubeconfig", self.kubeconfig), ("--client-ca", self.client_ca))
         for label in self.labels:
             if "=" not in label:
-                faults.append(Fault("--label", f"{label!r:.80} names no value", label, "write KEY=VALUE"))
+                faults.append(Fault("--label", f"{label!r:.80} has no value", label, "write KEY=VALUE"))
         for taint in self.taints:
             if taint.rpartition(":")[2] not in ("NoSchedule", "PreferNoSchedule", "NoExecute"):
                 hint = "write KEY[=VALUE]:EFFECT; effects are NoSchedule, PreferNoSchedule, NoExecute"
-                faults.append(Fault("--taint", f"{taint!r:.80} is no taint", taint, hint))
+                faults.append(Fault("--taint", f"{taint!r:.80} is not a taint", taint, hint))
         if self.pod_network not in ("host", "namespace"):
-            hint = "host or namespace"
-            faults.append(Fault("--pod-network", f"there is no {self.pod_network!r:.80}", self.pod_network, hint))
+            message = f"there is no Pod network {self.pod_network!r:.80}"
+            faults.append(Fault("--pod-network", message, self.pod_network, "use host or namespace"))
         if self.pod_cidr:
             faults += range_faults("--pod-cidr", self.pod_cidr)
             if self.pod_network != "namespace":
-                hint = "add --pod-network namespace"
-                faults.append(Fault("--pod-cidr", "Pods have this machine's own address", self.pod_cidr, hint))
+                message = "Pods have no addresses of their own on this machine"
+                faults.append(Fault("--pod-cidr", message, self.pod_cidr, "add --pod-network namespace"))
         amounts = (("--gpus", self.gpus), ("--max-pods", self.max_pods), ("--max-processes", self.max_processes))
         for option, amount in amounts:
             if amount is not None and amount < 0:
-                faults.append(Fault(option, f"{amount} is negative", str(amount), "0 or more"))
+                faults.append(Fault(option, f"{amount} is negative", str(amount), "use 0 or more"))
         faults += quantity_faults(self.cpus, self.memory)
         raise_all(faults)
 
 
 @dataclass(frozen=True, kw_only=True)
 class AgentOptions:
-    """Counts the traffic of this node's Pods."""
+    """Options of `kaji agent`, which counts the traffic of a node's Pods."""
 
     data: Path
-    """What was counted; the same for an agent that comes back."""
+    """Folder for the counts. An agent that comes back must use the same folder."""
     pods: Path | None = None
-    """The folder with a file for each Pod of this node; None: relays tell."""
+    """Folder with a file for each Pod of this node; None: relays are asked."""
     relay: tuple[str, ...] = ()
-    """URLs of relays that know this node's Pods; any of them will do."""
+    """URLs of relays that know this node's Pods. The agent uses any one of them."""
     relay_token: Path | None = None
-    """Holds what they ask for."""
+    """File with the token for relays."""
     relay_ca: Path | None = None
-    """Who signed their certificates (PEM); None: the system's authorities."""
+    """Certificate authority of the relays (PEM); None: the system's authorities."""
     node: str = ""
-    """This node's name in the cluster."""
+    """Name of this node in the cluster."""
     report: tuple[str, ...] = ()
-    """URLs of Web APIs that are told totals; any of them will do. None: nobody is told."""
+    """URLs of Web APIs to which totals are reported. The agent uses any one of them. Empty: no reports."""
     report_token: Path | None = None
-    """Holds what shows them who this is; read again each time, since kubelets replace it."""
+    """File with the token for the Web API. It is read each time, since kubelets replace it."""
     report_ca: Path | None = None
-    """As relay_ca."""
+    """Certificate authority of the Web APIs (PEM); None: the system's authorities."""
     insecure_http: bool = False
-    """Show tokens over plain HTTP, where something else encrypts."""
+    """Allow tokens over plain HTTP, if something else encrypts."""
     policy: Path | None = None
     host: str = "127.0.0.1"
     port: int = 9465
-    """Of /metrics; 0 is any."""
+    """Port of /metrics; 0: any free port."""
     log_level: str = "info"
     log_format: str = "text"
 
@@ -376,31 +386,33 @@ class AgentOptions:
         faults += url_faults("--relay", self.relay, "https://relay.kajitori:8601")
         faults += url_faults("--report", self.report, "https://server.kajitori:8600")
         if not self.insecure_http:
-            told = self.relay if self.relay_token is not None else ()
-            faults += plain_url_faults(("--relay", told), ("--report", self.report))
+            with_token = self.relay if self.relay_token is not None else ()
+            faults += plain_url_faults(("--relay", with_token), ("--report", self.report))
         if bool(self.relay) == (self.pods is not None):
-            hint = "name a folder with --pods, or relays with --relay"
-            faults.append(Fault("--relay", "one of both tells of this node's Pods", " ".join(self.relay), hint))
+            message = "the agent needs exactly one source of this node's Pods"
+            hint = "set a folder with --pods, or relays with --relay"
+            faults.append(Fault("--relay", message, " ".join(self.relay), hint))
         if (self.relay or self.report) and not self.node:
-            said = f"{'relays have' if self.relay else 'the Web API has'} to know which node this is"
-            faults.append(Fault("--node", said, hint="name it as in `kaji nodes`"))
+            message = f"{'--relay' if self.relay else '--report'} needs the name of this node"
+            faults.append(Fault("--node", message, hint="set it to the name that `kaji nodes` shows"))
         if bool(self.report) != bool(self.report_token):
-            hint = "give both --report and --report-token, or neither"
-            faults.append(Fault("--report", "the Web API has to be shown who tells", " ".join(self.report), hint))
+            hint = "set both --report and --report-token, or neither"
+            message = "the Web API accepts reports with a token only"
+            faults.append(Fault("--report", message, " ".join(self.report), hint))
         raise_all(faults)
 
 
 @dataclass(frozen=True, kw_only=True)
 class SimOptions(ClusterOptions):
-    """Simulated nodes in one process."""
+    """Options of `kaji sim`: simulated nodes in one process."""
 
     nodes: int
     prefix: str = "sim-"
     first: int = 1
-    """Number of the first node, so that several processes can share the work."""
+    """Number of the first node, so that several processes can simulate parts of a cluster."""
     gpus: int = 0
     gpu_type: tuple[str, ...] = ()
-    """As in UpOptions."""
+    """See UpOptions."""
     cpus: str = "32"
     memory: str = "256Gi"
     max_pods: int = 110
@@ -413,9 +425,10 @@ class SimOptions(ClusterOptions):
         faults += file_faults(("--kubeconfig", self.kubeconfig))
         for option, amount, least in (("--first", self.first, 0), ("--max-pods", self.max_pods, 1)):
             if amount < least:
-                faults.append(Fault(option, f"{amount} is below {least}", str(amount), f"{least} or more"))
+                faults.append(Fault(option, f"{amount} is below {least}", str(amount), f"use {least} or more"))
         if self.heartbeat_seconds < 0:
-            faults.append(Fault("--heartbeat", "cannot be negative", str(self.heartbeat_seconds), "0 sends none"))
+            hint = "use 0 to send no heartbeats"
+            faults.append(Fault("--heartbeat", "cannot be negative", str(self.heartbeat_seconds), hint))
         if self.gpu_type and not self.gpus:
             faults.append(
                 Fault(
@@ -427,7 +440,7 @@ class SimOptions(ClusterOptions):
 
 
 def _least(limit: str) -> int:
-    """What a limit may be at least: the longest body of one caller has to fit into its quarter."""
+    """Return the minimum of a limit. For body-bytes, the largest body must fit into the quarter of one caller."""
     return {"body-bytes": 4 << 20}.get(limit, 0 if limit.endswith("-per-address") else 1)
 
 

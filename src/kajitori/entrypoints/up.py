@@ -76,7 +76,7 @@ async def _up_embedded(options: UpOptions) -> None:
         node_prefix=options.node_cidr_mask_size,
     )
     async with AsyncExitStack() as closing:
-        closing.enter_context(cluster_file.held(options.data))
+        closing.enter_context(cluster_file.claimed(options.data))
         if options.repair:
             say(words_of(await asyncio.to_thread(repair, options.data / OBJECTS)))
         mounts = options.kubelet and try_mounts(options.data / "probe").possible
@@ -121,7 +121,7 @@ async def _up_existing(options: UpOptions) -> None:
     """
     stop = stop_signal()
     config = KubeConfig.discover(options.kubeconfig, options.context)
-    with cluster_file.held(options.data):
+    with cluster_file.claimed(options.data):
         policy = _policy_of(options, None)
         token = ensure_token(options.data / "token")
         leadership = await candidate(config, LEASE_NAMESPACE, "")

@@ -54,7 +54,7 @@ def test_an_emptied_file_replaces_nothing(tmp_path: Path) -> None:
         emptied = after(clock, LONG, source)
         assert (emptied.value, emptied.version) == ("ceilings", 1)
         assert emptied.faults[0].message == f"{path} is empty"
-        assert emptied.faults[0].hint == "write {} into it if it is to say nothing, or remove the file"
+        assert emptied.faults[0].hint == "write {} into the file to use defaults only, or remove it"
     path.write_text("other ceilings")
     after(clock, LONG, source)
     assert after(clock, LONG, source).value == "other ceilings"
@@ -107,13 +107,13 @@ def test_a_pipe_in_its_place_is_neither_read_nor_waited_for(tmp_path: Path) -> N
     after(clock, LONG, source)
     piped = after(clock, LONG, source)
     assert piped.value == "ceilings"
-    assert piped.faults[0].message == f"{path} can't be read: it is no regular file"
-    with pytest.raises(InvalidInput, match="no regular file"):
+    assert piped.faults[0].message == f"{path} cannot be read: it is not a regular file"
+    with pytest.raises(InvalidInput, match="not a regular file"):
         followed(path, clock)
 
 
 def test_a_folder_in_its_place_is_a_fault(tmp_path: Path) -> None:
-    with pytest.raises(InvalidInput, match="no regular file"):
+    with pytest.raises(InvalidInput, match="not a regular file"):
         followed(tmp_path, Clock())
 
 
@@ -133,7 +133,7 @@ def test_a_file_system_that_hangs_stops_nobody(tmp_path: Path, monkeypatch: pyte
     for _ in range(3):
         hung = after(clock, LONG, source)
         assert (hung.value, hung.version) == ("ceilings", 1)
-        assert hung.faults[0].message == f"{path} can't be read: its file system does not answer"
+        assert hung.faults[0].message == f"{path} cannot be read: its file system does not respond"
     assert len(looks) == 1
     answer.set()
     looks[0].join()
@@ -148,7 +148,7 @@ def test_nothing_starts_while_its_file_system_hangs(tmp_path: Path, monkeypatch:
     answer = threading.Event()
     monkeypatch.setattr(followed_file, "START_SECONDS", 0.01)
     monkeypatch.setattr(followed_file, "look_at", lambda path, known: (answer.wait(), Seen(None))[1])
-    with pytest.raises(InvalidInput, match=r"can't be read: no answer within 0\.01 s"):
+    with pytest.raises(InvalidInput, match=r"cannot be read: its file system did not respond within 0\.01 s"):
         followed(tmp_path / "policy.yaml", Clock())
     answer.set()
 

@@ -54,7 +54,7 @@ def test_nothing_starts_under_a_faulty_policy(tmp_path: Path) -> None:
 def test_a_file_that_was_asked_for_has_to_be_there(tmp_path: Path) -> None:
     """At the start, and later: one that vanishes does not loosen what it forbade."""
     path = tmp_path / "policy.yaml"
-    with pytest.raises(InvalidInput, match=r"policy.yaml can't be read: No such file"):
+    with pytest.raises(InvalidInput, match=r"policy.yaml cannot be read: No such file"):
         PolicyFile(path, required=True)
     path.write_text("defaults: {grace: 10s}")
     source = PolicyFile(path, required=True)

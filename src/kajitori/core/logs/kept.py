@@ -1,4 +1,4 @@
-"""Which members' logs are kept when their Pods are to be deleted (rule 11), and which Pods wait for that."""
+"""Selection of the logs that are kept when members' Pods are deleted (rule 11), and of the Pods that wait for it."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from kajitori.core.gang import Action, DeleteMember, DeleteMembers, Member, Memb
 
 
 def logs_to_keep(actions: Sequence[Action], members: Sequence[Member], limit: int) -> list[Member]:
-    """The members whose Pods these actions delete and whose logs are kept: at most `limit` of an attempt.
+    """Return members whose Pods these actions delete and whose logs are kept, at most `limit`.
 
-    Rank 0 comes first, then those that failed, then the others. A member that never began has said nothing. A node that
-    does not answer is asked only for the log of a member that failed: such a Pod can wait.
+    Rank 0 comes first, then members that failed, then the others. Members that never started have no log. If a node
+    does not respond, only the logs of its failed members are kept, since only their Pods can wait for it.
     """
     wanted = [
         member
@@ -38,7 +38,8 @@ def deletes(action: Action, member: Member) -> bool:
 
 
 def without(actions: Sequence[Action], members: Sequence[Member], left: Collection[str]) -> tuple[Action, ...]:
-    """The actions with those Pods left alone (their UIDs) whose logs are still to be kept. All of them have ended."""
+    """Return the actions without deletions of the Pods in `left` (UIDs), whose logs have not been saved yet. All of
+    these Pods have ended."""
     spared = [member for member in members if member.uid in left]
     kept: list[Action] = []
     for action in actions:

@@ -1,4 +1,4 @@
-"""What a program that failed said about it: the line that names the error, out of the end of its output."""
+"""Extraction of the line that names the error from the end of a failed program's output."""
 
 from __future__ import annotations
 
@@ -6,26 +6,26 @@ import re
 from collections.abc import Sequence
 
 _RANK = re.compile(r"^\[[\w ]+\]:? ?")
-"""What torchrun and others write before each line of a rank: `[rank0]: `."""
+"""Prefix that torchrun and others write before each line of a rank: `[rank0]: `."""
 _MARGIN = re.compile(r"^[\s|+╭╮╰╯│─-]*")
-"""What stands before the lines of a traceback in a group of exceptions, or in a box."""
+"""Characters before the lines of a traceback in an exception group or in a box."""
 _HEADER = "Traceback (most recent call last)"
 _FRAME = re.compile(r'^File ".+", line \d+')
 _BOX = "╭╮╰╯│"
 
 _AFTERWARDS = 30
-"""Lines after a traceback. With more than these the program went on: it was not what ended it."""
+"""Maximum number of lines after the traceback that ended the program. After more lines, the program had gone on."""
 
 _LAUNCHERS = ("ChildFailedError", "CalledProcessError")
-"""Exceptions of launchers, which only say that the program failed."""
+"""Exceptions of launchers, which only report that the program failed."""
 
 
 def last_words(output: str) -> str:
-    """The line that says best why a program failed; empty if it says nothing.
+    """Return the line that best explains why a program failed; empty if there is no output.
 
-    That is the error of the last Python traceback, which other output may follow: a prompt of `input()` is written when
-    the program ends, the message of an error may have further lines. An error of a launcher gives way to that of the
-    program before it. Without a traceback it is the last line with a word in it.
+    This is the error of the last Python traceback. Other output may follow it, for example further lines of the error
+    message, or a prompt of `input()`, which is written when the program ends. The error of the program is preferred to
+    that of a launcher. Without a traceback, it is the last line that contains a letter or digit.
     """
     lines = [_RANK.sub("", line) for line in output.splitlines()]
     errors = [(end, lines[end].strip(" |")) for end in _ends_of_tracebacks(lines)]
@@ -36,18 +36,20 @@ def last_words(output: str) -> str:
 
 
 def last_line(output: str) -> str:
-    """The last line with a word in it: mpirun and torchrun end with a rule. Empty if there is none."""
-    said = [line.strip() for line in output.splitlines() if any(map(str.isalnum, line))]
-    return said[-1] if said else ""
+    """Return the last line that contains a letter or digit, or an empty text. This skips the horizontal lines with
+    which mpirun and torchrun end their output."""
+    lines = [line.strip() for line in output.splitlines() if any(map(str.isalnum, line))]
+    return lines[-1] if lines else ""
 
 
 def _is_launchers(error: str) -> bool:
+    """Whether an error is an exception of a launcher."""
     return error.partition(":")[0].rpartition(".")[2] in _LAUNCHERS
 
 
 def _ends_of_tracebacks(lines: Sequence[str]) -> list[int]:
-    """Where the errors of tracebacks stand: each is the first line after the frames that is not indented as they are.
-    The beginning of a traceback may be cut off."""
+    """Return the line numbers of the errors of tracebacks: the first line after the frames with less indentation than
+    these. The beginning of a traceback may be missing."""
     found = []
     margin: int | None = None
     for number, line in enumerate(lines):

@@ -235,7 +235,7 @@ async def test_a_member_on_a_node_that_fell_silent_is_left(
         world.kubernetes.remove("pods", "bert-1-0")
         world.kubernetes.change("runs", "bert", status=attempts(2, phase="Running"))
         put_member(world, made, FakeLog(at(2, "b")), attempt=2)
-        assert await anext(lines) == "kaji: what rank 0 said last in attempt 1 is lost, with node n1"
+        assert await anext(lines) == "kaji: the end of the log of rank 0 in attempt 1 was lost with node n1"
         assert await anext(lines) == "b"
 
 
@@ -476,7 +476,7 @@ async def test_lines_that_were_rotated_away_meanwhile_are_said_to_be(world: Worl
     )
     async with served.stream("GET", PATH, params=params | {"resume": frames.cursor}) as response:
         again = Frames(response)
-        await again.text(f"{gap}node n1 had rotated them away\nb\n")
+        await again.text(f"{gap}node n1 rotated the log\nb\n")
     said = dropped_by_rotation(1234)
     world.kubernetes.logs["team", "bert-1-0"] = FakeLog(at(7, said), at(8, "b"))
     async with served.stream("GET", PATH, params=params | {"resume": frames.cursor}) as response:
