@@ -19,11 +19,11 @@ from kajitori.agent.engines.cgroups import groups_of_pod
 from kajitori.agent.engines.choice import choose_engines, other_engines, uninstall
 from kajitori.agent.engines.links import interface_of
 from kajitori.agent.exposition import exposition
+from kajitori.agent.metrics_server import serve_metrics
 from kajitori.agent.pods import PodFolder, PodSource
 from kajitori.agent.policy import TrafficSection
 from kajitori.agent.relay import RelayPods
 from kajitori.agent.reporting import Reporting
-from kajitori.agent.server import serving
 from kajitori.agent.servers import Servers
 from kajitori.agent.state import LedgerFile, discard, exclusive_folder, exclusive_network
 from kajitori.configuration.settings import AgentOptions
@@ -70,7 +70,7 @@ def _count(options: AgentOptions) -> None:
         registry = new_registry()
 
         with (
-            serving(options.host, options.port, lambda: exposition(counting, registry), rounds.are_well) as port,
+            serve_metrics(options.host, options.port, lambda: exposition(counting, registry), rounds.are_well) as port,
             _reporting(options, counting, section),
         ):
             words = ", ".join(engine.name for engine in engines)

@@ -16,9 +16,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from kajitori.agent.counting import Counting
 from kajitori.agent.exposition import Card, card_lines, cards, exposition, traffic_lines
+from kajitori.agent.metrics_server import serve_metrics
 from kajitori.agent.pods import PodFolder
 from kajitori.agent.policy import TrafficSection
-from kajitori.agent.server import serving
 from kajitori.agent.state import LedgerFile, discard, exclusive_folder
 from kajitori.configuration.settings import AgentOptions
 from kajitori.core.traffic.totals import (
@@ -112,7 +112,7 @@ def test_names_are_escaped_in_labels(name: str) -> None:
 def test_metrics_and_health_are_served(tmp_path: Path) -> None:
     """An agent that reads nothing is unhealthy; a port in use is named."""
     told, well = counting(tmp_path, pod()), [True]
-    with serving("127.0.0.1", 0, lambda: exposition(told, new_registry()), lambda: well[0]) as port:
+    with serve_metrics("127.0.0.1", 0, lambda: exposition(told, new_registry()), lambda: well[0]) as port:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
             assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
             assert (
@@ -127,7 +127,7 @@ def test_metrics_and_health_are_served(tmp_path: Path) -> None:
             assert caught.value.code == code
         with (
             pytest.raises(Unavailable, match=f"can't listen at 127.0.0.1, port {port}"),
-            serving("127.0.0.1", port, lambda: b"", lambda: True),
+            serve_metrics("127.0.0.1", port, lambda: b"", lambda: True),
         ):
             pass
 

@@ -35,7 +35,7 @@ class _Handler(WSGIRequestHandler):
 
 
 @contextmanager
-def serving(host: str, port: int, metrics: Callable[[], bytes], healthy: Callable[[], bool]) -> Iterator[int]:
+def serve_metrics(host: str, port: int, metrics: Callable[[], bytes], healthy: Callable[[], bool]) -> Iterator[int]:
     """Serve until the block is left, and yield the port. Raises Unavailable if it cannot listen."""
 
     def answer(environment: WSGIEnvironment, start: StartResponse) -> list[bytes]:
