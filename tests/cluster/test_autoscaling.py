@@ -222,7 +222,7 @@ async def test_without_such_requests_nothing_else_stands_still(world: World, mon
     world.use_policy(nodePools={"spot": POOL})
     world.start_controller()
     await submit(world, "bert", 2)
-    said = "pool spot could grow by 2 for it, but this cluster knows no ProvisioningRequests"
+    said = "pool spot could grow by 2 for it, but this cluster has no ProvisioningRequests"
     await world.until(lambda: said in world.status("bert").message, "it says why")
     await world.submit("other")
     await world.reaches("other", Phase.RUNNING)

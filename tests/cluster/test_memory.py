@@ -86,7 +86,7 @@ async def test_culprits_and_victims_are_told_apart(world: World) -> None:
         assert (status.reason, status.attempts) == (Reason.OUT_OF_MEMORY, 1)
         assert status.memory is not None
         assert (status.memory.peak_bytes, status.memory.rank, status.memory.ran_out) == (used, 1, True)
-    assert "it used 2Gi and had asked for 512Mi" in world.status("greedy").message
+    assert "it used 2Gi and had requested 512Mi" in world.status("greedy").message
 
 
 async def test_what_nothing_limits_stays_alone(world: World) -> None:

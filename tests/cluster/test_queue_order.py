@@ -1,4 +1,4 @@
-"""The queue on a cluster: who may pass a run for which nodes are kept, and what earlier runs teach."""
+"""The queue on a cluster: which runs may pass a reservation, and what earlier runs teach."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What the mirror of a cluster says, in the terms of `core`."""
+"""The cluster in the types of `core`: what the mirror holds, and the objects that Kajitori reads from it."""

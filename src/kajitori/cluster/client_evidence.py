@@ -1,5 +1,4 @@
-"""What an API server itself knows of its clients: DaemonSets, what their accounts may read, and how many watches are
-open."""
+"""An API server's clients, as it knows them itself: DaemonSets, what their accounts may read, and open watches."""
 
 from __future__ import annotations
 
@@ -20,19 +19,19 @@ WATCHES_METRIC = "apiserver_longrunning_requests"
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What could be found out; `notes` say what could not."""
+    """The findings; `notes` name what could not be read."""
 
     nodes: int
     kubelets: int
-    """Nodes whose kubelet tells how they are."""
+    """Number of nodes with a kubelet that reports their state."""
     daemon_sets: tuple[DaemonSet, ...]
     open_watches: Mapping[str, int]
-    """By kind, those of all that the cluster has of it."""
+    """Number of open watches on all objects of a kind, by kind."""
     notes: tuple[str, ...]
 
 
 async def evidence_of(client: KubeClient) -> Evidence:
-    """Asks the API server, in pages and once. Raises only where it can't be asked for nodes."""
+    """Read everything from the API server once, in pages. Raises only if nodes cannot be listed."""
     nodes = kubelets = 0
     async for page in client.list_pages(NODES, type=dict[str, Any]):
         if page.first:
@@ -64,7 +63,7 @@ def _has_kubelet(node: Mapping[str, Any]) -> bool:
 
 
 def open_watches_in(metrics: str) -> dict[str, int]:
-    """How many watches of everything of a kind are open, by kind, in what `/metrics` of an API server says."""
+    """Return the number of open watches on all objects of a kind, by kind, from an API server's `/metrics`."""
     lines = "".join(f"{line}\n" for line in metrics.splitlines() if line.startswith(f"{WATCHES_METRIC}{{"))
     found: dict[str, int] = defaultdict(int)
     for family in text_string_to_metric_families(lines):
@@ -79,8 +78,8 @@ def open_watches_in(metrics: str) -> dict[str, int]:
 def readable_by_account(
     roles: Iterable[Mapping[str, Any]], bindings: Iterable[Mapping[str, Any]]
 ) -> dict[tuple[str, str], frozenset[str]]:
-    """By namespace and name of a service account: the kinds of which it may list or watch all. Without a name all
-    accounts of the namespace are meant, without a namespace all of the cluster."""
+    """Return the kinds of which each service account may list or watch all objects, by namespace and name. An empty
+    name stands for all accounts of the namespace, an empty namespace for all of the cluster."""
     by_role = {role["metadata"]["name"]: _read_by(role.get("rules") or ()) for role in roles}
     found: dict[tuple[str, str], frozenset[str]] = {}
     for binding in bindings:

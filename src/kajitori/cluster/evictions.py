@@ -1,6 +1,6 @@
-"""What kubelets say when they evict a Pod: who used more than it had asked for.
+"""Kubelets' messages about evictions: which container used more than its request.
 
-Their words: `The node was low on resource: memory. Threshold quantity: 100Mi, available: 52Mi. Container main was using
+A message: `The node was low on resource: memory. Threshold quantity: 100Mi, available: 52Mi. Container main was using
 5Gi, request is 1Gi, has larger consumption of memory.` Only containers above their request are named. Kubelets before
 1.27 write `which exceeds its request of 1Gi`.
 """
@@ -25,21 +25,22 @@ _OWN_DISK_LIMIT = (
     "exceeded its local ephemeral storage limit",
     "ephemeral local storage usage exceeds the total limit",
 )
-"""Nothing of the node was short: the Pod wrote more than it may."""
+"""Texts in messages about a Pod that exceeded its own disk limit, on a node without a shortage."""
 
 
 @dataclass(frozen=True, slots=True)
 class Excess:
-    """How much memory the program of a member used, and how much it had asked for."""
+    """The memory that the program of a member used, and its request."""
 
     used_bytes: int
     asked_bytes: int
 
 
 def memory_excess(message: str) -> Excess | None:
-    """By how much a Pod that was evicted used more memory than it had asked for; None where it did not, or nobody said.
+    """Return the memory use and request of an evicted Pod that exceeded its request; None if it did not, or if the
+    message does not say.
 
-    Only the program counts: what a webhook put beside it is not its fault. What can't be read is no proof.
+    Only the program counts, not containers that a webhook added. An unreadable message is no evidence.
     """
     if SHORT_OF_MEMORY not in message:
         return None
@@ -56,5 +57,5 @@ def memory_excess(message: str) -> Excess | None:
 
 
 def is_own_disk_limit(message: str) -> bool:
-    """Whether a Pod was evicted because it wrote more to its disk than it may, wherever it is."""
+    """Whether a Pod was evicted because it exceeded its own disk limit."""
     return any(said in message for said in _OWN_DISK_LIMIT)

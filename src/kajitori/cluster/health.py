@@ -1,4 +1,4 @@
-"""What the mirror tells of the health of nodes, in `core.nodes.health`'s words."""
+"""The health of nodes from the mirror, in the types of `core.nodes.health`."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from kajitori.kube.objects import Node, RunObject
 _SHOWN_HOLDERS = 5
 _LAST_LINES = 5
 _NODES_FAULT = (Reason.PROGRAM_FAILED, Reason.TIME_LIMIT)
-"""How a test ends that its node has failed; however else it ends, that is not the node's doing."""
+"""Reasons of a test's end that are the node's fault; any other end is not."""
 
 
 class HealthView:
-    """Signs of nodes are kept until their Node changes; what runs tell is read anew each time."""
+    """The health of all nodes. Signs of a node are kept until its Node changes; runs are read anew each time."""
 
     def __init__(self, mirror: Mirror, cluster: ClusterView) -> None:
         self._mirror = mirror
@@ -35,7 +35,7 @@ class HealthView:
         self._signs: dict[str, tuple[Node, Signs]] = {}
 
     def note_node(self, name: str) -> bool:
-        """Whether a Node changed in a way that matters to its health; heartbeats do not."""
+        """Return whether a Node changed in a way that matters to its health; heartbeats do not."""
         before = self._signs.pop(name, None)
         node = self._mirror.nodes.get(name)
         if node is None or before is None:
@@ -44,7 +44,7 @@ class HealthView:
         return signs != before[1] or bool(signs.silent_since)
 
     def verdict(self, now: datetime) -> Verdict:
-        """What becomes of each node, from all that is known now."""
+        """Return the verdict about each node, from everything that is known now."""
         policy = self._cluster.policy
         failures, proven = self._failures(now)
         signs = self.signs(now)
@@ -52,11 +52,11 @@ class HealthView:
         if proven is not None:
             verdict.examine_by(proven)
         if any(each.test is not None and each.test.state is TrialState.GOES_ON for each in signs):
-            verdict.examine_by(now + BUSY_RECHECK)  # it may wait in vain
+            verdict.examine_by(now + BUSY_RECHECK)  # it may never fit
         return verdict
 
     def signs(self, now: datetime) -> list[Signs]:
-        """What is known of every node."""
+        """Return the signs of every node."""
         if self._cluster.policy_version != self._policy_version:
             self._policy_version = self._cluster.policy_version
             self._signs.clear()
@@ -78,7 +78,7 @@ class HealthView:
         return found
 
     def tests(self) -> dict[str, list[RunObject]]:
-        """The runs that test each node, the oldest first; without those that are on their way out."""
+        """Return the runs that test each node, the oldest first; without those that are being deleted."""
         found: dict[str, list[RunObject]] = defaultdict(list)
         for run in self._mirror.runs.values():
             node = self._cluster.tested_node(run)
@@ -89,7 +89,7 @@ class HealthView:
         return found
 
     def trail(self, node: str) -> tuple[Entry, ...]:
-        """What happened to a node."""
+        """Return the recorded events of a node."""
         known = self._mirror.nodes.get(node)
         return self._signs_of(known).trail if known is not None else ()
 
@@ -115,7 +115,7 @@ class HealthView:
     # ------------------------------------------------------------------------------------------ runs
 
     def _failures(self, now: datetime) -> tuple[Mapping[str, list[Failure]], datetime | None]:
-        """By node; and when a run that failed will have done well elsewhere."""
+        """Return failures by node, and when a run that failed will have proved itself elsewhere."""
         found: dict[str, list[Failure]] = defaultdict(list)
         moments: list[datetime] = []
         unstarted: list[tuple[str, datetime]] = []
@@ -142,14 +142,14 @@ class HealthView:
             return Trial(name, TrialState.IMPOSSIBLE, (status.message or status.reason.value,))
         patience_seconds = self._cluster.policy.preflight.time_limit_seconds
         created = parse_time(run.metadata.creation_timestamp)
-        in_vain = status.attempt is None and not signs.busy  # others of the node's Pods leave it too little
+        in_vain = status.attempt is None and not signs.busy  # other Pods on the node leave too little room
         if in_vain and created is not None and created + timedelta(seconds=patience_seconds) < now:
             found = f"found no room for {format_duration(patience_seconds)}: {status.message}".removesuffix(": ")
             return Trial(name, TrialState.IMPOSSIBLE, (found,))
         return Trial(name, TrialState.GOES_ON)
 
     def _last_words(self, run: RunObject) -> tuple[str, ...]:
-        """How a test ended, with its last line; then the lines before that."""
+        """Return how a test ended, with its last line, then the lines before that."""
         assert run.status is not None
         for pod in self._mirror.pods_of_run(run):
             for container in pod.status.container_statuses:
@@ -161,12 +161,12 @@ class HealthView:
 
 
 def _how(message: str) -> str:
-    """How a test ended; it has one member."""
+    """Return how a test ended; it has one member."""
     return message.removeprefix("member 0: ")
 
 
 def signs_of(node: Node, policy: Policy) -> Signs:
-    """What a Node says of its health, and what was written down on it."""
+    """Return the signs of a node's health, from its conditions, taints and annotations."""
     health = policy.node_health
     bad, cleared = [], []
     silent_since = None

@@ -1,4 +1,4 @@
-"""What a Pod says about the life of the member it runs: the words of many kubelets, reduced to our closed set."""
+"""Members of runs from their Pods: the reasons and messages of many kubelets, reduced to our fixed set of reasons."""
 
 from __future__ import annotations
 
@@ -62,35 +62,35 @@ FIRST_STEP_REASONS = {
 }
 
 _LONGEST_NUMBER = 19
-"""Digits: 2**63 has as many."""
+"""Maximum number of digits: that of 2**63."""
 
 _UNSUPPORTED = "Unsupported"
-"""What the process kubelet refuses for good."""
+"""The process kubelet's reason for Pods that it can never run."""
 
 _NOT_ROOT = "runAsNonRoot"
-"""In what kubelets say of a container that may not run as root, and would; or they can't tell."""
+"""Text in kubelets' messages about a container that would, or might, run as root although that is forbidden."""
 
-_SPARED = "killed when its node ran out of memory, though it was within what it had asked for"
+_SPARED = "killed when its node ran out of memory, although it was within its memory request"
 
 _CANNOT_RUN = ("ContainerCannotRun", "StartError")
 _NOT_FOUND_EXIT_CODES = (126, 127)
 
 _HOOK_FAILED = ("running hook", "running prestart hook", "executing hook")
-"""In what runc and crun say where a hook failed that gives a container its GPUs: drivers that don't fit, a GPU that is
-gone."""
+"""Texts in messages of runc and crun if a hook failed that gives a container its GPUs: the drivers do not match, or a
+GPU is gone."""
 
 _CLAIM = "persistentvolumeclaim"
-"""In what a scheduler says of a Pod whose claims are not bound, or not there: that would be so on every node."""
+"""Text in schedulers' messages about a Pod with unbound or missing claims: it fits on no node."""
 _HOOK_REFUSED = ("requirement error", "mount error")
-"""In what NVIDIA's hook says where it is the image that asks for what it can't have."""
+"""Texts in messages of NVIDIA's hook if the image itself asks for something impossible."""
 
 
 def member_of(pod: Pod, nodes: Mapping[str, Node], spared: Container[str] = ()) -> Member | None:
-    """The member that a Pod of a run stands for, as its name says; None where that is not a member's.
+    """Return the member that a Pod stands for by its name; None if the name is not that of a member.
 
-    nodes: all Nodes by name; a Pod on a node that is not among them, or is not ready, is on a dead node.
-    spared: UIDs of Pods that were killed for memory though they were within what they had asked for: kubelets write the
-    same of them as of those that were not.
+    nodes: all Nodes by name; a Pod on a node that is not among them, or not ready, is on a dead node.
+    spared: UIDs of Pods that were killed for memory although they were within their request: kubelets report them like
+    those that exceeded theirs.
     """
     name = pod.member
     if name is None:
@@ -121,17 +121,19 @@ def member_of(pod: Pod, nodes: Mapping[str, Node], spared: Container[str] = ()) 
 
 
 def peak_of(pod: Pod, *, used_bytes: int = 0, at: str = "") -> MemberPeak | None:
-    """What a Pod tells of its member's memory: that it was seen to hold so much, what it says itself when it has ended,
-    and that a program which was started again had used up its limit. None where it tells nothing.
+    """Return the known memory peak of a Pod's member; None if nothing is known.
+
+    The sources are the observed `used_bytes`, the Pod's own report after its end, and its limit if a program that was
+    started again had exceeded that.
     """
     container = main_container(pod)
     last = container.last_state.terminated if container is not None else None
     if not used_bytes and last is None and not pod.is_finished:
-        return None  # of most members, at most times
+        return None  # the most frequent case
     member, limit = pod.member, _limit_bytes(pod)
     for condition in pod.status.conditions if pod.is_finished else ():
         if condition.type == names.CONDITION_MEMORY_PEAK:
-            used_bytes = max(used_bytes, _told_peak(condition.message))
+            used_bytes = max(used_bytes, _reported_peak(condition.message))
     ran_out = last is not None and last.reason == "OOMKilled" and limit > 0
     used_bytes = max(used_bytes, limit) if ran_out else used_bytes
     if member is None or used_bytes <= 0:
@@ -141,7 +143,7 @@ def peak_of(pod: Pod, *, used_bytes: int = 0, at: str = "") -> MemberPeak | None
 
 
 def culprit_peak(pod: Pod, member: Member) -> MemberPeak | None:
-    """What a member that was ended for its memory had used: its limit at least, or what its kubelet said."""
+    """Return the memory that a member used which was killed for it: at least its limit, or the kubelet's figure."""
     if member.reason is not Reason.OUT_OF_MEMORY:
         return None
     limit, excess = _limit_bytes(pod), memory_excess(pod.status.message)
@@ -159,8 +161,8 @@ def _limit_bytes(pod: Pod) -> int:
         return 0
 
 
-def _told_peak(message: str) -> int:
-    """Of `main=1048576,sidecar=4096`, what the program held."""
+def _reported_peak(message: str) -> int:
+    """Return the bytes of the program in a text such as `main=1048576,sidecar=4096`; 0 if there are none."""
     for part in message.split(","):
         name, _, text = part.partition("=")
         if name == names.MEMBER_CONTAINER and text.isascii() and text.isdigit() and len(text) < _LONGEST_NUMBER:
@@ -184,7 +186,7 @@ def _state(pod: Pod, spared: Container[str]) -> tuple[MemberState, Reason, str, 
 
 
 def main_container(pod: Pod) -> ContainerStatus | None:
-    """What is said of the container that runs the user's program."""
+    """Return the status of the container that runs the user's program."""
     for container in pod.status.container_statuses:
         if container.name == names.MEMBER_CONTAINER:
             return container
@@ -200,14 +202,14 @@ def has_started(pod: Pod) -> bool:
 
 
 def started_at_of(pod: Pod) -> str:
-    """When the user's program started last; empty where it has not."""
+    """Return when the user's program started last; empty if it has not started."""
     container = main_container(pod)
     state = container.state.running or container.state.terminated if container is not None else None
     return state.started_at if state is not None else ""
 
 
 def _why_failed(pod: Pod, container: ContainerStatus | None, spared: Container[str]) -> tuple[Reason, str, int | None]:
-    """What a failed Pod died of. The kubelet's own words about the Pod come before the container's exit code."""
+    """Return why a Pod failed. The kubelet's reason for the Pod counts before the container's exit code."""
     status = pod.status
     terminated = container.state.terminated if container else None
     if terminated is not None and terminated.reason == "OOMKilled":
@@ -218,7 +220,7 @@ def _why_failed(pod: Pod, container: ContainerStatus | None, spared: Container[s
         return Reason.OUT_OF_MEMORY, said, terminated.exit_code
     if status.reason == "Evicted" and (excess := memory_excess(status.message)) is not None:
         used, asked = round_memory(excess.used_bytes), round_memory(excess.asked_bytes)
-        said = f"evicted when its node ran short of memory, of which it used {used} and had asked for {asked}"
+        said = f"evicted when its node ran short of memory: it used {used} and had requested {asked}"
         return Reason.OUT_OF_MEMORY, said, terminated.exit_code if terminated else None
     if status.reason == "Evicted" and is_own_disk_limit(status.message):
         return Reason.PROGRAM_FAILED, status.message.strip(), terminated.exit_code if terminated else None
@@ -237,7 +239,7 @@ def _why_failed(pod: Pod, container: ContainerStatus | None, spared: Container[s
         return Reason.KUBELET_REFUSED, status.message or status.reason, None
     if terminated is None:
         return Reason.KUBELET_REFUSED, status.message or status.reason or "failed without having run", None
-    if terminated.reason in _CANNOT_RUN and _is_hooks_failure(terminated.message):
+    if terminated.reason in _CANNOT_RUN and _is_hook_failure(terminated.message):
         return Reason.CONTAINER_CONFIG, terminated.message.strip(), None
     if terminated.reason in _CANNOT_RUN or terminated.exit_code in _NOT_FOUND_EXIT_CODES:
         said = terminated.message.strip() or "the command was not found, or is not executable"
@@ -245,19 +247,19 @@ def _why_failed(pod: Pod, container: ContainerStatus | None, spared: Container[s
     return Reason.PROGRAM_FAILED, _program_message(terminated.exit_code, terminated.message), terminated.exit_code
 
 
-def _is_hooks_failure(said: str) -> bool:
-    """Whether it was the node that could not start a container, as far as its runtime says."""
+def _is_hook_failure(said: str) -> bool:
+    """Whether the node could not start a container, by its runtime's message."""
     return any(words in said for words in _HOOK_FAILED) and not any(words in said for words in _HOOK_REFUSED)
 
 
 def _why_init_failed(init: ContainerStatus) -> Reason:
-    """Only our own steps are known to say by their exit codes what was missing."""
+    """Return why an init container failed. Only the exit codes of our own steps have a known meaning."""
     if init.name not in (first_step.CONTAINER, first_step.IMAGE_STEP):
         return Reason.CONTAINER_CONFIG
     terminated = init.state.terminated
     assert terminated is not None
     cannot_run = terminated.reason in _CANNOT_RUN
-    if cannot_run and _is_hooks_failure(terminated.message):
+    if cannot_run and _is_hook_failure(terminated.message):
         return Reason.CONTAINER_CONFIG
     if cannot_run and init.name == first_step.IMAGE_STEP:
         return Reason.IMAGE_UNFIT  # it has no shell
@@ -271,12 +273,12 @@ def _init_message(terminated: Terminated) -> str:
 
 
 def _not_as_root(said: str) -> str:
-    """What a kubelet said, and what helps."""
+    """Return a kubelet's message, with a hint."""
     return f"its program would run as root, which policy does not allow; name another user (--user 1000): {said}"
 
 
 def _program_message(exit_code: int, output: str) -> str:
-    """The exit code, and what the program said about it: its error, or the last line before a signal ended it."""
+    """Return the exit code with the program's error, or with its last line if a signal killed it."""
     if exit_code > 128:
         return f"killed by signal {exit_code - 128}{_quoted(last_line(output))}"
     return f"exit code {exit_code}{_quoted(last_words(output))}"

@@ -1,4 +1,4 @@
-"""What planning needs to know of a Node, in `core`'s words."""
+"""The facts about a Node that planning needs, in the types of `core`."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ _NOT_READY_TAINTS = (
     "node.kubernetes.io/unreachable",
     "node.kubernetes.io/unschedulable",
 )
-"""Taints that repeat what a node's conditions and its spec say already."""
+"""Taints that only repeat a node's conditions and its spec."""
 
 
 def node_facts(node: Node, policy: Policy) -> NodeFacts:
-    """What planning needs to know of a Node."""
+    """Return the facts about a Node that planning needs."""
     amounts = node.status.allocatable or node.status.capacity
     labels = node.metadata.labels
     gpus = amount_of(policy.gpu.resource, amounts.get(policy.gpu.resource, "0"))

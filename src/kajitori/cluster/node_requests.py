@@ -1,6 +1,6 @@
-"""ProvisioningRequests of ours as the cluster has them: a kind that may not be there, or be installed later.
+"""Our ProvisioningRequests in the cluster: a kind that may be missing or be installed later.
 
-A watch of its own, beside the mirror: where the kind is missing or forbidden, nothing else stands still.
+They have a watch of their own beside the mirror: if the kind is missing or forbidden, nothing else is blocked.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from kajitori.kube.watch import Synced, watch_ours
 log = logging.getLogger(__name__)
 
 ABSENT = (
-    "this cluster knows no ProvisioningRequests: install the CustomResourceDefinition "
+    "this cluster has no ProvisioningRequests: install the CustomResourceDefinition "
     f"provisioningrequests.{GROUP} and an autoscaler that serves it"
 )
 FORBIDDEN = "Kajitori may not make ProvisioningRequests here: bind its controller to the role of deploy/rbac.yaml"
@@ -31,7 +31,7 @@ Key = tuple[str, str]
 
 
 def answer_of(request: ProvisioningRequest) -> Answer:
-    """What the autoscaler says of it. What was taken back or has expired before anybody used it is a failure."""
+    """Return the autoscaler's answer. A request that was revoked, or that expired unused, counts as failed."""
     known = {condition.type: condition for condition in request.status.conditions}
     for kind in ("Failed", "CapacityRevoked", "BookingExpired"):
         if kind in known and known[kind].status == "True":
@@ -45,24 +45,25 @@ def answer_of(request: ProvisioningRequest) -> Answer:
 
 
 class NodeRequests:
-    """Follows ProvisioningRequests of ours for as long as `wanted` says that any may be made."""
+    """Follows our ProvisioningRequests as long as `wanted` returns that any may be made."""
 
     def __init__(
         self, client: KubeClient, wanted: Callable[[], bool], on_change: Callable[[ProvisioningRequest | None], None]
     ) -> None:
-        """`on_change` is told of each that changed, and None when it became possible or impossible to make any."""
+        """on_change: called with each request that changed, and with None when requests became possible or
+        impossible."""
         self._client = client
         self._wanted = wanted
         self._on_change = on_change
         self.known: dict[Key, ProvisioningRequest] = {}
-        """By namespace and name."""
+        """Requests by namespace and name."""
         self.resource: Resource | None = None
-        """The kind as it is served, where all are known; else None."""
+        """The served kind once all requests are known; else None."""
         self.why_not = ""
-        """Why none can be made now; nothing also where nobody has found out yet."""
+        """Why no request can be made now; also empty before that is known."""
 
     async def follow(self) -> None:
-        """Until cancelled."""
+        """Follow the requests until cancelled."""
         sleep = self._client.environment.sleep
         while True:
             if self._wanted():
@@ -70,7 +71,7 @@ class NodeRequests:
             await sleep(LOOK_AGAIN_SECONDS if self.why_not else 1.0)
 
     async def _watch_any(self) -> None:
-        """Watches the first version that is served; comes back when none is, or not any more."""
+        """Watch the first served version; return when no version is served."""
         why_not = ABSENT
         for resource in PROVISIONING_REQUESTS:
             try:
@@ -87,7 +88,7 @@ class NodeRequests:
                 self.resource = None
                 self.known.clear()
         if why_not != self.why_not:
-            log.warning("policy names pools that can grow, but no nodes can be asked for: %s", why_not)
+            log.warning("policy names pools that can grow, but no nodes can be requested: %s", why_not)
             self.why_not = why_not
             self._on_change(None)
 

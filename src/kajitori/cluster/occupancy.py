@@ -1,8 +1,7 @@
-"""Which run holds which node: one index of the mirror's Runs and Pods, which follows the mirror change by change.
+"""The index of runs on nodes: the nodes that each run holds or was given, kept up to date with the mirror.
 
-Everything that asks who is on the nodes filters this index: what is used, which nodes are promised to members that
-start, which gangs run, who may be preempted, what frees nodes next. Changed runs are read anew at the next question,
-all others are as they were.
+Usage, promised nodes, running gangs, candidates for preemption, expected ends and what-ifs are filters of this index.
+A run that changed is read anew at the next question; all other entries stay as they are.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from kajitori.kube.resources import PODS as POD_KIND
 from kajitori.kube.resources import RUNS, Resource
 
 ENDING = (Reason.STOPPING, Reason.TIME_LIMIT, Reason.DELETING)
-"""Reasons of runs whose members are being ended, although their phase is still STARTING or RUNNING."""
+"""Reasons of runs with members that are being ended, although the phase is still STARTING or RUNNING."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +47,7 @@ class Promise:
 
 @dataclass(frozen=True, slots=True)
 class AttemptPlan:
-    """What a stored attempt was given."""
+    """The nodes of a stored attempt."""
 
     attempt: int
     member: MemberRequest
@@ -93,7 +92,7 @@ class RunOccupancy:
 
     @property
     def member(self) -> MemberRequest:
-        """What each member of the last attempt takes."""
+        """The request of each member of the last attempt."""
         assert self.plan is not None, "only a run with an attempt has members"
         return self.plan.member
 
@@ -125,7 +124,7 @@ class Occupancy:
         self._members: dict[MemberRequest, MemberRequest] = {}
         """The one object for each request of a member."""
         self._used: Snapshot | None = None
-        """What bound Pods use; only ever copied."""
+        """Usage by bound Pods; only ever copied."""
         self._used_resource = ""
         """The GPU resource that `_used` counts."""
         self._usage_change = 0
@@ -150,7 +149,7 @@ class Occupancy:
         return self._runs.get(key)
 
     def gangs(self) -> Collection[RunOccupancy]:
-        """Return the running gangs: batch runs and sweeps whose members hold nodes and were not asked to end."""
+        """Return the running gangs: batch runs and sweeps with members that hold nodes and were not asked to end."""
         self._refresh()
         return self._gangs.values()
 
@@ -160,9 +159,10 @@ class Occupancy:
         return self._gangs.get(key)
 
     def promises(self) -> Iterator[Promise]:
-        """Yield the nodes that stored attempts were given and that no bound Pod shows yet. Nobody else may have them.
+        """Yield the nodes that stored attempts were given and that no bound Pod shows yet. No other run may have
+        them.
 
-        They follow from the Runs alone, so that a new leader knows them from its first cycle.
+        They depend on the Runs alone, so a new leader knows them from its first cycle.
         """
         self._refresh()
         for promises in self._promises.values():
@@ -225,7 +225,7 @@ class Occupancy:
         before, self._table = self._table, table
         if before is None or before.index != table.index:
             self._changed.update(self._runs)
-        elif before is not table:  # what is kept for a next attempt depends on which nodes take work
+        elif before is not table:  # kept nodes depend on which nodes take work
             self._changed.update(key for key, held in self._runs.items() if keeps_nodes(held.run))
         if self._changed:
             changed, self._changed = self._changed, set()

@@ -154,7 +154,7 @@ class _KnownRun:
         return self.run is pending.run and self.request is pending.request and self._totals == totals
 
     def waiting_run(self, expected: Expectation, now: float) -> WaitingRun:
-        """Return it for the queue's cycle. A run whose submission time is unknown counts as submitted now."""
+        """Return it for the queue's cycle. A run without a known submission time counts as submitted now."""
         until_end, work = _until_end(expected), expected.seconds * self._rounds
         queued_at = self._queued_at or now
         known = self._waiting_run

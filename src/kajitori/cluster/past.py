@@ -1,7 +1,7 @@
-"""What runs took and what their users had lately, learnt from the Runs that the mirror holds.
+"""How long runs took and how much their users had recently, from the Runs that the mirror holds.
 
-It is a function of these alone: whoever comes new to a cluster knows as much as who was there before, and the Web API
-the same as the controller. A Run that is deleted is forgotten.
+It depends on these alone: a new leader knows as much as the one before, and the Web API as much as the controller. A
+deleted Run is forgotten.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ from kajitori.kube.resources import RUNS, Resource
 
 @dataclass(frozen=True, slots=True)
 class _Use:
-    """What a run had of the cluster, and has."""
+    """The part of the cluster that a run had, or has, during one period."""
 
     amounts: tuple[float, ...]
-    """As `core.queue.ordering.AMOUNTS`."""
+    """Amounts, as `core.queue.ordering.AMOUNTS`."""
     start: float
     end: float | None
-    """None: it has it still."""
+    """None: the period goes on."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Record:
-    """What one Run tells."""
+    """The evidence of one Run."""
 
     user: str
     team: str
@@ -47,18 +47,18 @@ class _Record:
 
 
 class Past:
-    """History and shares. It follows the mirror by itself; what changed is taken in by `refresh`."""
+    """History and shares. It follows the mirror by itself; `refresh` reads the Runs that changed."""
 
     def __init__(self, mirror: Mirror, cluster: ClusterView) -> None:
         self._mirror = mirror
         self._cluster = cluster
         self._records: dict[Key, _Record] = {}
-        self._told: dict[Key, tuple[ObjectMeta, _Traits]] = {}
+        self._known: dict[Key, tuple[ObjectMeta, _Traits]] = {}
         self._amounts: dict[Key, tuple[tuple[str, int, int], tuple[float, ...]]] = {}
-        """By the Run's UID, its attempt and, of a service, its members."""
+        """Amounts by Run; valid for one UID, attempt and number of members."""
         self._history = History()
         self._latest = (0.0, ("", ""))
-        """When the last ended of those that the history was told of, and which it was."""
+        """End and key of the last run in the history."""
         self._half_life_seconds = 0.0
         self._default_limit_seconds: int | None = None
         self._changed: set[Key] = set(mirror.runs)
@@ -66,20 +66,20 @@ class Past:
         mirror.on_change(self._note)
 
     def expect(self, run: RunObject) -> Expectation:
-        """How long a run that waits will take, from its next start to its end; an elastic gang with its fewest
+        """Return how long a waiting run will take, from its next start to its end; an elastic gang with its fewest
         members."""
-        told = self._told_by(run)
-        whole, limit = self._whole(run, told)
-        more = remaining(whole, _progress_of(run, told), limit)
-        return _stretched(more, told.stretch(told.spec.min_replicas or 0), limit)
+        traits = self._traits(run)
+        whole, limit = self._whole(run, traits)
+        more = remaining(whole, _progress_of(run, traits), limit)
+        return _stretched(more, traits.stretch(traits.spec.min_replicas or 0), limit)
 
     def expect_more(self, run: RunObject, since: float, now: float) -> Expectation:
-        """How long a run will go on whose attempt has run since then."""
-        told = self._told_by(run)
-        whole, limit = self._whole(run, told)
+        """Return the remaining time of a run with an attempt that has run since `since`."""
+        traits = self._traits(run)
+        whole, limit = self._whole(run, traits)
         attempt = run.status.attempt if run.status is not None else None
-        stretch = told.stretch(attempt.world_size if attempt is not None else 0)
-        more = remaining(whole, _progress_of(run, told) + max(0.0, now - since) / stretch, limit)
+        stretch = traits.stretch(attempt.world_size if attempt is not None else 0)
+        more = remaining(whole, _progress_of(run, traits) + max(0.0, now - since) / stretch, limit)
         more = _stretched(more, stretch, limit)
         started = parse_time(run.status.started_at) if run.status is not None and run.status.sweep is None else None
         if limit is None or started is None or now + more.seconds <= started.timestamp() + limit:
@@ -87,23 +87,24 @@ class Past:
         return of_limit(started.timestamp() + limit - now)
 
     def user_of(self, run: RunObject) -> str:
-        """Whose share a run counts against. Those of a namespace that nobody is known of have one account together."""
-        return self._told_by(run).user
+        """Return the account that a run is charged to. All runs of a namespace without a known user share one
+        account."""
+        return self._traits(run).user
 
-    def _whole(self, run: RunObject, told: _Traits) -> tuple[Expectation, int | None]:
-        """How long a run takes from its beginning, and its time limit."""
-        limit = told.spec.time_limit_seconds or self._default_limit_seconds
-        if limit is None and told.spec.is_service:
+    def _whole(self, run: RunObject, traits: _Traits) -> tuple[Expectation, int | None]:
+        """Return how long a run takes from its beginning, and its time limit."""
+        limit = traits.spec.time_limit_seconds or self._default_limit_seconds
+        if limit is None and traits.spec.is_service:
             return endless(), None
         longest = run.status.sweep.longest_seconds if run.status is not None and run.status.sweep is not None else 0
-        if longest:  # of a sweep, what its other members took
+        if longest:  # for a sweep, the length of its other members
             return Expectation(float(min(longest, limit or longest)), Source.SIMILAR, sure=True), limit
-        size = told.size(self._cluster.policy.defaults.cpu_millis)
-        return self._history.expect(told.user, run.metadata.namespace, told.kind, size, limit), limit
+        size = traits.size(self._cluster.policy.defaults.cpu_millis)
+        return self._history.expect(traits.user, run.metadata.namespace, traits.kind, size, limit), limit
 
     @property
     def users(self) -> DominantShares:
-        """What each user had lately (see `user_of`), as of the last `refresh`."""
+        """The recent share of each user (see `user_of`), as of the last `refresh`."""
         return self._users
 
     @property
@@ -112,7 +113,7 @@ class Past:
         return self._teams
 
     def refresh(self) -> None:
-        """Takes in what has changed since the last time."""
+        """Read the Runs that have changed since the last time."""
         policy = self._cluster.policy
         rules, self._default_limit_seconds = policy.queue.rules, policy.default_time_limit_seconds
         if rules.half_life_seconds != self._half_life_seconds:
@@ -141,8 +142,8 @@ class Past:
                 is_history_wrong = True
         if is_history_wrong:
             self._history, self._latest = History(), (0.0, ("", ""))
-            told = ((key, record.finished) for key, record in self._records.items())
-            ended = [(finished.ended_at, key, finished) for key, finished in told if finished is not None]
+            finished_runs = ((key, record.finished) for key, record in self._records.items())
+            ended = [(finished.ended_at, key, finished) for key, finished in finished_runs if finished is not None]
         for ended_at, key, finished in sorted(ended, key=itemgetter(0, 1)):
             self._history.add(finished)
             self._latest = ended_at, key
@@ -153,7 +154,7 @@ class Past:
         key = namespace, name
         if key in self._mirror.runs or key in self._records:
             self._changed.add(key)
-        else:  # it came and went while nobody asked
+        else:  # it came and went between two questions
             self._changed.discard(key)
 
     def _begin_anew(self, half_life_seconds: float) -> None:
@@ -176,42 +177,42 @@ class Past:
     def _read(self, key: Key) -> _Record | None:
         run = self._mirror.runs.get(key)
         if run is None:
-            self._told.pop(key, None)
+            self._known.pop(key, None)
             self._amounts.pop(key, None)
             return None
         return _Record(self.user_of(run), key[0], tuple(self._uses_of(run)), self._finished(run))
 
-    def _told_by(self, run: RunObject) -> _Traits:
+    def _traits(self, run: RunObject) -> _Traits:
         meta = run.metadata
         key = meta.namespace, meta.name
-        known = self._told.get(key)
+        known = self._known.get(key)
         if known is not None and known[0] is meta:
             return known[1]
         if known is not None and _is_same(known[0], meta):
-            told = known[1]
+            traits = known[1]
         else:
-            told = _traits_of(run, self._cluster.specs.of(run))
-        if key in self._mirror.runs:  # else somebody asks about a run that is not made yet
-            self._told[key] = meta, told
-        return told
+            traits = _traits_of(run, self._cluster.specs.of(run))
+        if key in self._mirror.runs:  # else the question is about a run that is not created yet
+            self._known[key] = meta, traits
+        return traits
 
     def _finished(self, run: RunObject) -> Finished | None:
         status = run.status
-        if status is None or status.ran is None or not status.phase.is_final or self._told_by(run).spec.is_service:
+        if status is None or status.ran is None or not status.phase.is_final or self._traits(run).spec.is_service:
             return None
         ended = parse_time(status.ran.until)
         if ended is None:
             return None
         seconds = status.ran.seconds
-        if status.sweep is not None:  # as the queue takes one: how long a member takes
+        if status.sweep is not None:  # the queue counts the length of one member
             seconds = status.sweep.longest_seconds
             if not seconds:
                 return None
         return Finished(
             user=self.user_of(run),
             team=run.metadata.namespace,
-            kind=self._told_by(run).kind,
-            size=self._told_by(run).size(self._cluster.policy.defaults.cpu_millis),
+            kind=self._traits(run).kind,
+            size=self._traits(run).size(self._cluster.policy.defaults.cpu_millis),
             seconds=float(seconds),
             ended_at=ended.timestamp(),
         )
@@ -221,13 +222,13 @@ class Past:
         if status is None or status.attempt is None or not status.attempt.template:
             return
         attempt, ran = status.attempt, status.ran
-        is_service = self._told_by(run).spec.is_service
+        is_service = self._traits(run).spec.is_service
         present = status.members.total if is_service else status.members.running + status.members.pending
-        comes_and_goes = is_service or status.sweep is not None  # its members do, one by one
+        comes_and_goes = is_service or status.sweep is not None  # its members start and end one by one
         until = parse_time(ran.until) if ran is not None else None
         if ran is not None and until is not None:
-            seconds = max(1.0, ran.seconds * self._told_by(run).stretch(attempt.world_size))
-            if status.sweep is not None:  # so many were there on average
+            seconds = max(1.0, ran.seconds * self._traits(run).stretch(attempt.world_size))
+            if status.sweep is not None:  # the average number of members
                 each = self._amounts_of(run, attempt, 1)
                 had = tuple(amount * status.sweep.member_seconds / seconds for amount in each)
             else:
@@ -240,7 +241,7 @@ class Past:
             yield _Use(has, since.timestamp(), None)
 
     def _amounts_of(self, run: RunObject, attempt: Attempt, members: int) -> tuple[float, ...]:
-        """What an attempt takes, of all its members, or of so many."""
+        """Return the amounts of an attempt: of all its members, or of `members` of them."""
         key, plan = (run.metadata.namespace, run.metadata.name), (run.metadata.uid, attempt.number, members)
         known = self._amounts.get(key)
         if known is not None and known[0] == plan:
@@ -256,10 +257,10 @@ class Past:
 
 @dataclass(frozen=True, slots=True)
 class _Traits:
-    """What an expectation about a run depends on, besides its status."""
+    """The properties of a run, besides its status, that an expectation depends on."""
 
     user: str
-    """Who submitted it; if nobody is known, an account that stands for the namespace."""
+    """Its user; if that is not known, an account that stands for the namespace."""
     kind: Kind | str
     """A value that no other run has, if the kind cannot be read."""
     spec: StoredSpec
@@ -283,13 +284,13 @@ def _traits_of(run: RunObject, spec: StoredSpec) -> _Traits:
 
 
 def _is_same(one: ObjectMeta, other: ObjectMeta) -> bool:
-    """Both are of one Run, with one spec and one owner."""
+    """Whether both belong to one Run, with the same spec and owner."""
     same_spec = (one.uid, one.generation) == (other.uid, other.generation)
     return same_spec and one.annotations.get(names.ANNOTATION_OWNER) == other.annotations.get(names.ANNOTATION_OWNER)
 
 
 def _stretched(more: Expectation, stretch: float, limit_seconds: float | None) -> Expectation:
-    """The same for a gang that has only a part of its size; its time limit goes by the clock."""
+    """Return the expectation of a gang that has only a part of its members; its time limit stays the same."""
     if stretch == 1.0:
         return more
     seconds = more.seconds * stretch
@@ -297,16 +298,16 @@ def _stretched(more: Expectation, stretch: float, limit_seconds: float | None) -
     return replace(more, seconds=longest, shortest=min(more.shortest * stretch, longest))
 
 
-def _progress_of(run: RunObject, told: _Traits) -> float:
-    """How long a run ran before of what it need not run again: it has checkpoints."""
+def _progress_of(run: RunObject, traits: _Traits) -> float:
+    """Return for how long a run has already run and need not repeat, since it has checkpoints."""
     status = run.status
-    if not told.spec.has_checkpoint or status is None or status.ran is None or status.sweep is not None:
+    if not traits.spec.has_checkpoint or status is None or status.ran is None or status.sweep is not None:
         return 0.0
     return float(status.ran.seconds)
 
 
 def totals_of(cluster: ClusterView) -> tuple[float, ...]:
-    """What the cluster has, whatever state its nodes are in, as `core.queue.ordering.AMOUNTS`."""
+    """Return the totals of the cluster, whatever the state of its nodes, as `core.queue.ordering.AMOUNTS`."""
     table = cluster.table()
     cpu, memory, gpus, _ = table.total.sum(axis=0).tolist() if len(table) else (0, 0, 0, 0)
     return float(cpu), float(memory), float(gpus), float(len(table))

@@ -1,4 +1,4 @@
-"""The runs that wait for nodes, found out from the mirror alone: as the controller sees them, by whoever asks."""
+"""The runs that wait for nodes, from the mirror alone: the same as in the controller's queue."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from kajitori.kube.mirror.mirror import Mirror
 from kajitori.kube.objects import RunObject
 
 _BREATH_SECONDS = 0.02
-"""A long queue is read in pieces of this length: others are answered in between."""
+"""Time for which a long queue is read at a stretch; other requests are answered in between."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Decided:
-    """What policy makes of a run; None where it refuses it now."""
+    """Policy's decision about a run; None if policy refuses it now."""
 
     asked: tuple[str, int, int]
     """The Run's UID and generation, and the version of policy and nodes."""
@@ -36,16 +36,16 @@ class _Decided:
 
 
 class PendingRuns:
-    """Who waits, for the Web API. Policy is asked once for each version of a run, of itself and of the nodes."""
+    """The waiting runs, for the Web API. Policy decides once for each version of a run, of policy and of the nodes."""
 
     def __init__(self, mirror: Mirror, cluster: ClusterView) -> None:
         self._mirror = mirror
         self._cluster = cluster
         self._decided: dict[str, _Decided] = {}
-        """By the Run's UID."""
+        """Decisions by the UID of the Run."""
 
     async def all(self, now: datetime) -> list[PendingRun]:
-        """All runs that wait for nodes at this moment, in no order."""
+        """Return all runs that wait for nodes now, in no particular order."""
         found: list[PendingRun] = []
         barred = self._cluster.barred()
         uids = set()
@@ -53,9 +53,9 @@ class PendingRuns:
         for run in list(self._mirror.runs.values()):
             if _may_wait(run):
                 uids.add(run.metadata.uid)
-                applicant = self.of(run, now, barred)
-                if applicant is not None:
-                    found.append(applicant)
+                pending_run = self.of(run, now, barred)
+                if pending_run is not None:
+                    found.append(pending_run)
                 if time.monotonic() - since > _BREATH_SECONDS:
                     await asyncio.sleep(0)
                     since = time.monotonic()
@@ -64,14 +64,14 @@ class PendingRuns:
         return found
 
     def of(self, run: RunObject, now: datetime, barred: Barred | None = None) -> PendingRun | None:
-        """What a run asks of the planner now; None where it waits for something else, or policy refuses it."""
+        """Return what a run asks of the planner now; None if it waits for something else, or if policy refuses it."""
         decided = self._decide(run)
         return self.would_be(run, *decided, now, barred) if decided is not None else None
 
     def would_be(
         self, run: RunObject, spec: RunSpec, decision: Decision, now: datetime, barred: Barred | None = None
     ) -> PendingRun | None:
-        """The same of a run that policy was asked about already, and that need not be in the cluster."""
+        """Return the same for a run with a known decision; the run need not be in the cluster."""
         status = run.current_status
         pods = self._mirror.owned_pods(run.metadata.namespace, run.metadata.name, run.metadata.uid)
         members = [member for pod in pods if (member := member_of(pod, self._mirror.nodes)) is not None]
@@ -95,7 +95,7 @@ class PendingRuns:
 
 
 def request_of(run: RunObject, decision: Decision, needs: gang.NeedsNodes, status: RunStatus) -> GangRequest:
-    """What is asked of the planner for a run that needs nodes."""
+    """Return the request to the planner of a run that needs nodes."""
     return GangRequest(
         key=f"{run.metadata.namespace}/{run.metadata.name}",
         member=decision.request,

@@ -1,4 +1,4 @@
-"""Pools of nodes that can grow, as the mirror and policy have them: what they have, may get, and keep for whom."""
+"""Node pools that can grow, from the mirror and policy: their nodes, their possible nodes, and nodes kept for runs."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from kajitori.kube.objects import RunObject
 
 
 class PoolView:
-    """What `ClusterView` knows of pools; worked out anew with each table of nodes."""
+    """The node pools of `ClusterView`, computed anew with each table of nodes."""
 
     def __init__(self, mirror: Mirror, occupancy: Occupancy, is_test: Callable[[RunObject], bool]) -> None:
-        """`is_test` tells runs that test a node: nothing is kept from them, and they take nothing from anybody."""
+        """is_test: whether a run tests a node. No nodes are kept from tests, and tests take none from other runs."""
         self._mirror = mirror
         self._occupancy = occupancy
         self._is_test = is_test
@@ -33,14 +33,14 @@ class PoolView:
         self._possible: NodeTable | None = None
 
     def of(self, table: NodeTable, policy: Policy) -> Mapping[str, Pool]:
-        """The pools of policy, in its order. Every change of policy makes a table anew."""
+        """Return the pools of policy, in its order. Every change of policy makes a new table."""
         if table is not self._table:
             self._table, self._possible = table, None
             self._pools = {name: _pool(name, table, policy) for name in policy.node_pools}
         return self._pools
 
     def possible(self, table: NodeTable, policy: Policy) -> NodeTable:
-        """All nodes that the cluster has or may get: what a run that is submitted may be as large as."""
+        """Return all nodes that the cluster has or may get: they limit the size of a run at submission."""
         pools = self.of(table, policy)
         if not pools:
             return table
@@ -54,14 +54,14 @@ class PoolView:
         return self._possible
 
     def requests(self) -> Iterator[tuple[str, NodeRequest]]:
-        """What runs have asked for and still need, by the gang's key."""
+        """Yield the node requests that runs have made and still need, by `namespace/name`."""
         for (namespace, name), run in self._mirror.runs.items():
             request = run.status.node_request if run.status is not None else None
             if request is not None and request.is_live:
                 yield f"{namespace}/{name}", request
 
     def holds(self, table: NodeTable, policy: Policy) -> dict[str, Rows]:
-        """Which nodes are kept for which run, by the gang's key."""
+        """Return the nodes that are kept for each run, by `namespace/name`."""
         pools = self.of(table, policy)
         return (
             reserved_nodes(self.requests(), pools, table, _Members(self._mirror, self._occupancy, self._is_test))
@@ -70,7 +70,7 @@ class PoolView:
         )
 
     def barred(self, table: NodeTable, policy: Policy) -> Barred:
-        """Keeps gangs off nodes that are kept for others."""
+        """Return what keeps gangs off nodes that are kept for other runs."""
 
         def is_test(key: str) -> bool:
             namespace, _, name = key.partition("/")
@@ -81,7 +81,7 @@ class PoolView:
 
 
 class _Members:
-    """Which runs have members on a node, or will have them there in a moment; by the gang's key. Tests do not count."""
+    """The runs that have members on a node, or are starting members there, by `namespace/name`; without tests."""
 
     def __init__(self, mirror: Mirror, occupancy: Occupancy, is_test: Callable[[RunObject], bool]) -> None:
         self._mirror = mirror
@@ -103,7 +103,7 @@ class _Members:
 
 
 class Barred:
-    """Keeps gangs off nodes that came for others: by what each of their members asks for."""
+    """Keeps gangs off nodes that came for other runs, by changing the request of their members."""
 
     def __init__(self, kept: Mapping[str, Rows], table: NodeTable, is_test: Callable[[str], bool]) -> None:
         self._is_test = is_test
@@ -112,7 +112,7 @@ class Barred:
         self._members: dict[int, tuple[MemberRequest, MemberRequest]] = {}
 
     def __call__(self, request: GangRequest) -> GangRequest:
-        """The gang, off what is kept for others. Equal members stay one object: the planner looks at that first."""
+        """Return the gang, kept off these nodes. Equal member requests stay one object, which the planner relies on."""
         if not self._all or self._is_test(request.key):
             return request
         own = self._kept.get(request.key)

@@ -110,7 +110,7 @@ class Preemptions:
         return preemptor_waits(self._mirror, self._cluster.specs, preemption)
 
     def of(self, key: Key) -> list[PreemptedBy]:
-        """Return the preemptions of a run whose preemptors still wait."""
+        """Return the preemptions of a run for preemptors that still wait."""
         return [preemption for preemption in self._preempted.get(key, ()) if self._waits(preemption)]
 
     # ------------------------------------------------------------------------------------------ for the queue

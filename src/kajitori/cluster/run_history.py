@@ -1,4 +1,4 @@
-"""Runs by who submitted them, so that what earlier ones of a kind needed is found without looking at all runs."""
+"""Earlier runs by user, so that the memory peaks of runs of one kind are found without looking at all runs."""
 
 from __future__ import annotations
 
@@ -12,40 +12,40 @@ from kajitori.kube.objects import RunObject
 from kajitori.kube.resources import RUNS, Resource
 
 REMEMBERED = 512
-"""Runs of one person in one namespace: those whose peak was learnt last."""
+"""Number of runs kept for one user in one namespace: those with the latest known peaks."""
 
 Person = tuple[str, str]
-"""A namespace, and who submits runs there."""
+"""A namespace and a user."""
 
 
 @dataclass(slots=True)
-class _Theirs:
-    """Runs of one person."""
+class _UserRuns:
+    """The runs of one user."""
 
     all: dict[Key, None] = field(default_factory=dict)
     unsorted: dict[Key, None] = field(default_factory=dict)
-    """Those of which nobody has found out yet of what kind they are."""
+    """Runs of a kind that is not known yet."""
     of_kind: dict[Kind, dict[Key, None]] = field(default_factory=dict)
 
 
 class RunHistory:
-    """Of each person the runs that the mirror holds and whose peak is known. It follows the mirror by itself.
+    """The runs in the mirror with a known memory peak, by user. It follows the mirror by itself.
 
-    Of what kind a run is, is found out when somebody asks about runs of its owner, and then kept.
+    The kind of a run is read at the first question about its user's runs, and then kept.
     """
 
     def __init__(self, mirror: Mirror) -> None:
         self._mirror = mirror
-        self._people: dict[Person, _Theirs] = {}
+        self._people: dict[Person, _UserRuns] = {}
         self._known: dict[Key, tuple[Person, str, int]] = {}
-        """Whose a run is, and the UID and generation of the Run that it was told by."""
+        """User, UID and generation of each known run."""
         self._kinds: dict[Key, Kind] = {}
         for key in sorted(mirror.runs, key=lambda key: mirror.runs[key].metadata.creation_timestamp):
             self._look_at(key)
         mirror.on_change(self._note)
 
     def earlier(self, kind: Kind, than: RunObject | None = None) -> tuple[EarlierRun, ...]:
-        """What the newest runs of this kind needed, newest first; with `than`, those that were submitted before it."""
+        """Return what the newest runs of this kind needed, newest first; with `than`, of runs submitted before it."""
         theirs = self._people.get((kind.namespace, kind.owner))
         if theirs is None:
             return ()
@@ -70,7 +70,7 @@ class RunHistory:
         self._forget(key)
         if known is not None:
             self._known[key] = known
-            theirs = self._people.setdefault(known[0], _Theirs())
+            theirs = self._people.setdefault(known[0], _UserRuns())
             theirs.all[key] = theirs.unsorted[key] = None
             if len(theirs.all) > REMEMBERED:
                 self._forget(next(iter(theirs.all)))
@@ -90,7 +90,7 @@ class RunHistory:
         if not theirs.all:
             del self._people[known[0]]
 
-    def _sort(self, theirs: _Theirs) -> None:
+    def _sort(self, theirs: _UserRuns) -> None:
         for key in theirs.unsorted:
             run = self._mirror.runs[key]
             kind = kind_of_stored(run.spec, key[0], run.owner)

@@ -25,7 +25,7 @@ _MADE_AGAIN = ("DaemonSet", "Node")
 
 @dataclass(slots=True)
 class _Parts:
-    """What one run or foreign Pod takes, Pod by Pod."""
+    """The Pods of one run or one foreign Pod, as lists."""
 
     kind: StepKind
     sweep: str = ""
@@ -40,7 +40,7 @@ class Moment:
     """Everything that the mirror shows at one moment. It stays the same while the mirror changes."""
 
     snapshot: Snapshot
-    """What is used by Pods and promised to runs that start."""
+    """Usage by Pods and by runs that start."""
     runs: Sequence[RunOccupancy]
     foreign_pods: Sequence[tuple[Pod, str]]
     """Pods that belong to no run, with their nodes."""
@@ -84,7 +84,7 @@ def this_moment(cluster: ClusterView, endings: Iterable[tuple[str, Ending]], now
 
 
 def _occupants(there: Moment, asked: str) -> list[Occupant]:
-    """Return every run, sweep member and foreign Pod whose end would free something."""
+    """Return every run, sweep member and foreign Pod with resources that its end would free."""
     index = there.snapshot.table.index
     sweeps = {held.key for held in there.runs if held.is_sweep and held.is_begun}
     found: dict[str, _Parts] = {}

@@ -98,7 +98,7 @@ def code_digests(run: RunObject) -> set[str]:
     """Return the digests of the code that a stored Run asks for and of the code that its last attempt was made with."""
     found = {read_stored(run.spec).code_digest}
     if run.status is not None and run.status.attempt is not None:
-        with suppress(KeyError, TypeError, AttributeError, ValueError):  # somebody damaged the status
+        with suppress(KeyError, TypeError, AttributeError, ValueError):  # the status was damaged
             found.add(first_step.code_of(run.status.attempt.pod_template["spec"]))
     return found - {""}
 

@@ -1,4 +1,4 @@
-"""What a member's Pod tells of its end: the row of a sweep's table of results."""
+"""Rows of a sweep's table of results, from the Pods of its members."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _MESSAGE_LENGTH = 300
 
 
 def result_of(pod: Pod, member: Member, restarts: int) -> MemberResult:
-    """The row of a member, as its Pod shows it now."""
+    """Return the row of a member, as its Pod shows it now."""
     container = main_container(pod)
     ended = container.state.terminated if container is not None else None
     peak = culprit_peak(pod, member) or peak_of(pod)

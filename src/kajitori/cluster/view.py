@@ -35,7 +35,7 @@ from kajitori.kube.mirror.mirror import Mirror
 from kajitori.kube.objects import RunObject
 
 REMEMBERED_DECISIONS = 1024
-"""Number of different specs whose decisions are kept."""
+"""Number of different specs with decisions that are kept."""
 
 
 class ClusterView:
@@ -140,7 +140,7 @@ class ClusterView:
 
     def promised_uses(self) -> dict[str, list[Use]]:
         """Return what members that are still starting will take, by node; also the nodes that are kept for the next
-        attempt of an elastic gang. No bound Pod shows it yet, and nobody else can have it."""
+        attempt of an elastic gang. No bound Pod shows it yet, and no other run can have it."""
         found: dict[str, list[Use]] = {}
         for promise in self.occupancy.promises():
             namespace, _, name = promise.run.partition("/")
@@ -204,8 +204,8 @@ class ClusterView:
         return names.ANNOTATION_TESTED_NODE in run.metadata.annotations and bool(self.tested_node(run))
 
     def outline(self, run: RunObject, status: RunStatus) -> tuple[gang.Run, RunSpec | None]:
-        """Return a run that policy refuses now as the state machine takes it: its attempt runs on until it is over or
-        somebody ends it.
+        """Return a run that policy refuses now as the state machine takes it: its attempt runs on until it ends or a
+        user ends it.
 
         Its spec comes with it if it can be read.
         """

@@ -195,15 +195,13 @@ async def test_explain_of_an_elastic_gang_that_runs_says_what_it_takes_to_grow(w
     bert = world.kubernetes.put("runs", run("bert", **size) | {"status": status})
     world.kubernetes.put("pods", pod(bert, node="g1", gpus=8))
     await world.caught_up()
-    said = (
-        "1 of 1-2 members; there is room for 1 more: it is started again with them once that has been so for 10m and "
-    )
+    said = "1 of 1-2 members; there is room for 1 more: it restarts with them once there has been room for 10m and "
     assert (await get(world, "/v1/runs/team/bert/explain"))["message"] == f"{said}it has run for 30m"
     queued = {"phase": "Queued", "queuedAt": "2026-11-21T10:05:00Z"}
     wants: dict[str, Any] = {"replicas": 2, "resources": {"gpu": 8, "gpuType": "h100"}}
     world.kubernetes.put("runs", run("mine", **wants) | {"status": queued})
     await world.caught_up()
-    said = "1 of 1-2 members; there is no room for more beside those who wait"
+    said = "1 of 1-2 members; there is no room for more beside the waiting runs"
     assert (await get(world, "/v1/runs/team/bert/explain"))["message"] == said
 
 

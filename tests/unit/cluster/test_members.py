@@ -193,7 +193,7 @@ def test_whose_fault_an_eviction_is(message: str, reason: Reason) -> None:
 def test_the_culprit_of_an_eviction_is_told_the_figures() -> None:
     message = LOW + "Container main was using 5Gi, request is 1Gi, has larger consumption of memory. "
     assert seen(evicted(message)).message == (
-        "evicted when its node ran short of memory, of which it used 5Gi and had asked for 1Gi"
+        "evicted when its node ran short of memory: it used 5Gi and had requested 1Gi"
     )
 
 

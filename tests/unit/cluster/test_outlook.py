@@ -296,7 +296,7 @@ def test_what_comes_and_goes_while_nobody_asks_is_not_kept() -> None:
     assert outlook.past.expect(asked.run).source is Source.UNKNOWN
     scene.lose("known")
     outlook.past.refresh()
-    assert not scene.cluster.occupancy.gangs() and not outlook.past._records and not outlook.past._told
+    assert not scene.cluster.occupancy.gangs() and not outlook.past._records and not outlook.past._known
 
 
 # ------------------------------------------------------------------------------------------------ whoever asks

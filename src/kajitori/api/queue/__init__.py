@@ -1,1 +1,1 @@
-"""The queue: who waits, why, and what would happen to a run that is not submitted yet."""
+"""The queue in the Web API: its order, why a run waits, and what-ifs about runs that are not submitted yet."""

@@ -1,4 +1,4 @@
-"""The queue: who waits, in which order, by which numbers, and when each is expected to start."""
+"""The queue: the waiting runs in order, with the numbers behind it, and when each is expected to start."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from kajitori.kube.objects import RunObject
 router = APIRouter(tags=["cluster"])
 
 LONGEST_SECONDS = 10.0
-"""So old may the answer be where the queue is so long that it takes its time."""
+"""Maximum age of the answer about a queue that is so long that the answer takes time."""
 
 
 @router.get("/v1/queue", responses=describes(QueueView), summary="The waiting runs, in order")
@@ -40,7 +40,9 @@ async def show_queue(api: Shared, user: Caller) -> Response:
 
 
 @router.get(
-    "/v1/runs/{namespace}/{name}/expected", responses=describes(ExpectedView), summary="How long it is expected to take"
+    "/v1/runs/{namespace}/{name}/expected",
+    responses=describes(ExpectedView),
+    summary="How long a run is expected to take",
 )
 async def show_expected(api: Shared, user: Caller, namespace: str, name: str) -> Response:
     """From similar runs of its user, else from its time limit, else from runs of its size."""
@@ -48,7 +50,7 @@ async def show_expected(api: Shared, user: Caller, namespace: str, name: str) ->
 
 
 def expected_of(api: Api, run: RunObject) -> ExpectedView:
-    """How long a run is expected to take from now on, or from its next start."""
+    """Return how long a run is expected to take from now on, or from its next start."""
     now = api.now()
     api.outlook.past.refresh()
     gang = api.cluster.occupancy.gang((run.metadata.namespace, run.metadata.name))
@@ -75,18 +77,18 @@ async def _body(api: Api) -> bytes:
 
 
 async def queue_of(api: Api) -> QueueView:
-    """All that wait now."""
+    """Return all runs that wait now."""
     now = await queue_state(api)
     async with api.asking:
         found = await asyncio.to_thread(forecast, now.simulation, stop_watch)
-    by_key = {each.request.key: each for each in now.pending}
+    by_key = {run.request.key: run for run in now.pending}
     rules = api.cluster.policy.queue
     reserved = {each.key: each for each in found.now.reservations}
     behind = {each.key: each.behind for each in found.now.shortages}
     known_until, leader = _known_until(api, now, found.starts), api.leader.state()
     items = []
-    for each in now.order.queue:
-        key = each.gang.key
+    for run in now.order.queue:
+        key = run.key
         item = _queued(by_key[key], place_view(now.order, key))
         starts_at = found.starts.get(key, math.inf)
         item.behind, item.kept = list(behind.get(key, ())), kept_view(reserved.get(key), known=starts_at < known_until)
@@ -97,7 +99,7 @@ async def queue_of(api: Api) -> QueueView:
 
 
 def _known_until(api: Api, now: QueueState, starts: Mapping[str, float]) -> float:
-    """When the first ends of which nobody knows how long it takes: whatever is expected after that may rest on it."""
+    """Return the expected end of the first run with an assumed length: later times may depend on it."""
     is_known = api.outlook.known_ends(api.now())
     assumed = {key for key in {each.run for each in now.simulation.occupants} if not is_known(key)}
     running = (end.ends_at for each in now.simulation.occupants if each.run in assumed for end in each.endings)
@@ -107,7 +109,7 @@ def _known_until(api: Api, now: QueueState, starts: Mapping[str, float]) -> floa
 
 
 def place_view(order: QueueOrder, key: str) -> PlaceView:
-    """The place of a run in the queue, with its numbers."""
+    """Return the place of a run in the queue, with its numbers."""
     place, expected = order.place(key), order.expected[key]
     return PlaceView(
         position=place.position,
@@ -128,7 +130,7 @@ def place_view(order: QueueOrder, key: str) -> PlaceView:
 
 
 def kept_view(reservation: Reservation | None, *, known: bool) -> KeptView | msgspec.UnsetType:
-    """The nodes that are kept for a run; `known`: the time of its start rests on nothing that was but assumed."""
+    """Return the reservation of a run. known: the time of its start depends on no assumed length."""
     if reservation is None:
         return msgspec.UNSET
     nodes = compress(list(dict.fromkeys(reservation.placement.nodes)))

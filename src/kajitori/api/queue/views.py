@@ -1,4 +1,4 @@
-"""What the API answers about runs that wait, and about those that would, as types."""
+"""Types of the API's answers about waiting runs and about what-ifs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ExpectedFrom = Literal["similar", "limit", "corrected", "general", "unknown", "e
 
 
 class HolderView(View):
-    """What one run (or foreign Pod) holds of the nodes that a waiting run could use."""
+    """A run or foreign Pod that holds nodes which a waiting run could use."""
 
     holder: str
     owner: str
@@ -26,7 +26,7 @@ class HolderView(View):
     nodes: str
     since: str
     until: str
-    """When it is expected to have ended, which nobody promises; empty where nobody can tell."""
+    """Expected end, an estimate; empty if not known."""
 
 
 class RoomView(View):
@@ -36,36 +36,36 @@ class RoomView(View):
     free: int
     """Nothing is in the way."""
     reserved: int
-    """It is kept for runs before this one."""
+    """The room is reserved for runs ahead."""
     held: int
-    """Others run there."""
+    """Other runs are there."""
     cordoned: int
     broken: int
     """On nodes that are not ready, unhealthy or not tested yet."""
 
 
 class StepView(View):
-    """Something that has to happen before a run can start."""
+    """One thing that has to happen before a run can start."""
 
     kind: Literal["run", "member", "pod", "cordoned", "broken", "ahead"]
-    """run: it ends. member: one of a sweep ends, which others of it do not depend on; perhaps of the run's own. pod:
-    somebody else's goes. cordoned, broken: the node takes work again. ahead: a waiting run that is looked at before
-    this one is stopped, with what it has."""
+    """run: a run ends. member: one member of a sweep ends, perhaps of the waiting run itself. pod: a foreign Pod goes.
+    cordoned, broken: the node takes work again. ahead: a waiting run that is looked at before this one is stopped, with
+    everything that it has."""
     name: str
-    """`namespace/name` of the run or Pod, also of a member; the node's name."""
+    """`namespace/name` of the run, member or Pod; or the node's name."""
     run: str
-    """`namespace/name` of the run that ends, or one of whose members does; empty where it is none."""
+    """`namespace/name` of the run that ends, or of which a member ends; empty for other steps."""
     owner: str
     why: str
-    """Of a node: why it takes no work."""
+    """Why a node takes no work; empty for other steps."""
     nodes: str
-    """Where it is, as a compact list, of all nodes."""
+    """Its nodes, as a compact list."""
     gpus: int
     cpu_millis: int
     memory_bytes: int
-    """What it takes there."""
+    """Amounts that it takes there, with `gpus` and `cpuMillis`."""
     until: str
-    """When that is expected; empty where nobody can tell."""
+    """Expected time; empty if not known."""
 
 
 class BlockedView(View):
@@ -80,19 +80,18 @@ class ExpectedView(View):
     """How long a run is expected to take. It is an estimate."""
 
     seconds: int
-    """At most so long, as far as the evidence goes: of one that runs from now on, of any other from its next start to
-    its end."""
+    """The longer end of the estimate: of a running run from now on, of any other run from its next start."""
     shortest_seconds: int
-    """At least so long, as far as the evidence goes; 0 if nothing tells."""
+    """The shorter end of the estimate; 0 if not known."""
     expected_from: ExpectedFrom
     runs: int
-    """How many finished runs of comparable size that rests on."""
+    """Number of finished runs of comparable size that the estimate rests on."""
     sure: bool
-    """The evidence is enough and lies close together, or it is a limit. Else it orders the queue, and no more."""
+    """Whether the evidence is enough and agrees, or is a time limit. Else the estimate only orders the queue."""
     goes_on: bool
-    """It runs now."""
+    """Whether it runs now."""
     ends_at: Time | msgspec.UnsetType = msgspec.UNSET
-    """Of one that runs: when it is expected to end; absent where nobody can tell."""
+    """Expected end of a running run; absent if not known."""
 
 
 class PlaceView(View):
@@ -102,40 +101,41 @@ class PlaceView(View):
     """1 is first."""
     of: int
     waited_seconds: int
-    """Since it was submitted or resumed; what it ran since then included."""
+    """Time since it was submitted or resumed, running time included."""
     expected_seconds: int
-    """How long it is expected to take from its next start on, at most. Nobody is held to it."""
+    """The longer end of its expected length, from its next start on. An estimate: it ends no run."""
     shortest_seconds: int
-    """And at least, as far as the evidence goes; 0 if nothing tells."""
+    """The shorter end of its expected length; 0 if not known."""
     expected_from: ExpectedFrom
-    """Where that is known from. similar: the longest of the last three of its kind and of comparable size, at most its
-    time limit. limit: its time limit. corrected: it took longer than expected already. general: what most runs of its
-    size take. unknown: no comparable run has ended here; it has its place as if it took as long as this. endless: a
-    service, which has no end; as unknown."""
+    """The evidence. similar: the longest of the last three runs of its kind and of comparable size, at most its time
+    limit. limit: its time limit. corrected: it has already taken longer than expected. general: the length of most runs
+    of its size. unknown: no comparable run has ended, so this length is assumed for its place. endless: a service,
+    which has no end; its place is as for unknown."""
     expected_runs: int
-    """How many finished runs of comparable size that rests on."""
+    """Number of finished runs of comparable size that the estimate rests on."""
     expected_sure: bool
-    """The evidence is enough and lies close together, or it is a limit. Else no time is told that rests on it."""
+    """Whether the evidence is enough and agrees, or is a time limit. Else no time that depends on it is shown."""
     size: float
     """The part of the cluster that it asks for, of the resource that it asks for most: 0 to 1."""
     user_share: float
-    """What its user had of the cluster lately, as an average in which policy's `queue.halfLife` ago counts half."""
+    """The part of the cluster that its user had recently: an average in which usage policy's `queue.halfLife` ago
+    counts half."""
     team_share: float
     """The same of its namespace."""
     score: float | None
-    """Higher comes first, among runs of one priority; null where policy's formula has no value for it."""
+    """A higher score comes first among runs of one priority; null if policy's formula has no value for it."""
     overdue: bool
-    """It has waited longest of all, and longer than the bound: it comes first, whatever its score."""
+    """Whether it has waited longest of all, and longer than the bound: then it comes first, whatever its score."""
     bound_seconds: int
 
 
 class KeptView(View):
-    """Nodes that are kept for a run: others start there only if they are not expected to delay it."""
+    """The reservation of a run: other runs start on these nodes only if they are not expected to delay it."""
 
     nodes: str
     """As a compact list."""
     expected_at: Time | msgspec.UnsetType = msgspec.UNSET
-    """When it is expected to start on them; an estimate, never a promise. Absent where nobody can tell."""
+    """Expected start on them, an estimate; absent if not known."""
 
 
 class QueuedView(View):
@@ -147,20 +147,20 @@ class QueuedView(View):
     phase: str
     reason: str
     priority: int
-    """Higher goes before everything else."""
+    """Runs of higher priority come first."""
     members: int
-    """So many need a node; more, up to `mostMembers`, take what fits."""
+    """Number of members that need a node; more, up to `mostMembers`, start if they fit."""
     most_members: int
     gpus: int
-    """Of all of these together."""
+    """GPUs of all of these members together."""
     gpu_type: str
     place: PlaceView
     behind: list[str]
-    """There is room for it, and these runs (`namespace/name`), for which nodes are kept, would be delayed by it."""
+    """Runs (`namespace/name`) with reservations that would be delayed if this one took the room that there is."""
     kept: KeptView | msgspec.UnsetType = msgspec.UNSET
-    """Nodes that are kept for it; absent where none are."""
+    """Its reservation; absent if it has none."""
     expected_at: Time | msgspec.UnsetType = msgspec.UNSET
-    """When it is expected to start; an estimate, never a promise. Absent where nobody can tell."""
+    """Expected start, an estimate; absent if not known."""
 
 
 class QueueView(View):
@@ -172,70 +172,70 @@ class QueueView(View):
     """As policy's `queue.formula`."""
     items: list[QueuedView]
     controller: ControllerView
-    """While no controller is at work, none of them starts: `expectedAt` is absent."""
+    """While no controller is at work, no run starts, and `expectedAt` is absent."""
 
 
 class ExplanationView(View):
-    """Why a run is in its phase. For one that waits: what is missing, who holds it, what would start sooner."""
+    """Why a run is in its phase. For a waiting run: what is missing, which runs hold it, what would start it sooner."""
 
     phase: str
     reason: str
     message: str
     members: int | msgspec.UnsetType = msgspec.UNSET
-    """So many have to start together."""
+    """Number of members that have to start together."""
     most: int | msgspec.UnsetType = msgspec.UNSET
-    """So many start if there is room: more than `members` of a sweep and of an elastic gang."""
+    """Number of members that start if there is room: more than `members` for a sweep or an elastic gang."""
     fit_now: int | msgspec.UnsetType = msgspec.UNSET
     missing: dict[str, int] | msgspec.UnsetType = msgspec.UNSET
-    """By kind: gpu, cpuMillis, memoryBytes, members."""
+    """Missing amounts by resource: gpu, cpuMillis, memoryBytes, members."""
     held: list[HolderView] | msgspec.UnsetType = msgspec.UNSET
     blocked: list[BlockedView] | msgspec.UnsetType = msgspec.UNSET
     room: RoomView | msgspec.UnsetType = msgspec.UNSET
     to_free: list[StepView] | msgspec.UnsetType = msgspec.UNSET
-    """Once all of this has happened, and nothing else, the next cycle starts the run; leave any one out, and it does
-    not. Empty for a run that starts now; absent where nothing starts it, since the cluster is too small, and where
-    nobody can tell."""
+    """Once all of these steps have happened, and nothing else, the next cycle starts the run; without any one of them
+    it does not. Empty for a run that starts now; absent if nothing starts it, since the cluster is too small, or if the
+    search took too long."""
     exact: bool | msgspec.UnsetType = msgspec.UNSET
-    """False: so many runs are before this one that it takes too long to tell; `toFree` is enough, but perhaps more than
-    is needed, or absent."""
+    """False: so many runs are ahead that the search took too long; `toFree` is enough, but perhaps more than needed, or
+    absent."""
     sooner: list[str] | msgspec.UnsetType = msgspec.UNSET
-    """What it could ask for instead to start now, each by itself, as options of `kaji run`."""
+    """Changes with which it would start now, each by itself, as options of `kaji run`."""
     expected_at: Time | msgspec.UnsetType = msgspec.UNSET
-    """When it is expected to start, if everything that runs and waits before it takes as long as expected. An estimate,
-    never a promise; absent where nobody can tell."""
+    """Expected start if all running runs and all runs ahead take their expected time. An estimate; absent if not
+    known."""
     ahead: int | msgspec.UnsetType = msgspec.UNSET
-    """Waiting runs that are looked at before this one."""
+    """Number of waiting runs that are looked at before this one."""
     place: PlaceView | msgspec.UnsetType = msgspec.UNSET
     guarantees: list[GuaranteeView] | msgspec.UnsetType = msgspec.UNSET
-    """What its team is guaranteed of what it asks for, and how much of that the team's runs use."""
+    """Its team's guarantees for what it asks for, and how much of them the team's runs use."""
     behind: list[str] | msgspec.UnsetType = msgspec.UNSET
-    """There is room for it, and these runs (`namespace/name`), for which nodes are kept, would be delayed by it."""
+    """Runs (`namespace/name`) with reservations that would be delayed if this one took the room that there is."""
     asks: list[str] | msgspec.UnsetType = msgspec.UNSET
-    """Runs (`namespace/name`) that it asks to give way now: it starts once they have, whatever else is said here."""
+    """Runs (`namespace/name`) that it preempts now: it starts once they have left, whatever the other fields say."""
     kept: KeptView | msgspec.UnsetType = msgspec.UNSET
-    """Nodes that are kept for it; absent where none are."""
+    """Its reservation; absent if it has none."""
     node_request: NodeRequest | msgspec.UnsetType = msgspec.UNSET
-    """What it asked an autoscaler for last; absent where it asked for nothing."""
+    """Its last request to an autoscaler; absent if it made none."""
     controller: ControllerView | msgspec.UnsetType = msgspec.UNSET
-    """Present while no controller is at work: then nothing starts, whatever room there is."""
+    """Present while no controller is at work: then nothing starts, even if there is room."""
     grows: bool | msgspec.UnsetType = msgspec.UNSET
-    """An autoscaler was asked for nodes for it, or will be once it has waited for long enough."""
+    """Whether an autoscaler was asked for nodes for it, or will be once it has waited long enough."""
 
 
 class WhatIf(View):
-    """What would become of a run if it was submitted now. Nothing was made."""
+    """What would happen to a run if it was submitted now. Nothing was created."""
 
     namespace: str
     starts: bool
-    """It would start in the next cycle."""
+    """Whether it would start in the next cycle."""
     nodes: str
-    """Where; a compact list in the order of ranks. Empty where it would wait."""
+    """Its nodes, a compact list in the order of ranks; empty if it would wait."""
     domains: dict[str, int]
-    """Over how many domains of each topology label of policy these are spread."""
+    """Number of domains of these nodes, by policy's topology label."""
     findings: list[Finding]
-    """What policy changes in it or wants known."""
+    """Policy's changes and notices."""
     start: ExplanationView
-    """When it would start, and what that would take; as for a run that waits."""
+    """When it would start, and what is missing, as for a waiting run."""
 
 
 class DryRun(View):
@@ -243,7 +243,7 @@ class DryRun(View):
 
     run: RunView
     manifests: list[dict[str, Any]]
-    """The Run, its first member's Pod, its Service, its NetworkPolicy where it has one and, where policy
-    wants one, the claim of its checkpoint."""
+    """The Run, its first member's Pod, its Service, its NetworkPolicy if it has one, and the claim of its checkpoint if
+    policy requires one."""
     findings: list[Finding]
     start: ExplanationView

@@ -1,4 +1,4 @@
-"""Why a run waits, and what would become of one that is not yet made: the planner's own answer to what holds now."""
+"""Why a run waits, and what would happen to a run that is not created yet: the planner's own answer."""
 
 from __future__ import annotations
 
@@ -48,23 +48,23 @@ from kajitori.kube.resources import RESOURCE_QUOTAS
 router = APIRouter(tags=["runs"])
 
 _NO_RUN = "?"
-"""No run can have this name."""
+"""A name that no run can have."""
 
 
 @router.get("/v1/runs/{namespace}/{name}/explain", responses=describes(ExplanationView), summary="Why a run waits")
 async def explain_run(api: Shared, user: Caller, namespace: str, name: str) -> Response:
-    """What is missing by kind, who holds it and for how long, what exactly has to be freed, what would start it sooner;
-    for a run that does not wait, its status."""
+    """Return the missing resources, the runs that hold them and for how long, the exact steps that free them, and what
+    would start the run sooner; for a run that does not wait, its status."""
     return answer(await explanation_of(api, await find_run(api, user, namespace, name)))
 
 
 async def explanation_of(api: Api, run: RunObject) -> ExplanationView:
-    """The answer for a Run that stands in the cluster."""
+    """Return the answer for a Run that is in the cluster."""
     return _with_controller(api, await _explanation_of(api, run))
 
 
 def _with_controller(api: Api, view: ExplanationView) -> ExplanationView:
-    """The same view; while no controller is at work it says so, and tells no time at which anything starts."""
+    """Return the view; while no controller is at work, it says so and has no expected start."""
     leader = api.leader.state()
     if leader.is_absent:
         view.controller, view.expected_at = controller_view(leader), msgspec.UNSET
@@ -83,14 +83,14 @@ async def _explanation_of(api: Api, run: RunObject) -> ExplanationView:
     applicant = api.pending.of(run, api.now())
     if applicant is None:
         said.message = said.message or await _growth_of(api, run)
-        return said  # it waits for something else than nodes, if at all: a pause, or members that are still ending
+        return said  # it waits for something else, such as a backoff or members that are still ending
     found, _ = await start_of(api, applicant, status.phase)
     found.reason = found.reason or said.reason
     return found
 
 
 async def _growth_of(api: Api, run: RunObject) -> str:
-    """Of an elastic gang that runs: how many members it has, and what it takes to have more."""
+    """Return a text about the size of a running elastic gang, and what it needs to grow; empty for other runs."""
     spec, status = api.cluster.specs.of(run), run.status
     if status is None or status.attempt is None or status.phase is not Phase.RUNNING or not spec.is_elastic:
         return ""
@@ -102,17 +102,17 @@ async def _growth_of(api: Api, run: RunObject) -> str:
     rules, now = api.cluster.policy.elastic, await queue_state(api)
     more = len(grown(now.promised.snapshot, gang.gang, gang.nodes, [run.request for run in now.pending]).nodes) - has
     if not more:
-        beside = " beside those who wait" if now.pending else ""
+        beside = " beside the waiting runs" if now.pending else ""
         return f"{said}; there is no room for more{beside}"
     room = f"{said}; there is room for {more} more"
     if not rules.grow:
-        return f"{room}, and policy lets no gang be started again to grow"
+        return f"{room}, and policy lets no gang restart to grow"
     after, least = format_duration(rules.grow_after_seconds), format_duration(rules.minimum_run_seconds)
-    return f"{room}: it is started again with them once that has been so for {after} and it has run for {least}"
+    return f"{room}: it restarts with them once there has been room for {after} and it has run for {least}"
 
 
 async def start_of(api: Api, applicant: PendingRun, phase: Phase = Phase.QUEUED) -> tuple[ExplanationView, Answer]:
-    """What the planner says to a run now, whether or not it is among those that wait."""
+    """Return the planner's answer about a run now, whether or not it is in the queue."""
     now = await queue_state(api, applicant)
     async with api.asking:
         found = await asyncio.to_thread(ask, now.simulation, applicant.request.key, stop_watch)
@@ -129,7 +129,7 @@ async def start_of(api: Api, applicant: PendingRun, phase: Phase = Phase.QUEUED)
 
 
 def _guarantees_of(api: Api, applicant: PendingRun) -> list[GuaranteeView]:
-    """What its team is guaranteed of what it asks for, and how much of that the team uses."""
+    """Return its team's guarantees for what it asks for, and how much of them the team uses."""
     namespace, member = applicant.run.metadata.namespace, applicant.request.member
     return [
         guarantee_view(each)
@@ -139,7 +139,7 @@ def _guarantees_of(api: Api, applicant: PendingRun) -> list[GuaranteeView]:
 
 
 def _would_ask(api: Api, now: QueueState, found: Answer, key: str) -> list[str]:
-    """Whom the run asks to give way in the next cycle."""
+    """Return the runs that this run preempts in the next cycle."""
     if found.ahead >= EXAMINED_PER_CYCLE:
         return []
     queue, at = now.simulation.queue[: found.ahead + 1], api.now()
@@ -148,18 +148,18 @@ def _would_ask(api: Api, now: QueueState, found: Answer, key: str) -> list[str]:
     plan = preempt_for_waiting(snapshot, queue, found.looked, running, api.cluster.policy, at.timestamp())
     for request in plan.requests:
         if request.key == key:
-            return list(dict.fromkeys(victim.key for victim in request.victims))  # of a sweep often several members
+            return list(dict.fromkeys(victim.key for victim in request.victims))  # often several members of one sweep
     return []
 
 
 async def start_of_new(
     api: Api, user: User, run: RunObject, spec: RunSpec, decision: Decision
 ) -> tuple[ExplanationView, Placement | None]:
-    """The same for a run that is not made yet, and where it would start; as far as the namespace's quotas have room,
-    where its user may see them. With the name of a run that waits it is asked in that one's place."""
+    """Return the same for a run that is not created yet, and where it would start. The namespace's quotas count if the
+    user may see them. With the name of a waiting run, the answer is for its place in the queue."""
     meta = run.metadata
     key = f"{meta.namespace}/{meta.name}"
-    # Whatever is remembered of runs by their names, of this one nothing is true of the next.
+    # A name of no run: nothing that is cached by name may count for this run.
     meta = msgspec.structs.replace(meta, name=_NO_RUN, uid=secrets.token_hex(8))
     applicant = api.pending.would_be(msgspec.structs.replace(run, metadata=meta), spec, decision, api.now())
     if applicant is None:
@@ -181,7 +181,7 @@ async def start_of_new(
 
 
 def _preempted_by(run: RunObject) -> str:
-    """To whom it did, where it waits for that reason."""
+    """Return a text about the run that preempted it, if it waits for that reason."""
     asked = run.status.preemption if run.status is not None else None
     return describe_preemptions(asked) if asked is not None else ""
 
@@ -196,7 +196,9 @@ def _view(api: Api, asked: Simulation, applicant: PendingRun, found: Answer, pha
         assert found.shortage is not None
         told = explain(asked.snapshot, request, found.shortage, api.cluster.uses)
     asks = api.preemptions.describe(request.key)
-    waits = {queued.gang.key for queued in asked.queue}  # its end is not that of what it has now
+    waits = {
+        queued.gang.key for queued in asked.queue
+    }  # these wait for more, so the end of their present members is not theirs
     there = (each for each in asked.occupants if not each.sweep or each.run not in waits)
     ends: dict[str, float] = {}
     for each in there:
@@ -248,7 +250,7 @@ def _view(api: Api, asked: Simulation, applicant: PendingRun, found: Answer, pha
 
 
 def _run_of(step: Step) -> str:
-    """The run (`namespace/name`) whose end, or whose member's, the step is; the name of whatever else it is."""
+    """Return the run (`namespace/name`) that ends, or of which a member ends; for other steps their name."""
     return step.occupant.run if step.occupant is not None else step.name
 
 
@@ -274,5 +276,5 @@ def _step_view(api: Api, asked: Simulation, step: Step, is_known: Callable[[str]
 
 
 def _time(seconds: float) -> str:
-    """Empty for what never comes."""
+    """Return the time as text; empty if it is infinite."""
     return format_time(time_at(seconds)) if math.isfinite(seconds) else ""

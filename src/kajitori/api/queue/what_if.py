@@ -1,4 +1,4 @@
-"""What would become of a run if it was submitted now: the answer of the planner that would get it. Nothing is made."""
+"""What-ifs about a run that is not submitted: the answer of the planner that would place it. Nothing is created."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _NAMELESS = "this"
             "content": {"application/json": {"schema": {"$ref": "#/components/schemas/RunRequest"}}},
         }
     },
-    summary="What would become of a run",
+    summary="What would happen to a run if it was submitted now",
 )
 async def what_if(api: Shared, user: Caller, request: Request) -> Response:
     """Whether a run would start now, and where; otherwise what it would wait for. What is wrong with it or refused by
@@ -54,7 +54,7 @@ async def what_if(api: Shared, user: Caller, request: Request) -> Response:
 
 
 def _domains(api: Api, placement: Placement | None) -> dict[str, int]:
-    """How many domains of each level of the topology the members stand in."""
+    """Return how many domains of each level of the topology the members would be in."""
     if placement is None:
         return {}
     table = api.cluster.table()

@@ -99,7 +99,7 @@ class Placed:
 
 @dataclass(frozen=True, slots=True)
 class Cycle:
-    """What one cycle decided, as the controller acts on it."""
+    """The decisions of one cycle, as the controller acts on them."""
 
     starts: tuple[tuple[QueueEntry, Placement], ...] = ()
     waits: tuple[tuple[QueueEntry, Shortage], ...] = ()
@@ -208,8 +208,7 @@ class Queue:
         self._placed.pop(key, None)
 
     def decided_before(self, policy_version: int, cluster_version: int) -> set[Key]:
-        """Return the waiting runs whose decision is older than this policy, or than these nodes if it depends on
-        them."""
+        """Return the waiting runs with a decision older than this policy, or than these nodes if it depends on them."""
         return {
             key for key, entry in self._waiting.items() if entry.admitted.is_outdated(policy_version, cluster_version)
         }
@@ -360,7 +359,7 @@ class Queue:
     def _forget_shown(self, now: datetime) -> None:
         """Drop placements that the mirror shows, which are promises from now on, and placements that were not stored.
 
-        A Run newer than the one that was placed shows it; or somebody else wrote first, and it was not stored.
+        A Run newer than the one that was placed shows it; or another writer was first, and it was not stored.
         """
         for key, placed in list(self._placed.items()):
             run = self._mirror.runs.get(key)

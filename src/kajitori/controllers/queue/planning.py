@@ -45,7 +45,7 @@ FULL_REST_WHEN_BUSY, PARTIAL_REST_WHEN_BUSY = 19, 4
 """The same while writes wait for the API server: more cycles would start nothing sooner."""
 
 MESSAGES_AT_ONCE = 32
-"""Number of waiting runs whose messages are written at a time: starts and ends come before messages."""
+"""Number of messages of waiting runs that are written at a time: starts and ends come before messages."""
 
 MESSAGES_WHEN_BUSY = 4
 """The same while writes wait for the API server. `kaji explain` needs no message: it computes why a run waits."""
@@ -206,7 +206,7 @@ class Planning:
                     self._explain(waiting, shortage, cycle.explainer, preempting.get(name, ""), asking.of(name))
 
     def _look_for_outdated(self) -> None:
-        """Queue the runs for another decision whose policy or nodes have changed since the last one."""
+        """Queue the runs for another decision if policy or nodes have changed since the last one."""
         version = self._cluster.version
         if version == self._outdated_as_of:
             return

@@ -1,8 +1,8 @@
-"""Requests for nodes of the runs that wait: made once their status says so, and taken back before it no longer does.
+"""Node requests of waiting runs: made once the run's status names them, and withdrawn before it no longer does.
 
-What is asked for is decided in `core.nodes.provisioning`; the objects follow what stands in the Run. Killed between any
-two calls, whoever leads next finds either the intent without an object, which is then made, or an object that is one of
-the run's by its owner, and is the one that the status names.
+`core.nodes.provisioning` decides what is requested; the objects follow the status of the Run. If the controller is
+killed between any two calls, the next leader finds either a status without an object, which it then creates, or an
+object that the run owns and that the status names.
 """
 
 from __future__ import annotations
@@ -39,42 +39,42 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """What a run that waits asks for from now on."""
+    """The node request of a waiting run from now on."""
 
     request: NodeRequest | None = None
     note: str = ""
-    """Why nothing is asked for, where somebody should know."""
+    """Why no nodes are requested, if users should know that."""
     is_done: bool = True
-    """Whether its status says so already, and what it asks for was asked for."""
+    """Whether its status says so already, and the request was made."""
 
     @property
     def reason(self) -> Reason:
-        """That nodes were asked for, where they were."""
+        """PROVISIONING_NODES if nodes were requested, else NONE."""
         return Reason.PROVISIONING_NODES if self.request is not None and self.request.is_live else Reason.NONE
 
     @property
     def words(self) -> str:
-        """The same in words; or why nothing is asked for."""
+        """The request as text, or why there is none."""
         said = describe_request(self.request) if self.request is not None else ""
         return "; ".join(each for each in (said, self.note) if each)
 
 
 @dataclass(frozen=True, slots=True)
 class Asking:
-    """What one cycle found that runs ask for."""
+    """The node requests that one cycle decided."""
 
     asks: Mapping[str, Ask] = field(default_factory=dict)
-    """By the gang's key."""
+    """Requests by `namespace/name`."""
     look_again_at: datetime | None = None
-    """When it may be something else though nothing changes."""
+    """When the decision may change although nothing else does."""
 
     def of(self, key: str) -> Ask:
-        """What a gang asks for."""
+        """Return the request of a run."""
         return self.asks.get(key, Ask())
 
 
 class Provisioning:
-    """Asks for nodes in the name of runs, where policy names pools that can grow."""
+    """Requests nodes for runs, if policy names node pools that can grow."""
 
     def __init__(
         self,
@@ -82,14 +82,15 @@ class Provisioning:
         cluster: ClusterView,
         on_change: Callable[[Key | None], None],
     ) -> None:
-        """`on_change` is told of the run whose request changed; of None when any run may be able to ask, or not."""
+        """on_change: called with the run of each changed request; with None when requests became possible or
+        impossible."""
         self._client = client
         self._cluster = cluster
         self._on_change = on_change
         self._there = NodeRequests(client, lambda: bool(cluster.policy.node_pools), self._note)
 
     async def follow(self) -> None:
-        """Follows what autoscalers say, until cancelled."""
+        """Follow the answers of autoscalers, until cancelled."""
         await self._there.follow()
 
     def _note(self, request: ProvisioningRequest | None) -> None:
@@ -99,8 +100,10 @@ class Provisioning:
     # ------------------------------------------------------------------------------------------ deciding
 
     def plan(self, cycle: Cycle, now: datetime, freed_for: Collection[str]) -> Asking:
-        """What is asked for by those who found no place in this cycle. freed_for: keys of gangs for which others give
-        way: nodes come free for them anyway."""
+        """Return the node requests of the runs that do not start in this cycle.
+
+        freed_for: runs for which others were preempted: nodes become free for them anyway.
+        """
         asked = any(waiting.status.node_request is not None for waiting, _ in cycle.waits)
         knows = self._there.resource is not None or bool(self._there.why_not)
         if cycle.plan is None or not cycle.waits or not (asked or (self._cluster.pools and knows)):
@@ -130,7 +133,7 @@ class Provisioning:
         return UnplacedRun(waiting.request, shortage, waiting.status.attempts + 1, request, answer, starts_at)
 
     def _find(self, run: RunObject, request: NodeRequest) -> ProvisioningRequest | None:
-        """The object that stands for a request; nobody else's of that name (rule 1)."""
+        """Return the object of a request, if the run owns it; another owner's object of that name does not count."""
         meta = run.metadata
         found = self._there.known.get((meta.namespace, request_name(meta.name, request)))
         owner = found.metadata.controller if found is not None else None
@@ -139,8 +142,8 @@ class Provisioning:
     # ------------------------------------------------------------------------------------------ doing
 
     async def make(self, waiting: QueueEntry, request: NodeRequest | None) -> NodeRequest | None:
-        """Sees to it that what the run's status asks for is asked for. Answers the request; one that has failed where
-        the API server does not take it."""
+        """Create the objects of the request in the run's status, if they are missing. Return the request, as failed if
+        the API server refuses it."""
         if request is None or not request.is_live or self._find(waiting.run, request) is not None:
             return request
         rules, resource = self._cluster.policy.node_pools.get(request.pool), self._there.resource
@@ -159,10 +162,13 @@ class Provisioning:
         return request
 
     async def _take_back(self, run: RunObject) -> None:
-        """Nothing is asked for in the name of this run any more. By label: whatever was asked for goes (rule 10)."""
+        """Delete all requests of this run, by label."""
         meta = run.metadata
         ours = f"{names.LABEL_MANAGED_BY}={names.MANAGED_BY},{names.LABEL_RUN_UID}={meta.uid}"
-        for resource in (POD_TEMPLATES, self._there.resource):  # a template alone would never be found again
+        for resource in (
+            POD_TEMPLATES,
+            self._there.resource,
+        ):  # a template without a request would never be found again
             if resource is None:
                 continue
             try:
@@ -172,7 +178,7 @@ class Provisioning:
                 log.warning("what run %s/%s asked for stays: %s", meta.namespace, meta.name, error.message)
 
     async def settle(self, run: RunObject, status: RunStatus, *, over: bool) -> RunStatus:
-        """The status without a request that the run does not need any more: that is taken back first."""
+        """Return the status without a request that the run no longer needs, after withdrawing it."""
         request, used = status.node_request, False
         starting = status.phase is Phase.STARTING
         if starting and status.attempt is not None:
@@ -183,8 +189,8 @@ class Provisioning:
         return msgspec.structs.replace(status, node_request=request)
 
     async def keep_only(self, run: RunObject, wanted: NodeRequest | None) -> None:
-        """Nothing else is asked for in the name of this run: neither what its status said, nor what stands in its name
-        and not in its status. What is wanted of all that goes is made anew."""
+        """Withdraw all requests of this run apart from `wanted`, also those that its status does not name. If `wanted`
+        is deleted with them, it is made anew later."""
         last, stands = run.current_status.node_request, self._made_in_name_of(run)
         stands |= {request_name(run.metadata.name, last)} if last is not None and last.is_live else set()
         if wanted is not None and wanted.is_live:
@@ -193,7 +199,7 @@ class Provisioning:
             await self._take_back(run)
 
     def _made_in_name_of(self, run: RunObject) -> set[str]:
-        """Names of the ProvisioningRequests whose owner is this run."""
+        """Return the names of the ProvisioningRequests that this run owns."""
         return {
             each.metadata.name
             for each in self._there.known.values()
@@ -203,7 +209,7 @@ class Provisioning:
         }
 
     def template_of(self, waiting: QueueEntry, nodes: Collection[str], template: Manifest) -> Manifest:
-        """The template of an attempt that begins on these nodes: its members use up what was provided for it."""
+        """Return the template of an attempt on these nodes: its members use the nodes that were provided for it."""
         run, status = waiting.run, waiting.status
         request = status.node_request
         rules = self._cluster.policy.node_pools.get(request.pool) if request is not None else None
@@ -215,7 +221,7 @@ class Provisioning:
         return using(template, request, rules.provisioning_class, run.metadata.name)
 
     def _uses(self, run: RunObject, status: RunStatus, nodes: Collection[str]) -> bool:
-        """Whether some of these nodes came for the run, because it asked for them."""
+        """Whether some of these nodes came because the run requested them."""
         if status.node_request is None or not status.node_request.is_live:
             return False
         table = self._cluster.table()

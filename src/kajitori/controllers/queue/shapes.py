@@ -10,7 +10,8 @@ from kajitori.core.placement.planner import MemberRequest
 from kajitori.core.queue.waiting import WaitingRun
 
 Shape = tuple[MemberRequest, frozenset[str]]
-"""What gangs ask for each member, and which nodes they avoid: if one does not fit, a larger one does not either."""
+"""The request for each member, and the nodes that the gang avoids: if one does not fit, a larger one does not
+either."""
 
 
 class QueueByShape:

@@ -108,7 +108,7 @@ async def test_one_question_is_not_answered_with_what_another_was_told(world: Wo
     for name in ("a", "b", "c"):
         await what_if(world, WANTS, name=name)
         await world.http.post("/v1/runs", json={"spec": WANTS, "name": name}, params={"dryRun": "true"})
-    assert not {"a", "b", "c"} & {name for _, name in world.api.outlook.past._told}
+    assert not {"a", "b", "c"} & {name for _, name in world.api.outlook.past._known}
 
 
 async def test_what_is_refused_is_refused_as_at_its_submission(world: World) -> None:
