@@ -1,4 +1,5 @@
-"""One start of a gang, as writes to the API server: the intent, then what the Pods need, then all Pods at once."""
+"""Writes to the API server for one attempt: the objects that its Pods need, then all Pods at once, and their
+deletion."""
 
 from __future__ import annotations
 
@@ -35,14 +36,14 @@ from kajitori.kube.platform.ticket_key import SigningKey
 from kajitori.kube.resources import CLAIMS, EVENTS, LIMIT_RANGES, NETWORK_POLICIES, PODS, RESOURCE_QUOTAS, SERVICES
 
 DELETED_TOGETHER = 250
-"""Members that one request deletes, of a larger run: it takes a second or so."""
+"""Number of members of a large run that one request deletes, which takes about a second."""
 
 DELETIONS_AT_A_TIME = 4
-"""Such requests. The API server takes turns with those it has: with all at a time none would end before the last."""
+"""Number of such requests at a time. The API server works on all of them in turn, so with more none would end early."""
 
 
 class Whose(NamedTuple):
-    """A Run that members belong to, whether it still exists or not."""
+    """The Run that members belong to, which may be deleted already."""
 
     namespace: str
     name: str
@@ -50,12 +51,12 @@ class Whose(NamedTuple):
 
 
 def whose(run: RunObject) -> Whose:
-    """The Run as its members name it."""
+    """Return the Run as its members identify it."""
     return Whose(run.metadata.namespace, run.metadata.name, run.metadata.uid)
 
 
 CLAIM_FRESH = timedelta(minutes=1)
-"""What was said of a claim longer ago may not hold any more: whoever provides storage tries again every 15 s."""
+"""Age up to which an event about a claim counts. Provisioners try again every 15 s, so an older one may be outdated."""
 _OF_CLAIMS = "involvedObject.kind=PersistentVolumeClaim"
 
 
@@ -63,7 +64,7 @@ class StartRefused(Exception):
     """The API server refused a member for good: trying the same again changes nothing."""
 
     def __init__(self, reason: Reason, message: str, *, begun: bool = False) -> None:
-        """`begun`: some of the members may have been made."""
+        """`begun` says that some of the members may have been created."""
         super().__init__(message)
         self.reason = reason
         self.message = message
@@ -71,13 +72,13 @@ class StartRefused(Exception):
 
 
 async def prepare(client: KubeClient, run: RunObject, spec: RunSpec, claim: Mapping[str, Any] | None) -> None:
-    """What the members of any attempt share: the Service that names them, the claim of their checkpoint."""
+    """Create what the members of all attempts share: the Service for their names, and the claim of their checkpoint."""
     namespace = run.metadata.namespace
-    if spec.array is None:  # nobody looks for the members of a sweep
+    if spec.array is None:  # members of a sweep do not look each other up
         service = manifests.headless_service(
             run_name=run.metadata.name, namespace=namespace, run_uid=run.metadata.uid, ports=spec.ports
         )
-        with _refusals_of(service), suppress(AlreadyExists):  # a stranger's is left alone
+        with _refusals_of(service), suppress(AlreadyExists):  # somebody else's Service is left alone
             await ensure_of_run(client, SERVICES, service, run)
     if claim is not None:
         with _refusals_of(claim), suppress(AlreadyExists):
@@ -85,10 +86,11 @@ async def prepare(client: KubeClient, run: RunObject, spec: RunSpec, claim: Mapp
 
 
 async def restrict(networks: NetworkKeeper, run: RunObject, attempt: Attempt, rules: Mapping[str, Any] | None) -> None:
-    """The NetworkPolicy of members that are restricted in who may reach them or where they may go.
+    """Create or update the NetworkPolicy of members whose network is restricted.
 
-    rules: as policy has them now; None also where it would not admit the run any more. Then members start with what
-    they have, and not at all where they were to be restricted and nothing restricts them.
+    `rules` are those of the present policy; None if the network is not restricted or policy no longer admits the run.
+    In the latter case members start with the NetworkPolicy that they have. Raises StartRefused if they need one and
+    have none.
     """
     if rules is not None:
         with _refusals_of({"kind": NETWORK_POLICIES.kind, "metadata": {"name": run.metadata.name}}):
@@ -99,13 +101,13 @@ async def restrict(networks: NetworkKeeper, run: RunObject, attempt: Attempt, ru
         return
     was_to_be = names.ANNOTATION_NETWORK in attempt.pod_template.get("metadata", {}).get("annotations", {})
     if was_to_be and not await networks.is_there(run):
-        message = "it was to be restricted in where it may go, and policy does not say any more how"
+        message = "its network has to be restricted, but policy no longer says how"
         raise StartRefused(Reason.ADMISSION, message)
 
 
 @contextmanager
 def _refusals_of(body: Mapping[str, Any]) -> Iterator[None]:
-    """What the API server refuses for good ends the start."""
+    """Turn a permanent refusal of the API server into StartRefused."""
     try:
         yield
     except (Forbidden, InvalidInput) as error:
@@ -113,10 +115,10 @@ def _refusals_of(body: Mapping[str, Any]) -> Iterator[None]:
 
 
 async def key_for(attempt: Attempt, key: SigningKey) -> bytes | None:
-    """The key that this attempt's members, and their tickets, are signed with. Members without a first step show no
-    ticket: they start unsigned if the key could not be read before.
+    """Return the key that signs this attempt's members and their tickets.
 
-    Raises StartRefused if tickets are needed and the controller may not have the key.
+    Members without a first step need no ticket: they start unsigned if the key could not be read so far. Raises
+    StartRefused if tickets are needed and the controller may not read the key.
     """
     if not first_step.is_part_of(attempt.pod_template.get("spec", {})):
         return key.last
@@ -127,15 +129,14 @@ async def key_for(attempt: Attempt, key: SigningKey) -> bytes | None:
 
 
 async def check_claims(client: KubeClient, run: RunObject, attempt: Attempt, now: datetime) -> None:
-    """Ask, after a start that failed, whether storage is known to be missing for the claims that members mount: then
-    no Pod has to be made, and no node kept, to learn it again.
+    """Check, after a failed start, whether storage is missing for a claim that members mount.
 
-    Only an event of the last minute counts, and only while its claim is not bound: afterwards it is history, or it is
-    about something else (a volume that cannot be enlarged, say). Raises StartRefused with the claim's name and the
-    event's message.
+    This avoids creating Pods and holding nodes only to learn it again. Only an event of the last minute counts, and
+    only while its claim is not bound; otherwise it is outdated or about something else, such as enlarging a volume.
+    Raises StartRefused with the claim's name and the event's message.
     """
     volumes = attempt.pod_template.get("spec", {}).get("volumes") or ()
-    wanted = {each["persistentVolumeClaim"]["claimName"] for each in volumes if "persistentVolumeClaim" in each}
+    wanted = {volume["persistentVolumeClaim"]["claimName"] for volume in volumes if "persistentVolumeClaim" in volume}
     if not wanted:
         return
     namespace = run.metadata.namespace
@@ -155,13 +156,12 @@ async def check_claims(client: KubeClient, run: RunObject, attempt: Attempt, now
 
 
 def _time_of(event: Event) -> str:
-    """When the event happened last."""
+    """Return the time of the event's last occurrence."""
     return event.last_timestamp or event.event_time
 
 
 async def _is_bound(client: KubeClient, claim: str, namespace: str) -> bool:
-    """Whether the claim has its volume now. A controller without the right to look (of older manifests) believes the
-    event for its minute."""
+    """Whether the claim is bound. False if the controller may not read claims, as with older manifests."""
     try:
         found = await client.get(CLAIMS, claim, namespace, type=Claim)
     except (Forbidden, NotFound):
@@ -177,12 +177,12 @@ async def create_members(
     *,
     key: bytes | None = None,
 ) -> list[str]:
-    """Creates the Pods of these ranks, all at once, of a sweep's as many as the quotas have room for; answers their
-    names.
+    """Create the Pods of these ranks, all at once, and return their names.
 
-    Safe to repeat: a Pod of ours that is there already counts as created. The namespace's quotas are summed up and one
-    member is tried with a server-side dry run first, so that what refuses some of them refuses before any exists
-    (rule 4). Raises StartRefused where the API server says no for good, and other errors where it could not be asked.
+    Of a sweep, as many are created as the quotas allow. The call can be repeated: a Pod of this attempt that exists
+    counts as created. Quotas are summed up and one member is tried with a server-side dry run first, so that a refusal
+    comes before any Pod exists (rule 4). Raises StartRefused for a permanent refusal, and other errors if the API
+    server does not answer.
     """
     nodes = node_by_rank(attempt)
     pods = manifests.MemberPods(
@@ -210,22 +210,24 @@ async def create_members(
 
 
 async def quota_room(client: KubeClient, namespace: str, template: Mapping[str, Any], members: int) -> int:
-    """For how many of so many members the namespace's quotas have room now, beside all that is there."""
+    """Return how many additional members the namespace's quotas allow now, at most `members`."""
     try:
         quotas = (await client.list(RESOURCE_QUOTAS, namespace)).items
     except Forbidden:
-        return members  # not ours to see; the API server judges each Pod
+        return members  # the API server checks each Pod anyway
     return members_within(quotas, template.get("spec", {}), members) if quotas else members
 
 
 async def _within_quota(client: KubeClient, run: RunObject, attempt: Attempt, ranks: Sequence[int]) -> Sequence[int]:
-    """The ranks. Raises StartRefused where the namespace's quotas have no room for all of the members that do not exist
-    yet; of a sweep, where they have room for none, else it answers those that there is room for."""
+    """Return the ranks that the namespace's quotas allow: all of them for a gang, at least one for a sweep.
+
+    Raises StartRefused if the quotas allow less.
+    """
     namespace = run.metadata.namespace
     try:
         quotas = (await client.list(RESOURCE_QUOTAS, namespace)).items
     except Forbidden:
-        return ranks  # not ours to see; the API server judges each Pod
+        return ranks  # the API server checks each Pod anyway
     if not quotas:
         return ranks
     selector = f"{names.LABEL_RUN_UID}={run.metadata.uid},{names.LABEL_ATTEMPT}={attempt.number}"
@@ -251,8 +253,8 @@ async def _create(
     except AlreadyExists:
         await _check_ours(client, run, name, key)
     except (Forbidden, InvalidInput) as error:
-        said = await _named(client, namespace, error.message)
-        raise StartRefused(reason_of_refusal(said), said) from error
+        message = await _named(client, namespace, error.message)
+        raise StartRefused(reason_of_refusal(message), message) from error
     except Unavailable as error:
         if is_webhook_failure(error.message):
             raise StartRefused(Reason.ADMISSION, error.message) from error
@@ -260,25 +262,25 @@ async def _create(
 
 
 async def _named(client: KubeClient, namespace: str, refusal: str) -> str:
-    """The refusal, with the LimitRange's name where it is one's."""
+    """Return the refusal, with the name of the LimitRange if one caused it."""
     if not may_be_limit_range(refusal):
         return refusal
     try:
         return name_limit_ranges(refusal, (await client.list(LIMIT_RANGES, namespace)).items)
     except KajitoriError:
-        return refusal  # it says enough
+        return refusal  # clear enough without the name
 
 
 async def _check_ours(client: KubeClient, run: RunObject, name: str, key: bytes | None) -> None:
-    """A Pod found under an expected name is ours only if its owner or its signature says so (rule 1).
+    """Check by owner reference or signature that an existing Pod belongs to the run (rule 1).
 
-    One that is not refuses this attempt; the next has other names.
+    Raises StartRefused if it does not. The next attempt has other names.
     """
     namespace = run.metadata.namespace
     try:
         found = await client.get(PODS, name, namespace)
     except NotFound:
-        raise Unavailable(f"Pod {namespace}/{name} came and went; it is created again") from None
+        raise Unavailable(f"Pod {namespace}/{name} existed and was deleted; it is created again") from None
     meta, signature = found["metadata"], (found["metadata"].get("annotations") or {}).get(names.ANNOTATION_SIGNATURE)
     signed_by = run_of_signed_member(signature, namespace, name, key) if signature and key is not None else ""
     if run.metadata.uid not in (msgspec.convert(found, Pod).owner_run_uid, signed_by):
@@ -287,13 +289,13 @@ async def _check_ours(client: KubeClient, run: RunObject, name: str, key: bytes 
 
 
 def _is_of_run(meta: Mapping[str, Any], run: RunObject) -> bool:
-    """Whether a Pod was made for a Run of this name, be it another one."""
+    """Whether a Pod was created for a Run of this name, possibly an earlier one."""
     owners = meta.get("ownerReferences", ())
     return any((owner.get("kind"), owner.get("name")) == (names.KIND, run.metadata.name) for owner in owners)
 
 
 def is_meddled_with(run: RunObject, pod: Pod) -> bool:
-    """Whether a member of the run has lost its owner, or a label by which it is found."""
+    """Whether a member of the run has lost its owner or one of its labels."""
     return not _has_owner(run, pod) or not _labels_of(run, pod).items() <= pod.metadata.labels.items()
 
 
@@ -303,7 +305,7 @@ def _has_owner(run: RunObject, pod: Pod) -> bool:
 
 
 def _labels_of(run: RunObject, pod: Pod) -> dict[str, str]:
-    """The labels that a member of the run has to have."""
+    """Return the labels that a member of the run must have."""
     member = pod.member
     if member is None:
         return {}
@@ -311,9 +313,9 @@ def _labels_of(run: RunObject, pod: Pod) -> dict[str, str]:
 
 
 async def put_right(client: KubeClient, run: RunObject, pod: Pod) -> None:
-    """Gives a member back what somebody took from it. Its program is left alone; what nobody finds would never end.
+    """Restore the owner and the labels of a member, without which its deletion would not find it. Its program goes on.
 
-    Whoever was made its controller stays one of its owners.
+    Another controlling owner stays as an owner that does not control it.
     """
     meta = pod.metadata
     patch: dict[str, Any] = {
@@ -324,17 +326,17 @@ async def put_right(client: KubeClient, run: RunObject, pod: Pod) -> None:
     if not _has_owner(run, pod):
         found, uid = await client.get(PODS, meta.name, meta.namespace), run.metadata.uid
         references = found["metadata"].get("ownerReferences", ())
-        others = [each | {"controller": False} for each in references if each["uid"] != uid]
+        others = [reference | {"controller": False} for reference in references if reference["uid"] != uid]
         patch["ownerReferences"] = [*others, manifests.owner_of_members(run.metadata.name, uid)]
     await client.patch(PODS, meta.name, {"metadata": patch}, meta.namespace)
 
 
 async def delete_members(client: KubeClient, mirror: Mirror, run: Whose, action: DeleteMembers | None = None) -> None:
-    """Deletes a run's Pods by collection (rule 10); without an action all of them, within the grace that each has.
+    """Delete a run's Pods by collection (rule 10). Without `action`, all of them are deleted with their own grace.
 
-    The API server deletes the Pods of a collection one after the other. So a large run is deleted in several parts at a
-    time, each of which ends before the client's time is up. If the mirror shows Pods that carry the run's label and do
-    not belong to it, the members are deleted one by one instead, each by its UID.
+    The API server deletes the Pods of a collection one by one, so a large run is deleted in several requests at a time,
+    each of which ends within the client's time limit. If other Pods carry the run's label, the members are deleted one
+    by one by UID instead.
     """
     pods = mirror.owned_pods(*run)
     if mirror.labelled_strangers(*run):
@@ -362,7 +364,7 @@ async def delete_members(client: KubeClient, mirror: Mirror, run: Whose, action:
 
 
 def _is_meant(pod: Pod, action: DeleteMembers | None) -> bool:
-    """Whether a Pod of the run is among those that are to be deleted."""
+    """Whether the action deletes this Pod of the run."""
     if action is None:
         return True
     is_of_attempt = action.attempt is None or (pod.member is not None and pod.member.attempt == action.attempt)
@@ -376,8 +378,8 @@ async def _delete_one(client: KubeClient, pod: Pod, action: DeleteMembers | None
 
 
 async def _all_of(requests: Iterable[Coroutine[Any, Any, object]]) -> None:
-    """Does all of it at a time; where one fails the others are given up."""
-    tasks = [asyncio.create_task(each) for each in requests]
+    """Run all requests at the same time. If one fails, the others are cancelled."""
+    tasks = [asyncio.create_task(request) for request in requests]
     try:
         await asyncio.gather(*tasks)
     except BaseException:
@@ -388,7 +390,7 @@ async def _all_of(requests: Iterable[Coroutine[Any, Any, object]]) -> None:
 
 
 async def delete_member(client: KubeClient, run: RunObject, action: DeleteMember) -> None:
-    """Deletes one Pod, if it still is the one that was seen."""
+    """Delete one Pod, unless another Pod has its name now."""
     try:
         await client.delete(
             PODS, action.pod, run.metadata.namespace, grace_seconds=action.grace_seconds, uid=action.uid

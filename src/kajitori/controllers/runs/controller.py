@@ -1,7 +1,7 @@
-"""The run controller: reads the mirror, asks `core` what each run needs next, and does it.
+"""The run controller: reads the mirror, asks `core` for the next step of each run, and carries it out.
 
-Level-triggered: every decision is made from what the mirror holds now, never from an event's contents. Safe to kill
-between any two calls: what was intended stands in the Run's status before anything else happens.
+It is level-triggered: every decision follows from the present contents of the mirror, never from the contents of an
+event. It may be killed between any two calls, because the intent is written to the Run's status before it is acted on.
 """
 
 from __future__ import annotations
@@ -62,11 +62,11 @@ from kajitori.monitoring.controller import ControllerMetrics
 log = logging.getLogger(__name__)
 
 REMOVAL_REFUSED = timedelta(minutes=10)
-"""A removal that the API server refused is tried again after this time: the controller's role may be an older one."""
+"""Time until a removal that the API server refused is tried again. An older role may lack the permission."""
 
 
 class RunController:
-    """Takes every Run of the cluster from Queued to its end."""
+    """Drives every Run of the cluster from Queued to its end."""
 
     def __init__(
         self,
@@ -81,8 +81,11 @@ class RunController:
         node_patience: timedelta = NODE_PATIENCE,
         metrics: ControllerMetrics | None = None,
     ) -> None:
-        """`namespace` is where the key lies that members and their tickets are signed with; without `kept_logs` logs go
-        with their Pods; `code` is tidied up; what it does is counted in `metrics`."""
+        """Create a controller that `run` starts.
+
+        `namespace` holds the key that signs members and their tickets. Without `kept_logs`, logs are lost with their
+        Pods. Unused code is deleted from `code`. Silent nodes count as lost after `node_patience`.
+        """
         self._metrics = metrics = metrics or ControllerMetrics.unread()
         self._client = client
         self._mirror = mirror
@@ -112,13 +115,13 @@ class RunController:
         results = kept_logs.results if kept_logs is not None else None
         self._results = ResultKeeper(client, self._logs, results, self._work.wake)
         self._decided: dict[Key, tuple[tuple[str, int, int], tuple[RunSpec, Decision]]] = {}
-        """What policy says of a run, and of which UID, generation and version of policy and cluster that is."""
+        """Policy's decision on each run, with the UID, generation and version of policy and cluster that it is for."""
         self._orphans = Orphans(client, mirror)
         self._catch_up_at: datetime | None = None
-        """When the mirror will show all that was missed while a watch of it was broken."""
+        """Time at which the mirror will show everything that was missed while one of its watches was broken."""
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Works until `stop` is set; what was begun is finished or given up within the client's time limits."""
+        """Work until `stop` is set. Calls that have begun end within the client's time limits."""
         unsubscribe = self._mirror.on_change(self._note)
         no_longer_told = self._mirror.on_health(self._note_health)
         stopping = asyncio.create_task(stop.wait())
@@ -133,8 +136,8 @@ class RunController:
         self._metrics.terms.inc()
         try:
             await self._mirror.wait_synced()
-            await self._mirror.wait_fresh()  # another may have led until now
-            await self._mirror.set_clock()  # by which he judged, too
+            await self._mirror.wait_fresh()  # another controller may have led until now
+            await self._mirror.set_clock()  # all controllers use the API server's time
             await self._learn_key()
             self._planning.first_look.begin(self._mirror.runs)
             self._work.add(*self._mirror.runs)
@@ -145,11 +148,11 @@ class RunController:
             while not stop.is_set():
                 # 1. Wait until something changed or is due, then for the burst to settle.
                 await self._wait(stopping)
-                # 2. Ask each changed run's life what is next, and do it; runs do not wait for each other.
+                # 2. Decide the next step of each changed run and carry it out. Runs do not wait for each other.
                 self._catch_up()
                 for key in self._work.take(self._is_new):
                     self._work.begin(key, partial(self._reconcile, key))
-                # 3. Plan all that wait as one queue.
+                # 3. Plan all waiting runs as one queue.
                 self._planning.plan()
         finally:
             self._metrics.waiting_runs.set(0)
@@ -164,25 +167,25 @@ class RunController:
                 await self._logs.close()
 
     async def _learn_key(self) -> None:
-        """Members whose owner reference somebody took away are known by their signature, so the key comes first."""
+        """Read the signing key first: it identifies members whose owner reference was removed."""
         try:
             await self._key.read()
         except KajitoriError as error:
-            log.warning("members are known by their owner references alone, and not signed: %s", error)
+            log.warning("the signing key can't be read; members are identified by owner references alone: %s", error)
 
     async def _grow_forever(self) -> None:
-        """Has elastic gangs grow once there has been room for them for long enough, until cancelled."""
+        """Let elastic gangs grow after there has been room for them for long enough, until cancelled."""
         while True:
             await asyncio.sleep(self._planning.growing.pause_seconds)
             if self._mirror.age_seconds():
-                continue  # any may hold nodes
+                continue  # the mirror is behind: nodes that look free may be taken
             try:
                 self._planning.grow()
             except Exception:
                 log.exception("could not look for room for elastic gangs; tried again")
 
     def _is_new(self, key: Key) -> bool:
-        """Whether nobody's nodes depend on this one: it was submitted, and that is all."""
+        """Whether the run was only submitted, so that no node depends on it."""
         run = self._mirror.runs.get(key)
         return run is not None and run.status is None and not run.metadata.deletion_timestamp
 
@@ -214,24 +217,24 @@ class RunController:
         self._work.nudge()
 
     def _note_peak(self, key: Key) -> None:
-        """More is known of what members of a run needed."""
+        """React to a new memory reading of a run's members."""
         self._work.add(key)
         self._work.nudge()
 
     def _note_network(self, key: Key | None) -> None:
-        """A run's NetworkPolicy changed; or all are known from now on."""
+        """React to a change of a run's NetworkPolicy, or, with None, to the first complete list of them."""
         self._work.add(*(self._mirror.runs if key is None else (key,)))
         self._work.nudge()
 
     def _note_request(self, key: Key | None) -> None:
-        """An autoscaler said something about a run's request for nodes; or such requests are possible now, or not."""
+        """React to a change of a run's request for nodes, or, with None, of whether the cluster has such requests."""
         if key in self._mirror.runs:
             self._work.add(key)
         self._planning.note_change()
         self._work.nudge()
 
     def _note_health(self) -> None:
-        """A watch broke or is well again: what failed meanwhile, or could not be judged, is done when all caught up."""
+        """React to a broken or recovered watch: everything is reconciled again once the mirror has caught up."""
         self._catch_up_at = None if self._mirror.trouble else self._now() + timedelta(seconds=CATCH_UP_SECONDS)
         self._work.nudge()
 
@@ -247,7 +250,7 @@ class RunController:
         await self._work.wait(stopping, moments, self._planning.rest_seconds())
 
     def _catch_up(self) -> None:
-        """Looks at everything once the mirror shows all that was missed."""
+        """Reconcile everything once the mirror shows all that was missed."""
         now = self._now()
         if self._catch_up_at is not None and self._catch_up_at <= now:
             self._catch_up_at = now + timedelta(seconds=CATCH_UP_SECONDS) if self._mirror.age_seconds() else None
@@ -316,7 +319,7 @@ class RunController:
         await self._perform(key, run, admitted, step, members)
 
     def _take_away(self, run: RunObject, step: gang.Step, seen: Sequence[tuple[Pod, gang.Member]]) -> gang.Step:
-        """Begins to keep what members of a sweep said that have ended, and to take their Pods away; the other steps."""
+        """Start keeping the results of ended members of a sweep and deleting their Pods; return the remaining step."""
         over = {pod.metadata.uid for pod, member in seen if member.is_over}
         ended = [act for act in step.actions if isinstance(act, gang.DeleteMember) and act.uid in over]
         policy = self._cluster.policy
@@ -324,17 +327,17 @@ class RunController:
         return replace(step, actions=tuple(act for act in step.actions if act not in ended))
 
     async def _put_right(self, run: RunObject, pod: Pod) -> None:
-        """Somebody edited a member's labels, or took its owner away: collections would not find it any more."""
+        """Restore the labels and the owner of a member that was edited, so that requests by label find it again."""
         meta = pod.metadata
         try:
             await put_right(self._client, run, pod)
         except (Forbidden, InvalidInput) as error:
-            log.warning("Pod %s/%s was edited, and can't be put right: %s", meta.namespace, meta.name, error)
+            log.warning("Pod %s/%s was edited and can't be restored: %s", meta.namespace, meta.name, error)
         else:
-            log.warning("Pod %s/%s was edited; its labels and owner are put right", meta.namespace, meta.name)
+            log.warning("Pod %s/%s was edited; its labels and owner are restored", meta.namespace, meta.name)
 
     def _patient(self, key: Key, member: gang.Member) -> gang.Member:
-        """The member; one whose node has been silent for a moment only as if it were not."""
+        """Return the member. Its node counts as ready while it has been silent for less than the patience."""
         left = self._silence.patience_left(member)
         if not left:
             return member
@@ -342,9 +345,9 @@ class RunController:
         return replace(member, node_ready=True)
 
     async def _admit(self, key: Key, run: RunObject, status: RunStatus) -> Admitted | None:
-        """The run as policy has it now; None where policy refuses it and it was ended for that (rule 12).
+        """Return the run as policy admits it now; None if policy refuses it, which ends the run (rule 12).
 
-        A run that is refused while an attempt of it is alive is left alone until that attempt is over.
+        A refused run with a live attempt continues until the attempt ends.
         """
         policy_version = self._cluster.policy_version
         version = (run.metadata.uid, run.metadata.generation, self._cluster.version)
@@ -368,17 +371,17 @@ class RunController:
     async def _perform(
         self, key: Key, run: RunObject, admitted: Admitted, step: gang.Step, members: Sequence[gang.Member]
     ) -> None:
-        """Writes the intent, then acts."""
+        """Write the intent to the run's status, then act on it."""
         over = admitted.life.deleting or admitted.life.stopped or step.status.phase.is_final
         step = replace(step, status=await self._provisioning.settle(run, step.status, over=over))
         version = run.metadata.resource_version
         waits = any(isinstance(action, gang.NeedsNodes) for action in step.actions)
-        if step.status != run.status and not (waits and run.status is None):  # its start, or why it waits, says it all
+        if step.status != run.status and not (waits and run.status is None):  # planning writes a new run's first status
             if self._statuses.may_write(key, run.status, step.status):
                 version = await self._statuses.write(run, step.status)
             else:
                 self._work.wake(key, STATUS_INTERVAL)
-        if step.wake_at is not None and not self._mirror.age_seconds():  # else it is looked at when all has caught up
+        if step.wake_at is not None and not self._mirror.age_seconds():  # else it is reconciled after catching up
             self._work.wake_at(key, step.wake_at)
         if not waits:
             self._planning.leave(key)
@@ -407,8 +410,8 @@ class RunController:
             await self._keep_network(run, admitted, step.status)
 
     async def _keep_network(self, run: RunObject, admitted: Admitted, status: RunStatus) -> None:
-        """What restricts a run is as policy has it now, whatever it was when members started: nothing has to be started
-        again for it. Where policy would not admit the run any more, it stays as it is."""
+        """Update the run's NetworkPolicy to the present policy, which needs no restart of members. It is left unchanged
+        if policy no longer admits the run."""
         if status.phase.is_final or not status.attempts:
             await self._networks.keep(run, None)
         elif admitted.decision is not None:
@@ -436,8 +439,8 @@ class RunController:
             self._statuses.note_attempts(run, 0)
 
     async def _recall_attempts(self, run: RunObject) -> None:
-        """Somebody led before and took this run on, and it has no status: it is new, or somebody took the status away.
-        Then kept logs may say how many attempts it has had."""
+        """Find the number of attempts of a run without a status. It is new, or its status was removed; then the kept
+        logs show how many attempts it had."""
         meta = run.metadata
         kept = await self._logs.last_attempt(meta.namespace, meta.uid) if self._logs is not None else 0
         self._statuses.note_attempts(run, kept)
@@ -454,7 +457,7 @@ class RunController:
         await self._client.patch(RUNS, meta.name, patch, meta.namespace)
 
     async def _remove(self, key: Key, run: RunObject, version: str) -> None:
-        """Deletes a run that ended long ago, unless it was changed since it was read."""
+        """Delete a run that ended long ago, unless it has changed since it was read."""
         meta = run.metadata
         try:
             await self._client.delete(

@@ -1,4 +1,4 @@
-"""Begins attempts: what is intended stands in the Run's status before the first Pod exists."""
+"""Starting attempts. The intent is written to the Run's status before the first Pod exists."""
 
 from __future__ import annotations
 
@@ -40,13 +40,12 @@ from kajitori.kube.objects import RunObject
 from kajitori.kube.platform.ticket_key import SigningKey
 
 BEGUN_PER_REQUEST = 4
-"""Attempts that are begun at a time, for each request that may be in flight. Measured with bench.kueue on a busy
-machine: with as many as requests the API server was not kept busy; without a limit large runs waited half as long
-again."""
+"""Number of attempts to start at a time for each request that may be in flight. Measured with bench.kueue on a busy
+machine: with 1 the API server was not kept busy; without a limit large runs waited 1.5 times as long."""
 
 
 class Starter:
-    """Stores where a run's next attempt is to be, and makes its Pods."""
+    """Stores the placement of a run's next attempt, and creates its Pods."""
 
     def __init__(
         self,
@@ -70,19 +69,19 @@ class Starter:
 
     @property
     def at_a_time(self) -> int:
-        """How many attempts to begin at a time: enough for the API server to have as many requests of ours as it takes.
-        More would only wait for the turn of their writes, as they were planned, whoever comes meanwhile."""
+        """Number of attempts to start at a time: enough to keep the API server busy. Further ones would only wait for
+        their writes, while runs that come later and belong before them could not overtake them."""
         return BEGUN_PER_REQUEST * self._client.limiter.window.size
 
     def ports_in_use(self) -> set[int]:
-        """Ports that members of other runs meet on."""
+        """Return the rendezvous ports of all current attempts."""
         begun = self._cluster.occupancy.begun()
         return {other.status.attempt.port for other in begun if other.status and other.status.attempt}
 
     async def place(self, waiting: QueueEntry, placement: Placement, taken: set[int]) -> tuple[RunStatus, str]:
-        """Stores placement and template of a new attempt (rule 2); answers the status and its resource version.
+        """Store placement and template of a new attempt (rule 2); return the status and its resource version.
 
-        The port that its members meet on is none of `taken`; from now on it is one of them.
+        Its rendezvous port is not in `taken`, and is added to it.
         """
         run, (spec, decision) = waiting.run, waiting.admitted.resolved()
         told, now, members = waiting.status, self._now(), spec.replicas
@@ -104,11 +103,11 @@ class Starter:
     async def _within_quota(
         self, run: RunObject, fewest: int, asked_before: int, placement: Placement, template: dict[str, Any]
     ) -> Placement:
-        """The placement of an elastic gang with as many of its members as the namespace's quotas have room for; all of
-        them where that is too few: then it is told so.
+        """Return the placement of an elastic gang, reduced to the members that the namespace's quotas allow.
 
-        asked_before: for so many there was room when its nodes were chosen; these may still be counted as its last
-        members.
+        The placement is not reduced if the quotas allow less than `fewest`: creating the Pods then reports it. The
+        quotas allowed `asked_before` members when the nodes were chosen, and may still count the members of the last
+        attempt.
         """
         members = len(placement.ranks)
         if members <= asked_before:
@@ -119,8 +118,8 @@ class Starter:
         return replace(placement, ranks=placement.ranks[:room], nodes=placement.nodes[:room])
 
     async def grow(self, grows: Growth) -> bool:
-        """Stores on which nodes an elastic gang goes on, as far as quotas have room for more members; whether they
-        have."""
+        """Store the nodes on which an elastic gang continues with the additional members that quotas allow. Returns
+        False, and stores nothing, if they allow none."""
         run = grows.run
         assert run.status is not None and run.status.attempt is not None
         template, has = run.status.attempt.pod_template, len(grows.nodes) - len(grows.more)
@@ -139,16 +138,18 @@ class Starter:
     async def create(
         self, run: RunObject, admitted: Admitted, status: RunStatus, ranks: Sequence[int], version: str
     ) -> None:
-        """The burst. What is refused for good takes the attempt down; else that all was made is noted, and written when
-        the run is looked at next."""
+        """Create all Pods at once. A permanent refusal ends the attempt. Otherwise the completed creation is recorded,
+        and written when the run is reconciled next."""
         attempt = status.attempt
         if attempt is None:
             return
         spec, decision = admitted.spec, admitted.decision
         try:
             if spec is None:
-                raise StartRefused(Reason.ADMISSION, "its spec was edited meanwhile, and can't be read any more")
-            with preceding(decision.priority if decision else 0):  # it has its nodes: nobody else uses them meanwhile
+                raise StartRefused(Reason.ADMISSION, "its spec was edited meanwhile and can't be read any more")
+            with preceding(
+                decision.priority if decision else 0
+            ):  # its nodes are reserved and idle until the Pods exist
                 await prepare(self._client, run, spec, decision.claim if decision else None)
                 await restrict(self._networks, run, attempt, decision.network if decision else None)
                 if status.failed_starts:
@@ -175,7 +176,7 @@ class Starter:
         version: str,
         refused: StartRefused,
     ) -> None:
-        """The attempt is taken down; of a sweep, which goes on with those that were made, the rest waits."""
+        """End the attempt. A sweep continues with the members that were created, and the others wait."""
         now = self._now()
         if admitted.life.sweep is not None:
             not_made = () if refused.begun else ranks

@@ -1,4 +1,4 @@
-"""Writes the status of Runs, and knows what of it the mirror does not show yet."""
+"""Writing the status of Runs, and remembering writes that the mirror does not show yet."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from kajitori.monitoring.controller import ControllerMetrics
 log = logging.getLogger(__name__)
 
 STATUS_INTERVAL = timedelta(seconds=1)
-"""A Run is written at most this often while only its counts change (rule 8)."""
+"""Shortest time between two writes of a Run of which only the counts change (rule 8)."""
 
 BUSY_INTERVAL = timedelta(seconds=3)
-"""And where others wait for the API server, as long as it starts, or its counts change."""
+"""The same while writes wait for the API server. It then also holds for the progress of a start."""
 
 UNSEEN_PATIENCE = timedelta(seconds=10)
-"""How long the mirror may take to show what was just written before it is believed all the same."""
+"""Longest time to wait for the mirror to show a write. After that the mirror's contents are used anyway."""
 
 
 _REQUESTS = {
@@ -38,25 +38,25 @@ _REQUESTS = {
     RequestState.FAILED: ("Warning", "NodesNotProvisioned"),
     RequestState.UNAVAILABLE: ("Warning", "NodesNotProvisioned"),
 }
-"""Type and reason of the Events that tell of requests for nodes, where the run's own reason does not."""
+"""Type and reason of Events about requests for nodes, for states that the run's own reason does not show."""
 
 
 @dataclass(slots=True)
 class _Written:
-    """What was written of one run; nothing that a restart may not forget."""
+    """The last writes of one run. A restarted controller can do without them."""
 
     version: int = 0
     at: datetime | None = None
     attempts: tuple[str, int] = ("", 0)
-    """UID of the run, and the highest number of an attempt that it is known to have had."""
+    """UID of the run, and the highest number of its attempts."""
     made: tuple[str, int] | None = None
-    """UID of the run and number of the attempt of which all Pods were made last."""
+    """UID of the run, and number of the last attempt whose Pods were all created."""
     unseen_pods: set[str] = field(default_factory=set)
     unseen_since: datetime | None = None
 
 
 class Statuses:
-    """The one way in which the controllers write what a Run's status says."""
+    """Writes all statuses of Runs for the controllers."""
 
     def __init__(
         self,
@@ -76,9 +76,10 @@ class Statuses:
     async def write(
         self, run: RunObject, status: RunStatus, version: str = "", *, before: RunStatus | None = None
     ) -> str:
-        """Stores the status by compare-and-swap, with an Event where it is a turn; answers the new resource version.
+        """Store the status by compare-and-swap and return the new resource version. A new phase or reason gets an
+        Event.
 
-        `version` and `before` are what it replaces, where that is newer than what `run` shows.
+        `version` and `before` are the resource version and status that it replaces, if they are newer than `run`.
         """
         meta = run.metadata
         version = await write_status(self._client, run, status, resource_version=version)
@@ -87,13 +88,13 @@ class Statuses:
         written.at = self._now()
         self.note_attempts(run, status.attempts)
         if status.attempt is not None and not status.attempt.created:
-            written.made = None  # of the same number, where an API server was given a backup's data
+            written.made = None  # the number can come again after a backup was restored
         self._announce(run, before or run.status, status)
         self._count(before or run.status or RunStatus(), status)
         return version
 
     def _count(self, old: RunStatus, status: RunStatus) -> None:
-        """Counts what a write tells: setbacks by their reason, ends, and the runs that preempt others."""
+        """Count setbacks by reason, ended runs, and preemptions in the metrics."""
         if status.phase.is_final and not old.phase.is_final:
             self._metrics.runs_ended.labels(status.phase.value).inc()
         setbacks = _setbacks(status) - _setbacks(old)
@@ -106,7 +107,7 @@ class Statuses:
                 self._metrics.preemptions.labels("guarantee" if asked.guaranteed else "priority").inc()
 
     def _announce(self, run: RunObject, before: RunStatus | None, status: RunStatus) -> None:
-        """Turns of a run, and of what it asked an autoscaler for, as Events."""
+        """Write Events about a new phase or reason of the run, and about its request for nodes."""
         meta, old = run.metadata, before or RunStatus(phase=Phase.QUEUED, queued_at="-")
         about = About(names.KIND, meta.name, meta.uid, meta.namespace, names.API_VERSION)
         if _told(status) != _told(old) or run.status is None:
@@ -123,8 +124,11 @@ class Statuses:
             self._events.say(about, *_REQUESTS[request.state], describe_request(request))
 
     def may_write(self, key: Key, old: RunStatus | None, new: RunStatus) -> bool:
-        """Turning points are written at once, counts at most once a second; so is how far a start has come, where
-        others wait for the API server to start or to end."""
+        """Whether the status is to be written now.
+
+        Turning points are written at once, and counts at most once in `STATUS_INTERVAL`. While writes wait for the API
+        server, the progress of a start is treated like counts.
+        """
         at = self.written_at(key)
         if old is None or at is None:
             return True
@@ -138,38 +142,38 @@ class Statuses:
         return self._client.limiter.is_full
 
     def written_at(self, key: Key) -> datetime | None:
-        """When a run's status was written last; None where it was not written here."""
+        """Return the time of the last write of a run's status by this process; None if there was none."""
         written = self._written.get(key)
         return written.at if written is not None else None
 
     def note_attempts(self, run: RunObject, attempts: int) -> None:
-        """The run is known to have had attempts up to this number, whatever its status will say: none comes twice."""
+        """Record that the run has had attempts up to this number, so that no number is used twice."""
         meta = run.metadata
         written = self._written.setdefault((meta.namespace, meta.name), _Written())
         known = written.attempts[1] if written.attempts[0] == meta.uid else 0
         written.attempts = meta.uid, max(known, attempts)
 
     def knows(self, run: RunObject) -> bool:
-        """Whether it is known here how many attempts the run has had."""
+        """Whether the number of the run's attempts is known."""
         written = self._written.get((run.metadata.namespace, run.metadata.name))
         return written is not None and written.attempts[0] == run.metadata.uid
 
     def note_made(self, key: Key, uid: str, attempt: int, pods: Iterable[str]) -> None:
-        """All Pods of a run's attempt were made: the mirror is to show these before anything is decided."""
+        """Record that all Pods of an attempt were created. The mirror has to show them before the next decision."""
         written = self._written.setdefault(key, _Written())
         written.made = uid, attempt
         written.unseen_pods = {name for name in pods if (key[0], name) not in self._mirror.pods}
         written.unseen_since = self._now()
 
     def note_seen(self, key: Key, pod: str) -> None:
-        """The mirror shows that something became of this Pod."""
+        """Record that the mirror has shown this Pod."""
         written = self._written.get(key)
         if written is not None:
             written.unseen_pods.discard(pod)
 
     def current_status(self, run: RunObject) -> RunStatus:
-        """The run's status, with what is known here beside it: that all Pods of its attempt were made, which may not be
-        written yet, and how many attempts it has had, if somebody took its status away."""
+        """Return the run's status, completed by what this process knows: that all Pods of the attempt were created,
+        which may not be written yet, and the number of attempts, in case the status was removed."""
         status, meta = run.current_status, run.metadata
         written, attempt = self._written.get((meta.namespace, meta.name)), status.attempt
         if written is not None and written.attempts[0] == meta.uid and written.attempts[1] > status.attempts:
@@ -179,7 +183,7 @@ class Statuses:
         return msgspec.structs.replace(status, attempt=msgspec.structs.replace(attempt, created=True))
 
     def is_shown(self, run: RunObject) -> bool:
-        """Whether the mirror shows what was written of a run last; deciding on older facts would do things twice."""
+        """Whether the mirror shows the last writes for a run. Decisions on older facts would be carried out twice."""
         written = self._written.get((run.metadata.namespace, run.metadata.name))
         if written is None:
             return True
@@ -192,7 +196,8 @@ class Statuses:
         return True
 
     async def doubt(self, run: RunObject) -> None:
-        """What is not seen for long may be lost: an API server that was given a backup's data knows nothing of it."""
+        """Ask the API server about a write that the mirror has not shown for long: a restored backup does not have
+        it."""
         written = self._written.get((run.metadata.namespace, run.metadata.name))
         if written is None or written.at is None or self._now() - written.at < UNSEEN_PATIENCE:
             return
@@ -201,14 +206,14 @@ class Statuses:
             written.version = 0
 
     def forget(self, key: Key) -> None:
-        """The run is gone."""
+        """Forget a deleted run."""
         self._written.pop(key, None)
 
 
 async def write_status(client: KubeClient, run: RunObject, status: RunStatus, *, resource_version: str = "") -> str:
-    """Stores a Run's status by compare-and-swap; answers the new resource version.
+    """Store a Run's status by compare-and-swap and return the new resource version.
 
-    Raises kajitori.errors.Conflict where the Run is not the one that was read.
+    Raises kajitori.errors.Conflict if the Run has changed since it was read.
     """
     meta = run.metadata
     document = {
@@ -221,13 +226,13 @@ async def write_status(client: KubeClient, run: RunObject, status: RunStatus, *,
             "resourceVersion": resource_version or meta.resource_version,
         },
         "status": to_document(status),
-    }  # the spec would be read and checked, too, and then left as it is
+    }  # without the spec, which would only be checked and then ignored
     written = await client.replace(RUNS, document, subresource="status", metadata_only=True)
     return str(written["metadata"]["resourceVersion"])
 
 
 def _without_start(status: RunStatus) -> tuple[object, ...]:
-    """The same for all that becomes of an attempt from its placement until it runs."""
+    """Return the turning point of a status, which is the same for all steps of a start."""
     if status.phase not in (Phase.STARTING, Phase.RUNNING):
         return _turning_point(status)
     number = status.attempt.number if status.attempt else 0
@@ -235,22 +240,25 @@ def _without_start(status: RunStatus) -> tuple[object, ...]:
 
 
 def _setbacks(status: RunStatus) -> int:
-    """How often something of a run ended otherwise than wanted; of a sweep, members that failed for good."""
+    """Return the number of restarts and interruptions; for a sweep also of failed members."""
     lost = status.members.failed if status.sweep is not None else 0
     return status.restarts + status.interruptions + lost
 
 
 def _reason_of(status: RunStatus) -> str:
-    """Why, from the closed set of reasons; of a sweep as its newest member worth a look tells."""
+    """Return the reason for a metric; for a sweep that of the newest notable member."""
     if status.sweep is not None and status.notable:
-        newest = max(status.notable, key=lambda each: each.since)
+        newest = max(status.notable, key=lambda member: member.since)
         return newest.reason if newest.reason in set(Reason) else Reason.PROGRAM_FAILED.value
     return status.reason.value or "unknown"
 
 
 def _told(status: RunStatus) -> tuple[object, ...]:
-    """What of a status is told in an Event when it changes. A preemption is told once, when it is decided: that members
-    end for it, and that the run waits then, is the same news. Members of a sweep may be preempted by several runs."""
+    """Return the part of a status whose change is reported as an Event.
+
+    A preemption is reported once, when it is decided; that members end and the run waits follows from it. Members of a
+    sweep may be preempted for several runs.
+    """
     asked = status.preemption if status.reason is Reason.PREEMPTED else None
     if asked is not None:
         return "", status.reason, asked.uid
