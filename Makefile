@@ -65,8 +65,9 @@ lock:  ## Resolve the dependencies in pyproject.toml again; the lock files name 
 reference: install  ## Generate the pages of docs/ and the manifests of deploy/ that follow from the code.
 	$(BIN)/python docs/generate.py
 
+# Without --quiet, which keeps warnings from --strict.
 docs: reference $(VENV)/.docs  ## Build the documentation's site into site/ (to read it: python3 -m http.server -d site).
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 $(VENV)/.docs: requirements-docs.lock | install
 	$(UV) --require-hashes -r requirements-docs.lock || $(PIP) --require-hashes -r requirements-docs.lock
