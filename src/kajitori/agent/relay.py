@@ -150,10 +150,10 @@ class RelayPods:
             self._stop.wait(self._chance() * longest)
 
     def _follow(self, url: str) -> None:
-        """Follow one stream until `stop`, or until the relay ends it, for example because the token has
-        expired.
+        """Follow one stream until `stop`, or until the relay ends it.
 
-        Raises OSError, HTTPException or ValueError if it breaks.
+        A relay ends a stream when its token has expired, for example. Raises OSError, HTTPException or ValueError if
+        the stream breaks.
         """
         connection = self._relays.connection(url, self._silence_seconds)
         connection.connect()

@@ -99,8 +99,10 @@ class Ignoring:
         return cls(_bytewise(prefix), ignoring._rules)
 
     def entered(self, folder: str, path: str) -> Ignoring:
-        """Return the rules in a subfolder. `path` is relative to the top and ends with a slash; it is empty for
-        the top."""
+        """Return the rules in a subfolder.
+
+        `path` is relative to the top and ends with a slash; for the top itself it is empty.
+        """
         rules = Rules([line for name in IGNORE_FILES for line in _lines(os.path.join(folder, name))])
         if not rules:
             return self

@@ -96,10 +96,9 @@ class Server:
         return self.persist(ask, seconds)
 
     def persist(self, ask: Callable[[float], T], seconds: float) -> T:
-        """Return the result of `ask`, which gets the remaining seconds; retry if it raises Later or the server
-        is away.
+        """Return the result of `ask`, and retry if it raises Later or the server is away.
 
-        Raises Failure: at once for a final refusal, otherwise after `seconds`.
+        `ask` gets the remaining seconds. Raises Failure: at once for a final refusal, otherwise after `seconds`.
         """
         deadline = self._clock() + seconds
         pause = FIRST_PAUSE_SECONDS

@@ -24,10 +24,10 @@ class Engine(Protocol):
         ...
 
     def count(self, pods: Mapping[str, Pod], classes: Classes) -> bool:
-        """Count these Pods (by UID) and no others from now on; return whether another program had changed its
-        rules.
+        """Count these Pods (by UID) and no others from now on.
 
-        Counters of other Pods stay readable until they are forgotten.
+        Counters of other Pods stay readable until they are forgotten. Returns whether another program had changed the
+        rules.
         """
         ...
 

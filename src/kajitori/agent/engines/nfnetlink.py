@@ -86,8 +86,10 @@ class NfTables:
         return [name for name in self._names(_GET_SET, family, table, _SET_NAME) if not name.startswith("__")]
 
     def rules(self, family: int, table: str) -> frozenset[tuple[str, int]]:
-        """Return chain and handle of each rule of a table. A rule that is deleted and added again gets another
-        handle."""
+        """Return chain and handle of each rule of a table.
+
+        A rule that is deleted and added again gets another handle.
+        """
         found = set()
         for message in self._dump(_GET_RULE, family, _attribute(_TABLE, table)):
             attributes = _attributes(message, _BODY)

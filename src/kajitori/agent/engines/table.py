@@ -57,8 +57,10 @@ class Table:
             self._remember()
 
     def is_damaged(self, may_lack: Callable[[str], bool] = lambda _: False) -> bool:
-        """Return whether another program changed our rules. `may_lack` names chains that the kernel may have
-        deleted."""
+        """Return whether another program changed our rules.
+
+        `may_lack` tells which chains the kernel itself may have deleted, so that their absence is no damage.
+        """
         generation = self._kernel.generation()
         if generation == self._generation:
             return False

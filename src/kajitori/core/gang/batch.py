@@ -244,10 +244,9 @@ def _leave_draining_node(run: Run, status: RunStatus, current: Sequence[Member],
 
 
 def failed_to_create(run: Run, status: RunStatus, reason: Reason, message: str, now: datetime) -> Step:
-    """Return the step after the API server refused a member for good (quota, admission): the whole attempt is taken
-    down.
+    """Return the step after the API server refused a member for good (quota, admission).
 
-    In a service the members of earlier attempts stay.
+    The whole attempt is taken down. In a service the members of earlier attempts stay.
     """
     step = failed_start(run, status, reason, message, now)
     step = replace(step, status=with_setback(status, step.status, now))

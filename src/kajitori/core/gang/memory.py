@@ -95,10 +95,9 @@ def is_worth_writing(old: MemoryPeak | None, new: MemoryPeak | None) -> bool:
 def add_earlier_peaks(
     earlier: Sequence[EarlierRun], limit_bytes: int | None, add: Callable[..., None], *, asked: bool = True
 ) -> None:
-    """Add a finding about the memory that earlier runs of this kind needed, if there are any; the highest peak
-    counts.
+    """Add a finding about the memory that earlier runs of this kind needed, if there are any.
 
-    `earlier` has the newest run first. `limit_bytes` is the limit of each member of this run, None for no limit.
+    The highest peak counts. `earlier` has the newest run first. `limit_bytes` is the limit of each member of this run, None for no limit.
     `asked` is False if policy chose the limit; a sufficient limit then gets the quieter finding `MemoryEnough`.
     """
     considered = earlier[:EARLIER_RUNS]

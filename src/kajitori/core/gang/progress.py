@@ -105,8 +105,10 @@ def with_setback(before: RunStatus, status: RunStatus, now: datetime) -> RunStat
 
 
 def keep_waiting(status: RunStatus, reason: Reason, message: str) -> RunStatus:
-    """Return the status of a run that the planner found no place for. A sweep with running members goes on
-    meanwhile."""
+    """Return the status of a run that the planner found no place for.
+
+    A sweep with running members goes on meanwhile.
+    """
     if status.sweep is not None and status.phase in _ALIVE:
         return msgspec.structs.replace(status, reason=reason, message=message[:1000])
     if status.preemption is not None:
@@ -116,8 +118,10 @@ def keep_waiting(status: RunStatus, reason: Reason, message: str) -> RunStatus:
 
 
 def waiting_reason(status: RunStatus, reason: Reason) -> Reason:
-    """Return the reason to show for a run that waits for `reason`: until it starts again, its preemption comes
-    first."""
+    """Return the reason to show for a run that waits.
+
+    Until it starts again its preemption comes first, then `reason`.
+    """
     return reason if status.preemption is None else Reason.PREEMPTED
 
 

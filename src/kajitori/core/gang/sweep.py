@@ -177,10 +177,10 @@ def end_sweep(run: Run, sweep: Sweep, status: RunStatus, members: Sequence[Membe
 
 
 def resume_sweep(status: RunStatus, members: Iterable[Member]) -> RunStatus:
-    """Return the status of a sweep that is resumed after its end: all members that did not succeed are queued
-    again.
+    """Return the status of a sweep that is resumed after its end.
 
-    Members that succeeded meanwhile are not requeued; the next judgement records them.
+    All members that did not succeed are queued again. Members that succeeded meanwhile are not requeued; the next
+    judgement records them.
     """
     ledger = Ledger.of(status.sweep)
     newest = _newest(members)

@@ -256,8 +256,10 @@ def _ranges6(kind: Kind, wanted: PlanRequest, later: int) -> Ranges:
 
 
 def _prefix(addresses: int) -> int:
-    """Return the length of a range with these addresses and five that hosts cannot have: first, last, and the
-    cloud's."""
+    """Return the length of the smallest range with these addresses.
+
+    It includes five that no host can have: the first, the last, and three that clouds reserve.
+    """
     return smallest_prefix(addresses + 5, 4)
 
 

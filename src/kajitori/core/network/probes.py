@@ -65,8 +65,10 @@ def place_named(networks: Networks, name: str) -> Place:
 
 
 def place_of(networks: Networks, own: Iterable[Address]) -> Place:
-    """Return the place of a host with these addresses. Hosts come first: a NAT host may have a cluster's address,
-    too."""
+    """Return the place of a host with these addresses.
+
+    Hosts come first, because a NAT host may have a cluster's address, too.
+    """
     addresses = set(own)
     if networks.hub is not None and addresses & set(networks.hub.addresses):
         return Place("hub")

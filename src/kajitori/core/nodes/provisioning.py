@@ -85,10 +85,9 @@ def reserved_nodes(
     table: NodeTable,
     runs_on: Callable[[str], Collection[str]],
 ) -> dict[str, Rows]:
-    """Return the reserved nodes of each run, by its key: nodes that joined since it asked, at most as many as it
-    asked for.
+    """Return the reserved nodes of each run, by its key.
 
-    No other run gets them until this one has started. The earliest request is served first. `runs_on` returns the
+    They joined since the run asked, and are at most as many as it asked for. No other run gets them until this one has started. The earliest request is served first. `runs_on` returns the
     keys of the runs with members on a node; a node with members of other runs is not reserved.
     """
     kept: dict[str, Rows] = {}

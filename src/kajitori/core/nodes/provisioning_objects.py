@@ -1,5 +1,7 @@
-"""Kubernetes objects of a request for nodes: a ProvisioningRequest, its PodTemplate, and the annotations with which
-members consume it."""
+"""Kubernetes objects of a request for nodes.
+
+They are a ProvisioningRequest, the PodTemplate that it refers to, and the annotations with which members consume it.
+"""
 
 from __future__ import annotations
 
@@ -29,8 +31,10 @@ _OF_PODS = (
 
 
 def request_name(run: str, request: NodeRequest) -> str:
-    """Return the name of the ProvisioningRequest and its PodTemplate: unique to the attempt and the request's
-    number."""
+    """Return the name of the ProvisioningRequest and its PodTemplate.
+
+    It is unique to the attempt and the request's number.
+    """
     return f"{run}-{request.attempt}-{request.number}"
 
 

@@ -19,10 +19,9 @@ class Classes:
 
     @classmethod
     def of(cls, written: Mapping[str, Iterable[Network]], others: str) -> Classes:
-        """Return the classes as people write them: a range inside another takes its addresses out of the larger
-        one.
+        """Return the classes as people write them.
 
-        No range may be in two classes.
+        A range inside another takes its addresses out of the larger one. No range may be in two classes.
         """
         everything = [(network, name) for name, networks in written.items() for network in set(networks)]
         ranges: dict[str, tuple[Network, ...]] = {}

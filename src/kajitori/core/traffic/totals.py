@@ -228,11 +228,10 @@ def without_ended_pods(ledger: Ledger, living: Collection[str], former: Collecti
 
 
 def without_old_runs(ledger: Ledger, now: float, keep_seconds: float) -> Ledger:
-    """Return the ledger without runs that had no Pod here for `keep_seconds`, and without the oldest beyond
-    MAX_RUNS.
+    """Return the ledger without old runs, and without the oldest ones beyond MAX_RUNS.
 
-    The totals of their namespaces and users stay. If totals are reported, `now` is the time of the last report, so
-    that nothing is dropped before it was reported.
+    A run is old if it had no Pod here for `keep_seconds`. The totals of namespaces and users stay. If totals are
+    reported, `now` is the time of the last report, so that nothing is dropped before it was reported.
     """
     runs = [item for item in ledger.runs.items() if now - item[1].seen_at <= keep_seconds]
     if len(runs) > MAX_RUNS:
