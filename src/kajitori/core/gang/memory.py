@@ -97,8 +97,9 @@ def add_earlier_peaks(
 ) -> None:
     """Add a finding about the memory that earlier runs of this kind needed, if there are any.
 
-    The highest peak counts. `earlier` has the newest run first. `limit_bytes` is the limit of each member of this run, None for no limit.
-    `asked` is False if policy chose the limit; a sufficient limit then gets the quieter finding `MemoryEnough`.
+    The highest peak counts. `earlier` has the newest run first. `limit_bytes` is the limit of each member of this run,
+    None for no limit. `asked` is False if policy chose the limit; a sufficient limit then gets the quieter finding
+    `MemoryEnough`.
     """
     considered = earlier[:EARLIER_RUNS]
     if not considered:

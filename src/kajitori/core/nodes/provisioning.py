@@ -87,8 +87,9 @@ def reserved_nodes(
 ) -> dict[str, Rows]:
     """Return the reserved nodes of each run, by its key.
 
-    They joined since the run asked, and are at most as many as it asked for. No other run gets them until this one has started. The earliest request is served first. `runs_on` returns the
-    keys of the runs with members on a node; a node with members of other runs is not reserved.
+    They joined since the run asked, and are at most as many as it asked for. No other run gets them until this one has
+    started. The earliest request is served first. `runs_on` returns the keys of the runs with members on a node; a node
+    with members of other runs is not reserved.
     """
     kept: dict[str, Rows] = {}
     taken: set[int] = set()
