@@ -297,6 +297,33 @@ def _scope_requirement(wanted: Value, path: str) -> Iterator[Cause]:
         yield invalid(f"{path}.operator", operator, f"must be Exists for the scope {wanted.get('scopeName')}")
 
 
+def _resource_rule(rule: Value, path: str) -> Iterator[Cause]:
+    for name in ("operations", "apiGroups", "apiVersions"):
+        words = rule.get(name) or []
+        if len(words) > 1 and "*" in words:
+            yield invalid(f"{path}.{name}", words, "must not contain other items beside *")
+    if "" in (rule.get("apiVersions") or []) or "" in (rule.get("resources") or []):
+        yield required(path, "apiVersions and resources must not contain empty items")
+    names = rule.get("resourceNames") or []
+    if len(set(names)) < len(names):
+        yield duplicate(f"{path}.resourceNames", names)
+    yield from _resource_patterns(rule.get("resources") or [], f"{path}.resources")
+
+
+def _resource_patterns(patterns: list[str], path: str) -> Iterator[Cause]:
+    """Check that no pattern (`pods`, `pods/status`, `*/*`) is covered by another one."""
+    covered: set[str] = set()
+    for pattern in patterns:
+        resource, slash, part = pattern.partition("/")
+        if slash and {f"{resource}/*", f"*/{part}"} & covered:
+            yield invalid(path, pattern, "is covered by another item")
+        covered.add(pattern)
+    if len(patterns) > 1 and (
+        "*/*" in patterns or ("*" in patterns and any("/" not in one for one in patterns if one != "*"))
+    ):
+        yield invalid(path, patterns, "must not contain other items beside * or */*")
+
+
 def _node_status(status: Value, path: str) -> Iterator[Cause]:
     for part in ("capacity", "allocatable"):
         for name, amount in (status.get(part) or {}).items():
@@ -329,5 +356,6 @@ COMBINATIONS: dict[str, tuple[Rule, ...]] = {
     "EndpointSlice": (_endpoint_slice,),
     "ScopedResourceSelectorRequirement": (_scope_requirement,),
     "NodeStatus": (_node_status,),
+    "NamedRuleWithOperations": (_resource_rule,),
 }
 """Rules by the name of the type that they are about; each yields the faults of one object."""

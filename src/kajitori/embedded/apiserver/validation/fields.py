@@ -236,6 +236,16 @@ CHECKS: dict[str, Check] = {
     "PriorityClass.preemptionPolicy": ("PreemptLowerPriority", "Never"),
     "LeaseSpec.leaseDurationSeconds": _POSITIVE,
     "LeaseSpec.leaseTransitions": _NOT_NEGATIVE,
+    # Admission policies
+    "ValidatingAdmissionPolicySpec.failurePolicy": ("Fail", "Ignore"),
+    "ValidatingAdmissionPolicyBindingSpec.policyName": texts.dns_subdomain,
+    "ValidatingAdmissionPolicyBindingSpec.validationActions": ("Deny", "Warn", "Audit"),
+    "MatchResources.matchPolicy": ("Exact", "Equivalent"),
+    "NamedRuleWithOperations.operations": ("*", "CREATE", "UPDATE", "DELETE", "CONNECT"),
+    "NamedRuleWithOperations.scope": ("*", "Cluster", "Namespaced"),
+    "NamedRuleWithOperations.resourceNames": texts.path_segment,
+    "MatchCondition.name": texts.qualified_name,
+    "Validation.reason": ("Forbidden", "Invalid", "RequestEntityTooLarge"),
     # Label selectors
     "LabelSelectorRequirement.key": texts.qualified_name,
     "LabelSelectorRequirement.values": texts.label_value,
@@ -263,6 +273,9 @@ REQUIRED: dict[str, tuple[str, ...]] = {
     "NodeSelector": ("nodeSelectorTerms",),
     "Endpoint": ("addresses",),
     "ServicePort": ("port",),
+    "ValidatingAdmissionPolicySpec": ("matchConstraints",),
+    "ValidatingAdmissionPolicyBindingSpec": ("policyName", "validationActions"),
+    "NamedRuleWithOperations": ("operations", "apiGroups", "apiVersions", "resources"),
 }
 """Fields that must be given and not be empty, though OpenAPI does not require them or they are no texts."""
 
@@ -295,6 +308,8 @@ UNIQUE: dict[str, tuple[str, ...]] = {
     "NodeStatus.addresses": ("type", "address"),
     "ServiceSpec.ports": ("port", "protocol"),
     "LimitRangeSpec.limits": ("type",),
+    "ValidatingAdmissionPolicySpec.matchConditions": ("name",),
+    "ValidatingAdmissionPolicySpec.auditAnnotations": ("key",),
 }
 """Lists with items that must differ in these fields."""
 
