@@ -10,12 +10,10 @@ from kajitori.core.words import texts
 from kajitori.embedded.apiserver.causes import IMMUTABLE, Cause, invalid, not_supported, required
 from kajitori.embedded.apiserver.strategies.strategy import Object, Strategy
 from kajitori.embedded.apiserver.strategies.structural import validate_structural
+from kajitori.embedded.apiserver.validation.validate import validate
 
 FINALIZER = "customresourcecleanup.apiextensions.k8s.io"
 """The finalizer on every definition: its objects are deleted first."""
-_SCOPES = ("Cluster", "Namespaced")
-_COLUMN_TYPES = ("boolean", "date", "integer", "number", "string")
-_SIMPLE_PATH = "must be a simple json path starting with ."
 _APPROVED = "api-approved.kubernetes.io"
 _PRESERVE = "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead"
 _STILL_STORED = (
@@ -70,9 +68,9 @@ class DefinitionStrategy(Strategy):
                 invalid("metadata.name", obj["metadata"].get("name"), 'must be spec.names.plural+"."+spec.group')
             )
         causes += _group(group, obj["metadata"].get("annotations") or {})
-        if spec.get("scope") not in _SCOPES:
-            causes.append(not_supported("spec.scope", spec.get("scope", ""), _SCOPES))
-        causes += _names(given)
+        causes += validate("apiextensions_v1", "CustomResourceDefinitionSpec", spec, "spec")
+        if given.get("kind") and given.get("kind") == given.get("listKind"):
+            causes.append(invalid("spec.names.listKind", given["listKind"], "kind and listKind may not be the same"))
         if spec.get("preserveUnknownFields"):
             causes.append(invalid("spec.preserveUnknownFields", True, _PRESERVE))
         causes += _versions(spec.get("versions") or [])
@@ -133,35 +131,10 @@ def _group(group: str, annotations: dict[str, str]) -> list[Cause]:
     return causes
 
 
-def _names(given: dict[str, Any]) -> list[Cause]:
-    causes: list[Cause] = []
-    for name in ("plural", "singular", "kind", "listKind"):
-        value = given.get(name, "")
-        if not value:
-            causes.append(required(f"spec.names.{name}"))
-            continue
-        causes += [
-            invalid(f"spec.names.{name}", value, fault)
-            for fault in texts.dns_1035_label(value.lower() if name in ("kind", "listKind") else value)
-        ]
-    for index, short in enumerate(given.get("shortNames") or []):
-        causes += [invalid(f"spec.names.shortNames[{index}]", short, fault) for fault in texts.dns_1035_label(short)]
-    if given.get("kind") and given.get("kind") == given.get("listKind"):
-        causes.append(invalid("spec.names.listKind", given["listKind"], "kind and listKind may not be the same"))
-    for index, category in enumerate(given.get("categories") or []):
-        causes += [invalid(f"spec.names.categories[{index}]", category, one) for one in texts.dns_1035_label(category)]
-    return causes
-
-
 def _versions(versions: list[dict[str, Any]]) -> list[Cause]:
     causes: list[Cause] = []
-    seen: set[str] = set()
     for index, version in enumerate(versions):
-        where, name = f"spec.versions[{index}]", version.get("name", "")
-        causes += [invalid(f"{where}.name", name, fault) for fault in texts.dns_1035_label(name)]
-        if name in seen:
-            causes.append(invalid("spec.versions", name, "must contain unique version names"))
-        seen.add(name)
+        where = f"spec.versions[{index}]"
         schema = (version.get("schema") or {}).get("openAPIV3Schema")
         if schema is None:
             causes.append(required(f"{where}.schema.openAPIV3Schema"))
@@ -169,7 +142,6 @@ def _versions(versions: list[dict[str, Any]]) -> list[Cause]:
             causes += validate_structural(schema, f"{where}.schema.openAPIV3Schema")
         else:
             causes.append(invalid(f"{where}.schema.openAPIV3Schema", schema, "must be an object"))
-        causes += _columns(version.get("additionalPrinterColumns") or [], f"{where}.additionalPrinterColumns")
         scale = (version.get("subresources") or {}).get("scale")
         if scale is not None:
             causes += _scale(scale, f"{where}.subresources.scale")
@@ -180,34 +152,12 @@ def _versions(versions: list[dict[str, Any]]) -> list[Cause]:
     return causes
 
 
-def _columns(columns: list[dict[str, Any]], field: str) -> list[Cause]:
-    causes: list[Cause] = []
-    for index, column in enumerate(columns):
-        where = f"{field}[{index}]"
-        if not column.get("name"):
-            causes.append(required(f"{where}.name"))
-        kind, path = column.get("type", ""), column.get("jsonPath", "")
-        if not kind:
-            causes.append(required(f"{where}.type", f"must be one of {','.join(_COLUMN_TYPES)}"))
-        elif kind not in _COLUMN_TYPES:
-            causes.append(invalid(f"{where}.type", kind, f"must be one of {','.join(_COLUMN_TYPES)}"))
-        if not path:
-            causes.append(required(f"{where}.jsonPath"))
-        elif not path.startswith("."):
-            causes.append(invalid(f"{where}.jsonPath", path, _SIMPLE_PATH))
-    return causes
-
-
 def _scale(scale: dict[str, Any], field: str) -> list[Cause]:
     causes: list[Cause] = []
     for name, start in (("specReplicasPath", ".spec."), ("statusReplicasPath", ".status.")):
         path = scale.get(name, "")
-        if not path:
-            causes.append(required(f"{field}.{name}"))
-        elif not path.startswith("."):
-            causes.append(invalid(f"{field}.{name}", path, _SIMPLE_PATH))
-        elif not path.startswith(start):
-            causes.append(invalid(f"{field}.{name}", path, f"should be a json path under {start[:-1]}"))
+        if path and not path.startswith(start):
+            causes.append(invalid(f"{field}.{name}", path, f"should be a JSON path under {start[:-1]}"))
     return causes
 
 

@@ -318,9 +318,9 @@ def _resource_patterns(patterns: list[str], path: str) -> Iterator[Cause]:
         if slash and {f"{resource}/*", f"*/{part}"} & covered:
             yield invalid(path, pattern, "is covered by another item")
         covered.add(pattern)
-    if len(patterns) > 1 and (
-        "*/*" in patterns or ("*" in patterns and any("/" not in one for one in patterns if one != "*"))
-    ):
+    # As in kube-apiserver, "*" is allowed behind the resources that it covers.
+    plain = [pattern for pattern in patterns if "/" not in pattern]
+    if (len(patterns) > 1 and "*/*" in patterns) or ("*" in plain and plain[-1] != "*"):
         yield invalid(path, patterns, "must not contain other items beside * or */*")
 
 

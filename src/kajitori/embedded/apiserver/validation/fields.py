@@ -85,6 +85,14 @@ def _provisioner(name: str) -> list[str]:
     return texts.qualified_name(name.lower())
 
 
+def _kind(name: str) -> list[str]:
+    return texts.dns_1035_label(name.lower())
+
+
+def _json_path(path: str) -> list[str]:
+    return [] if path.startswith(".") else ["must be a JSON path that starts with ."]
+
+
 def cidr(text: str) -> list[str]:
     """Return what is wrong with a range of addresses."""
     try:
@@ -236,6 +244,14 @@ CHECKS: dict[str, Check] = {
     "PriorityClass.preemptionPolicy": ("PreemptLowerPriority", "Never"),
     "LeaseSpec.leaseDurationSeconds": _POSITIVE,
     "LeaseSpec.leaseTransitions": _NOT_NEGATIVE,
+    # Custom resources
+    "CustomResourceDefinitionSpec.scope": ("Cluster", "Namespaced"),
+    **{f"CustomResourceDefinitionNames.{name}": texts.dns_1035_label for name in ("plural", "singular")},
+    **{f"CustomResourceDefinitionNames.{name}": texts.dns_1035_label for name in ("shortNames", "categories")},
+    **{f"CustomResourceDefinitionNames.{name}": _kind for name in ("kind", "listKind")},
+    "CustomResourceDefinitionVersion.name": texts.dns_1035_label,
+    "CustomResourceColumnDefinition.type": ("boolean", "date", "integer", "number", "string"),
+    "CustomResourceColumnDefinition.jsonPath": _json_path,
     # Admission policies
     "ValidatingAdmissionPolicySpec.failurePolicy": ("Fail", "Ignore"),
     "ValidatingAdmissionPolicyBindingSpec.policyName": texts.dns_subdomain,
@@ -273,6 +289,7 @@ REQUIRED: dict[str, tuple[str, ...]] = {
     "NodeSelector": ("nodeSelectorTerms",),
     "Endpoint": ("addresses",),
     "ServicePort": ("port",),
+    "CustomResourceDefinitionNames": ("singular", "listKind"),
     "ValidatingAdmissionPolicySpec": ("matchConstraints",),
     "ValidatingAdmissionPolicyBindingSpec": ("policyName", "validationActions"),
     "NamedRuleWithOperations": ("operations", "apiGroups", "apiVersions", "resources"),
@@ -308,6 +325,7 @@ UNIQUE: dict[str, tuple[str, ...]] = {
     "NodeStatus.addresses": ("type", "address"),
     "ServiceSpec.ports": ("port", "protocol"),
     "LimitRangeSpec.limits": ("type",),
+    "CustomResourceDefinitionSpec.versions": ("name",),
     "ValidatingAdmissionPolicySpec.matchConditions": ("name",),
     "ValidatingAdmissionPolicySpec.auditAnnotations": ("key",),
 }
