@@ -1,4 +1,4 @@
-"""What a run has one of: its Service and its budget against evictions, which have its name; a request for nodes."""
+"""Objects that a run has one of, under its own name: Service, disruption budget, NetworkPolicy, request for nodes."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from kajitori.kube.resources import Resource
 async def ensure_of_run(
     client: KubeClient, resource: Resource, body: Mapping[str, Any], run: RunObject
 ) -> dict[str, Any]:
-    """The run's object of this kind, made now or by somebody before us; what an earlier run of its name left behind
-    makes way.
+    """Return the run's object of this kind, created now if it does not exist.
 
-    Raises AlreadyExists where anybody else's has that name, and what the API server says to its creation.
+    The object of an earlier run of the same name is replaced. Raises AlreadyExists if an object of anybody else has the
+    name, and the API server's error if it refuses the creation.
     """
     name, namespace = body["metadata"]["name"], run.metadata.namespace
     try:
         return await client.create(resource, body, namespace)
     except AlreadyExists:
-        with suppress(NotFound, Conflict):  # it went meanwhile
+        with suppress(NotFound, Conflict):  # it was deleted meanwhile
             found = await client.get(resource, name, namespace)
             owner = owning_run(found)
             if not owner:
@@ -37,7 +37,7 @@ async def ensure_of_run(
 
 
 def owning_run(found: Mapping[str, Any]) -> str:
-    """The UID of the run that an object belongs to; empty where it belongs to none."""
+    """Return the UID of the run that owns an object; empty if no run does."""
     for reference in found["metadata"].get("ownerReferences", ()):
         if reference.get("kind") == names.KIND and reference.get("apiVersion") == names.API_VERSION:
             return str(reference["uid"])

@@ -1,4 +1,4 @@
-"""PodDisruptionBudgets of runs, kept as they should be: written with a run's members, gone when the run is over."""
+"""PodDisruptionBudgets of runs: written while a run has members, and deleted when it has ended."""
 
 from __future__ import annotations
 
@@ -29,21 +29,21 @@ class _Budget:
 
 
 class BudgetKeeper:
-    """What is there is read once and remembered: nobody else writes it, and most looks at a run change nothing.
+    """Writes the budgets of runs. They are read once and then remembered, because nobody else writes them.
 
-    A run never waits for its budget: where one may not be written, its members are evicted like any others.
+    A run never waits for its budget. If one may not be written, members are evicted like other Pods.
     """
 
     def __init__(self, client: KubeClient) -> None:
         self._client = client
         self._known: dict[str, _Budget] | None = None
-        """By the UID of the run that owns it, as it was written last."""
+        """The budgets as they were written last, by the UID of their run."""
         self._reading = asyncio.Lock()
         self._refused: dict[str, Spec] = {}
-        """By the same, what the API server did not take: not tried again before something else is wanted."""
+        """Budgets that the API server refused, by the UID of their run. The same budget is not tried again."""
 
     async def keep(self, run: RunObject, wanted: Spec | None) -> None:
-        """Sees to it that the run's budget says this, or is gone. One write where that changes, else none."""
+        """Write the run's budget, or delete it if `wanted` is None. Does nothing if it is as wanted already."""
         known, uid = await self._read(), run.metadata.uid
         there = known.get(uid)
         if wanted is None:
@@ -58,13 +58,13 @@ class BudgetKeeper:
             if there is None:
                 there = await self._create(run, wanted)
             if there.spec != wanted:
-                known.pop(uid, None)  # where this fails, it is looked for anew
+                known.pop(uid, None)  # read again if the patch fails
                 patch = {"metadata": {"uid": there.uid}, "spec": _all_of(wanted)}
                 await self._client.patch(BUDGETS, run.metadata.name, patch, run.metadata.namespace)
             known[uid] = _Budget(there.uid, wanted)
         except (AlreadyExists, Forbidden, InvalidInput) as error:
             name = f"{run.metadata.namespace}/{run.metadata.name}"
-            log.warning("run %s has no budget against evictions: %s", name, error.message)
+            log.warning("run %s has no disruption budget: %s", name, error.message)
             self._refused[uid] = wanted
 
     async def _read(self) -> dict[str, _Budget]:
@@ -74,9 +74,9 @@ class BudgetKeeper:
                 try:
                     items = (await self._client.list(BUDGETS, label_selector=ours)).items
                 except Forbidden as error:
-                    log.warning("budgets against evictions can't be read: %s", error.message)
+                    log.warning("disruption budgets can't be read: %s", error.message)
                     items = []
-                self._known = {owning_run(each): _Budget(each["metadata"]["uid"], each["spec"]) for each in items}
+                self._known = {owning_run(item): _Budget(item["metadata"]["uid"], item["spec"]) for item in items}
             return self._known
 
     async def _create(self, run: RunObject, wanted: Spec) -> _Budget:
@@ -91,5 +91,5 @@ class BudgetKeeper:
 
 
 def _all_of(spec: Spec) -> dict[str, Any]:
-    """As a merge patch that leaves nothing of an earlier selector."""
+    """Return the merge patch that sets this spec and removes an earlier selector."""
     return {**spec, "selector": {"matchExpressions": None, **spec["selector"]}}

@@ -1,4 +1,4 @@
-"""Checkpoints that are folders: gone with their run where the user wants it and policy lets us."""
+"""Deleting checkpoint folders with their run, if the user asks for it and policy allows it."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ log = logging.getLogger(__name__)
 
 
 async def delete_checkpoint(client: KubeClient, policy: Policy, namespace: str, name: str) -> None:
-    """Deletes the folder of a run that is being deleted, if it is marked so. Done twice, the second time does nothing.
+    """Delete the checkpoint folder of a run that is being deleted, if the run is marked for that. May be repeated.
 
-    To be called when no member is left that could write, and before the Run is gone: so it happens even if this process
-    is killed meanwhile. Links are not followed. A folder that resists is told in the log, and does not keep the run.
+    Call it after the last member has ended and before the Run is released, so that a killed process repeats it. Links
+    are not followed. A failure is logged and does not keep the run.
     """
     if policy.checkpoint.kind != "folder" or not policy.checkpoint.deletable:
         return
@@ -37,6 +37,6 @@ async def delete_checkpoint(client: KubeClient, policy: Policy, namespace: str, 
     try:
         await asyncio.to_thread(shutil.rmtree, folder)
     except FileNotFoundError:
-        pass  # it never had one
+        pass  # the run never wrote one
     except OSError as error:
         log.warning("the checkpoint of %s/%s could not be deleted: %s", namespace, name, error)

@@ -1,9 +1,9 @@
-"""Who was killed for memory though he had kept to what he had asked for: the node ran out of it (rule 7).
+"""Members that were killed because their node ran out of memory, although they kept within their request (rule 7).
 
-A container that its own limit killed and one that the kernel chose when the whole machine had nothing left look the
-same in a Pod's status: OOMKilled. But of the latter a kubelet says `SystemOOM` in an event about its node, at that
-time. It is asked for once for all members that ended so, and only of those who had asked for all that they may use: of
-others nobody can tell what they used at that moment.
+In a Pod's status, a container that exceeded its limit and one that the kernel chose when the machine ran out of memory
+look the same: OOMKilled. In the second case the kubelet also writes an event `SystemOOM` about its node at that time.
+The events are read once for all such members, and only if a member's request equals its limit: how much memory other
+members used beyond their request is not known.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ from kajitori.kube.resources import EVENTS
 log = logging.getLogger(__name__)
 
 PATIENCE_SECONDS = 2.0
-"""How long the event may take to come after the Pod's status."""
+"""Longest time that the event may come after the Pod's status."""
 
 NEAR = timedelta(seconds=10)
-"""Between the end of a container and the event, both by the clock of one machine."""
+"""Longest time between the end of a container and the event, both by the node's clock."""
 
 NAMESPACE = "default"
-"""Where events about nodes lie, which have no namespace."""
+"""Namespace of events about nodes, which have no namespace of their own."""
 
 _FIELDS = "involvedObject.kind=Node,reason=SystemOOM"
 _REMEMBERED = 10_000
 
 
 class Spared:
-    """Looks for the evidence, once for each Pod."""
+    """Looks once for each killed Pod whether its node ran out of memory."""
 
     def __init__(self, client: KubeClient, patience_seconds: float = PATIENCE_SECONDS) -> None:
         self._client = client
@@ -48,7 +48,10 @@ class Spared:
         self._first_seen: dict[str, float] = {}
 
     async def among(self, pods: Iterable[Pod]) -> tuple[Collection[str], float]:
-        """UIDs of those Pods that are victims; and after how many seconds to ask again, where that is not clear yet."""
+        """Return the UIDs of Pods that were killed for their node's memory, and the seconds after which to ask again.
+
+        The seconds are 0 if all Pods are decided.
+        """
         killed = [pod for pod in pods if _may_be_a_victim(pod)]
         open_ones = [pod for pod in killed if pod.metadata.uid not in self._verdicts]
         wait = 0.0
@@ -70,7 +73,7 @@ class Spared:
         try:
             return (await self._client.list(EVENTS, NAMESPACE, field_selector=_FIELDS, type=Event)).items
         except Forbidden as error:
-            log.info("whether a node ran out of memory cannot be told: %s", error.message)
+            log.info("events about nodes that ran out of memory can't be read: %s", error.message)
             return []
 
     def _judge(self, uid: str, spared: bool) -> None:
@@ -85,7 +88,7 @@ def _bound(remembered: dict[str, Any]) -> None:
 
 
 def _may_be_a_victim(pod: Pod) -> bool:
-    """Killed for memory, and it had asked for as much as it may use."""
+    """Whether the Pod was killed for memory and its request equals its limit."""
     container = main_container(pod)
     ended = container.state.terminated if container is not None else None
     if ended is None or ended.reason != "OOMKilled" or pod.status.phase != "Failed":

@@ -1,5 +1,5 @@
-"""NetworkPolicies of runs, kept as they should be: there before a run's first Pod, put right when somebody deletes or
-edits them, gone when the run is over."""
+"""NetworkPolicies of runs: created before a run's first Pod, restored when somebody deletes or edits them, and deleted
+when the run has ended."""
 
 from __future__ import annotations
 
@@ -24,34 +24,37 @@ log = logging.getLogger(__name__)
 LOOK_AGAIN_SECONDS = 30.0
 
 Rules = Mapping[str, Any]
-"""As `core.admission.reach.network_rules` says them."""
+"""Rules in the form of `core.admission.reach.network_rules`."""
 
 
 class NetworkKeeper:
-    """Knows ours by a watch of its own, beside the mirror: where the kind may not be read, all else goes on. Then a
-    restricted run still has its NetworkPolicy before its first Pod, or does not start; it is not looked after later."""
+    """Writes the NetworkPolicies of runs, and follows them with a watch of its own.
+
+    If the controller may not watch them, a restricted run still gets its NetworkPolicy before its first Pod or does not
+    start, but later changes by others are not restored.
+    """
 
     def __init__(self, client: KubeClient, on_change: Callable[[Key | None], None]) -> None:
-        """`on_change` is told of the run whose NetworkPolicy changed, and of None when all are known."""
+        """`on_change` is called with the run whose NetworkPolicy changed, and with None once all are known."""
         self._client = client
         self._on_change = on_change
         self._known: dict[Key, NetworkPolicy] = {}
-        """By namespace and name, which is the run's."""
+        """The NetworkPolicies of runs by namespace and name, which are the run's."""
         self._synced = False
         self._written: dict[str, str] = {}
-        """By the run's UID, the resource version that it was seen with last after a write."""
+        """The resource version after the last write, by the UID of the run."""
         self._refused: dict[str, Rules] = {}
-        """By the run's UID, what could not be put right: not tried again before something else is wanted."""
+        """Rules that the API server refused, by the UID of the run. The same rules are not tried again."""
 
     async def follow(self) -> None:
-        """Until cancelled."""
+        """Follow the NetworkPolicies until cancelled."""
         trouble = ""
         while True:
             try:
                 await self._watch()
             except KajitoriError as error:
                 if error.message != trouble:
-                    log.warning("NetworkPolicies of runs can't be watched, nor put right: %s", error.message)
+                    log.warning("NetworkPolicies of runs can't be watched and restored: %s", error.message)
                 trouble = error.message
             self._synced = False
             self._known.clear()
@@ -68,21 +71,21 @@ class NetworkKeeper:
                     self._on_change((meta.namespace, meta.name))
 
     async def ensure(self, run: RunObject, rules: Rules) -> None:
-        """Sees to it that the run's NetworkPolicy says this before any Pod is made.
+        """Create or update the run's NetworkPolicy before any Pod is created.
 
-        Raises AlreadyExists where a stranger's has its name, and what the API server says to the creation.
+        Raises AlreadyExists if an object of somebody else has its name, and the API server's error if it refuses.
         """
         body = _body(run, rules)
         found = _read(await ensure_of_run(self._client, NETWORK_POLICIES, body, run))
         if found.spec != body["spec"]:
             found = await self._replace(found, body)
-        # What is known is the watch's alone to say: it may have told already what somebody did since.
+        # Only the watch changes `_known`: it may already have shown a later change by somebody else.
         if self._written.get(run.metadata.uid, "") not in ("", found.metadata.resource_version):
-            log.warning("the NetworkPolicy of run %s/%s is put right", run.metadata.namespace, run.metadata.name)
+            log.warning("the NetworkPolicy of run %s/%s is restored", run.metadata.namespace, run.metadata.name)
         self._written[run.metadata.uid] = found.metadata.resource_version
 
     async def is_there(self, run: RunObject) -> bool:
-        """Whether the run has one, whatever it says."""
+        """Whether the run has a NetworkPolicy, whatever its rules."""
         try:
             found = _read(await self._client.get(NETWORK_POLICIES, run.metadata.name, run.metadata.namespace))
         except NotFound:
@@ -90,8 +93,8 @@ class NetworkKeeper:
         return found.run_uid == run.metadata.uid
 
     async def keep(self, run: RunObject, rules: Rules | None) -> None:
-        """Sees to it that the run's NetworkPolicy says this, or is gone, as far as is known. No write where it is so
-        already."""
+        """Update the run's NetworkPolicy, or delete it if `rules` is None. Does nothing if it is as wanted already, and
+        before the NetworkPolicies are known."""
         if not self._synced:
             return
         meta = run.metadata

@@ -1,5 +1,9 @@
-"""How many attempts are begun at a time: enough to keep the API server busy. More would only wait for it, as they were
-planned, whoever comes meanwhile; so who starts next is decided when there is a turn for it."""
+"""The number of attempts that start at a time.
+
+It is just large enough to keep the API server busy. Further attempts would only wait for it in the order in which they
+were planned, and runs that come later with a higher priority could not overtake them. So the next runs to start are
+chosen when there are free slots.
+"""
 
 from __future__ import annotations
 
@@ -8,34 +12,34 @@ from collections.abc import Callable
 from kajitori.controllers.workqueue import Key
 
 CHOSEN_TOGETHER = 4
-"""Where more could start than may at a time, the next are chosen when a quarter of the turns are free: a look for each
-one that has begun would take longer than it."""
+"""While runs are held back, the next ones are chosen once 1 / `CHOSEN_TOGETHER` of the slots are free. Planning after
+each single start would take longer than the start."""
 
 
 class Turns:
-    """Attempts that are being begun. Who has a higher priority does not wait for those of lower."""
+    """The attempts that are starting. A run does not wait for starts of lower priority."""
 
     def __init__(self, at_a_time: Callable[[], int]) -> None:
         self._at_a_time = at_a_time
         self._begun: dict[Key, int] = {}
-        """Priorities."""
+        """The priorities of the runs that are starting."""
         self._held_back: int | None = None
 
     def begin(self, key: Key, priority: int) -> None:
-        """This one is being begun."""
+        """Take a slot for a run that starts."""
         self._begun[key] = priority
 
     def hold_back(self, priority: int | None) -> None:
-        """One of this priority would have started, had it not been one too many; None where all could."""
+        """Record the priority of a run that could start but got no slot; None if all runs that could start got one."""
         self._held_back = priority
 
     def end(self, key: Key) -> bool:
-        """It has begun, or it could not; whether it is time to choose among those that were held back."""
+        """Free the slot of a run whose start has ended; return whether runs that were held back are to be planned."""
         self._begun.pop(key, None)
         return self._held_back is not None and self.left(self._held_back) > 0
 
     def left(self, priority: int) -> int:
-        """How many more of this priority, and of higher, may begin now."""
+        """Return the number of free slots for runs of this or a higher priority."""
         most = self._at_a_time()
         free = max(0, most - sum(other >= priority for other in self._begun.values()))
         waits = self._held_back is not None and priority <= self._held_back

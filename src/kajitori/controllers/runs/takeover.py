@@ -1,4 +1,4 @@
-"""The first look of who leads anew: at every run once, before anything is planned."""
+"""The first work of a new leader: it reconciles every existing run once before it plans."""
 
 from __future__ import annotations
 
@@ -11,33 +11,36 @@ from kajitori.controllers.workqueue import Key
 log = logging.getLogger(__name__)
 
 FIRST_LOOK_SECONDS = 10.0
-"""Who leads anew waits so long for what he writes of each run that he finds, before he starts others."""
+"""Longest time that a new leader waits for the existing runs to be reconciled before it starts others."""
 
 
 class FirstLook:
-    """Runs of which it is not known yet whether they wait for nodes. Any may hold some, or come before those that wait
-    already. One that can't be looked at holds up the others for a while only."""
+    """Existing runs that a new leader has not reconciled yet.
+
+    Each of them may hold nodes, or come before runs that are known to wait. A run that can't be reconciled delays the
+    others by at most `FIRST_LOOK_SECONDS`.
+    """
 
     def __init__(self) -> None:
         self._left: set[Key] = set()
         self._ends_at = 0.0
-        """Of the event loop's time."""
+        """Time of the event loop at which planning begins in any case."""
 
     def begin(self, keys: Iterable[Key]) -> None:
-        """These are to be looked at, from now on."""
+        """Wait for these runs, from now on."""
         self._left.update(keys)
         self._ends_at = asyncio.get_running_loop().time() + FIRST_LOOK_SECONDS
 
     def note(self, key: Key) -> None:
-        """It is known of this one."""
+        """Mark this run as reconciled."""
         self._left.discard(key)
 
     def seconds_left(self) -> float:
-        """How long nothing is planned yet, at most."""
+        """Return the seconds until planning may begin; 0 if all runs are reconciled or the time is over."""
         if not self._left:
             return 0.0
         left = self._ends_at - asyncio.get_running_loop().time()
         if left <= 0:
-            log.warning("%d runs could not be looked at; the others are planned without them", len(self._left))
+            log.warning("%d runs could not be reconciled; the others are planned without them", len(self._left))
             self._left.clear()
         return max(0.0, left)
