@@ -1,4 +1,4 @@
-"""A run does not depend on its budget against evictions."""
+"""A run does not depend on its disruption budget."""
 
 from __future__ import annotations
 
@@ -31,4 +31,4 @@ async def test_without_the_right_to_write_budgets_a_run_goes_on(caplog: pytest.L
         assert asked == ["GET", "POST"]
         await keeper.keep(RUN, SPEC)
         assert asked == ["GET", "POST", "POST"]
-    assert "run vision/bert has no budget against evictions: not for you" in caplog.text
+    assert "run vision/bert has no disruption budget: not for you" in caplog.text

@@ -31,5 +31,5 @@ async def test_one_that_cant_be_looked_at_holds_up_the_others_for_a_while_only(
     monkeypatch.setattr(loop, "time", lambda: later)
     with caplog.at_level(logging.WARNING):
         assert not look.seconds_left()
-    assert "1 runs could not be looked at" in caplog.text
+    assert "1 runs could not be reconciled" in caplog.text
     assert not look.seconds_left()
