@@ -19,7 +19,7 @@ from tests.helpers.queue_scene import NOW, QueueScene, ago, in_queue
 from bench.common import Limit, print_limits, print_table
 from bench.planner import NODES, QUEUED, cluster, gangs
 from kajitori.cli import ALLOCATIONS_BETWEEN_COLLECTIONS
-from kajitori.cluster.outlook import Outlook, PendingRun
+from kajitori.cluster.queue.outlook import Outlook, PendingRun
 from kajitori.controllers.queue.controller import Cycle, Queue
 from kajitori.core.spec.reasons import Phase
 from kajitori.core.spec.status import MemberCounts, RunStatus

@@ -28,7 +28,7 @@ from tests.helpers.real_cluster import RealCluster, running_cluster
 
 from bench.common import CONSOLE, Limit, print_limits, print_table
 from bench.processes import answer, helper, say
-from kajitori.cluster.client_evidence import open_watches_in
+from kajitori.cluster.nodes.client_evidence import open_watches_in
 from kajitori.core.traffic.node_feed import PATH, decode_line
 from kajitori.kube.client import KubeClient
 from kajitori.kube.platform.install import install

@@ -12,7 +12,7 @@ import yaml
 from tests.helpers.autoscaler import LABEL, NAME, POOL, REQUESTS, Autoscaler, definition, fail, ignore, provide
 from tests.helpers.world import World
 
-from kajitori.cluster import node_requests
+from kajitori.cluster.nodes import node_requests
 from kajitori.core.nodes.provisioning_objects import CLASS_NAME, CONSUMES
 from kajitori.core.spec.node_request import RequestState
 from kajitori.core.spec.reasons import Phase, Reason

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 from tests.helpers.queue_scene import MEMBER, NOW, ago, in_queue, mirror_of_nodes, who_starts
 
-from kajitori.cluster.outlook import PendingRun
+from kajitori.cluster.queue.outlook import PendingRun
 from kajitori.cluster.view import ClusterView
 from kajitori.configuration.policy_file import PolicyFile
 from kajitori.controllers.queue.controller import Cycle, Queue, QueueEntry

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from kajitori.cluster.outlook import PendingRun
+from kajitori.cluster.queue.outlook import PendingRun
 from kajitori.cluster.view import ClusterView
 from kajitori.configuration.policy_file import PolicyFile
 from kajitori.controllers.queue.controller import Admitted, Cycle, QueueEntry

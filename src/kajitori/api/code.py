@@ -22,7 +22,7 @@ from kajitori.api.paging import Parameters
 from kajitori.api.runs.views import View
 from kajitori.blobs.code import Code, CodeStore, no_such_code
 from kajitori.blobs.code_room import NamespaceFull
-from kajitori.cluster.stored_runs import code_digests
+from kajitori.cluster.runs.stored_runs import code_digests
 from kajitori.codepack.layout import check_digest
 from kajitori.codepack.parts import MAX_COMPRESSED_BYTES, MEDIA_TYPE, PART_BYTES
 from kajitori.core.documents.faults import Document, read

@@ -30,9 +30,9 @@ from kajitori.blobs.blobs import Blobs
 from kajitori.blobs.code import CodeStore
 from kajitori.blobs.logs import KeptLogs
 from kajitori.cluster.health import HealthView
-from kajitori.cluster.outlook import Outlook
-from kajitori.cluster.pending import PendingRuns
-from kajitori.cluster.preemptions import Preemptions
+from kajitori.cluster.queue.outlook import Outlook
+from kajitori.cluster.queue.pending import PendingRuns
+from kajitori.cluster.queue.preemptions import Preemptions
 from kajitori.cluster.view import ClusterView
 from kajitori.configuration.networks_file import NetworksFile
 from kajitori.configuration.policy_file import PolicyFile

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from kajitori.cluster.stored_runs import StoredSpecs, keeps_nodes, member_of_template
+from kajitori.cluster.runs.stored_runs import StoredSpecs, keeps_nodes, member_of_template
 from kajitori.core import gang
 from kajitori.core.gang.ledger import members_without_nodes
 from kajitori.core.placement.choosing import Rows

@@ -8,11 +8,11 @@ from functools import lru_cache
 
 import msgspec
 
-from kajitori.cluster.node_facts import node_facts
+from kajitori.cluster.nodes.node_facts import node_facts
+from kajitori.cluster.nodes.pools import Barred, PoolView
 from kajitori.cluster.occupancy import Occupancy
-from kajitori.cluster.pools import Barred, PoolView
-from kajitori.cluster.run_history import RunHistory
-from kajitori.cluster.stored_runs import StoredSpecs, check_stays_gang_or_sweep, was_admitted
+from kajitori.cluster.runs.run_history import RunHistory
+from kajitori.cluster.runs.stored_runs import StoredSpecs, check_stays_gang_or_sweep, was_admitted
 from kajitori.configuration.policy_file import PolicyFile
 from kajitori.core import gang
 from kajitori.core.admission.decide import Decision, Facts, RunIdentity, decide, limits_of, objections

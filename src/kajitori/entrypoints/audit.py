@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from kajitori.cluster.client_evidence import Evidence, evidence_of
+from kajitori.cluster.nodes.client_evidence import Evidence, evidence_of
 from kajitori.configuration.settings import AuditOptions
 from kajitori.core.protection.api_clients import Book, Report, book, report
 from kajitori.entrypoints.process import existing

@@ -19,8 +19,8 @@ from tests.helpers.queue_scene import NOW, QueueScene, ago, in_queue
 from kajitori.api.context import Api, ApiDependencies
 from kajitori.api.queue.views import ExplanationView, StepView
 from kajitori.api.queue.waiting import explanation_of
-from kajitori.cluster.pending import PendingRuns
-from kajitori.cluster.stored_runs import member_of_template
+from kajitori.cluster.queue.pending import PendingRuns
+from kajitori.cluster.runs.stored_runs import member_of_template
 from kajitori.cluster.view import ClusterView
 from kajitori.configuration.policy_file import PolicyFile
 from kajitori.controllers.queue.controller import Cycle, Queue

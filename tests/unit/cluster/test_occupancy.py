@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.helpers.queue_scene import NOW, QueueScene, ago
 
-from kajitori.cluster.outlook import Outlook
-from kajitori.cluster.simulation import this_moment
+from kajitori.cluster.queue.outlook import Outlook
+from kajitori.cluster.queue.simulation import this_moment
 from kajitori.cluster.view import ClusterView
 from kajitori.core.spec.reasons import Phase
 from kajitori.core.spec.status import Resize, RunStatus

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from tests.helpers.queue_scene import QueueScene, ago
 
-from kajitori.cluster.node_facts import node_facts
+from kajitori.cluster.nodes.node_facts import node_facts
 from kajitori.cluster.view import ClusterView
 from kajitori.configuration.policy_file import PolicyFile
 from kajitori.core.admission.resolve import promised_restarts

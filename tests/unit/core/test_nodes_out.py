@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from kajitori.cluster.node_facts import node_facts
+from kajitori.cluster.nodes.node_facts import node_facts
 from kajitori.core.placement.planner import GangRequest, MemberRequest, Placement, Shortage, place
 from kajitori.core.placement.snapshot import NodeFacts, NodeTable, Snapshot
 from kajitori.core.policy.file import default_policy

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kajitori.cluster.members import has_started, main_container
+from kajitori.cluster.runs.members import has_started, main_container
 from kajitori.core.words import names
 from kajitori.kube.mirror.mirror import Mirror
 from kajitori.kube.objects import Pod, RunObject

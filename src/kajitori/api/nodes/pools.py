@@ -10,7 +10,7 @@ import msgspec
 from kajitori.api.context import Api
 from kajitori.api.nodes.views import PoolView
 from kajitori.api.queue.views import ExplanationView
-from kajitori.cluster.outlook import PendingRun
+from kajitori.cluster.queue.outlook import PendingRun
 from kajitori.core.nodes.provisioning import UnplacedRun, demand
 from kajitori.core.placement.planner import Shortage
 from kajitori.core.placement.snapshot import Snapshot

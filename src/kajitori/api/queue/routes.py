@@ -16,7 +16,7 @@ from kajitori.api.queue.state import QueueState, queue_state, stop_watch
 from kajitori.api.queue.views import ExpectedView, KeptView, PlaceView, QueuedView, QueueView
 from kajitori.api.runs.lookup import find_run, require_definition
 from kajitori.api.runs.views import controller_view, phase_of
-from kajitori.cluster.outlook import PendingRun, QueueOrder
+from kajitori.cluster.queue.outlook import PendingRun, QueueOrder
 from kajitori.core.queue.backfill import Reservation
 from kajitori.core.queue.expected import Expectation
 from kajitori.core.queue.forecast import forecast

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from kajitori.api.context import Api
-from kajitori.cluster.outlook import PendingRun, QueueOrder
-from kajitori.cluster.simulation import this_moment
+from kajitori.cluster.queue.outlook import PendingRun, QueueOrder
+from kajitori.cluster.queue.simulation import this_moment
 from kajitori.core.queue.cycle import ClusterState, place_promised
 from kajitori.core.queue.freeing import Simulation
 from kajitori.core.queue.preemption import PromisedNodes

@@ -22,8 +22,8 @@ from kajitori.api.queue.state import QueueState, queue_state, stop_watch
 from kajitori.api.queue.views import BlockedView, ExplanationView, HolderView, RoomView, StepView
 from kajitori.api.runs.lookup import find_run
 from kajitori.api.runs.views import controller_view
-from kajitori.cluster.growable import growable, may_grow
-from kajitori.cluster.outlook import PendingRun
+from kajitori.cluster.queue.growable import growable, may_grow
+from kajitori.cluster.queue.outlook import PendingRun
 from kajitori.core.admission.decide import Decision
 from kajitori.core.admission.quota import members_within, quota_shortage
 from kajitori.core.gang.progress import describe_preemptions

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import msgspec
 
 from kajitori.api.streams.hub import RunHub
-from kajitori.cluster.members import has_started
+from kajitori.cluster.runs.members import has_started
 from kajitori.core.pods.tickets import Ticket
 from kajitori.core.spec.reasons import Phase
 from kajitori.core.words import names

@@ -10,8 +10,8 @@ from functools import cache
 
 import numpy as np
 
-from kajitori.cluster.outlook import Outlook, PendingRun
-from kajitori.cluster.preemptions import Preemptions, key_of
+from kajitori.cluster.queue.outlook import Outlook, PendingRun
+from kajitori.cluster.queue.preemptions import Preemptions, key_of
 from kajitori.cluster.view import ClusterView
 from kajitori.controllers.queue.growing import Growing, Growth
 from kajitori.controllers.queue.shapes import QueueByShape

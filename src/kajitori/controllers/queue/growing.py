@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from kajitori.cluster.growable import growable, may_grow
+from kajitori.cluster.queue.growable import growable, may_grow
 from kajitori.cluster.view import ClusterView
 from kajitori.core.placement.planner import GangRequest, MemberRequest
 from kajitori.core.placement.snapshot import Snapshot

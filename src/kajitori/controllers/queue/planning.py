@@ -10,8 +10,8 @@ from functools import partial
 
 import msgspec
 
-from kajitori.cluster.pending import request_of
-from kajitori.cluster.preemptions import PREEMPTS, key_of
+from kajitori.cluster.queue.pending import request_of
+from kajitori.cluster.queue.preemptions import PREEMPTS, key_of
 from kajitori.cluster.view import ClusterView
 from kajitori.controllers.queue.controller import DOUBT_PATIENCE, Admitted, Cycle, Queue, QueueEntry
 from kajitori.controllers.queue.growing import Growing, Growth

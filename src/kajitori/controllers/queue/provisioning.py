@@ -15,7 +15,7 @@ from datetime import datetime
 
 import msgspec
 
-from kajitori.cluster.node_requests import NodeRequests, answer_of
+from kajitori.cluster.nodes.node_requests import NodeRequests, answer_of
 from kajitori.cluster.view import ClusterView
 from kajitori.controllers.queue.controller import Cycle, QueueEntry
 from kajitori.controllers.runs.belongings import ensure_of_run

@@ -14,7 +14,7 @@ from datetime import datetime
 
 import msgspec
 
-from kajitori.cluster.members import culprit_peak, peak_of
+from kajitori.cluster.runs.members import culprit_peak, peak_of
 from kajitori.core.gang import Member
 from kajitori.core.gang.memory import MemberPeak, is_worth_writing, merged, with_member, with_total
 from kajitori.core.policy.file import Policy

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from datetime import timedelta
 
 from kajitori.blobs.results import KeptResults
-from kajitori.cluster.sweep_results import result_of
+from kajitori.cluster.runs.sweep_results import result_of
 from kajitori.controllers.records.logs import LogKeeper
 from kajitori.controllers.runs.attempts import delete_member, whose
 from kajitori.controllers.workqueue import Key

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 
 from kajitori.blobs.code import CodeStore
-from kajitori.cluster.stored_runs import code_digests
+from kajitori.cluster.runs.stored_runs import code_digests
 from kajitori.cluster.view import ClusterView
 from kajitori.controllers.records.logs import LogKeeper
 from kajitori.controllers.workqueue import Key

@@ -18,9 +18,9 @@ import msgspec
 
 from kajitori.blobs.code import CodeStore
 from kajitori.blobs.logs import KeptLogs
-from kajitori.cluster.members import member_of
-from kajitori.cluster.preemptions import preemptor_waits
-from kajitori.cluster.stored_runs import life_of
+from kajitori.cluster.queue.preemptions import preemptor_waits
+from kajitori.cluster.runs.members import member_of
+from kajitori.cluster.runs.stored_runs import life_of
 from kajitori.cluster.view import ClusterView
 from kajitori.configuration.settings import LEASE_NAMESPACE
 from kajitori.controllers.nodes.health import HealthKeeper

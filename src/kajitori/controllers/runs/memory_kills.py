@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterable
 from datetime import datetime, timedelta
 from typing import Any
 
-from kajitori.cluster.members import main_container
+from kajitori.cluster.runs.members import main_container
 from kajitori.core.words.quantities import parse_memory_bytes
 from kajitori.core.words.times import parse_time
 from kajitori.errors import Forbidden

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from tests.helpers.queue_scene import MEMBER, in_queue, mirror_of_nodes, who_starts
 
-from kajitori.cluster.outlook import PendingRun
+from kajitori.cluster.queue.outlook import PendingRun
 from kajitori.cluster.view import ClusterView
 from kajitori.configuration.policy_file import PolicyFile
 from kajitori.controllers.queue.controller import DOUBT_PATIENCE, Admitted, Queue

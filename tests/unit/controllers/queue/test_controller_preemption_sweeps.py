@@ -8,7 +8,7 @@ import msgspec
 from tests.helpers.preemption_scene import PreemptionScene
 from tests.helpers.queue_scene import NOW
 
-from kajitori.cluster.preemptions import PREEMPTORS_PER_SWEEP, key_of
+from kajitori.cluster.queue.preemptions import PREEMPTORS_PER_SWEEP, key_of
 from kajitori.core import gang
 from kajitori.core.spec.reasons import Phase
 from kajitori.core.spec.status import RunStatus, SweepState, to_document

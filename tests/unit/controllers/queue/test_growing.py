@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from tests.helpers.queue_scene import NOW, QueueScene, ago, in_queue, who_starts
 
-from kajitori.cluster.outlook import PendingRun
+from kajitori.cluster.queue.outlook import PendingRun
 from kajitori.controllers.queue.controller import Queue
 from kajitori.controllers.queue.growing import Growing
 from kajitori.core.spec.reasons import Phase, Reason

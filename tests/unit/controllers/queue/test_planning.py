@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 from tests.helpers.queue_scene import NOW, QueueScene, ago
 
-from kajitori.cluster.stored_runs import life_of
+from kajitori.cluster.runs.stored_runs import life_of
 from kajitori.controllers.queue.controller import LONGEST_PAUSE, Admitted, QueueEntry
 from kajitori.controllers.queue.planning import (
     FULL_REST,

@@ -9,7 +9,7 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from kajitori.cluster.members import member_of
+from kajitori.cluster.runs.members import member_of
 from kajitori.controllers.records import memory
 from kajitori.controllers.records.memory import MemoryKeeper
 from kajitori.core.policy.file import parse_policy

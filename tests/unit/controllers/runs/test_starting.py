@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from tests.helpers.queue_scene import NOW, QueueScene, ago
 
-from kajitori.cluster.stored_runs import life_of
+from kajitori.cluster.runs.stored_runs import life_of
 from kajitori.controllers.queue.controller import Admitted, QueueEntry
 from kajitori.controllers.queue.growing import Growth
 from kajitori.controllers.queue.provisioning import Provisioning

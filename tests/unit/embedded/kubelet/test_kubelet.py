@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from tests.helpers.folders import texts_below
 
-from kajitori.cluster.evictions import memory_excess
+from kajitori.cluster.runs.evictions import memory_excess
 from kajitori.core.words import names
 from kajitori.embedded.kubelet.cluster import Object
 from kajitori.embedded.kubelet.kubelet import Kubelet

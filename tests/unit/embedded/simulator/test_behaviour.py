@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kajitori.cluster.evictions import Excess, memory_excess
+from kajitori.cluster.runs.evictions import Excess, memory_excess
 from kajitori.core.words.times import format_time
 from kajitori.embedded.simulator.behaviour import PREFIX, SimPod, Step, next_step
 from kajitori.embedded.simulator.memory import summary

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.helpers.gangs import NOW
 from tests.helpers.queue_scene import TEMPLATE, mirror_of_nodes
 
-from kajitori.cluster.members import member_of
+from kajitori.cluster.runs.members import member_of
 from kajitori.core import gang
 from kajitori.core.pods.tickets import sign_member
 from kajitori.core.spec.reasons import Phase

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kajitori.cluster.node_requests import answer_of
+from kajitori.cluster.nodes.node_requests import answer_of
 from kajitori.core.nodes.provisioning import Answer
 from kajitori.core.spec.node_request import RequestState
 from kajitori.kube.objects import Condition, ObjectMeta, ProvisioningRequest, RequestStatus

@@ -15,7 +15,7 @@ from operator import attrgetter
 import numpy as np
 
 from kajitori.cluster.occupancy import RunOccupancy, request_of_pod
-from kajitori.cluster.past import Past, totals_of
+from kajitori.cluster.queue.usage_history import UsageHistory, totals_of
 from kajitori.cluster.view import ClusterView
 from kajitori.core.placement.planner import GangRequest
 from kajitori.core.placement.releases import Ending
@@ -61,7 +61,7 @@ class Outlook:
     def __init__(self, mirror: Mirror, cluster: ClusterView) -> None:
         self._mirror = mirror
         self._cluster = cluster
-        self.past = Past(mirror, cluster)
+        self.past = UsageHistory(mirror, cluster)
         self._known: dict[str, _KnownRun] = {}
         """The runs that waited at the last question, by key."""
 

@@ -15,8 +15,8 @@ import msgspec
 import numpy as np
 
 from kajitori.cluster.occupancy import ENDING, RunOccupancy, request_of_pod
-from kajitori.cluster.outlook import Outlook
-from kajitori.cluster.stored_runs import StoredSpecs, keeps_nodes
+from kajitori.cluster.queue.outlook import Outlook
+from kajitori.cluster.runs.stored_runs import StoredSpecs, keeps_nodes
 from kajitori.cluster.view import ClusterView
 from kajitori.core.gang.ledger import indices_of
 from kajitori.core.gang.progress import is_preempted_by, preempted_members_text

@@ -7,10 +7,10 @@ import time
 from dataclasses import dataclass
 from datetime import datetime
 
-from kajitori.cluster.members import member_of
-from kajitori.cluster.outlook import PendingRun
-from kajitori.cluster.pools import Barred
-from kajitori.cluster.stored_runs import life_of
+from kajitori.cluster.nodes.pools import Barred
+from kajitori.cluster.queue.outlook import PendingRun
+from kajitori.cluster.runs.members import member_of
+from kajitori.cluster.runs.stored_runs import life_of
 from kajitori.cluster.view import ClusterView
 from kajitori.core import gang
 from kajitori.core.admission.decide import Decision

@@ -8,7 +8,7 @@ import pytest
 from aiohttp import web
 from tests.unit.kube.fake_api import client_of, serving, status_of
 
-from kajitori.cluster.client_evidence import evidence_of, open_watches_in, readable_by_account
+from kajitori.cluster.nodes.client_evidence import evidence_of, open_watches_in, readable_by_account
 
 METRICS = """
 # HELP apiserver_longrunning_requests [STABLE] Gauge of all active long-running apiserver requests

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from operator import itemgetter
 
-from kajitori.cluster.stored_runs import member_of_template
+from kajitori.cluster.runs.stored_runs import member_of_template
 from kajitori.cluster.view import ClusterView
 from kajitori.core.queue.expected import Expectation, Finished, History, Size, Source, endless, of_limit, remaining
 from kajitori.core.queue.ordering import DominantShares
@@ -46,7 +46,7 @@ class _Record:
     finished: Finished | None
 
 
-class Past:
+class UsageHistory:
     """History and shares. It follows the mirror by itself; `refresh` reads the Runs that changed."""
 
     def __init__(self, mirror: Mirror, cluster: ClusterView) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from kajitori.cluster.run_history import REMEMBERED, RunHistory
+from kajitori.cluster.runs.run_history import REMEMBERED, RunHistory
 from kajitori.core.gang.memory import EARLIER_RUNS
 from kajitori.core.spec.kinds import kind_of
 from kajitori.core.spec.run import parse_spec

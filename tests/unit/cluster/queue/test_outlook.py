@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.helpers.queue_scene import NOW, QueueScene, ago
 
-from kajitori.cluster.outlook import Outlook, PendingRun
-from kajitori.cluster.past import Past
-from kajitori.cluster.preemptions import Preemptions
+from kajitori.cluster.queue.outlook import Outlook, PendingRun
+from kajitori.cluster.queue.preemptions import Preemptions
+from kajitori.cluster.queue.usage_history import UsageHistory
 from kajitori.core.queue.cycle import ClusterState, CyclePlan, run_cycle
 from kajitori.core.queue.expected import UNKNOWN_SECONDS, Expectation, Source
 from kajitori.core.spec.reasons import Phase
@@ -40,7 +40,7 @@ def plan(scene: QueueScene, *waiting: PendingRun) -> CyclePlan:
 
 
 def expected(scene: QueueScene, applicant: PendingRun) -> Expectation:
-    past = Past(scene.mirror, scene.cluster)
+    past = UsageHistory(scene.mirror, scene.cluster)
     past.refresh()
     return past.expect(applicant.run)
 
@@ -118,7 +118,7 @@ def test_what_a_run_with_checkpoints_did_before_need_not_be_done_again() -> None
 
 def test_a_run_that_is_gone_is_forgotten_and_one_that_is_resumed_is_not_over() -> None:
     scene = QueueScene(4)
-    past = Past(scene.mirror, scene.cluster)
+    past = UsageHistory(scene.mirror, scene.cluster)
     scene.finished("old", seconds=100, until=ago(hours=2))
     scene.finished("last", seconds=300, until=ago(hours=1))
     new = scene.waits("new", 1).run
@@ -318,7 +318,7 @@ def test_whoever_saw_it_all_knows_what_a_newcomer_learns(steps: list[tuple[str, 
     """Expectations and shares follow from what the mirror holds alone, whatever happened before."""
     scene = QueueScene(4)
     waiting = [scene.waits(f"new-{owner}", 1, owner=owner).run for owner in ("ada", "bob")]
-    old = Past(scene.mirror, scene.cluster)
+    old = UsageHistory(scene.mirror, scene.cluster)
     for name, what, number, owner in steps:
         if what == "finished":
             scene.finished(name, seconds=number * 60, until=ago(hours=number), owner=owner, members=2)
@@ -330,7 +330,7 @@ def test_whoever_saw_it_all_knows_what_a_newcomer_learns(steps: list[tuple[str, 
             scene.lose(name)
         if number % 3:
             old.refresh()
-    new = Past(scene.mirror, scene.cluster)
+    new = UsageHistory(scene.mirror, scene.cluster)
     old.refresh()
     new.refresh()
     for run in waiting:
@@ -366,7 +366,7 @@ def test_a_sweep_that_is_over_teaches_how_long_a_member_takes_and_counts_with_wh
     ledger = SweepState(succeeded="0-3", longest_seconds=1800, member_seconds=2 * 3600)
     run = scene.change(run, sweep=ledger)
     scene.finished("bobs", seconds=3600, until=ago(hours=1), members=2, owner="bob")
-    past = Past(scene.mirror, scene.cluster)
+    past = UsageHistory(scene.mirror, scene.cluster)
     past.refresh()
     assert past.users.share("ada", NOW.timestamp()) == pytest.approx(past.users.share("bob", NOW.timestamp()))
     assert past.users.share("ada", NOW.timestamp()) > 0

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kajitori.cluster.members import member_of
+from kajitori.cluster.runs.members import member_of
 from kajitori.core.gang import Member, MemberState
 from kajitori.core.spec.reasons import NEVER_RESTARTED, START_FAILURES, Reason
 from kajitori.core.words import first_step, names

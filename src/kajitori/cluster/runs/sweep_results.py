@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kajitori.cluster.members import culprit_peak, main_container, peak_of, started_at_of
+from kajitori.cluster.runs.members import culprit_peak, main_container, peak_of, started_at_of
 from kajitori.core.gang import Member
 from kajitori.core.gang.results import MemberResult, parse_result
 from kajitori.kube.objects import Pod

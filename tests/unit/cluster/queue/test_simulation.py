@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 from tests.helpers.queue_scene import NOW, QueueScene, ago
 
-from kajitori.cluster.outlook import Outlook
-from kajitori.cluster.simulation import this_moment
+from kajitori.cluster.queue.outlook import Outlook
+from kajitori.cluster.queue.simulation import this_moment
 from kajitori.core.queue.freeing import Step, StepKind
 from kajitori.core.spec.reasons import Phase
 from kajitori.core.spec.status import SweepState

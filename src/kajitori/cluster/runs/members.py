@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Mapping
 
-from kajitori.cluster.evictions import is_own_disk_limit, memory_excess
+from kajitori.cluster.runs.evictions import is_own_disk_limit, memory_excess
 from kajitori.core.gang import Member, MemberState
 from kajitori.core.gang.memory import MemberPeak
 from kajitori.core.logs.last_words import last_line, last_words

@@ -1,0 +1,1 @@
+"""Nodes, node pools, requests for nodes, and what else asks the API server about them."""

@@ -1,0 +1,1 @@
+"""The waiting runs, the expected lengths of all runs, and preemptions, from the mirror."""
