@@ -1,1 +1,1 @@
-"""Documents that people write: reading YAML, types of single fields, and faults with their place."""
+"""Documents that users write: reading of YAML, types of single fields, and faults with their location."""

@@ -1,4 +1,4 @@
-"""The parser of YAML that is there: libyaml's where PyYAML was built with it, ten times as fast as Python's own."""
+"""The fastest available YAML parser: libyaml's if PyYAML was built with it, which is ten times as fast as Python's."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class NotPlain(ValueError):
-    """YAML that is well-formed, but nested too deeply, or much larger than it looks."""
+    """Valid YAML that is nested too deeply, or whose aliases make it too large."""
 
     def __init__(self, line: int, message: str, hint: str = "") -> None:
         super().__init__(f"line {line}: {message}")
@@ -22,39 +22,40 @@ class NotPlain(ValueError):
 
 @dataclass(slots=True)
 class _Open:
-    """A collection whose end has not come yet."""
+    """A mapping or list whose end has not been parsed yet."""
 
     anchor: str | None
     values_before: int
     levels: int = 1
-    """The most levels of it so far, itself included."""
+    """Depth of the collection so far, itself included."""
 
 
 def check_plain(raw: bytes, *, deepest: int, most_repeated: int = 0) -> None:
-    """Refuse what must not reach the composer. It recurses in C without a limit: 600 kB of `[` end the process.
+    """Refuse documents that are dangerous for the composer, which recurses in C without a limit: 600 kB of `[` crash
+    the process.
 
-    Aliases may repeat at most `most_repeated` values in all; with 0 there may be no alias.
+    Aliases may repeat at most `most_repeated` values in total. With 0, no aliases are allowed.
 
     Raises:
-        NotPlain: the document is nested deeper than `deepest` levels, or has such an alias.
-        yaml.YAMLError: it is not YAML.
+        NotPlain: the document is nested deeper than `deepest` levels, or its aliases exceed the limit.
+        yaml.YAMLError: the document is not valid YAML.
     """
     stack: list[_Open] = []
     anchored: dict[str | None, tuple[int, int]] = {}
-    """Values and levels of what each anchor stands for."""
+    """Number of values and depth of each anchored node."""
     values = repeated = 0
     for event in yaml.parse(raw, Loader=LOADER):
         line = event.start_mark.line + 1 if event.start_mark else 0
         levels = 0
         if isinstance(event, yaml.AliasEvent):
             if not most_repeated:
-                raise NotPlain(line, f"*{event.anchor} is an alias", "write it out")
-            if any(each.anchor == event.anchor for each in stack):
-                raise NotPlain(line, f"*{event.anchor} is inside of what it stands for")
+                raise NotPlain(line, f"*{event.anchor} is an alias, which is not allowed", "repeat the value itself")
+            if any(collection.anchor == event.anchor for collection in stack):
+                raise NotPlain(line, f"the alias *{event.anchor} is inside the value that it refers to")
             size, levels = anchored.get(event.anchor, (1, 0))
             values, repeated = values + size, repeated + size
             if repeated > most_repeated:
-                raise NotPlain(line, f"aliases stand for more than {most_repeated} values")
+                raise NotPlain(line, f"aliases repeat more than {most_repeated} values")
         elif isinstance(event, yaml.ScalarEvent):
             values += 1
             if event.anchor:

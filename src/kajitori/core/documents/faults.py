@@ -1,7 +1,7 @@
-"""What pydantic finds wrong, as faults that people can act on.
+"""Translation of pydantic's errors into faults with messages for users.
 
-Models of what people write derive from `Document`. `read` gives the model or every fault in it at once, each with the
-path as the writer wrote it, the offending value, and the way out.
+Models of user input derive from `Document`. `read` returns the model, or all faults at once, each with the path of the
+field as the user wrote it, the offending value, and a hint.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ M = TypeVar("M", bound="Document")
 
 
 class Document(BaseModel):
-    """Something that people write: strict types, no unknown fields, camelCase outside and snake_case inside."""
+    """Base of models of user input: strict types, no unknown fields, camelCase names in documents."""
 
     model_config = ConfigDict(
         strict=True,
@@ -39,12 +39,12 @@ class Document(BaseModel):
 
 
 def read(model: type[M], document: object, where: str) -> tuple[M | None, list[Fault], frozenset[str]]:
-    """The document as a model, and what is wrong with it.
+    """Read a document; return the model, its faults, and the top-level fields that cannot be relied on.
 
-    A document with faults is read once more without the top-level fields that have some, so that checks across fields
-    still see the rest: the model is then partial. It is None where nothing could be read. The third answer names the
-    top-level fields that were left out (as written), and those in which an unknown field probably belongs: what is
-    missing there is no fault of its own.
+    A document with faults is read once more without its faulty top-level fields, so that checks across fields can still
+    use the rest. The model is then partial, or None if nothing could be read. The third result has the top-level fields
+    that were left out (as written), and those where an unknown field probably belongs, since fields that are missing
+    there are not separate faults.
     """
     if not isinstance(document, Mapping):
         kind = "nothing" if document is None else _kind_of(document)
@@ -53,7 +53,7 @@ def read(model: type[M], document: object, where: str) -> tuple[M | None, list[F
         return model.model_validate(dict(document)), [], frozenset()
     except ValidationError as error:
         faults = list(faults_of(error, model, where))
-        broken = frozenset(str(each["loc"][0]) for each in error.errors(include_url=False) if each["loc"])
+        broken = frozenset(str(detail["loc"][0]) for detail in error.errors(include_url=False) if detail["loc"])
         meant = frozenset(str(path[0]) for path in meant_fields(error, model))
     rest = {key: value for key, value in document.items() if key not in broken}
     for name, info in model.model_fields.items():
@@ -66,32 +66,32 @@ def read(model: type[M], document: object, where: str) -> tuple[M | None, list[F
 
 
 _STAND_IN = "stand-in"
-"""Stands where a required text is missing, so that everything else can still be checked."""
+"""Replaces a missing required text, so that everything else can still be checked."""
 
 
 _NO_MODEL = ("model_type", "model_attributes_type")
 
 
 def faults_of(error: ValidationError, model: type[BaseModel], where: str) -> Iterator[Fault]:
-    """One fault for each thing that pydantic found, in the words of the people who write such documents."""
-    for each in error.errors(include_url=False):
-        location = tuple(each["loc"])
-        cause = each.get("ctx", {}).get("error")
-        message, hint, code = each["msg"], "", "Invalid"
+    """Yield a fault with a message for users for each of pydantic's errors."""
+    for detail in error.errors(include_url=False):
+        location = tuple(detail["loc"])
+        cause = detail.get("ctx", {}).get("error")
+        message, hint, code = detail["msg"], "", "Invalid"
         if isinstance(cause, ValueError) and hasattr(cause, "hint"):
             message, hint, code = str(cause), str(cause.hint), str(getattr(cause, "code", code))
-        elif each["type"] == "extra_forbidden":
+        elif detail["type"] == "extra_forbidden":
             message, hint, code = _unknown(model, location, where)
         else:
-            message, hint = _plain(each["type"], each.get("ctx", {}), each["msg"], each.get("input"))
-            if each["type"] in _NO_MODEL:
-                hint = f"its fields: {', '.join(_names(_model_at(model, location)))}"
-        value = "" if each["type"] in ("missing", "extra_forbidden") else show(each.get("input"))
+            message, hint = _plain(detail["type"], detail.get("ctx", {}), detail["msg"], detail.get("input"))
+            if detail["type"] in _NO_MODEL:
+                hint = f"its fields are {', '.join(_names(_model_at(model, location)))}"
+        value = "" if detail["type"] in ("missing", "extra_forbidden") else show(detail.get("input"))
         yield Fault(path_of(where, location), message, value, hint, code)
 
 
 def path_of(where: str, location: tuple[int | str, ...]) -> str:
-    """The path of a field as its writer sees it: `spec.volumes[0].path`."""
+    """Return the path of a field as users write it: `spec.volumes[0].path`."""
     path = where
     for part in location:
         if part == "[key]":
@@ -106,7 +106,7 @@ def path_of(where: str, location: tuple[int | str, ...]) -> str:
 
 
 def show(value: object) -> str:
-    """A value as short text, for an error."""
+    """Return a value as short text for a message."""
     if value is None:
         return ""
     text = value if isinstance(value, str) else repr(value)
@@ -114,7 +114,7 @@ def show(value: object) -> str:
 
 
 def _plain(kind: str, context: dict[str, Any], message: str, value: object) -> tuple[str, str]:
-    """Message and hint for pydantic's own checks."""
+    """Return message and hint for an error of pydantic's own checks."""
     wanted = {
         "missing": "is required",
         "string_type": "must be text",
@@ -135,7 +135,7 @@ def _plain(kind: str, context: dict[str, Any], message: str, value: object) -> t
         if kind == "string_type" and isinstance(value, int | float):
             hint = f'write it in quotes: "{value}"'
         elif kind in ("list_type", "tuple_type") and isinstance(value, str):
-            hint = "write a list, such as [python, train.py]"
+            hint = "write a list, for example [python, train.py]"
         return f"{wanted}, not {_kind_of(value)}", hint
     if kind == "literal_error":
         expected = str(context.get("expected", "")).replace("'", "").replace(" or ", ", ")
@@ -146,9 +146,9 @@ def _plain(kind: str, context: dict[str, Any], message: str, value: object) -> t
         words, key = bounds[kind]
         return f"{show(value)} is not allowed: it must be {words} {context.get(key)}", ""
     if kind == "too_long":
-        return f"has more than {context.get('max_length')} items, which is the most that is allowed", ""
+        return f"has too many items; at most {context.get('max_length')} are allowed", ""
     if kind == "string_too_long":
-        return f"is too long: at most {context.get('max_length')}", ""
+        return f"is too long; at most {context.get('max_length')} characters are allowed", ""
     if kind in ("too_short", "string_too_short"):
         return "must not be empty", ""
     return message[0].lower() + message[1:], ""
@@ -166,14 +166,15 @@ def _unknown(model: type[BaseModel], location: tuple[int | str, ...], where: str
 
 
 def meant_fields(error: ValidationError, model: type[BaseModel]) -> list[tuple[int | str, ...]]:
-    """The locations of the fields that the writer of unknown ones probably meant."""
-    unknown = (tuple(each["loc"]) for each in error.errors(include_url=False) if each["type"] == "extra_forbidden")
+    """Return the locations of the fields that a user probably meant by unknown fields."""
+    details = error.errors(include_url=False)
+    unknown = (tuple(detail["loc"]) for detail in details if detail["type"] == "extra_forbidden")
     return [meant for location in unknown if (meant := _meant(model, location)) is not None]
 
 
 def _meant(model: type[BaseModel], location: tuple[int | str, ...]) -> tuple[int | str, ...] | None:
-    """The location of the field that an unknown one probably is: of the same name in another part of the document
-    before one of a similar name. None where no name is near."""
+    """Return the location of the field that an unknown one probably stands for, or None. A field with the same name in
+    another part of the document is preferred to one with a similar name."""
     name, holder = str(location[-1]), location[:-1]
     near = nearest(name, _names(_model_at(model, holder)))
     if near is not None and near.casefold() == name.casefold():
@@ -192,7 +193,7 @@ def _names(model: type[BaseModel]) -> list[str]:
 
 
 def _parts(model: type[BaseModel], path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], type[BaseModel]]]:
-    """The document and all parts of it that have fields, each with its path."""
+    """Yield the document and all nested models, each with its path."""
     yield path, model
     for field, info in model.model_fields.items():
         inner = _model_in(info.annotation)
@@ -201,7 +202,7 @@ def _parts(model: type[BaseModel], path: tuple[str, ...] = ()) -> Iterator[tuple
 
 
 def _model_at(model: type[BaseModel], location: tuple[int | str, ...]) -> type[BaseModel]:
-    """The model that describes the part of a document at a location."""
+    """Return the model for the part of a document at a location."""
     skip = False
     for part in location:
         if skip or isinstance(part, int):

@@ -1,4 +1,4 @@
-"""Types of single fields that people write: what they accept, how they are written back, what the schema says."""
+"""Types of single fields in documents: which values they accept, how they are serialized, and their JSON schema."""
 
 from __future__ import annotations
 
@@ -26,40 +26,42 @@ INT_OR_STRING: dict[str, Any] = {
     "x-kubernetes-int-or-string": True,
 }
 ANY_NUMBER: dict[str, Any] = {"x-kubernetes-preserve-unknown-fields": True}
-"""A schema has no word for 'number or text' except 'anything': `cpu: 0.5` and `cpu: 500m` are both right."""
+"""Schema of a number or a text. Kubernetes' schemas can express that only as "any value", and both `cpu: 0.5` and
+`cpu: 500m` are valid."""
 
 RULES = "x-kubernetes-validations"
-"""In a schema: CEL rules, each with the message that the API server answers if it does not hold."""
+"""Schema key of CEL rules, each with the message of the API server if the rule does not hold."""
 
 _TIME_PATTERN = r"^\s*[0-9][-0-9.:wdhms]*\s*$"
 _SIZE_PATTERN = r"^\s*[+]?[0-9.]+ ?([eE][-+]?[0-9]+|[num]|[kmgtpeKMGTPE]?[iI]?[bB]?)\s*$"
-"""These accept everything that the parsers accept, and some texts that they refuse: the schema is the first check."""
+"""These patterns accept every text that the parsers accept, and some that the parsers refuse."""
 
 
 def rules(*pairs: tuple[str, str]) -> dict[str, Any]:
-    """Return the part of a schema that holds CEL rules, given as pairs of an expression and a message."""
+    """Return the part of a schema with CEL rules, given as pairs of an expression and a message."""
     return {RULES: [{"rule": expression, "message": message} for expression, message in pairs]}
 
 
 def _text(max_length: int, expression: str = "", message: str = "") -> WithJsonSchema:
-    """Describe a text that its own check holds to this length, so that an API server stores no longer one."""
+    """Return the schema of a text whose validator limits it to this length, so that an API server stores no longer
+    one."""
     return WithJsonSchema(
         {"type": "string", "maxLength": max_length} | (rules((expression, message)) if message else {})
     )
 
 
 def _number_or_text(least: int, pattern: str, message: str) -> WithJsonSchema:
-    """Describe an amount: a number that is at least `least`, or a text."""
+    """Return the schema of an amount: a number that is at least `least`, or a text that matches `pattern`."""
     expression = f"type(self) == int ? self >= {least} : self.matches(r'{pattern}')"
     return WithJsonSchema(INT_OR_STRING | {"maxLength": 128} | rules((expression, message)))
 
 
 RESERVED_ENV_PREFIX = "KAJI_"
 LEAST_MEMORY_BYTES = 6 * 2**20
-"""What Docker takes as a limit at least: who writes `-m 64` has forgotten a unit."""
+"""Smallest memory limit that Docker accepts. A user who writes `-m 64` has forgotten the unit."""
 
 MAX_TEXT_LENGTH = 128 * 1024
-"""Of one word or variable, in characters: Linux starts no program with a longer one."""
+"""Maximum length of one argument or variable, in characters. Linux does not start a program with a longer one."""
 
 _ENV_NAME = re.compile(r"[-._a-zA-Z][-._a-zA-Z0-9]*", re.ASCII)
 _SERVER_URL = re.compile(
@@ -68,8 +70,8 @@ _SERVER_URL = re.compile(
 )
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}", re.ASCII)
 _NOT_OVER = ("/", "/proc", "/sys", "/dev")
-"""Every container has its own there; what lies below /proc is nothing that could be mounted over either."""
-_LABEL, _DNS_LABEL_HINT = "self.matches('^[-a-z0-9]+$')", "use lower-case letters, digits and dashes, at most 63"
+"""Paths that the container runtime mounts itself. Nothing below /proc can be mounted over either."""
+_LABEL, _DNS_LABEL_HINT = "self.matches('^[-a-z0-9]+$')", "use at most 63 lower-case letters, digits and dashes"
 _ABSOLUTE, _ABSOLUTE_HINT = "self.startsWith('/')", "begin it with /"
 _USER = re.compile(r"([0-9]{1,10})(?::([0-9]{1,10}))?", re.ASCII)
 _MAX_ID = 2**31 - 1
@@ -82,49 +84,53 @@ def _positive(amount: int, value: object, hint: str) -> int:
 
 
 def _cpu(value: Any) -> int:
-    return _positive(parse_cpu_millis(value), value, "write cores, such as 8 or 0.5")
+    return _positive(parse_cpu_millis(value), value, "write a number of cores, for example 8 or 0.5")
 
 
 def _memory(value: Any) -> int:
-    return _positive(parse_spec_memory_bytes(value), value, "write a size, such as 64Gi")
+    return _positive(parse_spec_memory_bytes(value), value, "write a size, for example 64Gi")
 
 
 def _memory_limit(value: Any) -> int:
     amount = _memory(value)
     if amount < LEAST_MEMORY_BYTES:
         message = f"{value!r:.80} is less than any program needs"
-        raise QuantityError(value, message, f"write a unit, such as 64g; at least {format_memory(LEAST_MEMORY_BYTES)}")
+        hint = f"write a unit, for example 64g; the minimum is {format_memory(LEAST_MEMORY_BYTES)}"
+        raise QuantityError(value, message, hint)
     return amount
 
 
 def _duration_above_zero(value: Any) -> int:
-    return _positive(parse_duration_seconds(value), value, "write a time, such as 8h")
+    return _positive(parse_duration_seconds(value), value, "write a time, for example 8h")
 
 
 def _dns_label(text: str) -> str:
     if texts.dns_label(text):
-        raise FieldError(f"{text!r:.80} is not a name", _DNS_LABEL_HINT)
+        raise FieldError(f"{text!r:.80} is not a valid name", _DNS_LABEL_HINT)
     return text
 
 
 def _dns_subdomain(text: str) -> str:
     if texts.dns_subdomain(text):
-        raise FieldError(f"{text!r:.80} is not an object's name", "use lower-case letters, digits, dashes and dots")
+        hint = "use lower-case letters, digits, dashes and dots"
+        raise FieldError(f"{text!r:.80} is not a valid name for an object", hint)
     return text
 
 
 def _env_name(text: str) -> str:
     if not _ENV_NAME.fullmatch(text) or len(text) > 1024:
         raise FieldError(
-            f"{text!r:.80} is not the name of an environment variable",
-            "use letters, digits, '_', '-' and '.', not beginning with a digit",
+            f"{text!r:.80} is not a valid name for an environment variable",
+            "use letters, digits, '_', '-' and '.', and do not begin with a digit",
         )
     return text
 
 
 def _user_env_name(text: str) -> str:
     if text.startswith(RESERVED_ENV_PREFIX):
-        raise FieldError(f"{text:.80} is set by Kajitori", "choose another name")
+        raise FieldError(
+            f"{text:.80} is reserved: Kajitori sets variables that begin with KAJI_", "choose another name"
+        )
     return _env_name(text)
 
 
@@ -132,7 +138,7 @@ def _no_nul(text: str) -> str:
     if len(text) > MAX_TEXT_LENGTH:
         raise FieldError(f"has {len(text)} characters; {MAX_TEXT_LENGTH} are allowed", "put large texts into a file")
     if "\0" in text:
-        raise FieldError("contains a NUL character, which no process can be given")
+        raise FieldError("contains a NUL character, which Linux cannot pass to a process", "remove it")
     return text
 
 
@@ -147,23 +153,24 @@ def _absolute_path(text: str) -> str:
 def _mount_path(text: str) -> str:
     path = _absolute_path(text)
     if path in _NOT_OVER or path.startswith("/proc/"):
-        hint = "name a folder below it" if path == "/" else "choose another path"
-        raise FieldError(f"{path!r:.80} cannot be mounted over", hint)
+        hint = "use a folder below it" if path == "/" else "choose another path"
+        raise FieldError(f"nothing can be mounted at {path!r:.80}", hint)
     if ":" in path:
-        raise FieldError(f"{text!r:.80} contains a colon, which no mount path may")
+        raise FieldError(f"{text!r:.80} contains a colon, which is not allowed in a mount path", "choose another path")
     return path
 
 
 def _digest(text: str) -> str:
     if not _DIGEST.fullmatch(text):
-        hint = "sha256: and 64 digits of 0-9 and a-f; kaji run --code DIR uploads a folder and fills it in"
-        raise FieldError(f"{text!r:.80} is not the digest of code", hint)
+        hint = "write sha256: and 64 hexadecimal digits; kaji run --code DIR uploads a folder and sets the digest"
+        raise FieldError(f"{text!r:.80} is not a digest", hint)
     return text
 
 
 def _server_url(text: str) -> str:
     if not _SERVER_URL.fullmatch(text) or len(text) > 2048:
-        raise FieldError(f"{text!r:.80} is not the address of a server", "such as http://kajitori.kajitori.svc:8600")
+        hint = "write a URL, for example http://kajitori.kajitori.svc:8600"
+        raise FieldError(f"{text!r:.80} is not the URL of a server", hint)
     return text.rstrip("/")
 
 
@@ -172,27 +179,29 @@ def checked_cidr(text: str) -> str:
     try:
         network = ipaddress.ip_network(text, strict=False)
     except ValueError:
-        raise FieldError(f"{text!r:.80} is not a range of addresses", "such as 10.0.0.0/8 or fd00::/8") from None
+        hint = "write a CIDR range, for example 10.0.0.0/8 or fd00::/8"
+        raise FieldError(f"{text!r:.80} is not a range of addresses", hint) from None
     if "/" not in text or str(network) != str(ipaddress.ip_interface(text)):
-        raise FieldError(f"{text!r:.80} does not begin where such a range begins", f"write {network}")
+        raise FieldError(f"{text!r:.80} is not the canonical form of a CIDR range", f"write {network}")
     return str(network)
 
 
 def _label_key(text: str) -> str:
     if texts.qualified_name(text):
-        raise FieldError(f"{text!r:.80} is not a label's key", "write name or domain/name")
+        raise FieldError(f"{text!r:.80} is not a valid label key", "write NAME or DOMAIN/NAME")
     return text
 
 
 def _label_value(text: str) -> str:
     if texts.label_value(text):
-        raise FieldError(f"{text!r:.80} is not a label's value", "use letters, digits, '-', '_', '.', at most 63")
+        raise FieldError(f"{text!r:.80} is not a valid label value", "use at most 63 letters, digits, '-', '_' and '.'")
     return text
 
 
 def _image(text: str) -> str:
     if len(text) > 1000 or parse_image_name(text) is None:
-        raise FieldError(f"{text!r:.80} is not the name of an image", "such as registry/bert:3 or python:3.11")
+        hint = "write a name such as registry/bert:3 or python:3.11"
+        raise FieldError(f"{text!r:.80} is not a valid image name", hint)
     return text
 
 
@@ -200,21 +209,21 @@ def _user(value: Any) -> Any:
     text = str(value) if isinstance(value, int) and not isinstance(value, bool) else value
     match = _USER.fullmatch(text) if isinstance(text, str) else None
     if match is None or any(part and int(part) > _MAX_ID for part in match.groups()):
-        raise FieldError(f"{value!r:.80} is not a user", "write numbers: uid or uid:gid, such as 1000:1000")
+        raise FieldError(f"{value!r:.80} is not a user", "write numbers: uid or uid:gid, for example 1000:1000")
     return ":".join(str(int(part)) for part in match.groups() if part)
 
 
 Cpu = Annotated[int, BeforeValidator(_cpu), PlainSerializer(format_cpu, return_type=str), WithJsonSchema(ANY_NUMBER)]
-"""Millicores; written `8`, `0.5`, `500m`."""
+"""Millicores, written as `8`, `0.5` or `500m`."""
 
 _SIZE = _number_or_text(1, _SIZE_PATTERN, "write a size above zero, such as 64Gi or 64g")
 _TIME = "write seconds, or a time such as 60s, 1h30m or 7d"
 
 Memory = Annotated[int, BeforeValidator(_memory), PlainSerializer(format_memory, return_type=str), _SIZE]
-"""Bytes; written as Kubernetes (`64Gi`) or Docker (`64g`) does."""
+"""Bytes, written as in Kubernetes (`64Gi`) or Docker (`64g`)."""
 
 MemoryLimit = Annotated[int, BeforeValidator(_memory_limit), PlainSerializer(format_memory, return_type=str), _SIZE]
-"""The same, and enough for a program to start."""
+"""Bytes, at least LEAST_MEMORY_BYTES."""
 
 Duration = Annotated[
     int,
@@ -222,7 +231,7 @@ Duration = Annotated[
     PlainSerializer(format_duration, return_type=str),
     _number_or_text(0, _TIME_PATTERN, _TIME),
 ]
-"""Whole seconds; written `60s`, `1h30m`, `7d`, `90`."""
+"""Whole seconds, written as `60s`, `1h30m`, `7d` or `90`."""
 
 DurationAboveZero = Annotated[
     int,

@@ -1,4 +1,4 @@
-"""YAML files that operators write, as models: every fault at once, each with the line on which it stands."""
+"""Reading of operators' YAML files into models, with all faults at once, each with its line."""
 
 from __future__ import annotations
 
@@ -27,12 +27,11 @@ def parse_document(
     sections: str,
     check: Callable[[M], Iterable[Fault]] = lambda read: (),
 ) -> M:
-    """The model that a YAML text or a document says; an empty text says nothing of anything.
+    """Read YAML text or a document into a model. An empty text is an empty document.
 
-    `what` names the kind of file in one word, `sections` some of its parts; `check` finds what is wrong between fields
-    that are right by themselves. Raises InvalidInput with every fault at
-    once, each with its path and, for a text, its line. Aliases are not read: a small text could stand for an endless
-    one.
+    `what` is a name of the file for messages, and `sections` names some of its parts. `check` finds contradictions
+    between valid fields. Raises InvalidInput with all faults at once, each with its path and, for a text, its line.
+    Aliases are refused, because a small text could expand to an endless document.
     """
     if isinstance(text_or_document, Mapping):
         document: object = dict(text_or_document)
@@ -43,12 +42,12 @@ def parse_document(
     if document is None:
         document = {}
     if not isinstance(document, dict):
-        raise InvalidInput([Fault(what, f"must be a mapping of sections such as {sections}")])
+        raise InvalidInput([Fault(what, f"must be a mapping with sections such as {sections}")])
     try:
         read = model.model_validate(document)
     except ValidationError as error:
         located = zip(faults_of(error, model, ""), error.errors(include_url=False), strict=True)
-        faults += [_with_line(fault, tuple(each["loc"]), lines, what) for fault, each in located]
+        faults += [_with_line(fault, tuple(detail["loc"]), lines, what) for fault, detail in located]
     else:
         faults += [_with_line(fault, _location(fault.field), lines, what) for fault in check(read)]
         if not faults:
@@ -57,7 +56,7 @@ def parse_document(
 
 
 def _location(field: str) -> tuple[str | int, ...]:
-    """Of `clusters[0].pods`: clusters, 0, pods."""
+    """Split the path of a field: `clusters[0].pods` into clusters, 0 and pods."""
     parts = re.findall(r"[^.\[\]]+", field)
     return tuple(int(part) if part.isdigit() else part for part in parts)
 
@@ -75,10 +74,10 @@ def _with_line(
 
 
 def _read_yaml(text: str | bytes, what: str) -> tuple[object, dict[tuple[str | int, ...], int], list[Fault]]:
-    """The document, the line on which each path stands, and what is wrong with the YAML itself."""
+    """Return the document, the line of each path, and the faults of the YAML itself."""
     raw = text.encode() if isinstance(text, str) else text
     if len(raw) > MAX_BYTES:
-        message = f"the {what} has {len(raw)} bytes; {MAX_BYTES} are allowed"
+        message = f"the {what} has {len(raw)} bytes; at most {MAX_BYTES} are allowed"
         raise InvalidInput([Fault(what, message, code="TooLarge")])
     try:
         check_plain(raw, deepest=_DEEPEST)
@@ -106,7 +105,7 @@ def _walk(node: yaml.Node, path: tuple[str | int, ...], lines: dict[tuple[str | 
             key = str(key_node.value)
             line = key_node.start_mark.line + 1
             if key in keys:
-                message = f"{key!r:.80} stands here twice; first on line {keys[key]}"
+                message = f"{key!r:.80} occurs twice; the first is on line {keys[key]}"
                 yield Fault(f"{_dotted((*path, key))} (line {line})", message, hint="keep one of them")
             keys.setdefault(key, line)
             lines[(*path, key)] = line
@@ -125,4 +124,4 @@ def _yaml_fault(error: Exception, what: str) -> Fault:
     mark = getattr(error, "problem_mark", None)
     where = f"line {mark.line + 1}, column {mark.column + 1}" if mark is not None else what
     problem = getattr(error, "problem", None) or re.sub(r"\s+", " ", str(error))[:200]
-    return Fault(where, f"not YAML: {problem}", hint="check indentation and quotes")
+    return Fault(where, f"not valid YAML: {problem}", hint="check indentation and quotes")

@@ -1,4 +1,4 @@
-"""Keys that stand twice in one JSON object. Decoders keep the last of them without a word."""
+"""Detection of keys that occur twice in a JSON object. Decoders silently keep the last one."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from typing import Any
 
 
 def repeated_keys(body: bytes) -> list[str]:
-    """Paths of the keys that stand more than once in their object, such as `spec.env.LR`, in time linear in the body.
+    """Return the paths of keys that occur more than once in their object, such as `spec.env.LR`, in linear time.
 
-    body: JSON that a decoder has read already. Raises RecursionError where it is nested too deeply.
+    body: valid JSON. Raises RecursionError if it is nested too deeply.
     """
     found: list[str] = []
 
     def walk(value: Any, path: str) -> None:
         if isinstance(value, _Object):
             found.extend(f"{path}{key}" for key in value.repeated)
-            for key, one in value.items():
-                walk(one, f"{path}{key}.")
+            for key, inner in value.items():
+                walk(inner, f"{path}{key}.")
         elif isinstance(value, list):
-            for index, one in enumerate(value):
-                walk(one, f"{path.removesuffix('.')}[{index}].")
+            for index, item in enumerate(value):
+                walk(item, f"{path.removesuffix('.')}[{index}].")
 
     walk(json.loads(body, object_pairs_hook=_Object), "")
     return found

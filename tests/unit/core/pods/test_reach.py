@@ -303,7 +303,7 @@ def test_where_nobody_enforces_it_is_told() -> None:
             "defaults.network.to exceeds ceilings.run.network.to: internet",
         ),
         ({"traffic": {"classes": {"namespace": ["10.0.0.0/8"]}}}, "namespace is a reserved word"),
-        ({"ceilings": {"run": {"network": {"to": ["10.0.0.1/8"]}}}}, "'10.0.0.1/8' does not begin where"),
+        ({"ceilings": {"run": {"network": {"to": ["10.0.0.1/8"]}}}}, "'10.0.0.1/8' is not the canonical form"),
     ],
 )
 def test_faults_of_policies(policy: Rules, message: str) -> None:

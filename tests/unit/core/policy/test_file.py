@@ -70,18 +70,18 @@ def test_every_fault_with_its_line() -> None:
 @pytest.mark.parametrize(
     ("text", "field", "message"),
     [
-        ("a: [", "line 2, column 1", "not YAML"),
+        ("a: [", "line 2, column 1", "not valid YAML"),
         ("- 1", "policy", "mapping"),
         ("text", "policy", "mapping"),
         ("defaults: &x {cpu: 1}\nceilings: *x", "line 2", "alias"),
         ("a: " + "[" * 30 + "]" * 30, "line 1", "nested"),
         ("a: " + "[" * 100_000, "line 1", "nested"),
-        ("\0", "policy", "not YAML"),
-        ("a: 1\n---\nb: 2", "line 2, column 1", "not YAML"),
+        ("\0", "policy", "not valid YAML"),
+        ("a: 1\n---\nb: 2", "line 2, column 1", "not valid YAML"),
         ("a: " + "x" * MAX_BYTES, "policy", "bytes"),
-        ("!!python/object:os.system {}", "line 1, column 1", "not YAML"),
-        ("? [1]\n: 2", "line 1, column 3", "not YAML"),
-        (b"\xff\xfe\xff", "policy", "not YAML"),
+        ("!!python/object:os.system {}", "line 1, column 1", "not valid YAML"),
+        ("? [1]\n: 2", "line 1, column 3", "not valid YAML"),
+        (b"\xff\xfe\xff", "policy", "not valid YAML"),
     ],
 )
 def test_no_policy_at_all(text: str | bytes, field: str, message: str) -> None:

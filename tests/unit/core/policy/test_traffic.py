@@ -18,11 +18,11 @@ from kajitori.errors import InvalidInput
 @pytest.mark.parametrize(
     ("traffic", "field", "message", "hint"),
     [
-        ({"classes": {"in": ["10.0.0.0"]}}, "traffic.classes.in[0]", "'10.0.0.0' does not begin", "10.0.0.0/32"),
-        ({"classes": {"in": ["10.0.0.1/8"]}}, "traffic.classes.in[0]", "does not begin where", "write 10.0.0.0/8"),
-        ({"classes": {"in": ["ten"]}}, "traffic.classes.in[0]", "'ten' is not a range", "such as 10.0.0.0/8"),
+        ({"classes": {"in": ["10.0.0.0"]}}, "traffic.classes.in[0]", "'10.0.0.0' is not the canonical", "10.0.0.0/32"),
+        ({"classes": {"in": ["10.0.0.1/8"]}}, "traffic.classes.in[0]", "is not the canonical form", "write 10.0.0.0/8"),
+        ({"classes": {"in": ["ten"]}}, "traffic.classes.in[0]", "'ten' is not a range", "for example 10.0.0.0/8"),
         ({"classes": {"in": []}}, "traffic.classes.in", "must not be empty", ""),
-        ({"classes": {"In": ["10.0.0.0/8"]}}, "traffic.classes.In", "'In' is not a name", "lower-case"),
+        ({"classes": {"In": ["10.0.0.0/8"]}}, "traffic.classes.In", "'In' is not a valid name", "lower-case"),
         ({"classes": {"x" * 33: ["::/8"]}}, f"traffic.classes.{'x' * 33}", "too long", "at most 32"),
         (
             {"classes": {"a": ["10.0.0.0/8"], "b": ["10.0.0.0/8"]}},
@@ -32,7 +32,7 @@ from kajitori.errors import InvalidInput
         ),
         ({"classes": {"internet": ["10.0.0.0/8"]}}, "traffic", "internet is the class of all other", "another name"),
         ({"classes": {"a": [f"10.0.{n // 256}.{n % 256}/32" for n in range(1001)]}}, "traffic.classes", "1001", ""),
-        ({"every": "0s"}, "traffic.every", "not above zero", "such as 8h"),
+        ({"every": "0s"}, "traffic.every", "not above zero", "for example 8h"),
         ({"engine": "ebpf"}, "traffic.engine", "'ebpf' is not one of", ""),
     ],
 )

@@ -137,7 +137,7 @@ CASES: list[tuple[str, dict[str, Any], str, str]] = [
     ("type without GPUs", {"resources": {"gpuType": "h100"}}, "spec.resources.gpuType", "resources.gpu"),
     ("shm above memory", {"resources": {"memory": "1Gi", "shm": "2Gi"}}, "spec.resources.shm", "raise memory"),
     ("zero cpu", {"resources": {"cpu": 0}}, "spec.resources.cpu", "0.5"),
-    ("memory without a unit", {"resources": {"memory": 64}}, "spec.resources.memory", "at least 6Mi"),
+    ("memory without a unit", {"resources": {"memory": 64}}, "spec.resources.memory", "minimum is 6Mi"),
     ("absurd memory", {"resources": {"memory": "1e30"}}, "spec.resources.memory", "64Gi"),
     ("relative mount", {"volumes": [{"name": "a", "path": "data"}]}, "spec.volumes[0].path", "begin it with /"),
     ("mount over root", {"volumes": [{"name": "a", "path": "//"}]}, "spec.volumes[0].path", "below"),
@@ -182,7 +182,7 @@ CASES: list[tuple[str, dict[str, Any], str, str]] = [
     ("true is no number", {"replicas": True}, "spec.replicas", ""),
     ("no members", {"replicas": 0}, "spec.replicas", ""),
     ("label value", {"labels": {"team": "a b"}}, "spec.labels.team", "letters"),
-    ("label key", {"labels": {"a b": "c"}}, "spec.labels['a b']", "domain/name"),
+    ("label key", {"labels": {"a b": "c"}}, "spec.labels['a b']", "DOMAIN/NAME"),
 ]
 
 
