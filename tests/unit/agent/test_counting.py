@@ -39,7 +39,7 @@ from kajitori.core.traffic.totals import Count, Pod
 pytestmark = [needs_networks, pytest.mark.root]
 
 NOISE = ["fe80::/10", "ff00::/8", "::/127"]
-"""What IPv6 itself says on a wire, when it likes to."""
+"""Addresses of traffic that IPv6 itself sends at any time."""
 CLASSES = TrafficPolicy.model_validate(
     {"classes": {"internal": ["10.0.0.0/8"], "storage": ["10.9.0.0/16", "fd09::/16"], "noise": NOISE}}
 ).address_classes
@@ -52,7 +52,7 @@ TABLES: dict[object, str] = {
     IptablesEngine: "ip mangle",
 }
 HEADERS = {4: 28, 6: 48}
-"""Of a UDP packet: IP and UDP."""
+"""Bytes of the IP and UDP headers, by IP version."""
 Kind = type[InterfaceEngine] | type[SetsEngine] | type[IptablesEngine]
 _WITH_IPTABLES = pytest.mark.skipif(shutil.which("ip6tables-restore") is None, reason="needs iptables")
 EACH = pytest.mark.parametrize(
@@ -311,7 +311,7 @@ def test_flushed_rules_are_restored_with_a_warning(
         agent.round()
     assert agent.counting.health.repairs == 1
     assert "another program changed the rules" in caplog.text
-    lost = meddling == "flush ruleset" or kind is IptablesEngine  # whose counters are its rules
+    lost = meddling == "flush ruleset" or kind is IptablesEngine  # its counters are in its rules
     assert ("is lost" in caplog.text) == bool(agent.counting.health.counters_lost) == lost
     sent = sent.plus(send("a", WORLD, 300))
     agent.round()
@@ -330,7 +330,7 @@ def test_a_reused_address_or_interface_adds_nothing_to_a_dead_pod(tmp_path: Path
     agent.end("a", "old")
     agent.pod("a", "10.1.0.2", uid="new", namespace="speech")
     if kind is InterfaceEngine:
-        send("a", WORLD, 5000)  # by address nobody can tell yet; an interface is known by its number
+        send("a", WORLD, 5000)  # by address it cannot be known yet; an interface is known by its number
     agent.round()
     assert agent.totals("a", "old") == {"internet.out": sent}
     later = send("a", WORLD, 200)
@@ -443,7 +443,7 @@ def test_uninstall_removes_our_rules_and_no_others(tmp_path: Path, kind: Kind) -
     agent = Agent.of_a_pod(tmp_path, kind)
     assert nft("list", "ruleset") != before
     assert agent.kind().uninstall()
-    if kind is IptablesEngine:  # making a rule makes its table and chains, which are everybody's
+    if kind is IptablesEngine:  # a rule creates its table and chains, which all programs share
         assert nft("list", "ruleset").startswith(before)
         left = subprocess.check_output("iptables-save; ip6tables-save", shell=True, text=True)
         assert "-A" not in left and "KAJI" not in left

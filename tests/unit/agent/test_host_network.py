@@ -87,7 +87,7 @@ def send_from(group: str, target: str, *sizes: int) -> Count:
 
 
 def on_host(agent: Agent, name: str, *paths: str) -> None:
-    """Return a Pod on the node's network whose processes are, or will be, in these groups."""
+    """Return a Pod on the node's network, with present or future processes in these groups."""
     told = pod(uid=f"uid-{name}", name=name, run=f"run-{name}", runUid=f"run-uid-{name}", cgroups=paths)
     (agent.folder / f"uid-{name}.new").write_bytes(msgspec.json.encode(told))
     (agent.folder / f"uid-{name}.new").rename(agent.folder / f"uid-{name}.json")
@@ -131,7 +131,7 @@ def test_host_network_pods_are_counted_apart_from_the_node(tmp_path: Path) -> No
         assert runs == {"run-a": wanted_a, "run-b": wanted_b}
         assert quiet(agent.counting.ledger.host)["internet.out"] == host
 
-        # Its group is gone before the Pod is: nobody minds, and nothing is lost.
+        # Its group is gone before the Pod is, and nothing is lost.
         made.remove("later")
         agent.round()
         wanted_a["internet.out"] = wanted_a["internet.out"].plus(send_from(a, WORLD, 9))

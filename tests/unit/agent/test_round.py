@@ -23,7 +23,7 @@ DAY = 86_400.0
 
 
 class Remembering:
-    """An engine that takes Pods whose interface begins with its name; a test sets its counters."""
+    """An engine for interfaces that begin with its name; a test sets its counters."""
 
     def __init__(self, name: str) -> None:
         self.name = name

@@ -46,7 +46,7 @@ def pod(**fields: object) -> Pod:
 
 
 def counting(folder: Path, *pods: Pod) -> Counting:
-    """Return an agent whose Pods and node have sent 100 bytes each."""
+    """Return an agent after its Pods and node have sent 100 bytes each."""
     reading = {
         str(CounterName(uid, 0, OUT)): Counter("a", Count(100, 2)) for uid in (HOST, *(each.uid for each in pods))
     }
@@ -172,7 +172,7 @@ def test_invalid_pod_files_are_logged_once_and_skipped(tmp_path: Path, caplog: p
 
 @pytest.mark.parametrize("newer", ["u1", "u2"])
 def test_the_newest_pod_comes_last(tmp_path: Path, newer: str) -> None:
-    """So that it gets an address whose former Pod's file still exists, whatever their names."""
+    """So that it gets an address of a former Pod with a file that still exists, whatever their names."""
     for uid in ("u1", "u2"):
         file = tmp_path / f"{uid}.json"
         file.write_bytes(msgspec.json.encode(pod(uid=uid, addresses=["10.0.0.1"])))

@@ -232,7 +232,7 @@ def test_a_file_that_is_edited_meanwhile_is_noticed(tmp_path: Path, edit: str) -
         path.write_bytes(b"b" * 2_999_999)
     elif edit == "rewrite":
         path.write_bytes(b"c" * 3_000_000)
-        os.utime(path, ns=(1, 1))  # a clock too coarse to tell two writes apart is no clock
+        os.utime(path, ns=(1, 1))  # the clock may be too coarse to tell two writes apart
     elif edit == "replace":
         (tmp_path / "new").write_bytes(b"c" * 3_000_000)
         os.utime(tmp_path / "new", ns=(path.stat().st_atime_ns, path.stat().st_mtime_ns))

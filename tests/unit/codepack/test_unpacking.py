@@ -89,7 +89,7 @@ def _make(path: Path, tree: object) -> None:
         path.chmod(0o755)
 
 
-@example({"x" + "ä" * 90: b"", "ä" * 60: {"ä" * 61: ("link", "ä" * 80)}}, 1000)  # a long name is cut in mid-letter
+@example({"x" + "ä" * 90: b"", "ä" * 60: {"ä" * 61: ("link", "ä" * 80)}}, 1000)  # a long name is cut inside a character
 @given(st.dictionaries(_NAMES, _TREES, min_size=1, max_size=5), st.integers(1, 3000))
 @settings(max_examples=40)
 def test_every_folder_is_unpacked_as_it_was_packed(tree: dict[str, object], chunk: int) -> None:

@@ -24,7 +24,7 @@ CLOSED = {
     "status": {"409"},
     "le": None,
 }
-"""Values that a label may have; None: numbers that are fixed in the code."""
+"""Allowed values of a label; None for numbers that are fixed in the code."""
 
 
 def all_of_it() -> ControllerMetrics:

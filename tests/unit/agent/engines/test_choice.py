@@ -1,4 +1,4 @@
-"""Which engine counts on which kernel, by nft's answers."""
+"""The engine that counts on each kernel, by nft's answers."""
 
 from __future__ import annotations
 

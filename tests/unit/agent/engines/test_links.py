@@ -17,7 +17,7 @@ BRIDGE = {"linkinfo": {"info_kind": "bridge"}}
 POD, HARDWARE = "10.16.1.2", "0a:58:0a:10:01:02"
 
 Answers = dict[str, list[dict[str, Any]] | None]
-"""By question; None: it says nothing, and no more than that."""
+"""Answers by question; None for an empty answer."""
 
 
 def routed(device: str, kind: dict[str, Any], address: str = POD) -> Answers:

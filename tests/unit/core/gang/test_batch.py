@@ -59,7 +59,7 @@ def test_it_succeeds_when_all_members_did() -> None:
 
 
 def led_by_rank_0() -> Run:
-    """Return a run whose rank 0 launches the program in the other members."""
+    """Return a run in which rank 0 launches the program in the other members."""
     subject = run()
     return replace(subject, status=with_attempt(subject.status, launcher="mpi"))
 
@@ -193,7 +193,7 @@ def test_a_run_that_waits_again_keeps_its_place_in_the_queue(reason: Reason) -> 
 
 
 def test_run_time_is_the_sum_of_all_attempts() -> None:
-    """The time between attempts does not count, nor does an attempt whose program never ran."""
+    """The time between attempts does not count, nor does an attempt that never ran its program."""
     attempt = Attempt(number=1, nodes="n[0-1]", created=True, started_at="2026-11-21T12:00:00Z")
     first = step(run(attempt=attempt), member(0), failed(1), at=timedelta(minutes=10))
     assert first.status.ran == Ran(seconds=600, until="2026-11-21T12:10:00Z")

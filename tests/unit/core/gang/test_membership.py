@@ -1,4 +1,4 @@
-"""Which attempts and ranks of a run count."""
+"""Attempts and ranks that count as members of a run."""
 
 from __future__ import annotations
 

@@ -211,7 +211,7 @@ def test_the_status_of_ten_thousand_members_stays_small() -> None:
     assert Ledger.of(status.sweep) == ledger
     document = msgspec.json.encode(to_document(status))
     assert msgspec.json.decode(document, type=RunStatus) == status
-    assert len(document) < 200_000  # 300 kB less what image, command and environment may take, twice
+    assert len(document) < 200_000  # 300 kB without twice the most for image, command and environment
 
 
 def test_the_longest_member_gives_the_expected_length() -> None:

@@ -113,7 +113,7 @@ def test_failed_starts_delay_new_starts_and_spare_running_members() -> None:
     assert asked_of(step(after(run, paused), member(1), member(2), at=timedelta(seconds=610))) == (0,)
 
 
-def test_members_that_fail_to_start_one_after_the_other_are_one_failed_start() -> None:
+def test_members_that_fail_one_after_another_are_one_failed_start() -> None:
     run = sweep(3)
     first = step(run, failed(0, Reason.VOLUME, None), member(1, PENDING), member(2, PENDING))
     second = step(after(run, first), failed(0, Reason.VOLUME), failed(1, Reason.VOLUME, None), member(2, PENDING))

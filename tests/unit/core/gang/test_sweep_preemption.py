@@ -100,12 +100,12 @@ def test_members_are_preempted_by_several_runs_independently() -> None:
     assert run.status.message == words
     answer = step(run, *four)
     assert (answer.status.sweep, answer.status.interruptions) == (SweepState(again="1-3"), 2)
-    assert answer.actions == (DeleteMember(four[1].pod, four[1].uid, 30),)  # that of the others is not written yet
+    assert answer.actions == (DeleteMember(four[1].pod, four[1].uid, 30),)  # the end of the others is not written yet
     told = step(after(run, answer), *four)
     assert told.actions == tuple(DeleteMember(each.pod, each.uid, 30) for each in four[1:])
     assert told.status.interruptions == 2
     assert told.status.message == f"{words}; 3 members still ending, within 30 s"
-    # 1. One of them is gone, and whom it was preempted by has what it waited for.
+    # 1. One of them is gone, and its preemptor has what it waited for.
     later = step(withdrawn(after(run, told), "vision/bert"), four[0], *four[2:])
     assert later.status.preemption is not None and [each.by for each in later.status.preemption.each] == ["nlp/two"]
     assert later.status.message == "members 2-3 preempted by nlp/two (high); 2 members still ending, within 30 s"
@@ -113,7 +113,7 @@ def test_members_are_preempted_by_several_runs_independently() -> None:
     later = step(withdrawn(after(run, told), "nlp/two"), *four[:2])
     assert later.status.preemption == first
     assert later.status.message.startswith("member 1 preempted by vision/bert (high, of ana); 1 member still ending")
-    # 3. Or they are gone, and it still waits: what they left stays promised.
+    # 3. Or they are gone, and it still waits: their nodes stay reserved.
     later = step(after(run, told), *four[:2])
     assert (later.status.preemption, later.status.message.count("preempted by")) == (asked, 1)
     # 4. All are gone.

@@ -42,7 +42,7 @@ class World:
     pods: dict[str, Member] = field(default_factory=dict)
     made: set[str] = field(default_factory=set)
     ended: dict[int, list[MemberState]] = field(default_factory=dict)
-    """How each member ended, of those whose end nobody took back."""
+    """The end of each ended member that was not requeued."""
     asked: int = 0
     """How often some of its members were preempted."""
 
@@ -150,7 +150,7 @@ class World:
                 del self.pods[name]
                 attempt = self.run.status.attempt
                 if attempt is not None and attempt.number == pod.attempt and not attempt.created:
-                    self.made.discard(name)  # whoever completes the burst can't know that it was there
+                    self.made.discard(name)  # the controller that completes the attempt cannot know that it existed
 
 
 EVENTS = st.tuples(

@@ -285,7 +285,7 @@ def test_lengths_of_the_other_family_are_refused() -> None:
     assert refused(node_prefix6=124, ip_family="ipv6") == {"--node-prefix6": ("TooSmall", "123 at most")}
     assert refused(node_prefix6=129, ip_family="ipv6")["--node-prefix6"][0] == "OutOfRange"
     assert refused(node_prefix=33)["--node-prefix"][0] == "OutOfRange"
-    assert refused(node_prefix=0)["--node-prefix"] == ("OutOfRange", "between 4 and 32")  # no node takes all there is
+    assert refused(node_prefix=0)["--node-prefix"] == ("OutOfRange", "between 4 and 32")  # no node takes all addresses
     assert refused(node_prefix6=0, ip_family="ipv6")["--node-prefix6"] == ("OutOfRange", "between 8 and 128")
     assert refused(pod_prefix6=7, ip_family="ipv6")["--pod-prefix6"][0] == "OutOfRange"
 

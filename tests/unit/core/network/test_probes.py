@@ -1,4 +1,4 @@
-"""Which connections are tried from which place, and their expected outcomes."""
+"""The connections that are tried from each place, and their expected outcomes."""
 
 from __future__ import annotations
 

@@ -154,7 +154,7 @@ def test_unroutable_ranges_are_refused(cidr: str) -> None:
     ],
 )
 def test_well_known_ranges_are_findings(cidr: str, said: str) -> None:
-    """It can be done, and somebody should know."""
+    """The registry is valid, but its author should know."""
     found = findings(parse_networks({"clusters": [cluster(pods=[cidr], nodes=["10.1.0.0/24"])]}))
     assert any(said in finding.message and finding.field == "clusters[0].pods[0]" for finding in found), found
 

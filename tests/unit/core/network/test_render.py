@@ -1,6 +1,6 @@
-"""What hubs and NAT hosts are told: rules for the pairs that there are, routes, and nothing of anybody else's.
+"""Rules and routes of hubs and NAT hosts, for existing pairs of clusters only.
 
-That the rules do what they say is proved with real packets in tests/cluster/test_network_isolation.py.
+tests/cluster/test_network_isolation.py proves with real packets that the rules do what they say.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which nodes leave the pool and why, and which come back."""
+"""Nodes that leave the pool, for which reason, and nodes that come back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which waiting runs ask an autoscaler for nodes, and which withdraw their request."""
+"""Waiting runs that ask an autoscaler for nodes, and requests that are withdrawn."""
 
 from __future__ import annotations
 

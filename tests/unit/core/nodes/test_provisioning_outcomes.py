@@ -143,7 +143,7 @@ def test_nodes_smaller_than_policy_says_fail_the_request() -> None:
     came = [node(f"spot-{n}", created=NOW + timedelta(minutes=2), gpus=4) for n in (1, 2)]
     snapshot = empty(*came)
     answer = demand([waits(snapshot, gang(2), request, Answer(PROVISIONED))], (), snapshot, pools(snapshot.table), NOW)
-    # Four GPUs suit no member of eight: such a node is none of the right kind, and is waited for until the deadline.
+    # Four GPUs are too few for a member of eight: such a node is waited for until the deadline.
     assert asked_by(answer).state is PROVISIONED
     full = empty(*(node(f"spot-{n}", created=NOW + timedelta(minutes=2)) for n in (1, 2)))
     full.used[:, 0] = 30_000

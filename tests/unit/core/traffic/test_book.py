@@ -28,7 +28,7 @@ OUT = "internet.out"
 def told(
     size: int, *, node: str = "n1", life: str = "0" * 16, at: float = NOW, run: str = "r1", opened_at: float = 1.0
 ) -> NodeTraffic:
-    """Return a report of a node whose run sent this many bytes; the node itself sent ten."""
+    """Return a report of a node: its run sent this many bytes, the node itself ten."""
     totals = {OUT: Count(size, size)}
     account = RunAccount("vision", "bert", run, "ada", totals, at, opened_at)
     report = Report(
@@ -81,7 +81,7 @@ def test_the_latest_report_gives_a_nodes_present_figures() -> None:
 
 
 class Node:
-    """A node's agent, whose totals only grow."""
+    """A node's agent; its totals only grow."""
 
     def __init__(self, name: str) -> None:
         self.name, self.life, self.counted = name, 0, 0
@@ -128,7 +128,7 @@ def test_all_servers_get_the_same_exact_sums(steps: list[tuple[str, int, int, st
         elif step == "share":
             for record in books[which].records().values():
                 book.add(decode_node(record), at)
-        elif step == "lose":  # after all of it was told
+        elif step == "lose":  # after all of it was reported
             history.append(node.told(at))
             books[0].add(history[-1], at)
             node.life, node.runs, node.counted = node.life + 1, {}, 0
@@ -154,7 +154,7 @@ def test_the_order_of_reports_does_not_matter(reports: list[NodeTraffic]) -> Non
 
 
 def test_rates_cover_the_last_minutes() -> None:
-    """What a node reports after a long silence is not all recent."""
+    """After a long silence, not everything in a report is recent."""
     book, who = Book(NOW - 3600), Subject("run", "r1")
     book.add(told(10_000), NOW)
     assert book.rates(who, NOW) == {}, "it may be of any time"

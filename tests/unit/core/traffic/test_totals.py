@@ -201,7 +201,7 @@ class Voyage(RuleBasedStateMachine):
         self.living: dict[str, Pod] = {}
         self.sent: Multiset[str] = Multiset()
         self.uncounted: Multiset[str] = Multiset()
-        """What was in counters that somebody deleted before they were read, by namespace: it is lost."""
+        """Bytes by namespace in counters that were deleted before they were read, which are lost."""
         self.number = 0
 
     @property
