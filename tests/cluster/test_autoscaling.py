@@ -136,7 +136,7 @@ async def test_what_fails_is_told_and_tried_again(world: World) -> None:
         await world.until(lambda: state_of(world, "bert") is RequestState.FAILED, "it has failed")
         status = world.status("bert")
         assert "the request for 2 nodes of pool spot failed: out of stock" in status.message, status.message
-        assert "asked again at " in status.message
+        assert "next request at " in status.message
         scaler.behaves = provide
         await world.reaches("bert", Phase.RUNNING)
         await nothing_is_left(world, scaler)

@@ -421,7 +421,9 @@ async def is_spoilt_and_ends(stage: Stage, name: str) -> None:
     await world.until(lambda: world.status(name).finished_at, f"the end of {name} is written")
     assert world.status(name).reason is Reason.STATUS_DAMAGED, name
     stored = await world.client.get(RUNS, name, world.namespace)
-    assert stored["status"]["phase"] == "Failed" and "makes no sense" in stored["status"]["message"], stored["status"]
+    assert stored["status"]["phase"] == "Failed" and "is not valid any more" in stored["status"]["message"], stored[
+        "status"
+    ]
 
 
 async def is_resumed_and_deleted(stage: Stage, name: str) -> None:
