@@ -1,10 +1,10 @@
-"""One writer (rule 3): of several controllers one leads, and knows by its own clock until when.
+"""Leader election: only one of several controllers writes (rule 3), and it knows from its own clock until when.
 
-The leader holds a Lease object and renews it from a thread of its own, over a connection of its own, so that a busy
-event loop or a throttled client cannot cost it the lead. Before each write it asks its own monotonic clock; no request
-may outlive the deadline. Followers take over when they saw the Lease unchanged for its whole duration, by their own
-clock: timestamps of other machines prove nothing. The leader's deadline is earlier than that, so the two never overlap,
-also when the leader was stopped and continues.
+The leader holds a Lease object. It renews it from its own thread over its own connection, so that a busy event loop or
+a throttled client does not lose the lead. Before each write it checks its monotonic clock, and no request may outlive
+the deadline. A follower takes over after it saw the Lease unchanged for the whole duration by its own clock; timestamps
+of other machines are not trusted. The leader's deadline is earlier than that, so two controllers never lead at the same
+time, even if the leader was suspended.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ from kajitori.kube.retry import RetryPolicy
 log = logging.getLogger(__name__)
 
 REQUEST_SHARE = 0.4
-"""Of the time that a leader leads: a renewal that takes longer is given up, so that there is time for another one."""
+"""Largest share of the leader's time that one renewal may take, so that there is time for a second attempt."""
 
 
 class NotLeading(Conflict):
-    """This controller does not lead, or not any more: it must not write."""
+    """This controller does not lead, so it must not write."""
 
     code = "NotLeading"
 
 
 class Leadership:
-    """A candidate. `permit` is for the client of whoever does the work; `lead` does the work while this one leads."""
+    """A candidate. `lead` does the work while it leads; the client for that work asks `permit` before each write."""
 
     def __init__(
         self,
@@ -57,10 +57,10 @@ class Leadership:
         self._deadline = 0.0
         self._ending = threading.Event()
         self._bug: Exception | None = None
-        """What ended the thread that renews the Lease, if anything did."""
+        """The exception that ended the thread that renews the Lease."""
 
     def permit(self) -> float:
-        """For how many seconds a write may last that begins now. Raises NotLeading where there are none left."""
+        """Return how many seconds a write that begins now may take. Raises NotLeading if no time is left."""
         left = self._deadline - self._clock()
         if left <= 0:
             raise NotLeading("this controller does not lead; what it was about to write is left to the leader")
@@ -72,7 +72,7 @@ class Leadership:
         return self._clock() < self._deadline
 
     async def lead(self, work: Callable[[asyncio.Event], Awaitable[None]], stop: asyncio.Event) -> None:
-        """Does the work whenever this candidate leads, until `stop` is set; cancels it where the lead is lost."""
+        """Do the work whenever this candidate leads, until `stop` is set. The work is cancelled if the lead is lost."""
         self._ending.clear()
         self._bug = None
         thread = threading.Thread(target=self._campaign_in_thread, name="leadership", daemon=True)
@@ -80,7 +80,7 @@ class Leadership:
         try:
             while not stop.is_set():
                 if self._bug is not None:
-                    raise self._bug  # nothing renews the Lease any more: better to end, and to be started again
+                    raise self._bug  # nothing renews the Lease any more, so the process has to be started again
                 if not self.leads:
                     await _pause(stop, 0.1)
                     continue
@@ -115,7 +115,7 @@ class Leadership:
             self._bug = bug
 
     async def _campaign(self) -> None:
-        """Takes and renews the Lease until the end; then gives it back, so that a follower need not wait."""
+        """Take and renew the Lease until the end, then release it, so that a follower need not wait."""
         terms = self._terms
         retry = RetryPolicy(attempts=1)
         timeout = terms.lead_seconds * REQUEST_SHARE
@@ -127,7 +127,7 @@ class Leadership:
                     if renewed:
                         self._deadline = began + terms.lead_seconds
                 except (Conflict, AlreadyExists):
-                    log.debug("another candidate was quicker")
+                    log.debug("another candidate has taken the Lease")
                 except KajitoriError as error:
                     log.warning("the Lease was not renewed: %s", error)
                 pause = self._election.pause_seconds(self._clock(), renewed=renewed)
@@ -136,11 +136,11 @@ class Leadership:
                 self._deadline = 0.0
                 try:
                     await self._give_back(client)
-                except KajitoriError as error:  # then it runs out by itself
-                    log.warning("the Lease was not given back: %s", error)
+                except KajitoriError as error:  # it expires by itself
+                    log.warning("the Lease was not released: %s", error)
 
     async def _take(self, client: KubeClient) -> bool:
-        """One look at the Lease, and one write where it may be taken or is to be renewed."""
+        """Read the Lease once, and write it if it is free or held by this candidate. Return whether it was written."""
         try:
             lease = await client.get(LEASES, LEASE_NAME, self._namespace)
         except NotFound:

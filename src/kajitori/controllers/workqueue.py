@@ -1,4 +1,4 @@
-"""Work on many things, one piece at a time on each: what changed, what is due, what failed and is tried again."""
+"""The work queue of the run controller: keys that changed, are due or failed, with one task at a time for each key."""
 
 from __future__ import annotations
 
@@ -15,89 +15,91 @@ from kajitori.errors import Conflict, KajitoriError, NotFound
 log = logging.getLogger(__name__)
 
 SETTLE_SECONDS = 0.02
-"""Changes come in bursts; one look at the end of a burst is enough."""
+"""Time to wait for further changes, because changes come in bursts."""
 
 REST = 4
-"""Looking at one thing that is large rests for this many times as long as it took: at most a fifth of a core."""
+"""Pause of a key after its reconciliation, as a multiple of the time that took: one key uses a fifth of a core at
+most."""
 
 RETRY_MAX_SECONDS = 30.0
 
 TAKEN_OF_BURST = 50
-"""They are looked at in some fortieth of a second."""
+"""Number of keys that may wait which are taken from a burst at a time; they take about 25 ms."""
 
 MOST_STALE = 1024
-"""Alarms that do not count any more are thrown away when they are so many and as many as those that do."""
+"""Number of outdated alarms, beside one for each valid one, at which they are removed."""
 
 Key = tuple[str, str]
 """Namespace and name of a Run."""
 
 Work = Callable[[], Coroutine[Any, Any, None]]
-"""One piece of work. Made when it begins: a task that is cancelled before that leaves nothing behind."""
+"""Returns the coroutine of one reconciliation. It is called when the task begins: a coroutine of a task that is
+cancelled before it begins would never be awaited."""
 
 
 class WorkQueue:
-    """Keys that are to be looked at, and what is being done about them."""
+    """Keys to be reconciled, and the tasks that reconcile them."""
 
     def __init__(self, now: Callable[[], datetime], on_done: Callable[[Key], None] = lambda key: None) -> None:
-        """`on_done` is told of each key whose piece of work is over, however it ended."""
+        """`on_done` is called with each key whose task has ended, whether it succeeded or not."""
         self._now = now
         self._on_done = on_done
         self._changed: dict[Key, None] = {}
-        """In the order in which they did."""
+        """Changed keys in the order of their changes."""
         self._is_burst = False
-        """Some of these were left when others were taken."""
+        """Whether changed keys were left when others were taken."""
         self._changed_meanwhile: set[Key] = set()
         self._wake_at: dict[Key, datetime] = {}
         self._alarms: list[tuple[datetime, Key]] = []
-        """A heap of these, and of some that do not count any more."""
+        """A heap of the alarms in `_wake_at`, and of outdated ones."""
         self._working: dict[Key, asyncio.Task[None]] = {}
         self._failures: dict[Key, int] = {}
-        """In a row."""
+        """Numbers of failures in a row."""
         self._rests_until: dict[Key, float] = {}
-        """Before this time of the event loop it is not looked at again."""
+        """Time of the event loop before which a key is not reconciled again."""
         self._something = asyncio.Event()
 
     @property
     def busy(self) -> KeysView[Key]:
-        """What is being worked on."""
+        """The keys with a running task."""
         return self._working.keys()
 
     def add(self, *keys: Key) -> None:
-        """These changed."""
+        """Queue these keys."""
         self._changed.update(dict.fromkeys(keys))
         self._something.set()
 
     def nudge(self) -> None:
-        """Something else changed: whoever waits is to look."""
+        """End a `wait`, because something other than a key changed."""
         self._something.set()
 
     def wake(self, key: Key, after: timedelta) -> None:
-        """It is looked at again after a while, or earlier."""
+        """Queue the key again after this time at the latest."""
         self.wake_at(key, self._now() + after)
 
     def wake_at(self, key: Key, moment: datetime) -> None:
-        """It is looked at again at that moment, or earlier."""
+        """Queue the key again at this moment at the latest."""
         known = self._wake_at.get(key)
         if known is None or moment < known:
             self._wake_at[key] = moment
             heapq.heappush(self._alarms, (moment, key))
             if len(self._alarms) > MOST_STALE + 2 * len(self._wake_at):
-                self._alarms = [(due, each) for each, due in self._wake_at.items()]
+                self._alarms = [(due, waiting) for waiting, due in self._wake_at.items()]
                 heapq.heapify(self._alarms)
 
     def rest(self, key: Key, seconds: float) -> None:
-        """Looking at it took so long: it is left alone for a multiple of that."""
+        """Pause the key for a multiple of the time that its reconciliation took."""
         self._rests_until[key] = asyncio.get_running_loop().time() + REST * seconds
 
     def forget(self, key: Key) -> None:
-        """It is gone."""
+        """Forget a deleted run."""
         for facts in (self._wake_at, self._failures, self._rests_until):
             facts.pop(key, None)
 
     async def wait(self, stopping: asyncio.Task[bool], moments: Iterable[datetime], seconds: float | None) -> None:
-        """Until something changed or is due, at one of `moments` or after `seconds` at the latest, or until `stopping`
-        is done; then for the burst to settle."""
-        due = [each for each in (self._first_alarm(), *moments) if each is not None]
+        """Wait until a key is queued or due, until one of `moments`, for `seconds`, or until `stopping` is done; then
+        for the end of a burst."""
+        due = [moment for moment in (self._first_alarm(), *moments) if moment is not None]
         timeouts = [(min(due) - self._now()).total_seconds()] if due else []
         timeouts += [] if seconds is None else [seconds]
         waiting = asyncio.create_task(self._something.wait())
@@ -111,9 +113,9 @@ class WorkQueue:
         self._something.clear()
 
     def take(self, may_wait: Callable[[Key], bool] = lambda key: False) -> set[Key]:
-        """What changed or is due, but what is still being worked on or rests: these come later.
+        """Take the keys that are queued or due. Keys that have a task or pause stay for later.
 
-        Of those that `may_wait` some are taken at a time, the first: nothing else is to wait for all of a burst.
+        Of a burst, only the first keys that `may_wait` are taken, so that other keys do not wait for the whole burst.
         """
         now, moment = self._now(), asyncio.get_running_loop().time()
         while (first := self._first_alarm()) is not None and first <= now:
@@ -135,31 +137,31 @@ class WorkQueue:
         return taken
 
     def _first_alarm(self) -> datetime | None:
-        """When something is due next."""
+        """Return the time of the next valid alarm."""
         while self._alarms and self._wake_at.get(self._alarms[0][1]) != self._alarms[0][0]:
             heapq.heappop(self._alarms)
         return self._alarms[0][0] if self._alarms else None
 
     def begin(self, key: Key, work: Work) -> None:
-        """Begins a piece of work; there is none in progress on this key."""
+        """Start the task of a key, which must have none."""
         self._working[key] = asyncio.create_task(self._guarded(key, work))
 
     async def close(self) -> None:
-        """Gives up what was begun."""
+        """Cancel all tasks."""
         tasks = list(self._working.values())
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        self._working.clear()  # one that was cancelled before it began never said that it is over
+        self._working.clear()  # a task that is cancelled before it begins does not remove itself
 
     async def _guarded(self, key: Key, work: Work) -> None:
-        """Does one piece of work; whatever goes wrong is tried again later, slower each time."""
+        """Run one reconciliation. A failed one is requeued with exponential backoff."""
         try:
             await work()
             self._failures.pop(key, None)
         except (Conflict, NotFound) as error:
             log.debug("run %s/%s changed meanwhile: %s", *key, error)
-            self._try_again(key, 0.1)  # where the mirror cannot follow, this does not pass by itself
+            self._try_again(key, 0.1)  # the mirror may be unable to follow, so no change would requeue it
         except KajitoriError as error:
             pause = self._try_again(key, 0.5)
             log.warning("run %s/%s: %s; tried again in %.0f s", *key, error, pause)

@@ -1,4 +1,4 @@
-"""Nodes that do not answer: how long they have not, and how long that is put up with."""
+"""Nodes that do not answer: since when, and for how long that is tolerated."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from kajitori.core import gang
 from kajitori.kube.mirror.mirror import Mirror
 
 NODE_PATIENCE = timedelta(seconds=15)
-"""How long a node has to be silent before its members are given up. After an outage of the API server all nodes look
-dead for a moment, and kubelets report every ten seconds: no reason to start every gang of the cluster anew."""
+"""Time that a node must be silent before its members count as lost. After an outage of the API server all nodes look
+silent for a moment, because kubelets report every ten seconds; that must not restart every gang of the cluster."""
 
 
 class Silence:
-    """Since when each node has been silent, as far as that is known here."""
+    """Remembers since when each node has been silent."""
 
     def __init__(self, mirror: Mirror, now: Callable[[], datetime], patience: timedelta = NODE_PATIENCE) -> None:
         self._mirror = mirror
@@ -23,7 +23,7 @@ class Silence:
         self._since: dict[str, datetime] = {}
 
     def note(self, node_name: str) -> None:
-        """The mirror shows this node anew."""
+        """React to a change of this node in the mirror."""
         node = self._mirror.nodes.get(node_name)
         if node is None or node.is_ready:
             self._since.pop(node_name, None)
@@ -31,8 +31,11 @@ class Silence:
             self._since.setdefault(node_name, self._now())
 
     def patience_left(self, member: gang.Member) -> timedelta:
-        """For how long the member is to be looked at as if its node answered; zero where it does, or did not for too
-        long. What is not shown because the mirror is old does not count as silence."""
+        """Return how much longer the member's node counts as ready although it is silent.
+
+        Zero if it answers or has been silent for too long. Time that the mirror does not show does not count as
+        silence.
+        """
         since = self._since.get(member.node)
         if member.node_ready or since is None:
             return timedelta()

@@ -1,5 +1,4 @@
-"""Pods of sweep members that have ended: how they ended, what they said as their result and the end of their log are
-kept, then the Pod is taken away."""
+"""Keeping the results of ended sweep members and the ends of their logs, and then deleting their Pods."""
 
 from __future__ import annotations
 
@@ -24,11 +23,11 @@ log = logging.getLogger(__name__)
 
 AT_ONCE = 32
 TRY_AGAIN = timedelta(seconds=15)
-"""A Pod whose record could not be stored stays until it could be."""
+"""Time until a record that could not be stored is tried again. Its Pod is kept until then."""
 
 
 class ResultKeeper:
-    """Works beside the run controller, so that a slow node or store holds up no member that is to be started."""
+    """Works beside the run controller, so that a slow node or store delays no start."""
 
     def __init__(
         self,
@@ -37,14 +36,14 @@ class ResultKeeper:
         results: KeptResults | None,
         wake: Callable[[Key, timedelta], None],
     ) -> None:
-        """`wake` has a run looked at again after some time. Without a store, what is not in the Run is lost."""
+        """`wake` queues a run again after some time. Without `results`, details that are not in the Run are lost."""
         self._client = client
         self._logs = logs
         self._results = results
         self._wake = wake
         self._slots = asyncio.Semaphore(AT_ONCE)
         self._under_way: dict[str, asyncio.Task[None]] = {}
-        """By the Pod's UID."""
+        """Tasks by the UID of their Pod."""
 
     def take_away(
         self,
@@ -54,9 +53,9 @@ class ResultKeeper:
         rules: Sweeps,
         keep_within_seconds: int,
     ) -> None:
-        """Begins to take away these Pods, of those that are seen; those that are being taken away are left alone.
+        """Start deleting the Pods of `actions` that are in `seen`, unless that has started already.
 
-        `keep_within_seconds` is how long each waits for its log to be kept.
+        Each deletion waits at most `keep_within_seconds` for its log to be kept.
         """
         by_uid = {pod.metadata.uid: (pod, member) for pod, member in seen}
         ledger = Ledger.of(run.status.sweep if run.status is not None else None)
@@ -71,20 +70,20 @@ class ResultKeeper:
             )
 
     async def succeeded(self, namespace: str, run_uid: str) -> set[int]:
-        """Of a run's members, those that are known to have succeeded; nobody without a store."""
+        """Return the ranks of a run's members that have succeeded according to the store; none without a store."""
         return await self._results.succeeded(namespace, run_uid) if self._results is not None else set()
 
     async def forget(self, namespace: str, run_uid: str) -> None:
-        """Removes what was kept of a run."""
+        """Remove the results of a run."""
         if self._results is None:
             return
         try:
             await self._results.forget(namespace, run_uid)
-        except KajitoriError as error:  # it is found as left over later
+        except KajitoriError as error:  # tidying removes it later
             log.info("results of run %s in %s could not be removed: %s", run_uid, namespace, error)
 
     async def close(self) -> None:
-        """Leaves the rest to whoever leads next."""
+        """Cancel all tasks; the next leader repeats them."""
         for task in list(self._under_way.values()):
             task.cancel()
         await asyncio.gather(*self._under_way.values(), return_exceptions=True)
@@ -115,7 +114,7 @@ class ResultKeeper:
 
 
 def _is_wanted(member: Member, rules: Sweeps) -> bool:
-    """Whether the end of its log is kept. Who has no exit code has said nothing."""
+    """Whether the end of the member's log is kept. A member that never started has no log."""
     if rules.keep_logs == "none" or not member.is_over or not member.started_at:
         return False
     return member.state is MemberState.FAILED or (rules.keep_logs == "all" and member.node_ready)

@@ -21,16 +21,16 @@ from kajitori.kube.mirror.mirror import Mirror
 log = logging.getLogger(__name__)
 
 TIDY_SECONDS = 900.0
-"""Between two looks at kept logs, which could fill the store in hours."""
+"""Time between two collections of kept logs, which could fill the store within hours."""
 LOOKS_PER_CODE = 12
-"""As many looks at kept logs come between two at code."""
+"""Number of collections of kept logs for each collection of code."""
 EXPIRE_SECONDS = 300.0
 UNREFERENCED_CODE = timedelta(hours=12)
-"""Whoever uploaded code has that long to submit his run."""
+"""Age from which uploaded code that no run refers to is deleted."""
 
 
 async def tidy_forever(mirror: Mirror, cluster: ClusterView, logs: LogKeeper | None, code: CodeStore | None) -> None:
-    """Now and then removes kept logs and code that no run has, and logs that are too old or many; until cancelled."""
+    """Regularly remove kept logs and code that no run has, and logs beyond policy's limits, until cancelled."""
     await mirror.wait_synced()
     for look in itertools.count():
         await tidy(mirror, cluster.policy.logs, logs, code if look % LOOKS_PER_CODE == 0 else None)
@@ -40,8 +40,10 @@ async def tidy_forever(mirror: Mirror, cluster: ClusterView, logs: LogKeeper | N
 async def expire_forever(
     mirror: Mirror, cluster: ClusterView, now: Callable[[], datetime], look_at: Callable[..., None]
 ) -> None:
-    """Have ended runs reconciled that policy does not keep any longer, until cancelled: a run's own alarm is set by the
-    policy that was in force when it was looked at last."""
+    """Regularly queue ended runs that policy no longer keeps, until cancelled.
+
+    A run's own alarm follows the policy that was in force when the run was reconciled last.
+    """
     await mirror.wait_synced()
     while True:
         await asyncio.sleep(EXPIRE_SECONDS)
@@ -61,9 +63,9 @@ def overdue(mirror: Mirror, keep_for_seconds: int | None, now: datetime) -> list
 
 
 async def tidy(mirror: Mirror, rules: Logs, logs: LogKeeper | None, code: CodeStore | None) -> None:
-    """One look through the store. What cannot be done now is done the next time.
+    """Remove what no run needs from the store, once. Failures are repeated the next time.
 
-    A mirror that is cut off does not know the runs that were submitted since: then nothing is removed.
+    Nothing is removed while the mirror is behind, because it does not know the newest runs.
     """
     if mirror.age_seconds():
         return
@@ -77,5 +79,5 @@ async def tidy(mirror: Mirror, rules: Logs, logs: LogKeeper | None, code: CodeSt
 
 
 def referenced_code(mirror: Mirror) -> set[tuple[str, str]]:
-    """Namespace and digest of the code of every Run: what it asks for, and what its attempt was made with."""
+    """Return (namespace, digest) of all code that Runs refer to, in their specs and in their attempts."""
     return {(namespace, digest) for (namespace, _), run in mirror.runs.items() for digest in code_digests(run)}
