@@ -1,4 +1,4 @@
-"""What an embedded cluster remembers of its folder."""
+"""Ports that an embedded cluster remembers for its folder."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from kajitori.embedded.cluster import last_port, remember_port
 
 
 def test_ports_are_those_of_the_folder_not_of_its_copies(tmp_path: Path) -> None:
-    """A moved folder and a backup that was put back keep them."""
+    """A moved folder and a restored backup keep them."""
     original = tmp_path / "original"
     original.mkdir()
     assert last_port(original, "web") == 0

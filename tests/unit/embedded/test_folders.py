@@ -1,4 +1,4 @@
-"""Removing a volume's folder: all of it, and nothing else."""
+"""Removing a volume's folder with its contents, and nothing else."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kajitori.embedded.controllers.volumes import REMOVING, remove_folder
 
 
 def test_a_folder_goes_with_all_that_is_in_it(tmp_path: Path) -> None:
-    """Twice is not an error: somebody may have been killed in between."""
+    """A second removal is no error, since the first may have been interrupted."""
     (tmp_path / "pvc-1" / "deep").mkdir(parents=True)
     (tmp_path / "pvc-1" / "deep" / "file").write_text("x")
     (tmp_path / "pvc-2").mkdir()
@@ -21,7 +21,7 @@ def test_a_folder_goes_with_all_that_is_in_it(tmp_path: Path) -> None:
 
 
 def test_links_are_removed_and_not_followed(tmp_path: Path) -> None:
-    """Neither one inside, nor one in the folder's place."""
+    """Neither a link inside, nor one in the folder's place."""
     precious, root = tmp_path / "precious", tmp_path / "root"
     precious.mkdir()
     (precious / "thesis").write_text("years")
@@ -43,13 +43,13 @@ def test_a_removal_that_was_cut_off_is_finished(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "../other"])
 def test_names_that_lead_elsewhere_are_refused(tmp_path: Path, name: str) -> None:
-    """Nothing outside the root is ever touched."""
+    """Nothing outside the root is touched."""
     with pytest.raises(ValueError, match="not the name of a volume"):
         remove_folder(tmp_path / "root", name)
 
 
 def test_what_cannot_be_removed_is_said(tmp_path: Path) -> None:
-    """As an error that names the volume; a file is no volume of ours."""
+    """The error names the volume; a plain file is not a volume."""
     (tmp_path / "pvc-1").write_text("not a folder")
     with pytest.raises(errors.Unavailable, match="pvc-1"):
         remove_folder(tmp_path, "pvc-1")

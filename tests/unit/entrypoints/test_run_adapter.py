@@ -1,4 +1,4 @@
-"""Members of a gang as plain processes: their first step runs with this machine's Python, and they find each other."""
+"""Members of a gang as plain processes: this machine's Python runs their first step, and they find each other."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SCRIPT = 'cat "$KAJI_HOSTS"; echo "$MASTER_ADDR"; getent hosts bert-1-1.bert || 
 
 @pytest.fixture
 async def server() -> AsyncIterator[str]:
-    """A Web API that knows all members, or refuses whoever asks for another run."""
+    """A Web API that knows all members."""
 
     async def hosts(request: web.Request) -> web.Response:
         return web.json_response({"addresses": ADDRESSES})
@@ -46,7 +46,7 @@ async def server() -> AsyncIterator[str]:
 
 
 def archive() -> tuple[str, bytes]:
-    """Digest and bytes of a folder with a program and a package beside it."""
+    """Return digest and bytes of a folder with a program and a package."""
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "pkg").mkdir()
         (Path(folder) / "pkg/data.py").write_text("X = 42")
@@ -62,7 +62,7 @@ DIGEST, CODE = archive()
 
 
 def member(server: str, rank: int, script: str = SCRIPT, **fields: Any) -> dict[str, Any]:
-    """The Pod of a member of two, as the controller makes it."""
+    """Return the Pod of one of two members, as the controller creates it."""
     small = {"cpu": 1, "memory": "64Mi"}
     asked = {"image": "x", "command": ["/bin/sh", "-c", script], "replicas": 2, "resources": small, **fields}
     spec = parse_spec(asked)
@@ -89,7 +89,7 @@ def said(machine: Machine, name: str) -> list[str]:
 
 
 async def test_where_nothing_can_be_mounted_variables_say_where_it_lies(tmp_path: Path, server: str) -> None:
-    """The hostfile names addresses, since names do not resolve; nothing of it is left afterwards."""
+    """The hostfile holds addresses, since names do not resolve; nothing of it is left afterwards."""
     machine = await started(tmp_path, namespaces=False)
     for rank in range(2):
         await machine.cluster.create(resources.PODS, member(server, rank), "default")
@@ -103,7 +103,8 @@ async def test_where_nothing_can_be_mounted_variables_say_where_it_lies(tmp_path
 
 
 async def test_where_mounts_are_possible_names_resolve(tmp_path: Path, server: str) -> None:
-    """As in a container: by /etc/hosts, and MASTER_ADDR stays a name. Nobody can write there but the first step."""
+    """Names resolve by /etc/hosts as in a container, and MASTER_ADDR stays a name. Only the first step can
+    write there."""
     machine = await started(tmp_path, namespaces=True)
     if not machine.kubelet.context.machine.mounts.possible:
         await machine.tear_down()
@@ -123,7 +124,7 @@ async def test_where_mounts_are_possible_names_resolve(tmp_path: Path, server: s
 @pytest.mark.root
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 async def test_whoever_the_program_runs_as_can_read_it(tmp_path: Path, server: str) -> None:
-    """Also with a uid that has no line in /etc/passwd. The step itself needs only what the kubelet can read."""
+    """Even a user without an entry in /etc/passwd. The step itself needs only what the kubelet can read."""
     os.chmod(tmp_path, 0o755)  # noqa: PTH101
     machine = await started(tmp_path, namespaces=True)
     pod = member(server, 0, 'id -u; cat "$KAJI_HOSTS"', user="54321:54321", workingDir="/")
@@ -138,7 +139,7 @@ TRAIN = f"exec {sys.executable} train.py"
 
 @pytest.mark.parametrize("namespaces", [False, True])
 async def test_a_program_starts_in_its_code(tmp_path: Path, server: str, namespaces: bool) -> None:
-    """Wherever that lies; it may write there. Who is alone need not wait for anybody."""
+    """The code may be anywhere, and the program may write there. A single member does not wait for others."""
     machine = await started(tmp_path, namespaces=namespaces)
     code = {"digest": DIGEST, "path": "/somewhere/code"}
     await machine.cluster.create(resources.PODS, member(server, 0, TRAIN, code=code, replicas=1), "default")
@@ -172,7 +173,7 @@ async def test_code_that_is_another_never_runs(tmp_path: Path, server: str) -> N
 
 
 async def test_a_path_without_python_does_not_matter(tmp_path: Path, server: str) -> None:
-    """Nor does what lies in the folder that it starts in."""
+    """Neither does the content of the folder that it starts in."""
     machine = Machine(tmp_path / "kubelet", adapter=RunPods(), extra_env={"PATH": "/nowhere", "HOME": str(tmp_path)})
     (tmp_path / "json.py").write_text("raise SystemExit(9)")
     await machine.start()
@@ -182,7 +183,8 @@ async def test_a_path_without_python_does_not_matter(tmp_path: Path, server: str
 
 
 async def test_nothing_in_a_pod_makes_another_program_of_it(tmp_path: Path, server: str) -> None:
-    """It runs as the kubelet's own user: of what the Pod says only variables of ours count, and not where to write."""
+    """The step runs as the kubelet's user: only reserved variables of the Pod count, and none decides where it
+    writes."""
     (tmp_path / "http").mkdir()
     (tmp_path / "http" / "__init__.py").write_text("raise SystemExit(9)")
     machine = await started(tmp_path, namespaces=False)
@@ -199,7 +201,7 @@ async def test_nothing_in_a_pod_makes_another_program_of_it(tmp_path: Path, serv
 
 @pytest.mark.parametrize("source", [{"hostPath": {"path": "/etc"}}, {"secret": {"secretName": "x"}}])
 def test_only_what_writes_into_an_empty_folder_is_a_first_step(source: dict[str, Any]) -> None:
-    """A Pod that only looks like a member of ours is one like any other."""
+    """A Pod that only looks like a member is treated like any other Pod."""
     pod = member("http://x", 0)
     (step,) = pod["spec"]["initContainers"]
     adapter = RunPods()

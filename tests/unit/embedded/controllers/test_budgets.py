@@ -48,8 +48,8 @@ def pods(ready: int, unready: int = 0, deleting: int = 0, finished: int = 0) -> 
         ({"minAvailable": 0}, pods(0), 0, 0, 0),
     ],
 )
-def test_how_many_may_go(spec: dict[str, Any], given: list[Pod], desired: int, healthy: int, allowed: int) -> None:
-    """Who is being deleted or not ready is not healthy; who finished is not counted."""
+def test_allowed_disruptions(spec: dict[str, Any], given: list[Pod], desired: int, healthy: int, allowed: int) -> None:
+    """A Pod that is being deleted or not ready is not healthy; a finished one does not count."""
     found = status(budget(**spec), given, NOW)
     assert (found["desiredHealthy"], found["currentHealthy"], found["disruptionsAllowed"]) == (
         desired,
@@ -61,18 +61,18 @@ def test_how_many_may_go(spec: dict[str, Any], given: list[Pod], desired: int, h
 
 
 def test_what_the_owner_wants_counts_where_it_is_known() -> None:
-    """Two of three are there: nobody may be evicted."""
+    """With two of three Pods, none may be evicted."""
     assert status(budget(maxUnavailable=1), pods(2), NOW, expected_pods=3)["disruptionsAllowed"] == 0
 
 
-def test_where_a_number_is_to_be_available_nobody_asks_how_many_the_owners_want() -> None:
-    """The Pods that there are, are those that are expected; a real disruption controller does the same."""
+def test_an_absolute_minimum_ignores_the_owners_replicas() -> None:
+    """The existing Pods are the expected ones, as in the real disruption controller."""
     found = status(budget(minAvailable=1), pods(2), NOW, expected_pods=5)
     assert (found["expectedPods"], found["disruptionsAllowed"]) == (2, 1)
 
 
 def test_an_evicted_pod_counts_as_gone_until_it_is_or_two_minutes_passed() -> None:
-    """So that two evictions in a row do not both find the same Pod healthy."""
+    """Two evictions in a row must not both find the same Pod healthy."""
     evicted = budget({"p0": "2026-01-01T00:00:00Z", "gone": "2026-01-01T00:00:00Z"}, minAvailable=1)
     soon = status(evicted, pods(2), NOW + timedelta(seconds=60))
     assert soon["currentHealthy"] == 1
@@ -83,7 +83,7 @@ def test_an_evicted_pod_counts_as_gone_until_it_is_or_two_minutes_passed() -> No
 
 
 def test_a_status_that_stands_there_is_not_written_again() -> None:
-    """A second look is silent."""
+    """A second pass writes nothing."""
     given = budget(minAvailable=1)
     wanted = status(given, pods(2), NOW)
     assert not is_same(given, wanted)

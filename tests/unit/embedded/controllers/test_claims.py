@@ -1,4 +1,4 @@
-"""How claims get volumes and volumes are given back."""
+"""Claims get volumes, and volumes are released."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class World:
         return actions(self.claims, self.volumes, self.classes, self.pods)
 
     def settle(self) -> list[Action]:
-        """Act until nothing is left but waiting; answers what is waited for."""
+        """Act until only waiting is left; return the reasons."""
         for _ in range(10):
             todo = self.look()
             if all(a.do is Do.CLAIM_PENDING for a in todo):
@@ -123,7 +123,7 @@ class World:
 
 
 def test_a_claim_gets_a_volume_of_its_own_and_both_are_bound() -> None:
-    """In the default class, without being asked which."""
+    """A claim that names no class gets the default class."""
     world = World(claim())
     assert world.settle() == []
     (made,) = world.volumes.values()
@@ -133,7 +133,7 @@ def test_a_claim_gets_a_volume_of_its_own_and_both_are_bound() -> None:
 
 
 def test_a_claim_waits_for_its_first_consumer() -> None:
-    """Until the binder wrote the node that it chose."""
+    """It waits until the scheduler has written the chosen node."""
     world = World(claim(), mode="WaitForFirstConsumer")
     (waiting,) = world.settle()
     assert "first consumer" in waiting.text
@@ -143,7 +143,7 @@ def test_a_claim_waits_for_its_first_consumer() -> None:
 
 
 def test_the_smallest_existing_volume_that_fits_is_taken() -> None:
-    """By class, size and access mode; never two claims for one volume."""
+    """By class, size and access mode; no volume gets two claims."""
     world = World(
         volume("big", "10Gi"),
         volume("small", "2Gi"),
@@ -160,13 +160,13 @@ def test_the_smallest_existing_volume_that_fits_is_taken() -> None:
 
 
 def test_a_claim_of_a_class_that_is_not_there_or_of_somebody_else() -> None:
-    """Says so; other provisioners' claims are theirs."""
+    """A claim of a missing class says so; other provisioners' claims are left alone."""
     (waiting,) = World(claim(storageClassName="fast")).settle()
     assert waiting.text == 'storageclass.storage.k8s.io "fast" not found'
 
 
-def test_deleting_a_claim_removes_the_folder_only_when_no_pod_uses_it_any_more() -> None:
-    """And never that of a claim that lives."""
+def test_a_deleted_claims_folder_stays_while_a_pod_uses_it() -> None:
+    """The folder of an existing claim is never removed."""
     world = World(claim("a", "1"), claim("b", "2"))
     world.settle()
     world.pods = [user("a")]
@@ -181,7 +181,7 @@ def test_deleting_a_claim_removes_the_folder_only_when_no_pod_uses_it_any_more()
 
 
 def test_a_retained_or_foreign_volume_is_kept() -> None:
-    """Released, but not removed; a new claim of the same name does not get it."""
+    """It is released but not removed, and a new claim of the same name does not get it."""
     world = World(volume("mine"), claim("a", "1", storageClassName=""))
     world.settle()
     del world.claims["d", "a"]
@@ -198,7 +198,7 @@ def test_a_retained_or_foreign_volume_is_kept() -> None:
 
 
 def test_a_claim_whose_volume_is_gone_is_lost() -> None:
-    """Nothing is made in its place: the data would be missing silently."""
+    """No replacement is created, since data would be missing silently."""
     world = World(claim())
     world.settle()
     world.volumes.clear()
@@ -208,7 +208,7 @@ def test_a_claim_whose_volume_is_gone_is_lost() -> None:
 
 
 def test_a_volume_that_is_deleted_stays_while_its_claim_lives() -> None:
-    """And goes with it, folder and all."""
+    """It is removed with the claim, with its folder."""
     world = World(claim())
     world.settle()
     (made,) = world.volumes.values()
@@ -223,7 +223,7 @@ def test_a_volume_that_is_deleted_stays_while_its_claim_lives() -> None:
 
 @given(st.lists(st.sampled_from(["make", "delete", "make again", "step", "crash half-way"]), max_size=25))
 def test_a_folder_is_never_removed_while_its_claim_lives(steps: list[str]) -> None:
-    """Whatever happens in between, and wherever we are killed."""
+    """Whatever happens in between, and wherever the controller is killed."""
     world, made = World(), 0
     for step in steps:
         if step in ("make", "make again") and ("d", "c") not in world.claims:

@@ -1,4 +1,4 @@
-"""Which budgets are looked at after a change: every run has one, and there may be thousands."""
+"""Which budgets are computed after a change: each workload may have one, and there may be thousands."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ def of(uid: str) -> dict[str, str]:
     return {UID_LABEL: uid}
 
 
-class Told(Disruption):
-    """What would be written, in place of writing it."""
+class RecordingDisruption(Disruption):
+    """A controller that keeps what it would write."""
 
     def __init__(self, client: KubeClient) -> None:
         super().__init__(client, workload=Workload(JOBS, UID_LABEL))
@@ -47,7 +47,7 @@ class Told(Disruption):
         self.written[name] = wanted["currentHealthy"]
 
     async def after(self, old: Pod | None, new: Pod | None) -> dict[str, int]:
-        """What is written after a change of a Pod."""
+        """Return what is written after a change of a Pod."""
         self.written.clear()
         self._pods._tell(old, new)
         await self.reconcile()
@@ -55,9 +55,9 @@ class Told(Disruption):
 
 
 async def test_only_budgets_of_what_changed_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of the run, and those of the namespace that might cover any Pod of it."""
+    """Budgets of the workload, and those of the namespace that might match any Pod of it."""
     async with KubeClient(KubeConfig(server="https://127.0.0.1:1")) as client:
-        disruption = Told(client)
+        disruption = RecordingDisruption(client)
         for name, labels in (("r1", of("u1")), ("r2", of("u2")), ("web", {"app": "web"})):
             disruption._budgets._tell(None, budget(name, labels))
         first, second = pod("r1-1-0", of("u1")), pod("r2-1-0", of("u2"))
@@ -81,17 +81,17 @@ async def test_only_budgets_of_what_changed_are_looked_at(monkeypatch: pytest.Mo
 
 async def test_an_edited_label_leaves_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
     async with KubeClient(KubeConfig(server="https://127.0.0.1:1")) as client:
-        disruption = Told(client)
+        disruption = RecordingDisruption(client)
         disruption._budgets._tell(None, budget("r1", of("u1")))
         mine = pod("r1-1-0", of("u1"))
         assert await disruption.after(None, mine) == {"r1": 1}
         assert await disruption.after(mine, pod("r1-1-0", of("u2"))) == {"r1": 0}
 
 
-async def test_whoever_was_evicted_is_looked_for_though_nothing_changes() -> None:
-    """Some time later he counts again."""
+async def test_an_evicted_pod_is_checked_again_without_a_change() -> None:
+    """It counts as available again after a while."""
     async with KubeClient(KubeConfig(server="https://127.0.0.1:1")) as client:
-        disruption = Told(client)
+        disruption = RecordingDisruption(client)
         disruption._budgets._tell(None, budget("r1", of("u1"), {"r1-1-0": "2020-01-01T00:00:00Z"}))
         await disruption.after(None, pod("r1-1-0", of("u1")))
         disruption.written.clear()

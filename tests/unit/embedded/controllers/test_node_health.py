@@ -1,4 +1,4 @@
-"""What becomes of nodes that fell silent, and of the Pods on them."""
+"""Silent nodes, and the Pods on them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def pod(tolerations: list[dict[str, Any]] | None = None, deleting: bool = False,
 
 
 def test_a_node_is_alive_as_long_as_something_changes() -> None:
-    """Lease or heartbeat: either is a sign; what the timestamps say does not matter."""
+    """Lease or heartbeat: either is a sign of life, whatever its timestamp."""
     sightings = node_health.Sightings(grace_seconds=40)
     assert sightings.observe(node(), lease("1999"), 0)
     assert sightings.observe(node(), lease("1998"), 40)
@@ -48,7 +48,7 @@ def test_a_node_is_alive_as_long_as_something_changes() -> None:
 
 
 def test_our_own_verdict_is_not_a_sign_of_life() -> None:
-    """Writing Unknown changes the node; it stays silent until it speaks itself."""
+    """Writing Unknown changes the node; it stays silent until it reports itself."""
     sightings = node_health.Sightings(grace_seconds=40)
     assert sightings.observe(node(heartbeat="1"), None, 0)
     assert not sightings.observe(node(heartbeat="1"), None, 50)
@@ -57,8 +57,8 @@ def test_our_own_verdict_is_not_a_sign_of_life() -> None:
     assert sightings.observe(node("True", heartbeat="2"), None, 61)
 
 
-def test_nobody_is_blamed_for_the_time_that_we_slept() -> None:
-    """A suspended laptop, a stopped process: grace begins anew for that long."""
+def test_no_node_is_silent_because_this_process_slept() -> None:
+    """After a suspended laptop or a stopped process, the grace period is extended by that time."""
     sightings = node_health.Sightings(grace_seconds=40)
     sightings.observe(node(), None, 0)
     sightings.forgive(1000)
@@ -93,14 +93,14 @@ def test_what_is_written_on_a_silent_node() -> None:
     ],
 )
 def test_taints_follow_conditions_and_the_cordon(given: Node, wanted: list[tuple[str, str]] | None) -> None:
-    """None: nothing to write."""
+    """None means that nothing has to be written."""
     taints = node_health.wanted_taints(given, NOW)
     found = None if taints is None else [(t.key.removeprefix("node.kubernetes.io/"), t.effect) for t in taints]
     assert found == wanted
 
 
 def test_taints_of_others_stay_and_a_second_look_is_silent() -> None:
-    """Also the moment at which a taint was added."""
+    """Other taints keep the time at which they were added."""
     given = node("Unknown", taints=[{"key": "gpu", "value": "x", "effect": "NoSchedule"}])
     taints = node_health.wanted_taints(given, NOW)
     assert taints is not None
@@ -122,7 +122,7 @@ def test_taints_of_others_stay_and_a_second_look_is_silent() -> None:
     ],
 )
 def test_a_pod_leaves_when_its_tolerations_end(tolerations: list[dict[str, Any]], due_after: int | None) -> None:
-    """Counted from the moment the taint was added."""
+    """Counted from the time at which the taint was added."""
     taints = [Taint(node_health.UNREACHABLE, effect="NoExecute", time_added="2026-01-01T00:00:00Z"), Taint("other")]
     due = node_health.eviction_time(pod(tolerations), taints, lambda _: NOW + timedelta(days=1))
     assert due == (None if due_after is None else NOW + timedelta(seconds=due_after))
@@ -135,8 +135,8 @@ def test_a_taint_that_does_not_say_when_counts_from_when_it_was_seen() -> None:
     assert due == seen
 
 
-def test_orphans_are_pods_that_nobody_will_end() -> None:
-    """Those of deleted nodes, and those that are deleted before they had one."""
+def test_orphans_are_pods_without_a_kubelet() -> None:
+    """Pods of deleted nodes, and Pods that are deleted before they had one."""
     nodes = {"n": node()}
     assert node_health.orphans([pod(), pod(deleting=True), pod(on="")], nodes) == []
     assert len(node_health.orphans([pod(on="gone"), pod(on="", deleting=True)], nodes)) == 2

@@ -1,4 +1,4 @@
-"""Ranges of Pod addresses: what happens to the controller in any order, and what must never come of it."""
+"""Ranges of Pod addresses: the controller under any order of events, and its invariants."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CLUSTER = IPv4Network("10.244.0.0/22")
 
 
 class Server(KubeClient):
-    """Nodes and Pods as the API server has them. What watches show of it comes when the test says so."""
+    """Nodes and Pods as the API server has them. Watches deliver changes when the test says so."""
 
     def __init__(self) -> None:
         super().__init__(KubeConfig(server="https://127.0.0.1:1"))
@@ -61,7 +61,7 @@ class Server(KubeClient):
 
 
 class Scene:
-    """A controller beside it, which can be started again."""
+    """A controller beside the server, which can be restarted."""
 
     def __init__(self, cluster: IPv4Network = CLUSTER) -> None:
         self.server = Server()
@@ -73,7 +73,7 @@ class Scene:
         self.watch()
 
     def watch(self) -> None:
-        """The watches catch up."""
+        """Deliver all changes to the watches."""
         self._show(self.ipam._nodes, self.server.nodes, Node)
         self._show(self.ipam._pods, self.server.pods, Pod)
 
@@ -90,7 +90,7 @@ class Scene:
             return
 
     async def settle(self) -> None:
-        """As often as it may take, with an API server that answers."""
+        """Run until nothing changes, with an API server that answers."""
         self.server.answers = "written"
         for _ in range(3):
             self.watch()
@@ -98,7 +98,7 @@ class Scene:
         self.watch()
 
     def said(self, reason: str) -> dict[str, str]:
-        """What was said of which node."""
+        """Return the Events of each node."""
         return {said.about.name: said.message for said in self.ipam.events._waiting if said.reason == reason}
 
 
@@ -116,8 +116,8 @@ AGAIN = [("add", "a"), ("watch", ""), ("answers", "away"), ("reconcile", ""), ("
 @example(AGAIN)
 @given(st.lists(STEPS, max_size=40))
 def test_no_two_nodes_get_the_same_and_all_get_one_that_can(steps: list[tuple[str, str]]) -> None:
-    """Whatever is deleted and made again, lost on its way or started again: what a node has it keeps, no other node has
-    it, nor Pods that live; and a node is without only where nothing is left."""
+    """However Nodes are deleted, recreated or restarted, and writes lost: a node keeps its range, no other node or
+    living Pod has it, and a node has none only if none is left."""
     asyncio.run(story(steps))
 
 
@@ -170,7 +170,7 @@ def check(scene: Scene, had: Mapping[str, str]) -> dict[str, str]:
 
 
 async def test_a_range_with_pods_that_live_waits_for_their_node() -> None:
-    """A Node that is deleted and made again under its Pods has their range again; another one never gets it."""
+    """A Node that is deleted and recreated under its Pods gets their range again; no other node does."""
     scene = Scene(IPv4Network("10.244.0.0/23"))
     scene.server.add_node("a")
     await scene.settle()
@@ -192,7 +192,7 @@ async def test_a_range_with_pods_that_live_waits_for_their_node() -> None:
 
 
 async def test_who_waits_is_served_when_a_pod_has_ended() -> None:
-    """Its address was the last of a range whose Node is gone; one on its node's own network holds nothing."""
+    """Its address was the last one in a deleted Node's range; a Pod on the node's own network holds none."""
     scene = Scene(IPv4Network("10.244.0.0/24"))
     scene.server.add_node("b")
     scene.server.add_pod("p", "a", "10.244.0.7")
@@ -207,7 +207,7 @@ async def test_who_waits_is_served_when_a_pod_has_ended() -> None:
 
 
 async def test_nodes_that_bring_the_same_range_are_told() -> None:
-    """Whoever gave it to them: nobody may change it, so somebody has to know."""
+    """A range can't be changed, whatever gave it, so the Nodes get an Event."""
     scene = Scene()
     scene.server.add_node("a", "10.244.0.0/24")
     await scene.settle()
@@ -233,7 +233,7 @@ async def test_nodes_that_bring_the_same_range_are_told() -> None:
     ],
 )
 def test_ranges_of_other_sizes_count_too(cidr: str, taken: set[int]) -> None:
-    """What somebody else cut, out of the cluster's range or beyond it."""
+    """Ranges that another program cut, in the cluster's network or beyond it."""
     ranges = NodeRanges(CLUSTER, 24)
     ranges.record("other", [cidr])
     given = {str(ranges.give(f"n{number}", {})) for number in range(4)} - {"None"}
@@ -241,7 +241,7 @@ def test_ranges_of_other_sizes_count_too(cidr: str, taken: set[int]) -> None:
 
 
 def test_what_was_given_back_rests() -> None:
-    """Somebody may still remember whose it was."""
+    """Other machines may still remember its last owner."""
     ranges = NodeRanges(CLUSTER, 24)
     first = ranges.give("a", {})
     ranges.forget("a")
@@ -249,7 +249,7 @@ def test_what_was_given_back_rests() -> None:
 
 
 def test_services_keep_their_addresses(tmp_path: Path) -> None:
-    """A cluster whose Pods would have some of them is not started."""
+    """A cluster whose Pod addresses would overlap them does not start."""
     with pytest.raises(InvalidInput, match=r"--cluster-cidr: overlaps the addresses of Services, 10\.96\.0\.0/16"):
         asyncio.run(EmbeddedCluster(EmbeddedSettings(tmp_path / "data", cluster_cidr="10.96.0.0/12")).__aenter__())
     assert not list(tmp_path.iterdir())

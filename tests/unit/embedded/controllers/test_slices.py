@@ -1,4 +1,4 @@
-"""Which EndpointSlices a Service should have."""
+"""Decides which EndpointSlices a Service should have."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def endpoints(slices: list[Slice]) -> dict[str, dict[str, Any]]:
 
 
 def test_conditions_say_who_is_ready_serving_and_terminating() -> None:
-    """Ready is never true for a terminating Pod, unless addresses that are not ready are published."""
+    """Ready is never true for a terminating Pod, unless not-ready addresses are published."""
     pods = [pod("a"), pod("b", ready="False"), pod("c", deleting=True)]
     found = endpoints(apply([], changes(service(), pods, [])))
     assert {name: list(e["conditions"].values()) for name, e in found.items()} == {
@@ -65,7 +65,7 @@ def test_conditions_say_who_is_ready_serving_and_terminating() -> None:
 
 
 def test_pods_without_an_address_finished_or_of_others_are_left_out() -> None:
-    """An address may belong to somebody else once its Pod ended."""
+    """The address of an ended Pod may belong to another Pod."""
     other = pod("x")
     other.metadata = msgspec.structs.replace(other.metadata, labels={"app": "other"})
     pods = [pod("a", ip=""), pod("b", phase="Succeeded"), other]
@@ -81,7 +81,7 @@ def test_host_names_are_published_for_members_of_the_subdomain() -> None:
 
 
 def test_a_named_port_may_differ_among_pods() -> None:
-    """Each number gets slices of its own."""
+    """Each port number gets slices of its own."""
 
     def with_port(name: str, number: int) -> Pod:
         ports = [{"name": "http", "containerPort": number}]
@@ -93,14 +93,14 @@ def test_a_named_port_may_differ_among_pods() -> None:
 
 
 def test_a_service_that_is_gone_or_selects_nothing_has_no_slices() -> None:
-    """What is left over is deleted."""
+    """Existing slices are deleted."""
     slices = apply([], changes(service(), [pod("a")], []))
     assert apply(slices, changes(None, [], slices)) == []
     assert apply(slices, changes(service(selector=None), [pod("a")], slices)) == []
 
 
 def test_one_pods_change_rewrites_one_slice() -> None:
-    """Others stay where they are."""
+    """The other slices stay unchanged."""
     pods = [pod(f"p{i:03}") for i in range(250)]
     slices = apply([], changes(service(), pods, []))
     assert sorted(len(s.endpoints or []) for s in slices) == [50, 100, 100]
@@ -113,7 +113,7 @@ def test_one_pods_change_rewrites_one_slice() -> None:
 
 @given(st.lists(st.sets(st.integers(0, 320)), min_size=1, max_size=4))
 def test_slices_always_hold_exactly_the_pods_and_settle(histories: list[set[int]]) -> None:
-    """Whatever was there before: each Pod in one slice, none with more than 100, and a second look is silent."""
+    """Whatever existed before, each Pod is in one slice, none has more than 100, and a second pass writes nothing."""
     slices: list[Slice] = []
     for numbers in histories:
         pods = [pod(f"p{n}", ip=f"10.0.{n // 250}.{n % 250 + 1}") for n in numbers]

@@ -1,4 +1,4 @@
-"""Real processes, few and short; every one of them is gone at the end of its test."""
+"""Helpers for tests with real, short processes; all of them have ended at the end of their test."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ BOUND_SECONDS = 60.0
 
 
 async def until(condition: Callable[[], Any], what: str = "") -> Any:
-    """Polls until the condition holds and answers its value; fails after a generous bound."""
+    """Poll until the condition holds and return its value; fail after a generous time limit."""
     deadline = time.monotonic() + BOUND_SECONDS
     while not (value := condition()):
         assert time.monotonic() < deadline, f"did not come: {what or condition}"
@@ -41,7 +41,7 @@ def alive(pid: int) -> bool:
 
 
 class Bench:
-    """Makes containers under one folder and takes them down."""
+    """Creates containers under one folder and removes them."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -72,7 +72,7 @@ class Bench:
         return self.launch(sys.executable, "-I", "-S", "-c", script, **options)
 
     def text(self, name: str = "c") -> str:
-        """What the program wrote, joined as readers of the format do."""
+        """Return what the program wrote, with pieces joined as readers of the format do."""
         out = []
         for line in filter(None, self.log(name).read_bytes().decode().split("\n")):
             _, _, tag, content = line.split(" ", 3)
@@ -100,7 +100,7 @@ class RewritingAdapter(PodAdapter):
 
 
 class Machine:
-    """A kubelet on this machine beside a pretended API server; `crash` and `start` are what a machine goes through."""
+    """A kubelet on this machine beside a fake API server; `stop` and `start` simulate a crash and a restart."""
 
     def __init__(self, root: Path, *, adapter: PodAdapter | None = None, **settings: Any) -> None:
         self.root = root
@@ -133,7 +133,7 @@ class Machine:
             self._task.result()
 
     async def stop(self) -> None:
-        """Pods run on, as after a crash: the kubelet does nothing on its way out."""
+        """Stop the kubelet; Pods keep running, as after a crash."""
         if self._task is not None:
             self._stop.set()
             await self._task
@@ -158,7 +158,7 @@ class Machine:
         return files[0].read_text() if files else ""
 
     async def logged_pid(self, name: str) -> int:
-        """What a Pod's program printed last, once it has: the number of a process."""
+        """Return the process identifier that a Pod's program printed last, once it has."""
         await until(lambda: self.log(name).endswith("\n"), f"{name} says its process")
         return int(self.log(name).split()[-1])
 

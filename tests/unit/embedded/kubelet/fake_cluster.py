@@ -1,4 +1,4 @@
-"""Stands in for an API server: objects in memory, a watch, the patches that the kubelet uses."""
+"""A fake API server: objects in memory, a watch, and the patches that the kubelet uses."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class FakeCluster:
         if wanted_uid and wanted_uid != old["metadata"]["uid"]:
             raise Conflict("the UID in the precondition does not match")
         for address in (patch.get("status") or {}).get("podIPs") or ():
-            ipaddress.ip_address(address["ip"])  # API servers refuse what is none
+            ipaddress.ip_address(address["ip"])  # as API servers refuse an invalid object
         allowed = {"status", "metadata"} if subresource == "status" else set(patch) - {"status"}
         merged = _merge(old, {key: value for key, value in patch.items() if key in allowed})
         self._store((resource.plural, namespace or "", name), merged)
@@ -94,7 +94,7 @@ class FakeCluster:
     # The test's side
 
     async def submit(self, name: str, *command: str, namespace: str = "default", **spec: Any) -> Object:
-        """A Pod of one container `main`, bound to the node."""
+        """Create a Pod with one container `main`, bound to the node."""
         container = {"name": "main", "image": "img:1", "command": list(command)} | spec.pop("container", {})
         body = {
             "apiVersion": "v1",
@@ -106,7 +106,7 @@ class FakeCluster:
         return await self.create(resources.PODS, body, namespace)
 
     async def delete(self, name: str, grace_seconds: int = 30, namespace: str = "default") -> None:
-        """What a user's delete does: a deadline on the object, and the rest is the kubelet's."""
+        """Request a deletion as a user does: a deadline on the object, which the kubelet removes."""
         pod = copy.deepcopy(self._find(resources.PODS, name, namespace))
         pod["metadata"] |= {
             "deletionTimestamp": "2026-11-21T00:00:00Z",
@@ -115,14 +115,14 @@ class FakeCluster:
         self._store(("pods", namespace, name), pod)
 
     def vanish(self, name: str, namespace: str = "default") -> None:
-        """Deleted with force, or for good."""
+        """Remove a Pod at once, as a deletion with force does."""
         gone = self.objects.pop(("pods", namespace, name))
         for queue in self._watchers:
             queue.put_nowait(PodGone(gone))
         self._tell()
 
     def restore(self, objects: Mapping[Key, Object]) -> None:
-        """Goes on with what it held once, as after a backup was restored; watches begin anew."""
+        """Continue with an earlier state, as after a restored backup; watches start again."""
         self.objects = {key: copy.deepcopy(one) for key, one in objects.items()}
         self._version = max((int(one["metadata"]["resourceVersion"]) for one in objects.values()), default=0)
         there = tuple(copy.deepcopy(one) for key, one in self.objects.items() if key[0] == "pods")

@@ -1,4 +1,4 @@
-"""A kubelet whose API server was given the data of a backup: what it knows is newer, and its Pods run on."""
+"""A kubelet whose API server was restored from a backup: the kubelet's state is newer, and its Pods keep running."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .conftest import Machine, until
 
 @pytest.mark.parametrize("meanwhile", ["it runs", "it is started again"])
 async def test_what_was_reported_since_is_reported_again(machine: Machine, tmp_path: Path, meanwhile: str) -> None:
-    """Whether the kubelet saw it happen or not; the program is the one that it was."""
+    """It is reported whether or not the kubelet saw the restore; the program is the same as before."""
     gate, ready = tmp_path / "gate", {"exec": {"command": ["sh", "-c", f"[ -e {tmp_path}/ready ]"]}}
     probe = {"readinessProbe": {**ready, "periodSeconds": 1, "failureThreshold": 1}}
     script = f"echo $$$$; until [ -e {gate} ]; do sleep 0.02; done"
@@ -42,7 +42,7 @@ async def test_what_was_reported_since_is_reported_again(machine: Machine, tmp_p
 
 
 async def test_a_node_that_the_backup_lacks_comes_back(machine: Machine) -> None:
-    """With the next renewal of its lease, not with the next report of its status, which may be minutes away."""
+    """It comes back with the next renewal of its lease, not only with the next status report minutes later."""
     await until(lambda: ("leases", "kube-node-lease", "node") in machine.cluster.objects)
     machine.cluster.restore({})
     await machine.kubelet.node.renew()

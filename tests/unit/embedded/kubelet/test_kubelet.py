@@ -1,5 +1,5 @@
 # ruff: noqa: PTH208
-"""The kubelet from end to end, with real processes and a pretended API server."""
+"""The kubelet as a whole, with real processes and a fake API server."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def sh(script: str) -> tuple[str, str, str]:
 
 
 async def test_a_pod_runs_to_its_end(machine: Machine) -> None:
-    """A program runs, its exit code and times stand in the status, its log is kept."""
+    """The status has the exit code and times, and the log is kept."""
     await machine.cluster.submit("p", *sh("echo hello"))
     status = await machine.phase("p", "Succeeded")
     ended = machine.cluster.container("p")["state"]["terminated"]
@@ -83,7 +83,7 @@ async def test_missing_program(machine: Machine) -> None:
 
 
 async def test_image_without_command(machine: Machine) -> None:
-    """An image alone can't run here; the Pod fails and says what to do."""
+    """The Pod fails with a message that says what to do."""
     await machine.cluster.submit("p")
     status = await machine.phase("p", "Failed")
     assert status["reason"] == "NoCommand"
@@ -100,7 +100,7 @@ async def test_memory_limit(machine: Machine) -> None:
 
 
 async def test_deleted_with_grace(machine: Machine) -> None:
-    """SIGTERM; the program's own end is reported; then the Pod is let go and nothing of it stays."""
+    """The program receives SIGTERM, its exit is reported, the Pod is deleted, and nothing of it is left."""
     await machine.cluster.submit("p", *sh("trap 'echo bye; exit 0' TERM; echo up; while :; do sleep 0.05; done"))
     await until(lambda: "up" in machine.log("p"))
     uid = machine.cluster.pod("p")["metadata"]["uid"]  # type: ignore[index]
@@ -113,7 +113,7 @@ async def test_deleted_with_grace(machine: Machine) -> None:
 
 
 async def test_grace_is_not_exceeded_and_may_be_shortened(machine: Machine) -> None:
-    """Who ignores SIGTERM is killed; a second deletion with a shorter grace is obeyed."""
+    """A program that ignores SIGTERM is killed; a second deletion can shorten the grace period."""
     await machine.cluster.submit("p", *sh("trap '' TERM; echo $$$$; while :; do sleep 0.05; done"))
     pid = await machine.logged_pid("p")
     await machine.cluster.delete("p", grace_seconds=1000)
@@ -124,7 +124,7 @@ async def test_grace_is_not_exceeded_and_may_be_shortened(machine: Machine) -> N
 
 
 async def test_deleted_with_force(machine: Machine) -> None:
-    """A Pod that is gone from the API server is ended all the same."""
+    """A Pod that is gone from the API server is ended."""
     await machine.cluster.submit("p", *sh("echo $$$$; exec sleep 1000"))
     pid = await machine.logged_pid("p")
     machine.cluster.vanish("p")
@@ -132,7 +132,7 @@ async def test_deleted_with_force(machine: Machine) -> None:
 
 
 async def test_deleted_while_its_status_is_being_written(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The answer shows the Pod as it was before: it does not take the place of what was heard meanwhile."""
+    """The answer to the write shows the Pod as it was before, and must not replace the newer state."""
     write = machine.cluster.patch
 
     async def late(resource: Resource, name: str, *rest: Any, **options: Any) -> Object:
@@ -149,7 +149,7 @@ async def test_deleted_while_its_status_is_being_written(machine: Machine, monke
 
 
 async def test_adopted_after_the_kubelet_was_away(machine: Machine) -> None:
-    """Pods run on without a kubelet; what ended meanwhile is reported with the right exit code."""
+    """Pods run without a kubelet; the exit code of one that ended meanwhile is reported."""
     await machine.cluster.submit("ends", *sh(f"while [ ! -e {machine.root}/go ]; do sleep 0.01; done; exit 5"))
     await machine.cluster.submit("runs", *sh("echo $$$$; exec sleep 1000"))
     await machine.phase("ends", "Running")
@@ -180,7 +180,7 @@ async def test_deleted_while_the_kubelet_was_away(machine: Machine) -> None:
 
 
 async def test_deleted_before_the_kubelet_saw_it(machine: Machine) -> None:
-    """Bound and deleted while no kubelet was there: nothing of it is started, and it goes."""
+    """Nothing of a Pod is started that was bound and deleted while the kubelet was away."""
     await machine.stop()
     await machine.cluster.submit("p", *sh("sleep 1000"))
     await machine.cluster.delete("p", grace_seconds=1)
@@ -203,7 +203,7 @@ async def test_api_server_away(machine: Machine) -> None:
 
 
 async def test_restarts_with_back_off(machine: Machine) -> None:
-    """A failing container starts again, with a growing pause; the log and the exit before are kept."""
+    """It starts again after growing pauses; the previous log and exit code are kept."""
     script = f"echo x >> {machine.root}/starts; [ $(wc -l < {machine.root}/starts) -ge 3 ] || exit 2; exec sleep 1000"
     await machine.cluster.submit("p", *sh(script), restartPolicy="OnFailure")
     await until(
@@ -240,7 +240,7 @@ async def test_sidecar_ends_with_the_pod(machine: Machine) -> None:
 
 
 async def test_does_not_fit(machine: Machine) -> None:
-    """More than the node has left: Failed with Kubernetes' own reason, and nothing is started."""
+    """The Pod fails with Kubernetes' reason, and nothing is started."""
     first = {"resources": {"requests": {"cpu": "3"}}}
     await machine.cluster.submit("first", *sh("sleep 1000"), container=first)
     await machine.phase("first", "Running")
@@ -255,7 +255,7 @@ async def test_does_not_fit(machine: Machine) -> None:
 
 
 async def test_unsupported_is_named(machine: Machine) -> None:
-    """What plain processes can't have is refused, all of it at once."""
+    """All fields that plain processes can't support are named at once."""
     container = {"securityContext": {"privileged": True}}
     volumes = [{"name": "v", "nfs": {"server": "s", "path": "/"}}]
     await machine.cluster.submit("p", *sh("true"), container=container, volumes=volumes)
@@ -318,7 +318,7 @@ async def test_environment(machine: Machine) -> None:
 
 
 async def test_gpus_are_exclusive_and_remembered(tmp_path: Path) -> None:
-    """Each GPU is one Pod's; a kubelet that comes back knows who has which."""
+    """A kubelet that restarts knows which Pod has which GPU."""
     machine = Machine(tmp_path / "kubelet", gpus=4)
     await machine.start()
     two = {"resources": {"limits": {"nvidia.com/gpu": "2"}}}
@@ -352,7 +352,7 @@ async def test_own_path_works_without_namespaces(machine: Machine, tmp_path: Pat
 
 
 async def test_other_paths_are_refused_without_namespaces(machine: Machine, tmp_path: Path) -> None:
-    """Anything else is refused before anything runs, and the message says what would work."""
+    """The message says what would work."""
     volumes = [{"name": "v", "hostPath": {"path": str(tmp_path)}}]
     container = {"volumeMounts": [{"name": "v", "mountPath": "/data"}]}
     await machine.cluster.submit("p", *sh("true"), volumes=volumes, container=container)
@@ -403,7 +403,7 @@ async def test_hooks(machine: Machine) -> None:
 
 
 async def test_eviction(machine: Machine) -> None:
-    """Under pressure who is above his request goes first, and the node says so."""
+    """The Pod above its request is evicted first, and the Node has the condition."""
     hold = "a = bytearray(64 << 20); print('up', flush=True); import signal; signal.pause()"
     large = {"resources": {"requests": {"memory": "1Gi"}}}
     await machine.cluster.submit("within", sys.executable, "-I", "-S", "-c", hold, container=large)
@@ -427,7 +427,7 @@ async def test_eviction(machine: Machine) -> None:
 
 
 async def test_a_machine_without_memory_is_told_from_a_limit(tmp_path: Path) -> None:
-    """A Pod that was killed within its limit says no more than another; what the node says tells them apart."""
+    """The Pod's status is the same in both cases; an Event of the node tells them apart."""
     machine = Machine(tmp_path / "kubelet", cgroups=True)
     await machine.start()
     try:
@@ -450,7 +450,7 @@ async def test_a_machine_without_memory_is_told_from_a_limit(tmp_path: Path) -> 
 
 
 async def test_members_find_each_other(machine: Machine) -> None:
-    """A name of a fellow member becomes his address; until he has one the Pod waits and says for whom."""
+    """The name of a fellow Pod becomes its address; until it has one, the Pod waits and says for which Pod."""
     env = [
         {"name": "MASTER_ADDR", "value": "rank0.gang"},
         {"name": "ENDPOINT", "value": "rank0.gang.default.svc:29500"},
@@ -466,7 +466,7 @@ async def test_members_find_each_other(machine: Machine) -> None:
 
 
 async def test_node(machine: Machine) -> None:
-    """The Node has what a kubelet reports, its lease is renewed, and labels of others stay."""
+    """The Node has the fields of a kubelet, its lease is renewed, and foreign labels are kept."""
     node = machine.cluster.node()
     assert node["status"]["allocatable"]["cpu"] == "4"
     assert node["metadata"]["labels"]["kubernetes.io/hostname"] == "node"
@@ -487,7 +487,7 @@ async def test_one_kubelet_per_folder(machine: Machine) -> None:
 
 
 async def test_lost_record(machine: Machine) -> None:
-    """A Pod that ran before, on a node that knows nothing of it any more, is not started a second time."""
+    """A Pod that ran before is not started again on a node that lost its record."""
     await machine.stop()
     pod = await machine.cluster.submit("p", *sh(f"touch {machine.root}/again"))
     pod["status"] = {"phase": "Running"}
@@ -512,7 +512,7 @@ async def test_no_descriptors_are_leaked(machine: Machine) -> None:
 
 
 async def test_end_all(machine: Machine) -> None:
-    """Who takes the whole local cluster down ends all containers, whatever their restart policy."""
+    """All containers end, whatever their restart policy."""
     await machine.cluster.submit("p", *sh("echo $$$$; exec sleep 1000"), restartPolicy="Always")
     pid = await machine.logged_pid("p")
     await machine.kubelet.end_all(5)
@@ -522,7 +522,7 @@ async def test_end_all(machine: Machine) -> None:
 
 
 async def test_fault_of_one_pod_stays_with_it(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever goes wrong with a Pod, it is tried again, and what it holds stays taken meanwhile."""
+    """The Pod is tried again, and keeps its resources meanwhile."""
     await machine.cluster.submit("p", *sh(f"while [ ! -e {machine.root}/go ]; do sleep 0.01; done"))
     await machine.phase("p", "Running")
     [worker] = machine.kubelet.workers.values()
@@ -543,7 +543,7 @@ async def test_fault_of_one_pod_stays_with_it(machine: Machine, monkeypatch: pyt
 
 
 async def test_start_that_fails_is_tried_again(machine: Machine) -> None:
-    """Where not even the shim can be started the Pod says why, and starts once that is mended."""
+    """If not even the shim can be started, the Pod says why, and starts once the cause is gone."""
     blocked = machine.root / "logs"
     blocked.write_text("in the way")
     await machine.cluster.submit("p", *sh("echo hello"))
@@ -558,7 +558,7 @@ async def test_start_that_fails_is_tried_again(machine: Machine) -> None:
 
 
 async def test_ended_while_it_looks_at_the_machine(tmp_path: Path) -> None:
-    """As where the port of the Web API beside it is taken: nothing of what it has tried, or still tries, stays."""
+    """A kubelet that ends during detection, because another part failed, leaves nothing behind."""
     looks, go_on, made, group = asyncio.Event(), threading.Event(), threading.Event(), tmp_path / "group"
     loop = asyncio.get_running_loop()
 

@@ -57,7 +57,7 @@ def affinity(key: str, operator: str, *values: str) -> dict[str, Any]:
 
 
 def test_a_pinned_pod_goes_to_its_node_and_looks_at_no_other() -> None:
-    """Affinity on metadata.name names the candidates; a full one is refused with both counts."""
+    """Affinity on metadata.name limits the candidates; a full node is refused with both counts."""
     nodes = cluster(node("n1"), node("n2"), node("n3"))
     demand = asks({"cpu": "8"}, affinity=pinned("n2"))
     assert demand.pinned_to == frozenset({"n2"})
@@ -71,7 +71,7 @@ def test_a_pinned_pod_goes_to_its_node_and_looks_at_no_other() -> None:
 
 
 def test_a_pod_pinned_to_a_node_that_is_not_there_waits() -> None:
-    """The message counts all nodes that there are."""
+    """The message counts all existing nodes."""
     refused = choose_node(asks(affinity=pinned("gone")), cluster(node("n1")))
     assert refused.message == "0/1 nodes are available: 1 node(s) didn't match Pod's node affinity/selector."
     assert choose_node(asks(), {}).message == "no nodes available to schedule pods"
@@ -110,7 +110,7 @@ def test_an_empty_term_matches_nothing() -> None:
 
 
 def test_preferred_affinity_decides_among_those_that_fit() -> None:
-    """The larger weight wins, also over a node that is emptier."""
+    """The larger weight wins, even over an emptier node."""
     wish = {"matchExpressions": [{"key": "disk", "operator": "In", "values": ["ssd"]}]}
     preferred = {
         "nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 5, "preference": wish}]}
@@ -122,7 +122,7 @@ def test_preferred_affinity_decides_among_those_that_fit() -> None:
 
 
 def test_taints_need_a_toleration() -> None:
-    """NoSchedule and NoExecute keep Pods away, PreferNoSchedule only when there is another node."""
+    """NoSchedule and NoExecute keep Pods away, PreferNoSchedule only if there is another node."""
     gpu = node("gpu", taints=[{"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}])
     assert choose_node(asks(), cluster(gpu)).message == (
         "0/1 nodes are available: 1 node(s) had untolerated taint {nvidia.com/gpu: present}."
@@ -135,13 +135,13 @@ def test_taints_need_a_toleration() -> None:
 
 
 def test_a_node_that_is_not_ready_or_cordoned_needs_tolerations() -> None:
-    """Even before the taints are written that say so."""
+    """Even before the taints are written."""
     for bad in (node(ready="Unknown"), node(unschedulable=True)):
         assert not choose_node(asks(), cluster(bad)).node
         assert choose_node(asks(tolerations=[{"operator": "Exists"}]), cluster(bad)).node == "n1"
 
 
-def test_every_missing_resource_is_named_extended_ones_and_places_for_pods_too() -> None:
+def test_every_missing_resource_is_named() -> None:
     """The message adds up the reasons of all nodes."""
     nodes = cluster(node("n1", gpus=8), node("n2", pods="0"))
     message = choose_node(asks({"nvidia.com/gpu": "16", "cpu": "9"}), nodes).message
@@ -165,7 +165,7 @@ def test_host_ports_collide() -> None:
 
 
 def test_what_is_not_supported_is_refused_by_name() -> None:
-    """A required rule that nothing here honours must not be broken silently."""
+    """A required rule that is not supported must not be broken silently."""
     rule = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": "k"}]}}
     spread = [{"whenUnsatisfiable": "DoNotSchedule"}]
     message = choose_node(asks(affinity=rule, topologySpreadConstraints=spread), cluster(node())).message
@@ -174,7 +174,7 @@ def test_what_is_not_supported_is_refused_by_name() -> None:
 
 
 def test_a_pods_request_is_the_larger_of_its_start_and_its_run() -> None:
-    """Init containers run one by one, beside those that restart always; overhead comes on top."""
+    """Init containers run one by one, beside those that always restart; the overhead is added."""
 
     def container(cpu: str, **more: str) -> dict[str, Any]:
         return {"name": "c", "resources": {"requests": {"cpu": cpu}}, **more}
@@ -190,7 +190,7 @@ def test_a_pods_request_is_the_larger_of_its_start_and_its_run() -> None:
     st.lists(st.tuples(st.integers(1, 6), st.integers(0, 3)), max_size=30),
 )
 def test_no_node_is_ever_overcommitted(sizes: list[tuple[int, int]], wishes: list[tuple[int, int]]) -> None:
-    """Whatever comes in whatever order: what is taken never exceeds what is there; a refusal is true of every node."""
+    """In any order of events, usage never exceeds capacity, and a refusal is true of every node."""
     nodes = cluster(*(node(f"n{i}", cpu=str(cpu), gpus=gpus) for i, (cpu, gpus) in enumerate(sizes)))
     for cpu, gpus in wishes:
         demand = asks({"cpu": str(cpu), "nvidia.com/gpu": str(gpus)})

@@ -1,4 +1,4 @@
-"""What the binder decides, and that it never counts a Pod twice or not at all."""
+"""The scheduler's decisions, and that it counts each Pod exactly once."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def places(ledger: Ledger) -> dict[str, str]:
 
 
 def test_a_decision_counts_at_once_and_is_made_once() -> None:
-    """The second Pod sees what the first one took; nobody is decided twice."""
+    """The second Pod sees what the first one took, and no Pod is decided twice."""
     ledger = Ledger()
     ledger.see_node("n", node("n", cpu=1))
     see(ledger, pod("a"), pod("b"))
@@ -49,7 +49,7 @@ def test_a_decision_counts_at_once_and_is_made_once() -> None:
 
 
 def test_high_priority_goes_first() -> None:
-    """Whatever came first."""
+    """Whatever the order of arrival."""
     ledger = Ledger()
     ledger.see_node("n", node("n", cpu=1))
     see(ledger, pod("a"), pod("z", priority=100))
@@ -57,7 +57,7 @@ def test_high_priority_goes_first() -> None:
 
 
 def test_a_pod_that_did_not_fit_is_retried_after_a_helpful_change() -> None:
-    """A Pod that ended, a new node, a cordon lifted: not a node that only said that it lives."""
+    """After an ended Pod, a new node or an uncordon, but not after a mere heartbeat."""
     ledger = Ledger()
     ledger.see_node("n", node("n", cpu=1))
     see(ledger, pod("a", nodeName="n"), pod("b"))
@@ -75,7 +75,7 @@ def test_a_pod_that_did_not_fit_is_retried_after_a_helpful_change() -> None:
 
 
 def test_a_decision_that_failed_is_taken_back() -> None:
-    """The place is free again, and the Pod is judged again."""
+    """The resources are free again, and the Pod is decided again."""
     ledger = Ledger()
     ledger.see_node("n", node("n", cpu=1))
     see(ledger, pod("a"))
@@ -85,7 +85,7 @@ def test_a_decision_that_failed_is_taken_back() -> None:
 
 
 def test_a_decision_that_failed_says_nothing_of_a_later_pod_of_that_name() -> None:
-    """That one keeps its place."""
+    """The later Pod keeps its node."""
     ledger = Ledger()
     ledger.see_node("n", node("n", cpu=1))
     see(ledger, pod("a", uid="1"))
@@ -98,7 +98,7 @@ def test_a_decision_that_failed_says_nothing_of_a_later_pod_of_that_name() -> No
 
 
 def test_pods_of_other_schedulers_and_gated_or_dying_ones_are_left_alone() -> None:
-    """They are not ours to place."""
+    """Other schedulers place them."""
     ledger = Ledger()
     ledger.see_node("n", node("n"))
     see(ledger, pod("a", schedulerName="other"), pod("b", schedulingGates=[{"name": "g"}]), pod("c", deleting=True))
@@ -106,7 +106,7 @@ def test_pods_of_other_schedulers_and_gated_or_dying_ones_are_left_alone() -> No
 
 
 def test_a_pod_of_the_same_name_is_another_pod() -> None:
-    """The place of the one that is gone is given back, though nobody saw it go."""
+    """The resources of the deleted Pod are released, though no event reported its deletion."""
     ledger = Ledger()
     ledger.see_node("n", node("n", cpu=4))
     see(ledger, pod("a", cpu=4, uid="1", nodeName="n"))
@@ -117,7 +117,7 @@ def test_a_pod_of_the_same_name_is_another_pod() -> None:
 
 
 def test_claims_are_waited_for() -> None:
-    """A claim that needs a node first gets one told; the Pod counts there only once the claim is bound."""
+    """A claim that needs a node gets the chosen one; the Pod counts there only once the claim is bound."""
     ledger = Ledger()
     ledger.see_node("n", node("n", cpu=1))
     see(ledger, pod("a"))
@@ -138,7 +138,7 @@ def simulated(name: str, cpu: int = 4) -> Node:
 
 
 def test_a_plain_pod_prefers_a_real_node() -> None:
-    """Among hundreds of emptier simulated nodes as well; if the real one is full, a simulated one is taken."""
+    """Even among hundreds of emptier simulated nodes; if the real one is full, it takes a simulated one."""
     ledger = Ledger()
     ledger.see_node("z", node("z", cpu=2))
     for number in range(300):
@@ -166,7 +166,7 @@ def test_gpus_and_stated_preferences_are_placed_as_before() -> None:
 
 
 class Bookkeeping(RuleBasedStateMachine):
-    """Whatever order Nodes and Pods come and go in, use is exactly that of the Pods placed."""
+    """In any order of events, usage is exactly that of the placed Pods."""
 
     def __init__(self) -> None:
         super().__init__()

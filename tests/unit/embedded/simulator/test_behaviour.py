@@ -1,4 +1,4 @@
-"""What a simulated kubelet does with a Pod, on a clock of the test's own."""
+"""What a simulated kubelet does with a Pod, on a fake clock."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 class Fake:
-    """One Pod in an API server that merges statuses, and a clock that jumps to whatever is due next."""
+    """One Pod in an API server that merges statuses, and a clock that jumps to the next due time."""
 
     def __init__(
         self, annotations: dict[str, str] | None = None, restart_policy: str = "Never", init: bool = False
@@ -92,7 +92,7 @@ class Fake:
 
 
 def test_a_pod_without_annotations_runs_until_it_is_deleted() -> None:
-    """One write brings it to Running with an address; deletion ends it with 143 and then removes it."""
+    """One write makes it Running with an address; deletion ends it with 143 and then removes it."""
     pod = Fake(init=True)
     pod.step()
     assert pod.status["phase"] == "Running"
@@ -123,7 +123,7 @@ def test_a_pod_without_annotations_runs_until_it_is_deleted() -> None:
 def test_containers_end_as_the_annotations_say(
     annotations: dict[str, str], phase: str, exit_code: int, reason: str, seconds: int
 ) -> None:
-    """Duration, exit code and OOM; and the finished Pod stays until somebody deletes it."""
+    """Duration, exit code and OOM; a finished Pod stays until it is deleted."""
     pod = Fake(annotations)
     pod.run(3600)
     assert pod.status["phase"] == phase
@@ -176,7 +176,7 @@ def test_a_pod_that_ignores_sigterm_dies_at_the_end_of_its_grace() -> None:
 
 
 def test_restart_policies() -> None:
-    """Always restarts what ended well too, OnFailure does not; pauses grow from none to ten seconds and on."""
+    """Always also restarts a success, OnFailure does not; pauses grow from none to ten seconds and more."""
     pod = Fake({"duration": "1s"}, "Always")
     pod.run(1)
     assert pod.status["containerStatuses"][0]["restartCount"] == 1
@@ -194,7 +194,7 @@ def test_restart_policies() -> None:
 
 @pytest.mark.parametrize(("memory", "excess"), [("1Gi", None), ("5Gi", Excess(5 << 30, 1 << 30))])
 def test_an_evicted_pod_says_what_it_used_above_its_request(memory: str, excess: Excess | None) -> None:
-    """In a kubelet's words: who kept to his request is not named."""
+    """As in a kubelet's message, containers within their request are not named."""
     pod = Fake({"duration": "5s", "evict": "true", "memory": memory})
     pod.document["spec"]["containers"][0]["name"] = "main"
     pod.document["spec"]["containers"][0]["resources"] = {"requests": {"memory": "1Gi"}, "limits": {"memory": "8Gi"}}
@@ -207,7 +207,7 @@ def test_an_evicted_pod_says_what_it_used_above_its_request(memory: str, excess:
 
 @pytest.mark.parametrize(("oom", "told"), [("true", False), ("node", True)])
 def test_a_node_that_runs_out_of_memory_says_so_before_the_pod_does(oom: str, told: bool) -> None:
-    """The Pod's own words are the same."""
+    """The Pod's own status is the same as for its own limit."""
     pod = Fake({"oom": oom})
     pod.step()
     step = pod.step()
@@ -219,7 +219,7 @@ def test_a_node_that_runs_out_of_memory_says_so_before_the_pod_does(oom: str, to
     ("annotations", "held"), [({"memory": "3Gi"}, [3 << 30]), ({}, []), ({"memory": "much"}, []), ({"memory": "0"}, [])]
 )
 def test_a_node_tells_what_its_running_pods_are_said_to_hold(annotations: dict[str, str], held: list[int]) -> None:
-    """Of the others nobody counted anything."""
+    """Pods without the annotation are left out."""
     pod = Fake(annotations)
     assert summary("n", [msgspec.convert(pod.document, SimPod)], NOW)["pods"] == []
     pod.step()
@@ -229,7 +229,7 @@ def test_a_node_tells_what_its_running_pods_are_said_to_hold(annotations: dict[s
 
 
 def test_what_the_node_has_no_room_for_fails() -> None:
-    """A Pod that was started already is not judged again."""
+    """A Pod that was already started is not checked again."""
     pod = Fake()
     pod.step(("OutOfcpu", "Node didn't have enough resource: cpu"))
     assert (pod.status["phase"], pod.status["reason"]) == ("Failed", "OutOfcpu")
@@ -239,7 +239,7 @@ def test_what_the_node_has_no_room_for_fails() -> None:
 
 
 def test_an_annotation_that_cannot_be_read_fails_the_pod_by_name() -> None:
-    """Nobody has to guess why the simulation did something else."""
+    """The message names the annotation."""
     for name, value in (("duration", "soon"), ("exit_code", "bad"), ("start_delay", "-1s")):
         pod = Fake({name: value})
         pod.step()

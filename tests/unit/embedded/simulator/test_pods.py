@@ -1,4 +1,4 @@
-"""The loop that looks at simulated Pods."""
+"""The loop that handles simulated Pods."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 @pytest.mark.parametrize("steps_later", range(6))
 async def test_a_cancellation_is_not_lost_to_news_of_the_same_moment(steps_later: int) -> None:
-    """However closely the two follow on each other; a loop that went on would never be ended again."""
+    """However close together they are; otherwise the loop would never end."""
     pods = SimulatedPods(cast(KubeClient, None), SimSettings(count=1), {}, lambda: NOW)
     pods._timers.set(("space", "pod"), NOW + timedelta(hours=1))
     task = asyncio.create_task(pods.work())
@@ -37,11 +37,11 @@ KEY = ("space", "pod")
 
 
 class LateServer:
-    """Does what it is asked at once, and answers when it is let."""
+    """Carries out requests at once, and answers when the test lets it."""
 
     def __init__(self) -> None:
         self.written: list[str] = []
-        """UIDs of the Pods of which a status was written."""
+        """UIDs of the Pods whose status was written."""
         self.deleted: list[str] = []
         self.answers = asyncio.Event()
 
@@ -67,7 +67,7 @@ def pod(uid: str, version: str, *, ended: bool = False) -> SimPod:
 
 @pytest.mark.parametrize("comes_again", [False, True])
 async def test_an_answer_says_nothing_of_a_pod_that_is_gone_meanwhile(comes_again: bool) -> None:
-    """Neither does it come back to life, holding its address for ever, nor does it stand before one of its name."""
+    """The Pod does not come back with its address, and does not hide a new one of the same name."""
     server = LateServer()
     pods = SimulatedPods(cast(KubeClient, server), SimSettings(count=1), {NODE: 1}, lambda: NOW)
     pods.see(KEY, pod("first", "3"))
@@ -86,8 +86,8 @@ async def test_an_answer_says_nothing_of_a_pod_that_is_gone_meanwhile(comes_agai
 
 @pytest.mark.parametrize("gone_first", [False, True])
 async def test_a_pod_is_deleted_once(gone_first: bool) -> None:
-    """An API server stores the grace of a last deletion, and tells that, before it tells that the Pod is gone. Only a
-    backup's data bring it back."""
+    """An API server reports the grace period of the last deletion before it reports the deletion. Only a restored
+    backup brings the Pod back."""
     server = LateServer()
     pods = SimulatedPods(cast(KubeClient, server), SimSettings(count=1), {NODE: 1}, lambda: NOW)
     pods.see(KEY, pod("first", "3", ended=True))
@@ -111,7 +111,7 @@ async def test_a_pod_is_deleted_once(gone_first: bool) -> None:
 
 
 async def test_what_a_backup_lacks_is_written_again() -> None:
-    """A list of all is believed, though it knows less than an answer; single news that come late are not."""
+    """A list counts even if it is older than an answer; a late watch event does not."""
     server = LateServer()
     server.answers.set()
     pods = SimulatedPods(cast(KubeClient, server), SimSettings(count=1), {NODE: 1}, lambda: NOW)
@@ -132,6 +132,6 @@ async def test_what_a_backup_lacks_is_written_again() -> None:
 
 
 async def _all_done() -> None:
-    """Whatever can be done without an answer is done."""
+    """Run until nothing more can be done without an answer."""
     for _ in range(20):
         await asyncio.sleep(0)

@@ -32,7 +32,7 @@ def test_names_labels_and_addresses_follow_from_the_number() -> None:
 
 
 def test_wrong_settings_are_named_all_at_once() -> None:
-    """Count, GPUs and places for Pods."""
+    """Count, GPUs and the number of Pods."""
     with pytest.raises(InvalidInput) as caught:
         SimSettings(count=0, gpus=-1, max_pods=1000)
     assert [fault.field for fault in caught.value.faults] == ["count", "gpus", "max_pods"]
@@ -40,7 +40,7 @@ def test_wrong_settings_are_named_all_at_once() -> None:
 
 @given(st.lists(st.tuples(st.sampled_from("abcdefgh"), st.booleans()), max_size=60))
 def test_no_two_living_pods_share_an_address(steps: list[tuple[str, bool]]) -> None:
-    """Taking again gives the same one; a released one may go to somebody else."""
+    """A second request returns the same address; a released one may go to another Pod."""
     addresses, held = NodeAddresses(10, 258), dict[str, str]()
     for uid, takes in steps:
         if takes:
@@ -54,7 +54,7 @@ def test_no_two_living_pods_share_an_address(steps: list[tuple[str, bool]]) -> N
 
 
 def test_an_address_that_a_pod_had_before_is_kept() -> None:
-    """After a restart of the simulator; unless another one took it meanwhile."""
+    """After a restart of the simulator, unless another Pod took it meanwhile."""
     addresses = NodeAddresses(10, 1)
     assert addresses.take("a", "10.0.1.77") == "10.0.1.77"
     assert addresses.take("b", "10.0.1.77") == "10.0.1.78"

@@ -17,7 +17,7 @@ START = datetime(2026, 1, 1, tzinfo=UTC)
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 9) | st.none()), max_size=40), st.integers(0, 9))
 def test_only_the_latest_time_of_a_key_counts(steps: list[tuple[str, int | None]], until: int) -> None:
-    """Set, set again, cancelled: what is due is what a plain dictionary says, in order of time."""
+    """After setting, resetting and cancelling, the due keys are those of a plain dictionary, in order of time."""
     timers, model = Timers[str](), dict[str, int]()
     for key, second in steps:
         if second is None:
@@ -34,7 +34,7 @@ def test_only_the_latest_time_of_a_key_counts(steps: list[tuple[str, int | None]
 
 
 async def test_loops_end_with_the_stop_and_a_failing_one_ends_all() -> None:
-    """Nothing is left running, and the error is not swallowed."""
+    """No task is left running, and the error is raised."""
     ended: list[str] = []
 
     async def forever(name: str) -> None:
@@ -57,7 +57,7 @@ async def test_loops_end_with_the_stop_and_a_failing_one_ends_all() -> None:
 
 
 async def test_background_tasks_are_cancelled_at_the_end() -> None:
-    """Also those that nobody waited for."""
+    """Also those that nothing awaits."""
     background, ended = Background(), asyncio.Event()
 
     async def wait() -> None:

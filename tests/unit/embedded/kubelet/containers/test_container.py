@@ -25,7 +25,7 @@ async def ended(container: Container) -> None:
 
 
 async def test_exit_code_and_log_are_kept(bench: Bench) -> None:
-    """The program's exit code and what it wrote to both streams are there after it ended."""
+    """Exit code and output are there after the program has ended."""
     container = bench.container()
     state = await container.launch(bench.shell("echo hello; echo oops >&2; exit 3"))
     assert state.status in (shim.RUNNING, shim.EXITED)
@@ -37,7 +37,7 @@ async def test_exit_code_and_log_are_kept(bench: Bench) -> None:
 
 
 async def test_unfinished_line_is_a_piece(bench: Bench) -> None:
-    """A last line without its end is marked as a piece: not a byte is added."""
+    """A last line without an end is marked as a piece, so no byte is added."""
     container = bench.container()
     await container.launch(bench.shell("printf 'a\\nb'"))
     await ended(container)
@@ -45,7 +45,7 @@ async def test_unfinished_line_is_a_piece(bench: Bench) -> None:
 
 
 async def test_a_progress_bar_is_on_disk_before_its_line_ends(bench: Bench) -> None:
-    """A line that is redrawn can be read while the program goes on redrawing it."""
+    """A line that is redrawn can be read while the program redraws it."""
     container, go = bench.container(), bench.root / "go"
     bar = "import sys, os, time\nprint('begins', flush=True)\nsys.stderr.write('\\r 10%'); sys.stderr.flush()\n"
     wait = f"while not os.path.exists({str(go)!r}): time.sleep(0.01)\nsys.stderr.write('\\r100%\\n')"
@@ -65,9 +65,7 @@ async def test_a_progress_bar_is_on_disk_before_its_line_ends(bench: Bench) -> N
     ],
 )
 async def test_program_that_cannot_be_started(bench: Bench, argv: list[str], exit_code: int, said: str) -> None:
-    """A missing program ends with 127, one that is not executable with 126, as a shell says it, and a message names
-    it.
-    """
+    """The exit code is a shell's: 127 for a missing program, 126 for one that is not executable. A message names it."""
     container = bench.container()
     state = await container.launch(bench.launch(*argv))
     assert (state.status, state.exit_code) == (shim.FAILED, exit_code)
@@ -76,7 +74,7 @@ async def test_program_that_cannot_be_started(bench: Bench, argv: list[str], exi
 
 
 async def test_missing_working_directory(bench: Bench) -> None:
-    """A working directory that does not exist is not made; the reason names it."""
+    """A missing working directory is not created, and the message names it."""
     container = bench.container()
     state = await container.launch(bench.shell("true", working_dir="/no/such/folder"))
     assert state.status == shim.FAILED
@@ -101,7 +99,7 @@ async def test_environment_is_only_what_was_given(bench: Bench, monkeypatch: pyt
 
 
 async def test_stop_gives_grace_then_kills_the_whole_tree(bench: Bench) -> None:
-    """SIGTERM first; after the grace everything dies, also what was double-forked into a session of its own."""
+    """After SIGTERM and the grace period all processes are killed, even a double-forked one in its own session."""
     container = bench.container()
     script = (
         "trap 'echo term' TERM; (setsid sh -c 'echo $$ > away; exec sleep 1000' &) ; "
@@ -118,7 +116,7 @@ async def test_stop_gives_grace_then_kills_the_whole_tree(bench: Bench) -> None:
 
 
 async def test_program_that_obeys_ends_by_itself(bench: Bench) -> None:
-    """Who handles SIGTERM keeps his own exit code and need not wait for the end of the grace."""
+    """A program that handles SIGTERM keeps its exit code, and need not use up the grace period."""
     container = bench.container()
     handler = "import signal, sys; signal.signal(15, lambda *_: sys.exit(7)); print('up', flush=True); signal.pause()"
     await container.launch(bench.python(handler))
@@ -129,7 +127,7 @@ async def test_program_that_obeys_ends_by_itself(bench: Bench) -> None:
 
 
 async def test_what_the_program_leaves_behind_ends_with_it(bench: Bench) -> None:
-    """A container ends with its first process, also when a child keeps the streams open."""
+    """A container ends with its first process, even if a child keeps the streams open."""
     container = bench.container()
     await container.launch(bench.shell("sleep 1000 & echo $! > child; exit 5"))
     await ended(container)
@@ -138,7 +136,7 @@ async def test_what_the_program_leaves_behind_ends_with_it(bench: Bench) -> None
 
 
 async def test_log_rotates(bench: Bench) -> None:
-    """Size and number of files are bounded; the newest lines are there."""
+    """Size and number of files are limited; the newest lines are kept."""
     container = bench.container()
     await container.launch(
         bench.python("for i in range(5000): print('line', i)", log_max_bytes=64 * 1024, log_max_files=3)
@@ -151,9 +149,8 @@ async def test_log_rotates(bench: Bench) -> None:
 
 
 async def test_memory_limit_without_cgroups(bench: Bench) -> None:
-    """Where no control group may be written, the tree's memory is watched and the whole container ends over its
-    limit.
-    """
+    """If no control group can be written, the shim watches the tree's memory and ends the whole container over its
+    limit."""
     container = bench.container()
     hog = f"{sys.executable} -I -S -c 'a = bytearray(200 << 20); import signal; signal.pause()'; echo survived"
     await container.launch(bench.shell(hog, memory_limit_bytes=64 << 20))
@@ -164,7 +161,7 @@ async def test_memory_limit_without_cgroups(bench: Bench) -> None:
 
 
 async def test_the_peak_without_cgroups(bench: Bench) -> None:
-    """Of a program that is gone in a moment, its largest process; of one that stays, shared pages counted once."""
+    """A short program's peak is its largest process; a longer one's counts shared pages once."""
     quick = bench.container()
     await quick.launch(bench.python("a = bytearray(96 << 20)"))
     await ended(quick)
@@ -177,7 +174,7 @@ async def test_the_peak_without_cgroups(bench: Bench) -> None:
 
 
 def test_processor_time_never_decreases(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A process that ends between two lines of the sum is missing in it; the counter keeps its last value."""
+    """The sum misses a process that ends meanwhile, so the counter keeps its last value."""
     sums = iter([1.0, 0.9, 1.2])
     monkeypatch.setattr(tree, "cpu_seconds", lambda subreaper, below: next(sums))
     container = bench.container()
@@ -185,7 +182,7 @@ def test_processor_time_never_decreases(bench: Bench, monkeypatch: pytest.Monkey
 
 
 async def test_exec_beside_the_program(bench: Bench) -> None:
-    """A command runs with the container's environment; its streams are the caller's and its exit code comes back."""
+    """The command has the container's environment and the caller's streams, and its exit code is returned."""
     container = bench.container()
     await container.launch(bench.shell("sleep 1000", environment={"GREETING": "hi"}))
     read, write = os.pipe()
@@ -215,7 +212,7 @@ async def test_who_hangs_up_ends_his_command(bench: Bench) -> None:
 
 
 async def test_adopted_while_it_runs(bench: Bench) -> None:
-    """Another kubelet takes over a running container, and learns its exit code though it never was its parent."""
+    """Another kubelet adopts a running container and learns its exit code."""
     first = bench.container()
     await first.launch(bench.shell("while [ ! -e go ]; do sleep 0.01; done; echo done; exit 9"))
     second = Container(first.directory, first.container_id)
@@ -228,7 +225,7 @@ async def test_adopted_while_it_runs(bench: Bench) -> None:
 
 
 async def test_adopted_before_its_shim_listens(bench: Bench) -> None:
-    """The kubelet was killed as it started it: what the next one orders waits for the shim, and is not lost."""
+    """An order of the next kubelet waits for the shim and does not get lost."""
     first = bench.container()
     await first.launch(bench.shell("exec sleep 1000"))
     second = Container(first.directory, first.container_id)
@@ -244,7 +241,7 @@ async def test_adopted_before_its_shim_listens(bench: Bench) -> None:
 
 
 async def test_adopted_after_it_ended(bench: Bench) -> None:
-    """What ended while no kubelet was there has the right exit code."""
+    """The exit code of a program that ended without a kubelet is right."""
     first = bench.container()
     await first.launch(bench.shell("exit 11"))
     await ended(first)
@@ -255,14 +252,14 @@ async def test_adopted_after_it_ended(bench: Bench) -> None:
 
 
 async def test_nothing_to_adopt(bench: Bench) -> None:
-    """A folder in which no shim ever started is told apart, so that its number is used again."""
+    """A folder in which no shim ever started can be used again."""
     container = bench.container()
     container.directory.mkdir()
     assert not await container.adopt()
 
 
 async def test_killed_shim_takes_everything_with_it(bench: Bench) -> None:
-    """A shim that is killed leaves no process behind, and the container says that its end was not seen."""
+    """No process is left, and the container says that its end was not seen."""
     container = bench.container()
     script = "(setsid sh -c 'echo $$ > away; exec sleep 1000' &) ; while :; do sleep 1000; done"
     await container.launch(bench.shell(script))
@@ -279,7 +276,7 @@ async def test_killed_shim_takes_everything_with_it(bench: Bench) -> None:
 async def test_a_copied_folder_leaves_the_original_alone(
     bench: Bench, earlier_version: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The copy's container is lost; the original runs on, also where both have one mark, as in earlier versions."""
+    """The copy's container counts as lost; the original runs on, even if both have one mark, as in earlier versions."""
     monkeypatch.setattr(
         "kajitori.embedded.kubelet.containers.container._mark", lambda container_id, origin: container_id
     )
@@ -299,7 +296,7 @@ async def test_a_copied_folder_leaves_the_original_alone(
 
 
 async def test_a_copy_that_runs_on_is_not_a_leftover(bench: Bench) -> None:
-    """Both start the next container under the same id; the death of one shim ends its own processes only."""
+    """Both start the next container under the same ID; the death of one shim ends its own processes only."""
     original, copy = (Container(bench.root / name, bench.container().container_id) for name in ("one", "two"))
     bench.made += [original, copy]
     await original.launch(bench.shell("sleep 1000", name="one"))
@@ -311,7 +308,7 @@ async def test_a_copy_that_runs_on_is_not_a_leftover(bench: Bench) -> None:
 
 
 async def test_reused_pid_is_not_taken_for_the_shim(bench: Bench) -> None:
-    """A state that names the pid of somebody else's process is not believed: that process holds no lock."""
+    """A state with the number of an unrelated process does not count, since that process holds no lock."""
     container = bench.container()
     container.directory.mkdir()
     pid = os.getpid()
@@ -381,7 +378,7 @@ asyncio.run(main())
 
 @pytest.mark.parametrize("ends", ["while nobody is there", "after the adoption"])
 async def test_killed_kubelet(bench: Bench, ends: str) -> None:
-    """A kubelet that is killed takes nothing with it: exit code and whole log are there for the next one."""
+    """The next kubelet finds the exit code and the whole log."""
     container = bench.container()
     kubelet = await asyncio.create_subprocess_exec(
         sys.executable, "-c", LAUNCHER, str(bench.root), container.container_id, stdout=asyncio.subprocess.PIPE

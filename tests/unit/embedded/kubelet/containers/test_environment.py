@@ -1,4 +1,4 @@
-"""The environment, the command line, mounts and names of fellow members, without a process."""
+"""The environment, the command line, mounts and names of fellow Pods, without processes."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ POD: dict[str, Any] = {
     ],
 )
 def test_expansion(text: str, expanded: str) -> None:
-    """As Kubernetes' own test cases have it."""
+    """Cases of Kubernetes' own test."""
     assert expand(text, {"A": "1", "B": "2"}) == expanded
 
 
@@ -92,7 +92,7 @@ def test_missing_limit_is_the_node() -> None:
 
 
 def test_what_is_missing_is_named() -> None:
-    """A key that is not there is named with its variable; an optional one is left out."""
+    """A missing key is named with its variable; an optional one is left out."""
     key = {"name": "s", "key": "k"}
     container: dict[str, Any] = {"name": "main", "env": [{"name": "X", "valueFrom": {"secretKeyRef": key}}]}
     with pytest.raises(ConfigError, match="couldn't find key k in Secret s"):
@@ -159,7 +159,8 @@ def plan(kind: str, path: str, target: str, **mount: Any) -> Any:
 
 
 def test_without_namespaces(tmp_path: Path) -> None:
-    """The same path needs no mount, also through a symlink; shared memory is the machine's; tokens are left out."""
+    """A mount at its own path needs no namespace, even through a symlink; shared memory is the machine's; tokens are
+    left out."""
     (tmp_path / "link").symlink_to(tmp_path)
     assert plan("hostPath", str(tmp_path), f"{tmp_path}/").namespace is None
     assert plan("hostPath", str(tmp_path), str(tmp_path / "link")).namespace is None
@@ -182,7 +183,7 @@ def test_sub_path_expression() -> None:
 
 
 async def test_a_peer_that_has_ended_keeps_its_address() -> None:
-    """A gang whose rank 0 ends at once: the others start all the same, and see for themselves that nobody is there."""
+    """If rank 0 of a gang ends at once, the others start and fail to connect, instead of waiting for ever."""
     cluster = FakeCluster()
     spec = {"subdomain": POD["spec"]["subdomain"], "hostname": "r0", "containers": []}
     status = {"phase": "Succeeded", "podIP": "10.0.0.9"}

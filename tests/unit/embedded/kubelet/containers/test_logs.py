@@ -1,4 +1,4 @@
-"""The log that a shim writes and a kubelet reads: nothing is lost without a word, whatever is rotated meanwhile."""
+"""The log that a shim writes and a kubelet reads: every loss is reported, however files are rotated."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NOTICE = re.compile(rb"(?m)^(?:\S+Z )?kaji: (\d+) bytes printed before this line
 
 @pytest.fixture(autouse=True, scope="module")
 def exact_sizes() -> Iterator[None]:
-    """Notices name sizes to the byte."""
+    """Notices with exact sizes."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(rotation_notice, "size_words", lambda size: f"{size} bytes")
         yield
@@ -40,7 +40,7 @@ async def whole(path: Path, **options: object) -> bytes:
 
 
 class Following:
-    """A reader that takes what is there whenever it is told to."""
+    """A reader that reads when it is told to."""
 
     def __init__(self, path: Path) -> None:
         self._reader = LogReader(path)
@@ -93,7 +93,7 @@ async def test_nothing_is_dropped_that_a_reader_needs(path: Path, monkeypatch: p
     slow.close()
     for number in range(1000, 1100):
         writer.write("stdout", lines(number, number + 1))
-    back = Following(path)  # its connection broke, and it comes back
+    back = Following(path)  # its connection broke and it returns
     assert lines(999, 1100) in back.read()
     back.close()
     monkeypatch.setattr(logfile, "HELD_AFTER_READER_SECONDS", -1.0)
@@ -185,7 +185,7 @@ written = st.lists(st.tuples(st.binary(max_size=60), st.booleans(), st.integers(
 def test_a_follower_gets_every_byte_in_order(
     steps: list[tuple[bytes, bool, int]], max_bytes: int, max_files: int, begin: int
 ) -> None:
-    """Whatever is written in whatever pieces, rotated, and however slowly it is read."""
+    """In any pieces, rotated at any time, and however slowly it is read."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "0.log"
         writer = LogWriter(str(path), max_bytes, max_files)
@@ -202,7 +202,7 @@ def test_a_follower_gets_every_byte_in_order(
         text = follower.read()
         follower.close()
         announced = sum(int(size) for size in NOTICE.findall(text))
-        assert NOTICE.sub(b"", text) == said[announced:]  # a reader loses only what was dropped before it began
+        assert NOTICE.sub(b"", text) == said[announced:]  # a reader misses only what was dropped before it began
 
 
 @given(written, st.integers(150, 600), st.integers(0, 12))

@@ -1,4 +1,4 @@
-"""The kubelet's own API over HTTPS: logs, exec, statistics, and who may use it."""
+"""The kubelet's own API over HTTPS: logs, exec, statistics, and authorization."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Api:
         pod: str = "p",
         **query: str,
     ) -> tuple[bytes, bytes, dict[str, Any]]:
-        """What came on stdout and stderr, and the final Status."""
+        """Output on stdout and stderr, and the final Status."""
         params = [*(("command", part) for part in command), ("output", "1"), ("error", "1"), *query.items()]
         params += [("input", "1")] if stdin is not None else []
         got = {1: b"", 2: b"", 3: b""}
@@ -76,7 +76,7 @@ async def api(tmp_path: Path) -> AsyncIterator[Api]:
 
 
 async def test_logs(api: Api) -> None:
-    """Whole, from the end, limited in bytes, with times; and a clear answer where there is none."""
+    """Whole, from the end, limited in bytes, with times; and a clear message if there is none."""
     script = "for i in 1 2 3 4 5; do echo line $i; done; printf tail"
     await api.machine.cluster.submit("p", "/bin/sh", "-c", script)
     await api.machine.phase("p", "Succeeded")
@@ -97,7 +97,7 @@ async def test_logs(api: Api) -> None:
 
 
 async def test_follow_through_rotation(api: Api) -> None:
-    """Following loses no line when the log is rotated meanwhile, and ends with the container."""
+    """No line is lost in a rotation, and following ends with the container."""
     go = api.machine.root / "go"
     program = (
         "import os, time\n"
@@ -123,7 +123,7 @@ async def test_follow_through_rotation(api: Api) -> None:
 async def test_who_hangs_up_before_the_answer_is_no_bug(
     api: Api, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Nothing is logged as an error, whoever goes away while a log is about to be served."""
+    """Nothing is logged as an error when a client disconnects before its log is served."""
     await api.machine.cluster.submit("p", "/bin/sh", "-c", "echo hello; sleep 1000")
     await api.machine.phase("p", "Running")
     served: list[asyncio.Task[Any] | None] = []
@@ -144,7 +144,7 @@ async def test_who_hangs_up_before_the_answer_is_no_bug(
 
 
 async def test_previous(api: Api) -> None:
-    """The log of the attempt before stays readable."""
+    """The previous attempt's log can be read."""
     once = api.machine.root / "once"
     script = f"if [ -e {once} ]; then echo second; exec sleep 1000; else touch {once}; echo first; exit 1; fi"
     await api.machine.cluster.submit("p", "/bin/sh", "-c", script, restartPolicy="Always")
@@ -153,7 +153,7 @@ async def test_previous(api: Api) -> None:
 
 
 async def test_exec(api: Api) -> None:
-    """Both streams apart, the exit code in the Status, input with its end."""
+    """Both streams are separate, the Status has the exit code, and the input ends."""
     await api.machine.cluster.submit("p", "sleep", "1000")
     await api.machine.phase("p", "Running")
     out, err, status = await api.execute("/bin/sh", "-c", "echo out; echo err >&2; exit 3")
@@ -217,7 +217,7 @@ async def test_terminal_is_resized(api: Api) -> None:
 
 
 async def test_statistics(api: Api) -> None:
-    """Memory by Pod, with the peak."""
+    """Memory of each Pod, with its peak."""
     await api.machine.cluster.submit("p", "sleep", "1000")
     await api.machine.phase("p", "Running")
     summary = json.loads(await api.text("/stats/summary"))
@@ -229,7 +229,7 @@ async def test_statistics(api: Api) -> None:
 
 
 def decoded(text: str) -> dict[str, dict[tuple[str, ...], Sample]]:
-    """By metric and by container, Pod and namespace, as metrics-server's decoder takes the lines apart."""
+    """Parse lines by metric and by container, Pod and namespace, as metrics-server does."""
     found: dict[str, dict[tuple[str, ...], Sample]] = {}
     for family in text_string_to_metric_families(text):
         for sample in family.samples:
@@ -239,8 +239,8 @@ def decoded(text: str) -> dict[str, dict[tuple[str, ...], Sample]]:
 
 
 async def test_what_a_metrics_server_asks_for(api: Api) -> None:
-    """Under the names that it reads, with times of their own; what runs has computed something, or it leaves the Pod
-    out. Time that children computed stays when they are gone; a container that has ended is not told of."""
+    """The names and times are what metrics-server reads; it leaves out a Pod without processor time. Times of ended
+    children count, ended containers do not appear."""
     api.machine.memory_available = 200 << 20
     script = "while :; do (i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done); done"
     await api.machine.cluster.submit("p", "/bin/sh", "-c", script)
@@ -266,7 +266,7 @@ async def test_what_a_metrics_server_asks_for(api: Api) -> None:
 
 
 async def test_who_may_read_resource_metrics(api: Api) -> None:
-    """Who may get `nodes/metrics`, as metrics-server's role grants; no more is needed."""
+    """A user needs only `get` on `nodes/metrics`, as metrics-server's role grants."""
     await api.text("/metrics/resource", expect=401, token="")
     user = {"username": "system:serviceaccount:kube-system:metrics-server", "groups": []}
     reviews = "/apis/authentication.k8s.io/v1/tokenreviews"
@@ -278,7 +278,7 @@ async def test_who_may_read_resource_metrics(api: Api) -> None:
 
 
 async def test_who_may(api: Api) -> None:
-    """Nobody without credentials; others as the API server says, about the token and then about the right."""
+    """No access without credentials; otherwise the API server decides about the token and the right."""
     assert await api.text("/healthz", token="") == "ok"
     await api.text("/pods", expect=401, token="")
     await api.text("/pods", expect=401, token="unknown")

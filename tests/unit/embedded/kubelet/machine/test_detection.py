@@ -1,5 +1,5 @@
 # ruff: noqa: ASYNC221, ASYNC240
-"""What the machine allows is found out by trying, and used."""
+"""Detecting what the machine allows, by trying, and using it."""
 
 from __future__ import annotations
 
@@ -28,10 +28,8 @@ def layout() -> Iterator[CgroupLayout]:
 
 
 async def test_kernel_limits_memory(bench: Bench, layout: CgroupLayout) -> None:
-    """A shell survives its child's death by the kernel and would exit with 0: the container still ends as OOM-killed.
-
-    Its control groups are gone afterwards.
-    """
+    """A shell survives its child's death and would exit with 0, but the container ends as OOM-killed. Its control
+    groups are removed."""
     if not layout.limits_memory:
         pytest.skip(f"no memory control group: {layout.why_not}")
     container = bench.container()
@@ -46,7 +44,7 @@ async def test_kernel_limits_memory(bench: Bench, layout: CgroupLayout) -> None:
 
 
 async def test_within_the_limit(bench: Bench, layout: CgroupLayout) -> None:
-    """Below the limit nothing happens, and the peak is known."""
+    """The container runs, and its peak is known."""
     container = bench.container()
     groups = layout.for_container("c", cpu_request_millis=100, cpu_limit_millis=0, memory_limit_bytes=64 << 20)
     await container.launch(bench.python("a = bytearray(16 << 20)", memory_limit_bytes=64 << 20, cgroups=groups))
@@ -56,7 +54,7 @@ async def test_within_the_limit(bench: Bench, layout: CgroupLayout) -> None:
 
 
 async def test_files_that_were_read_are_no_memory_that_was_needed(bench: Bench, layout: CgroupLayout) -> None:
-    """The kernel counts their pages and drops them when it needs room: nobody is killed for them."""
+    """The kernel counts pages of files and drops them when it needs room, so they cause no kill."""
     if not layout.limits_memory:
         pytest.skip(f"no memory control group: {layout.why_not}")
     container = bench.container()
@@ -68,7 +66,7 @@ async def test_files_that_were_read_are_no_memory_that_was_needed(bench: Bench, 
 
 
 async def test_kernel_limits_processes(bench: Bench, layout: CgroupLayout) -> None:
-    """A program that forks without end gets no more of them, threads included, and its neighbours do not notice."""
+    """A fork bomb is limited, threads included, without an effect on its neighbours."""
     if not any("pids" in hierarchy.controllers for hierarchy in layout.hierarchies):
         pytest.skip(f"no control group for processes: {layout.why_not}")
     container = bench.container()
@@ -92,7 +90,7 @@ async def test_kernel_limits_processes(bench: Bench, layout: CgroupLayout) -> No
 
 
 def test_processes_that_a_machine_has_room_for(tmp_path: Path) -> None:
-    """The fewer of numbers and threads; nothing is said where the kernel says nothing."""
+    """The smaller of process and thread limits; 0 if the kernel does not tell."""
     assert detection.max_processes(tmp_path) == 0
     (tmp_path / "sys/kernel").mkdir(parents=True)
     (tmp_path / "sys/kernel/pid_max").write_text("32768\n")
@@ -102,7 +100,7 @@ def test_processes_that_a_machine_has_room_for(tmp_path: Path) -> None:
 
 
 def shrink_machine(layout: CgroupLayout, size_bytes: int) -> None:
-    """What is around all containers has only so much memory, as a machine that is nearly full."""
+    """Limit the memory of the group above all containers, as on a machine that is nearly full."""
     for hierarchy in layout.hierarchies:
         if "memory" in hierarchy.controllers:
             name = "memory.max" if hierarchy.version == 2 else "memory.limit_in_bytes"
@@ -113,7 +111,7 @@ def shrink_machine(layout: CgroupLayout, size_bytes: int) -> None:
 async def test_whose_limit_killed_a_container(
     bench: Bench, layout: CgroupLayout, own: int, around: int, within: bool
 ) -> None:
-    """Its own, or that its machine had nothing left: the kernel's count of kills is the same for both."""
+    """A container's own limit or a machine without memory: the kernel's count of kills is the same for both."""
     if not layout.limits_memory:
         pytest.skip(f"no memory control group: {layout.why_not}")
     shrink_machine(layout, around << 20)
@@ -142,7 +140,7 @@ UNIFIED = "31 23 0:28 / ROOT/cg rw - cgroup2 cgroup2 rw\n"
 
 
 def test_unified_machine_divides_its_own_group(tmp_path: Path) -> None:
-    """On version 2 alone our own group is divided where its controllers are handed on."""
+    """With version 2 alone, the kubelet's own group is divided if its controllers are delegated."""
     own = tmp_path / "cg/me.service"
     fake_group(own, "cpu memory pids", "cpu memory")
     fake_group(own / "kaji", "cpu memory", "cpu memory")
@@ -155,7 +153,7 @@ def test_unified_machine_divides_its_own_group(tmp_path: Path) -> None:
 
 
 def test_unified_machine_uses_the_delegated_folder(tmp_path: Path) -> None:
-    """Where our own group has no controllers, the one above it may have: systemd delegates that to a user."""
+    """If the kubelet's own group has no controllers, the parent may have some: systemd delegates it to a user."""
     slice_ = tmp_path / "cg/app.slice"
     fake_group(slice_, "cpu memory", "cpu memory")
     fake_group(slice_ / "me.service", "", "")
@@ -168,7 +166,7 @@ def test_unified_machine_uses_the_delegated_folder(tmp_path: Path) -> None:
 
 
 def test_unified_machine_is_tried_where_containers_go(tmp_path: Path) -> None:
-    """The kernel lets no process into a group that hands on controllers: with our own nothing would ever be limited."""
+    """The kernel lets no process into a group that delegates controllers, so the trial uses a group below."""
 
     def as_the_kernel(path: Path) -> bool:
         control = path / "cgroup.subtree_control"
@@ -197,7 +195,7 @@ def test_group_that_nobody_may_enter_is_not_used(tmp_path: Path) -> None:
 
 
 def test_gpus() -> None:
-    """Real GPUs are known by UUID; a number given cuts them, or makes some up where there are none."""
+    """Real GPUs have UUIDs; an override limits their number, or invents GPUs if there are none."""
     listing = "GPU-aa, NVIDIA H100 80GB HBM3, 81559\nGPU-bb, NVIDIA H100 80GB HBM3, 81559\n"
     found = detection.detect_gpus(run=lambda: listing)
     assert [(gpu.identifier, gpu.product) for gpu in found] == [
@@ -236,7 +234,7 @@ def namespace(
 
 
 async def test_volumes_appear_at_their_paths(bench: Bench, tmp_path: Path, ability: detection.MountAbility) -> None:
-    """Also at paths that do not exist on the machine, which stays without them; read-only is kept."""
+    """Volumes also appear at paths that the machine does not have and does not get; read-only is kept."""
     volume = tmp_path / "volume"
     volume.mkdir()
     (volume / "f").write_text("content\n")
@@ -261,7 +259,7 @@ async def test_volumes_appear_at_their_paths(bench: Bench, tmp_path: Path, abili
 
 
 async def test_sub_path_cannot_leave_the_volume(bench: Bench, tmp_path: Path, ability: detection.MountAbility) -> None:
-    """A symlink in a volume that points out of it is not followed by `subPath`."""
+    """`subPath` does not follow a symlink out of the volume."""
     volume, outside = tmp_path / "volume", tmp_path / "outside"
     volume.mkdir()
     outside.mkdir()

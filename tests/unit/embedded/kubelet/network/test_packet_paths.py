@@ -1,4 +1,4 @@
-"""The files that tell whoever counts traffic of this machine's Pods."""
+"""The files that tell a traffic counter about this machine's Pods."""
 
 from __future__ import annotations
 
@@ -15,41 +15,41 @@ from kajitori.entrypoints.run_adapter import RunPods
 
 
 def test_a_pod_on_the_nodes_network_is_told_by_its_groups(tmp_path: Path) -> None:
-    """Those of all its containers, which are there before anything starts in them; those that are gone are not told."""
-    told = NetworkPods(tmp_path, RunPods())
+    """The file lists the groups of all containers before they start, without groups that are gone."""
+    network_pods = NetworkPods(tmp_path, RunPods())
     pod = {"metadata": {"name": "host", "namespace": "vision", "uid": "u1"}}
     first, second = tmp_path / "groups" / "one", tmp_path / "groups" / "two"
 
     def groups() -> tuple[str, ...]:
         return msgspec.json.decode((tmp_path / "network" / "u1.json").read_bytes(), type=Pod).cgroups
 
-    told.write_groups(pod, [])
+    network_pods.write_groups(pod, [])
     assert not (tmp_path / "network").exists()
-    told.write_groups(pod, [str(first)])
+    network_pods.write_groups(pod, [str(first)])
     assert first.is_dir()
-    told.write_groups(pod, [str(second)])
+    network_pods.write_groups(pod, [str(second)])
     assert groups() == (str(first), str(second))
     first.rmdir()
-    told.write_groups(pod, [str(second)])
+    network_pods.write_groups(pod, [str(second)])
     assert groups() == (str(second),)
-    told.forget("u1")
+    network_pods.forget("u1")
     assert list((tmp_path / "network").iterdir()) == []
 
 
 def test_the_folder_is_there_before_any_pod_is(tmp_path: Path) -> None:
-    """So that whoever counts traffic knows that there are none, and that it is the right folder."""
+    """A reader can tell that there are no Pods, and that it reads the right folder."""
     NetworkPods(tmp_path, PodAdapter()).keep([])
     assert PodFolder(tmp_path / "network").pods() == {}
 
 
-def test_whose_pod_it_is_is_told(tmp_path: Path) -> None:
-    """Its run and who submitted it, as its owner and the controller say; a Pod of no run has no user."""
-    told = NetworkPods(tmp_path, RunPods())
+def test_the_file_names_the_run_and_its_user(tmp_path: Path) -> None:
+    """By the owner reference and the controller's annotation; a Pod of no run has no user."""
+    network_pods = NetworkPods(tmp_path, RunPods())
     owner = {"kind": names.KIND, "name": "bert", "uid": "r1", "controller": True}
     for uid, owners in (("u1", [owner]), ("u2", [])):
         annotations = {names.ANNOTATION_OWNER: "ada"}
         metadata = {"name": uid, "namespace": "vision", "uid": uid, "annotations": annotations}
-        told.write_interface({"metadata": {**metadata, "ownerReferences": owners}}, "veth1", "10.0.0.1")
+        network_pods.write_interface({"metadata": {**metadata, "ownerReferences": owners}}, "veth1", "10.0.0.1")
     found = PodFolder(tmp_path / "network").pods()
     assert [(pod.run, pod.run_uid, pod.user) for _, pod in sorted(found.items())] == [
         ("bert", "r1", "ada"),

@@ -1,4 +1,4 @@
-"""Pods with addresses of their own, inside a network namespace that the test makes for the whole machine."""
+"""Pods with addresses of their own, inside a network namespace that stands for the whole machine."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0 or shutil.which("ip") is None,
 @needs_root
 @in_a_network_of_its_own
 def test_pods_have_addresses_of_their_own(tmp_path: Path) -> None:
-    """Two Pods listen on the same port, a third reaches one by its name; an address is free again with its Pod."""
+    """Two Pods listen on the same port, a third reaches one by name, and an ended Pod's address is free again."""
     ip("link set lo up")
     asyncio.run(pods_with_addresses(tmp_path / "kubelet"))
     assert not list(Path("/run/netns").iterdir())
@@ -148,7 +148,7 @@ async def a_port_that_only_the_pod_reaches(machine: Machine) -> None:
 
 
 async def an_address_that_is_used_again(machine: Machine) -> None:
-    """Whoever talked to its last owner reaches the next at once, not when what he remembers has grown old."""
+    """A client of the address' last owner reaches the new owner at once, without waiting for its neighbour cache."""
     await machine.cluster.submit("old", sys.executable, "-c", SERVE)
     await machine.phase("old", "Running")
     address, go = machine.cluster.status("old")["podIP"], machine.root / "go"
@@ -157,7 +157,7 @@ async def an_address_that_is_used_again(machine: Machine) -> None:
     await until(lambda: machine.log("caller"), "the old one answered")
     network, uid = machine.kubelet.context.network, uid_of(machine, "old")
     path, _ = await network.attach(uid)
-    held = os.open(path, os.O_RDONLY)  # as a connection does whose other end never says goodbye
+    held = os.open(path, os.O_RDONLY)  # like a connection whose other end never closes
     before = {name for _, name in socket.if_nameindex()}
     machine.cluster.vanish("old")
     await until(lambda: len(machine.kubelet.workers) == 5, "the old one is gone")
@@ -175,7 +175,7 @@ async def an_address_that_is_used_again(machine: Machine) -> None:
 
 
 async def one_that_was_half_made(network: PodNetwork) -> None:
-    """As by a kubelet that was killed before its last step: it counts as none."""
+    """An interface that a killed kubelet left half-made does not count."""
     end = network.interface("half")
     before = await network.attach("half")
     ip(f"link set {end} nomaster down")
@@ -189,7 +189,7 @@ async def one_that_was_half_made(network: PodNetwork) -> None:
 @needs_root
 @in_a_network_of_its_own
 def test_a_node_waits_for_its_range_and_takes_another(tmp_path: Path) -> None:
-    """Not ready, and saying why, until the API server has one; Pods that are there keep theirs when it is another."""
+    """The node is not ready and says why until it has a range; existing Pods keep their addresses when it changes."""
     ip("link set lo up")
     asyncio.run(ranges_that_come_and_go(tmp_path / "kubelet"))
     assert bridges() == []
@@ -238,7 +238,7 @@ async def ranges_that_come_and_go(folder: Path) -> None:
 
 
 async def given(machine: Machine, *cidrs: str) -> None:
-    """As a controller does; a Node's range is not changed by any."""
+    """Give the Node a range, as a controller does."""
     await machine.cluster.patch(NODES, "node", {"spec": {"podCIDR": cidrs[0], "podCIDRs": list(cidrs)}})
 
 
@@ -257,7 +257,7 @@ def ready(machine: Machine) -> tuple[str, str]:
 @needs_root
 @in_a_network_of_its_own
 def test_two_nodes_of_one_machine(tmp_path: Path) -> None:
-    """With ranges that have addresses in common the second is refused, and leaves no trace."""
+    """The second of two nodes with overlapping ranges is refused, and leaves nothing behind."""
     ip("link set lo up", "link add name site type bridge", "addr add 10.77.0.1/16 dev site", "link set site up")
     asyncio.run(two_nodes(tmp_path))
     assert bridges() == []
@@ -291,7 +291,7 @@ async def two_nodes(folder: Path) -> None:
 @needs_networks
 @in_a_network_of_its_own
 def test_what_is_left_of_a_node_that_is_gone_for_good(tmp_path: Path) -> None:
-    """Is taken away, however much it is, but nothing of another node's."""
+    """Everything of this node is removed, and nothing of another node."""
     ip("link set lo up")
     asyncio.run(uninstalled(tmp_path))
     assert bridges() == []
@@ -345,14 +345,14 @@ def everything_in(root: Path) -> list[Path]:
 
 
 async def refused(folder: Path, cidr: str) -> str:
-    """What the next node is told."""
+    """Return the error message of the next node."""
     with pytest.raises(InvalidInput) as caught:
         await Machine(folder / "two", pod_network="namespace", pod_cidr=cidr).start()
     return str(caught.value)
 
 
 def test_a_program_that_reads_nothing_may_end_at_once() -> None:
-    """As `ip` does, on the event loop of a kubelet, which complains where one that is gone is written to."""
+    """Like `ip` on the kubelet's event loop, which fails on a write to an ended process."""
 
     async def often() -> None:
         for _ in range(30):

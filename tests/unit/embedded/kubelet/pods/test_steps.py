@@ -1,4 +1,4 @@
-"""What a Pod's containers need next: cases in a table, and what must always hold."""
+"""Decisions about a Pod's next steps: cases in a table, and invariants."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ BACKOFF = Backoff()
 
 
 def pod(policy: str = "Always", mains: int = 1, inits: tuple[str, ...] = ()) -> dict[str, Any]:
-    """`inits` are kinds: `init` or `side`."""
+    """Build a Pod; `inits` are kinds: `init` or `side`."""
     return {
         "metadata": {"name": "p", "uid": "u"},
         "spec": {
@@ -72,7 +72,7 @@ def test_main_containers(policy: str, containers: list[Observed], starts: list[s
     ],
 )
 def test_initialization(inits: tuple[str, ...], containers: dict[str, Observed], starts: list[str], phase: str) -> None:
-    """In order, sidecars run beside what follows them, and a failure ends a Pod that never restarts."""
+    """Init containers run in order, sidecars beside their successors; a failure ends a Pod that never restarts."""
     steps = next_steps(pod("Never", 1, inits), containers | {"c0": NEVER}, BACKOFF, NOW)
     assert (steps.start, steps.phase) == (starts, phase)
 
@@ -116,9 +116,8 @@ observations = st.builds(
     st.lists(st.tuples(st.sampled_from(["init", "side"]), observations), max_size=3),
 )
 def test_always(policy: str, mains: list[Observed], inits: list[tuple[str, Observed]]) -> None:
-    """Nothing that runs is started, nothing starts in a final phase, `Never` restarts nothing but sidecars, and who
-    waits is woken.
-    """
+    """No running container is started, none starts in a final phase, `Never` restarts only sidecars, and a waiting Pod
+    is woken."""
     shape = pod(policy, len(mains), tuple(kind for kind, _ in inits))
     observed = {f"c{n}": one for n, one in enumerate(mains)} | {f"i{n}": one for n, (_, one) in enumerate(inits)}
     steps = next_steps(shape, observed, BACKOFF, NOW)

@@ -1,4 +1,4 @@
-"""A kubelet whose folder was put back to what it was: nothing of what ran since goes on unseen."""
+"""A kubelet whose folder was restored from a backup: containers that it does not know are ended."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ TREE = "(setsid sleep 1000 &) ; trap '' TERM; echo $$ > ../program; while :; do 
 
 
 def restored(root: Path) -> None:
-    """A copy is put in the folder's place."""
+    """Put a copy in the folder's place."""
     shutil.copytree(root, backup := root.parent / "backup", ignore=lambda *_: ["control"])
     shutil.rmtree(root)
     backup.rename(root)
 
 
 def moved_away(root: Path) -> None:
-    """Yesterday nothing was there, and today's is kept elsewhere."""
+    """Restore an empty folder and keep today's elsewhere."""
     root.rename(root.parent / "today")
     root.mkdir()
 
 
 @pytest.mark.parametrize("happened", [restored, moved_away, shutil.rmtree])
-async def test_what_no_folder_knows_is_ended(bench: Bench, tmp_path: Path, happened: object) -> None:
-    """With everything that it started, whatever that makes of signals."""
+async def test_a_container_without_a_folder_is_ended(bench: Bench, tmp_path: Path, happened: object) -> None:
+    """All of its processes end, even those that ignore signals."""
     root = bench.root / "node"
     container = bench.container(f"node/{PLACE}")
     container.directory.parent.mkdir(parents=True)
@@ -46,7 +46,7 @@ async def test_what_no_folder_knows_is_ended(bench: Bench, tmp_path: Path, happe
 
 
 async def test_another_folders_containers_are_left_alone(bench: Bench) -> None:
-    """Also where one's name begins as the other's does."""
+    """Even if one folder's name begins with the other's."""
     container = bench.container(f"node-2/{PLACE}")
     container.directory.parent.mkdir(parents=True)
     state = await container.launch(bench.shell("sleep 1000"))

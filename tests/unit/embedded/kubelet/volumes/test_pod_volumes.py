@@ -1,5 +1,5 @@
 # ruff: noqa: ASYNC240
-"""Volumes on disk: what is written, swapped as a whole, and never outside of the volume."""
+"""Volumes on disk: written, replaced as a whole, and never outside of the volume."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_content_and_mode(tmp_path: Path) -> None:
 
 
 def test_written_only_when_changed_and_swapped_whole(tmp_path: Path) -> None:
-    """An open folder of the old state stays complete until the new one is in place."""
+    """A reader of the old state keeps all of it until the new one is in place."""
     volume = tmp_path / "v"
     write_volume(volume, {"a": (b"1", 0o644), "b": (b"1", 0o644)})
     before = str((volume / "..data").readlink())
@@ -66,7 +66,7 @@ def test_checked_paths_stay_inside(path: str) -> None:
 
 
 def test_planted_symlinks_lead_nowhere(tmp_path: Path) -> None:
-    """A program that may write in the volume can't make the kubelet write elsewhere."""
+    """A program with write access to the volume can't redirect the kubelet's writes."""
     outside, volume = tmp_path / "outside", tmp_path / "v"
     outside.mkdir()
     write_volume(volume, {"a": (b"1", 0o644), "d/b": (b"1", 0o644)})
@@ -85,9 +85,8 @@ def test_planted_symlinks_lead_nowhere(tmp_path: Path) -> None:
 
 
 async def test_config_map_and_secret(tmp_path: Path) -> None:
-    """Keys as files, chosen items under their paths with their modes; a missing key is named, an optional object is
-    empty.
-    """
+    """Keys become files and selected items get their paths and modes; a missing key is named, a missing optional object
+    is empty."""
     cluster = FakeCluster()
     cluster.put(resources.CONFIG_MAPS, "c", data={"a": "1"}, binaryData={"b": "AAE="})
     cluster.put(resources.SECRETS, "s", data={"k": "c2VjcmV0"})
@@ -124,7 +123,7 @@ async def test_config_map_and_secret(tmp_path: Path) -> None:
 
 
 async def test_claims(tmp_path: Path) -> None:
-    """A bound claim leads to its volume's folder; one that is not bound is waited for."""
+    """A bound claim leads to its volume's folder; the Pod waits for an unbound one."""
     cluster = FakeCluster()
     volumes = Volumes(cluster)
     claim = pod({"name": "v", "persistentVolumeClaim": {"claimName": "c"}})
@@ -164,7 +163,8 @@ async def test_memory_volume_is_removed(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("until", ["2999-01-01T00:00:00Z", "1999-01-01T00:00:00Z"])
 async def test_service_account_token(tmp_path: Path, until: str) -> None:
-    """Asked for once, and again only after four fifths of its life, whatever this node takes the time to be."""
+    """A token is requested again after four fifths of its lifetime, by a clock that does not depend on this node's
+    time."""
     now = [1000.0]
     cluster = FakeCluster()
     path = "/api/v1/namespaces/default/serviceaccounts/default/token"
@@ -182,7 +182,8 @@ async def test_service_account_token(tmp_path: Path, until: str) -> None:
 
 
 async def test_in_a_pod(tmp_path: Path) -> None:
-    """Volumes at their mount paths, shared between containers, refreshed while the program runs, gone with the Pod."""
+    """Volumes are at their mount paths, shared by containers, refreshed while the program runs, and removed with the
+    Pod."""
     machine = Machine(tmp_path / "kubelet", namespaces=True, resync_seconds=0.1)
     await machine.start()
     if not machine.kubelet.context.machine.mounts.possible:
@@ -225,7 +226,7 @@ async def test_in_a_pod(tmp_path: Path) -> None:
 @pytest.mark.root
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 async def test_run_as_user(tmp_path: Path) -> None:
-    """As root a Pod runs as the user it names, who can write in its volumes."""
+    """As root, a Pod runs as its user, who can write into its volumes."""
     tmp_path.chmod(0o755)
     machine = Machine(tmp_path / "kubelet", namespaces=True)
     await machine.start()
