@@ -1,4 +1,4 @@
-"""What every store of blobs does, whatever it is made of."""
+"""Behaviour of every store of blobs."""
 
 from __future__ import annotations
 
@@ -255,7 +255,7 @@ async def test_a_store_that_does_not_answer_is_unavailable() -> None:
 
 
 async def test_settings_may_come_from_the_environment(s3: Emulator, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As the cloud's own tools have it: a server's Pod is given its credentials so."""
+    """As for the cloud's own tools: a server's Pod gets its credentials so."""
     for name, value in s3.options.items():
         monkeypatch.setenv(f"AWS_{name.upper()}", value)
     blobs = await open_blobs(s3.new_place())
@@ -282,7 +282,7 @@ async def test_wrong_credentials_are_not_repeated(azure: Emulator) -> None:
 
 
 async def test_a_server_without_credentials_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And not what the network says to the attempt to find some, as machines of a cloud can."""
+    """The message is not the network error of the attempt to obtain some, as machines of a cloud can."""
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.delenv(name, raising=False)
     with socket.socket() as nobody:

@@ -1,4 +1,4 @@
-"""Code is readable once it is whole and right, by its own namespace only, and as long as a run refers to it."""
+"""Code is readable once it is complete and correct, by its own namespace only, and while a run refers to it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ HOUR = timedelta(hours=1)
 
 
 class Archive:
-    """Bytes that stand for an archive: the store does not look into it."""
+    """Bytes that stand for an archive: the store does not read its content."""
 
     def __init__(self, content: bytes) -> None:
         self.content = content
@@ -86,7 +86,7 @@ async def test_nothing_is_readable_before_it_is_complete(store: CodeStore) -> No
 
 
 async def test_an_upload_goes_on_where_it_broke_off(memory: MemoryBlobs) -> None:
-    """Another server knows what is there already."""
+    """Another server knows which parts are stored."""
     await LARGE.put_parts(CodeStore(memory), numbers=[2, 0])
     other = CodeStore(memory)
     assert await other.parts("team", LARGE.digest) == {0: [LARGE.sums[0]], 2: [LARGE.sums[2]]}
@@ -109,7 +109,7 @@ async def test_everything_may_be_done_twice(memory: MemoryBlobs, store: CodeStor
 
 
 async def test_another_namespace_has_nothing_of_it(store: CodeStore) -> None:
-    """Knowing a digest is no right: who wants to read it has to have it, or to be of the namespace."""
+    """Knowing a digest gives no access: a reader must belong to the namespace, or have the code."""
     await SMALL.upload(store, "team")
     assert await store.find("rivals", SMALL.digest) is None
     assert await store.parts("rivals", SMALL.digest) == {}
@@ -160,7 +160,7 @@ async def test_limits_are_kept(memory: MemoryBlobs, store: CodeStore) -> None:
 
 
 async def test_parts_that_are_not_the_whole_are_refused(store: CodeStore) -> None:
-    """Wrong order, wrong size, another archive's parts: it stays unreadable, and the right parts make it whole."""
+    """Wrong order, wrong size, another archive's parts: it stays unreadable until the right parts arrive."""
     await LARGE.put_parts(store)
     mixed = [LARGE.sums[1], LARGE.sums[0], LARGE.sums[2]]
     for number, sha256 in enumerate(mixed[:2]):
@@ -217,8 +217,8 @@ async def test_code_that_nobody_refers_to_is_removed_in_two_steps(memory: Memory
     assert await _read(store, LARGE.digest) == LARGE.content
 
 
-async def test_a_run_of_the_last_moment_keeps_its_code(memory: MemoryBlobs, store: CodeStore) -> None:
-    """He was told that his code is there, then it was closed, then he submitted."""
+async def test_a_run_submitted_at_the_last_moment_keeps_its_code(memory: MemoryBlobs, store: CodeStore) -> None:
+    """The user was told that the code is stored, then it was closed, then the run was submitted."""
     await SMALL.upload(store)
     memory.time += 2 * HOUR
     assert await store.find("team", SMALL.digest) is not None
@@ -229,8 +229,8 @@ async def test_a_run_of_the_last_moment_keeps_its_code(memory: MemoryBlobs, stor
     assert await _read(store, SMALL.digest) == SMALL.content
 
 
-async def test_who_comes_after_it_was_closed_uploads_again(memory: MemoryBlobs, store: CodeStore) -> None:
-    """What he uploads is not what is removed."""
+async def test_code_that_was_closed_is_uploaded_again(memory: MemoryBlobs, store: CodeStore) -> None:
+    """The new upload is not what is removed."""
     await SMALL.upload(store)
     memory.time += 2 * HOUR
     await store.collect(set, HOUR)
@@ -245,7 +245,7 @@ async def test_who_comes_after_it_was_closed_uploads_again(memory: MemoryBlobs, 
 async def test_an_upload_that_goes_on_is_left_alone_and_one_that_stopped_is_not(
     memory: MemoryBlobs, store: CodeStore
 ) -> None:
-    """Even while another one of the namespace refers to that digest: only what is complete is referred to."""
+    """Even while another upload of the namespace has the same digest: runs refer only to complete code."""
     await LARGE.put_parts(store, numbers=[0])
     memory.time += HOUR
     await LARGE.put_parts(store, numbers=[1])
@@ -271,9 +271,9 @@ async def test_what_others_keep_in_the_store_is_left_alone(memory: MemoryBlobs, 
 
 @pytest.mark.parametrize("seed", range(12))
 async def test_no_run_ever_misses_its_code(seed: int) -> None:
-    """Clients, servers and two that tidy up, in any order, while time goes by in leaps.
+    """Clients, servers and two collectors, in any order, while time passes in leaps.
 
-    But never so far that somebody who writes stands still for longer than what is removed was unused.
+    But no writer stands still for longer than the time for which removed code was unused.
     """
     chance = random.Random(seed)
     memory = MemoryBlobs(chance, step=HOUR / 100)

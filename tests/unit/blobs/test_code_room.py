@@ -1,4 +1,4 @@
-"""All code of a namespace has its limit, in the store's own bytes."""
+"""The code of a namespace has a limit, in the store's own bytes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def archive(parts: int) -> Archive:
 
 
 async def test_what_has_no_room_leaves_nothing_and_names_the_largest() -> None:
-    """Other namespaces, and what is there already, go on as before; a looser policy holds at once."""
+    """Other namespaces and existing code are not affected; a larger limit applies at once."""
     memory, limit = MemoryBlobs(), [30 * MIB]
     store = CodeStore(memory, lambda: CodeLimits(namespace_bytes=limit[0]))
     small, large, more = archive(1), archive(2), archive(2)
@@ -33,14 +33,14 @@ async def test_what_has_no_room_leaves_nothing_and_names_the_largest() -> None:
     assert "namespace team" in said and "30.0 MiB are allowed" in said
     assert said.index(f"{large.digest[:19]}… (16.0 MiB)") < said.index(f"{small.digest[:19]}… (8.0 MiB)")
     assert memory.held == held
-    await small.put_parts(store)  # known: needs no room
+    await small.put_parts(store)  # already stored, so it needs no room
     await small.upload(store, "other")
     limit[0] = 50 * MIB
     await more.upload(store)
 
 
 async def test_many_small_files_have_a_limit_of_their_own() -> None:
-    """Parts of a few bytes, of one archive or of many, take next to nothing of a quota in bytes."""
+    """Many small parts, of one archive or of many, hardly count for a quota in bytes."""
     memory = MemoryBlobs()
     rooms = Rooms(memory, "code", lambda: Room(100 * MIB, files=5))
     for number in range(5):
@@ -61,7 +61,7 @@ async def test_runs_that_keep_an_archive_are_named() -> None:
 
 
 async def test_the_store_is_counted_now_and_then_only() -> None:
-    """What is stored meanwhile is added; before somebody is refused it is counted anew, since code may be gone."""
+    """Later uploads are added to the count; before a refusal it is repeated, since code may have been removed."""
     memory, now = MemoryBlobs(), [0.0]
     rooms = Rooms(memory, "code", lambda: Room(100), clock=lambda: now[0])
     counted = 0

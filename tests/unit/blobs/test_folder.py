@@ -1,4 +1,4 @@
-"""Blobs in a folder: nothing half-written is ever seen, and nothing stays of those who died."""
+"""Blobs in a folder: nothing half-written is visible, and crashed writers leave nothing."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ async def test_only_the_owner_can_read_it(tmp_path: Path) -> None:
 
 
 async def test_a_writer_that_is_killed_leaves_nothing_that_stays(tmp_path: Path) -> None:
-    """Nor does somebody who opens the store meanwhile disturb one who still writes."""
+    """Opening the store does not disturb a writer that is still at work."""
     url = tmp_path.as_uri()
     blobs = await open_blobs(url)
     await blobs.put("key", b"old")
@@ -83,7 +83,7 @@ async def test_a_writer_that_is_killed_leaves_nothing_that_stays(tmp_path: Path)
 async def test_a_draft_that_was_taken_for_abandoned_is_begun_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Between making the temporary file and locking it, somebody who tidies up may remove it."""
+    """Between creating the temporary file and locking it, another process may remove it as abandoned."""
     import fcntl
 
     await open_blobs(tmp_path.as_uri())
@@ -108,7 +108,7 @@ async def test_a_draft_that_was_taken_for_abandoned_is_begun_again(
 
 
 async def test_a_file_system_without_locks_will_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As some network ones are. What may be another's work is then left alone."""
+    """As on some network file systems. Files of other writers are left alone then."""
     import fcntl
 
     def no_locks(handle: int, operation: int) -> None:
@@ -124,7 +124,7 @@ async def test_a_file_system_without_locks_will_do(tmp_path: Path, monkeypatch: 
 
 
 async def test_a_full_disk_is_a_clear_refusal(tmp_path: Path) -> None:
-    """A limit on the size of files stands for the disk: the kernel refuses the write in the same place."""
+    """A limit on the file size stands for the disk: the kernel refuses the write in the same place."""
     done = await asyncio.to_thread(
         subprocess.run,
         [sys.executable, "-c", _FILLER, tmp_path.as_uri()],
@@ -154,7 +154,7 @@ async def test_folders_of_removed_blobs_go_too(tmp_path: Path, folder: Blobs) ->
 
 
 async def test_writers_and_removers_of_neighbours_do_not_meet(folder: Blobs) -> None:
-    """A folder vanishes when its last blob does, and comes back with the next."""
+    """A folder is removed with its last blob, and created again with the next."""
 
     async def worry(key: str) -> None:
         for _ in range(20):
@@ -188,7 +188,7 @@ _STEP = st.one_of(
 @given(st.lists(_STEP, max_size=15))
 @settings(max_examples=40)
 def test_it_is_a_dictionary(steps: list[tuple[str, str, Any]]) -> None:
-    """Whatever is done in whatever order, a folder answers as a dictionary does."""
+    """After any operations, a folder answers as a dictionary does."""
 
     async def follow(root: str) -> None:
         blobs = await open_blobs(Path(root).as_uri())

@@ -1,4 +1,4 @@
-"""Kept logs: found by attempt and rank, forgotten with their run, and never longer than they may stay."""
+"""Kept logs: found by attempt and rank, removed with their run, and kept no longer than allowed."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ async def test_a_run_takes_its_logs_along(tmp_path: Path) -> None:
 
 
 async def test_what_no_run_has_and_what_is_too_old_is_collected(tmp_path: Path) -> None:
-    """But nothing that is so young that its run may not be known yet."""
+    """Young logs are kept, since their run may not be known yet."""
     kept = await logs_in(tmp_path)
     for run in ("alive", "gone", "new", "old"):
         await kept.keep(name(1, 0, run=run), b"x")
@@ -66,7 +66,7 @@ async def test_what_no_run_has_and_what_is_too_old_is_collected(tmp_path: Path) 
 
 
 async def test_a_namespace_with_too_many_logs_loses_the_oldest(tmp_path: Path) -> None:
-    """Others keep theirs; small logs count for what a file takes."""
+    """Other namespaces are not affected; small logs count for the block that a file takes."""
     kept = await logs_in(tmp_path)
     for attempt in range(1, 5):
         await kept.keep(name(attempt, 0, run="alive"), b"x")

@@ -1,4 +1,4 @@
-"""Many readers of one part cost the store one."""
+"""Many readers of one part cause one read of the store."""
 
 from __future__ import annotations
 

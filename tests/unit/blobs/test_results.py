@@ -1,4 +1,4 @@
-"""What is kept of how a sweep's members ended."""
+"""The stored results of a sweep's members."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ async def results_in(folder: Path) -> KeptResults:
 
 
 async def test_a_record_comes_back_as_it_was(tmp_path: Path) -> None:
-    """The last end of a member counts; what nobody kept, and what is no record, is not there."""
+    """The last end of a member counts; missing and invalid records are left out."""
     kept = await results_in(tmp_path)
     first = MemberResult(index=3, state="Failed", attempt=1, exit_code=1, message="no")
     last = MemberResult(index=3, state="Succeeded", attempt=7, exit_code=0, result={"loss": [0.5, None]})
@@ -57,5 +57,5 @@ async def test_what_no_run_has_goes_but_not_what_is_new(tmp_path: Path, monkeypa
     ],
 )
 def test_what_a_program_said_last_is_its_result(message: str, succeeded: bool, result: object) -> None:
-    """Of a failed one JSON alone: Kubernetes takes the end of its log where it wrote nothing."""
+    """For a failed one only JSON: Kubernetes takes the end of its log if it wrote nothing."""
     assert parse_result(message, succeeded=succeeded) == result

@@ -16,7 +16,7 @@ from kajitori.errors import Unavailable
 
 
 async def test_a_server_that_comes_back_knows_what_was_told() -> None:
-    """And writes nothing that is there already."""
+    """It writes nothing that is already stored."""
     blobs = MemoryBlobs()
     before = Book(NOW)
     for number in range(40):
@@ -34,7 +34,7 @@ async def test_a_server_that_comes_back_knows_what_was_told() -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 async def test_servers_that_write_at_once_lose_nothing(seed: int) -> None:
-    """Whatever order their calls have: after some rounds all of them, and the store, know everything."""
+    """In any order of their calls: after some rounds all of them, and the store, know everything."""
     chance = random.Random(seed)
     blobs = MemoryBlobs(chance, timedelta(seconds=1))
     books = [Book(NOW) for _ in range(3)]

@@ -21,7 +21,7 @@ from kajitori.kube.transport import Environment
 
 
 class WatchFault(Enum):
-    """What goes wrong on all open watches."""
+    """A fault on all open watches."""
 
     END = "the server closes them, as it does after timeoutSeconds"
     BREAK = "the connections break in the middle of a line"
@@ -32,7 +32,8 @@ class WatchFault(Enum):
 
 
 class FakeApi:
-    """`url` once it runs; `list_answers` and `watch_answers` are statuses to answer first (429 with Retry-After: 1)."""
+    """A fake API server. `url` is set while it runs; `list_answers` and `watch_answers` are statuses to answer first
+    (429 with Retry-After: 1)."""
 
     def __init__(self) -> None:
         self.url = ""
@@ -43,7 +44,7 @@ class FakeApi:
         self.list_answers: deque[int] = deque()
         self.watch_answers: deque[int] = deque()
         self.expire_continue = 0
-        """How many continue tokens are still to be refused as expired."""
+        """Number of continue tokens that are still refused as expired."""
         self.requests: list[tuple[str, dict[str, str]]] = []
         self._events: list[tuple[int, bytes]] = []
         self._watchers: dict[object, asyncio.Queue[bytes | WatchFault]] = {}
@@ -52,7 +53,7 @@ class FakeApi:
     # ------------------------------------------------------------------------------------------ the tests' side
 
     def put(self, name: str, namespace: str = "a", **changes: Any) -> dict[str, Any]:
-        """Creates or changes a Pod; `changes` are merged into spec and status by their keys' place."""
+        """Create or change a Pod; `changes` are merged into spec and status."""
         key = (namespace, name)
         old = self.pods.get(key)
         self.version += 1
@@ -71,7 +72,7 @@ class FakeApi:
         return pod
 
     def remove(self, name: str, namespace: str = "a") -> None:
-        """Deletes a Pod, if it is there."""
+        """Delete a Pod if it exists."""
         pod = self.pods.pop((namespace, name), None)
         if pod is None:
             return
@@ -80,28 +81,28 @@ class FakeApi:
         self._emit("DELETED", pod)
 
     def forget_history(self) -> None:
-        """What was before now can't be watched any more, as after etcd's compaction."""
+        """Make earlier versions unwatchable, as etcd's compaction does."""
         self.oldest = self.version + 1
         self._events.clear()
 
     def restore(self, pods: dict[tuple[str, str], dict[str, Any]], version: int) -> None:
-        """Comes back with what it held at a version, as after a restored backup."""
+        """Return to the state of a version, as after a restored backup."""
         self.fail_watches(WatchFault.BREAK)
         self.pods, self.version = dict(pods), version
         self._events = [(number, line) for number, line in self._events if number <= version]
 
     def fail_watches(self, fault: WatchFault) -> None:
-        """Lets something go wrong on every open watch."""
+        """Cause a fault on every open watch."""
         for queue in self._watchers.values():
             queue.put_nowait(self._bookmark() if fault is WatchFault.BOOKMARK else fault)
 
     @property
     def open_watches(self) -> int:
-        """How many watches are open now."""
+        """The number of open watches."""
         return len(self._watchers)
 
     async def until(self, condition: Callable[[], bool]) -> None:
-        """Returns when the condition, which is about requests and open watches, holds."""
+        """Return when the condition, which is about requests and open watches, holds."""
         await eventually(condition, self._poke)
 
     # ------------------------------------------------------------------------------------------ the server's side
@@ -113,13 +114,13 @@ class FakeApi:
             queue.put_nowait(line)
 
     def _bookmark(self) -> bytes:
-        """What was told before it is all that there was up to now."""
+        """A bookmark at the current version."""
         meta = {"resourceVersion": str(self.version), "creationTimestamp": None}
         bookmark = {"kind": "Pod", "apiVersion": "v1", "metadata": meta, "spec": {"containers": None}}
         return json.dumps({"type": "BOOKMARK", "object": bookmark}).encode() + b"\n"
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
-        """GET of the collection."""
+        """Answer GET of the collection."""
         self.requests.append((request.path, dict(request.query)))
         self._poke.set()
         if "watch" in request.query:
@@ -170,7 +171,7 @@ class FakeApi:
             del self._watchers[me]
 
     async def _fail(self, fault: WatchFault, request: web.Request, response: web.StreamResponse) -> None:
-        """Does what ends the watch."""
+        """Cause the fault that ends the watch."""
         match fault:
             case WatchFault.EXPIRE | WatchFault.ERROR:
                 status = status_of(410 if fault is WatchFault.EXPIRE else 500)
@@ -219,7 +220,7 @@ def _new_pod(name: str, namespace: str, version: int) -> dict[str, Any]:
 
 @contextlib.asynccontextmanager
 async def serving(app: web.Application, tls: ssl.SSLContext | None = None) -> AsyncIterator[str]:
-    """An aiohttp application on a free port of loopback; answers its URL."""
+    """Serve an aiohttp application on a free port of loopback; yield its URL."""
     runner = web.AppRunner(app, shutdown_timeout=0.1, handler_cancellation=True)
     await runner.setup()
     try:
@@ -242,7 +243,7 @@ async def fake_api() -> AsyncIterator[FakeApi]:
 
 
 class Naps:
-    """A sleep that returns at once and remembers how long it should have taken, and the clock that goes with it."""
+    """A sleep that returns at once and records its duration, and a clock that it moves."""
 
     def __init__(self) -> None:
         self.taken: list[float] = []
@@ -250,14 +251,14 @@ class Naps:
         self.poke = asyncio.Event()
 
     async def sleep(self, seconds: float) -> None:
-        """Yields to the event loop once; the clock moves on."""
+        """Yield to the event loop once; the clock moves on."""
         self.taken.append(seconds)
         self.now += seconds
         self.poke.set()
         await asyncio.sleep(0)
 
     def environment(self, chance: float = 0.5) -> Environment:
-        """For a client: this sleep, this clock, and a coin that always falls the same way."""
+        """A client's environment with this sleep and clock, and a constant random number."""
         return Environment(clock=lambda: self.now, sleep=self.sleep, chance=lambda: chance)
 
 
@@ -267,7 +268,7 @@ def client_of(url: str, naps: Naps | None = None, retry: RetryPolicy = NO_RETRY,
 
 
 async def eventually(condition: Callable[[], bool], poke: asyncio.Event, seconds: float = 5.0) -> None:
-    """Returns when the condition holds; looked at each time `poke` is set. Raises TimeoutError."""
+    """Return when the condition holds; it is checked each time `poke` is set. Raises TimeoutError."""
     async with asyncio.timeout(seconds):
         while not condition():
             await poke.wait()

@@ -1,4 +1,4 @@
-"""Tokens of agents, an API server that knows them, and a clock that stands still."""
+"""Agents' tokens, an API server that accepts them, and a clock that stands still."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from kajitori.kube.platform.agents import AUDIENCE, AgentTokens
 
 ACCOUNT = "kajitori/kajitori-agent"
 DAY = 1_800_000_000.0
-"""The time of day when the clock begins, which counts from something else."""
+"""The time of day at the clock's zero."""
 
 
 class Agents:
-    """An API server that knows tokens, the mirror of Pods, and who asks both."""
+    """An API server that reviews tokens, the mirror of Pods, and a reader of both."""
 
     def __init__(self, chance: Callable[[], float] = lambda: 1.0) -> None:
         self.clock = 5_000.0
         self.asked: list[str] = []
         self.revoked: set[str] = set()
         self.opaque: dict[str, str] = {}
-        """Tokens that only the API server can read, by the node of each."""
+        """Tokens that only the API server can read, with their nodes."""
         self.trouble: KajitoriError | None = None
         self.pods: dict[tuple[str, str], Pod] = {}
         mirror, client = SimpleNamespace(pods=self.pods), SimpleNamespace(create=self._create)
@@ -44,7 +44,7 @@ class Agents:
         )
 
     def token(self, node: str = "n1", life: float = 3_600.0) -> str:
-        """Of the agent on a node, whose Pod is there."""
+        """Return the token of the agent on a node, whose Pod exists."""
         pod = {"metadata": {"namespace": "kajitori", "name": f"agent-{node}", "uid": f"uid-{node}"}}
         self.pods["kajitori", f"agent-{node}"] = msgspec.convert(pod | {"spec": {"nodeName": node}}, Pod)
         said = {"node": node, "exp": int(DAY + self.clock + life)}
@@ -73,6 +73,6 @@ class Agents:
 
 
 async def settle() -> None:
-    """Whatever was begun has ended."""
+    """Return when everything that was started has ended."""
     for _ in range(5):
         await asyncio.sleep(0)

@@ -18,7 +18,7 @@ Answer = web.Response | Callable[[web.Request], Any]
 
 
 class Script:
-    """A server that gives the prepared answers, the last one for ever, and remembers what it was asked."""
+    """A server that gives the prepared answers, the last one for ever, and records the requests."""
 
     def __init__(self) -> None:
         self.url = ""
@@ -27,7 +27,7 @@ class Script:
         self.headers: list[dict[str, str]] = []
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
-        """Any request."""
+        """Answer any request."""
         body = await request.read()
         self.asked.append((request.method, request.raw_path, json.loads(body) if body else None))
         self.headers.append(dict(request.headers))
@@ -50,7 +50,7 @@ def no(code: int, reason: str = "", message: str = "", retry_after: str = "") ->
 
 
 async def hang_up(request: web.Request) -> web.Response:
-    """Breaks the connection after the request was read."""
+    """Break the connection after the request was read."""
     assert request.transport is not None
     request.transport.abort()
     return web.Response()

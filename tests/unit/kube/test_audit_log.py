@@ -1,4 +1,4 @@
-"""Audit events as requests: whose, of which instance, how much of a kind."""
+"""Audit events as requests: client, instance, and number per kind."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_a_request_says_who_asked_for_what() -> None:
     ],
 )
 def test_instances_are_told_apart_by_what_is_known_of_them(user: dict[str, Any], instance: str) -> None:
-    """Kubelets are one client."""
+    """All kubelets are one client."""
     (request,) = log({"user": user}).requests()
     assert request.instance == instance
     assert (request.client == Client(KUBELETS)) is user["username"].startswith("system:node")
@@ -93,7 +93,7 @@ def test_how_much_is_asked_for(changes: dict[str, Any], ask: Ask) -> None:
 
 
 def test_a_watch_is_one_request_however_many_stages_are_logged() -> None:
-    """Open until it is said to be over."""
+    """It is open until the event of its end."""
     watch = {"verb": "watch", "requestURI": "/api/v1/pods?watch=true"}
     opened = watch | {"stage": "ResponseStarted"}
     over = watch | {"stageTimestamp": "2026-11-22T07:45:39.438392Z"}
@@ -104,13 +104,13 @@ def test_a_watch_is_one_request_however_many_stages_are_logged() -> None:
 
 
 def test_lines_that_are_no_events_are_counted() -> None:
-    """A log that is being written ends in the middle of a line."""
+    """The last line of a log that is being written may be incomplete."""
     half = log(b"\n", {}, b'{"kind":"Event","stage":"Resp', b'{"some": "json"}\n', b'{"stage": "\xff"}\n')
     assert len(list(half.requests())) == 1
     assert half.unreadable == 3
 
 
 def test_an_address_that_nobody_should_ask_for_is_an_address() -> None:
-    """Whoever tries doors asks for anything, and is logged."""
+    """A scan asks for any address, and is logged."""
     (request,) = log({"requestURI": "//[x?limit=1", "objectRef": None}).requests()
     assert request.ask == Ask("list", "//[x", Scope.SELECTED)

@@ -1,4 +1,4 @@
-"""The client's verbs on the wire: what is sent, what is tried again, what a failure is called."""
+"""The client's requests: what is sent, what is retried, how failures are named."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ async def test_paths_and_bodies_of_each_verb() -> None:
 
 
 async def test_the_configurations_namespace_is_the_default() -> None:
-    """Without a namespace one object is looked for in the configuration's; a collection in all."""
+    """For one object; for a collection, all namespaces."""
     async with scripted(ok({"items": []})) as server:
         async with KubeClient(KubeConfig(server=server.url, namespace="mine")) as client:
             await client.get(PODS, "x")
@@ -94,7 +94,7 @@ async def test_the_configurations_namespace_is_the_default() -> None:
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "../../nodes", "a%2fb", "a?b", "a#b", "a b", "ä", "a\n"])
 async def test_a_name_cannot_lead_elsewhere(name: str) -> None:
-    """What is not one part of a path is refused before anything is sent."""
+    """A name that is more than one part of a path is refused before anything is sent."""
     async with client_of("http://127.0.0.1:1") as client:
         with pytest.raises(InvalidInput):
             await client.get(PODS, name, "a")
@@ -103,7 +103,7 @@ async def test_a_name_cannot_lead_elsewhere(name: str) -> None:
 
 
 async def test_objects_are_decoded_to_what_is_asked_for() -> None:
-    """A dictionary, or a struct of the needed fields; nulls mean absent; garbage is an error of the server's."""
+    """As a dictionary, or a struct of the needed fields; nulls count as missing; garbage is the server's error."""
     with_nulls = {"metadata": {"name": "x", "labels": None}, "spec": None, "status": {"conditions": None}}
     async with scripted(ok(), ok(with_nulls), web.Response(text="<html>")) as server, client_of(server.url) as client:
         assert (await client.get(PODS, "x", type=Pod)).status.phase == "Running"
@@ -113,7 +113,7 @@ async def test_objects_are_decoded_to_what_is_asked_for() -> None:
 
 
 async def test_a_list_is_followed_to_its_end() -> None:
-    """All pages are one listing, at the version of the last; an object that is no Pod is left out."""
+    """All pages form one listing, at the version of the last; an object that is no Pod is left out."""
     pages = [
         ok({"metadata": {"resourceVersion": "7", "continue": "t/1="}, "items": [POD, {"metadata": 5}]}),
         ok({"metadata": {"resourceVersion": "7"}, "items": None}),
@@ -128,7 +128,7 @@ async def test_a_list_is_followed_to_its_end() -> None:
 
 
 async def test_reads_are_tried_again() -> None:
-    """A broken connection, 500 and 429 pass while reading."""
+    """Reads are retried after a broken connection, 500 and 429."""
     naps = Naps()
     answers: list[Answer] = [no(500), no(429), hang_up, ok()]
     async with scripted(*answers) as server, client_of(server.url, naps, RetryPolicy()) as client:
@@ -138,7 +138,7 @@ async def test_reads_are_tried_again() -> None:
 
 
 async def test_a_create_is_not_repeated_after_a_broken_connection() -> None:
-    """It may have happened. The error says so, and names the server."""
+    """The object may exist. The error says so, and names the server."""
     async with scripted(hang_up, ok()) as server, client_of(server.url, retry=RetryPolicy()) as client:
         with pytest.raises(ConnectionFailed) as caught:
             await client.create(PODS, POD)
@@ -148,7 +148,8 @@ async def test_a_create_is_not_repeated_after_a_broken_connection() -> None:
 
 
 async def test_a_write_that_was_stopped_on_its_way_is_not_sent_afterwards() -> None:
-    """Whoever leads is asked again when there is a connection, new or old, and when the body follows; not to read."""
+    """The permission is checked again when there is a connection, new or reused, and when the body follows; not for
+    reads."""
     permits = 0
 
     def permit() -> float:
@@ -173,7 +174,7 @@ async def test_a_write_that_was_stopped_on_its_way_is_not_sent_afterwards() -> N
 
 
 async def test_a_create_is_repeated_when_the_server_asks_for_it() -> None:
-    """429 with Retry-After says that nothing was done; the wait is at least as long as asked."""
+    """429 with Retry-After means that nothing was done; the pause is at least as long as asked."""
     naps = Naps()
     async with scripted(no(429, retry_after="2"), ok()) as server:
         async with client_of(server.url, naps, RetryPolicy()) as client:
@@ -183,7 +184,7 @@ async def test_a_create_is_repeated_when_the_server_asks_for_it() -> None:
 
 
 async def test_refusals_are_not_repeated() -> None:
-    """What the server refuses for good is raised at once."""
+    """A final refusal of the server is raised at once."""
     for answer, kind in [
         (no(403), ForbiddenError),
         (no(404), NotFoundError),
@@ -196,7 +197,7 @@ async def test_refusals_are_not_repeated() -> None:
 
 
 async def test_patience_ends() -> None:
-    """A server that answers 429 for ever ends in its own error, after a bounded time."""
+    """A server that answers 429 for ever leads to its own error, after a limited time."""
     naps = Naps()
     async with scripted(no(429, retry_after="9")) as server, client_of(server.url, naps, RetryPolicy()) as client:
         with pytest.raises(TooManyRequestsError):
@@ -205,7 +206,7 @@ async def test_patience_ends() -> None:
 
 
 async def test_a_server_that_does_not_answer() -> None:
-    """The time limit ends the request; it may have been applied."""
+    """The request ends at the time limit; it may have been applied."""
 
     async def never(request: web.Request) -> web.Response:
         await asyncio.Event().wait()
@@ -218,7 +219,7 @@ async def test_a_server_that_does_not_answer() -> None:
 
 
 async def test_a_closed_client_asks_nothing() -> None:
-    """Whoever forgot to stop learns that the client is closed; no new connection is opened behind anybody's back."""
+    """The error says that the client is closed; no new connection is opened."""
     async with scripted(ok()) as server:
         async with client_of(server.url) as client:
             await client.get(PODS, "x")
@@ -228,7 +229,7 @@ async def test_a_closed_client_asks_nothing() -> None:
 
 
 async def test_nobody_listens() -> None:
-    """An unreachable server is named, with a way out; the request certainly was not applied."""
+    """The error names the unreachable server and a way out; the request was certainly not applied."""
     async with serving(web.Application()) as url:
         pass
     async with client_of(url) as client:
@@ -240,13 +241,13 @@ async def test_nobody_listens() -> None:
 
 
 def test_raw_parts_of_a_body_stay_as_they_are() -> None:
-    """A Run's spec goes back to the server byte by byte."""
+    """A Run's spec is sent back byte by byte."""
     assert msgspec.json.encode({"spec": msgspec.Raw(b'{"a":  1}')}) == b'{"spec":{"a":  1}}'
 
 
 def test_a_descriptor_that_the_event_loop_still_has_is_a_failed_connection() -> None:
-    """Where a server dies during a handshake, aiohttp closes the socket before uvloop knows; the next one gets the same
-    number, and uvloop refuses it. Nothing was sent, and it passes."""
+    """If a server dies during a handshake, aiohttp closes the socket before uvloop knows. The next socket gets the same
+    number, and uvloop refuses it. Nothing was sent, and the state passes."""
 
     async def work() -> None:
         async with fake_api() as api, KubeClient(KubeConfig(server=api.url), retry=NO_RETRY) as client:

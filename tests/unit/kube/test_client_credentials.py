@@ -1,4 +1,4 @@
-"""How the client proves who it is: tokens, their files, and programs that make them."""
+"""The client's credentials: tokens, token files, and plugins."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from kajitori.kube.retry import NO_RETRY
 
 
 def bearer(valid: str) -> Callable[[web.Request], Any]:
-    """Answers 401 to all tokens but one."""
+    """Answer 401 to all tokens but one."""
 
     async def answer(request: web.Request) -> web.Response:
         return (
@@ -36,7 +36,7 @@ def bearer(valid: str) -> Callable[[web.Request], Any]:
 
 
 def plugin(folder: Path, script: str, **options: Any) -> ExecPlugin:
-    """A credential plugin that is a shell script; it counts its runs in the file `runs`."""
+    """Create a credential plugin, a shell script that counts its runs in the file `runs`."""
     path = folder / "plugin"
     path.write_text(f"#!/bin/sh\ncd {folder}\necho run >> runs\n{script}\n")
     path.chmod(path.stat().st_mode | stat.S_IXUSR)
@@ -44,18 +44,18 @@ def plugin(folder: Path, script: str, **options: Any) -> ExecPlugin:
 
 
 def runs(folder: Path) -> int:
-    """How often the plugin ran."""
+    """Return how often the plugin ran."""
     return len((folder / "runs").read_text().splitlines())
 
 
 def credential(token: str, **more: str) -> str:
-    """A plugin's answer as a shell command."""
+    """Return a shell command that prints a plugin's answer."""
     status = json.dumps({"token": token, **more})
     return f"""echo '{{"kind": "ExecCredential", "status": {status}}}'"""
 
 
 async def test_a_token_file_is_read_again_after_401(tmp_path: Path) -> None:
-    """The kubelet renews tokens in place; the next request after a refusal carries the new one."""
+    """The kubelet renews tokens in place; the next request after a 401 carries the new one."""
     file = tmp_path / "token"
     file.write_text("old\n")
 
@@ -71,7 +71,7 @@ async def test_a_token_file_is_read_again_after_401(tmp_path: Path) -> None:
 
 
 async def test_a_fixed_token_that_expired() -> None:
-    """Nothing can be renewed: one request, a typed error, a hint, and no token in the words."""
+    """Nothing can be renewed: one request, a typed error with a hint, and no token in the message."""
     async with scripted(bearer("other")) as server:
         async with KubeClient(KubeConfig(server=server.url).with_token("s3cret"), retry=NO_RETRY) as client:
             with pytest.raises(UnauthorizedError) as caught:
@@ -81,9 +81,9 @@ async def test_a_fixed_token_that_expired() -> None:
     assert "s3cret" not in f"{caught.value!r} {caught.value.hint}"
 
 
-async def test_somebody_elses_token_goes_over_the_same_connection_and_alone() -> None:
-    """Each request carries the token and the user agent of the client that it was made with, and nothing of the other;
-    what one client closes, the other goes on using."""
+async def test_another_users_token_shares_the_connection_and_nothing_else() -> None:
+    """Each request carries its own client's token and user agent only; after one client is closed, the other one works
+    on."""
     connections = set()
 
     async def note(request: web.Request) -> web.Response:
@@ -105,7 +105,7 @@ async def test_somebody_elses_token_goes_over_the_same_connection_and_alone() ->
 
 
 async def test_a_plugin_runs_once_for_many_requests_and_again_after_401(tmp_path: Path) -> None:
-    """Its token is kept; a refusal runs it once more, and a second refusal is final."""
+    """Its token is kept; a 401 runs it once more, and a second 401 is final."""
     async with scripted(bearer("first")) as server:
         config = KubeConfig(server=server.url, credentials=Credentials(plugin=plugin(tmp_path, credential("first"))))
         async with KubeClient(config, retry=NO_RETRY) as client:
@@ -124,7 +124,7 @@ async def test_a_plugin_runs_once_for_many_requests_and_again_after_401(tmp_path
 
 
 async def test_a_token_about_to_expire_is_renewed_before_it_is_used(tmp_path: Path) -> None:
-    """The plugin says until when its token is good."""
+    """The plugin names the end of its token's validity."""
     soon = (datetime.now(UTC) + timedelta(seconds=5)).isoformat()
     async with scripted(bearer("t")) as server:
         made = plugin(tmp_path, credential("t", expirationTimestamp=soon))
@@ -135,7 +135,8 @@ async def test_a_token_about_to_expire_is_renewed_before_it_is_used(tmp_path: Pa
 
 
 async def test_a_plugin_is_told_about_the_cluster(tmp_path: Path) -> None:
-    """KUBERNETES_EXEC_INFO holds version, whether questions may be asked, and the server, where it wants to know."""
+    """KUBERNETES_EXEC_INFO holds the version, whether questions are possible, and the server if the plugin wants to
+    know it."""
     script = 'printf %s "$KUBERNETES_EXEC_INFO" > info; printf %s "$PROFILE" > profile\n' + credential("t")
     made = plugin(tmp_path, script, provide_cluster_info=True, interactive_mode="Never", env=(("PROFILE", "ml"),))
     async with scripted(ok()) as server:
@@ -157,7 +158,7 @@ async def test_a_plugin_is_told_about_the_cluster(tmp_path: Path) -> None:
     ],
 )
 async def test_a_plugin_that_fails(tmp_path: Path, script: str, said: str) -> None:
-    """Its last words and its exit code are told; what it printed as an answer is not."""
+    """The error has its last line and exit code, but not what it printed as an answer."""
     made = plugin(tmp_path, script)
     async with KubeClient(KubeConfig(server="http://127.0.0.1:1", credentials=Credentials(plugin=made))) as client:
         with pytest.raises(Unauthenticated, match=said):
@@ -165,7 +166,7 @@ async def test_a_plugin_that_fails(tmp_path: Path, script: str, said: str) -> No
 
 
 async def test_a_plugin_that_is_not_there() -> None:
-    """Its own install hint is the way out."""
+    """The error's hint is the plugin's install hint."""
     made = ExecPlugin("client.authentication.k8s.io/v1", "/no/such/plugin", install_hint="install it so")
     async with KubeClient(KubeConfig(server="http://127.0.0.1:1", credentials=Credentials(plugin=made))) as client:
         with pytest.raises(Unauthenticated) as caught:

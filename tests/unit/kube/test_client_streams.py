@@ -15,7 +15,7 @@ from kajitori.kube.streams import EXEC_PROTOCOL, Channel, exit_of
 
 
 async def test_a_log_comes_in_pieces() -> None:
-    """Options are sent as Kubernetes names them; the bytes come as they are."""
+    """Options have Kubernetes' names; the bytes are unchanged."""
 
     async def log(request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse()
@@ -92,14 +92,14 @@ async def test_exec_speaks_the_channels() -> None:
 
 
 async def test_exec_that_is_refused_says_why() -> None:
-    """The server's own words come through, although a refused handshake has no body for us."""
+    """The server's own message is raised, although a refused handshake loses its body."""
     async with scripted(no(404, "NotFound", 'pods "x" not found')) as server, client_of(server.url) as client:
         with pytest.raises(NotFoundError, match='pods "x" not found'):
             await client.open_exec("a", "x", command=["sh"])
 
 
 async def test_exec_that_breaks_is_not_taken_for_its_end() -> None:
-    """Without a word about the end there is no exit code but an error."""
+    """Without a Status at the end there is an error instead of an exit code."""
 
     async def run(request: web.Request) -> web.StreamResponse:
         socket = web.WebSocketResponse(protocols=[EXEC_PROTOCOL])
@@ -124,5 +124,5 @@ async def test_exec_that_breaks_is_not_taken_for_its_end() -> None:
     ],
 )
 def test_how_a_program_ended(payload: bytes, answer: tuple[int | None, str]) -> None:
-    """Only a number that was told is an exit code."""
+    """Only a number in the Status is an exit code."""
     assert exit_of(payload) == answer

@@ -1,4 +1,4 @@
-"""The API server's clock as its answers tell it."""
+"""The API server's clock, by its answers."""
 
 from __future__ import annotations
 
@@ -27,22 +27,22 @@ class Ticks:
         self.now = 500.0
 
     def clock(self) -> ServerClock:
-        """One whose own machine is an hour fast."""
+        """The server clock of a machine that is an hour fast."""
         return ServerClock(ticks=lambda: self.now, own=lambda: (NOON + timedelta(hours=1)).timestamp())
 
 
 def date(moment: datetime) -> str:
-    """As servers write it."""
+    """Return a time as servers write it."""
     return format_datetime(moment, usegmt=True)
 
 
 def test_before_any_answer_it_is_our_own_time() -> None:
-    """There is nothing better; whoever judges deadlines has read a list first."""
+    """There is nothing better; a component that judges deadlines has already read a list."""
     assert Ticks().clock().now() == NOON + timedelta(hours=1)
 
 
 def test_an_answer_tells_the_time_and_then_it_goes_on_by_itself() -> None:
-    """Our own machine's clock plays no part any more."""
+    """This machine's clock has no effect any more."""
     ticks = Ticks()
     clock = ticks.clock()
     clock.note(date(NOON))
@@ -52,7 +52,7 @@ def test_an_answer_tells_the_time_and_then_it_goes_on_by_itself() -> None:
 
 @pytest.mark.parametrize("hours", [1, -1])
 def test_a_server_whose_clock_is_set_is_not_followed(hours: int) -> None:
-    """No deadline has come nearer by that, or gone further away; drift is followed."""
+    """No deadline has come nearer by that, or moved away; drift is followed."""
     ticks = Ticks()
     clock = ticks.clock()
     clock.note(date(NOON))
@@ -61,13 +61,13 @@ def test_a_server_whose_clock_is_set_is_not_followed(hours: int) -> None:
         clock.note(date(NOON + timedelta(minutes=minute, hours=hours)))
     assert abs(clock.now() - NOON - timedelta(hours=1)) < timedelta(seconds=5)
 
-    for minute in range(61, 121):  # it is right again, but has drifted by two seconds
+    for minute in range(61, 121):  # right again, but drifted by two seconds
         ticks.now += UPDATE_SECONDS
         clock.note(date(NOON + timedelta(minutes=minute, seconds=2)))
     assert abs(clock.now() - NOON - timedelta(hours=2, seconds=2)) <= timedelta(seconds=2)
 
 
-def test_whoever_begins_anew_believes_it_however_far_off_it_is() -> None:
+def test_the_first_answer_after_a_stop_is_used_however_different() -> None:
     """A machine that was stopped for an hour does not know it."""
     ticks = Ticks()
     clock = ticks.clock()
@@ -79,7 +79,7 @@ def test_whoever_begins_anew_believes_it_however_far_off_it_is() -> None:
 
 @pytest.mark.parametrize("said", [None, "", "yesterday", "Sun, 99 Nov 2026 12:00:00 GMT"])
 def test_what_is_no_time_is_passed_over(said: str | None) -> None:
-    """A proxy may leave it out, or write what it likes."""
+    """A proxy may remove the header, or write anything."""
     clock = Ticks().clock()
     clock.note(said)
     assert clock.now() == NOON + timedelta(hours=1)
@@ -93,7 +93,7 @@ def test_the_steady_clock_goes_forward() -> None:
 
 
 async def test_a_mirror_knows_the_time_of_its_api_server() -> None:
-    """As soon as it has read anything, and when it asks anew, however wrong this machine's clock is."""
+    """It knows it after its first read, and again when it asks, however wrong this machine's clock is."""
     slow = Environment(wall=lambda: time.time() - 3600)
     async with fake_api() as api, KubeClient(KubeConfig(server=api.url), environment=slow) as client:
         mirror = Mirror(client, (PODS,))
@@ -101,7 +101,7 @@ async def test_a_mirror_knows_the_time_of_its_api_server() -> None:
         async with mirror:
             await mirror.wait_synced()
             assert abs(_off(mirror)) < 5
-            await mirror.set_clock()  # this server knows no /version: its refusal tells the time as well
+            await mirror.set_clock()  # this server does not know /version, but its refusal has the time
             assert abs(_off(mirror)) < 5
 
 

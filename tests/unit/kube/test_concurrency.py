@@ -1,4 +1,4 @@
-"""The window grows while the server keeps up, and halves when it says or shows that it does not."""
+"""The window grows while the server keeps up, and is halved when the server says or shows that it does not."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_a_full_window_grows_by_one_a_round() -> None:
 
 
 def test_a_window_that_is_not_used_does_not_grow() -> None:
-    """What was never tried says nothing about what the server bears."""
+    """An unused window says nothing about the server's capacity."""
     window = Window(Limits(initial=10))
     for _ in range(1000):
         window.answered(kind="", began=0, now=1, in_flight=9)
@@ -29,7 +29,7 @@ def test_a_window_that_is_not_used_does_not_grow() -> None:
 
 
 def test_429_halves_once_a_round() -> None:
-    """Answers to requests sent before the halving tell of the same congestion; later ones of a new one."""
+    """Answers to requests sent before the halving show the same congestion, later ones a new one."""
     window = Window(Limits(initial=64))
     for _ in range(20):
         window.throttled(began=0.0, now=1.0)
@@ -38,8 +38,8 @@ def test_429_halves_once_a_round() -> None:
     assert window.size == 16
 
 
-def test_retry_after_pauses_everybody() -> None:
-    """The longest pause that was asked for counts."""
+def test_retry_after_pauses_all_requests() -> None:
+    """The longest requested pause counts."""
     window = Window()
     window.throttled(began=0, now=10, retry_after_seconds=5)
     window.throttled(began=0, now=11, retry_after_seconds=1)
@@ -54,7 +54,7 @@ def test_an_absurd_wish_is_not_granted() -> None:
 
 
 def feed(window: Window, latency_seconds: float, answers: int, began: float) -> float:
-    """A full window's answers one after the other, each this late; answers the time after."""
+    """Feed a full window's answers one after the other, each with this latency; return the time afterwards."""
     for _ in range(answers):
         window.answered(kind="get", began=began, now=began + latency_seconds, in_flight=window.size)
         began += latency_seconds / 8
@@ -71,7 +71,7 @@ def test_rising_latency_halves() -> None:
 
 
 def test_a_single_slow_answer_is_no_congestion() -> None:
-    """The moving average forgives one straggler."""
+    """The moving average tolerates one slow answer."""
     window = Window(Limits(initial=64))
     now = feed(window, 0.010, 50, 0.0)
     before = window.size
@@ -80,7 +80,7 @@ def test_a_single_slow_answer_is_no_congestion() -> None:
 
 
 def test_a_fast_server_may_waver() -> None:
-    """Five milliseconds that become fifty are no distress."""
+    """From five to fifty milliseconds is no congestion."""
     window = Window(Limits(initial=64))
     now = feed(window, 0.005, 50, 0.0)
     feed(window, 0.050, 200, now)
@@ -88,7 +88,7 @@ def test_a_fast_server_may_waver() -> None:
 
 
 def test_a_server_that_got_slower_for_good_is_the_new_normal() -> None:
-    """The floor is that of lately: it follows a server that moved far away, and the window grows again."""
+    """The floor follows recent latencies: after a server has moved far away, the window grows again."""
     window = Window(Limits(initial=64, floor_seconds=10))
     now = feed(window, 0.010, 50, 0.0)
     now = feed(window, 1.0, 400, now)
@@ -98,7 +98,7 @@ def test_a_server_that_got_slower_for_good_is_the_new_normal() -> None:
 
 
 def test_kinds_have_floors_of_their_own() -> None:
-    """A slow kind of request is not congestion for being slower than another."""
+    """A kind of request is not congested because it is slower than another one."""
     window = Window(Limits(initial=64))
     for number in range(50):
         window.answered(kind="get", began=number, now=number + 0.001, in_flight=64)
@@ -113,7 +113,7 @@ ANSWER = st.tuples(
 
 @given(st.lists(ANSWER, max_size=200))
 def test_the_window_stays_within_its_bounds(answers: list[tuple[str, float, float, int, float]]) -> None:
-    """Whatever the server does, at least one request may be in flight, and never more than the most."""
+    """At least one request may be in flight, and never more than the upper limit."""
     window = Window(Limits(initial=32, min_size=1, max_size=64))
     now = 0.0
     for word, latency, gap, in_flight, wish in answers:
@@ -152,13 +152,13 @@ class Work:
 
 
 async def settle() -> None:
-    """Lets every task run as far as it can."""
+    """Run all tasks as far as they can."""
     for _ in range(10):
         await asyncio.sleep(0)
 
 
 async def test_no_more_than_the_window_at_a_time_in_order() -> None:
-    """Requests begin in the order they came, as places become free."""
+    """Requests begin in the order of their arrival."""
     work = Work(ConcurrencyLimiter(Window(Limits(initial=3, max_size=3))))
     tasks = [asyncio.create_task(work.one(number)) for number in range(8)]
     await settle()
@@ -173,7 +173,7 @@ async def test_no_more_than_the_window_at_a_time_in_order() -> None:
 
 
 async def test_every_other_turn_is_for_the_highest_precedence() -> None:
-    """Those between are for who has waited longest, whatever he asks for: so that everybody has his turn."""
+    """The turns between go to the request that has waited longest, so that none starves."""
     work, tasks = Work(ConcurrencyLimiter(Window(Limits(initial=1, max_size=1)))), []
     for number, precedence in enumerate([None, None, None, None, 1, 2, 1, 2]):
         with contextlib.nullcontext() if precedence is None else preceding(precedence):
@@ -190,7 +190,7 @@ async def test_every_other_turn_is_for_the_highest_precedence() -> None:
 
 
 async def test_a_narrower_window_lets_nobody_in_until_it_is_free() -> None:
-    """After 429 those in flight finish; the next begin when fewer than half are left."""
+    """After 429, requests in flight finish, and the next ones begin when fewer than half are left."""
     work = Work(ConcurrencyLimiter(Window(Limits(initial=4)), clock=lambda: 1.0))
     tasks = [asyncio.create_task(work.one(number, 429 if number == 0 else 200)) for number in range(8)]
     await settle()
@@ -209,8 +209,8 @@ async def test_a_narrower_window_lets_nobody_in_until_it_is_free() -> None:
     assert work.limiter.in_flight == 0
 
 
-async def test_who_gives_up_waiting_takes_no_place() -> None:
-    """Cancelled while waiting, or at the very moment of being let in: the place goes to the next."""
+async def test_a_cancelled_request_takes_no_place() -> None:
+    """A request that is cancelled while it waits, or just when it gets its turn, passes the turn on."""
     work = Work(ConcurrencyLimiter(Window(Limits(initial=1, max_size=1))))
     tasks = [asyncio.create_task(work.one(number)) for number in range(4)]
     await settle()
@@ -228,7 +228,7 @@ async def test_who_gives_up_waiting_takes_no_place() -> None:
 
 
 async def test_nobody_begins_while_the_server_wants_a_pause() -> None:
-    """Retry-After holds back all requests of the client, not only the one that was answered so."""
+    """Retry-After pauses all requests of the client, not only the one with that answer."""
     now, slept = [100.0], list[float]()
 
     async def sleep(seconds: float) -> None:

@@ -1,4 +1,4 @@
-"""Where the API server is: files, several files, the environment, a Pod; every fault says what and where."""
+"""Reading the configuration: one or several files, the environment, a Pod; errors name field and cause."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SECRET = "s3cr3t-t0ken"
 
 @pytest.fixture(autouse=True)
 def bare_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Nothing of this machine's own configuration is seen."""
+    """Hide this machine's own configuration."""
     for name in ("KUBECONFIG", "KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT"):
         monkeypatch.delenv(name, raising=False)
     for name in ("http_proxy", "https_proxy", "no_proxy", "all_proxy"):
@@ -28,7 +28,7 @@ def bare_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def write(path: Path, cluster: dict[str, Any], user: dict[str, Any], **context: str) -> Path:
-    """A kubeconfig with one context of the name `one`."""
+    """Write a kubeconfig with one context named `one`."""
     document = {
         "clusters": [{"name": "c", "cluster": {"server": "https://api:6443"} | cluster}],
         "users": [{"name": "u", "user": user}],
@@ -40,7 +40,7 @@ def write(path: Path, cluster: dict[str, Any], user: dict[str, Any], **context: 
 
 
 def test_what_a_file_says(tmp_path: Path) -> None:
-    """Address, namespace, TLS and proxy of the current context; files beside the kubeconfig are found."""
+    """Address, namespace, TLS and proxy of the current context; relative files are found beside the kubeconfig."""
     cluster = {
         "server": "https://api:6443/",
         "certificate-authority": "ca.crt",
@@ -58,7 +58,7 @@ def test_what_a_file_says(tmp_path: Path) -> None:
 
 
 def test_credential_plugins_keep_what_the_protocol_needs(tmp_path: Path) -> None:
-    """Version v1 with its later fields; a command with a slash is found beside the kubeconfig."""
+    """Version v1 with its later fields; a relative command with a slash is found beside the kubeconfig."""
     exec_part = {
         "apiVersion": "client.authentication.k8s.io/v1",
         "command": "./login",
@@ -81,7 +81,7 @@ def test_credential_plugins_keep_what_the_protocol_needs(tmp_path: Path) -> None
 
 
 def test_no_secret_is_shown(tmp_path: Path) -> None:
-    """A configuration may be logged: its repr holds neither token, nor password, nor key."""
+    """The repr, which may be logged, holds neither token, nor password, nor key."""
     data = base64.b64encode(SECRET.encode()).decode()
     user = {"token": SECRET, "password": SECRET, "username": "u", "client-key-data": data}
     config = KubeConfig.from_file(write(tmp_path / "config", {}, user))
@@ -91,7 +91,7 @@ def test_no_secret_is_shown(tmp_path: Path) -> None:
 
 
 def test_another_token_leaves_nothing_of_ours() -> None:
-    """Acting for somebody else uses his token alone: no certificate, no impersonation of ours."""
+    """Only the token remains: no certificate and no impersonation."""
     config = KubeConfig(server="https://api", ca_pem=b"CA").with_token("theirs")
     assert (config.server, config.ca_pem, config.credentials.token) == ("https://api", b"CA", "theirs")
     assert config.credentials.plugin is None
@@ -113,7 +113,7 @@ def test_another_token_leaves_nothing_of_ours() -> None:
 def test_what_cannot_be_used_is_named(
     tmp_path: Path, cluster: dict[str, Any], user: dict[str, Any], kind: type[KajitoriError], said: str
 ) -> None:
-    """Each unusable field ends in a typed error that names it."""
+    """Each unusable field leads to a typed error that names it."""
     with pytest.raises(kind) as caught:
         KubeConfig.from_file(write(tmp_path / "config", cluster, user))
     assert said in f"{caught.value} {caught.value.hint}"
@@ -121,7 +121,7 @@ def test_what_cannot_be_used_is_named(
 
 @pytest.mark.parametrize("text", ["", "[]", "a: [", "- x", "\x00", "clusters: 7\ncurrent-context: x\ncontexts: [3]"])
 def test_nonsense_is_refused(tmp_path: Path, text: str) -> None:
-    """A file that is no kubeconfig ends in InvalidInput, never in a traceback."""
+    """A file that is no kubeconfig leads to InvalidInput."""
     path = tmp_path / "config"
     path.write_text(text)
     with pytest.raises(InvalidInput):
@@ -129,14 +129,14 @@ def test_nonsense_is_refused(tmp_path: Path, text: str) -> None:
 
 
 def test_an_unknown_context_names_the_known(tmp_path: Path) -> None:
-    """A slip in --context shows what there is."""
+    """After a typo in --context the message lists the known ones."""
     with pytest.raises(InvalidInput) as caught:
         KubeConfig.from_file(write(tmp_path / "config", {}, {}), "two")
     assert "one" in str(caught.value)
 
 
 def test_several_files_are_merged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """$KUBECONFIG may name several: the first current-context counts, entries come from any."""
+    """$KUBECONFIG may name several files: the first current-context counts, entries come from any."""
     first = tmp_path / "first"
     first.write_text(yaml.safe_dump({"current-context": "one"}))
     (tmp_path / "other").mkdir()
@@ -148,7 +148,7 @@ def test_several_files_are_merged(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def test_the_order_of_discovery(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A named file, $KUBECONFIG, ~/.kube/config, the Pod's own cluster; else an error that says what to do."""
+    """A named file, $KUBECONFIG, ~/.kube/config, the Pod's own cluster; else an error with a way out."""
     with pytest.raises(Unavailable) as caught:
         KubeConfig.discover(None)
     assert "--kubeconfig" in caught.value.hint
@@ -166,7 +166,7 @@ def test_the_order_of_discovery(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_in_a_pod(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The service account's token is a file that is read again; IPv6 addresses are bracketed."""
+    """The service account's token file is read again when it changes; IPv6 addresses are in brackets."""
     with pytest.raises(Unavailable):
         KubeConfig.in_cluster(tmp_path)
     (tmp_path / "token").write_text("t")
@@ -193,13 +193,13 @@ def test_in_a_pod(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_the_environments_proxy(monkeypatch: pytest.MonkeyPatch, server: str, no_proxy: str, proxied: bool) -> None:
-    """$HTTPS_PROXY is used unless $NO_PROXY names the host, its domain or its network; loopback never is."""
+    """$HTTPS_PROXY is used unless $NO_PROXY names the host, its domain or its network; never for loopback."""
     monkeypatch.setenv("HTTPS_PROXY", "http://proxy:3128")
     monkeypatch.setenv("NO_PROXY", no_proxy)
     assert proxy_for(KubeConfig(server=server)) == ("http://proxy:3128" if proxied else None)
 
 
 def test_the_kubeconfigs_proxy_comes_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the file says is more particular than the environment."""
+    """The file takes precedence over the environment."""
     monkeypatch.setenv("NO_PROXY", "*")
     assert proxy_for(KubeConfig(server="https://127.0.0.1", proxy_url="http://other:1")) == "http://other:1"

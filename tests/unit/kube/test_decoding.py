@@ -1,4 +1,4 @@
-"""What an API server sends is understood object by object: a strange one is no reason to lose the others."""
+"""Decoding the API server's answers object by object: an invalid object does not affect the others."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ NOW = datetime(2026, 11, 21, tzinfo=UTC)
 
 
 def pod(name: str, **more: Any) -> dict[str, Any]:
-    """The least that is a Pod."""
+    """A minimal Pod."""
     return {"metadata": {"name": name, "resourceVersion": name.removeprefix("p")}, **more}
 
 
 def lines(*events: tuple[str, Any]) -> bytes:
-    """Events as a watch sends them."""
+    """Events as lines of a watch."""
     return b"".join(json.dumps({"type": kind, "object": thing}).encode() + b"\n" for kind, thing in events)
 
 
@@ -44,7 +44,7 @@ def test_names_of_fields_are_kubernetes_own() -> None:
 
 
 def test_containers_states() -> None:
-    """Waiting, running and ended are told apart, now and before."""
+    """Waiting, running and terminated, now and before."""
     state = {"terminated": {"exitCode": 137, "signal": 9, "reason": "OOMKilled", "finishedAt": "t"}}
     container = {
         "name": "main",
@@ -62,14 +62,14 @@ def test_containers_states() -> None:
 
 
 def test_a_run_keeps_its_spec_as_bytes() -> None:
-    """What a user wrote is not interpreted here, and its status may be missing."""
+    """The spec is not interpreted, and the status may be missing."""
     run = decode(b'{"metadata": {"name": "r"}, "spec": {"image":  "x", "odd": [1e3]}}', RunObject)
     assert bytes(run.spec) == b'{"image":  "x", "odd": [1e3]}'
     assert run.status is None
 
 
 def test_a_strange_object_in_a_list_is_left_out(caplog: pytest.LogCaptureFixture) -> None:
-    """The rest of the page is there, with its version and token; the log says what was left out."""
+    """The page has its other objects, version and token, and the log names what was left out."""
     items = [pod("p1"), {"metadata": {"name": 7}}, pod("p3", status=None), pod("p4", status={"phase": ["no"]})]
     document = {"metadata": {"resourceVersion": "9", "continue": "t"}, "items": items}
     with caplog.at_level(logging.WARNING):
@@ -80,7 +80,7 @@ def test_a_strange_object_in_a_list_is_left_out(caplog: pytest.LogCaptureFixture
 
 
 def test_a_strange_object_in_a_watch_is_left_out() -> None:
-    """The others come, and the place to resume from moves past it."""
+    """The other objects are yielded, and the position moves past it."""
     block = decode_events(lines(("ADDED", pod("p1")), ("MODIFIED", pod("p2", spec=3)), ("DELETED", pod("p3"))), Pod)
     assert [(event.type, event.object.metadata.name) for event in block.events] == [
         (EventKind.ADDED, "p1"),
@@ -92,7 +92,7 @@ def test_a_strange_object_in_a_watch_is_left_out() -> None:
 
 
 def test_a_strange_object_that_was_deleted_is_forgotten_all_the_same(caplog: pytest.LogCaptureFixture) -> None:
-    """Its name says enough; the log names what was left out."""
+    """Its name suffices; the log names what was left out."""
     strange = {"metadata": {"name": "p2", "namespace": "a", "resourceVersion": "2"}, "spec": 3}
     block = decode_events(lines(("MODIFIED", strange), ("DELETED", strange), ("DELETED", {"metadata": {}})), Pod)
     assert [(event.type, event.object.metadata.name) for event in block.events] == [
@@ -103,7 +103,7 @@ def test_a_strange_object_that_was_deleted_is_forgotten_all_the_same(caplog: pyt
 
 
 def test_bookmarks_move_the_version_only() -> None:
-    """A bookmark is no object, although it looks like one."""
+    """A bookmark is not an object, although it looks like one."""
     bookmark = {"kind": "Pod", "metadata": {"resourceVersion": "50", "creationTimestamp": None}, "spec": {}}
     whole = bookmark | {"metadata": {"name": "", "resourceVersion": "60"}}
     block = decode_events(lines(("ADDED", pod("p1")), ("BOOKMARK", bookmark)), Pod)
@@ -113,7 +113,7 @@ def test_bookmarks_move_the_version_only() -> None:
 
 
 def test_an_error_event_ends_the_block() -> None:
-    """What came before it counts; the error is a typed one."""
+    """Events before it count, and the error is typed."""
     status = {"kind": "Status", "metadata": {}, "code": 410, "reason": "Expired", "message": "too old"}
     block = decode_events(lines(("ADDED", pod("p1")), ("ERROR", status)), Pod)
     assert len(block.events) == 1
@@ -121,7 +121,7 @@ def test_an_error_event_ends_the_block() -> None:
 
 
 def test_garbage_is_the_servers_error() -> None:
-    """Bytes that are not JSON, or not even an event, end in a typed error."""
+    """Bytes that are not JSON, or not an event, lead to a typed error."""
     for garbage in (b"<html>\n", b'{"type": "SOMETHING", "object": {}}\n', b"[]\n", b'{"type":"ADDED"\n'):
         with pytest.raises(ServerError):
             decode_events(garbage, Pod)
@@ -130,7 +130,7 @@ def test_garbage_is_the_servers_error() -> None:
 
 
 def test_a_run_keeps_its_spec_word_for_word_beside_nulls() -> None:
-    """The spec is kept as text; a null elsewhere must not make the whole Run unreadable."""
+    """A null elsewhere must not make the whole Run unreadable."""
     document = (
         b'{"metadata":{"name":"x","labels":null},"spec":{"image":"a"},"status":{"phase":"Queued","notable":null}}'
     )
@@ -156,7 +156,7 @@ SOUND = to_document(
 
 
 def test_a_template_that_was_stored_as_an_object_is_read() -> None:
-    """As all were at first: runs go on when Kajitori is brought up to date under them."""
+    """The first format of templates; runs continue after an upgrade of Kajitori."""
     template = {"spec": {"containers": [{"name": "main"}]}}
     status = {**SOUND, "attempt": {**SOUND["attempt"], "template": template}}
     document = {"metadata": {"name": "x", "resourceVersion": "7"}, "spec": {}, "status": status}
@@ -174,7 +174,7 @@ def test_a_template_that_was_stored_as_an_object_is_read() -> None:
 def test_whatever_a_status_holds_its_run_can_be_read_and_has_a_next_step(
     spoilt: dict[str, Any], attempt: dict[str, Any]
 ) -> None:
-    """So that it can be shown, deleted and resumed, and holds up nobody else."""
+    """It can be shown, deleted and resumed, and does not affect other runs."""
     status = {**SOUND, **spoilt}
     if isinstance(status.get("attempt"), dict):
         status["attempt"] = {**status["attempt"], **attempt}

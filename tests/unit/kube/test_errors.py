@@ -1,4 +1,4 @@
-"""What an API server answers becomes a typed error, at one place."""
+"""The API server's answers as typed errors."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def status(code: int, reason: str = "", **more: Any) -> bytes:
 def test_each_status_has_its_type(
     code: int, reason: str, kind: type[ApiError], base: type[ours.KajitoriError], exit_code: int
 ) -> None:
-    """The type is both the API's and the platform's; message, reason and status are the server's own."""
+    """The error has both the API's and the platform's type, and the server's message, reason and status."""
     with pytest.raises(kind) as caught:
         raise_for_status(code, status(code, reason), {})
     error = caught.value
@@ -51,12 +51,12 @@ def test_each_status_has_its_type(
 
 
 def test_success_raises_nothing() -> None:
-    """2xx is not an error, whatever the body says."""
+    """2xx is not an error, whatever the body."""
     raise_for_status(201, status(500), {})
 
 
 def test_causes_become_faults() -> None:
-    """An invalid object is told with every field at once."""
+    """All invalid fields of an object are reported at once."""
     causes = [
         {"reason": "FieldValueRequired", "message": "Required value", "field": "spec.containers"},
         {"reason": "FieldValueInvalid", "message": "Invalid value: -1", "field": "spec.replicas"},
@@ -80,7 +80,7 @@ def test_causes_become_faults() -> None:
     ],
 )
 def test_how_long_to_wait(headers: dict[str, str], details: dict[str, int], seconds: float | None) -> None:
-    """The header counts, else the Status' details; nonsense counts as nothing."""
+    """The header counts, else the Status' details; an invalid value counts as none."""
     with pytest.raises(errors.TooManyRequestsError) as caught:
         raise_for_status(429, status(429, details=details), headers)
     assert caught.value.retry_after_seconds == seconds
@@ -88,7 +88,7 @@ def test_how_long_to_wait(headers: dict[str, str], details: dict[str, int], seco
 
 @pytest.mark.parametrize("body", [b"", b"<html>\n<h1>Bad gateway</h1></html>", b"[1]", b'{"error": "x"}', b"\xff\xfe"])
 def test_answers_that_are_not_kubernetes(body: bytes) -> None:
-    """A proxy's words are kept, on one line; nothing of it breaks the translation."""
+    """A proxy's text is kept, on one line."""
     with pytest.raises(errors.ServerError) as caught:
         raise_for_status(502, body, {})
     assert caught.value.message.startswith("HTTP 502")
@@ -96,7 +96,7 @@ def test_answers_that_are_not_kubernetes(body: bytes) -> None:
 
 
 def test_a_kind_that_is_not_served_is_told_apart() -> None:
-    """A missing custom resource definition is not a missing object."""
+    """A missing custom resource definition differs from a missing object."""
     with pytest.raises(errors.NotFoundError, match="does not serve this kind") as caught:
         raise_for_status(404, b"404 page not found\n", {})
     assert "custom resource definition" in caught.value.hint
@@ -108,7 +108,7 @@ def test_a_status_without_words_still_says_something() -> None:
 
 
 def test_who_lacks_a_role_is_told_whom_to_ask() -> None:
-    """RBAC's refusal gets a way out; that of a quota, which is forbidden as well, speaks for itself."""
+    """RBAC's refusal gets a hint; that of a quota, which is also a 403, explains itself."""
     said = 'runs.kajitori.dev is forbidden: User "eve" cannot create resource "runs" in API group "kajitori.dev"'
     rbac = error_from_status({"kind": "Status", "code": 403, "reason": "Forbidden", "message": said})
     assert isinstance(rbac, errors.ForbiddenError) and "role" in rbac.hint

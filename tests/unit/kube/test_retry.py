@@ -11,7 +11,7 @@ from kajitori.kube.retry import NO_RETRY, RetryPolicy, jittered, worth_retrying
 
 
 def answered(code: int, retry_after_seconds: float | None = None) -> ApiError:
-    """What an answer of this status is turned into."""
+    """Return the error for an answer of this status."""
     return error_from_status({"code": code}, retry_after_seconds=retry_after_seconds)
 
 
@@ -37,13 +37,13 @@ NEVER_SENT = ConnectionFailed("refused", maybe_applied=False)
     ],
 )
 def test_what_is_worth_another_try(error: ApiError | ConnectionFailed, if_idempotent: bool, if_not: bool) -> None:
-    """A create whose connection broke may have happened: it is the caller who knows what to do then."""
+    """A create whose connection broke may have been applied, so the caller has to decide."""
     assert worth_retrying(error, idempotent=True) is if_idempotent
     assert worth_retrying(error, idempotent=False) is if_not
 
 
 def test_the_servers_wish_is_added() -> None:
-    """Retry-After is the least that is waited."""
+    """Retry-After is the minimum pause."""
     pause = RetryPolicy().pause(answered(429, 2.0), tried=1, elapsed_seconds=0, idempotent=False, chance=0.5)
     assert pause == pytest.approx(2.0 + 0.5 * 0.2)
 
@@ -60,7 +60,7 @@ def test_no_retry_means_none() -> None:
     st.sampled_from([answered(500), answered(429, 3), answered(503, 30), BROKEN, NEVER_SENT]),
 )
 def test_trying_again_is_bounded(tried: int, elapsed: float, chance: float, error: ApiError | ConnectionFailed) -> None:
-    """No try beyond the number of attempts, none that begins after the total time, none with a negative pause."""
+    """No try beyond the number of attempts, none that begins after the total time, and no negative pause."""
     policy = RetryPolicy()
     pause = policy.pause(error, tried=tried, elapsed_seconds=elapsed, idempotent=True, chance=chance)
     if pause is not None:
@@ -71,5 +71,5 @@ def test_trying_again_is_bounded(tried: int, elapsed: float, chance: float, erro
 
 @given(st.floats(0.01, 10), st.floats(0.01, 100), st.integers(0, 10_000), st.floats(0, 1, exclude_max=True))
 def test_jitter_stays_under_its_cap(base: float, cap: float, step: int, chance: float) -> None:
-    """However many failures in a row, the pause stays finite and under the cap."""
+    """After any number of failures the pause is finite and under the cap."""
     assert 0 <= jittered(base, cap, step, chance) <= cap

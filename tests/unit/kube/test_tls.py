@@ -1,4 +1,4 @@
-"""TLS to the API server: whom we trust, under which name, and who we show ourselves to be."""
+"""TLS to the API server: trusted authorities, server names, client certificates."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Pair:
 
 
 def issue(common_name: str, by: Pair | None = None, names: tuple[x509.GeneralName, ...] = ()) -> Pair:
-    """A certificate for this name: an authority, or a leaf signed by one."""
+    """Issue a certificate for this name: an authority, or a leaf signed by one."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
     issuer, signing = (by.signer[0].subject, by.signer[1]) if by else (name, key)
@@ -68,7 +68,7 @@ HERE = x509.IPAddress(ipaddress.ip_address("127.0.0.1"))
 
 @asynccontextmanager
 async def tls_server(folder: Path, *names: x509.GeneralName) -> AsyncIterator[KubeConfig]:
-    """A server under these names that says whose certificate it was shown, if it was shown one."""
+    """A server with these names that answers which client certificate it received."""
     pair = issue("server", AUTHORITY, names)
     (folder / "server.pem").write_bytes(pair.certificate + pair.key)
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cadata=AUTHORITY.certificate.decode())
@@ -88,13 +88,13 @@ async def tls_server(folder: Path, *names: x509.GeneralName) -> AsyncIterator[Ku
 
 
 async def ask(config: KubeConfig) -> str:
-    """Whom the server takes us for."""
+    """Return the client's name as the server sees it."""
     async with KubeClient(config, retry=NO_RETRY) as client:
         return str((await client.get(PODS, "x"))["metadata"]["name"])
 
 
 async def test_the_configured_authority_is_trusted_and_no_other(tmp_path: Path) -> None:
-    """The kubeconfig's authority, as data or as a file; without it the connection ends with a hint."""
+    """The kubeconfig's authority, as data or as a file; without it the connection fails with a hint."""
     (tmp_path / "ca.pem").write_bytes(AUTHORITY.certificate)
     async with tls_server(tmp_path, HERE) as config:
         assert await ask(config) == "nobody"
@@ -106,7 +106,7 @@ async def test_the_configured_authority_is_trusted_and_no_other(tmp_path: Path) 
 
 
 async def test_the_servers_name_is_checked(tmp_path: Path) -> None:
-    """A certificate for another name is refused, unless tls-server-name or insecure-skip-tls-verify says otherwise."""
+    """A certificate for another name is refused, unless tls-server-name or insecure-skip-tls-verify allow it."""
     async with tls_server(tmp_path, x509.DNSName("kubernetes")) as config:
         with pytest.raises(ConnectionFailed, match="cannot be trusted"):
             await ask(config)
@@ -115,7 +115,7 @@ async def test_the_servers_name_is_checked(tmp_path: Path) -> None:
 
 
 async def test_client_certificates(tmp_path: Path) -> None:
-    """As data, as files, or from a credential plugin: the server knows us by it."""
+    """From data, from files, or from a credential plugin."""
     ada = issue("ada", AUTHORITY)
     (tmp_path / "ada.crt").write_bytes(ada.certificate)
     (tmp_path / "ada.key").write_bytes(ada.key)
@@ -143,7 +143,7 @@ async def test_client_certificates(tmp_path: Path) -> None:
     ],
 )
 async def test_unusable_certificates_are_named(broken: dict[str, object], named: str) -> None:
-    """What stands in the kubeconfig and cannot be used ends in a typed error before anything is sent."""
+    """They lead to a typed error before anything is sent."""
     config = KubeConfig(server="https://127.0.0.1:1")
     with pytest.raises(InvalidInput, match=named):
         await ask(replace(config, **broken))  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""A watch tells the server's state whatever fails in between, and each change once."""
+"""A watch delivers the server's state whatever fails in between, and each change once."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Listener:
 
 
 async def test_first_what_is_there_then_what_changes(api: FakeApi) -> None:
-    """Objects that exist come as Added, then Synced, then each change as it happens."""
+    """Existing objects come as Added, then Synced, then each change."""
     api.put("x")
     api.put("y")
     async with Listener(api) as listener:
@@ -64,7 +64,7 @@ async def test_first_what_is_there_then_what_changes(api: FakeApi) -> None:
 
 
 async def test_changes_carry_what_was_known_before(api: FakeApi) -> None:
-    """Modified has the old object beside the new one."""
+    """Modified has the old and the new object."""
     api.put("x")
     client = client_of(api.url)
     async with client, aclosing(watch(client, PODS, Pod)) as changes:
@@ -81,7 +81,7 @@ async def test_changes_carry_what_was_known_before(api: FakeApi) -> None:
 
 
 async def test_a_list_comes_in_pages(api: FakeApi) -> None:
-    """More objects than a page holds are all told."""
+    """All pages of a list are delivered."""
     for number in range(7):
         api.put(f"p{number}")
     async with Listener(api, page_size=3) as listener:
@@ -90,7 +90,7 @@ async def test_a_list_comes_in_pages(api: FakeApi) -> None:
 
 
 async def test_an_expired_continue_token_starts_the_list_over(api: FakeApi) -> None:
-    """The whole list comes in one piece then; nothing is told twice, and what has gone meanwhile is told."""
+    """The whole list then comes in one piece; nothing comes twice, and deletions in between are reported."""
     for number in range(4):
         api.put(f"p{number}")
     api.expire_continue = 1
@@ -102,7 +102,8 @@ async def test_an_expired_continue_token_starts_the_list_over(api: FakeApi) -> N
 
 @pytest.mark.parametrize("fault", [WatchFault.END, WatchFault.BREAK, WatchFault.ERROR])
 async def test_a_broken_watch_goes_on_where_it_was(api: FakeApi, fault: WatchFault) -> None:
-    """After a disconnect, half a line or an error the watch resumes: no new list, nothing lost, nothing twice."""
+    """After a disconnect, half a line or an error the watch resumes without a new list; nothing is lost or
+    comes twice."""
     api.put("x")
     async with Listener(api) as listener:
         await listener.several(2)
@@ -116,7 +117,7 @@ async def test_a_broken_watch_goes_on_where_it_was(api: FakeApi, fault: WatchFau
 
 
 async def test_a_server_on_a_backups_data_is_read_anew(api: FakeApi) -> None:
-    """It would not tell anything before it has come as far as it once was; what it lost, never."""
+    """A watch would be silent until the server has caught up, and would never report what was lost."""
     api.put("kept")
     backup, version = dict(api.pods), api.version
     async with Listener(api) as listener:
@@ -132,7 +133,7 @@ async def test_a_server_on_a_backups_data_is_read_anew(api: FakeApi) -> None:
 
 
 async def test_silence_means_the_connection_is_dead(api: FakeApi) -> None:
-    """A connection on which nothing arrives, not even a bookmark, is given up, and the watch resumes."""
+    """A connection without any data, even bookmarks, is closed, and the watch resumes."""
     api.put("x")
     async with Listener(api, settings=WatchSettings(silence_seconds=0.1)) as listener:
         await listener.several(2)
@@ -144,7 +145,7 @@ async def test_silence_means_the_connection_is_dead(api: FakeApi) -> None:
 
 
 async def test_a_bookmark_moves_the_place_to_resume_from(api: FakeApi) -> None:
-    """History before a bookmark may be forgotten without a new list."""
+    """History before a bookmark may be compacted without a new list."""
     async with Listener(api) as listener:
         await listener.next()
         following = asyncio.create_task(listener.next())
@@ -161,7 +162,7 @@ async def test_a_bookmark_moves_the_place_to_resume_from(api: FakeApi) -> None:
 
 @pytest.mark.parametrize("fault", [WatchFault.EXPIRE, WatchFault.END])
 async def test_after_410_only_differences_are_told(api: FakeApi, fault: WatchFault) -> None:
-    """When the server forgot where we were, as an event or as a status, the new list is compared with what is known."""
+    """After a 410, as an event or as a status, the new list is compared with the known objects."""
     for name in ("same", "changed", "gone", "replaced"):
         api.put(name)
     async with Listener(api) as listener:
@@ -169,7 +170,7 @@ async def test_after_410_only_differences_are_told(api: FakeApi, fault: WatchFau
         following = asyncio.create_task(listener.next())
         await api.until(lambda: api.open_watches > 0)
         api.fail_watches(fault)
-        watchers, api._watchers = api._watchers, {}  # what happens now is not seen
+        watchers, api._watchers = api._watchers, {}  # changes are not delivered now
         api.put("changed", nodeName="n")
         api.remove("gone")
         api.remove("replaced")
@@ -189,7 +190,7 @@ async def test_after_410_only_differences_are_told(api: FakeApi, fault: WatchFau
 
 
 async def test_back_off_grows_and_honours_retry_after(api: FakeApi) -> None:
-    """429 and 5xx on the watch request are waited out, longer each time, and at least as long as the server asks."""
+    """Pauses after 429 and 5xx grow, and are at least as long as the server asks."""
     naps = Naps()
     api.watch_answers.extend([500, 500, 429])
     async with Listener(api, naps) as listener:
@@ -202,7 +203,7 @@ async def test_back_off_grows_and_honours_retry_after(api: FakeApi) -> None:
 
 
 async def test_a_minute_of_errors_on_the_list_is_waited_out(api: FakeApi) -> None:
-    """A server that answers 500 or 429 to every list is asked again until it answers."""
+    """Lists are retried until the server answers."""
     naps = Naps()
     api.put("x")
     api.list_answers.extend([500] * 26 + [429] * 4)
@@ -214,7 +215,7 @@ async def test_a_minute_of_errors_on_the_list_is_waited_out(api: FakeApi) -> Non
 
 @pytest.mark.parametrize(("status", "error"), [(401, UnauthorizedError), (403, ForbiddenError), (404, NotFoundError)])
 async def test_what_the_server_refuses_for_good_is_raised(api: FakeApi, status: int, error: type[Exception]) -> None:
-    """Before anything was seen, a refusal that waiting does not heal ends the watch with a typed error."""
+    """A final refusal before the first sync ends the watch with a typed error."""
     api.list_answers.append(status)
     async with Listener(api) as listener:
         with pytest.raises(error):
@@ -222,7 +223,7 @@ async def test_what_the_server_refuses_for_good_is_raised(api: FakeApi, status: 
 
 
 async def test_a_refusal_later_is_waited_out(api: FakeApi) -> None:
-    """Once in sync, a watch survives a change of rights or a token that is renewed."""
+    """After the first sync, a watch survives a change of rights or a renewed token."""
     api.put("x")
     api.watch_answers.extend([403, 401])
     async with Listener(api) as listener:
@@ -234,7 +235,7 @@ async def test_a_refusal_later_is_waited_out(api: FakeApi) -> None:
 
 
 async def test_an_unreachable_server_is_waited_for() -> None:
-    """A server that is not there yet is asked again, and trouble is told to whoever wants to know."""
+    """It is tried again, and trouble is reported to the callback."""
     naps = Naps()
     troubles: list[Exception | None] = []
     async with fake_api() as api:

@@ -1,4 +1,4 @@
-"""The mirror shows what the API server holds, with indexes and usage that always agree with it."""
+"""The mirror holds what the API server holds, and its indexes and usage always agree with it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from kajitori.kube.watch import WatchSettings
 
 @dataclass
 class Setup:
-    """A mirror of a fake API server, and what it has told."""
+    """A mirror of a fake API server, and the changes it reported."""
 
     api: FakeApi
     mirror: Mirror
@@ -39,7 +39,7 @@ class Setup:
         await eventually(condition, self.poke)
 
     def agrees(self) -> bool:
-        """The mirror holds exactly the server's Pods in their latest version."""
+        """Return whether the mirror holds exactly the server's Pods in their latest version."""
         versions = {key: pod["metadata"]["resourceVersion"] for key, pod in self.api.pods.items()}
         return versions == {key: pod.metadata.resource_version for key, pod in self.mirror.pods.items()}
 
@@ -65,7 +65,7 @@ async def mirrored(before: Callable[[FakeApi], Any] = lambda api: None, **option
 
 
 async def test_what_was_there_is_there_when_synced() -> None:
-    """After wait_synced all objects are in the mirror, and each was told of."""
+    """After wait_synced all objects are in the mirror, and each was reported."""
 
     def fill(api: FakeApi) -> None:
         for number in range(5):
@@ -78,7 +78,7 @@ async def test_what_was_there_is_there_when_synced() -> None:
 
 
 async def test_callbacks_carry_keys_and_may_end() -> None:
-    """A subscriber that left is told nothing more; one that fails disturbs nobody."""
+    """A callback that was removed is not called, and one that fails does not affect the others."""
     async with mirrored() as setup:
         extra: list[str] = []
 
@@ -100,8 +100,8 @@ async def test_callbacks_carry_keys_and_may_end() -> None:
 
 
 async def test_pods_of_a_run_are_those_whose_owner_agrees() -> None:
-    """The owner reference names that Run, and the Pod has the name of one of its members. A label proves nothing, and
-    neither does an owner reference from another namespace (rule 1)."""
+    """The owner reference names that Run, and the Pod has a member's name. A label proves nothing, and neither does an
+    owner reference from another namespace (rule 1)."""
     async with mirrored() as setup:
         setup.api.put("r-1-0", labels={names.LABEL_RUN_UID: "u1"}, owner="u1")
         setup.api.put("r-1-1", owner="u1")
@@ -128,14 +128,14 @@ async def test_pods_of_a_run_are_those_whose_owner_agrees() -> None:
 
 
 def run_of(uid: str, attempts: int = 1, members: int = 4) -> RunObject:
-    """A gang called `r` in its last attempt."""
+    """Build a gang called `r` in its last attempt."""
     attempt = Attempt(number=attempts, nodes=f"n*{members}", world_size=members)
     meta = ObjectMeta(name="r", namespace="a", uid=uid)
     return RunObject(metadata=meta, status=RunStatus(phase=Phase.RUNNING, attempts=attempts, attempt=attempt))
 
 
 async def test_usage_counts_bound_pods_until_they_finish() -> None:
-    """A Pod takes from its node from the moment it is bound until it ends; finished ones stay listed."""
+    """A Pod uses its node from its binding until its end; finished ones stay listed."""
     async with mirrored() as setup:
         setup.mirror.runs["a", "r"] = run_of("u")
         setup.api.put("r-1-0", labels={names.LABEL_RUN_UID: "u", names.LABEL_WHOLE_NODE: "true"}, owner="u")
@@ -164,7 +164,7 @@ async def test_a_refusal_reaches_whoever_waits() -> None:
 
 
 async def test_it_knows_how_old_it_is() -> None:
-    """While its watch is broken what it shows grows old; once it is accepted again, until it has caught up."""
+    """Its age grows while its watch is broken, and until it has caught up again."""
     naps = Naps()
     async with fake_api() as api, client_of(api.url, naps) as client:
         mirror = Mirror(client, [PODS])
@@ -194,7 +194,7 @@ async def test_it_knows_how_old_it_is() -> None:
 
 
 async def test_what_breaks_again_before_it_caught_up_is_as_old_as_before() -> None:
-    """A watch that is accepted and breaks at once has shown nothing new."""
+    """A watch that is accepted and breaks at once has delivered nothing new."""
     naps = Naps()
     async with fake_api() as api, client_of(api.url, naps) as client:
         mirror = Mirror(client, [PODS])
@@ -214,7 +214,7 @@ async def test_what_breaks_again_before_it_caught_up_is_as_old_as_before() -> No
 
 
 async def test_a_kind_that_is_not_served_is_named() -> None:
-    """Asking for a kind that a mirror cannot hold is a mistake of the program."""
+    """Asking for a kind that a mirror cannot hold is an error of the program."""
     async with client_of("http://127.0.0.1:1") as client:
         Mirror(client, [EVENTS])
         with pytest.raises(ValueError, match="leases"):
@@ -240,7 +240,7 @@ STEP = st.one_of(
 
 
 def perform(api: FakeApi, step: tuple[Any, ...]) -> None:
-    """One change of the server's state, or one thing that goes wrong."""
+    """Perform one change of the server's state, or one fault."""
     match step:
         case ("put", name, node, phase):
             api.put(name, nodeName=node, phase=phase)
@@ -263,12 +263,12 @@ def perform(api: FakeApi, step: tuple[Any, ...]) -> None:
 
 
 def is_member(pod: dict[str, Any]) -> bool:
-    """Whether it belongs to the only run that is shown."""
+    """Return whether it belongs to the only run in the mirror."""
     return any(owner["uid"] == "u1" for owner in pod["metadata"].get("ownerReferences", ()))
 
 
 def expected_usage(api: FakeApi) -> dict[str, NodeUsage]:
-    """What bound, unfinished Pods take, counted from nothing."""
+    """Return the usage of bound, unfinished Pods, computed from scratch."""
     usage: dict[str, NodeUsage] = {}
     for pod in api.pods.values():
         node = pod["spec"].get("nodeName")
@@ -286,7 +286,8 @@ def expected_usage(api: FakeApi) -> dict[str, NodeUsage]:
 @settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(STEP, max_size=30))
 def test_whatever_fails_the_mirror_converges(steps: list[tuple[Any, ...]]) -> None:
-    """After any mix of changes and faults the mirror equals the server; indexes agree; each last change was told of."""
+    """After any mix of changes and faults the mirror equals the server, indexes agree, and each last change was
+    reported."""
 
     async def scenario() -> None:
         async with mirrored(lambda api: api.put("r-1-0", nodeName="n1"), page_size=2) as setup:

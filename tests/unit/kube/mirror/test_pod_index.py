@@ -1,4 +1,4 @@
-"""Whose member a Pod is: proven by namespace, name and owner or signature, and by nothing else."""
+"""Which run a Pod belongs to: proven by namespace, name and owner or signature, and by nothing else."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def pod(
     phase: str = "Running",
     **more: Any,
 ) -> Pod:
-    """As the mirror keeps it."""
+    """The run's status as the mirror keeps it."""
     reference = {"kind": owner_kind, "name": owner_name, "uid": owner, "controller": True}
     attempt, _, rank = name.removeprefix("bert-").partition("-")
     labels = {names.LABEL_RUN_UID: label, names.LABEL_ATTEMPT: attempt, names.LABEL_RANK: rank}
@@ -77,7 +77,7 @@ def pod(
 
 
 def mirror_with(run: RunObject, *pods: Pod, key: bytes | None = KEY) -> Mirror:
-    """A mirror that shows these."""
+    """Build a mirror with these objects."""
     mirror = mirror_of_nodes(2)
     mirror.runs[run.metadata.namespace, run.metadata.name] = run
     for each in pods:
@@ -88,7 +88,7 @@ def mirror_with(run: RunObject, *pods: Pod, key: bytes | None = KEY) -> Mirror:
 
 
 def show(mirror: Mirror, seen: Pod) -> None:
-    """The mirror shows one more Pod, or one as it is now."""
+    """Put a Pod into the mirror, or its newest state."""
     key = (seen.metadata.namespace, seen.metadata.name)
     before = mirror.pods.get(key)
     mirror.pods[key] = seen
@@ -96,7 +96,7 @@ def show(mirror: Mirror, seen: Pod) -> None:
 
 
 def shown(mirror: Mirror) -> list[str]:
-    """The members of the run."""
+    """Return the members of the run."""
     return sorted(found.metadata.name for found in mirror.pods_of_run(mirror.runs[HOME, "bert"]))
 
 
@@ -142,7 +142,7 @@ def test_a_pod_is_no_member(case: str) -> None:
 
 
 def test_without_the_key_only_owners_are_believed() -> None:
-    """Once the key is known whoever listens is told of the Pods that are members by it, and a new key replaces it."""
+    """Once the key is known, Pods that are members by it are reported; a new key replaces it."""
     mirror = mirror_with(gang_of(3), pod(signature=signed("bert-2-0")), pod("bert-2-1", owner=UID), key=None)
     told: list[str] = []
     mirror.on_change(lambda resource, namespace, name: told.append(name))
@@ -156,7 +156,7 @@ def test_without_the_key_only_owners_are_believed() -> None:
 
 
 def test_a_member_stays_one_while_its_owner_comes_and_goes() -> None:
-    """Each change of the same Pod; usage counts it as a member all the time, and not once both are gone."""
+    """Usage counts the Pod as a member while one proof exists, and not once both are gone."""
     mirror = mirror_with(gang_of(3))
     signature = signed("bert-2-0")
     for proof in ({"owner": UID, "signature": signature}, {"signature": signature}, {"owner": UID}):
@@ -173,8 +173,8 @@ def test_a_member_stays_one_while_its_owner_comes_and_goes() -> None:
 
 
 def test_pods_of_a_run_that_is_not_shown_are_no_members() -> None:
-    """Nobody has a node to himself by an owner reference to a Run that does not exist; once the Run is shown its Pods
-    count, and no longer once it is gone."""
+    """An owner reference to a missing Run reserves no node; the Pods count once the Run is in the mirror, and no longer
+    once it is gone."""
     run = gang_of(3)
     leaving = msgspec.structs.replace(
         pod("bert-2-1", owner=UID),
@@ -220,7 +220,7 @@ elsewhere = st.builds(
     signature=st.sampled_from(_SIGNATURES),
     phase=st.sampled_from(["Pending", "Running", "Failed"]),
 )
-"""Pods of other namespaces, whatever is written on them."""
+"""Pods of other namespaces, with any labels and references."""
 
 unproven = st.builds(
     lambda name, copied, **more: pod(name, **more, signature="" if copied == signed(name) else copied),
@@ -232,7 +232,7 @@ unproven = st.builds(
     label=st.sampled_from(["", UID]),
     phase=st.sampled_from(["Pending", "Running", "Failed"]),
 )
-"""Pods of the run's own namespace with its label, and with signatures that were copied from its members."""
+"""Pods of the run's own namespace with its label, and with signatures copied from its members."""
 
 beyond = st.builds(
     lambda name, **more: pod(name, owner_name=name.partition("-")[0], **more),
@@ -245,7 +245,7 @@ beyond = st.builds(
 
 
 def decided(mirror: Mirror) -> tuple[Any, ...]:
-    """What becomes of the gang, who its members are, and where they are."""
+    """Return the gang's next step, its members, and their nodes."""
     run = mirror.runs[HOME, "bert"]
     assert run.status is not None
     seen = [member_of(each, mirror.nodes) for each in mirror.owned_pods(HOME, "bert", UID)]
@@ -263,7 +263,7 @@ def decided(mirror: Mirror) -> tuple[Any, ...]:
     foreign=st.lists(elsewhere | unproven, max_size=8),
 )
 def test_whatever_foreign_pods_exist_a_gang_goes_on_as_without_them(ours: list[str], foreign: list[Pod]) -> None:
-    """What it does next, who its members are and where: the same; and nothing foreign would be deleted with it."""
+    """Its next step, its members and their nodes are the same, and nothing foreign would be deleted with it."""
     members = [pod(f"bert-2-{rank}", owner=UID, label=UID, phase=phase) for rank, phase in enumerate(ours)]
     taken = {(each.metadata.namespace, each.metadata.name) for each in members}
     others = [each for each in foreign if (each.metadata.namespace, each.metadata.name) not in taken]
@@ -281,7 +281,7 @@ def test_whatever_foreign_pods_exist_a_gang_goes_on_as_without_them(ours: list[s
 @settings(max_examples=100)
 @given(foreign=st.lists(beyond, max_size=6))
 def test_owner_references_make_no_ranks_that_were_not_planned(foreign: list[Pod]) -> None:
-    """Anyone who may create Pods in the namespace can write one: such a Pod is counted nowhere."""
+    """Anyone who may create Pods in the namespace can write one; such a Pod is counted nowhere."""
     members = [pod(f"bert-2-{rank}", owner=UID, label=UID) for rank in range(3)]
     alone, crowded = mirror_with(gang_of(3), *members), mirror_with(gang_of(3), *members, *foreign)
     assert decided(crowded)[:2] == decided(alone)[:2]

@@ -1,4 +1,4 @@
-"""Mirrored objects become smaller and share what is the same; what is read of them stays."""
+"""Mirrored objects become smaller and share equal parts; what is read of them is kept."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kajitori.kube.objects import Node, Pod
 
 
 def pod(name: str, version: str = "1", **changes: Any) -> Pod:
-    """A Pod as it came from the server, nothing shared with any other."""
+    """Build a Pod as it comes from the server, sharing nothing."""
     document = {
         "metadata": {
             "name": name,
@@ -38,14 +38,14 @@ def pod(name: str, version: str = "1", **changes: Any) -> Pod:
 
 
 def shrunk(name: str, version: str = "1", old: Pod | None = None, **changes: Any) -> Pod:
-    """The same Pod as the mirror keeps it."""
+    """Return the same Pod as the mirror keeps it."""
     made = pod(name, version, **changes)
     shrink_pod(made, old)
     return made
 
 
 def test_what_is_read_stays() -> None:
-    """Only foreign annotations and conditions that nobody reads are gone."""
+    """Only foreign annotations and unused conditions are removed."""
     before, after = pod("x"), shrunk("x")
     assert (after.spec, after.metadata.labels) == (before.spec, before.metadata.labels)
     assert after.metadata.owner_references == before.metadata.owner_references
@@ -55,7 +55,7 @@ def test_what_is_read_stays() -> None:
 
 
 def test_pods_of_one_template_share() -> None:
-    """Containers, owners and conditions of two replicas are held once."""
+    """Containers, owners and conditions of two replicas exist once."""
     one, two = shrunk("x"), shrunk("y")
     assert one.spec.containers[0] is two.spec.containers[0]
     assert one.metadata.owner_references[0] is two.metadata.owner_references[0]
@@ -64,7 +64,7 @@ def test_pods_of_one_template_share() -> None:
 
 
 def test_a_changed_pod_shares_with_its_old_self() -> None:
-    """What did not change is the same object, so that one sees by identity what did."""
+    """Unchanged parts are the same objects, so that a comparison by identity shows what changed."""
     old = shrunk("x")
     new = shrunk("x", "2", old, phase="Succeeded", containerStatuses=[{"name": "main"}])
     assert new.spec is old.spec
@@ -76,7 +76,7 @@ def test_a_changed_pod_shares_with_its_old_self() -> None:
 
 
 def test_nodes_of_one_kind_share_their_amounts() -> None:
-    """Thousands of equal machines have one table of amounts."""
+    """Thousands of equal machines share one table of amounts."""
     document = {"metadata": {"name": "n"}, "status": {"capacity": {"cpu": "96"}, "allocatable": {"cpu": "95"}}}
     nodes = [msgspec.convert(document, Node) for _ in range(2)]
     for node in nodes:

@@ -1,4 +1,4 @@
-"""Requests of Pods are summed as kube-scheduler sums them."""
+"""Requests of Pods are added up as in kube-scheduler."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_what_a_pod_takes(spec: dict[str, Any], usage: PodUsage) -> None:
 
 
 def test_what_is_larger_than_any_node_stops_nobody() -> None:
-    """Anybody may write it into a Pod of his own; that one takes all there is."""
+    """Any user may write it into a Pod; that Pod counts as using the whole node."""
     spec = msgspec.convert({"containers": [container("1e30", "15Ei")]}, PodSpec)
     assert pod_usage(spec) == PodUsage(LARGEST, LARGEST)
 
@@ -83,7 +83,7 @@ USAGES = st.builds(
 
 @given(st.lists(st.tuples(USAGES, st.booleans(), st.booleans())), st.randoms())
 def test_counting_in_and_out_leaves_nothing(pods: list[tuple[PodUsage, bool, bool]], random: Any) -> None:
-    """Whatever the order in which Pods come and go, an empty node is empty to the last byte."""
+    """In any order of Pods, an empty node is empty to the last byte."""
     node = NodeUsage()
     for usage, is_member, is_whole in pods:
         node.add(usage, is_member=is_member, is_alone=is_whole)

@@ -1,4 +1,4 @@
-"""Whose an agent's token is, until when, and how often the API server is asked about that; by a clock of the tests."""
+"""The identity and validity of an agent's token, and how often the API server reviews it; on a fake clock."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kajitori.kube.platform.agents import REVIEW_SECONDS, UNANSWERED_SECONDS
 
 
 async def test_a_token_is_good_until_its_own_end() -> None:
-    """Asked about late in its life, it is not believed beyond it: neither for what is open nor for what is new."""
+    """A late review does not extend it, neither for open streams nor for new ones."""
     agents = Agents()
     token = agents.token(life=600)
     await agents.tokens.require(token, "n1")
@@ -29,7 +29,7 @@ async def test_a_token_is_good_until_its_own_end() -> None:
 
 
 async def test_the_api_server_is_asked_again_and_its_answer_counts() -> None:
-    """A token that it takes no more (its account is gone, say) ends what it opened, though its own end is far."""
+    """A token that the API server no longer accepts (its account is gone, say) ends its streams before its own end."""
     agents = Agents()
     token = agents.token()
     await agents.tokens.require(token, "n1")
@@ -48,7 +48,7 @@ async def test_the_api_server_is_asked_again_and_its_answer_counts() -> None:
 
 
 async def test_a_pod_that_is_gone_ends_what_its_token_opened() -> None:
-    """Or that came again under its name."""
+    """Also if it was recreated under its name."""
     agents = Agents()
     token = agents.token()
     await agents.tokens.require(token, "n1")
@@ -64,7 +64,7 @@ async def test_a_pod_that_is_gone_ends_what_its_token_opened() -> None:
 
 
 async def test_while_the_api_server_is_away_what_it_said_counts_to_the_tokens_end() -> None:
-    """It is asked now and then, not at every look; and no longer than the token says."""
+    """The review is retried at intervals, not at every check, and the token's end still counts."""
     agents = Agents()
     token = agents.token(life=3_600)
     await agents.tokens.require(token, "n1")
@@ -101,7 +101,7 @@ async def test_a_token_that_was_never_taken_opens_nothing() -> None:
     ],
 )
 async def test_a_token_that_does_not_tell_its_end_is_asked_about_in_time(token: str) -> None:
-    """Not every API server's tokens are JSON Web Tokens: what it says of them counts for a while."""
+    """Not every API server's tokens are JSON Web Tokens: a review of others counts for a while."""
     agents = Agents()
     agents.token("n1")
     agents.opaque[token] = "n1"
@@ -118,8 +118,8 @@ async def test_a_token_that_does_not_tell_its_end_is_asked_about_in_time(token: 
 
 
 async def test_agents_of_a_large_cluster_ask_little_and_not_all_at_once() -> None:
-    """Of 500 that came at once and look every ten seconds for an hour, each is asked about at most three times after
-    that, and never more than a tenth of them within a minute."""
+    """Of 500 agents that come at once and are checked every ten seconds for an hour, each is reviewed at most three
+    more times, and at most a tenth of them within a minute."""
     state = [1]
 
     def chance() -> float:

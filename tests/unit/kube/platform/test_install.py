@@ -1,4 +1,4 @@
-"""What is put into a cluster, and what is done where the rights do not suffice for all of it."""
+"""Installing Kajitori's objects, and insufficient rights."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from kajitori.kube.resources import (
 
 
 class Cluster:
-    """Stands for a client: which kinds are applied, and which are refused."""
+    """A fake client: kinds that were applied, and kinds that are refused."""
 
     def __init__(self, refused: dict[Resource, Exception] | None = None) -> None:
         self.refused = refused or {}
@@ -42,7 +42,7 @@ async def test_owners_are_checked_before_runs_are_served() -> None:
 
 @pytest.mark.parametrize("error", [Forbidden("no right to do that"), NotFound("no such kind")])
 async def test_the_rest_is_installed_without_the_policy(error: Exception, caplog: pytest.LogCaptureFixture) -> None:
-    """By somebody with the role of an earlier version, and on Kubernetes before 1.30: it is said what that means."""
+    """With the role of an earlier version, or on Kubernetes before 1.30; a log line says what that means."""
     cluster = Cluster({VALIDATING_POLICIES: error})
     await install(cast(KubeClient, cluster))
     assert cluster.applied == [PRIORITY_CLASSES, CUSTOM_RESOURCES]

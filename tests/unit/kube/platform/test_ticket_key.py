@@ -1,4 +1,4 @@
-"""The key of tickets: one for a cluster, whoever comes first."""
+"""The key of tickets: one for a cluster, created by the first process."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ async def cluster() -> AsyncIterator[tuple[Secrets, KubeClient]]:
 
 
 async def test_it_is_made_once() -> None:
-    """Several controllers that start together have the same key, and so has whoever comes later."""
+    """Controllers that start together get the same key, and so do later ones."""
     async with cluster() as (secrets, client):
         keys = await asyncio.gather(*(ensure_ticket_key(client, "kajitori") for _ in range(5)))
         assert {len(key) for key in keys} == {KEY_BYTES}
@@ -64,7 +64,7 @@ async def test_it_is_made_once() -> None:
 
 
 async def test_a_reader_needs_the_key_once() -> None:
-    """However many tickets it is shown, and by however many at once."""
+    """For any number of tickets and concurrent readers."""
     async with cluster() as (secrets, client):
         text = sign(TICKET, await ensure_ticket_key(client, "kajitori"))
         secrets.reads = 0
@@ -87,7 +87,7 @@ async def test_without_a_secret_nothing_is_a_ticket() -> None:
 
 @pytest.mark.parametrize("key", ["", "c2hvcnQ=", "no base64!"])
 async def test_a_spoilt_secret_is_told(key: str) -> None:
-    """With the way out, and without what stands in it."""
+    """The error has a hint, and nothing of the Secret's content."""
     async with cluster() as (secrets, client):
         meta = {"name": "kajitori-tickets", "namespace": "kajitori"}
         secrets.kept["kajitori-tickets"] = {"metadata": meta, "data": {"key": key}}
@@ -98,7 +98,7 @@ async def test_a_spoilt_secret_is_told(key: str) -> None:
 
 
 async def test_no_key_shows_in_a_reader() -> None:
-    """Neither as it is nor as text."""
+    """Neither as bytes nor as text."""
     async with cluster() as (_, client):
         key = await ensure_ticket_key(client, "kajitori")
         reader = TicketReader(client, "kajitori")
