@@ -59,9 +59,11 @@ def _probe(name: str, probe: Value, path: str) -> Iterator[Cause]:
 
 def _env_var(variable: Value, path: str) -> Iterator[Cause]:
     source = variable.get("valueFrom")
-    if source is not None and variable.get("value"):
+    if source is None:
+        return
+    if variable.get("value"):
         yield invalid(f"{path}.valueFrom", "", "may not be specified together with value")
-    reference = (source or {}).get("fieldRef") or {}
+    reference = source.get("fieldRef") or {}
     field, version = reference.get("fieldPath", ""), reference.get("apiVersion", "v1")
     subscript, where = _SUBSCRIPT.fullmatch(field), f"{path}.valueFrom.fieldRef.fieldPath"
     if version != "v1":
