@@ -122,3 +122,15 @@ def test_pages_about_the_code_name_modules_that_exist(page: Path) -> None:
     packages = "|".join(sorted(path.parent.name for path in source.glob("*/__init__.py")))
     for name in re.findall(rf"`((?:{packages})/[a-z_/]*[a-z_](?:\.py)?)`", page.read_text(encoding="utf-8")):
         assert (source / name).exists() or (source / f"{name}.py").exists(), name
+
+
+@pytest.mark.parametrize("page", sorted(DOCS.rglob("*.md")), ids=lambda page: str(page.relative_to(DOCS)))
+def test_lists_and_tables_begin_after_an_empty_line(page: Path) -> None:
+    """The site shows them as plain text otherwise, although GitHub does not."""
+    item = re.compile(r"(?:[-*]|\d+\.) ")
+    before = ""
+    for line in without_fences(page.read_text(encoding="utf-8")):
+        starts_list = item.match(line) and not item.match(before) and not before.startswith(" ")
+        starts_table = line.startswith("|") and not before.startswith("|")
+        assert not (starts_list or starts_table) or not before.strip(), line
+        before = line
