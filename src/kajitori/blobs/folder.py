@@ -179,7 +179,7 @@ class _Draft:
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX)
             except OSError as error:
-                if error.errno not in _NO_LOCKS:  # without locks nobody removes abandoned files either
+                if error.errno not in _NO_LOCKS:  # without locks abandoned files are not removed either
                     raise
             if os.fstat(handle).st_nlink:
                 return
@@ -213,7 +213,7 @@ class _Draft:
         if self._path is not None:
             self._path.unlink(missing_ok=True)
             self._path = None
-        with contextlib.suppress(OSError):  # what a full disk did not accept is not needed any more
+        with contextlib.suppress(OSError):  # data that a full disk did not accept is no longer needed
             self._file.close()
 
 

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
 UPDATE_SECONDS = 60.0
-"""Shortest interval between two answers whose time is used."""
+"""Shortest interval between two updates of the time."""
 
 PRECISION_SECONDS = 1.0
 """Answers have whole seconds and take a moment to arrive, so a smaller difference means nothing."""
@@ -37,7 +37,7 @@ class ServerClock:
         self._ticks = ticks
         self._own = own
         self._offset: float | None = None
-        """What to add to the ticks; None before the first answer."""
+        """Difference to the ticks in seconds; None before the first answer."""
         self._updated_at = 0.0
         self._accepts_any = True
 

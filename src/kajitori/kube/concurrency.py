@@ -41,7 +41,7 @@ class Limits:
     initial: int = 32
     min_size: int = 1
     min_when_slow: int = 16
-    """Lower bound if the server is only slow: other clients may cause that, and so few requests harm nobody."""
+    """Lower bound if the server is only slow: other clients may cause that, and so few requests do no harm."""
     max_size: int = 256
     latency_factor: float = 3.0
     """Latency above this multiple of its floor, plus the slack, is congestion."""

@@ -1,4 +1,4 @@
-"""Where an API server is and how to authenticate: kubeconfig files, the environment, a Pod's service account.
+"""The address of an API server and the credentials for it: kubeconfig files, the environment, a Pod's service account.
 
 lightkube parses the files; what it drops (`proxy-url`, `tls-server-name`, impersonation, the later fields of credential
 plugins) is read here. lightkube is imported only when a file is read, since the import takes 0.1 s.

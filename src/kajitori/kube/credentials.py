@@ -136,7 +136,7 @@ def _anonymous(authorities: bytes, insecure: bool) -> ssl.SSLContext:
 
 
 class ExecStatus(msgspec.Struct, rename="camel"):
-    """What a plugin prints under `status`."""
+    """The `status` of a plugin's output."""
 
     token: str = ""
     client_certificate_data: str = ""

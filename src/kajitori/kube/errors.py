@@ -1,4 +1,4 @@
-"""What an API server answers, as typed errors: the one boundary between the wire and the rest.
+"""An API server's error answers as typed errors: the one boundary between the wire and the rest.
 
 KajitoriError
 └── ApiError                         an answer with a status of 400 or more that has no class of its own

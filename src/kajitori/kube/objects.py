@@ -216,7 +216,7 @@ class Node(_Wire, frozen=True):
 
     @property
     def drained_by(self) -> str:
-        """Who drains the node; empty if nobody does. Only a cordoned node can be drained."""
+        """The user who drains the node; empty if it is not drained. Only a cordoned node can be drained."""
         return self.metadata.annotations.get(names.ANNOTATION_DRAIN, "") if self.spec.unschedulable else ""
 
     def address(self, *types: str) -> str:

@@ -50,7 +50,7 @@ def worth_retrying(error: ApiError | ConnectionFailed, *, idempotent: bool) -> b
     if error.status in _SLOW_DOWN and error.retry_after_seconds is not None:
         return True  # the server says that it did nothing
     if isinstance(error, StorageFullError):
-        return False  # until somebody frees space
+        return False  # until space is freed
     return idempotent and isinstance(error, ServerError | TooManyRequestsError)
 
 

@@ -43,7 +43,7 @@ OnWriteError = Callable[[str, str, int], None]
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """What tests replace: time, sleep and randomness."""
+    """Inputs that tests replace: time, sleep and randomness."""
 
     clock: Callable[[], float] = time.monotonic
     wall: Callable[[], float] = time.time

@@ -106,7 +106,7 @@ class _Position:
 
 @dataclass(frozen=True, slots=True)
 class Watcher(Generic[T]):
-    """What is watched, and how.
+    """The objects to watch, and how to watch them.
 
     - `type`: what objects are decoded to.
     - `shrink`: makes an object smaller before it is kept, given its previous state.

@@ -65,7 +65,7 @@ class Disruption(Controller):
         self._pods_of: dict[Key, set[Key]] = {}
         """Pods by the namespace and UID of the workload that they belong to."""
         self._changed: set[tuple[str, ...]] = set()
-        """What has changed since the last pass: budgets, workloads (by UID) and namespaces in which a Pod changed."""
+        """Changes since the last pass: budgets, workloads (by UID) and namespaces in which a Pod changed."""
 
     def _note_budget(self, key: Key, old: budgets.Budget | None, new: budgets.Budget | None) -> None:
         self._changed.add(("budget", *key))
@@ -88,7 +88,7 @@ class Disruption(Controller):
         self.changed()
 
     async def reconcile(self) -> None:
-        """Write the status of every budget whose stored status is out of date."""
+        """Write the status of every budget that has an outdated one."""
         changed, self._changed = self._changed, set()
         try:
             for (namespace, name), budget in sorted(self._budgets.items.items()):

@@ -1,4 +1,4 @@
-"""What happens to silent nodes and to the Pods on them: functions of objects and the time.
+"""Judges silent nodes and the Pods on them: functions of objects and the time.
 
 Constants and messages are those of Kubernetes' node life cycle, taint eviction and Pod garbage collection.
 """

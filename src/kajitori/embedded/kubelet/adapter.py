@@ -1,4 +1,5 @@
-"""What a platform above the cluster may tell the kubelet about the platform's own Pods."""
+"""Interface between the kubelet and a platform above the cluster: how the platform's own Pods are adapted to
+this node."""
 
 from __future__ import annotations
 

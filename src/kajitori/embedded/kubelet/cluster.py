@@ -1,4 +1,4 @@
-"""What the kubelet needs of the cluster: a narrow view of `kube.client` that tests can replace."""
+"""The kubelet's interface to the cluster: a narrow view of `kube.client` that tests can replace."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from kajitori.embedded.kubelet.shim.cgroups import Cgroup
 from kajitori.errors import Unavailable, WrongState
 
 FILES = ("pods", "logs", "messages", "addresses", "network", "pki", "probe", "pod-cidr")
-"""What a kubelet creates in its folder, beside the lock."""
+"""Names of what a kubelet creates in its folder, beside the lock."""
 
 
 async def uninstall(root: Path, *, force: bool = False) -> list[str]:

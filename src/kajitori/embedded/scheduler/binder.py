@@ -28,7 +28,7 @@ from kajitori.kube.resources import CLAIMS, NODES, PERSISTENT_VOLUMES, PODS, STO
 log = logging.getLogger(__name__)
 
 RETRY_SECONDS = 1.0
-"""Pause before another decision for a Pod whose Binding failed."""
+"""Pause before another decision for a Pod after its Binding failed."""
 
 REPEAT_SECONDS = 10.0
 """Shortest interval between two changes of the reason that a waiting Pod shows."""

@@ -1,4 +1,4 @@
-"""Which node a Pod fits on: kube-scheduler's filters and scores, as functions of the state.
+"""Decides which node a Pod fits on: kube-scheduler's filters and scores, as functions of the state.
 
 Not supported, and refused by name: required affinity between Pods, mandatory topology spread, dynamic resource claims.
 """
@@ -45,7 +45,7 @@ class Term:
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """What a Pod asks of a node. Hashable: Pods with equal demands get equal answers.
+    """The resources and conditions that a Pod asks of a node. Hashable: Pods with equal demands get equal answers.
 
     `amounts` are in millicores for `cpu`, bytes for `memory`, counts for other resources.
     """
@@ -59,7 +59,7 @@ class Demand:
     volumes: tuple[tuple[Term, ...], ...] = ()
     """Node affinity of each volume that the Pod's claims are bound to."""
     unsupported: str = ""
-    """What the Pod asks that this scheduler does not support; empty if it supports everything."""
+    """Requirements of the Pod that this scheduler does not support; empty if it supports all."""
 
     @property
     def prefers_real_nodes(self) -> bool:

@@ -18,7 +18,7 @@ Key = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Storage:
-    """What a Pod's claims mean for its placement.
+    """The effect of a Pod's claims on its placement.
 
     waits_for: why the Pod can't be placed yet, in kube-scheduler's words; empty if it can. to_select: names of claims
     that wait for the choice of a node. volumes: node affinity of the bound volumes.

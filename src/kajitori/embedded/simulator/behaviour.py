@@ -108,7 +108,7 @@ class Behaviour:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What to do with a Pod now: write a status, delete it for good, look again later; nothing if all are empty."""
+    """The next action for a Pod: write a status, delete it for good, check again later; none if all are empty."""
 
     status: dict[str, Any] | None = None
     delete: bool = False

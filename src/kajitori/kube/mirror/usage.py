@@ -19,7 +19,7 @@ LARGEST = 2**50
 
 @dataclass(frozen=True, slots=True)
 class PodUsage:
-    """What the scheduler reserves for one Pod."""
+    """The resources that the scheduler reserves for one Pod."""
 
     cpu_millis: int = 0
     memory_bytes: int = 0

@@ -113,7 +113,7 @@ class AgentTokens:
         return self._known.get(_key(token), (0.0, None))[0] > self._clock()
 
     async def read(self, token: str) -> Agent | None:
-        """Return whose token this is; None if it is no agent's. Raises Unavailable."""
+        """Return the agent with this token; None if it is no agent's. Raises Unavailable."""
         if not token or len(token) > MAX_TOKEN_LENGTH:
             return None
         key = _key(token)

@@ -51,7 +51,7 @@ class ContainerState(msgspec.Struct, frozen=True):
     peak_bytes: int = 0
     message: str = ""
     lost: bool = False
-    """The shim was killed, or the machine restarted, so nobody knows how the program ended."""
+    """The shim was killed, or the machine restarted, so the program's end is unknown."""
 
     @property
     def running(self) -> bool:
@@ -110,7 +110,7 @@ class Launch:
 
 
 class Container:
-    """A container whose folder exists. `launch` starts its shim; `adopt` finds out what became of one.
+    """A container with an existing folder. `launch` starts its shim; `adopt` finds one of an earlier kubelet.
 
     Each attempt has a folder of its own, which is used once.
     """

@@ -84,7 +84,7 @@ class Remote(ABC):
             self._end_input(fd)
         except OSError:
             while await self._stdin.get() is not None:
-                pass  # Nobody reads any more, but the remote must not block.
+                pass  # The program no longer reads, but the remote must not block.
         finally:
             os.close(fd)
 

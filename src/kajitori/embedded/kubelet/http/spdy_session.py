@@ -106,7 +106,7 @@ class TransportWire(asyncio.Protocol):
 
 
 class WebSocketWire:
-    """A connection whose bytes are sent as binary messages of a WebSocket (KEP-4006)."""
+    """A connection that sends its bytes as binary messages of a WebSocket (KEP-4006)."""
 
     def __init__(self, socket: web.WebSocketResponse) -> None:
         self._socket = socket

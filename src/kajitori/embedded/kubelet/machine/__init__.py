@@ -1,1 +1,1 @@
-"""What this machine can give: processors, memory, GPUs, mount namespaces and control groups."""
+"""The resources of this machine: processors, memory, GPUs, mount namespaces and control groups."""

@@ -25,7 +25,7 @@ _TRY_JOIN = _TRY + "cgroups.Cgroup({path!r}, 0, False).join()"
 
 @dataclass(frozen=True)
 class MountAbility:
-    """Whether volumes can appear at their mount paths. `why_not` is for the user whose Pod needs it."""
+    """Whether volumes can appear at their mount paths. `why_not` explains to a user why they can't."""
 
     possible: bool
     user_namespace: bool = False
@@ -44,7 +44,7 @@ class Gpu:
 
 @dataclass(frozen=True)
 class Machine:
-    """What this machine has, and what it can do for Pods."""
+    """The resources of this machine, and its abilities that Pods need."""
 
     cpu_millis: int
     memory_bytes: int

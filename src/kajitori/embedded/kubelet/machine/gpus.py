@@ -1,4 +1,4 @@
-"""Which Pod holds which GPU. A GPU belongs to one Pod alone, from its admission until all its processes have ended."""
+"""The owners of GPUs. A GPU belongs to one Pod alone, from its admission until all its processes have ended."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What all Pods of one kubelet share: the machine, the cluster, and the resources that each Pod holds."""
+"""State that all Pods of one kubelet share: the machine, the cluster, and the resources that each Pod holds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the kubelet remembers of a Pod across its own restarts: one small file per Pod."""
+"""The state of a Pod that survives the kubelet's own restarts: one small file per Pod."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from typing import Any, Protocol
 
     class ServedContainer(Protocol):
-        """What a connection needs of the shim that serves it."""
+        """The part of a shim that its connections use."""
 
         identity: process.Identity
         leader: int

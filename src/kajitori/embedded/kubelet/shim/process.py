@@ -36,7 +36,7 @@ class StartFailure(Exception):
 
 
 class Identity:
-    """What the program of a container has in common with the commands that run beside it."""
+    """Attributes that the program of a container shares with the commands that run beside it."""
 
     def __init__(self, document: Mapping[str, Any]) -> None:
         self.environment: dict[str, str] = document["environment"]

@@ -37,7 +37,7 @@ class VolumeNotReady(KajitoriError):
 class Volume:
     name: str
     path: Path
-    """Where its content is on this machine."""
+    """Path of its content on this machine."""
     kind: str
     read_only: bool = False
 
