@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
 import msgspec
@@ -34,8 +33,10 @@ class _Wire(msgspec.Struct, rename="camel"):
     secrets: Any = None
 
 
-@dataclass(frozen=True, slots=True)
-class StoredSpec:
+_NO_NAMES: frozenset[str] = frozenset()
+
+
+class StoredSpec(msgspec.Struct, frozen=True):
     """A stored spec as far as it can be read."""
 
     type: Literal["batch", "service"] = "batch"
@@ -56,7 +57,7 @@ class StoredSpec:
     cpu_millis: int = 0
     """CPU of each member; 0: the policy's default applies."""
     code_digest: str = ""
-    secret_names: frozenset[str] = frozenset()
+    secret_names: frozenset[str] = _NO_NAMES
 
     @property
     def is_service(self) -> bool:
@@ -82,7 +83,6 @@ def read_stored(spec: bytes | msgspec.Raw) -> StoredSpec:
     checkpoint = wire.checkpoint if isinstance(wire.checkpoint, dict) else {}
     resources = wire.resources if isinstance(wire.resources, dict) else {}
     code = wire.code if isinstance(wire.code, dict) else {}
-    secrets = wire.secrets if isinstance(wire.secrets, list) else []
     return StoredSpec(
         type="service" if wire.type == "service" else "batch",
         priority=wire.priority if wire.priority in ("high", "normal", "low") else None,
@@ -97,11 +97,17 @@ def read_stored(spec: bytes | msgspec.Raw) -> StoredSpec:
         gpus=_integer(resources.get("gpu"), 0),
         cpu_millis=_parsed(parse_cpu_millis, resources.get("cpu"), 0),
         code_digest=str(code.get("digest") or ""),
-        secret_names=frozenset(str(use["name"]) for use in secrets if isinstance(use, dict) and "name" in use),
+        secret_names=_secret_names(wire.secrets) if wire.secrets is not None else _NO_NAMES,
     )
 
 
 _decoder = msgspec.json.Decoder(_Wire)
+
+
+def _secret_names(secrets: Any) -> frozenset[str]:
+    if not isinstance(secrets, list):
+        return _NO_NAMES
+    return frozenset(str(use["name"]) for use in secrets if isinstance(use, dict) and "name" in use)
 
 
 def _integer(value: Any, default: T) -> int | T:
