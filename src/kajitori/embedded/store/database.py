@@ -137,13 +137,13 @@ def _prepare(database: sqlite3.Connection, folder: Path) -> None:
     if not found:
         # An empty file, or one from an interrupted creation.
         if tables - {"meta", "objects"} or ("objects" in tables and database.execute(_ANY).fetchone()):
-            raise StoreDamaged(folder, "its format is not what was written")
+            raise StoreDamaged(folder, "its header has no format")
         with transaction(database):
             for statement in _SCHEMA:
                 database.execute(statement)
         columns = _columns(database)
     if columns[: len(COLUMNS)] != COLUMNS or (found and "meta" not in tables):
-        raise StoreDamaged(folder, "its tables are not what was made")
+        raise StoreDamaged(folder, "its tables have unknown columns")
     if "checksum" not in columns:
         database.execute(_CHECKSUM)
 

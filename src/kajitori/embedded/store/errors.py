@@ -57,6 +57,6 @@ class StoreDamaged(DataFolderUnusable):
     def __init__(self, folder: Path, what: str) -> None:
         super().__init__(
             f"the cluster's objects in {folder} are damaged: {what}",
-            hint="put a backup of the data folder in its place; or start once with `kaji up --repair`, which keeps all "
-            "that can still be read, says what is lost, and leaves the damaged file beside it",
+            hint="put a backup of the data folder in its place, or start once with `kaji up --repair`: it recovers "
+            "what can be read, lists what is lost, and keeps the damaged file",
         )

@@ -75,7 +75,7 @@ def check_head(path: Path, folder: Path) -> None:
     with path.open("rb") as file:
         head = file.read(20)
     if head and (head[:16] != b"SQLite format 3\0" or not set(head[18:20]) <= {1, 2}):
-        raise StoreDamaged(folder, f"{path.name} does not begin as it should")
+        raise StoreDamaged(folder, f"{path.name} has no valid header")
 
 
 def check_structure(database: sqlite3.Connection, folder: Path) -> None:
@@ -99,5 +99,5 @@ def refuse_damaged_objects(objects: Sequence[str], folder: Path) -> None:
     if objects:
         more = f" and {len(objects) - _NAMED} more" if len(objects) > _NAMED else ""
         raise StoreDamaged(
-            folder, f"{', '.join(objects[:_NAMED])}{more} {'is' if len(objects) == 1 else 'are'} not what was written"
+            folder, f"{', '.join(objects[:_NAMED])}{more} {'has' if len(objects) == 1 else 'have'} a wrong checksum"
         )

@@ -186,11 +186,11 @@ class Journal:
             write_store(self._folder, contents, kept)
             self._database = open_store(self._folder, made=True, max_pages=self._max_pages)
         except (sqlite3.Error, OSError, DataFolderUnusable) as error:
-            log.error("the damaged store in %s could not be written anew: %s", self._folder, error)
+            log.error("the damaged store in %s could not be replaced: %s", self._folder, error)
         else:
             log.error(
-                "all %d objects were still in memory, and were written anew; the damaged file is kept in %s. Look at "
-                "the disk that it is on",
+                "all %d objects were still in memory and were written to a new file; the damaged file is kept in %s. "
+                "Check the disk",
                 len(contents.records),
                 kept,
             )

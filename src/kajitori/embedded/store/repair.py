@@ -61,7 +61,7 @@ def _repaired(folder: Path, damage: StoreDamaged) -> Repaired:
             kept = set_aside(folder)
             found = salvaged(read_rows(kept))
             write_store(
-                folder, Contents(max((each.revision for each in found.records), default=0), found.records), kept
+                folder, Contents(max((record.revision for record in found.records), default=0), found.records), kept
             )
         open_store(folder, made=True).close()
         os.pwrite(lock, MADE, 0)

@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 HISTORY_SECONDS = 300.0
 """Time that old revisions are kept; the interval at which kube-apiserver compacts etcd."""
 HISTORY_BYTES = 256 << 20
-WRITE_ANEW_SECONDS = 3600.0
+REWRITE_SECONDS = 3600.0
 """Minimum time between repairs of the file. If it is damaged again sooner, the disk is failing, and copies of damaged
 files would soon fill it."""
 
@@ -54,7 +54,7 @@ class Store:
         self._closed = False
         self._damage: StoreDamaged | None = None
         """The damage found in the file, which is rewritten as soon as no write is in progress."""
-        self._written_anew_at = -WRITE_ANEW_SECONDS
+        self._rewritten_at = -REWRITE_SECONDS
 
     @classmethod
     async def open(cls, folder: Path | None, *, history_seconds: float = HISTORY_SECONDS, max_pages: int = 0) -> Store:
@@ -275,7 +275,7 @@ class Store:
     def _flush(self) -> None:
         assert self._journal is not None
         if self._damage is not None:
-            self._write_anew(self._journal, self._damage)
+            self._rewrite(self._journal, self._damage)
             self._damage = None
         if not self._pending:
             self._in_flight = 0
@@ -327,18 +327,22 @@ class Store:
         if not self._in_flight:
             self._flush()
 
-    def _write_anew(self, journal: Journal, error: StoreDamaged) -> None:
+    def _rewrite(self, journal: Journal, error: StoreDamaged) -> None:
         """Tell the journal to replace its damaged file with the contents of memory. No write is in progress."""
         now = time.monotonic()
         log.error("%s", error.message)
-        if now - self._written_anew_at < WRITE_ANEW_SECONDS:
-            log.error("it is not written anew again so soon: %s", error.hint)
+        if now - self._rewritten_at < REWRITE_SECONDS:
+            log.error(
+                "the damaged file is not replaced, since it was replaced less than %.0f s ago: %s",
+                REWRITE_SECONDS,
+                error.hint,
+            )
             return
-        self._written_anew_at = now
+        self._rewritten_at = now
         current = {
             (record.resource, record.key): record
-            for each in self._collections.values()
-            for record in each.records.values()
+            for collection in self._collections.values()
+            for record in collection.records.values()
         }
         for event in reversed(self._pending):
             if event.previous is None:

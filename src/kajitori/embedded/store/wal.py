@@ -32,12 +32,12 @@ def check_log(path: Path, folder: Path) -> None:
         return
     log = WriteAheadLog(content)
     if log.head_is_bad and content.strip(b"\0"):
-        raise StoreDamaged(folder, f"{path.name} does not begin as it should")
+        raise StoreDamaged(folder, f"{path.name} has no valid header")
     sound = log.intact_frames()
     first = sound.index(False) if False in sound else len(sound)
     behind = [number for number in log.commits if number > first]
     if len(behind) > 1:
-        raise StoreDamaged(folder, f"{path.name} is not what was written, before the last {len(behind)} changes")
+        raise StoreDamaged(folder, f"{path.name} has a damaged frame before the last {len(behind)} changes")
 
 
 class WriteAheadLog:

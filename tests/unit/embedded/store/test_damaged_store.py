@@ -141,7 +141,7 @@ def test_a_flipped_byte_costs_one_object_and_names_it(stores: Stores, tmp_path: 
     content = bytearray(file.read_bytes())
     content[content.index(stores.held["/nodes", "n3"]) + 250] ^= 1
     file.write_bytes(content)
-    with pytest.raises(StoreDamaged, match=r"are damaged: nodes n3 is not what was written"):
+    with pytest.raises(StoreDamaged, match=r"are damaged: nodes n3 has a wrong checksum"):
         opened(tmp_path / "s")
     done = repair(tmp_path / "s")
     assert done.lost == (("/nodes", "", "n3"),)
@@ -249,7 +249,7 @@ async def test_damage_under_a_running_server_costs_nothing(
         running._found_damaged(found.value)
         late = running.create(PODS, "a", "late", obj("late"))
         await running.durable(running.revision)
-    assert f"all {len(held)} objects were still in memory, and were written anew" in caplog.text
+    assert f"all {len(held)} objects were still in memory and were written to a new file" in caplog.text
     (kept,) = (tmp_path / "s").glob("damaged-*")
     assert (kept / FILE).read_bytes().startswith(b"\xff" * 100)
     await asyncio.to_thread(journal.check)

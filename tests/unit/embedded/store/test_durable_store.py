@@ -78,7 +78,7 @@ async def test_what_is_no_store_is_not_touched(tmp_path: Path) -> None:
     """A damaged file, a file of another format, and a path that is no folder are named."""
     (tmp_path / "store.sqlite").write_bytes(b"not a database, but long enough to be looked at" * 50)
     before = (tmp_path / "store.sqlite").read_bytes()
-    with pytest.raises(StoreDamaged, match=r"store\.sqlite does not begin as it should"):
+    with pytest.raises(StoreDamaged, match=r"store\.sqlite has no valid header"):
         await Store.open(tmp_path)
     assert (tmp_path / "store.sqlite").read_bytes() == before
     other = tmp_path / "other"

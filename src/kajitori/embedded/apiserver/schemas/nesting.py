@@ -65,9 +65,9 @@ def check_depth(value: Any) -> None:
     for _ in range(DEEPEST + 1):
         level = [
             below
-            for each in level
-            if isinstance(each, dict | list)
-            for below in (each.values() if isinstance(each, dict) else each)
+            for parent in level
+            if isinstance(parent, dict | list)
+            for below in (parent.values() if isinstance(parent, dict) else parent)
         ]
         if not level:
             return

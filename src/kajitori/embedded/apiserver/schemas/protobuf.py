@@ -30,7 +30,7 @@ def decode(body: bytes) -> dict[str, Any]:
         ValueError: the body is damaged, or its kind has no protobuf form here.
     """
     if not body.startswith(_MAGIC):
-        raise ValueError("the body does not begin as Kubernetes' protobuf does")
+        raise ValueError("the body does not start with the magic bytes of Kubernetes' protobuf")
     api_version, kind, raw = "", "", b""
     for number, value in _fields(body[len(_MAGIC) :]):
         if number == 1 and isinstance(value, bytes):

@@ -145,16 +145,20 @@ class _Policy:
 
     def _compile(self, spec: Object) -> None:
         scope = Scope(GIVEN)
-        for each in spec.get("matchConditions") or ():
-            self._conditions.append((each["name"], scope.compile(each["expression"], "bool")))
-        for each in spec.get("variables") or ():
-            expression = scope.compile(each["expression"])
-            self._variables.append((each["name"], expression))
-            scope = scope.with_variable(each["name"], expression)
-        for each in spec.get("validations") or ():
-            message = each.get("messageExpression")
+        for condition in spec.get("matchConditions") or ():
+            self._conditions.append((condition["name"], scope.compile(condition["expression"], "bool")))
+        for variable in spec.get("variables") or ():
+            expression = scope.compile(variable["expression"])
+            self._variables.append((variable["name"], expression))
+            scope = scope.with_variable(variable["name"], expression)
+        for validation in spec.get("validations") or ():
+            message = validation.get("messageExpression")
             self._validations.append(
-                (each, scope.compile(each["expression"], "bool"), scope.compile(message, "string") if message else None)
+                (
+                    validation,
+                    scope.compile(validation["expression"], "bool"),
+                    scope.compile(message, "string") if message else None,
+                )
             )
 
     def denials(self, question: _Question) -> Iterator[tuple[str, str]]:

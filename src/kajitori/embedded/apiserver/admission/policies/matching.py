@@ -45,7 +45,7 @@ def _selects_object(rules: Mapping[str, Any], request: AdmissionRequest) -> bool
     selector = label_selector_of(rules.get("objectSelector") or {})
     if not selector:
         return True
-    return any(selector.matches(_labels(each)) for each in (request.object, request.old_object) if each is not None)
+    return any(selector.matches(_labels(obj)) for obj in (request.object, request.old_object) if obj is not None)
 
 
 def _labels(obj: Object | None) -> Mapping[str, str]:
@@ -72,7 +72,7 @@ def _is_about(rule: Mapping[str, Any], request: AdmissionRequest, resource: Reso
 
 
 def _among(word: str, words: Iterable[str] | None) -> bool:
-    return any(each in ("*", word) for each in words or ())
+    return any(pattern in ("*", word) for pattern in words or ())
 
 
 def _names(pattern: str, plural: str, subresource: str) -> bool:
