@@ -1,8 +1,8 @@
-"""Marks nodes as `core.nodes.health` says, and tests them.
+"""Marking nodes as `core.nodes.health` decides, and testing them.
 
-What becomes of a node follows from what the mirror holds; how it came to that stands on the Node itself. So whoever
-leads next goes on where this one was, and nothing is done twice: each write of a Node replaces just the one that was
-looked at, and the run of a test has the same name whoever makes it.
+Decisions follow from the mirror, and a node's history is stored on the Node itself. So a new leader continues where the
+last one stopped, and nothing is done twice: a write succeeds only on the version of the Node that was judged, and the
+run of a test has the same name whichever leader creates it.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ log = logging.getLogger(__name__)
 
 SETTLE_SECONDS = 0.1
 REST = 20
-"""After a verdict nothing is looked at for so many times as long as it took."""
+"""Pause after a verdict, as a multiple of the time that it took."""
 
 AT_ONCE = 8
-"""Writes in flight: a whole pool of new nodes is no reason to hurry."""
+"""Number of writes in flight, also when a whole pool of new nodes is marked."""
 
 UNSEEN_SECONDS = 10.0
-"""How long the mirror may take to show what was just written before it is believed all the same."""
+"""Longest time to wait for the mirror to show a write. After that the mirror's contents are used anyway."""
 
 RETRY_SECONDS = 30.0
 
 
 class HealthKeeper:
-    """Which nodes are in the pool; by the leader alone."""
+    """Takes nodes out of the pool and brings them back. Only the leader runs it."""
 
     def __init__(
         self,
@@ -63,16 +63,16 @@ class HealthKeeper:
         self._view = HealthView(mirror, cluster)
         self._something = asyncio.Event()
         self._unseen: dict[str, int] = {}
-        """Nodes that were written, and the version that shows it."""
+        """Resource versions of nodes that were written and are not shown by the mirror yet."""
         self._unseen_runs: set[Key] = set()
         self._unseen_until = 0.0
         self._took_seconds = 0.0
-        """How long the last verdict kept the event loop from all else."""
+        """Time that the last verdict blocked the event loop."""
         self._warned: set[tuple[str, str]] = set()
         self._limit = asyncio.Semaphore(AT_ONCE)
 
     async def keep_forever(self) -> None:
-        """Looks whenever something changed or is due, until cancelled."""
+        """Judge the nodes whenever something has changed or is due, until cancelled."""
         no_longer_told = self._mirror.on_change(self._note)
         try:
             await self._mirror.wait_synced()
@@ -99,38 +99,38 @@ class HealthKeeper:
             self._something.set()
 
     async def _guarded_look(self) -> float | None:
-        """One look; after how many seconds the next is due though nothing is seen to change."""
+        """Judge the nodes once, and log failures. Return the seconds until the next time, or None if nothing is due."""
         try:
             return await self.look()
         except KajitoriError as error:
-            log.warning("the health of nodes: %s; looked at again in %.0f s", error, RETRY_SECONDS)
+            log.warning("the health of nodes: %s; tried again in %.0f s", error, RETRY_SECONDS)
         except Exception:
             log.exception("the health of nodes: this is a bug")
         return RETRY_SECONDS
 
     async def look(self) -> float | None:
-        """Marks and tests nodes as they are to be; answers when to look again, in seconds."""
+        """Mark and test nodes once. Return the seconds until the next time, or None if nothing is due."""
         if self._mirror.age_seconds():
-            return 1.0  # while a watch is broken all nodes look dead
+            return 1.0  # while a watch is broken, all nodes look silent
         if self._lags_behind():
             return 1.0
-        # 1. What becomes of each node.
+        # 1. Judge each node.
         now, began = self._now(), asyncio.get_running_loop().time()
         verdict = self._view.verdict(now)
         self._took_seconds = asyncio.get_running_loop().time() - began
-        # 2. Mark those whose state changes, and say which should have left.
-        await self._each(self._mark(change) for change in verdict.changes)
+        # 2. Mark nodes whose state changes, and warn of those that policy keeps in the pool.
+        await self._all_of(self._mark(change) for change in verdict.changes)
         self._warn(verdict.warnings)
-        # 3. Test those that are due, and take away the runs of tests that nobody needs any more.
+        # 3. Start the tests that are due, and delete runs of tests that are no longer needed.
         await self._tidy(set(verdict.tests))
-        await self._each(self._begin_test(node) for node in verdict.tests)
+        await self._all_of(self._begin_test(node) for node in verdict.tests)
         self._unseen_until = asyncio.get_running_loop().time() + UNSEEN_SECONDS
         if self._unseen or self._unseen_runs:
             return 1.0
         return max(0.0, (verdict.next_at - now).total_seconds()) if verdict.next_at is not None else None
 
     def _lags_behind(self) -> bool:
-        """Whether the mirror does not show yet what was written last."""
+        """Whether the mirror does not show the last writes yet."""
         if asyncio.get_running_loop().time() > self._unseen_until:
             self._unseen.clear()
             self._unseen_runs.clear()
@@ -140,17 +140,17 @@ class HealthKeeper:
                 del self._unseen[name]
         return bool(self._unseen or self._unseen_runs)
 
-    async def _each(self, works: Iterable[Coroutine[Any, Any, None]]) -> None:
-        async def one(work: Coroutine[Any, Any, None]) -> None:
+    async def _all_of(self, works: Iterable[Coroutine[Any, Any, None]]) -> None:
+        async def limited(work: Coroutine[Any, Any, None]) -> None:
             async with self._limit:
                 await work
 
-        await asyncio.gather(*(one(work) for work in works))
+        await asyncio.gather(*(limited(work) for work in works))
 
     # ------------------------------------------------------------------------------------------ marks
 
     async def _mark(self, change: Change) -> None:
-        """Writes trail and taints, if nobody changed them since they were looked at."""
+        """Write trail and taints, unless the node has changed since it was judged."""
         node = self._mirror.nodes.get(change.node)
         if node is None:
             return
@@ -159,7 +159,7 @@ class HealthKeeper:
             fresh = msgspec.convert(found, Node)
             policy = self._cluster.policy
             if fresh.metadata.uid != node.metadata.uid or signs_of(fresh, policy) != signs_of(node, policy):
-                return  # looked at again when the mirror shows it
+                return  # judged again when the mirror shows the change
             written = await self._client.patch(NODES, change.node, self._patch(found, fresh, change))
         except (NotFound, Conflict):
             self._something.set()
@@ -171,7 +171,7 @@ class HealthKeeper:
         self._events.say(_about(node), "Warning" if bad else "Normal", reason, _whole(change))
 
     def _patch(self, found: dict[str, Any], node: Node, change: Change) -> dict[str, Any]:
-        """Only what is ours changes; the version makes sure that the rest is as it was read."""
+        """Return a patch of Kajitori's own fields. Its resource version makes sure that the others are as read."""
         taints = [taint for taint in found["spec"].get("taints") or () if self._stays(taint["key"], change)]
         kept = any(taint["key"] == names.TAINT_UNHEALTHY for taint in taints)
         if change.unhealthy is not None and not kept:
@@ -201,26 +201,26 @@ class HealthKeeper:
         return change.awaits_test if key == self._cluster.policy.preflight.taint else True
 
     def _warn(self, warnings: Iterable[WithheldRemoval]) -> None:
-        """Says it once of a node and a reason, for as long as that holds."""
+        """Warn once of each node and reason, until they no longer hold."""
         still = set()
-        for each in warnings:
-            still.add((each.node, each.reason))
-            node = self._mirror.nodes.get(each.node)
-            if (each.node, each.reason) in self._warned or node is None:
+        for warning in warnings:
+            still.add((warning.node, warning.reason))
+            node = self._mirror.nodes.get(warning.node)
+            if (warning.node, warning.reason) in self._warned or node is None:
                 continue
-            why = f": {'; '.join(each.evidence)}" if each.evidence else ""
+            why = f": {'; '.join(warning.evidence)}" if warning.evidence else ""
             percent = self._cluster.policy.node_health.at_most_percent
             message = (
-                f"{each.reason}{why}; it stays in the pool, since policy takes out at most {percent} % of all nodes"
+                f"{warning.reason}{why}; it stays in the pool, since policy takes out at most {percent} % of all nodes"
             )
-            log.warning("node %s: %s", each.node, message)
+            log.warning("node %s: %s", warning.node, message)
             self._events.say(_about(node), "Warning", "NodeLooksUnhealthy", message)
         self._warned = still
 
     # ------------------------------------------------------------------------------------------ tests
 
     async def _begin_test(self, name: str) -> None:
-        """Creates the run that tests a node; one that is there already is the one that is wanted."""
+        """Create the run that tests a node, unless it exists."""
         table, policy = self._cluster.table(), self._cluster.policy
         node = self._mirror.nodes.get(name)
         if node is None or name not in table.index:
@@ -233,15 +233,15 @@ class HealthKeeper:
             await self._client.create(RUNS, run, policy.preflight.namespace)
         except AlreadyExists:
             return
-        except (NotFound, Conflict, Forbidden, InvalidInput) as error:  # such as a namespace that is not there
-            self._events.say(_about(node), "Warning", "NodeUntested", f"its test could not be made: {error.message}")
+        except (NotFound, Conflict, Forbidden, InvalidInput) as error:  # for example a missing namespace
+            self._events.say(_about(node), "Warning", "NodeUntested", f"its test could not be created: {error.message}")
             raise
         if (policy.preflight.namespace, called) not in self._mirror.runs:
             self._unseen_runs.add((policy.preflight.namespace, called))
 
     async def _tidy(self, begun: set[str]) -> None:
-        """Runs of tests whose result stands on their node go; the last one that failed stays to be read until the
-        next begins."""
+        """Delete runs of tests whose result is stored on their node. The last failed one stays readable until the next
+        test begins."""
         over = []
         for node, runs in self._view.tests().items():
             results = {entry.run: entry.what for entry in self._view.trail(node) if entry.run}
@@ -250,7 +250,7 @@ class HealthKeeper:
                 readable = result in (TrailEvent.OUT, TrailEvent.FAILED) and run is runs[-1] and node not in begun
                 if node not in self._mirror.nodes or (result is not None and not readable):
                     over.append(run)
-        await self._each(self._delete(run) for run in over)
+        await self._all_of(self._delete(run) for run in over)
 
     async def _delete(self, run: RunObject) -> None:
         meta = run.metadata
@@ -263,5 +263,5 @@ def _about(node: Node) -> About:
 
 
 def _whole(change: Change) -> str:
-    """What an Event says of it: all of the evidence."""
+    """Return the text of the Event about a change, with all of the evidence."""
     return "; ".join((describe_entry(change.entry), *change.entry.evidence[1:]))

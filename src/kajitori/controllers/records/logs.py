@@ -1,4 +1,4 @@
-"""The end of a member's log, kept before its Pod is deleted (rule 11)."""
+"""Keeping the end of a member's log before its Pod is deleted (rule 11)."""
 
 from __future__ import annotations
 
@@ -25,34 +25,34 @@ from kajitori.monitoring.controller import ControllerMetrics
 log = logging.getLogger(__name__)
 
 READ_SECONDS = 30.0
-"""One attempt to read the log of a member that has ended."""
+"""Time limit of one attempt to read the log of an ended member."""
 FIRST_PAUSE_SECONDS = 1.0
 LONGEST_PAUSE_SECONDS = 30.0
-"""Between such attempts, which go on for as long as policy says (`logs.keepWithin`)."""
+"""Longest pause between such attempts, which policy's `logs.keepWithin` limits."""
 MOMENT_SECONDS = 1.0
-"""Most logs are read within it. A Pod whose log takes longer is left for now, so that nothing else waits for it."""
+"""Time within which most logs are read. A Pod whose log takes longer is deleted later, so that nothing waits for it."""
 TOLD_AFTER_SECONDS = 10.0
 
 BEFORE_END_SECONDS = 3.0
-"""What members that still run have said so far is read within this time before they are told to end, because they hold
-nodes that somebody waits for. Whatever is not read by then is read while they end."""
+"""Time for reading the logs of running members before they are told to end, because others wait for their nodes. The
+rest is read while they end."""
 LAST_WORDS_SECONDS = 10.0
-"""How long past its grace a member is listened to that was told to end."""
+"""Time beyond its grace for which the log of an ending member is read."""
 
 AT_ONCE = 32
 LISTENED_TO = 256
-"""Members whose last words are waited for at once, of all runs together."""
+"""Number of ending members of all runs whose logs are read at the same time."""
 
 BYTES_PER_LINE = 64
-"""To get so many bytes from the end of a log, that many lines are asked for: an API server counts from the end in lines
-only. Logs of longer lines are read to their end, and only the end is held in memory."""
+"""Assumed length of a line. An API server counts from the end of a log in lines only, so the wanted bytes are divided
+by this. If lines are longer, more is read, but only the wanted end is held in memory."""
 
 
 class LogKeeper:
     """Reads logs and stores their ends.
 
-    A member that has ended keeps its Pod until its log is stored, or until policy's patience is over: then an Event and
-    a metric say that it is lost. Its Pod holds no resources meanwhile, and the next attempt of its run does not wait.
+    An ended member keeps its Pod until its log is stored or policy's time for it is over; then an Event and a metric
+    report that the log is lost. The Pod holds no resources meanwhile, and the next attempt of its run does not wait.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class LogKeeper:
         metrics: ControllerMetrics | None = None,
         wake: Callable[[Key, timedelta], None] = lambda *_: None,
     ) -> None:
-        """`wake` has a run looked at again, once the log of one of its Pods that were left is settled."""
+        """`wake` queues a run once the log of one of its remaining Pods is stored or lost."""
         self._client = client
         self._kept = kept
         self._events = events
@@ -74,7 +74,7 @@ class LogKeeper:
         self._slots_before_end = asyncio.Semaphore(AT_ONCE)
         self._listening: set[asyncio.Task[None]] = set()
         self._ended: dict[str, dict[str, asyncio.Task[None]]] = {}
-        """By the run's UID and the Pod's: the keeping of logs of members that have ended, done or under way."""
+        """Tasks that keep logs of ended members, running or finished, by the UIDs of run and Pod."""
         self._told: set[tuple[str, int]] = set()
         """Attempts of runs, by UID, of which an Event said that a log cannot be kept yet."""
         self._left: dict[str, list[DeleteMember]] = {}
@@ -183,14 +183,14 @@ class LogKeeper:
             log.debug("%d kept logs and results were removed", removed)
 
     async def close(self) -> None:
-        """Listens to nobody any longer; whoever leads next keeps what is not kept yet."""
+        """Cancel all reading. The next leader keeps the logs that are not kept yet."""
         tasks = [*self._listening, *(task for tasks in self._ended.values() for task in tasks.values())]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def _keep_ended(self, run: Whose, member: Member, rules: Logs) -> asyncio.Task[None]:
-        """The keeping of this member's log, which is begun once."""
+        """Return the task that keeps this member's log; start it if there is none."""
         tasks = self._ended.setdefault(run.uid, {})
         if member.uid not in tasks:
             size, within = rules.per_member_bytes, rules.keep_within_seconds
@@ -200,7 +200,7 @@ class LogKeeper:
         return tasks[member.uid]
 
     def _let_go(self, run_uid: str, present: Collection[str] = ()) -> None:
-        """Forgets Pods of a run that are gone."""
+        """Forget Pods of a run that are deleted."""
         tasks = self._ended.get(run_uid, {})
         for uid in [uid for uid in tasks if uid not in present]:
             tasks.pop(uid).cancel()
@@ -208,7 +208,7 @@ class LogKeeper:
             self._ended.pop(run_uid, None)
 
     async def _try_to_keep(self, run: Whose, member: Member, size_bytes: int) -> str | None:
-        """Why the log could not be kept this time; None if it was, or if there is none."""
+        """Try once to keep the log. Return why that failed; None if it is kept or if there is no log."""
         where = f"on {member.node}" if member.node else "where it ran"
         try:
             async with self._slots, asyncio.timeout(READ_SECONDS):
@@ -234,14 +234,14 @@ class LogKeeper:
             if end:
                 await self._kept.keep(name, end)
         except KajitoriError as error:
-            log.warning("what Pod %s/%s has said so far is not kept: %s", name.namespace, member.pod, error)
+            log.warning("the log of Pod %s/%s so far is not kept: %s", name.namespace, member.pod, error)
 
     def _say(self, run: Whose, member: Member, reason: str, why: str) -> None:
-        said = f"rank {member.rank} of attempt {member.attempt}: {why}"
-        log.warning("run %s/%s: %s", run.namespace, run.name, said)
+        message = f"rank {member.rank} of attempt {member.attempt}: {why}"
+        log.warning("run %s/%s: %s", run.namespace, run.name, message)
         if self._events is not None:
             about = About(names.KIND, run.name, run.uid, run.namespace, names.API_VERSION)
-            self._events.say(about, "Warning", reason, said)
+            self._events.say(about, "Warning", reason, message)
 
     async def _last_words(self, member: Member, name: MemberLogName, size_bytes: int, seconds: float) -> None:
         try:
@@ -250,12 +250,12 @@ class LogKeeper:
                 if end:
                     await self._kept.keep(name, end)
         except TimeoutError:
-            log.info("Pod %s/%s did not end in time: what it said last is not kept", name.namespace, member.pod)
+            log.info("Pod %s/%s did not end in time: the end of its log is not kept", name.namespace, member.pod)
         except KajitoriError as error:
-            log.debug("Pod %s/%s was not listened to until its end: %s", name.namespace, member.pod, error)
+            log.debug("the log of Pod %s/%s was not read to its end: %s", name.namespace, member.pod, error)
 
     async def _read_end(self, member: Member, namespace: str, size_bytes: int, *, follow: bool) -> bytes:
-        """The last bytes of a member's log, in whole lines; a line before them if there was more."""
+        """Return the last bytes of a member's log in whole lines, after a notice if earlier lines are left out."""
         lines = max(1, size_bytes // BYTES_PER_LINE)
         stream = await self._client.open_log(
             namespace,

@@ -1,7 +1,7 @@
-"""The most memory that members held: asked of kubelets now and then, taken from Pods as they end, kept in the Run.
+"""Memory peaks of members: read from kubelets regularly and from Pods as they end, and stored in the Run.
 
-At most one round of questions goes on, by the leader alone; where nodes have to be asked one by one it takes a few a
-second, whatever their number. What is learnt between two writes of a Run is lost with this process, and learnt again.
+Only the leader reads, in one round at a time. If nodes are asked one by one, a round asks a few nodes per second,
+however many there are. Readings between two writes of a Run are lost with this process, and read again.
 """
 
 from __future__ import annotations
@@ -32,45 +32,46 @@ from kajitori.kube.retry import NO_RETRY
 log = logging.getLogger(__name__)
 
 ASK_SECONDS = 5.0
-"""A kubelet that does not answer by then is asked again in the next round."""
+"""Time limit for a kubelet's answer. It is asked again in the next round."""
 
 AT_ONCE = 4
 NODES_PER_SECOND = 5.0
-"""So that a round over a large cluster is a steady trickle for the API server, through whose proxy it goes."""
+"""Rate of requests to kubelets, which go through the API server's proxy."""
 
 UNPACED = 16
-"""Nodes: so few are asked without any pause between them."""
+"""Number of nodes that are asked without a pause between them."""
 
 REST = 20
-"""After its answer the metrics API is left alone for so many times what that took, if policy's pause is shorter."""
+"""Pause after an answer of the metrics API, as a multiple of the time that it took, if policy's pause is shorter."""
 
 OFF_SECONDS = 600.0
-"""A way of asking that is not served, or not allowed, is not tried again before that."""
+"""Time until a source of readings that is missing or forbidden is tried again."""
 
 NEW_SECONDS = 120.0
-"""What the metrics API has not heard of a member by then it will not hear."""
+"""Age of a member from which a missing reading of the metrics API is taken from its kubelet instead."""
 
 
 class MemoryKeeper:
-    """What is known of the peaks of runs beside what stands in their status."""
+    """Remembers memory peaks of runs that are not in their status yet."""
 
     def __init__(
         self, client: KubeClient, mirror: Mirror, tell: Callable[[Key], None], now: Callable[[], datetime]
     ) -> None:
-        """`tell` is called with a Run's key whenever more is known of it than before."""
+        """`tell` is called with a Run's key whenever its peak has grown."""
         self._client = client
         self._mirror = mirror
         self._tell = tell
         self._now = now
         self._peaks: dict[str, MemoryPeak] = {}
-        """By the UID of the Run."""
+        """Peaks by the UID of the Run."""
         self._off_until: dict[str, float] = {}
         self._metrics_seconds = 0.0
-        """How long the metrics API took to answer."""
+        """Time that the metrics API took for its last answer."""
 
     def noted(self, run: RunObject, status: RunStatus, members: Iterable[tuple[Pod, Member]]) -> RunStatus:
-        """The status with all that is known of the run's peak: what it says itself, what was learnt since, how these
-        members ended. While all of them go on, a peak that has hardly grown is left as it was.
+        """Return the status with the run's peak, merged from the status, later readings and the ends of these members.
+
+        While no member has ended, a peak that has hardly grown is left unchanged.
         """
         uid = run.metadata.uid
         peak = merged(status.memory, self._peaks.get(uid))
@@ -87,7 +88,7 @@ class MemoryKeeper:
         return msgspec.structs.replace(status, memory=peak)
 
     async def ask_forever(self, policy: Callable[[], Policy]) -> None:
-        """Asks as often as policy says, and listens to Pods that end, until cancelled."""
+        """Read memory as often as policy says, and whenever a Pod ends, until cancelled."""
         no_longer_told = self._mirror.on_change(self._note)
         try:
             await self._ask_forever(policy)
@@ -105,7 +106,7 @@ class MemoryKeeper:
                     self._forget_gone()
 
     async def ask(self, client: KubeClient) -> None:
-        """One round: of every member that runs, what it holds now."""
+        """Read the present memory use of every running member once."""
         self._forget_gone()
         wanted = {(pod.metadata.namespace, pod.metadata.name): pod for pod in self._running()}
         if not wanted:
@@ -129,7 +130,7 @@ class MemoryKeeper:
             self._metrics_seconds = asyncio.get_running_loop().time() - began
             return found
         except (NotFound, Forbidden) as error:
-            self._turn_off("metrics", f"the metrics API is not to be had: {error.message}")
+            self._turn_off("metrics", f"the metrics API is not available: {error.message}")
         except (KajitoriError, TimeoutError) as error:
             log.debug("the metrics API did not answer: %s", error)
         return []
@@ -138,7 +139,7 @@ class MemoryKeeper:
         found: list[MemoryReading] = []
         slots = asyncio.Semaphore(AT_ONCE)
 
-        async def one(node: str) -> None:
+        async def read(node: str) -> None:
             async with slots:
                 if self._is_off("nodes"):
                     return
@@ -147,7 +148,7 @@ class MemoryKeeper:
                 except Forbidden as error:
                     self._turn_off("nodes", f"kubelets may not be asked: {error.message}")
                 except (KajitoriError, TimeoutError) as error:
-                    log.debug("the kubelet of %s told nothing: %s", node, error)
+                    log.debug("the kubelet of %s did not answer: %s", node, error)
 
         async with asyncio.TaskGroup() as group:
             for number, node in enumerate(nodes):
@@ -155,7 +156,7 @@ class MemoryKeeper:
                     await asyncio.sleep(1 / NODES_PER_SECOND)
                 if self._is_off("nodes"):
                     break
-                group.create_task(one(node))
+                group.create_task(read(node))
         return found
 
     def _is_off(self, way: str) -> bool:
@@ -185,7 +186,7 @@ class MemoryKeeper:
         return since is None or (self._now() - since).total_seconds() > NEW_SECONDS
 
     def _take(self, found: Iterable[MemoryReading], wanted: dict[Key, Pod]) -> None:
-        """Figures of the Pods that were asked about, and of no others of their names."""
+        """Record the readings of the wanted Pods, but not of other Pods with their names."""
         totals: dict[str, int] = defaultdict(int)
         counted: dict[str, Pod] = {}
         grown: set[str] = set()
@@ -212,7 +213,7 @@ class MemoryKeeper:
             self._tell_of(counted[uid])
 
     def _note(self, resource: Resource, namespace: str, name: str) -> None:
-        """A Pod may be gone a moment after it told how it ended: what it said is taken as soon as it is seen."""
+        """Record the peak of an ended Pod at once, because the Pod may be deleted a moment later."""
         pod = self._mirror.pods.get((namespace, name)) if resource == PODS else None
         if pod is None or not pod.is_finished or not self._mirror.is_member(pod):
             return
@@ -233,6 +234,6 @@ class MemoryKeeper:
 
 
 def _is_before(figure: MemoryReading, pod: Pod) -> bool:
-    """Whether it was counted before the Pod started: then it is about another one, of the same name."""
+    """Whether a reading is older than the Pod, so that it is about an earlier Pod of the same name."""
     counted, started = parse_time(figure.at), parse_time(pod.status.start_time)
     return counted is not None and started is not None and counted < started
