@@ -183,7 +183,7 @@ async def test_a_test_that_may_not_be_made_is_said() -> None:
     cluster.node("n1", taints=({"key": names.TAINT_PREFLIGHT, "effect": "NoSchedule"},))
     with pytest.raises(Forbidden):
         await cluster.keeper.look()
-    assert cluster.said == [("n1", "NodeUntested", "its test could not be made: may not create runs")]
+    assert cluster.said == [("n1", "NodeUntested", "its test could not be created: may not create runs")]
 
 
 async def test_a_result_is_written_before_its_run_goes() -> None:
