@@ -15,6 +15,7 @@ import tempfile
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 from aiohttp import web
 from cryptography import x509
@@ -24,12 +25,35 @@ from cryptography.x509.oid import NameOID
 
 from kajitori.core.words.times import format_time
 from kajitori.embedded.fingerprints import fingerprint
-from kajitori.embedded.simulator.behaviour import SimPod
-from kajitori.embedded.simulator.memory import summary
+from kajitori.embedded.simulator.behaviour import Behaviour, SimPod, is_running
 
 FOLLOW_POLL_SECONDS = 0.5
 
 _NODE = re.compile(r"/api/v1/nodes/([^/]+)/proxy/")
+
+
+def summary(node: str, pods: Iterable[SimPod], now: datetime) -> dict[str, Any]:
+    """Return the `/stats/summary` of a node. It leaves out Pods whose annotation does not say how much memory
+    they use."""
+    usages = [(pod, _memory_bytes(pod)) for pod in pods if is_running(pod)]
+    return {"node": {"nodeName": node}, "pods": [_pod_usage(pod, size, now) for pod, size in usages if size]}
+
+
+def _memory_bytes(pod: SimPod) -> int:
+    try:
+        return Behaviour.of(pod.metadata.annotations or {}).memory_bytes
+    except ValueError:
+        return 0
+
+
+def _pod_usage(pod: SimPod, size_bytes: int, now: datetime) -> dict[str, Any]:
+    meta = pod.metadata
+    memory = {"time": format_time(now), "workingSetBytes": size_bytes}
+    return {
+        "podRef": {"name": meta.name, "namespace": meta.namespace, "uid": meta.uid},
+        "memory": memory,
+        "containers": [{"name": container.name, "memory": memory} for container in pod.spec.containers],
+    }
 
 
 class KubeletApi:

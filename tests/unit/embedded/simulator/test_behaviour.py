@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from kajitori.cluster.runs.evictions import Excess, memory_excess
 from kajitori.core.words.times import format_time
 from kajitori.embedded.simulator.behaviour import PREFIX, SimPod, Step, next_step
-from kajitori.embedded.simulator.memory import summary
+from kajitori.embedded.simulator.kubelet_api import summary
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
