@@ -296,6 +296,9 @@ REQUIRED: dict[str, tuple[str, ...]] = {
 }
 """Fields that must be given and not be empty, though OpenAPI does not require them or they are no texts."""
 
+MAY_BE_EMPTY = frozenset({"HTTPHeader.value", "Sysctl.value"})
+"""Texts that OpenAPI requires, but that may be empty."""
+
 ONE_OF: dict[str, tuple[str, ...]] = {
     "Volume": (
         *("emptyDir", "hostPath", "configMap", "secret", "persistentVolumeClaim", "projected", "downwardAPI"),

@@ -65,7 +65,13 @@ def _plan_of(schema: Schema) -> _Plan:
     kind = fields.SAME_AS.get(name, name)
     if kind in _NOT_WALKED:
         return _Plan(kind, (), (), {}, ())
-    required_texts = [one for one in schema.required if one in schema.properties and _is_text(schema.properties[one])]
+    required_texts = [
+        name
+        for name in schema.required
+        if (part := schema.properties.get(name)) is not None
+        and part.type == "string"
+        and f"{kind}.{name}" not in fields.MAY_BE_EMPTY
+    ]
     found = {}
     for name, part in schema.properties.items():
         key = f"{kind}.{name}"
@@ -76,10 +82,6 @@ def _plan_of(schema: Schema) -> _Plan:
             found[name] = field
     needed = tuple(dict.fromkeys([*required_texts, *fields.REQUIRED.get(kind, ())]))
     return _Plan(kind, needed, fields.ONE_OF.get(kind, ()), found, COMBINATIONS.get(kind, ()))
-
-
-def _is_text(schema: Schema) -> bool:
-    return schema.type == "string"
 
 
 def _check_object(schema: Schema, value: dict[str, Any], path: str, causes: list[Cause]) -> None:

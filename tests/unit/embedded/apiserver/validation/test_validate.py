@@ -52,6 +52,14 @@ def test_faults_of_a_container(container: dict[str, Any], field: str) -> None:
     assert any(field in fault and fault.startswith("spec.containers[0].") for fault in faults), faults
 
 
+def test_required_texts_that_may_be_empty() -> None:
+    """The value of an HTTP header, for example."""
+    probe: dict[str, Any] = {"httpGet": {"port": 80, "httpHeaders": [{"name": "X-A", "value": ""}]}}
+    assert faults_of_pod({}, livenessProbe=probe) == []
+    probe["httpGet"]["httpHeaders"] = [{"name": "", "value": "a"}]
+    assert faults_of_pod({}, livenessProbe=probe)
+
+
 @pytest.mark.parametrize(
     ("spec", "field"),
     [
