@@ -1,4 +1,4 @@
-"""Bytes of the store that somebody else changed: noticed, never believed, and as much as possible is saved."""
+"""Damaged stores: damage is detected, damaged data is never served, and as much as possible is recovered."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def contents(store: Store) -> Contents:
 
 
 async def _fill(store: Store) -> None:
-    """Objects of all sizes, some changed, some deleted; many of them in a commit, and few."""
+    """Write objects of all sizes; some are changed, some deleted; commits are large and small."""
     sizes = random.Random(5)
     for index in range(120):
         store.create(PODS, "a", f"p{index}", obj(f"p{index}", sizes.choice([10, 200, 2000, 9000])))
@@ -54,7 +54,7 @@ async def _fill(store: Store) -> None:
 
 
 class Stores:
-    """A store that was closed, the same one as a killed process left it, and what is in both."""
+    """Return a store that was closed, the same one as a killed process left it, and the contents of both."""
 
     def __init__(self, closed: Path, killed: Path, held: Contents) -> None:
         self.closed, self.killed, self.held = closed, killed, held
@@ -76,7 +76,7 @@ def stores(tmp_path_factory: pytest.TempPathFactory) -> Stores:
 
 
 def opened(folder: Path) -> Contents:
-    """What a store says to hold. Raises StoreDamaged."""
+    """Return the contents of a store. Raises StoreDamaged."""
 
     async def read() -> Contents:
         store = await Store.open(folder)
@@ -89,7 +89,7 @@ def opened(folder: Path) -> Contents:
 
 
 DAMAGE = st.lists(st.tuples(st.floats(0, 1, exclude_max=True), st.sampled_from([1, 1, 4, 512])), min_size=1, max_size=4)
-"""Where in a file, as a share of it, and how many bytes."""
+"""A place in a file, as a share of its size, and a number of bytes."""
 
 
 @pytest.mark.parametrize(("state", "file"), [("closed", FILE), ("killed", LOG), ("killed", FILE)])
@@ -104,8 +104,8 @@ def test_changed_bytes_are_never_believed(
     in_head: bool,
     flip: int,
 ) -> None:
-    """Either the store is refused, or it holds what was written. What is repaired holds part of it, unchanged and as it
-    was last, and says what is lost, or that it can't know."""
+    """Either the store is refused, or it has the contents that were written. A repaired store has a part of them, in
+    their last state, and lists the lost ones or says that it cannot."""
     folder = tmp_path_factory.mktemp("damaged")
     try:
         shutil.copytree(getattr(stores, state), folder / "s")
@@ -135,7 +135,7 @@ def test_changed_bytes_are_never_believed(
 
 
 def test_a_flipped_byte_costs_one_object_and_names_it(stores: Stores, tmp_path: Path) -> None:
-    """The rest is there as before, the damaged file beside it."""
+    """The other objects are there as before, and the damaged file beside the new one."""
     shutil.copytree(stores.closed, tmp_path / "s")
     file = tmp_path / "s" / FILE
     content = bytearray(file.read_bytes())
@@ -159,7 +159,7 @@ def test_a_repair_of_what_is_whole_changes_nothing(stores: Stores, tmp_path: Pat
 
 @pytest.mark.parametrize("gone", ["empty", "gone"])
 def test_a_store_that_vanished_is_no_new_one(stores: Stores, tmp_path: Path, gone: str) -> None:
-    """An empty cluster in its place would end all that runs."""
+    """An empty cluster in its place would end all runs."""
     shutil.copytree(stores.closed, tmp_path / "s")
     (tmp_path / "s" / FILE).unlink()
     if gone == "empty":
@@ -172,7 +172,7 @@ def test_a_store_that_vanished_is_no_new_one(stores: Stores, tmp_path: Path, gon
 
 
 def test_a_format_of_nobody_is_damage(stores: Stores, tmp_path: Path) -> None:
-    """One of a later version is not: that version reads it, and is not repaired away."""
+    """A store of a later version is not damaged: that version reads it, and a repair does not touch it."""
     shutil.copytree(stores.closed, tmp_path / "s")
     with sqlite3.connect(tmp_path / "s" / FILE) as database:
         database.execute("PRAGMA user_version = 65537")
@@ -187,7 +187,7 @@ def test_a_format_of_nobody_is_damage(stores: Stores, tmp_path: Path) -> None:
 
 
 def test_an_interrupted_repair_is_taken_up_again(stores: Stores, tmp_path: Path) -> None:
-    """At any of its steps: what it kept is what there was."""
+    """After a stop at any step, the kept files are those from before the repair."""
     folder = tmp_path / "s"
     shutil.copytree(stores.killed, folder)
     (folder / "damaged-earlier").mkdir()
@@ -203,7 +203,7 @@ def test_an_interrupted_repair_is_taken_up_again(stores: Stores, tmp_path: Path)
 
 
 def test_what_an_earlier_version_wrote_gets_its_checksums(stores: Stores, tmp_path: Path) -> None:
-    """Its file has no place for them; what it writes later into ours has none."""
+    """Files of an earlier version have no checksums; rows that it writes into our file have none either."""
     shutil.copytree(stores.closed, tmp_path / "s")
     file = tmp_path / "s" / FILE
     with sqlite3.connect(file) as database:
@@ -227,7 +227,7 @@ async def running(tmp_path: Path) -> AsyncIterator[Store]:
 
 
 def _spoil(folder: Path) -> None:
-    """What a disk does to pages that nobody holds in memory."""
+    """Damage pages on disk that are not in memory."""
     with (folder / FILE).open("r+b") as file:
         file.write(b"\xff" * 100)
         file.seek(4096)
@@ -238,7 +238,7 @@ def _spoil(folder: Path) -> None:
 async def test_damage_under_a_running_server_costs_nothing(
     running: Store, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Memory holds all of it: a write or the look of every hour finds out, and the file is written anew."""
+    """Memory has all objects: a write or the hourly check finds the damage, and the file is replaced."""
     held = contents(running)
     journal = running._journal
     assert isinstance(journal, Journal)
@@ -258,7 +258,7 @@ async def test_damage_under_a_running_server_costs_nothing(
 
 
 async def test_a_write_that_finds_damage_is_refused_once(running: Store, tmp_path: Path) -> None:
-    """The next one is stored; a disk that goes on so is not written to for ever."""
+    """The next change is stored; on a failing disk the file is not replaced again and again."""
     held = contents(running)
     journal = running._journal
     assert isinstance(journal, Journal)

@@ -19,7 +19,7 @@ def obj(name: str, **more: object) -> dict[str, object]:
 
 
 async def test_what_was_acknowledged_is_there_again(tmp_path: Path) -> None:
-    """Objects, and the revision: it never goes back, not even when the last change was a deletion."""
+    """Objects and the revision are kept; the revision never goes back, even if the last change was a deletion."""
     store = await Store.open(tmp_path)
     kept = store.create(PODS, "a", "kept", obj("kept"))
     gone = store.create(PODS, "a", "gone", obj("gone"))
@@ -34,7 +34,7 @@ async def test_what_was_acknowledged_is_there_again(tmp_path: Path) -> None:
 
 
 async def test_revisions_are_not_reused_after_an_old_copy_is_restored(tmp_path: Path) -> None:
-    """Who watched until then is told that he has to read all anew."""
+    """Earlier watchers are told to list again."""
     store = await Store.open(tmp_path / "store")
     store.create(PODS, "a", "kept", obj("kept"))
     await store.close()
@@ -51,7 +51,7 @@ async def test_revisions_are_not_reused_after_an_old_copy_is_restored(tmp_path: 
 
 
 async def test_watchers_see_only_what_is_on_disk(tmp_path: Path) -> None:
-    """An event comes after its commit, not before; many changes share one."""
+    """An event comes after its commit; many changes share one."""
     store = await Store.open(tmp_path)
     watcher = store.watch(PODS, "", store.revision)
     for index in range(100):
@@ -64,7 +64,7 @@ async def test_watchers_see_only_what_is_on_disk(tmp_path: Path) -> None:
 
 
 async def test_a_second_server_is_refused(tmp_path: Path) -> None:
-    """The folder is locked as long as the store is open, and free afterwards."""
+    """The folder is locked as long as the store is open."""
     store = await Store.open(tmp_path)
     with pytest.raises(DataFolderInUse) as refused:
         await Store.open(tmp_path)
@@ -75,7 +75,7 @@ async def test_a_second_server_is_refused(tmp_path: Path) -> None:
 
 
 async def test_what_is_no_store_is_not_touched(tmp_path: Path) -> None:
-    """A damaged file, a file of another format, and a path that is no folder are named."""
+    """Messages name a damaged file, a file of another format, and a path that is no folder."""
     (tmp_path / "store.sqlite").write_bytes(b"not a database, but long enough to be looked at" * 50)
     before = (tmp_path / "store.sqlite").read_bytes()
     with pytest.raises(StoreDamaged, match=r"store\.sqlite has no valid header"):
@@ -95,7 +95,7 @@ async def test_what_is_no_store_is_not_touched(tmp_path: Path) -> None:
 
 
 async def test_a_full_disk_takes_everything_back_that_was_not_stored(tmp_path: Path) -> None:
-    """Writers hear of it, watchers never saw it, and with room again the store goes on."""
+    """Writers get an error, watchers see nothing, and with free space the store continues."""
     store = await Store.open(tmp_path)
     small = store.create(PODS, "a", "small", obj("small"))
     await store.durable(store.revision)
@@ -121,7 +121,7 @@ async def test_a_full_disk_takes_everything_back_that_was_not_stored(tmp_path: P
 
 
 async def test_closing_waits_for_what_is_pending(tmp_path: Path) -> None:
-    """A change that nobody waits for is stored all the same, and later ones are refused."""
+    """A change without a waiter is stored as well, and later ones are refused."""
     store = await Store.open(tmp_path)
     store.create(PODS, "a", "x", obj("x"))
     waiting = asyncio.create_task(store.durable(store.revision))

@@ -27,7 +27,7 @@ def keys(records: list[Record]) -> list[str]:
 
 
 def test_every_change_has_its_own_revision_which_stands_in_the_object() -> None:
-    """One global counter; what is stored says at which revision."""
+    """One global counter; each record has its revision."""
     store = Store()
     first = create(store, "x")
     second = store.create("/nodes", "", "n", obj("n"))
@@ -48,7 +48,7 @@ def test_a_name_is_taken_once() -> None:
 
 
 def test_a_stale_record_changes_nothing() -> None:
-    """Update and delete go through only with what is stored now."""
+    """Update and delete succeed only with the stored record."""
     store = Store()
     old = create(store, "x")
     new = store.update(old, obj("x", a="b"))
@@ -69,7 +69,7 @@ def test_keys_are_in_the_order_of_etcd() -> None:
 
 
 def test_a_watch_begins_after_its_revision_and_ends_with_its_queue() -> None:
-    """What happened since the revision comes first; who does not read is cut off instead of filling the memory."""
+    """Events since the revision come first; a slow reader is ended, so that it does not fill the memory."""
     store = Store()
     create(store, "x")
     revision = store.revision
@@ -87,7 +87,7 @@ def test_a_watch_begins_after_its_revision_and_ends_with_its_queue() -> None:
 
 
 async def test_a_waiting_reader_is_woken_by_what_it_wants_only() -> None:
-    """Events of other namespaces, names and selections do not wake it."""
+    """Events of other namespaces, names and selections do not wake the watcher."""
     store = Store()
     wanted = store.watch(PODS, "a", store.revision, lambda event: event.record.labels.get("l") == "1")
     named = store.watch(PODS, "a", store.revision, name="n")
@@ -102,7 +102,7 @@ async def test_a_waiting_reader_is_woken_by_what_it_wants_only() -> None:
 
 
 def test_what_is_compacted_can_be_neither_watched_nor_listed() -> None:
-    """The error says so instead of leaving a gap; the present goes on to be served."""
+    """The error says so, rather than leaving a gap; the current state is still served."""
     store = Store()
     record = create(store, "x")
     old = store.revision
@@ -117,7 +117,7 @@ def test_what_is_compacted_can_be_neither_watched_nor_listed() -> None:
 
 
 def test_old_history_is_forgotten_by_itself() -> None:
-    """With no time to live nothing is kept but the present."""
+    """With no retention only the current state is kept."""
     store = Store(history_seconds=-1.0)
     create(store, "x")
     old = store.revision
@@ -136,7 +136,7 @@ changes = st.lists(
 def test_any_revision_can_be_listed_and_watched_from(
     operations: list[tuple[str, str, str]], data: st.DataObject
 ) -> None:
-    """A snapshot at any revision is what was stored then; replaying the watch from it gives what is stored now."""
+    """A snapshot at any revision is what was stored then; replaying events from it gives the current state."""
     store = Store()
     states: dict[int, dict[str, bytes]] = {store.revision: {}}
     for operation, namespace, name in operations:
@@ -165,7 +165,7 @@ def test_any_revision_can_be_listed_and_watched_from(
 
 
 async def test_everybody_who_watches_sees_the_end() -> None:
-    """Of one resource that is served no more, and of all where the store is closed: whatever he watches of it."""
+    """Watchers of one resource that is no longer served, and all watchers when the store is closed."""
     store = Store()
     store.group_by(PODS, lambda record: record.labels.get("node", ""))
     now = store.revision
@@ -179,7 +179,7 @@ async def test_everybody_who_watches_sees_the_end() -> None:
 
 
 def test_watchers_of_a_group_get_what_enters_is_in_and_leaves_it() -> None:
-    """Nobody else's events, and nothing twice."""
+    """No events of other groups, and none twice."""
     store = Store()
     store.group_by(PODS, lambda record: record.labels.get("node", ""))
     first = store.watch(PODS, "", store.revision, group="n1")
