@@ -1,11 +1,16 @@
 """The Web API.
 
-app         the application: routes and OpenAPI          server      serves it with uvicorn inside a running event loop
-context     what the routes share                       auth        who calls, and what he may do
-problems    errors as problem+json                      middleware  body limit, measurement, a net under all bugs
-runs, members, submission, changes, waiting             runs: read, list, watch; submit; stop, resume, delete; explain
-logs (log_source and what it is made of, log_merge), events (event_feed), exec      what runs and members say and do
-nodes, board, policy, health                            the cluster and this server
-streams, hub, tracking, paging, selectors, lookup       what several of these need
-views, node_views, waiting_views                        what is answered, as types
+app         the application: routes and the OpenAPI document
+context     state and collaborators that all routes share
+auth        authentication and authorisation of callers
+problems    errors as problem+json
+serving     uvicorn inside a running event loop, middleware, limits for connections and bodies
+runs        submit, list, watch, stop, resume, delete; members and results
+queue       the queue, explanations, and what-if questions
+logs        logs of members, from Pods and from the store
+streams     long answers, events, exec
+nodes       nodes, their health, and the GPU board
+start       hosts, SSH keys and code for members in their first step
+traffic     network traffic and the address registry
+code, secrets, volumes, policy, health      one module per subject
 """

@@ -1,4 +1,4 @@
-"""The Web API as an application: routes, and what they say of themselves in OpenAPI."""
+"""The Web API as an application: its routes and its OpenAPI document."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from kajitori.core.spec.status import RunStatus
 ROUTERS = tuple(
     module.router
     for module in (
-        discovery,  # first, since routes are looked through in order and whole gangs call at once
+        discovery,  # first: routes are matched in order, and all members of a gang call these at once
         *(
             runs,
             members,
@@ -94,7 +94,7 @@ _OPEN_TO_ALL = ("/healthz", "/readyz")
 
 
 def create_app(deps: ApiDependencies) -> FastAPI:
-    """The application. It holds the state of one Web API, which ends with the application's lifespan."""
+    """Return the application. It holds the state of one Web API, which ends with the application's lifespan."""
     api = Api(deps)
     api.registry.register(health.ClusterCollector(api))
 
@@ -102,7 +102,7 @@ def create_app(deps: ApiDependencies) -> FastAPI:
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         rechecks = api.sessions.recheck_all(api.limits.recheck_seconds)
         work = (api.traffic.run(), api.leader.follow(), api.tickets.follow(), rechecks)
-        tasks = [asyncio.create_task(each) for each in work]
+        tasks = [asyncio.create_task(coroutine) for coroutine in work]
         try:
             yield
         finally:
@@ -132,7 +132,7 @@ def _with_routes(lifespan: Lifespan[FastAPI] | None) -> FastAPI:
         title="Kajitori",
         version=__version__,
         summary="Trainings on Kubernetes for people who know Docker",
-        docs_url=None,  # both pages load scripts from elsewhere
+        docs_url=None,  # both pages load scripts from other servers
         redoc_url=None,
         lifespan=lifespan,
         redirect_slashes=False,
@@ -144,9 +144,9 @@ def _with_routes(lifespan: Lifespan[FastAPI] | None) -> FastAPI:
 
 @cache
 def openapi_document() -> dict[str, Any]:
-    """What the API says of itself, OpenAPI 3.1. Needs no cluster: the reference in the docs is made from it.
+    """Return the OpenAPI 3.1 document. Needs no cluster, since the reference in the docs is generated from it.
 
-    Built once, before an application answers anything: FastAPI's builder fails when two threads run it at once.
+    It is built once, before the application answers a request: FastAPI's builder fails if two threads run it at once.
     """
     app = _with_routes(None)
     document = get_openapi(
@@ -162,7 +162,7 @@ def openapi_document() -> dict[str, Any]:
     components["schemas"].pop("ValidationError", None)
     components["securitySchemes"] = {
         "token": {"type": "http", "scheme": "bearer"},
-        "ticket": {"type": "http", "scheme": "bearer", "description": "What stands in a starting member's Pod."},
+        "ticket": {"type": "http", "scheme": "bearer", "description": "The ticket in a starting member's Pod."},
     }
     document["security"] = [{"token": []}]
     for path in _OPEN_TO_ALL:
@@ -172,7 +172,7 @@ def openapi_document() -> dict[str, Any]:
 
 
 def _schemas() -> dict[str, Any]:
-    """Answers are described by the types that they are encoded from, requests by the models that read them."""
+    """Return the schemas of answers, from the types that are encoded, and of requests, from the models that read."""
     _, answers = msgspec.json.schema_components(_ANSWERS, ref_template="#/components/schemas/{name}")
     _, requests = models_json_schema(
         [(model, "validation") for model in _REQUESTS], ref_template="#/components/schemas/{model}"
@@ -184,7 +184,7 @@ def _schemas() -> dict[str, Any]:
 
 
 def operations(document: dict[str, Any]) -> Iterable[tuple[str, str, dict[str, Any]]]:
-    """Path, method and description of every operation of an OpenAPI document."""
+    """Yield path, method and description of every operation of an OpenAPI document."""
     for path, item in document["paths"].items():
         for method, operation in item.items():
             yield path, method, operation

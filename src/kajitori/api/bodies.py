@@ -1,4 +1,4 @@
-"""The bodies of requests: what kind of document they are said to be, and what stands in them."""
+"""Reading request bodies: their media type and their content."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from kajitori.core.documents.repeated_keys import repeated_keys
 from kajitori.errors import Fault, InvalidInput, WrongMediaType
 
 JSON = ("application/json",)
-MOST_NAMED = 20
-"""Repeated keys that a refusal names."""
+MAX_REPEATED_KEYS = 20
+"""Largest number of repeated keys that an error names."""
 
 YAML = ("application/yaml", "application/x-yaml", "text/yaml", "text/x-yaml", "text/plain", *JSON)
 
 
 async def json_body(request: Request) -> Any:
-    """The JSON document that a request carries. Raises WrongMediaType, and InvalidInput if it is none."""
+    """Return the JSON document in a request's body. Raises WrongMediaType, or InvalidInput if the body is not JSON."""
     require_media_type(request, JSON)
     body = await request.body()
     if not body.strip():
@@ -33,23 +33,26 @@ async def json_body(request: Request) -> Any:
         text = str(error).removeprefix("JSON is malformed: ")
         raise InvalidInput.one("body", f"is not JSON: {text[:1].lower()}{text[1:200]}", hint=_hint(JSON)) from None
     if repeated:
-        message, hint = "stands in the body more than once", "keep one of them"
-        raise InvalidInput([Fault(show(path), message, "", hint, "Repeated") for path in repeated[:MOST_NAMED]])
+        message, hint = "is in the body more than once", "keep one of them"
+        raise InvalidInput([Fault(show(path), message, "", hint, "Repeated") for path in repeated[:MAX_REPEATED_KEYS]])
     return document
 
 
 async def yaml_body(request: Request) -> bytes:
-    """The YAML text that a request carries. Raises WrongMediaType."""
+    """Return the YAML text in a request's body. Raises WrongMediaType."""
     require_media_type(request, YAML)
     return await request.body()
 
 
 def require_media_type(request: Request, known: tuple[str, ...]) -> None:
-    """Raises WrongMediaType if the body is said to be of another kind. If nothing is said, it may be the right one."""
-    said = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if not said or said in known or (known is JSON and said.startswith("application/") and said.endswith("+json")):
+    """Raise WrongMediaType if the Content-Type is not in `known`. A request without a Content-Type passes."""
+    media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    is_json = media_type.startswith("application/") and media_type.endswith("+json")
+    if not media_type or media_type in known or (known is JSON and is_json):
         return
-    raise WrongMediaType(f"the body is said to be {show(said)}; this call takes {known[0]}", hint=_hint(known))
+    raise WrongMediaType(
+        f"the body's Content-Type is {show(media_type)}; this call takes {known[0]}", hint=_hint(known)
+    )
 
 
 def _hint(known: tuple[str, ...]) -> str:

@@ -1,7 +1,8 @@
-"""Code on its way into the store, and out of it, for whoever may create runs in its namespace.
+"""Upload and download of code. Needs the right to create runs in the code's namespace.
 
-An upload asks whether the code is there (`GET /v1/code/DIGEST`), which parts are (`GET …/parts`), sends those that are
-not (`PUT …/parts/NUMBER`), and says that this is all (`POST …/complete`). Each step may be repeated, on any server.
+A client asks whether the code is in the store (`GET /v1/code/DIGEST`) and which parts are (`GET …/parts`), sends the
+missing parts (`PUT …/parts/NUMBER`), and completes the upload (`POST …/complete`). Each step may be repeated, on any
+server.
 """
 
 from __future__ import annotations
@@ -31,39 +32,39 @@ from kajitori.errors import InvalidInput, TooLarge, Unavailable, Unsupported
 router = APIRouter(tags=["code"])
 
 PART_SECONDS = 300.0
-"""Longer than a part takes on a slow line; who does not send makes room for others."""
+"""Longest time for the upload of one part; enough for a slow line. A caller that stops sending frees its slot."""
 
 _BINARY: dict[str, Any] = {MEDIA_TYPE: {"schema": {"type": "string", "format": "binary"}}}
 
 
 class CodeView(View):
-    """Code that is there."""
+    """Code that is in the store."""
 
     digest: str
     namespace: str
     size_bytes: int
-    """Of the archive, before compression."""
+    """Size of the archive before compression."""
     compressed_bytes: int
-    """What is sent of it to who reads it."""
+    """Size of a download."""
     parts: int
 
 
 class CodePart(View):
-    """A part that is there."""
+    """A part that is in the store."""
 
     number: int
     sha256: list[str]
-    """One, unless the code was edited during an upload."""
+    """Digests of the stored versions: one, unless the code was edited during an upload."""
 
 
 class CodeParts(View):
-    """What of an upload has arrived, and how an archive is cut."""
+    """The parts of an upload that have arrived, and the sizes of parts and archives."""
 
     items: list[CodePart]
     part_bytes: int
-    """Of every part but the last."""
+    """Size of every part except the last."""
     max_bytes: int
-    """Of a whole archive."""
+    """Largest size of a whole archive."""
 
 
 class CodeParameters(Parameters):
@@ -73,31 +74,31 @@ class CodeParameters(Parameters):
 
 class PartParameters(CodeParameters):
     sha256: str = Field(max_length=200)
-    """Of the part before it was compressed."""
+    """SHA-256 of the part before it was compressed."""
 
 
 class CompleteRequest(Document):
-    """All of an upload."""
+    """The parts of a complete upload."""
 
     parts: list[str]
-    """The SHA-256 of each part in their order, before it was compressed."""
+    """SHA-256 of each part before it was compressed, in order."""
     size: int
-    """Bytes of the whole archive."""
+    """Size of the whole archive in bytes."""
 
 
-Asked = Annotated[CodeParameters, Query()]
+CodeQuery = Annotated[CodeParameters, Query()]
 Digest = Annotated[str, Path(description="`sha256:` and the SHA-256 of the archive.")]
 
 
 def bounds_its_own_body(scope: Scope) -> bool:
-    """Whether a request is for a route here that takes more than others may send, and reads it when it is its turn."""
+    """Whether a request uploads a part: that route has a larger limit than others and reads the body itself."""
     return scope["method"] == "PUT" and str(scope["path"]).startswith("/v1/code/")
 
 
-@router.get("/v1/code/{digest}", responses=describes(CodeView), summary="Whether code is there")
-async def get_code(api: Shared, user: Caller, digest: Digest, query: Asked) -> Response:
-    """404 where it is not, or not all of it: then it has to be uploaded. Where it is, it stays for a run that is
-    submitted soon."""
+@router.get("/v1/code/{digest}", responses=describes(CodeView), summary="Show whether code is in the store")
+async def get_code(api: Shared, user: Caller, digest: Digest, query: CodeQuery) -> Response:
+    """404 if the code is not complete in the store and has to be uploaded. Code that is there is kept long enough for a
+    run that is submitted soon."""
     store, namespace = await _allowed(api, user, query)
     code = await store.find(namespace, digest)
     if code is None:
@@ -105,15 +106,15 @@ async def get_code(api: Shared, user: Caller, digest: Digest, query: Asked) -> R
     return answer(_view(namespace, code))
 
 
-@router.head("/v1/code/{digest}", responses=describes(None), summary="Whether code is there, in a word")
-async def head_code(api: Shared, user: Caller, digest: Digest, query: Asked) -> Response:
-    """200 or 404."""
+@router.head("/v1/code/{digest}", responses=describes(None), summary="Check whether code is in the store")
+async def head_code(api: Shared, user: Caller, digest: Digest, query: CodeQuery) -> Response:
+    """200 if it is, else 404; no body."""
     return await get_code(api, user, digest, query)
 
 
-@router.get("/v1/code/{digest}/parts", responses=describes(CodeParts), summary="Which parts of code are there")
-async def get_parts(api: Shared, user: Caller, digest: Digest, query: Asked) -> Response:
-    """What of an upload has arrived, and how an archive is to be cut."""
+@router.get("/v1/code/{digest}/parts", responses=describes(CodeParts), summary="List the parts of code in the store")
+async def get_parts(api: Shared, user: Caller, digest: Digest, query: CodeQuery) -> Response:
+    """Lists the parts of an upload that have arrived, and says into which parts an archive has to be cut."""
     store, namespace = await _allowed(api, user, query)
     found = await store.parts(namespace, digest)
     items = [CodePart(number=number, sha256=sums) for number, sums in sorted(found.items())]
@@ -134,7 +135,8 @@ async def put_part(
     number: Annotated[int, Path(description="Counted from 0.")],
     query: Annotated[PartParameters, Query()],
 ) -> Response:
-    """One Zstandard frame that says its content's size. All parts but the last hold `partBytes` bytes."""
+    """The body is one Zstandard frame whose header has the content's size. All parts but the last hold `partBytes`
+    bytes."""
     store, namespace = await _allowed(api, user, query)
     check_digest(digest)
     store.check_part(number, query.sha256)
@@ -155,11 +157,11 @@ async def put_part(
             "content": {"application/json": {"schema": {"$ref": "#/components/schemas/CompleteRequest"}}},
         }
     },
-    summary="Say that all of code is uploaded",
+    summary="Complete an upload of code",
 )
-async def complete(api: Shared, user: Caller, request: Request, digest: Digest, query: Asked) -> Response:
-    """It is readable from then on. 409 (`PartsMissing`) where parts are still to come; 422 where the parts together are
-    not what the digest says."""
+async def complete(api: Shared, user: Caller, request: Request, digest: Digest, query: CodeQuery) -> Response:
+    """The code can be read from then on. 409 (`PartsMissing`) if parts are missing; 422 if the parts together do not
+    match the digest."""
     wanted, faults, _ = read(CompleteRequest, await json_body(request), "")
     if faults or wanted is None:
         raise InvalidInput(faults)
@@ -170,19 +172,20 @@ async def complete(api: Shared, user: Caller, request: Request, digest: Digest, 
 @router.get(
     "/v1/code/{digest}/bytes",
     responses={**describes(None), 200: {"description": "The archive, a tar file.", "content": _BINARY}},
-    summary="Read code",
+    summary="Download code",
 )
-async def get_bytes(api: Shared, user: Caller, digest: Digest, query: Asked) -> Response:
-    """As a Zstandard stream: `zstd -d | tar -x`."""
+async def get_bytes(api: Shared, user: Caller, digest: Digest, query: CodeQuery) -> Response:
+    """The archive as a Zstandard stream, to be unpacked with `zstd -d | tar -x`."""
     store, namespace = await _allowed(api, user, query)
     code, frames = await store.open(namespace, digest)
     return api.streams.stream(frames, kind="code", media_type=MEDIA_TYPE, size_bytes=code.compressed_bytes)
 
 
 async def _allowed(api: Api, user: User, query: CodeParameters) -> tuple[CodeStore, str]:
-    """The store, and the namespace that he may create runs in. Knowing a digest is no right."""
+    """Return the store and the namespace. Raises Forbidden unless the caller may create runs there, even if it knows
+    the digest."""
     if api.code is None:
-        hint = "code can be part of the image, or lie on a volume; whoever runs this server may give it a store"
+        hint = "put the code into the image or on a volume, or ask the operators of this server to set up a store"
         raise Unsupported("this server keeps no code", hint=hint)
     namespace = query.namespace or api.namespace
     await user.require("create", namespace)
@@ -190,10 +193,10 @@ async def _allowed(api: Api, user: User, query: CodeParameters) -> tuple[CodeSto
 
 
 def _runs_by_code(api: Api, namespace: str) -> dict[str, set[str]]:
-    """The names of a namespace's runs, by the digest of their code."""
+    """Return the names of a namespace's runs, by the digest of their code."""
     found: dict[str, set[str]] = {}
-    for (where, name), run in api.mirror.runs.items():
-        if where == namespace:
+    for (run_namespace, name), run in api.mirror.runs.items():
+        if run_namespace == namespace:
             for digest in code_digests(run):
                 found.setdefault(digest, set()).add(name)
     return found
@@ -211,7 +214,7 @@ async def _body(request: Request) -> bytes:
                 if len(body) > MAX_COMPRESSED_BYTES:
                     raise _too_large(len(body))
     except ClientDisconnect:
-        raise Unavailable("the part broke off", hint="send it again") from None
+        raise Unavailable("the connection broke before the part was complete", hint="send it again") from None
     except TimeoutError:
         raise Unavailable(f"the part did not arrive in {PART_SECONDS:.0f} s", hint="send it again") from None
     return bytes(body)

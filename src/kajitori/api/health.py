@@ -1,4 +1,4 @@
-"""Whether this server works, and what it measures."""
+"""Health, version and metrics of this server."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from kajitori import __version__
 from kajitori.api.auth import Caller
 from kajitori.api.context import Api, Shared, answer, describes
 from kajitori.api.nodes.board import board
-from kajitori.api.nodes.health import tests_that_go_on, trial_of
+from kajitori.api.nodes.health import running_tests, test_of
 from kajitori.api.nodes.views import GuaranteeView
-from kajitori.api.problems import of_this_server
+from kajitori.api.problems import own_failure
 from kajitori.api.runs.lookup import require_definition
 from kajitori.api.runs.views import ControllerView, Health, Version, controller_view, phase_of
 from kajitori.core.placement.snapshot import NodeFacts
@@ -38,11 +38,11 @@ READY_SECONDS = 2.0
 """An API server that does not answer within this time does not count as reachable."""
 
 REACHED_SECONDS = 1.0
-"""An answer of the API server counts for `/readyz` for at most this long. Anybody may ask without a token,
-so callers at the same time share one request, and the next waits for a multiple of the time that the last one took."""
+"""Longest time for which `/readyz` reuses an answer of the API server. Callers need no token, so simultaneous calls
+share one request, and the next request waits for a multiple of the time that the last one took."""
 
 STALE_SECONDS = 10.0
-"""Who shows a cluster as it was so long ago had better not be asked."""
+"""A server whose view of the cluster is older than this is not ready."""
 
 
 @router.get("/healthz", responses=describes(Health), summary="Whether this process answers")
@@ -53,9 +53,9 @@ async def healthz() -> Response:
 
 @router.get("/readyz", responses=describes(Health), summary="Whether this server can serve")
 async def readyz(api: Shared) -> Response:
-    """503 while the cluster's state is not read yet or not followed any more, or the API server does not answer; of
-    `kaji up` also until this machine's node is ready for runs. It stays ready without a controller, and says so: it
-    still shows what there is."""
+    """503 until the cluster's state has been read, while it is stale, and while the API server does not answer; with
+    `kaji up` also until this machine's node is ready for runs. A server without a controller is ready, since it can
+    still show the cluster; the answer then says that no controller is at work."""
     if not api.mirror.synced:
         raise Unavailable("the cluster's state is still being read", hint=api.mirror.trouble)
     require_definition(api)
@@ -67,23 +67,23 @@ async def readyz(api: Shared) -> Response:
     except TimeoutError:
         raise Unavailable(f"the API server did not answer within {READY_SECONDS:.0f} s") from None
     except KajitoriError as error:
-        raise of_this_server(error) from error
+        raise own_failure(error) from error
     age_seconds = api.mirror.age_seconds()
     if age_seconds > STALE_SECONDS:
-        raise Unavailable(f"it shows the cluster as it was {age_seconds:.0f} s ago", hint=api.mirror.trouble)
+        raise Unavailable(f"this server's view of the cluster is {age_seconds:.0f} s old", hint=api.mirror.trouble)
     return answer(Health(status="ok", controller=controller_view(api.leader.state())))
 
 
 @router.get("/v1/controller", responses=describes(ControllerView), summary="Whether a controller is at work")
 async def get_controller(api: Shared, user: Caller) -> Response:
-    """Judged by the Lease that the leader renews: how long ago this server saw it change. Costs the API server
-    nothing."""
+    """Judged by the leader's Lease: the answer says how long ago this server saw it change. Sends no request to the
+    API server."""
     return answer(controller_view(api.leader.state()))
 
 
-@router.get("/v1/version", responses=describes(Version), summary="Versions, and who the caller is")
+@router.get("/v1/version", responses=describes(Version), summary="Versions, and the caller's name")
 async def get_version(api: Shared, user: Caller) -> Response:
-    """The version of Kubernetes is empty if the API server does not say it."""
+    """The version of Kubernetes is empty if the API server does not answer with it."""
     try:
         kubernetes = await kubernetes_version(api)
     except KajitoriError:
@@ -97,32 +97,32 @@ async def _reach(api: Api) -> bytes:
 
 
 async def kubernetes_version(api: Api) -> str:
-    """What the API server says of itself."""
+    """Return the API server's `gitVersion`; empty if its answer has none."""
     document: Any = msgspec.json.decode(await api.client.request("GET", "/version"))
     return str(document.get("gitVersion", "")) if isinstance(document, dict) else ""
 
 
 @router.get("/metrics", include_in_schema=False)
 async def read_metrics(api: Shared) -> Response:
-    """For Prometheus. Names no person and no run."""
+    """Metrics for Prometheus. They name no users and no runs."""
     return Response(generate_latest(api.registry), media_type=CONTENT_TYPE_LATEST)
 
 
 class ClusterCollector(Collector):
-    """What follows from the mirror, worked out when somebody reads it."""
+    """Metrics about the cluster, computed from the mirror at each scrape."""
 
     def __init__(self, api: Api) -> None:
         self._api = api
 
     def describe(self) -> Iterable[GaugeMetricFamily]:
-        """The names alone, so that registering this reads nothing."""
+        """Yield the metrics without values, so that registering the collector does not compute them."""
         yield from (metrics.runs_by_phase(), metrics.nodes_by_state(), metrics.gpus_by_state())
         yield from (metrics.nodes_suspected(), metrics.node_tests())
         yield from (metrics.mirror_synced(), metrics.mirror_troubled(), metrics.policy_faults())
         yield from (metrics.controller_lease_age(), metrics.guaranteed(), metrics.guaranteed_used())
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
-        """The values now."""
+        """Yield the metrics with their current values."""
         api = self._api
         phases = Counter(phase_of(run) for run in api.mirror.runs.values())
         runs = metrics.runs_by_phase()
@@ -151,7 +151,7 @@ class ClusterCollector(Collector):
             family.add_metric((), value)
             yield family
         lease, age = metrics.controller_lease_age(), api.leader.state().age_seconds
-        if age is not None:  # no sample where it is not known
+        if age is not None:  # no sample if the age is unknown
             lease.add_metric((), age)
         yield lease
 
@@ -160,32 +160,32 @@ class ClusterCollector(Collector):
         suspected = metrics.nodes_suspected()
         suspected.add_metric((), len(api.health.verdict(api.mirror.now()).warnings))
         yield suspected
-        going_on, policy = tests_that_go_on(api), api.cluster.policy
-        trials = Counter(
-            trial.state for node in api.mirror.nodes.values() if (trial := trial_of(node, policy, going_on)) is not None
+        running, policy = running_tests(api), api.cluster.policy
+        counts = Counter(
+            test.state for node in api.mirror.nodes.values() if (test := test_of(node, policy, running)) is not None
         )
         tests = metrics.node_tests()
         for state in TEST_STATES:
-            tests.add_metric((state,), trials[state])
+            tests.add_metric((state,), counts[state])
         yield tests
 
 
 def _guarantees(views: Iterable[GuaranteeView]) -> Iterator[GaugeMetricFamily]:
-    """Policy's guarantees and what is used of them."""
-    promised, used = metrics.guaranteed(), metrics.guaranteed_used()
-    for each in views:
-        resources = (("gpus", each.gpus, 1), ("cores", each.cpu_millis, 1000), ("memory_bytes", each.memory_bytes, 1))
-        for resource, amount, unit in (*resources, ("nodes", each.nodes, 1)):
+    """Yield the amounts that the policy guarantees, and how much of them is used."""
+    guaranteed, used = metrics.guaranteed(), metrics.guaranteed_used()
+    for view in views:
+        resources = (("gpus", view.gpus, 1), ("cores", view.cpu_millis, 1000), ("memory_bytes", view.memory_bytes, 1))
+        for resource, amount, unit in (*resources, ("nodes", view.nodes, 1)):
             if amount is not None:
-                labels = (each.namespace, each.gpu_type or "", resource)
-                promised.add_metric(labels, amount.total / unit)
+                labels = (view.namespace, view.gpu_type or "", resource)
+                guaranteed.add_metric(labels, amount.total / unit)
                 used.add_metric(labels, amount.used / unit)
-    yield promised
+    yield guaranteed
     yield used
 
 
 def _state(facts: NodeFacts) -> str:
-    """The state that counts: what is broken needs somebody, whatever else is true of the node."""
+    """Return the state that a node counts as: the one that needs an operator's attention most."""
     if any(taint.key == names.TAINT_UNHEALTHY for taint in facts.out):
         return "unhealthy"
     if not facts.ready:

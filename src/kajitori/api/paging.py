@@ -1,6 +1,6 @@
-"""Parameters of queries, and where a page of answers ended.
+"""Query parameters, and tokens for the next page of a list.
 
-The place of the last item is a text that the caller brings back: pages stay right while items come and go.
+A token encodes the last item's place in the order. So pages stay correct while items are added and removed.
 """
 
 from __future__ import annotations
@@ -22,26 +22,26 @@ MAX_LIMIT = 1000
 
 
 def encode_token(place: int | tuple[str | int, ...]) -> str:
-    """The text for a place in an order."""
+    """Return the token for a place in the order."""
     return base64.urlsafe_b64encode(msgspec.json.encode(place)).rstrip(b"=").decode()
 
 
 def decode_token(token: str, kind: type[T]) -> T:
-    """The place that a token names. Raises InvalidInput for what this server did not write."""
+    """Return the place that a token encodes. Raises InvalidInput for a token that no server wrote."""
     try:
         raw = base64.b64decode(token + "=" * (-len(token) % 4), altchars=b"-_", validate=True)
         return msgspec.json.decode(raw, type=kind)
     except (binascii.Error, ValueError, msgspec.MsgspecError, RecursionError):
         raise InvalidInput.one(
             "continue",
-            "is not what an earlier answer said",
+            "is not from an earlier answer",
             value=token[:80],
-            hint="begin again without it",
+            hint="start again without it",
         ) from None
 
 
 class Parameters(BaseModel):
-    """Base of the parameters of a query: unknown ones are refused."""
+    """Base class of query parameters. Unknown parameters are refused."""
 
     model_config = ConfigDict(
         extra="forbid", alias_generator=to_camel, validate_by_name=False, use_attribute_docstrings=True, frozen=True
@@ -52,4 +52,4 @@ class PageParameters(Parameters):
     limit: int = Field(default=DEFAULT_LIMIT, ge=1, le=MAX_LIMIT)
     """Largest number of items in one answer."""
     continue_: str = Field(default="", alias="continue", max_length=4096)
-    """What the page before said."""
+    """The value of `continue` in the previous page's answer."""

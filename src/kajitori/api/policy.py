@@ -1,4 +1,4 @@
-"""The policy in force, and a check of one that is to be."""
+"""Show the policy in force, and check a new one."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ router = APIRouter(tags=["policy"])
 
 @router.get("/v1/policy", responses=describes(PolicyView), summary="The policy in force")
 async def get_policy(api: Shared, user: Caller) -> Response:
-    """With faults of the newest file, if it was not taken for them."""
+    """With the faults of the newest file, if they kept it from being loaded."""
     current = api.policy.current()
     document = current.policy.model_dump(mode="json", by_alias=True, exclude_none=True)
     path = str(current.path) if current.path is not None else ""
@@ -34,6 +34,6 @@ async def get_policy(api: Shared, user: Caller) -> Response:
     summary="Check a policy file",
 )
 async def check_policy(user: Caller, request: Request) -> Response:
-    """Every fault at once, each with its line. The policy in force stays what it is."""
+    """Lists every fault with its line. The policy in force does not change."""
     policy = parse_policy(await yaml_body(request))
     return answer(PolicyCheck(policy=policy.model_dump(mode="json", by_alias=True, exclude_none=True)))

@@ -1,4 +1,4 @@
-"""Every error as `application/problem+json` (RFC 9457): the one place where the error tree meets HTTP."""
+"""Errors as `application/problem+json` (RFC 9457): the one place that maps Kajitori's errors to HTTP."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ RETRY_AFTER_SECONDS = 2
 
 
 class Problem(msgspec.Struct, kw_only=True):
-    """Why a request was not done. `faults` names everything that is wrong with what was sent, at once."""
+    """Why a request failed. `faults` lists everything that is wrong with the request at once."""
 
     type: str
     title: str
@@ -38,32 +38,35 @@ class Problem(msgspec.Struct, kw_only=True):
     faults: list[Fault] = []
 
 
-def of_this_server(error: KajitoriError) -> KajitoriError:
-    """What went wrong with the server's own requests. That it is refused is no fault of whoever called it."""
+def own_failure(error: KajitoriError) -> KajitoriError:
+    """Return the error for a failed request that the server made with its own credentials.
+
+    If the API server refuses those, the caller gets Unavailable, not a 401 or 403.
+    """
     if not isinstance(error, Unauthenticated | Forbidden):
         return error
-    hint = "whoever runs it has to give it valid credentials and its rights"
+    hint = "its operators have to give it valid credentials and its rights"
     return Unavailable(f"the API server refuses this server: {error.message}", hint=hint)
 
 
 def problem_of(error: KajitoriError) -> Problem:
-    """The problem that an error of ours is."""
+    """Return the problem for one of Kajitori's errors."""
     status = error.http_status
     if isinstance(error, TooManyRequestsError):
-        status = 429  # nothing was done: whoever asked may safely ask again
+        status = 429  # nothing was done, so the caller may safely repeat the request
     if isinstance(error, ApiError) and status == 500:
-        status = 502  # the API server said something that has no meaning of its own here
+        status = 502  # an error of the API server that has no type of its own
     faults = list(error.faults) if isinstance(error, InvalidInput) else []
     return _problem(status, error.code, error.message, error.hint, faults)
 
 
 def problem_response(problem: Problem, headers: Mapping[str, str] | None = None) -> Response:
-    """The answer that carries a problem."""
+    """Return the answer that carries a problem."""
     return Response(msgspec.json.encode(problem), problem.status, dict(headers or {}), MEDIA_TYPE)
 
 
 def error_response(error: KajitoriError) -> Response:
-    """The answer to a request that ended in an error of ours."""
+    """Return the answer to a request that failed with one of Kajitori's errors."""
     headers = {}
     if isinstance(error, Unauthenticated):
         headers["WWW-Authenticate"] = "Bearer"
@@ -74,7 +77,7 @@ def error_response(error: KajitoriError) -> Response:
 
 
 def bug_response(error: BaseException) -> Response:
-    """The answer to a request that met a bug of ours: the log has the traceback, the caller a number to name."""
+    """Return the answer to a request that met a bug: the log has the traceback, the caller a number to quote."""
     number = secrets.token_hex(4)
     log.error("bug %s", number, exc_info=error)
     detail = f"this is a bug in Kajitori; its log has it under {number}"
@@ -82,7 +85,7 @@ def bug_response(error: BaseException) -> Response:
 
 
 def install(app: FastAPI) -> None:
-    """Lets every error leave the application as a problem."""
+    """Make the application answer every error with a problem."""
 
     @app.exception_handler(KajitoriError)
     async def ours(request: Request, error: KajitoriError) -> Response:
@@ -99,45 +102,45 @@ def install(app: FastAPI) -> None:
         if status is HTTPStatus.NOT_FOUND:
             detail, hint = f"there is nothing at {show(request.url.path)}", "/openapi.json lists what there is"
         elif status is HTTPStatus.METHOD_NOT_ALLOWED:
-            detail = f"{show(request.url.path)} knows no {request.method}"
+            detail = f"{show(request.url.path)} does not support {request.method}"
             hint = f"allowed: {(error.headers or {}).get('Allow', '')}"
         code = status.phrase.title().replace(" ", "")
         return problem_response(_problem(status.value, code, detail, hint, []), error.headers)
 
 
 async def without_parameters(connection: HTTPConnection) -> None:
-    """Refuse parameters that a route without any was given, as other routes refuse unknown ones.
+    """Refuse query parameters for a route that takes none, as other routes refuse unknown parameters.
 
-    Probes are exempt, since they like to say `?verbose`, and so are WebSockets, which check their own. A coroutine,
+    Probes are exempt, since they often send `?verbose`, and so are WebSockets, which check their own. A coroutine,
     because FastAPI would run a plain function in a thread for each request.
     """
-    asked = connection.query_params if connection.url.path.startswith("/v1/") else {}
-    if not asked or not isinstance(connection, Request) or _known_parameters(connection):
+    given = connection.query_params if connection.url.path.startswith("/v1/") else {}
+    if not given or not isinstance(connection, Request) or _known_parameters(connection):
         return
     hint, code = "this call takes none", "UnknownField"
-    raise InvalidInput([Fault(show(each), f"there is no parameter {show(each)!r}", "", hint, code) for each in asked])
+    raise InvalidInput([Fault(show(name), f"there is no parameter {show(name)!r}", "", hint, code) for name in given])
 
 
 def parameter_faults(errors: Sequence[Mapping[str, Any]], known: Iterable[str]) -> list[Fault]:
-    """One fault for each parameter of a query or a path that is wrong."""
+    """Return one fault for each wrong query or path parameter."""
     names = sorted(known)
     faults = []
-    for each in errors:
-        field = path_of("", tuple(each["loc"][1:])) or str(each["loc"][0])
-        if each["type"] == "extra_forbidden":
+    for error in errors:
+        field = path_of("", tuple(error["loc"][1:])) or str(error["loc"][0])
+        if error["type"] == "extra_forbidden":
             message = f"there is no parameter {show(field)!r}"
             faults.append(Fault(show(field), message, hint=did_you_mean(field, names), code="UnknownField"))
             continue
-        message = str(each["msg"])
-        faults.append(Fault(field, message[:1].lower() + message[1:], show(each.get("input"))))
+        message = str(error["msg"])
+        faults.append(Fault(field, message[:1].lower() + message[1:], show(error.get("input"))))
     return faults
 
 
 def _known_parameters(request: Request) -> set[str]:
-    """The query parameters that the called route has, out of the application's own description."""
+    """Return the query parameters of the called route, from the OpenAPI document."""
     path = getattr(request.scope.get("route"), "path", "")
     operation = request.app.openapi()["paths"].get(path, {}).get(request.method.lower(), {})
-    return {each["name"] for each in operation.get("parameters", ()) if each["in"] == "query"}
+    return {parameter["name"] for parameter in operation.get("parameters", ()) if parameter["in"] == "query"}
 
 
 def _problem(status: int, code: str, detail: str, hint: str, faults: list[Fault]) -> Problem:

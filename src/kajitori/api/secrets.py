@@ -1,7 +1,7 @@
-"""Make, list and delete the Secrets of a namespace, in the caller's own name.
+"""Create, list and delete the Secrets of a namespace with the caller's credentials.
 
-No value is ever answered. A list is asked for as a table, in which the API server itself shows no values: so this
-server does not hold them either. Which keys a Secret has stands in an annotation, if it was made here.
+No answer contains a value. Secrets are listed as a table, which the API server renders without values, so this server
+never holds them. An annotation names the keys of a Secret that was created here.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class SecretRequest(Document):
         size_bytes = 0
         for key, value in data.items():
             if not _KEY.fullmatch(key) or key in (".", ".."):
-                raise FieldError(f"{show(key)!r} is no key", "use letters, digits, dots, dashes and underscores")
+                raise FieldError(f"{show(key)!r} is no valid key", "use letters, digits, dots, dashes and underscores")
             try:
                 size_bytes += len(base64.b64decode(value, validate=True))
             except (binascii.Error, ValueError):
@@ -79,13 +79,13 @@ class SecretParameters(Parameters):
 
 class RemoveParameters(SecretParameters):
     force: bool = False
-    """Also if an active run uses it, whose next attempt will then not start."""
+    """Delete the secret even if an active run uses it. The run's next attempt will then not start."""
 
 
 @router.get("/v1/secrets", responses=describes(SecretList), summary="The secrets of a namespace, without their values")
 async def list_secrets(api: Shared, user: Caller, query: Annotated[SecretParameters, Query()]) -> Response:
-    """Needs the right to list Secrets: the API server knows no weaker one. `keys` is null if another tool has made the
-    Secret or changed it."""
+    """Needs the right to list Secrets, since the API server has no weaker one. `keys` is null if another tool created
+    or changed the Secret."""
     namespace = query.namespace or api.namespace
     rows = await list_table(user.client, SECRETS, namespace)
     users = _users(api, namespace) if await user.may("list", namespace) else {}
@@ -103,15 +103,15 @@ async def list_secrets(api: Shared, user: Caller, query: Annotated[SecretParamet
             "content": {"application/json": {"schema": {"$ref": "#/components/schemas/SecretRequest"}}},
         }
     },
-    summary="Make a secret",
+    summary="Create a secret",
 )
 async def create_secret(
     api: Shared, user: Caller, request: Request, query: Annotated[CreateParameters, Query()]
 ) -> Response:
-    """409 if the name is taken, unless `replace` is true. No answer contains a value."""
+    """409 if the name is taken, unless `replace` is true. The answer contains no values."""
     wanted, faults, _ = read(SecretRequest, await json_body(request), "")
     if faults or wanted is None:
-        raise InvalidInput([_silent(fault) for fault in faults])
+        raise InvalidInput([_without_value(fault) for fault in faults])
     namespace = wanted.namespace or api.namespace
     document = {
         "apiVersion": SECRETS.api_version,
@@ -139,8 +139,8 @@ async def create_secret(
     return answer(view, 201)
 
 
-def _silent(fault: Fault) -> Fault:
-    """The fault without what stood there, which may be a value whatever its field is called."""
+def _without_value(fault: Fault) -> Fault:
+    """Return the fault without the text that the user sent: it may be a secret value, whatever its field is called."""
     if fault.field in ("name", "namespace"):
         return fault
     hint = fault.hint if fault.field == "data" else ""
@@ -167,7 +167,7 @@ async def _write(user: User, document: dict[str, Any], *, replace: bool) -> dict
     summary="Delete a secret",
 )
 async def delete_secret(api: Shared, user: Caller, name: str, query: Annotated[RemoveParameters, Query()]) -> Response:
-    """409 if a run that has not ended uses it, unless it is forced."""
+    """409 if a run that has not ended uses the secret, unless `force` is true."""
     namespace = query.namespace or api.namespace
     missing = NotFound(
         f"there is no secret {show(name)!r} in namespace {namespace}", hint="see them all: kaji secret ls"
@@ -201,8 +201,8 @@ async def _is_there(user: User, namespace: str, name: str) -> bool:
 def _users(api: Api, namespace: str) -> dict[str, list[str]]:
     """Map each Secret to the runs of the namespace that use it and have not ended."""
     found: dict[str, list[str]] = {}
-    for (where, run_name), run in sorted(api.mirror.runs.items()):
-        if where == namespace and not phase_of(run).is_final:
+    for (run_namespace, run_name), run in sorted(api.mirror.runs.items()):
+        if run_namespace == namespace and not phase_of(run).is_final:
             for name in secret_names(run):
                 found.setdefault(name, []).append(run_name)
     return found

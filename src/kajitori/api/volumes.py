@@ -34,8 +34,9 @@ class VolumeParameters(Parameters):
     "/v1/volumes", responses=describes(VolumeList), summary="Volumes that runs can mount, and existing checkpoints"
 )
 async def list_volumes(api: Shared, user: Caller, query: Annotated[VolumeParameters, Query()]) -> Response:
-    """The volumes and folders that policy offers, and checkpoints that are kept in claims. Needs the right to list the
-    namespace's runs; without the right to list PersistentVolumeClaims, checkpoints are left out, and `note` says so."""
+    """The volumes and folders that the policy offers, and checkpoints that are kept in claims. Needs the right to list
+    the namespace's runs. Without the right to list PersistentVolumeClaims, the answer has no checkpoints, and `note`
+    says so."""
     namespace = query.namespace or api.namespace
     await user.require("list", namespace)
     policy, note = api.cluster.policy, ""
@@ -61,7 +62,7 @@ async def list_volumes(api: Shared, user: Caller, query: Annotated[VolumeParamet
     summary="Delete a checkpoint",
 )
 async def delete_volume(api: Shared, user: Caller, name: str, query: Annotated[VolumeParameters, Query()]) -> Response:
-    """The claim of a checkpoint, with all that is in it; other claims are not deleted here. 409 while its run has not
+    """Deletes the claim of a checkpoint with its contents; other claims can't be deleted here. 409 if the run has not
     ended."""
     namespace = query.namespace or api.namespace
     try:
@@ -93,8 +94,8 @@ class _Uses:
     def __init__(self, api: Api, namespace: str) -> None:
         self.volumes: dict[str, list[str]] = {}
         self.runs: set[str] = set()
-        for (where, name), run in sorted(api.mirror.runs.items()):
-            if where == namespace and not phase_of(run).is_final:
+        for (run_namespace, name), run in sorted(api.mirror.runs.items()):
+            if run_namespace == namespace and not phase_of(run).is_final:
                 self.runs.add(name)
                 for volume in _volume_names(run):
                     self.volumes.setdefault(volume, []).append(name)
@@ -161,7 +162,7 @@ def _checkpoint(claim: Claim, uses: _Uses) -> VolumeView:
 
 
 def _size_of(claim: Claim) -> int | None:
-    """Its capacity, or its requested size while it is not bound."""
+    """Return the claim's capacity, or its requested size until it is bound."""
     for amounts in (claim.status.capacity, claim.spec.resources.requests):
         with suppress(QuantityError):
             if amounts.get("storage"):

@@ -1,1 +1,1 @@
-"""Nodes, their health, pools that grow, and the board of GPUs."""
+"""Nodes, their health, node pools that an autoscaler can grow, and the GPU board."""

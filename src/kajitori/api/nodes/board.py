@@ -1,4 +1,4 @@
-"""The GPU board: how many there are of each type, how many are free, and who has the others."""
+"""The GPU board: total and free GPUs of each type, and which runs, users and teams hold the rest."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ router = APIRouter(tags=["cluster"])
 
 @router.get("/v1/gpus", responses=describes(GpuBoard), summary="GPUs by type and by user")
 async def show_board(api: Shared, user: Caller) -> Response:
-    """Everybody sees which user holds what."""
+    """Every authenticated user sees which user holds which GPUs."""
     body = api.remembered.get("gpus", lambda: msgspec.json.encode(board(api)))
     return Response(body, media_type="application/json")
 
 
 @dataclass(slots=True)
 class _Holding:
-    """What one run, or one foreign Pod, has of one GPU type."""
+    """GPUs of one type that one run, or one Pod outside of Kajitori, holds."""
 
     name: str
     namespace: str
@@ -43,7 +43,7 @@ class _Holding:
     since: str = ""
 
     def add(self, use: Use) -> None:
-        """Count what it takes of one more node."""
+        """Add the GPUs that the holder uses on one more node."""
         self.gpus += use.gpus
         if use.node not in self.nodes[-1:]:
             self.nodes.append(use.node)
@@ -51,7 +51,7 @@ class _Holding:
             self.since = use.since
 
     def view(self) -> GpuHolding:
-        """Return it as it is answered."""
+        """Return the view that answers contain."""
         return GpuHolding(
             name=self.name,
             namespace=self.namespace,
@@ -64,7 +64,7 @@ class _Holding:
 
 
 def board(api: Api) -> GpuBoard:
-    """The board as it is now."""
+    """Return the current GPU board."""
     types: dict[str, GpuType] = {}
     holdings: dict[tuple[str, str], _Holding] = {}  # by holder and type
     resource, promised = api.cluster.policy.gpu.resource, api.cluster.promised_uses()
@@ -92,13 +92,13 @@ def board(api: Api) -> GpuBoard:
         types=in_order,
         users=_users(holdings.values()),
         teams=_teams(holdings.values()),
-        guarantees=[guarantee_view(each) for each in api.preemptions.guarantees(api.now())],
+        guarantees=[guarantee_view(holding) for holding in api.preemptions.guarantees(api.now())],
         pools=pool_views(api),
     )
 
 
 def guarantee_view(holding: Holding) -> GuaranteeView:
-    """A guarantee with what is used of it."""
+    """Return the view of a guarantee and of its use."""
     pairs = zip(holding.guarantee.amounts, holding.held, strict=True)
     cpu, memory, gpus, nodes = (None if total is None else Amount(total=total, used=used) for total, used in pairs)
     return GuaranteeView(
@@ -120,27 +120,27 @@ def _holding_of(use: Use, gpu_type: str, holdings: dict[tuple[str, str], _Holdin
 
 
 def _users(holdings: Iterable[_Holding]) -> list[GpuUser]:
-    users = [GpuUser(owner=owner, **has) for owner, has in _together(holdings, lambda each: each.owner)]
+    users = [GpuUser(owner=owner, **sums) for owner, sums in _grouped(holdings, lambda holding: holding.owner)]
     return sorted(users, key=lambda user: (-user.gpus, user.owner))
 
 
 def _teams(holdings: Iterable[_Holding]) -> list[GpuTeam]:
-    runs = (each for each in holdings if each.is_run)
-    teams = [GpuTeam(namespace=name, **has) for name, has in _together(runs, lambda each: each.namespace)]
+    runs = (holding for holding in holdings if holding.is_run)
+    teams = [GpuTeam(namespace=name, **sums) for name, sums in _grouped(runs, lambda holding: holding.namespace)]
     return sorted(teams, key=lambda team: (-team.gpus, team.namespace))
 
 
-def _together(holdings: Iterable[_Holding], of: Callable[[_Holding], str]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """By whom `of` says they are: how many GPUs, of which types, and the runs that have them, the largest first."""
+def _grouped(holdings: Iterable[_Holding], group_of: Callable[[_Holding], str]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield each group with its number of GPUs, the number by type, and its holders, the largest first."""
     groups: dict[str, list[_Holding]] = defaultdict(list)
-    for each in holdings:
-        groups[of(each)].append(each)
+    for holding in holdings:
+        groups[group_of(holding)].append(holding)
     for name, group in groups.items():
         types: dict[str, int] = defaultdict(int)
-        for each in group:
-            types[each.type] += each.gpus
-        group.sort(key=lambda each: (-each.gpus, each.namespace, each.name))
-        yield name, {"gpus": sum(types.values()), "types": dict(types), "runs": [each.view() for each in group]}
+        for holding in group:
+            types[holding.type] += holding.gpus
+        group.sort(key=lambda holding: (-holding.gpus, holding.namespace, holding.name))
+        yield name, {"gpus": sum(types.values()), "types": dict(types), "runs": [holding.view() for holding in group]}
 
 
 def _count(text: str) -> int:

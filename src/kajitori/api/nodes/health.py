@@ -1,4 +1,4 @@
-"""The health of nodes, as it is shown and as people change it: what is written on a Node is written as the caller."""
+"""Views of node health, and the changes that users can make to it. Nodes are written with the caller's credentials."""
 
 from __future__ import annotations
 
@@ -34,88 +34,88 @@ from kajitori.kube.objects import Node, RunObject
 from kajitori.kube.resources import NODES
 
 TRIES = 5
-"""Of a change of a Node that somebody else changes at the same time: kubelets write theirs all the time."""
+"""Attempts to write a Node. A write conflicts if another client writes first; kubelets write Nodes all the time."""
 
 _SHOWN = 5
-"""Of names that are none."""
+"""Largest number of unknown node names that an error lists."""
 
 _RESULTS = {TrailEvent.UNTESTED: "untested", TrailEvent.FAILED: "failed", TrailEvent.OUT: "failed"}
 
 
 def health_of(node: Node) -> list[HealthEntry]:
-    """What happened to a node, the oldest first."""
+    """Return the health history of a node, the oldest entry first."""
     return [
         HealthEntry(
-            at=each.at,
-            what=each.what.value,
-            reason=each.reason,
-            by=each.by,
-            evidence=list(each.evidence),
-            run=each.run,
-            times=each.times,
-            says=describe_entry(each),
+            at=entry.at,
+            what=entry.what.value,
+            reason=entry.reason,
+            by=entry.by,
+            evidence=list(entry.evidence),
+            run=entry.run,
+            times=entry.times,
+            says=describe_entry(entry),
         )
-        for each in read_trail(node.metadata.annotations.get(names.ANNOTATION_HEALTH, ""))
+        for entry in read_trail(node.metadata.annotations.get(names.ANNOTATION_HEALTH, ""))
     ]
 
 
-def why_out(node: Node, policy: Policy) -> str:
-    """Why a node is out of the pool; empty where it is in it."""
+def removal_reason(node: Node, policy: Policy) -> str:
+    """Return why a node is out of the pool; empty if it is in the pool."""
     taints = {taint.key: taint.value for taint in node.spec.taints}
     if names.TAINT_UNHEALTHY in taints:
-        left = last_removal(read_trail(node.metadata.annotations.get(names.ANNOTATION_HEALTH, "")))
-        if left is None:
+        removal = last_removal(read_trail(node.metadata.annotations.get(names.ANNOTATION_HEALTH, "")))
+        if removal is None:
             return f"unhealthy: {taints[names.TAINT_UNHEALTHY] or 'marked by hand'}"
-        said = f": {left.evidence[0]}" if left.evidence else ""
-        return f"unhealthy: {left.reason}{said}"
+        evidence = f": {removal.evidence[0]}" if removal.evidence else ""
+        return f"unhealthy: {removal.reason}{evidence}"
     if policy.preflight.taint not in taints:
         return ""
     if not policy.preflight.covers(node.metadata.labels):
-        return "not tested, and policy has no test for it (preflight)"
+        return "not tested, and the policy has no test for it (preflight)"
     test = last_test(read_trail(node.metadata.annotations.get(names.ANNOTATION_HEALTH, "")))
-    said = f"; {describe_entry(test)}" if test is not None else ""
-    return f"not tested yet{said}"
+    last_result = f"; {describe_entry(test)}" if test is not None else ""
+    return f"not tested yet{last_result}"
 
 
-def tests_that_go_on(api: Api) -> dict[str, RunObject]:
-    """By node, the run that tests it now."""
+def running_tests(api: Api) -> dict[str, RunObject]:
+    """Return, by node, the run that tests the node now."""
     latest = {node: runs[-1] for node, runs in api.health.tests().items()}
     return {node: run for node, run in latest.items() if run.status is None or not run.status.phase.is_final}
 
 
-def trial_of(node: Node, policy: Policy, going_on: Mapping[str, RunObject]) -> NodeTest | None:
-    """The test that goes on or is to come; else the last one. None where there was none."""
+def test_of(node: Node, policy: Policy, running: Mapping[str, RunObject]) -> NodeTest | None:
+    """Return the running or requested test of a node, else its last one. None if the node was never tested."""
     annotations = node.metadata.annotations
     wanted_by = annotations.get(names.ANNOTATION_TEST_WANTED, "")
-    run = going_on.get(node.metadata.name)
+    run = running.get(node.metadata.name)
     if run is not None:
         meta, status = run.metadata, run.status
         says = (status.message or status.phase.value) if status is not None else Phase.QUEUED.value
         return NodeTest(state="testing", run=meta.name, namespace=meta.namespace, by=wanted_by, says=says)
     if wanted_by:
         return NodeTest(state="asked", by=wanted_by)
-    found = last_test(read_trail(annotations.get(names.ANNOTATION_HEALTH, "")))
-    if found is None:
+    entry = last_test(read_trail(annotations.get(names.ANNOTATION_HEALTH, "")))
+    if entry is None:
         return None
     return NodeTest(
-        state=_RESULTS.get(found.what, "passed"),
-        at=found.at,
-        run=found.run,
+        state=_RESULTS.get(entry.what, "passed"),
+        at=entry.at,
+        run=entry.run,
         namespace=policy.preflight.namespace,
-        by=found.by,
-        says=found.evidence[0] if found.evidence else "",
+        by=entry.by,
+        says=entry.evidence[0] if entry.evidence else "",
     )
 
 
 class TestRequest(Document):
-    """Which nodes to test."""
+    """A request to test nodes."""
 
-    __test__ = False  # nothing for pytest
+    __test__ = False  # tells pytest that this is no test class
 
     nodes: list[Text] = Field(default_factory=list, max_length=100_000)
-    """Their names."""
+    """Names of the nodes."""
     every: bool = Field(default=False, alias="all")
-    """All that policy has a test for and that can be tested now."""
+    """Test all nodes that the policy has a test for and that can be tested now."""
 
     @model_validator(mode="after")
     def _one_of_both(self) -> TestRequest:
@@ -125,19 +125,19 @@ class TestRequest(Document):
 
 
 def can_be_tested(api: Api, name: str) -> bool:
-    """Whether policy has a test for a node, and the node could take one."""
+    """Whether the policy has a test for a node, and the node can run it now."""
     node = api.mirror.nodes.get(name)
     return node is not None and not _why_not_tested(node, api.cluster.policy)
 
 
 def check_testable(api: Api, chosen: Sequence[str], known: Collection[str]) -> None:
-    """Raises NotFound for those that are no nodes, else InvalidInput for all that can't be tested."""
+    """Raise NotFound if some names belong to no node, else InvalidInput with all nodes that can't be tested."""
     unknown = [name for name in chosen if name not in known or name not in api.mirror.nodes]
     if unknown:
         shown = ", ".join(repr(show(name)) for name in unknown[:_SHOWN])
         more = f" and {len(unknown) - _SHOWN} more" if len(unknown) > _SHOWN else ""
-        said = "there is no node" if len(unknown) == 1 else "there are no nodes"
-        raise NotFound(f"{said} {shown}{more}", hint=did_you_mean(unknown[0], known))
+        message = "there is no node" if len(unknown) == 1 else "there are no nodes"
+        raise NotFound(f"{message} {shown}{more}", hint=did_you_mean(unknown[0], known))
     check_there_is_a_test(api)
     policy = api.cluster.policy
     faults = [
@@ -150,7 +150,7 @@ def check_testable(api: Api, chosen: Sequence[str], known: Collection[str]) -> N
 
 
 def check_there_is_a_test(api: Api) -> None:
-    """Raises InvalidInput if policy has no test for nodes; it names the field to set."""
+    """Raise InvalidInput, which names the field to set, if the policy has no test for nodes."""
     if api.cluster.policy.preflight.image is None:
         where = api.policy.current().path or "the policy"
         hint = (
@@ -162,7 +162,7 @@ def check_there_is_a_test(api: Api) -> None:
 
 
 def _why_not_tested(node: Node, policy: Policy) -> tuple[str, str] | None:
-    """Why a node can't be tested, and the way out; None where it can."""
+    """Return why a node can't be tested and what to do about it; None if it can be tested."""
     preflight, name = policy.preflight, node.metadata.name
     if not preflight.covers(node.metadata.labels):
         labels = ", ".join(f"{key}={value}" for key, value in preflight.nodes.items())
@@ -174,39 +174,42 @@ def _why_not_tested(node: Node, policy: Policy) -> tuple[str, str] | None:
     return None
 
 
-async def ask_for_tests(user: User, chosen: Sequence[str]) -> list[str]:
-    """Notes on Nodes that somebody wants them tested; the controller does it. Answers those that are still there."""
+async def request_tests(user: User, chosen: Sequence[str]) -> list[str]:
+    """Annotate Nodes so that the controller tests them. Return the names of the Nodes that still exist."""
     patch = {"metadata": {"annotations": {names.ANNOTATION_TEST_WANTED: user.name}}}
-    asked = (user.client.patch(NODES, name, patch) for name in chosen)
-    answers = await asyncio.gather(*asked, return_exceptions=True)
-    for each in answers:
-        if isinstance(each, BaseException) and not isinstance(each, NotFound):
-            raise each
-    return [name for name, each in zip(chosen, answers, strict=True) if not isinstance(each, NotFound)]
+    patches = (user.client.patch(NODES, name, patch) for name in chosen)
+    answers = await asyncio.gather(*patches, return_exceptions=True)
+    for answer in answers:
+        if isinstance(answer, BaseException) and not isinstance(answer, NotFound):
+            raise answer
+    return [name for name, answer in zip(chosen, answers, strict=True) if not isinstance(answer, NotFound)]
 
 
-async def take_back(api: Api, user: User, name: str) -> Node:
-    """Takes our marks off a Node, whatever they say, and notes who did it. Answers the Node as it is then."""
+async def mark_healthy(api: Api, user: User, name: str) -> Node:
+    """Remove Kajitori's taints from a Node, for whatever reason it has them, and record the user in its history.
+
+    Return the changed Node. Raises Conflict if other clients win all of `TRIES` attempts.
+    """
     for _ in range(TRIES):
         found = await user.client.get(NODES, name)
-        patch = _patch_back(found, api.cluster.policy, user, api)
+        patch = _healthy_patch(found, api.cluster.policy, user, api)
         if patch is None:
             return msgspec.convert(found, Node)
         try:
             return msgspec.convert(await user.client.patch(NODES, name, patch), Node)
         except Conflict:
-            continue  # somebody else wrote it between the two: read anew
-    raise Conflict(f"node {name} is being changed by others all the time", hint="try again")
+            continue  # another client wrote the Node after we read it
+    raise Conflict(f"other clients keep changing node {name}", hint="try again")
 
 
-def _patch_back(found: dict[str, Any], policy: Policy, user: User, api: Api) -> dict[str, Any] | None:
+def _healthy_patch(found: dict[str, Any], policy: Policy, user: User, api: Api) -> dict[str, Any] | None:
     node = msgspec.convert(found, Node)
     ours = {names.TAINT_UNHEALTHY, policy.preflight.taint}
     taints = found["spec"].get("taints") or []
     if not any(taint["key"] in ours for taint in taints):
         return None
-    said = new_entry(api.mirror.now(), TrailEvent.BACK, BY_HAND, by=user.name)
-    trail = append_entry(read_trail(node.metadata.annotations.get(names.ANNOTATION_HEALTH, "")), said)
+    entry = new_entry(api.mirror.now(), TrailEvent.BACK, BY_HAND, by=user.name)
+    trail = append_entry(read_trail(node.metadata.annotations.get(names.ANNOTATION_HEALTH, "")), entry)
     annotations: dict[str, str | None] = {names.ANNOTATION_HEALTH: write_trail(trail)}
     spec: dict[str, Any] = {"taints": [taint for taint in taints if taint["key"] not in ours] or None}
     if node.drained_by.startswith(DRAINED_BY):

@@ -1,4 +1,4 @@
-"""Pools of nodes that can grow, as answers tell of them: what they have, may get, and are asked for."""
+"""Views of node pools that an autoscaler can grow: their nodes, their limit, and the nodes requested of them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _LONG_AGO = format_time(datetime(2000, 1, 1, tzinfo=UTC))
 
 
 def pool_views(api: Api) -> list[PoolView] | msgspec.UnsetType:
-    """The pools of policy, in its order; nothing where it names none."""
+    """Return the policy's pools in its order; UNSET if the policy has no pools."""
     pools = api.cluster.pools
     if not pools:
         return msgspec.UNSET
@@ -31,8 +31,8 @@ def pool_views(api: Api) -> list[PoolView] | msgspec.UnsetType:
     coming = dict.fromkeys(pools, 0)
     for key, request in api.cluster.node_requests():
         if request.pool in coming:
-            came = len(kept.get(key, ()))
-            coming[request.pool] += max(0, request.granted + request.nodes - came)
+            arrived = len(kept.get(key, ()))
+            coming[request.pool] += max(0, request.granted + request.nodes - arrived)
     return [
         PoolView(
             name=name,
@@ -46,10 +46,10 @@ def pool_views(api: Api) -> list[PoolView] | msgspec.UnsetType:
     ]
 
 
-def tell_of_pools(
+def add_node_request(
     api: Api, view: ExplanationView, applicant: PendingRun, shortage: Shortage, snapshot: Snapshot
 ) -> None:
-    """Adds to an explanation what the run has asked for, or would ask for, and why it does not."""
+    """Add to an explanation which nodes the run requests of an autoscaler, now or later, or why it requests none."""
     status = applicant.run.current_status
     request, key, now = status.node_request, applicant.request.key, api.now()
     if request is not None:
@@ -65,12 +65,12 @@ def tell_of_pools(
         view.grows = True
         return
     waiting = UnplacedRun(replace(applicant.request, queued_at=_LONG_AGO), shortage, status.attempts + 1, request)
-    others = [each for each in api.cluster.node_requests() if each[0] != key]
+    others = [(other, its_request) for other, its_request in api.cluster.node_requests() if other != key]
     found = demand([waiting], others, api.cluster.kept(), snapshot, pools, now)
-    would = found.changed.get(key)
-    if would is not None and would.is_live and request is None:
-        after = format_duration(pools[would.pool].rules.ask_after_seconds)
-        nodes = f"{would.nodes} {'node' if would.nodes == 1 else 'nodes'} of pool {would.pool}"
+    planned = found.changed.get(key)
+    if planned is not None and planned.is_live and request is None:
+        after = format_duration(pools[planned.pool].rules.ask_after_seconds)
+        nodes = f"{planned.nodes} {'node' if planned.nodes == 1 else 'nodes'} of pool {planned.pool}"
         _put_first(view, f"asks for {nodes} when it has waited for {after}")
         view.grows = True
     _put_first(view, found.notes.get(key, ""))

@@ -1,4 +1,4 @@
-"""Nodes: what they have, what is in use on them, and why they take no work."""
+"""Routes about nodes: list, show, drain, uncordon, test, and return to the pool."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from kajitori.api.bodies import json_body
 from kajitori.api.context import Api, Shared, answer, describes
 from kajitori.api.nodes.health import (
     TestRequest,
-    ask_for_tests,
     can_be_tested,
     check_testable,
     check_there_is_a_test,
     health_of,
-    take_back,
-    tests_that_go_on,
-    trial_of,
-    why_out,
+    mark_healthy,
+    removal_reason,
+    request_tests,
+    running_tests,
+    test_of,
 )
 from kajitori.api.nodes.pools import pool_views
 from kajitori.api.nodes.views import Amount, MemberOnNode, NodeDetail, NodeList, NodeView, Tested
@@ -43,7 +43,7 @@ router = APIRouter(tags=["cluster"])
 
 @router.get("/v1/nodes", responses=describes(NodeList), summary="All nodes, in topology order")
 async def list_nodes(api: Shared, user: Caller) -> Response:
-    """With what is in use on each."""
+    """Each with its resources and how much of them is in use."""
     body = api.remembered.get("nodes", lambda: msgspec.json.encode(_all_nodes(api)))
     return Response(body, media_type="application/json")
 
@@ -52,9 +52,9 @@ def _all_nodes(api: Api) -> NodeList:
     return NodeList(items=list(node_views(api)), pools=pool_views(api))
 
 
-@router.get("/v1/nodes/{name}", responses=describes(NodeDetail), summary="One node and all that runs on it")
+@router.get("/v1/nodes/{name}", responses=describes(NodeDetail), summary="One node and everything that runs on it")
 async def get_node(api: Shared, user: Caller, name: str) -> Response:
-    """With how much each takes."""
+    """Each Pod with the resources that it takes, and the node's health history."""
     table = api.cluster.table()
     node = api.mirror.nodes.get(name)
     if node is None or name not in table.index:
@@ -64,28 +64,28 @@ async def get_node(api: Shared, user: Caller, name: str) -> Response:
 
 @router.post("/v1/nodes/{name}/drain", responses=describes(NodeDetail), summary="Empty a node")
 async def drain_node(api: Shared, user: Caller, name: str) -> Response:
-    """Nothing new is placed on it. Gangs with a member there are ended as a whole, with the grace that their run has to
-    write a checkpoint, and go elsewhere; of a service only the members there. It counts as no failure of theirs. Pods
-    that belong to no run stay. Asked twice, it is done once."""
+    """Cordon the node and move its runs away. A gang with a member there stops as a whole and starts elsewhere; it has
+    its grace period to write a checkpoint. A service only moves the members on this node. The restarts count as no
+    failures of the runs. Pods that belong to no run stay. A second request has no further effect."""
     known = api.mirror.nodes.get(name)
-    who = known.metadata.annotations.get(names.ANNOTATION_DRAIN) if known is not None else None
-    annotations = {names.ANNOTATION_DRAIN: who or user.name}
+    drained_by = known.metadata.annotations.get(names.ANNOTATION_DRAIN) if known is not None else None
+    annotations = {names.ANNOTATION_DRAIN: drained_by or user.name}
     return await _change(api, user, name, {"metadata": {"annotations": annotations}, "spec": {"unschedulable": True}})
 
 
 @router.post("/v1/nodes/{name}/uncordon", responses=describes(NodeDetail), summary="Let a node take work again")
 async def uncordon_node(api: Shared, user: Caller, name: str) -> Response:
-    """Whether it was drained or only cordoned. What was moved away does not come back by itself."""
+    """Ends a drain as well as a plain cordon. Runs that were moved away do not move back."""
     annotations = {names.ANNOTATION_DRAIN: None}
     return await _change(api, user, name, {"metadata": {"annotations": annotations}, "spec": {"unschedulable": None}})
 
 
-@router.post("/v1/nodes/{name}/healthy", responses=describes(NodeDetail), summary="Let a node back into the pool")
+@router.post("/v1/nodes/{name}/healthy", responses=describes(NodeDetail), summary="Return a node to the pool")
 async def heal_node(api: Shared, user: Caller, name: str) -> Response:
-    """Whether it left for its condition, for runs that failed on it, or for a test; or was not tested yet. What was
-    before does not count against it any more, and who let it back stands in its trail."""
-    table = await _may_change(api, user, name)
-    node = await take_back(api, user, name)
+    """Works whether a condition, failed runs or a failed test took the node out of the pool, or it was not tested yet.
+    Earlier failures no longer count against it. Its health history records the user who returned it."""
+    table = await _require_change(api, user, name)
+    node = await mark_healthy(api, user, name)
     facts = dataclasses.replace(table.nodes[table.index[name]], out=(), schedulable=not node.spec.unschedulable)
     return answer(_detail(api, facts, node))
 
@@ -99,12 +99,12 @@ async def heal_node(api: Shared, user: Caller, name: str) -> Response:
             "content": {"application/json": {"schema": {"$ref": "#/components/schemas/TestRequest"}}},
         }
     },
-    summary="Have nodes tested",
+    summary="Test nodes",
 )
 async def test_nodes(api: Shared, user: Caller, request: Request) -> Response:
-    """With the test of policy (`preflight`), each as soon as no run is on it. A node that fails leaves the pool, one
-    that passes comes back; what it was stands in its trail. Asked twice, it is done once. Where one of those that are
-    named can't be tested, none is."""
+    """Run the policy's test (`preflight`) on each node as soon as no run is on it. A node that fails the test leaves
+    the pool, a node that passes returns to it; its health history records the result. A second request has no further
+    effect. If one of the named nodes can't be tested, none is tested."""
     wanted, faults, _ = read(TestRequest, await json_body(request), "")
     if faults or wanted is None:
         raise InvalidInput(faults)
@@ -118,19 +118,20 @@ async def test_nodes(api: Shared, user: Caller, request: Request) -> Response:
         for name in chosen:
             await user.require("patch", "", name, resource=NODES)
         check_testable(api, chosen, known)
-    return answer(Tested(nodes=await ask_for_tests(user, chosen)))
+    return answer(Tested(nodes=await request_tests(user, chosen)))
 
 
 async def _change(api: Api, user: User, name: str, patch: dict[str, Any]) -> Response:
-    """Patches a node in the caller's name; answers what it is then."""
-    table = await _may_change(api, user, name)
+    """Patch a node with the caller's credentials and return the answer that shows the changed node."""
+    table = await _require_change(api, user, name)
     node = msgspec.convert(await user.client.patch(NODES, name, patch), Node)
     facts = dataclasses.replace(table.nodes[table.index[name]], schedulable=not node.spec.unschedulable)
     return answer(_detail(api, facts, node))
 
 
-async def _may_change(api: Api, user: User, name: str) -> NodeTable:
-    """All nodes, where there is one of this name and the caller may change it; else raises NotFound or Forbidden."""
+async def _require_change(api: Api, user: User, name: str) -> NodeTable:
+    """Return the table of all nodes. Raises NotFound if the node does not exist, Forbidden if the caller may not change
+    it."""
     table = api.cluster.table()
     if name not in table.index or name not in api.mirror.nodes:
         raise NotFound(f"there is no node {show(name)!r}", hint=did_you_mean(name, table.index))
@@ -139,31 +140,33 @@ async def _may_change(api: Api, user: User, name: str) -> NodeTable:
 
 
 def node_views(api: Api) -> Iterator[NodeView]:
-    """All nodes, in topology order."""
-    going_on, promised = tests_that_go_on(api), api.cluster.promised_uses()
+    """Yield the views of all nodes, in topology order."""
+    running, promised = running_tests(api), api.cluster.promised_uses()
     for facts in api.cluster.table().nodes:
         node = api.mirror.nodes.get(facts.name)
         if node is not None:
-            yield _view(api, facts, node, going_on, promised.get(facts.name, ()))
+            yield _view(api, facts, node, running, promised.get(facts.name, ()))
 
 
-def why_no_work(facts: NodeFacts, node: Node, policy: Policy) -> str:
-    """Why nothing new is placed on a node; empty where it takes work. Taints keep only those out that do not tolerate
-    them, so they are no reason of this kind, but for those that keep a node out of the pool."""
+def unavailable_reason(facts: NodeFacts, node: Node, policy: Policy) -> str:
+    """Return why no new run is placed on a node; empty if the node takes work.
+
+    Ordinary taints do not count, since runs may tolerate them. The taints that keep a node out of the pool do.
+    """
     if facts.stale_taint:
         return f"Ready, but {facts.out_of_order}"
     if not facts.ready:
         for condition in node.status.conditions:
             if condition.type == "Ready" and condition.status != "True":
-                said = condition.message or condition.reason
-                return f"not ready: {said}" if said else "not ready"
+                reason = condition.message or condition.reason
+                return f"not ready: {reason}" if reason else "not ready"
         return "not ready"
     cordoned = f"drained for {node.drained_by}" if node.drained_by else "cordoned"
-    return "; ".join(filter(None, (why_out(node, policy), "" if facts.schedulable else cordoned)))
+    return "; ".join(filter(None, (removal_reason(node, policy), "" if facts.schedulable else cordoned)))
 
 
 def members_on(api: Api, name: str) -> list[MemberOnNode]:
-    """What each unfinished Pod takes of a node, the greatest holders of GPUs first."""
+    """Return the resources that each unfinished Pod takes on a node, the Pods with most GPUs first."""
     resource = api.cluster.policy.gpu.resource
     found = []
     for pod in api.mirror.pods_on_node(name):
@@ -184,20 +187,20 @@ def members_on(api: Api, name: str) -> list[MemberOnNode]:
                 since=pod.status.start_time or meta.creation_timestamp,
             )
         )
-    return sorted(found, key=lambda each: (-each.gpus, each.holder, each.pod))
+    return sorted(found, key=lambda member: (-member.gpus, member.holder, member.pod))
 
 
 def _detail(api: Api, facts: NodeFacts, node: Node) -> NodeDetail:
     promised = api.cluster.promised_uses().get(facts.name, ())
-    view = _view(api, facts, node, tests_that_go_on(api), promised)
+    view = _view(api, facts, node, running_tests(api), promised)
     fields = {field: getattr(view, field) for field in view.__struct_fields__}
     return NodeDetail(**fields, members=members_on(api, facts.name), health=health_of(node))
 
 
 def _view(
-    api: Api, facts: NodeFacts, node: Node, going_on: Mapping[str, RunObject], promised: Sequence[Use]
+    api: Api, facts: NodeFacts, node: Node, running: Mapping[str, RunObject], promised: Sequence[Use]
 ) -> NodeView:
-    """promised: what members will take that are still starting and not bound yet."""
+    """Return the view of a node. `promised` are the resources of starting members that are not bound to it yet."""
     policy = api.cluster.policy
     usage = api.mirror.usage_of(facts.name) or NodeUsage()
     gpus = usage.other(policy.gpu.resource) + sum(use.gpus for use in promised)
@@ -209,7 +212,7 @@ def _view(
         ready=node.is_ready,
         schedulable=facts.schedulable,
         draining=bool(node.drained_by),
-        why=why_no_work(facts, node, policy),
+        why=unavailable_reason(facts, node, policy),
         labels=labels,
         taints=[
             f"{taint.key}={taint.value}:{taint.effect}" if taint.value else f"{taint.key}:{taint.effect}"
@@ -222,6 +225,6 @@ def _view(
         pods=Amount(total=facts.pods, used=usage.pods + len(promised)),
         domains={label: labels[label] for label in policy.topology if label in labels},
         testable=policy.preflight.covers(labels),
-        test=trial_of(node, policy, going_on),
+        test=test_of(node, policy, running),
         created_at=node.metadata.creation_timestamp,
     )

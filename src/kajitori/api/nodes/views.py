@@ -1,4 +1,4 @@
-"""What the API answers about nodes and their GPUs, as types."""
+"""Types of the API's answers about nodes and GPUs."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from kajitori.api.runs.views import Time, View
 
 
 class Amount(View):
-    """How much there is, and how much of it is in use. CPU in millicores, memory in bytes."""
+    """Total and used amount of a resource. CPU in millicores, memory in bytes."""
 
     total: int
     used: int
 
 
 class MemberOnNode(View):
-    """What one Pod takes of a node."""
+    """Resources that one Pod takes on a node."""
 
     holder: str
-    """`namespace/name` of the run, or of the Pod where it belongs to none."""
+    """`namespace/name` of the run, or of the Pod if it belongs to no run."""
     owner: str
     is_run: bool
     pod: str
@@ -30,30 +30,30 @@ class MemberOnNode(View):
 
 
 class HealthEntry(View):
-    """One thing that happened to a node: it left the pool, came back, was lost or tested."""
+    """An entry of a node's health history: the node left the pool, returned, was lost or was tested."""
 
     at: Time
     what: str
     """out, back, lost, passed, failed or untested."""
     reason: str
     by: str
-    """Who asked for it, where a person did."""
+    """The user who requested it; empty if no person did."""
     evidence: list[str]
     run: str
-    """Of a test: the run that was it."""
+    """The run that tested the node; empty if this is no test."""
     times: int
-    """So often in a row."""
+    """How often the same thing happened in a row."""
     says: str
-    """All of it in a line."""
+    """The whole entry in one line."""
 
 
 class NodeTest(View):
-    """A node's test: the one that is to come or goes on, else the last."""
+    """The requested or running test of a node, else its last one."""
 
     state: str
     """asked, testing, passed, failed or untested."""
     at: str = ""
-    """When it ended."""
+    """When the test ended."""
     run: str = ""
     namespace: str = ""
     by: str = ""
@@ -61,23 +61,23 @@ class NodeTest(View):
 
 
 class Tested(View):
-    """Nodes that are to be tested."""
+    """Nodes that will be tested."""
 
     nodes: list[str]
-    """Their names, as far as they are still there."""
+    """Names of the nodes that still exist."""
 
 
 class NodeView(View):
-    """A node: what it has, what is in use, and why it takes no work."""
+    """A node: its resources, how much is in use, and why it takes no work."""
 
     name: str
     ready: bool
-    """Its kubelet says that it is, as `kubectl get nodes` shows it."""
+    """The Ready condition that its kubelet reports, as in `kubectl get nodes`."""
     schedulable: bool
     draining: bool
-    """An operator wants it emptied: runs are moved away."""
+    """An operator drains the node: its runs are moved away."""
     why: str
-    """Why it takes no work; empty where it does."""
+    """Why the node takes no work; empty if it does."""
     labels: dict[str, str]
     taints: list[str]
     gpu_type: str
@@ -86,9 +86,9 @@ class NodeView(View):
     memory_bytes: Amount
     pods: Amount
     domains: dict[str, str]
-    """Where it stands: the topology labels of policy that it has."""
+    """The node's values of the policy's topology labels."""
     testable: bool
-    """Policy has a test for it (`preflight`)."""
+    """Whether the policy has a test for the node (`preflight`)."""
     test: NodeTest | None
     created_at: Time
 
@@ -98,7 +98,7 @@ class NodeDetail(NodeView):
 
     members: list[MemberOnNode]
     health: list[HealthEntry]
-    """How it left the pool and came back, the oldest first."""
+    """The node's health history, the oldest entry first."""
 
 
 class PoolView(View):
@@ -107,12 +107,12 @@ class PoolView(View):
     name: str
     gpu_type: str
     gpus: int
-    """Of each node."""
+    """GPUs of each node."""
     nodes: int
-    """That it has."""
+    """Current number of nodes."""
     max_nodes: int
     asked_for: int
-    """Nodes that waiting runs asked for and that are not there yet."""
+    """Nodes that waiting runs requested and that have not arrived yet."""
 
 
 class NodeList(View):
@@ -120,11 +120,11 @@ class NodeList(View):
 
     items: list[NodeView]
     pools: list[PoolView] | msgspec.UnsetType = msgspec.UNSET
-    """Pools that can grow; absent where policy names none."""
+    """Pools that can grow; absent if the policy has no pools."""
 
 
 class GpuType(View):
-    """All GPUs of one type; used, free and broken add up to the total. Those of members that are still starting are
+    """All GPUs of one type; used, free and broken add up to the total. GPUs of members that are still starting count as
     used."""
 
     type: str
@@ -132,11 +132,11 @@ class GpuType(View):
     used: int
     free: int
     broken: int
-    """Of nodes that take no work, or reported as unhealthy."""
+    """Unused GPUs that no run can use: their node takes no work, or they are reported as unhealthy."""
 
 
 class GpuHolding(View):
-    """GPUs of one type that one run, or one foreign Pod, holds."""
+    """GPUs of one type that one run, or one Pod outside of Kajitori, holds."""
 
     name: str
     namespace: str
@@ -144,12 +144,12 @@ class GpuHolding(View):
     gpus: int
     type: str
     nodes: str
-    """Compact node list."""
+    """Compact node list, such as `gpu-[00001-00004]`."""
     since: str
 
 
 class GpuUser(View):
-    """Everything that one user holds; an empty owner stands for Pods that belong to no run."""
+    """All GPUs that one user holds; an empty owner stands for Pods that belong to no run."""
 
     owner: str
     gpus: int
@@ -158,7 +158,7 @@ class GpuUser(View):
 
 
 class GpuTeam(View):
-    """Everything that the runs of one namespace hold."""
+    """All GPUs that the runs of one namespace hold."""
 
     namespace: str
     gpus: int
@@ -167,13 +167,14 @@ class GpuTeam(View):
 
 
 class GuaranteeView(View):
-    """What policy guarantees a team, and how much of that its runs use. What they use beyond it is borrowed."""
+    """Resources that the policy guarantees a team, and how much the team's runs use. Use beyond the guarantee is
+    borrowed."""
 
     namespace: str
     gpu_type: str | None
     """The type of these GPUs; null if any will do."""
     gpus: Amount | None
-    """`total` is guaranteed; null where the guarantee says nothing of it, here and below."""
+    """`total` is the guaranteed amount; null, here and below, if the guarantee does not name this resource."""
     cpu_millis: Amount | None
     memory_bytes: Amount | None
     nodes: Amount | None
@@ -181,12 +182,12 @@ class GuaranteeView(View):
 
 
 class GpuBoard(View):
-    """The GPUs of the cluster: types, free ones, and the users of the others."""
+    """The GPUs of the cluster by type, and the users and teams that hold them."""
 
     types: list[GpuType]
     users: list[GpuUser]
     teams: list[GpuTeam]
     guarantees: list[GuaranteeView]
-    """In policy's order."""
+    """In the order of the policy."""
     pools: list[PoolView] | msgspec.UnsetType = msgspec.UNSET
-    """Pools that can grow; absent where policy names none."""
+    """Pools that can grow; absent if the policy has no pools."""

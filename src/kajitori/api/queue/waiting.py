@@ -15,7 +15,7 @@ from starlette.responses import Response
 from kajitori.api.auth import Caller, User
 from kajitori.api.context import Api, Shared, answer, describes
 from kajitori.api.nodes.board import guarantee_view
-from kajitori.api.nodes.pools import tell_of_pools
+from kajitori.api.nodes.pools import add_node_request
 from kajitori.api.nodes.views import GuaranteeView
 from kajitori.api.queue.routes import kept_view, place_view
 from kajitori.api.queue.state import QueueState, queue_state, stop_watch
@@ -124,7 +124,7 @@ async def start_of(api: Api, applicant: PendingRun, phase: Phase = Phase.QUEUED)
         found.shortage is not None and api.cluster.table() is now.promised.snapshot.table
     ):  # else nodes changed meanwhile
         view.asks = _would_ask(api, now, found, applicant.request.key)
-        tell_of_pools(api, view, applicant, found.shortage, now.simulation.snapshot)
+        add_node_request(api, view, applicant, found.shortage, now.simulation.snapshot)
     return view, found
 
 

@@ -1,6 +1,6 @@
-"""Where all members of an attempt are, for those of them that are starting: out of the mirror alone (rule 9).
+"""Addresses of an attempt's members, for members that are starting; read from the mirror alone (rule 9).
 
-However many members ask, the API server is not asked once, and what they are told is worked out once for all of them.
+However many members ask, no request goes to the API server, and one answer is computed for all of them.
 """
 
 from __future__ import annotations
@@ -24,16 +24,18 @@ from kajitori.kube.mirror.mirror import Mirror
 from kajitori.kube.objects import Pod
 
 UNSEEN_SECONDS = 10.0
-"""How long a mirror that follows the cluster may take to show the Pods of an attempt; then there are none."""
+"""Time that an up-to-date mirror may need to show the Pods of an attempt; after it, the attempt counts as without Pods.
+"""
 
 KEPT_GANGS = 64
-"""Attempts whose answer is kept for whoever asks next."""
+"""Number of attempts whose answer is kept for the next request."""
 
 NAMED = 8
-"""Members without an address that are named; of the others only the number is told."""
+"""Largest number of members without an address that an answer names; it counts the others."""
 
-_REST = 4
-"""Looking at a gang rests for this many times as long as it took: at most a fifth of a core, however it changes."""
+_PAUSE_FACTOR = 4
+"""Pause between two looks at a gang, as a multiple of the time that the last look took. It limits the work to a fifth
+of a core, however often the gang changes."""
 
 _GZIP = 16 + zlib.MAX_WBITS
 _ALIVE = (Phase.STARTING, Phase.RUNNING)
@@ -51,7 +53,7 @@ class HostsMissing(msgspec.Struct):
     known: int
     total: int
     missing: list[str]
-    """Names of the first of them."""
+    """Names of the first missing members."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,18 +67,18 @@ class Encoded:
 
 @dataclass(frozen=True, slots=True)
 class _Refusal:
-    """Why nobody is told anything any more."""
+    """Why no member of the attempt gets an answer any more."""
 
     code: str
     message: str
 
     def error(self) -> Forbidden:
-        hint = "a ticket is honoured only as long as members of its attempt are in their first step"
+        hint = "a ticket is valid only while members of its attempt are in their first step"
         return Forbidden(self.message, hint=hint, code=self.code)
 
 
 class HostLists:
-    """Answers members that are starting. Read-only towards the cluster; nothing in it outlives the process."""
+    """Answers members that are starting. It only reads the cluster; its state ends with the process."""
 
     def __init__(self, mirror: Mirror, hub: RunHub, clock: Callable[[], float]) -> None:
         self._mirror = mirror
@@ -86,16 +88,16 @@ class HostLists:
         self._closing = False
 
     def close(self) -> None:
-        """Lets everybody go who waits: the server goes down."""
+        """Answer all waiting members with Unavailable, because the server shuts down."""
         self._closing = True
         for gang in self._gangs.values():
             gang.forget()
         self._gangs.clear()
 
     async def wait(self, ticket: Ticket, seconds: float) -> Encoded:
-        """The addresses of the ticket's attempt once all are known; what is still missing where that takes longer.
+        """Return the addresses of the attempt once all are known, or after `seconds` the missing members.
 
-        Raises Forbidden where no member of that attempt is starting, Unavailable where the server goes down.
+        Raises Forbidden if no member of the attempt is starting, Unavailable if the server shuts down.
         """
         if self._closing:
             raise _going_down()
@@ -126,7 +128,7 @@ class HostLists:
 
 
 class _Gang:
-    """One attempt: what its members are told now, looked up anew when one of its Pods has changed."""
+    """The current answer for the members of one attempt, computed again after its Pods change."""
 
     def __init__(self, hub: RunHub, mirror: Mirror, ticket: Ticket, clock: Callable[[], float]) -> None:
         self.waiters: set[asyncio.Future[Encoded]] = set()
@@ -137,12 +139,12 @@ class _Gang:
         self._ticket = ticket
         self._clock = clock
         self._asked_first_at = clock()
-        self._rests_until = 0.0
+        self._paused_until = 0.0
         self._answer: Encoded | _Refusal | None = None
         hub.add(self._changes)
 
     def forget(self) -> None:
-        """Nobody asks any more; who still waits is let go."""
+        """Stop following the attempt, and answer waiting members with Unavailable."""
         self._hub.remove(self._changes)
         if self._follower is not None:
             self._follower.cancel()
@@ -150,7 +152,10 @@ class _Gang:
             waiter.set_exception(_going_down())
 
     async def settled(self) -> Encoded:
-        """The whole list, once it is known; Forbidden once it will never be. One look answers all who wait."""
+        """Return the complete list once it is known. One look answers all waiting members.
+
+        Raises Forbidden once the list can never be complete.
+        """
         waiter: asyncio.Future[Encoded] = asyncio.get_running_loop().create_future()
         self.waiters.add(waiter)
         if self._follower is None or self._follower.done():
@@ -175,26 +180,26 @@ class _Gang:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(UNSEEN_SECONDS):
                     await self._changes.event.wait()
-            rest = self._rests_until - self._clock()
-            if rest > 0:
-                await asyncio.sleep(rest)
+            pause_seconds = self._paused_until - self._clock()
+            if pause_seconds > 0:
+                await asyncio.sleep(pause_seconds)
 
     def _pending(self) -> list[asyncio.Future[Encoded]]:
         return [waiter for waiter in self.waiters if not waiter.done()]
 
     def look(self) -> Encoded:
-        """What they are told. Raises Forbidden where this attempt is over, or none of its members is starting."""
+        """Return the current answer. Raises Forbidden if the attempt is over or none of its members is starting."""
         began = self._clock()
-        if self._answer is None or (self._changes.event.is_set() and began >= self._rests_until):
+        if self._answer is None or (self._changes.event.is_set() and began >= self._paused_until):
             self._changes.event.clear()
             self._answer = self._work_out(began)
-            self._rests_until = self._clock() + _REST * (self._clock() - began)
+            self._paused_until = self._clock() + _PAUSE_FACTOR * (self._clock() - began)
         if isinstance(self._answer, _Refusal):
             raise self._answer.error()
         return self._answer or _missing(self._ticket, [""] * self._ticket.world_size)
 
     def _work_out(self, now: float) -> Encoded | _Refusal | None:
-        """None where the mirror shows nothing of the attempt yet: then there is nothing to remember, either."""
+        """Return the answer to remember; None if the mirror shows no Pod of the attempt yet."""
         ticket = self._ticket
         if self._is_over():
             return _Refusal("AttemptOver", f"attempt {ticket.attempt} of run {ticket.run} is over")
@@ -215,7 +220,7 @@ class _Gang:
         return _encoded(HostList(addresses), complete=True) if all(addresses) else _missing(ticket, addresses)
 
     def _is_over(self) -> bool:
-        """Whether the run itself says so: a later attempt has begun, or this one has ended."""
+        """Whether the run's status shows that a later attempt has begun or that this one has ended."""
         run = self._mirror.runs.get((self._ticket.namespace, self._ticket.run))
         if run is None or run.metadata.uid != self._ticket.run_uid or run.status is None:
             return False
@@ -224,11 +229,11 @@ class _Gang:
 
 
 def _going_down() -> Unavailable:
-    return Unavailable("this server goes down", hint="ask again")
+    return Unavailable("this server is shutting down", hint="send the request again")
 
 
 def _rank(pod: Pod, ticket: Ticket) -> int | None:
-    """The rank of a Pod that is a member of the ticket's attempt."""
+    """Return the rank of a Pod; None if it is no member of the ticket's attempt."""
     member = pod.member
     if member is None or (member.run, member.attempt) != (ticket.run, ticket.attempt):
         return None
@@ -236,13 +241,14 @@ def _rank(pod: Pod, ticket: Ticket) -> int | None:
 
 
 def require_starting(mirror: Mirror, ticket: Ticket, rank: int) -> None:
-    """Raises Forbidden unless this member of the ticket's attempt is in its first step, Unavailable while the mirror
-    does not show it yet."""
+    """Raise Forbidden unless this member of the ticket's attempt is in its first step, and Unavailable if the mirror
+    does not show the member yet."""
     pod = mirror.pods.get((ticket.namespace, names.pod_name(ticket.run, ticket.attempt, rank)))
     if pod is None:
-        raise Unavailable(f"member {rank} of run {ticket.run} is not seen yet", hint="ask again")
-    its_name = names.MemberName(ticket.run, ticket.attempt, rank)  # of a sweep's member, the index: its world is 1
-    if mirror.run_uid_of(pod) != ticket.run_uid or pod.member != its_name or pod.is_finished or has_started(pod):
+        message = f"this server does not see member {rank} of run {ticket.run} yet"
+        raise Unavailable(message, hint="send the request again")
+    member_name = names.MemberName(ticket.run, ticket.attempt, rank)  # a sweep's member passes its index as the rank
+    if mirror.run_uid_of(pod) != ticket.run_uid or pod.member != member_name or pod.is_finished or has_started(pod):
         message = f"member {rank} of attempt {ticket.attempt} of run {ticket.run} is not starting"
         raise _Refusal("NotStarting", message).error()
 

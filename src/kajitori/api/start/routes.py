@@ -1,4 +1,4 @@
-"""What members ask for in their first step, with a ticket instead of credentials of the cluster (rules 9 and 13)."""
+"""Routes for members in their first step, which carry a ticket instead of cluster credentials (rules 9 and 13)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 from kajitori.api.context import Shared, describes
 from kajitori.api.paging import Parameters
-from kajitori.api.problems import of_this_server
+from kajitori.api.problems import own_failure
 from kajitori.api.serving.middleware import note_caller
 from kajitori.api.start.host_lists import HostList, HostsMissing, require_starting
 from kajitori.api.start.ssh_keys import AttemptKeys, attempt_keys
@@ -23,27 +23,27 @@ from kajitori.errors import KajitoriError, NotFound, Unauthenticated
 router = APIRouter(tags=["members"])
 
 POLL_SECONDS = 25.0
-"""A member is answered after so long in any case: proxies cut what is silent for longer."""
+"""Longest time until a member gets an answer. Proxies close connections that are silent for longer."""
 
-_HINT = "send `Authorization: Bearer …` with the ticket that stands in the member's Pod"
+_HINT = "send `Authorization: Bearer …` with the ticket from the member's Pod"
 
 
-async def shown_ticket(api: Shared, request: Request) -> Ticket:
-    """For routes: the ticket that the request carries. Raises Unauthenticated where it is none."""
+async def ticket_of(api: Shared, request: Request) -> Ticket:
+    """Dependency of routes: return the ticket that the request carries. Raises Unauthenticated if it is not valid."""
     scheme, _, text = request.headers.get("authorization", "").partition(" ")
     if scheme.lower() != "bearer" or not text.strip():
         raise Unauthenticated("the request carries no ticket", hint=_HINT)
     try:
         ticket = await api.tickets.read(text.strip())
     except KajitoriError as error:
-        raise of_this_server(error) from error
+        raise own_failure(error) from error
     if ticket is None:
         raise Unauthenticated("this ticket is not signed by the controller of this cluster", hint=_HINT)
     note_caller(request, f"{ticket.namespace}/{ticket.run}")
     return ticket
 
 
-Shown = Annotated[Ticket, Depends(shown_ticket)]
+CallerTicket = Annotated[Ticket, Depends(ticket_of)]
 
 
 @router.get(
@@ -52,10 +52,11 @@ Shown = Annotated[Ticket, Depends(shown_ticket)]
     openapi_extra={"security": [{"ticket": []}]},
     summary="The addresses of all members of a starting attempt",
 )
-async def hosts(api: Shared, ticket: Shown, request: Request) -> Response:
-    """By rank, as soon as all are known. 202 with what is missing where that takes too long for a proxy: ask again.
+async def hosts(api: Shared, ticket: CallerTicket, request: Request) -> Response:
+    """Answers, by rank, as soon as all addresses are known. If that takes too long for a proxy, answers 202 with the
+    missing members; the member then asks again.
 
-    403 `AttemptOver` where a later attempt has begun, `NotStarting` where no member of this one is in its first step.
+    403 `AttemptOver` if a later attempt has begun, `NotStarting` if no member of this one is in its first step.
     """
     found = await api.host_lists.wait(ticket, POLL_SECONDS)
     headers = {"Cache-Control": "no-store", "Vary": "Accept-Encoding"}
@@ -66,7 +67,7 @@ async def hosts(api: Shared, ticket: Shown, request: Request) -> Response:
     return Response(body, 200 if found.complete else 202, headers, media_type="application/json")
 
 
-class WhoAsks(Parameters):
+class MemberParameters(Parameters):
     rank: int = Field(ge=0)
     """The member that asks."""
 
@@ -77,9 +78,9 @@ class WhoAsks(Parameters):
     openapi_extra={"security": [{"ticket": []}]},
     summary="The SSH keys of an attempt, for a member that is starting",
 )
-async def ssh(api: Shared, ticket: Shown, query: Annotated[WhoAsks, Query()]) -> Response:
-    """The same for all members of the attempt, and for no other: they follow from it and the key of tickets, and are
-    stored nowhere."""
+async def ssh(api: Shared, ticket: CallerTicket, query: Annotated[MemberParameters, Query()]) -> Response:
+    """All members of the attempt get the same keys, and no other attempt gets them. They are derived from the attempt
+    and the key that signs tickets, and are stored nowhere."""
     require_starting(api.mirror, ticket, query.rank)
     keys = attempt_keys(api.tickets.derive(ticket, "ssh client"), api.tickets.derive(ticket, "ssh host"))
     return Response(msgspec.json.encode(keys), headers={"Cache-Control": "no-store"}, media_type="application/json")
@@ -96,14 +97,12 @@ async def ssh(api: Shared, ticket: Shown, query: Annotated[WhoAsks, Query()]) ->
     },
     summary="The run's code, for a member that is starting",
 )
-async def code(api: Shared, ticket: Shown, query: Annotated[WhoAsks, Query()]) -> Response:
-    """As a Zstandard stream; the header X-Archive-Bytes says how much it holds. The code that the attempt was made
-    with, however the run was edited since."""
+async def code(api: Shared, ticket: CallerTicket, query: Annotated[MemberParameters, Query()]) -> Response:
+    """The archive as a Zstandard stream; the header X-Archive-Bytes has its unpacked size. It is the code that the
+    attempt was created with, even if the run was edited since."""
     require_starting(api.mirror, ticket, query.rank)
     if api.code is None or not ticket.code:
-        raise NotFound(
-            f"run {ticket.run} has no code on this server", hint="every server has to be given the same store"
-        )
+        raise NotFound(f"run {ticket.run} has no code on this server", hint="configure the same store on every server")
     found, frames = await api.code.open(ticket.namespace, ticket.code)
     stream = api.streams.stream(frames, kind="code", media_type=MEDIA_TYPE)
     stream.headers[ARCHIVE_BYTES] = str(found.size_bytes)

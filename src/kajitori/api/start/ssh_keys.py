@@ -1,4 +1,4 @@
-"""SSH keys of an attempt, as OpenSSH writes them: what members let each other in with."""
+"""SSH keys of an attempt in OpenSSH's format, with which its members log in to each other."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class AttemptKeys(msgspec.Struct, rename="camel"):
 
 
 def attempt_keys(client_secret: bytes, host_secret: bytes) -> AttemptKeys:
-    """The key pairs whose private keys are these secrets of 32 bytes each."""
+    """Return the key pairs whose private keys are these two secrets of 32 bytes."""
     return AttemptKeys(*_pair(client_secret), *_pair(host_secret))
 
 

@@ -7,7 +7,7 @@ import logging
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import aclosing, asynccontextmanager
 
-from kajitori.api.problems import of_this_server
+from kajitori.api.problems import own_failure
 from kajitori.api.runs.views import EventView
 from kajitori.core.words import names
 from kajitori.errors import KajitoriError, Unavailable
@@ -81,7 +81,7 @@ class EventFeed:
                     for reader in (*self.readers.get(run, ()), *self.readers.get(_ALL, ())):
                         reader(event)
         except KajitoriError as error:
-            self.failure = of_this_server(error)
+            self.failure = own_failure(error)
             self.synced.set()
             for readers in self.readers.values():
                 for reader in tuple(readers):

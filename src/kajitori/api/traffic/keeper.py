@@ -1,4 +1,4 @@
-"""The book of traffic of one Web API, and how it is kept and shared with others."""
+"""The traffic book of one Web API server: stored as blobs and shared with other servers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LAST_SYNC_SECONDS = 2.0
 
 
 class TrafficKeeper:
-    """The book of one Web API, and how it is kept."""
+    """The traffic book of one server and its synchronisation with the store."""
 
     def __init__(self, blobs: Blobs | None, now: Callable[[], datetime]) -> None:
         self._now = now
@@ -30,11 +30,11 @@ class TrafficKeeper:
 
     @property
     def kept(self) -> bool:
-        """Whether what agents told outlives this process."""
+        """Whether the agents' reports outlive this process."""
         return self._store is not None
 
     async def sync(self) -> None:
-        """Brings what others were told, and keeps what was told here. Raises what the store of blobs raises."""
+        """Load reports that other servers received, and store our own. Raises the errors of the blob store."""
         now = self._now().timestamp()
         if self._store is not None:
             await self._store.sync(now)
@@ -42,13 +42,13 @@ class TrafficKeeper:
             self.book.forget_old(now)
 
     async def run(self) -> None:
-        """Does so again and again, until it is cancelled; then once more."""
+        """Call `sync` periodically until cancelled, and once more then."""
         try:
             while True:
                 try:
                     await self.sync()
                 except KajitoriError as error:
-                    log.error("traffic is not kept for now; agents tell it again: %s", error)
+                    log.error("cannot store traffic now; agents will report it again: %s", error)
                 await asyncio.sleep(SYNC_SECONDS * random.uniform(0.5, 1.0))  # not all servers at once
         finally:
             with contextlib.suppress(KajitoriError, TimeoutError):

@@ -1,4 +1,4 @@
-"""The address registry in force, and a check of one that is to be."""
+"""Show the address registry in force and the use of addresses, and check a new registry."""
 
 from __future__ import annotations
 
@@ -24,8 +24,7 @@ router = APIRouter(tags=["network"])
 
 @router.get("/v1/networks", responses=describes(NetworksView), summary="Addresses of all clusters")
 async def get_networks(api: Shared, user: Caller) -> Response:
-    """Open to everybody who is authenticated, so that nobody has to guess to whom an address belongs or which range is
-    free."""
+    """Open to every authenticated user, so that all can look up the owner of an address and the free ranges."""
     current = api.networks.current()
     path = str(current.path) if current.path is not None else ""
     networks = current.networks
@@ -42,7 +41,7 @@ async def get_networks(api: Shared, user: Caller) -> Response:
 
 @router.get("/v1/networks/use", responses=describes(NetworkUse), summary="Addresses for Pods on each node")
 async def get_use(api: Shared, user: Caller) -> Response:
-    """With the nodes that run out of them: now, or before they have as many Pods as they may."""
+    """Marks the nodes that have run out of addresses, or will before they reach their limit of Pods."""
     body = api.remembered.get("networks/use", lambda: msgspec.json.encode(_use(api)))
     return Response(body, media_type="application/json")
 
@@ -67,10 +66,10 @@ def _use(api: Api) -> NetworkUse:
 def _node_use(api: Api, node: Node) -> NodeUse:
     spec, amounts = node.spec, node.status.allocatable or node.status.capacity
     cidrs = spec.pod_cidrs or ((spec.pod_cidr,) if spec.pod_cidr else ())
-    there = [pod for pod in api.mirror.pods_on_node(node.metadata.name) if not pod.is_finished]
-    nodes_own = {address.address for address in node.status.addresses}
-    own = sum(pod.status.pod_ip not in nodes_own for pod in there)  # others have the node's network
-    return NodeUse(node.metadata.name, cidrs, amount_of("pods", amounts.get("pods", "0")), own)
+    pods = [pod for pod in api.mirror.pods_on_node(node.metadata.name) if not pod.is_finished]
+    node_addresses = {address.address for address in node.status.addresses}
+    count = sum(pod.status.pod_ip not in node_addresses for pod in pods)  # the rest use the node's network
+    return NodeUse(node.metadata.name, cidrs, amount_of("pods", amounts.get("pods", "0")), count)
 
 
 @router.post(
@@ -80,7 +79,7 @@ def _node_use(api: Api, node: Node) -> NodeUse:
     summary="Check an address registry",
 )
 async def check_networks(user: Caller, request: Request) -> Response:
-    """Every fault at once, each with its line. The registry in force stays what it is."""
+    """Lists every fault with its line. The registry in force does not change."""
     networks = parse_networks(await yaml_body(request))
     return answer(NetworksCheck(networks=_document(networks), findings=findings(networks)))
 
@@ -90,21 +89,21 @@ def _document(networks: Networks) -> dict[str, Any]:
 
 
 def _ranges(networks: Networks) -> Iterator[NetworkRange]:
-    for each in networks.researchers:
-        yield NetworkRange(cidr=str(each), kind="researchers")
+    for cidr in networks.researchers:
+        yield NetworkRange(cidr=str(cidr), kind="researchers")
     hosts = {host.name: host for host in networks.nat_hosts}
     for cluster in networks.clusters:
         for kind in ("nodes", "pods"):
-            for each in getattr(cluster, kind):
-                via = [str(address) for address in cluster.gateways if address.version == each.version]
-                yield NetworkRange(cidr=str(each), kind=kind, cluster=cluster.name, via=via)
+            for cidr in getattr(cluster, kind):
+                via = [str(address) for address in cluster.gateways if address.version == cidr.version]
+                yield NetworkRange(cidr=str(cidr), kind=kind, cluster=cluster.name, via=via)
         public = {inside: outside for outside, inside in cluster.translations}
-        for each in cluster.services:
-            outside, host = public.get(each), hosts.get(cluster.nat_host or "")
+        for cidr in cluster.services:
+            outside, host = public.get(cidr), hosts.get(cluster.nat_host or "")
             if outside is None or host is None:
-                yield NetworkRange(cidr=str(each), kind="services", cluster=cluster.name)
+                yield NetworkRange(cidr=str(cidr), kind="services", cluster=cluster.name)
                 continue
-            via = [str(address) for address in host.addresses if address.version == each.version]
+            via = [str(address) for address in host.addresses if address.version == cidr.version]
             yield NetworkRange(
-                cidr=str(each), kind="services", cluster=cluster.name, public=str(outside), via=via, nat_host=host.name
+                cidr=str(cidr), kind="services", cluster=cluster.name, public=str(outside), via=via, nat_host=host.name
             )

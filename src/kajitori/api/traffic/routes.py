@@ -1,4 +1,4 @@
-"""Who talks to the internet, and how much: what the nodes' agents tell, summed up."""
+"""Network traffic by run, user, namespace and node, summed up from the reports of the nodes' agents."""
 
 from __future__ import annotations
 
@@ -31,21 +31,21 @@ from kajitori.kube.resources import NODES
 router = APIRouter(tags=["network"])
 
 SILENT_REPORTS = 5
-"""An agent that was not heard for so many of its intervals is named."""
+"""Number of report intervals after which an agent without a report counts as silent."""
 
 
 class TrafficCount(View):
-    """In one direction."""
+    """Traffic in one direction."""
 
     bytes: int
     packets: int
-    """Of large packets that network cards cut or join, the kernel sees one."""
+    """Packets as the kernel counts them: a large packet that the network card splits or joins is one."""
     bytes_per_second: int
-    """Over the last minutes."""
+    """Average over the last `rateSeconds`."""
 
 
 class ClassTraffic(View):
-    """With the addresses of one class (policy's `traffic.classes`)."""
+    """Traffic with the addresses of one class (the policy's `traffic.classes`)."""
 
     name: str
     received: TrafficCount
@@ -56,23 +56,23 @@ class TrafficRow(View, omit_defaults=True):
     """Bytes received and sent, over all nodes."""
 
     name: str
-    """Of the run, user, namespace or node."""
+    """Name of the run, user, namespace or node."""
     classes: list[ClassTraffic]
     namespace: str = ""
-    """Of the run."""
+    """Namespace of the run."""
     run_id: str = ""
-    """Tells runs of one name apart, here and in agents' metrics; it is not the UID."""
+    """Distinguishes runs of the same name, here and in the agents' metrics; it is not the UID."""
     user: str = ""
-    """Who submitted the run, where that is known."""
+    """The user who submitted the run; empty if unknown."""
 
 
 class TrafficNodes(View):
-    """How much of the cluster is counted."""
+    """The part of the cluster whose traffic is counted."""
 
     counted: int
-    """Nodes whose agents were heard lately."""
+    """Number of nodes whose agents reported recently."""
     silent: str
-    """Nodes whose agents were not, as a list such as `gpu-[00001-00004]`: what they counted since then is missing."""
+    """Other nodes, as a list such as `gpu-[00001-00004]`: their traffic since their last report is missing."""
     silent_count: int
     uncounted_pods: int
     """Pods with a network that no agent can count."""
@@ -83,18 +83,18 @@ class TrafficList(View, omit_defaults=True):
 
     items: list[TrafficRow]
     total: int
-    """How many there are; `items` may be fewer."""
+    """Number of all rows; `items` may hold fewer."""
     order_class: str
-    """The class of addresses that they are ordered by."""
+    """The class of addresses by whose traffic the rows are ordered."""
     rate_seconds: int
-    """Rates are over so much time."""
+    """Time over which rates are averaged, in seconds."""
     nodes: TrafficNodes
     at: Time
     kept: bool
-    """Whether totals outlive this server. Else those of runs that ended are lost with it."""
+    """Whether totals outlive this server. If not, the totals of ended runs are lost when it stops."""
     hidden: int = 0
-    """Runs of namespaces whose runs the caller may not list; their bytes are in the sums of namespaces, users and
-    nodes."""
+    """Number of runs in namespaces whose runs the caller may not list; the sums of namespaces, users and nodes include
+    their bytes."""
 
 
 class RunTrafficView(TrafficList):
@@ -107,9 +107,9 @@ class TrafficParameters(Parameters):
     by: Group = "run"
     """Sums of runs, users, namespaces or nodes."""
     namespace: str = Field(default="", max_length=253)
-    """Only runs of this namespace; the caller has to be allowed to list them."""
+    """Only runs of this namespace; needs the right to list them."""
     class_: str = Field(default="", alias="class", max_length=63)
-    """Order by traffic with addresses of this class. Default: policy's `traffic.others`, such as internet."""
+    """Order by traffic with addresses of this class. Default: the policy's `traffic.others`, such as internet."""
     limit: int = Field(default=DEFAULT_LIMIT, ge=1, le=MAX_LIMIT)
     """Largest number of items."""
 
@@ -121,11 +121,11 @@ class TrafficRunParameters(Parameters):
 
 @router.get("/v1/traffic", responses=describes(TrafficList), summary="Traffic by run, user, namespace and node")
 async def list_traffic(api: Shared, user: Caller, query: Annotated[TrafficParameters, Query()]) -> Response:
-    """Sums of users, namespaces and nodes are open to everybody who is authenticated, as the board of GPUs is: a full
-    line concerns everybody. What a single run moved is for those who may list the runs of its namespace."""
+    """Every authenticated user may read the sums of users, namespaces and nodes, as with the GPU board: a congested
+    network affects everyone. The traffic of single runs needs the right to list the runs of their namespace."""
     book, now, order = api.traffic.book, api.now().timestamp(), _order(api, query.class_)
     if query.namespace and query.by != "run":
-        hint = "leave it out, or ask by=run"
+        hint = "leave it out, or use by=run"
         raise InvalidInput.one(
             "namespace", f"only runs have one, and by is {query.by}", value=query.namespace, hint=hint
         )
@@ -133,22 +133,20 @@ async def list_traffic(api: Shared, user: Caller, query: Annotated[TrafficParame
     hidden = 0
     if query.by == "run":
         readable = await readable_namespaces(api, user, query.namespace, {run.namespace for run in book.runs.values()})
-        shown = [who for who in found if readable is None or book.runs[who.key].namespace in readable]
+        shown = [run for run in found if readable is None or book.runs[run.key].namespace in readable]
         hidden = 0 if query.namespace else len(found) - len(shown)
         found = shown
-    rows = [_row(book, who, now) for who in found[: query.limit]]
+    rows = [_row(book, subject, now) for subject in found[: query.limit]]
     listing = _listing(api, rows, len(found), order, now)
     listing.hidden = hidden
     return answer(listing)
 
 
-@router.get(
-    "/v1/runs/{namespace}/{name}/traffic", responses=describes(RunTrafficView), summary="What a run received and sent"
-)
+@router.get("/v1/runs/{namespace}/{name}/traffic", responses=describes(RunTrafficView), summary="Traffic of a run")
 async def run_traffic(
     api: Shared, user: Caller, namespace: str, name: str, query: Annotated[TrafficRunParameters, Query()]
 ) -> Response:
-    """All of its attempts together, and each node's share."""
+    """The sum of all attempts, and the traffic on each node."""
     run = await find_run(api, user, namespace, name)
     book, now, order = api.traffic.book, api.now().timestamp(), _order(api, query.class_)
     row = _row(book, Subject("run", run.metadata.uid), now)
@@ -168,12 +166,13 @@ async def run_traffic(
     status_code=204,
     responses=describes(None, status=204),
     openapi_extra={"requestBody": {"required": True, "content": {"application/json": {"schema": {"type": "object"}}}}},
-    summary="What a node's agent has counted",
+    summary="Report the traffic of a node",
 )
 async def take_report(api: Shared, node: str, request: Request) -> Response:
-    """For agents: each with a token of its own, for its own node. So may whoever may write the status of that Node.
+    """For agents, each of which has a token for its own node, and for users who may patch the status of that Node.
 
-    Totals since the agent began, told whole: a report that comes twice, or to another server, counts once.
+    A report holds the totals since the agent started. So a report that arrives twice, or at another server, counts
+    once.
     """
     await _require_agent(api, request, node)
     if node not in api.mirror.nodes:
@@ -190,12 +189,12 @@ async def _require_agent(api: Api, request: Request, node: str) -> None:
     scheme, _, token = header.partition(" ")
     if scheme.lower() == "bearer":
         try:
-            async with AsyncExitStack() as asking:
+            async with AsyncExitStack() as stack:
                 if not api.agents.is_cached(token.strip()):
-                    await asking.enter_async_context(api.questions.one(address_of(request)))
+                    await stack.enter_async_context(api.questions.one(address_of(request)))
                 await api.agents.require(token.strip(), node)
         except Unauthenticated:
-            pass  # somebody else, who may have the right all the same
+            pass  # not an agent's token: a user may have the right to patch the Node's status
         else:
             note_caller(request, f"agent of {node}")
             return
@@ -207,7 +206,7 @@ async def _require_agent(api: Api, request: Request, node: str) -> None:
 
 
 def _order(api: Api, address_class: str) -> str:
-    """The class that is ordered by. Raises InvalidInput for one that there is not."""
+    """Return the class that rows are ordered by. Raises InvalidInput if it does not exist."""
     policy = api.policy.current().policy.traffic
     known = {*policy.classes, policy.others, *api.traffic.book.classes()}
     if address_class and address_class not in known:
@@ -228,11 +227,11 @@ def _listing(api: Api, rows: list[TrafficRow], total: int, order: str, now: floa
     )
 
 
-def _row(book: Book, who: Subject, now: float) -> TrafficRow:
-    row = TrafficRow(name=who.key, classes=_classes(book.total(who), book.rates(who, now)))
-    run = book.runs.get(who.key) if who.group == "run" else None
+def _row(book: Book, subject: Subject, now: float) -> TrafficRow:
+    row = TrafficRow(name=subject.key, classes=_classes(book.total(subject), book.rates(subject, now)))
+    run = book.runs.get(subject.key) if subject.group == "run" else None
     if run is not None:
-        row.name, row.namespace, row.run_id, row.user = run.run, run.namespace, run_id(who.key), run.user
+        row.name, row.namespace, row.run_id, row.user = run.run, run.namespace, run_id(subject.key), run.user
     return row
 
 
@@ -247,13 +246,13 @@ def _classes(totals: Totals, rates: Mapping[str, float]) -> list[ClassTraffic]:
 
 
 def _nodes(api: Api, now: float) -> TrafficNodes:
-    patience = SILENT_REPORTS * api.policy.current().policy.traffic.report_seconds
-    told = api.traffic.book.nodes
-    lately = {name for name in api.mirror.nodes if name in told and now - told[name].heard_at <= patience}
-    silent = sorted(api.mirror.nodes.keys() - lately)
+    silence_seconds = SILENT_REPORTS * api.policy.current().policy.traffic.report_seconds
+    reports = api.traffic.book.nodes
+    counted = {name for name in api.mirror.nodes if name in reports and now - reports[name].heard_at <= silence_seconds}
+    silent = sorted(api.mirror.nodes.keys() - counted)
     return TrafficNodes(
-        counted=len(lately),
+        counted=len(counted),
         silent=compress(silent),
         silent_count=len(silent),
-        uncounted_pods=sum(told[name].uncounted_pods for name in lately),
+        uncounted_pods=sum(reports[name].uncounted_pods for name in counted),
     )

@@ -65,7 +65,7 @@ async def test_marked_by_hand_or_not_tested_yet(world: World) -> None:
     await mark(world, "g1", SICK | {"value": "smoke"})
     assert (await get(world, "g1"))["why"] == "unhealthy: smoke"
     await mark(world, "g2", NEW)
-    assert (await get(world, "g2"))["why"] == "not tested, and policy has no test for it (preflight)"
+    assert (await get(world, "g2"))["why"] == "not tested, and the policy has no test for it (preflight)"
     use_test(world)
     assert (await get(world, "g2"))["why"] == "not tested yet"
     cannot = new_entry(NOW, TrailEvent.UNTESTED, evidence=["no such image"], run="test-g2")
