@@ -9,7 +9,7 @@ from pydantic import Field, field_validator
 
 from kajitori.core.documents.faults import Document
 from kajitori.core.documents.fields import ObjectName
-from kajitori.core.words.image_names import matches, parse_image_name, what_is_wrong_with_pattern
+from kajitori.core.words.image_names import matches, parse_image_name, pattern_fault
 from kajitori.errors import FieldError
 
 
@@ -34,7 +34,7 @@ class Images(Document):
     @classmethod
     def _patterns(cls, patterns: list[str]) -> list[str]:
         for pattern in patterns:
-            if wrong := what_is_wrong_with_pattern(pattern):
+            if wrong := pattern_fault(pattern):
                 hint = "such as registry.example.org/team/*, python:*, docker.io/* or *:latest"
                 raise FieldError(f"{pattern!r:.80}: {wrong}", hint)
         return patterns

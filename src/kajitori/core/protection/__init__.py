@@ -1,1 +1,1 @@
-"""Protecting the control plane: which clients ask an API server how much, token buckets, and bounds on connections."""
+"""Protection of the control plane: reports on clients of an API server, token buckets, and limits on connections."""

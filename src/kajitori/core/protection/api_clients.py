@@ -1,7 +1,8 @@
-"""Which clients ask the API server more the more nodes there are, and what is to be done about each.
+"""Report on API clients whose load on the API server grows with the number of nodes, with advice for each.
 
-What grows with the cluster are clients of which every node has one: each of its requests is made as often as there are
-nodes, and a watch of everything is told of every node's changes as often, so that it grows with the square.
+These are clients that run on every node. Each of their requests is made once per node. A watch of all objects of a kind
+is opened once per node and receives the changes of every node, so that its cost grows with the square of the number of
+nodes.
 """
 
 from __future__ import annotations
@@ -14,66 +15,66 @@ from enum import StrEnum
 import msgspec
 
 KUBELETS = "kubelets"
-"""All of them are one client, whose instances are the nodes."""
+"""User of all kubelets, which count as one client with one instance per node."""
 
 _SERVICE_ACCOUNT = "system:serviceaccount:"
 
 WATCHED_BY_KUBELETS = frozenset(
     {"pods", "nodes", "services", "runtimeclasses.node.k8s.io", "csidrivers.storage.k8s.io"}
 )
-"""Kinds of which each kubelet watches its own part, or all that there is, once."""
+"""Kinds for which each kubelet has one watch, of its own objects or of all."""
 
 _FEWEST_NODES = 3
-"""With fewer, nothing can be told from how many instances a client has."""
+"""Smallest number of nodes with which the number of instances tells whether a client runs on every node."""
 
 _SHARE_OF_NODES = 0.5
-"""A client that works on so many of the nodes is on each of them, as far as is known."""
+"""A client with instances on at least this share of the nodes is assumed to run on every node."""
 
 _OFTEN_PER_MINUTE = 1.0
-"""Of one node's instance: a list that is asked for so often is how a program looks for changes."""
+"""Lists per minute and instance above which a client is assumed to poll for changes."""
 
 _AGAIN_AND_AGAIN = 3
-"""Times that an instance asked at least, before that is said of it: once belongs to its start."""
+"""Minimum number of requests per instance for such advice, because every instance makes some at its start."""
 
 _MANY_PER_MINUTE = 6.0
-"""Of one node's instance: as often as a kubelet renews its lease; what writes or reads more is worth a word."""
+"""Requests per minute and instance above which there is advice: the rate at which a kubelet renews its lease."""
 
 LARGEST = 5
-"""Others that are named, those who ask most first."""
+"""Number of other clients that the report lists, those with most requests first."""
 
 
 class Scope(StrEnum):
-    """How much of a kind is asked for."""
+    """Which objects of a kind a request is for."""
 
     ALL = "all"
-    """What every node and namespace has of it."""
+    """All objects in the cluster."""
     NAMESPACE = "namespace"
     SELECTED = "selected"
-    """One object, or what one node has."""
+    """One object, or the objects of one node."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """A kind of request."""
+    """A type of request."""
 
     verb: str
     resource: str
-    """Plural, with the group where it has one: `leases.coordination.k8s.io`, `pods/status`."""
+    """Plural, with its group if it has one: `leases.coordination.k8s.io`, `pods/status`."""
     scope: Scope
     from_store: bool = False
-    """A list for which the API server has to ask its database, since it may not answer from memory."""
+    """Whether the API server has to read a list from its database instead of memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """Who asks: an account, and the program that it runs."""
+    """A client: an account, and the program that uses it."""
 
     user: str
     program: str = ""
 
     @property
     def name(self) -> str:
-        """As people read it."""
+        """Name of the client for users."""
         account = self.user.removeprefix(_SERVICE_ACCOUNT)
         if account != self.user:
             account = account.replace(":", "/")
@@ -82,32 +83,32 @@ class Client:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One request that ended, or a watch that is open."""
+    """One completed request, or an open watch."""
 
     client: Client
     instance: str
-    """Which of the client's processes: its Pod, node or address."""
+    """Process of the client: its Pod, node or address."""
     ask: Ask
     began: float
     """Seconds since 1970."""
     ended: float | None
-    """None: it is open still."""
+    """Seconds since 1970; None if it is still open."""
 
 
 @dataclass(slots=True)
 class Use:
-    """What one client asked for."""
+    """All requests of one client."""
 
     instances: set[str] = field(default_factory=set)
     asks: Counter[Ask] = field(default_factory=Counter)
-    """Requests that are over at once; watches not."""
+    """Number of requests by type, without watches."""
     watch_seconds: dict[Ask, float] = field(default_factory=lambda: defaultdict(float))
-    """How long watches were open, all of them together."""
+    """Sum of the times for which watches were open, by type."""
 
 
 @dataclass(frozen=True, slots=True)
 class Book:
-    """What all clients asked for in some time."""
+    """All requests of all clients during some time."""
 
     uses: Mapping[Client, Use]
     requests: int
@@ -115,7 +116,7 @@ class Book:
 
 
 def book(requests: Iterable[Request]) -> Book:
-    """What a log tells, summed up by client."""
+    """Sum up requests by client."""
     uses: dict[Client, Use] = defaultdict(Use)
     count, first, last = 0, float("inf"), float("-inf")
     watches: list[Request] = []
@@ -135,52 +136,55 @@ def book(requests: Iterable[Request]) -> Book:
 
 
 class DaemonSet(msgspec.Struct, frozen=True, rename="camel"):
-    """A program that runs on every node, or on many."""
+    """A DaemonSet: a program that runs on all nodes or many of them."""
 
     namespace: str
     name: str
     account: str
-    """Its service account's name."""
+    """Name of its service account."""
     pods: int
-    """On how many nodes it is to run."""
+    """Number of nodes that it should run on."""
     reads: tuple[str, ...] = ()
-    """Kinds of which its account may list or watch all that there is; `*` is every kind."""
+    """Kinds of which its account may list or watch all objects; `*` is every kind."""
 
     @property
     def user(self) -> str:
-        """The name by which the API server knows it."""
+        """User name of its service account at the API server."""
         return f"{_SERVICE_ACCOUNT}{self.namespace}:{self.account}"
 
 
 class Growing(msgspec.Struct, frozen=True, rename="camel"):
-    """A client that is on every node, by what one of its instances asks for."""
+    """A client that runs on every node, whose load therefore grows with the cluster."""
 
     client: str
     daemon_sets: tuple[str, ...]
-    """`namespace/name` of those that use its account."""
+    """DaemonSets that use its account, `namespace/name`."""
     instances: int
     requests_per_minute: float
+    """Requests of one instance per minute."""
     watches: float
-    """Open at a time."""
+    """Average number of open watches of one instance."""
     reads_all: tuple[str, ...]
-    """Kinds of which each instance is told everything."""
+    """Kinds of which each instance reads all objects."""
     requests_per_second_then: float
-    """Of all instances together, with as many nodes as are planned."""
+    """Requests of all instances per second, with the planned number of nodes."""
     watches_then: float
+    """Open watches of all instances, with the planned number of nodes."""
     fixes: tuple[str, ...]
+    """Advice for its maintainer."""
 
 
 class Large(msgspec.Struct, frozen=True, rename="camel"):
-    """A client that is not on every node."""
+    """A client that does not run on every node."""
 
     client: str
     requests_per_second: float
     share: float
-    """Of all requests."""
+    """Share of all requests."""
 
 
 class Watched(msgspec.Struct, frozen=True, rename="camel"):
-    """A kind that has about as many open watches as there are nodes, kubelets' own aside."""
+    """A kind with about as many open watches as there are nodes, in addition to those of kubelets."""
 
     resource: str
     open: int
@@ -188,15 +192,15 @@ class Watched(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Report(msgspec.Struct, frozen=True, rename="camel"):
-    """Who asks too much."""
+    """Report on the load that clients put on an API server."""
 
     nodes: int
     planned_nodes: int
     growing: tuple[Growing, ...]
-    """Who would ask most then, first."""
+    """Clients on every node, those with most requests at the planned size first."""
     largest: tuple[Large, ...]
     suspects: tuple[DaemonSet, ...]
-    """DaemonSets that may read everything of some kind, and that no log has shown."""
+    """DaemonSets that may read all objects of some kind, and of which the log has no requests."""
     watched: tuple[Watched, ...]
 
 
@@ -209,14 +213,14 @@ def report(
     kubelets: int,
     planned_nodes: int,
 ) -> Report:
-    """What is known of clients that grow with the cluster.
+    """Return the report on clients whose load grows with the cluster.
 
-    known: what a log told; None where there is none. open_watches: by kind, of everything in the cluster, as the API
-    server counts them. kubelets: on how many of the nodes one is at work.
+    known: requests of an audit log; None without a log. open_watches: watches of all objects by kind, as the API server
+    counts them. kubelets: number of nodes with a running kubelet.
     """
     by_user: dict[str, list[DaemonSet]] = defaultdict(list)
-    for each in daemon_sets:
-        by_user[each.user].append(each)
+    for daemon_set in daemon_sets:
+        by_user[daemon_set.user].append(daemon_set)
     growing, others = [], []
     uses, seconds = (known.uses, known.seconds) if known is not None else ({}, 0.0)
     for client, use in uses.items():
@@ -224,14 +228,14 @@ def report(
             growing.append(_growing(client, use, by_user[client.user], seconds, nodes, planned_nodes))
         else:
             others.append((client, use))
-    growing.sort(key=lambda each: (-each.requests_per_second_then, -each.watches_then, each.client))
+    growing.sort(key=lambda client: (-client.requests_per_second_then, -client.watches_then, client.client))
     seen = {client.user for client in uses}
     return Report(
         nodes,
         planned_nodes,
         tuple(growing),
         _largest(others, known),
-        tuple(each for each in daemon_sets if each.reads and each.user not in seen),
+        tuple(daemon_set for daemon_set in daemon_sets if daemon_set.reads and daemon_set.user not in seen),
         _watched(open_watches, nodes, kubelets),
     )
 
@@ -251,7 +255,7 @@ def _growing(
     asked = [*rates, *watches]
     return Growing(
         client=client.name,
-        daemon_sets=tuple(sorted(f"{each.namespace}/{each.name}" for each in daemon_sets)),
+        daemon_sets=tuple(sorted(f"{daemon_set.namespace}/{daemon_set.name}" for daemon_set in daemon_sets)),
         instances=instances,
         requests_per_minute=sum(rates.values()),
         watches=sum(watches.values()),
@@ -267,23 +271,23 @@ def _reads_all(ask: Ask) -> bool:
 
 
 def _fixes(use: Use, rates: Mapping[Ask, float]) -> tuple[str, ...]:
-    """What whoever maintains it should change, the worst first. rates: requests a minute of one instance."""
+    """Return advice for the client's maintainer, the most important first. rates: requests per minute and instance."""
     found = []
     read = {ask.resource for ask in [*use.asks, *use.watch_seconds] if _reads_all(ask)}
-    for resource in sorted(read, key=lambda each: (each != "pods", each)):
+    for resource in sorted(read, key=lambda kind: (kind != "pods", kind)):
         if resource == "pods":
-            found.append("let each instance ask for its own node's Pods: fieldSelector spec.nodeName=<its node>")
+            found.append("let each instance read its own node's Pods only: fieldSelector spec.nodeName=<its node>")
         elif resource == "nodes":
-            found.append("let each instance ask for its own Node: fieldSelector metadata.name=<its node>")
+            found.append("let each instance read its own Node only: fieldSelector metadata.name=<its node>")
         else:
-            found.append(f"put one cache of {resource} between the nodes and the API server, or ask for less than all")
+            found.append(f"put a cache of {resource} between the nodes and the API server, or read only some of them")
     often = {ask: rate for ask, rate in rates.items() if use.asks[ask] >= _AGAIN_AND_AGAIN * len(use.instances)}
     polled = sorted({ask.resource for ask, rate in often.items() if ask.verb == "list" and rate > _OFTEN_PER_MINUTE})
     if polled:
-        found.append(f"watch {' and '.join(polled)} instead of listing again and again")
+        found.append(f"watch {' and '.join(polled)} instead of listing them repeatedly")
     if any(ask.from_store and _reads_all(ask) for ask in rates):
-        found.append("list with resourceVersion=0: the API server answers from memory instead of its database")
-    for ask, rate in sorted(often.items(), key=lambda each: -each[1]):
+        found.append("list with resourceVersion=0: the API server then answers from memory instead of its database")
+    for ask, rate in sorted(often.items(), key=lambda item: -item[1]):
         if ask.verb != "list" and rate > _MANY_PER_MINUTE:
             found.append(f"{ask.verb} {ask.resource} less often than {rate:.0f} times a minute")
     return tuple(found)
@@ -292,13 +296,13 @@ def _fixes(use: Use, rates: Mapping[Ask, float]) -> tuple[str, ...]:
 def _largest(others: Sequence[tuple[Client, Use]], known: Book | None) -> tuple[Large, ...]:
     if known is None or not known.seconds:
         return ()
-    all_asked = sum(use.asks.total() for use in known.uses.values())
+    total = sum(use.asks.total() for use in known.uses.values())
     found = [
-        Large(client.name, use.asks.total() / known.seconds, use.asks.total() / all_asked)
+        Large(client.name, use.asks.total() / known.seconds, use.asks.total() / total)
         for client, use in others
         if use.asks.total()
     ]
-    return tuple(sorted(found, key=lambda each: (-each.requests_per_second, each.client))[:LARGEST])
+    return tuple(sorted(found, key=lambda client: (-client.requests_per_second, client.client))[:LARGEST])
 
 
 def _watched(open_watches: Mapping[str, int], nodes: int, kubelets: int) -> tuple[Watched, ...]:
@@ -309,4 +313,4 @@ def _watched(open_watches: Mapping[str, int], nodes: int, kubelets: int) -> tupl
         besides = count - kubelets if resource in WATCHED_BY_KUBELETS else count
         if besides >= nodes * _SHARE_OF_NODES:
             found.append(Watched(resource, count, besides))
-    return tuple(sorted(found, key=lambda each: (-each.besides_kubelets, each.resource)))
+    return tuple(sorted(found, key=lambda watched: (-watched.besides_kubelets, watched.resource)))

@@ -1,8 +1,7 @@
-"""Which connections a server keeps: a bound on all of them, on those of one address, and tighter bounds on those whose
-callers have not shown who they are.
+"""Limits on a server's connections: in total, per address, and lower ones for unauthenticated connections.
 
-A server at a bound on unauthenticated connections closes an old one rather than refuse the new one: an honest caller
-shows its credentials within milliseconds and is past the bound, while a hostile one has to keep opening connections.
+A server at a limit of unauthenticated connections closes an old one rather than refuse the new one. An honest client
+sends its credentials within milliseconds and no longer counts, while an attacker has to keep opening connections.
 """
 
 from __future__ import annotations
@@ -15,15 +14,15 @@ from typing import Generic, TypeVar
 C = TypeVar("C", bound=Hashable)
 
 YOUNG_SECONDS = 0.5
-"""A connection this young is closed for the sake of one from another address only if its own address holds more."""
+"""Age below which a connection is closed in favour of another address's only if its own address has more of them."""
 
 IPV6_NETWORK_BITS = 64
-"""Whoever has one IPv6 address usually has the whole /64 around it."""
+"""Prefix length that counts as one IPv6 address, because a client usually has the whole /64."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Numbers of connections; 0 is no bound."""
+    """Maximum numbers of connections; 0 for no limit."""
 
     in_all: int
     per_address: int
@@ -35,11 +34,11 @@ class Bounds:
 class _Address(Generic[C]):
     connections: int = 0
     unauthenticated: dict[C, float] = field(default_factory=dict)
-    """Those whose callers have not shown who they are, by the time of their arrival, the oldest first."""
+    """Unauthenticated connections with the time of their arrival, the oldest first."""
 
 
 class ConnectionTable(Generic[C]):
-    """The open connections of one server. Times are seconds of a clock that does not go back."""
+    """The open connections of one server. Times are seconds of a monotonic clock."""
 
     def __init__(self, bounds: Bounds) -> None:
         self._bounds = bounds
@@ -52,14 +51,12 @@ class ConnectionTable(Generic[C]):
 
     @property
     def unauthenticated(self) -> int:
-        """Number of connections whose callers have not shown who they are."""
+        """Number of unauthenticated connections."""
         return len(self._unauthenticated)
 
     def admit(self, connection: C, address: str, now: float) -> C | None:
-        """Count a new connection; return the one that has to be closed for it, which may be the new one itself.
-
-        What is returned is forgotten here.
-        """
+        """Add a new connection, and return the one that has to be closed for it, which may be the new one itself. The
+        returned connection is not in the table any more."""
         key = network_of(address)
         bounds, own = self._bounds, self._addresses.get(key, _Address[C]())
         if _reached(len(self._of), bounds.in_all) or _reached(own.connections, bounds.per_address):
@@ -80,12 +77,12 @@ class ConnectionTable(Generic[C]):
         return victim
 
     def authenticated(self, connection: C) -> None:
-        """The caller of this connection has shown who it is."""
+        """Mark a connection as authenticated."""
         if self._unauthenticated.pop(connection, None) is not None:
             del self._addresses[self._of[connection]].unauthenticated[connection]
 
     def forget(self, connection: C) -> None:
-        """This connection is closed, or about to be."""
+        """Remove a connection that is closed or about to be."""
         self.authenticated(connection)
         key = self._of.pop(connection, None)
         if key is not None:
@@ -95,9 +92,10 @@ class ConnectionTable(Generic[C]):
                 del self._addresses[key]
 
     def _most_dispensable(self, own: int, now: float) -> C | None:
-        """The oldest connection of the address with most unauthenticated ones, if these are more than the newcomer's
-        address would have; else the oldest of all, unless it is young."""
-        heaviest = max(self._addresses.values(), key=lambda each: len(each.unauthenticated))
+        """Return the unauthenticated connection to close for a new one, or None. This is the oldest of the address that
+        has most of them, if that is more than the new one's address would have; else the oldest of all, unless it is
+        young."""
+        heaviest = max(self._addresses.values(), key=lambda address: len(address.unauthenticated))
         if len(heaviest.unauthenticated) > own + 1:
             return next(iter(heaviest.unauthenticated))
         oldest, since = next(iter(self._unauthenticated.items()))
@@ -105,7 +103,7 @@ class ConnectionTable(Generic[C]):
 
 
 def network_of(address: str) -> str:
-    """What counts as one address: an IPv4 address, and the /64 of an IPv6 address."""
+    """Return the address under which a connection is counted: an IPv4 address, or the /64 of an IPv6 address."""
     try:
         parsed = ip_address(address.partition("%")[0])
     except ValueError:

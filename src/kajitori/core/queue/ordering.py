@@ -23,7 +23,7 @@ import numpy.typing as npt
 from kajitori.core.policy.formula import Values
 from kajitori.core.policy.queue import OrderRules
 from kajitori.core.queue.waiting import WaitingRun
-from kajitori.core.words.names import is_nobodys
+from kajitori.core.words.names import is_ownerless
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +174,7 @@ def rank(queue: Sequence[WaitingRun], users: Shares, teams: Shares, rules: Order
     user_shares = _shares([c.user for c in queue], users, now)
     team_shares = _shares([c.team for c in queue], teams, now)
     # Leaving out the owner must not pay: such a run has at least the share of its whole namespace.
-    unowned = np.array([is_nobodys(c.user) for c in queue], dtype=bool)
+    unowned = np.array([is_ownerless(c.user) for c in queue], dtype=bool)
     user_shares = np.where(unowned, np.maximum(user_shares, team_shares), user_shares)
 
     backlog_seconds = float((expected * size).sum())

@@ -1,7 +1,7 @@
-"""The first step of a member: what the Pod, the program that runs there, and the kubelets agree on (rule 13).
+"""The first step of a member: names that the Pod, the step's program and the kubelets share (rule 13).
 
-An init container from our own image gets everything ready that the user's program finds when it starts, and is gone
-then. This module is imported by that program, so it imports next to nothing.
+The first step is an init container from Kajitori's image that prepares everything the user's program needs when it
+starts. The step's program imports this module, so it imports almost nothing itself.
 """
 
 from __future__ import annotations
@@ -13,81 +13,82 @@ if TYPE_CHECKING:
 
 CONTAINER = "kajitori-start"
 PROGRAM = "kajitori.member"
-"""The Python module that it runs."""
+"""Python module that the container runs."""
 
 VOLUME = "kajitori"
 FOLDER = "/kajitori"
-"""Where what it made lies: it writes there, the user's program reads."""
+"""Folder to which the step writes its results, and from which the user's program reads them."""
 HOSTS_FILE = "hosts"
-"""The hostfile: one member a line in rank order, its name and its slots, as mpirun takes it."""
+"""The hostfile in mpirun's format: one line per member in rank order, with its name and its slots."""
 ETC_HOSTS_FILE = "etc-hosts"
-"""Becomes the program's /etc/hosts: names of fellow members resolve without DNS, also in images without a shell."""
+"""The program's /etc/hosts, so that names of other members resolve without DNS, even in images without a shell."""
 ETC_HOSTS = "/etc/hosts"
 
 ANNOTATION_OWN_FOLDERS = "kajitori.dev/own-folders"
-"""Names of the Pod's volumes that only what we tell it by `KAJI_` variables points to. A node that can mount nothing
-gives it folders of its own and says in these variables where they lie."""
+"""Names of the Pod's volumes that the program finds only through `KAJI_` variables. A node that cannot mount anything
+uses separate folders for them, and sets these variables to the folders' paths."""
 
 IMAGE_STEP = "kajitori-image"
-"""The step after it, of members that an MPI launcher starts: in the user's own image, to see whether that has what it
-takes, and to write a line for the program's user into a copy of its /etc/passwd."""
+"""Init container after the first step, for MPI gangs only. It runs in the user's image, checks that the image contains
+what MPI needs, and adds a line for the program's user to a copy of /etc/passwd."""
 
 MPI_FOLDER = "mpi"
-"""In our folder: keys, and the scripts that members run."""
+"""Folder for SSH keys and the scripts that members run, inside FOLDER."""
 PASSWD_FILE = "passwd"
-"""Becomes the program's /etc/passwd, where it does not run as root."""
+"""The program's /etc/passwd, unless it runs as root."""
 ETC_PASSWD = "/etc/passwd"
 HOSTS_MPICH_FILE = "hosts-mpich"
-"""The hostfile as MPICH and Intel MPI take it: `name:slots`."""
+"""The hostfile in the format of MPICH and Intel MPI: `name:slots`."""
 
 CODE_FOLDER = "code"
-"""Of the run's code, in our folder; the user's program finds it where the run says."""
+"""Folder for the run's code, inside FOLDER. It is mounted at the path that the run names."""
 
 HOSTS_ENV = "KAJI_HOSTS"
 HOSTS_MPICH_ENV = "KAJI_HOSTS_MPICH"
 CODE_DIR_ENV = "KAJI_CODE_DIR"
 MPI_ENV = "KAJI_MPI"
-"""Where keys and scripts lie."""
+"""Path of SSH keys and scripts."""
 MPI_PORT_ENV = "KAJI_MPI_PORT"
-"""The port of the attempt, on which every member's sshd listens; the first step makes keys where it is told."""
+"""Port of the attempt, on which every member's sshd listens. If it is set, the first step creates SSH keys."""
 MPI_PATIENCE_ENV = "KAJI_MPI_PATIENCE"
-"""Seconds that rank 0 waits for the others' sshd."""
+"""Seconds that rank 0 waits for the other members' sshd."""
 MPI_PASSWD_ENV = "KAJI_MPI_PASSWD"
-"""Where the copy of /etc/passwd is to be written, where it becomes the program's own."""
+"""Path of the copy of /etc/passwd, if members get one."""
 UNFIT_ENV = "KAJI_START_UNFIT"
-"""What the step in the user's image ends with where the image is not fit."""
+"""Exit code of the image step if the image is not suitable."""
 FOLDER_ENV = "KAJI_START_FOLDER"
 CA_ENV = "KAJI_START_CA"
-"""Who vouches for an https server, as PEM; left out: whom the image trusts."""
+"""Certificate authority of an https server, as PEM. Unset: the authorities that the image trusts."""
 SERVER_ENV = "KAJI_START_SERVER"
 TICKET_ENV = "KAJI_START_TICKET"
 SLOTS_ENV = "KAJI_START_SLOTS"
 DEADLINE_ENV = "KAJI_START_DEADLINE"
-"""Seconds from its own start until it gives up."""
+"""Seconds from the step's start until it gives up."""
 CODE_ENV = "KAJI_START_CODE"
-"""The digest of the run's code, where it has any."""
+"""Digest of the run's code, if it has any."""
 ALONE_ENV = "KAJI_START_ALONE"
-"""Set for members that need not know of each other: of services, and of runs with one member."""
+"""Set for members that need no other members' addresses: those of services and of runs with one member."""
 OWNER_ENV = "KAJI_START_OWNER"
-"""`uid:gid` of the program, set by a node where the step runs as somebody else: the code is to be his."""
+"""`uid:gid` of the program, set by a node on which the step runs as another user. The code must belong to it."""
 BY_ADDRESS_ENV = "KAJI_START_BY_ADDRESS"
-"""Set by a node where names of members cannot be made to resolve: the hostfile says addresses then."""
+"""Set by a node that cannot make names of members resolve. The hostfile then contains addresses."""
 
 DEADLINE_SHARE = 0.9
-"""Of the start deadline: so that it is the first step that says what was missing, not the deadline of the gang."""
+"""The step's deadline as a share of the start deadline, so that the step can report what was missing before the gang's
+deadline ends the attempt."""
 
 NO_SERVER = 20
 REFUSED = 21
 NO_PEERS = 22
 NO_CODE = 23
 UNFIT_IMAGE = 24
-"""Exit codes: the server could not be reached; it refused the ticket; not all members got an address; the run's code is
-not there, or could not be unpacked; the image lacks what its launcher needs. Whatever else it ends with is a fault of
-the step itself."""
+"""Exit codes, in this order: the server could not be reached; the server refused the ticket; not all members got an
+address; the run's code does not exist or could not be unpacked; the image lacks something that the launcher needs. Any
+other exit code is a fault of the step itself."""
 
 
 def code_of(pod_spec: Mapping[str, Any]) -> str:
-    """The digest of the code that Pods of this spec fetch; empty where there is none."""
+    """Return the digest of the code that Pods with this spec download; empty if there is none."""
     for container in pod_spec.get("initContainers") or ():
         for variable in container["env"] if container["name"] == CONTAINER else ():
             if variable["name"] == CODE_ENV:
@@ -96,5 +97,5 @@ def code_of(pod_spec: Mapping[str, Any]) -> str:
 
 
 def is_part_of(pod_spec: Mapping[str, Any]) -> bool:
-    """Whether Pods of this spec begin with a first step."""
+    """Whether Pods with this spec begin with a first step."""
     return any(container["name"] == CONTAINER for container in pod_spec.get("initContainers") or ())

@@ -1,8 +1,8 @@
-"""Names of container images by the grammar that Docker, containerd and Kubernetes read them by, and patterns of them.
+"""Names of container images, in the grammar of Docker, containerd and Kubernetes, and patterns for them.
 
-The grammar is that of github.com/distribution/reference: `domain/path:tag@digest`. A first part is a domain only if it
-has a dot, a colon or an upper-case letter, or is `localhost`; else the image is on Docker Hub. One image has many
-spellings, so a rule about images compares one form of each: the full one.
+The grammar is that of github.com/distribution/reference: `domain/path:tag@digest`. The first part is a domain only if
+it has a dot, a colon or an upper-case letter, or is `localhost`; else the image is on Docker Hub. An image has several
+spellings, so rules compare names in their full form.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from fnmatch import fnmatchcase
 from functools import lru_cache
 
 DOCKER_HUB = "docker.io"
-_ITS_OTHER_NAMES = frozenset({"index.docker.io", "registry-1.docker.io", "registry.hub.docker.com"})
+_DOCKER_HUB_ALIASES = frozenset({"index.docker.io", "registry-1.docker.io", "registry.hub.docker.com"})
 _DEFAULT_PORTS = frozenset({80, 443})
-"""Of HTTP and HTTPS: a name with one of them leads to the same registry as the name without."""
+"""Ports of HTTP and HTTPS. A name with one of them refers to the same registry as the name without it."""
 MAX_REPOSITORY_LENGTH = 255
 
 _LABEL = r"[A-Za-z0-9](?:[-A-Za-z0-9]*[A-Za-z0-9])?"
@@ -35,12 +35,12 @@ _WILDCARD = re.compile(r"[*?\[]")
 
 @dataclass(frozen=True, slots=True)
 class ImageName:
-    """An image, whatever its spelling: all spellings of one image are equal."""
+    """The normalized name of an image. All spellings of one image result in equal names."""
 
     domain: str
     path: str
     tag: str
-    """Empty only beside a digest, which says more."""
+    """Empty only if there is a digest."""
     digest: str
 
     @property
@@ -49,14 +49,14 @@ class ImageName:
         return f"{self.domain}/{self.path}"
 
     def __str__(self) -> str:
-        """The full form, which is a spelling of the same image."""
+        """Return the full form of the name."""
         tag, digest = f":{self.tag}" if self.tag else "", f"@{self.digest}" if self.digest else ""
         return f"{self.repository}{tag}{digest}"
 
 
 @lru_cache(maxsize=4096)
 def parse_image_name(text: str) -> ImageName | None:
-    """The image that somebody names; None where no container runtime would take it for a name."""
+    """Parse an image name; None if container runtimes would not accept it."""
     has_domain = "/" in text and _is_domain(text.partition("/")[0])
     match = _NAME.fullmatch(text if has_domain else f"{DOCKER_HUB}/{text}")
     if match is None or match["domain"] is None or (not has_domain and _IDENTIFIER.fullmatch(text)):
@@ -70,18 +70,20 @@ def parse_image_name(text: str) -> ImageName | None:
 
 
 def full_image_name(text: str) -> str:
-    """The image as Docker completes it, with registry, path and tag: `docker.io/library/python:latest` for `python`.
-    What is no image's name stays as it is."""
+    """Return the name as Docker completes it: `docker.io/library/python:latest` for `python`.
+
+    A text that is not a valid name is returned unchanged.
+    """
     name = parse_image_name(text)
     return text if name is None else str(name)
 
 
 @lru_cache(maxsize=1024)
 def pattern_in_full(pattern: str) -> tuple[str, ...]:
-    """Patterns of full names that a written pattern stands for: it is completed as an image's name would be.
+    """Return the patterns of full names that a written pattern stands for. It is completed like an image name.
 
-    `python:*` is on Docker Hub, since the image `python:3` is; `python` means all of its tags. What begins with a
-    wildcard looks for images of any registry.
+    `python:*` is on Docker Hub, since the image `python:3` is; `python` matches all of its tags. A pattern that begins
+    with a wildcard matches images of any registry.
     """
     name = pattern
     if not _WILDCARD.match(pattern):
@@ -95,42 +97,42 @@ def pattern_in_full(pattern: str) -> tuple[str, ...]:
     if colon and _WILDCARD.search(port) and "]" not in port:  # the default ports are written without a port
         names.append(f"{host}/{name.partition('/')[2]}")
     if _without_version(name) == name and not name.endswith("*"):
-        names = [f"{each}{version}" for each in names for version in (":*", "@*")]
+        names = [f"{name}{version}" for name in names for version in (":*", "@*")]
     return tuple(names)
 
 
 def matches(pattern: str, image: ImageName) -> bool:
-    """Whether the image is one of those that the pattern means."""
-    return any(fnmatchcase(str(image), each) for each in pattern_in_full(pattern))
+    """Whether the pattern matches the image."""
+    return any(fnmatchcase(str(image), full_pattern) for full_pattern in pattern_in_full(pattern))
 
 
-def what_is_wrong_with_pattern(pattern: str) -> str:
-    """Reason for which a pattern is refused; empty if it is a sensible one."""
+def pattern_fault(pattern: str) -> str:
+    """Return why a pattern is refused; empty if it is valid."""
     name = _without_version(pattern)
     if not pattern or re.search(r"\s", pattern):
-        return "a pattern is not empty and has no blanks"
+        return "a pattern cannot be empty or contain blanks"
     if any(letter.isupper() for letter in name.partition("/")[2] or name):
-        return "the path of an image has no upper-case letters"
+        return "the path of an image cannot contain upper-case letters"
     if "/" not in name and "." in name and _WILDCARD.search(name) and not _WILDCARD.match(name):
-        return "without a slash it means images of Docker Hub"
+        return "a pattern without a slash matches images of Docker Hub only"
     return ""
 
 
 def _without_version(name: str) -> str:
-    """The name without tag and digest."""
+    """Return the name without tag and digest."""
     folder, slash, last = name.rpartition("/")
     return f"{folder}{slash}{re.split('[:@]', last, maxsplit=1)[0]}"
 
 
 def _is_domain(first: str) -> bool:
-    """Whether the first of several parts of a name is a registry, by the grammar's rule."""
+    """Whether the first of several parts of a name is a registry, according to the grammar."""
     return "." in first or ":" in first or first == "localhost" or first != first.lower()
 
 
 def _domain(written: str) -> str:
-    """One form of a registry's address: lower case, no default port, Docker Hub by its own name.
+    """Normalize the address of a registry: lower case, no default port, one name for Docker Hub.
 
-    A name of one label keeps a port, or gets one: without it the name would be read as a part of the path.
+    A host name without dots keeps its port or gets one, because without a port it would be parsed as part of the path.
     """
     host, port = written.lower(), ""
     if match := re.fullmatch(r"(.*):([0-9]+)", host):
@@ -140,7 +142,7 @@ def _domain(written: str) -> str:
             host = f"[{ipaddress.IPv6Address(host[1:-1]).compressed}]"
     if port and int(port) in _DEFAULT_PORTS:
         port = ""
-    if host in _ITS_OTHER_NAMES and not port:
+    if host in _DOCKER_HUB_ALIASES and not port:
         host = DOCKER_HUB
     if not port and not ("." in host or ":" in host or host == "localhost"):
         port = "443"

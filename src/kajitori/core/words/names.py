@@ -1,4 +1,4 @@
-"""The names that Kajitori puts on Kubernetes objects: the only place that knows them."""
+"""All names of Kajitori's labels, annotations, taints and objects in Kubernetes."""
 
 from __future__ import annotations
 
@@ -20,75 +20,78 @@ LABEL_MANAGED_BY = "app.kubernetes.io/managed-by"
 MANAGED_BY = "kajitori"
 
 ANNOTATION_OWNER = f"{GROUP}/owner"
-"""On a Run: who submitted it, as the API server authenticated him (`core.admission.owner_policy`). On its Pods: the
-same."""
+"""On a Run and its Pods: the user who submitted it, as authenticated by the API server
+(`core.admission.owner_policy`)."""
 ANNOTATION_SUBMITTED_AT = f"{GROUP}/submitted-at"
-"""When the Web API was asked for a Run, to the microsecond: the API server notes the second of its creation only."""
+"""On a Run: the time of its submission to the Web API in microseconds. The API server's creation time has seconds
+only."""
 ANNOTATION_DELETE_CHECKPOINT = f"{GROUP}/delete-checkpoint"
-"""`true` on a Run: the folder of its checkpoint goes with it, where policy lets the controller delete it."""
+"""On a Run: `true` if its checkpoint folder is deleted with it, provided that the policy allows this."""
 ANNOTATION_NETWORK = f"{GROUP}/network"
-"""On Pods of a run that is restricted in who may reach it or where it may go: how, in words."""
+"""On Pods of a run with restricted network access: a description of the restrictions."""
 ANNOTATION_SIGNATURE = f"{GROUP}/signature"
-"""On a member's Pod: which run it was made for, signed (`core.pods.tickets.sign_member`)."""
+"""On a member's Pod: the signed UID of its run (`core.pods.tickets.sign_member`)."""
 ANNOTATION_DRAIN = f"{GROUP}/drain"
-"""On a Node that takes nothing new: for whom it is emptied of runs."""
+"""On a cordoned Node whose runs are being moved: who asked for the drain."""
 ANNOTATION_HEALTH = f"{GROUP}/health"
-"""On a Node: how it left the pool and came back, as `core.nodes.trail` writes it."""
+"""On a Node: the history of leaving and rejoining the pool, as `core.nodes.trail` writes it."""
 ANNOTATION_TEST_WANTED = f"{GROUP}/test-wanted"
-"""On a Node: who wants it tested; taken away when the test has ended. On the Run that tests it: the same."""
+"""On a Node and the Run that tests it: who asked for the test. It is removed from the Node after the test."""
 ANNOTATION_TESTED_NODE = f"{GROUP}/tested-node"
 """On a Run in the namespace of tests: the node that it tests."""
 TAINT_UNHEALTHY = f"{GROUP}/unhealthy"
-"""On a Node that is out of the pool; its value is the reason in a word."""
+"""On a Node that is out of the pool. Its value is a short reason."""
 TAINT_PREFLIGHT = f"{GROUP}/preflight"
-"""On a Node that is to be tested before it takes work, unless policy names another."""
+"""On a Node that must be tested before it gets work, unless the policy names another taint."""
 ANNOTATION_SECRET_KEYS = f"{GROUP}/keys"
-"""On a Secret that the Web API made: its keys, so that they can be shown without its values."""
+"""On a Secret created by the Web API: its keys, so that they can be listed without reading its values."""
 FINALIZER = f"{GROUP}/members"
 CONDITION_MEMORY_PEAK = f"{GROUP}/memory-peak"
-"""Of a Pod that has ended on a node whose kubelet is ours: the most that each container held, as `main=1048576`."""
+"""Condition of a Pod that has ended on a process kubelet: the peak memory of each container in bytes, as
+`main=1048576`."""
 
 NAMESPACE = "kajitori"
-"""Of the controllers' Lease, and of the runs that test nodes unless policy names another."""
+"""Namespace of the controllers' Lease, and of test runs unless the policy names another one."""
 AGENT_ACCOUNT = f"{NAMESPACE}/kajitori-agent"
-"""The service account of node agents, with its namespace."""
+"""Default service account of node agents, `namespace/name`."""
 
 GPU_RESOURCE = "nvidia.com/gpu"
 
 PRIORITY_CLASS = "kajitori"
-"""The PriorityClass of every Pod of ours unless policy names another: without one that says `Never`, an API server
-takes no Pod that says `preemptionPolicy: Never` (rule 5)."""
+"""PriorityClass of members' Pods, unless the policy names another one. An API server accepts a Pod with
+`preemptionPolicy: Never` only with a PriorityClass that has the same value (rule 5)."""
 
 TICKETS_SECRET = "kajitori-tickets"
-"""The Secret with the key of tickets, in the namespace of the controllers' Lease."""
+"""Secret with the key of tickets, in the namespace of the controllers' Lease."""
 
 MEMBER_CONTAINER = "main"
-"""The one container of a member's Pod that runs the user's program."""
+"""Container of a member's Pod that runs the user's program."""
 
 RUN_NAME_MAX_LENGTH = 48
-"""So that `{run}-{attempt}-{rank}` stays a host name (63 characters) for 99,999 attempts of 99,999 members."""
+"""Maximum length of a run's name, so that `{run}-{attempt}-{rank}` is a valid host name (63 characters) for 99,999
+attempts of 99,999 members."""
 
 
 _POD_NAME = re.compile(r"(.+)-(0|[1-9][0-9]*)-(0|[1-9][0-9]*)")
 
 
 def account_of(owner: str, namespace: str) -> str:
-    """The account that a run's usage counts for: its owner's, or one for all runs of its namespace without an owner."""
+    """Return the account that a run's usage counts for: its owner, or one for all runs without owner of a namespace."""
     return owner or f"{namespace}/"
 
 
-def is_nobodys(account: str) -> bool:
-    """Whether an account is that of runs without an owner."""
+def is_ownerless(account: str) -> bool:
+    """Whether an account is for runs without an owner."""
     return account.endswith("/")
 
 
 def pod_name(run: str, attempt: int, rank: int) -> str:
-    """The Pod (and host) name of a member: what belongs to attempt N is never taken for attempt N+1."""
+    """Return the Pod and host name of a member. It contains the attempt, so that attempts are never confused."""
     return f"{run}-{attempt}-{rank}"
 
 
 class MemberName(NamedTuple):
-    """Which member a Pod's name stands for."""
+    """The parts of a member's Pod name."""
 
     run: str
     attempt: int
@@ -96,13 +99,13 @@ class MemberName(NamedTuple):
 
 
 def read_pod_name(name: str) -> MemberName | None:
-    """The member that a Pod's name stands for; None where it stands for none."""
+    """Parse the Pod name of a member; None if it is not one."""
     found = _POD_NAME.fullmatch(name)
     return MemberName(found[1], int(found[2]), int(found[3])) if found else None
 
 
 def member_labels(run: str, run_uid: str, attempt: int, rank: int) -> dict[str, str]:
-    """The labels by which a member's Pod is found."""
+    """Return the labels that identify a member's Pod."""
     return {
         LABEL_MANAGED_BY: MANAGED_BY,
         LABEL_RUN: run,
@@ -113,5 +116,6 @@ def member_labels(run: str, run_uid: str, attempt: int, rank: int) -> dict[str, 
 
 
 def checkpoint_claim(run: str) -> str:
-    """The PersistentVolumeClaim of a run's checkpoint. It outlives the run, so that the next of that name resumes."""
+    """Return the name of the PersistentVolumeClaim of a run's checkpoint. It outlives the run, so that a later run with
+    the same name can resume."""
     return f"{run}-checkpoint"

@@ -1,11 +1,12 @@
-"""Many node names, or many ranks, in little text: `gpu-[00001-01000]`, as batch systems write them.
+"""Compact lists of node names or ranks, in the syntax of batch systems: `gpu-[00001-01000]`.
 
-Unlike theirs, the list is in order and may name a node several times: position N is the node of the N-th rank.
+Unlike in batch systems, lists keep their order and may contain a node several times: position N is the node of the N-th
+rank.
 
     cpu-1,gpu-[1-3,7]        cpu-1 gpu-1 gpu-2 gpu-3 gpu-7
     gpu-00001*8              eight members on one node
     gpu-[01-04]*2            gpu-01 gpu-01 gpu-02 gpu-02 …
-    ip-10-0-0-[3-9].local    the number may stand anywhere in the name
+    ip-10-0-0-[3-9].local    the number may be anywhere in the name
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 
 EXPANSION_LIMIT = 1_000_000
-"""No list of ours is longer; a longer one is a mistake or an attack, and is refused before it takes memory."""
+"""Maximum number of entries. A longer list is a mistake or an attack, and is refused before it takes memory."""
 
 _NAME = re.compile(r"[^\[\],*\s]+")
 _NUMBERS = re.compile(r"([0-9]+)")
@@ -25,23 +26,23 @@ _RANGE = re.compile(r"([0-9]{1,253})(?:-([0-9]{1,253}))?", re.ASCII)
 
 
 def compress(names: Iterable[str]) -> str:
-    """The names as one compact list; order and repeats are kept. Nothing gives the empty string.
+    """Return the names as a compact list, in the same order and with repeats. No names result in an empty text.
 
-    Raises ValueError for a name that is empty or contains one of `[ ] , *` or white space, which no node's does.
+    Raises ValueError for a name that is empty or contains one of `[ ] , *` or white space. Names of nodes do not.
     """
     counted = [(name, sum(1 for _ in same)) for name, same in groupby(names)]
     for name, _ in counted:
         if not _NAME.fullmatch(name):
-            raise ValueError(f"{name!r} is not a node's name")
+            raise ValueError(f"{name!r} is not a valid name for a node")
     return ",".join(_items(counted))
 
 
 BRIEF_LENGTH = 80
-"""Characters of a node list in the middle of a sentence."""
+"""Maximum length of a node list in a sentence, in characters."""
 
 
 def brief(text: str, *, length: int = BRIEF_LENGTH) -> str:
-    """A compact list cut to about this many characters, with how many more nodes there are: `a,b,c and 61 more`."""
+    """Shorten a compact list to about this many characters, with the number of other nodes: `a,b,c and 61 more`."""
     if len(text) <= length:
         return text
     names = list(dict.fromkeys(expand(text)))
@@ -51,7 +52,7 @@ def brief(text: str, *, length: int = BRIEF_LENGTH) -> str:
 
 
 def expand(text: str, *, limit: int = EXPANSION_LIMIT) -> list[str]:
-    """The names of a compact list, in its order. Raises ValueError where it is malformed or longer than `limit`."""
+    """Return the names of a compact list, in order. Raises ValueError if it is malformed or longer than `limit`."""
     names: list[str] = []
     position = 0
     while position < len(text):
@@ -79,7 +80,7 @@ def expand(text: str, *, limit: int = EXPANSION_LIMIT) -> list[str]:
 
 
 def compress_ranks(ranks: Iterable[int]) -> str:
-    """Ranks as ranges, in the given order: `0-2,7`. Raises ValueError for a negative one."""
+    """Return ranks as ranges, in the given order: `0-2,7`. Raises ValueError for a negative rank."""
     parts: list[str] = []
     first = last = -1
     for rank in ranks:
@@ -97,12 +98,12 @@ def compress_ranks(ranks: Iterable[int]) -> str:
 
 
 def expand_ranks(text: str, *, limit: int = EXPANSION_LIMIT) -> list[int]:
-    """The ranks of a list of ranges. Raises ValueError where it is malformed or longer than `limit`."""
+    """Return the ranks of a list of ranges. Raises ValueError if it is malformed or longer than `limit`."""
     return [int(number) for number in _expand_numbers(text, limit)] if text else []
 
 
 def _items(counted: Sequence[tuple[str, int]]) -> Iterator[str]:
-    """One item of the list for each stretch of names that differ in a single number and repeat equally often."""
+    """Yield one item for each sequence of names that differ in one number only and have the same number of repeats."""
     position = 0
     while position < len(counted):
         name, times = counted[position]
@@ -129,7 +130,7 @@ def _items(counted: Sequence[tuple[str, int]]) -> Iterator[str]:
 
 
 def _differing(parts: Sequence[str], other: Sequence[str]) -> int:
-    """The index of the only part in which two split names differ, if it is a number; else -1."""
+    """Return the index of the only part in which two split names differ, if it is a number; else -1."""
     if len(parts) != len(other):
         return -1
     found = [index for index, (one, two) in enumerate(zip(parts, other, strict=True)) if one != two]

@@ -1,19 +1,18 @@
-"""Amounts and durations as people write them, exactly.
+"""Exact parsing and formatting of amounts and durations.
 
-Three syntaxes meet here, and which one is read where is not left to chance:
+There are three syntaxes, each with its own function:
 
-- `parse_memory_bytes` and `parse_cpu_millis` read Kubernetes' syntax: everything that an API server sent (Nodes, Pods,
-  quotas). `m` is a thousandth, `M` is 10^6, `Mi` is 2^20.
-- `parse_docker_memory_bytes` reads what stands after Docker's `-m`, `--memory` and `--shm-size`: `64g`, `512M`, all
-  binary, whatever the case.
-- `parse_spec_memory_bytes` reads a Run's spec and the policy file, which both kinds of people write: a lower-case unit
-  and one that ends in B are Docker's (`64g` and `64GB` are 64 GiB, `500m` is 500 MiB: nobody means half a byte),
-  everything else is Kubernetes' (`64G` is 64·10^9, `64Gi` is 64 GiB). What is stored is written by `format_memory`,
-  which means the same to all who read it.
+- `parse_memory_bytes` and `parse_cpu_millis` read Kubernetes' syntax, for everything that an API server sends (Nodes,
+  Pods, quotas). `m` is a thousandth, `M` is 10^6, `Mi` is 2^20.
+- `parse_docker_memory_bytes` reads the values of Docker's `-m`, `--memory` and `--shm-size`: `64g`, `512M`. Units are
+  binary in upper and lower case.
+- `parse_spec_memory_bytes` reads a Run's spec and the policy file, whose authors know either. Lower-case units and
+  units that end in B are Docker's (`64g` and `64GB` are 64 GiB, `500m` is 500 MiB, never half a byte), all others
+  are Kubernetes' (`64G` is 64·10^9, `64Gi` is 64 GiB). `format_memory` writes a form that is the same in both.
 
-Durations are read in one way everywhere: as people write them (`1h30m`), and as Slurm does (`1:30:00`, `2-00:00:00`).
+Durations have the same syntax everywhere: `1h30m`, or Slurm's `1:30:00` and `2-00:00:00`.
 
-Nothing passes through floating point; what is finer than the unit is rounded up, as Kubernetes does.
+No parser uses floating point. Fractions of the unit are rounded up, as in Kubernetes.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from collections.abc import Callable
 from functools import lru_cache
 
 MAX_CPU_MILLIS = 10**12
-"""A billion cores. What is larger is a slip of the pen, and would overflow sums over a cluster."""
+"""A billion cores. Larger values are mistakes, and would overflow sums over a cluster."""
 
 MAX_MEMORY_BYTES = 2**60
 """One exbibyte."""
@@ -33,7 +32,7 @@ MAX_DURATION_SECONDS = 2**31 - 1
 
 
 class QuantityError(ValueError):
-    """An amount or duration that cannot be read. `value` is what was written, `hint` says how to write it."""
+    """An amount or duration is invalid. `value` is the value as written, `hint` tells how to write it."""
 
     def __init__(self, value: object, message: str, hint: str = "") -> None:
         super().__init__(message)
@@ -44,7 +43,7 @@ class QuantityError(ValueError):
 
 _LONGEST = 64
 _MOST_DIGITS = 4
-"""Of a size in a message for people."""
+"""Maximum number of digits of a size in a message for users."""
 _NUMBER = r"([+-]?)([0-9]*)(?:\.([0-9]*))?"
 # Texts, which `re` compiles at their first use and keeps: `kaji ps` would compile six patterns that it never uses.
 _KUBERNETES = _NUMBER + r"(?:[eE]([+-]?[0-9]{1,3})|(Ki|Mi|Gi|Ti|Pi|Ei|n|u|m|k|M|G|T|P|E))?"
@@ -56,16 +55,16 @@ _DECIMAL_POWER = {"n": -9, "u": -6, "m": -3, "k": 3, "M": 6, "G": 9, "T": 12, "P
 _BINARY_POWER = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 _DOCKER_POWER = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40, "p": 50}
 
-_CPU_HINT = "write cores, such as 8, 0.5 or 500m"
-_MEMORY_HINT = "write bytes with a unit, such as 64Gi, 500Mi or 1e9"
-_DOCKER_HINT = "write a number with a unit, such as 64g or 512m"
-_DURATION_HINT = "write seconds, or a time such as 60s, 1h30m, 7d, 1:30:00 or 2-00:00:00"
+_CPU_HINT = "write a number of cores, for example 8, 0.5 or 500m"
+_MEMORY_HINT = "write bytes with a unit, for example 64Gi, 500Mi or 1e9"
+_DOCKER_HINT = "write a number with a unit, for example 64g or 512m"
+_DURATION_HINT = "write seconds, or a time, for example 60s, 1h30m, 7d, 1:30:00 or 2-00:00:00"
 
 
 def parse_cpu_millis(value: str | int | float) -> int:
-    """Millicores of a CPU quantity in Kubernetes' syntax (`500m`, `0.5`, `2`, `1e3`), rounded up.
+    """Parse a CPU quantity in Kubernetes' syntax (`500m`, `0.5`, `2`, `1e3`) into millicores, rounded up.
 
-    Raises QuantityError for what is not a number, negative, or beyond MAX_CPU_MILLIS.
+    Raises QuantityError if it is not a number, negative, or above MAX_CPU_MILLIS.
     """
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         raise QuantityError(value, f"{value!r:.80} is not a number of cores", _CPU_HINT)
@@ -73,9 +72,9 @@ def parse_cpu_millis(value: str | int | float) -> int:
 
 
 def parse_memory_bytes(value: str | int | float) -> int:
-    """Bytes of a memory quantity in Kubernetes' syntax (`1Gi`, `1e3`, `500M`, `128974848000m`), rounded up.
+    """Parse a memory quantity in Kubernetes' syntax (`1Gi`, `1e3`, `500M`, `128974848000m`) into bytes, rounded up.
 
-    Raises QuantityError for what is not a number, negative, or beyond MAX_MEMORY_BYTES.
+    Raises QuantityError if it is not a number, negative, or above MAX_MEMORY_BYTES.
     """
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         raise QuantityError(value, f"{value!r:.80} is not a size", _MEMORY_HINT)
@@ -83,9 +82,9 @@ def parse_memory_bytes(value: str | int | float) -> int:
 
 
 def parse_docker_memory_bytes(value: str) -> int:
-    """Bytes of a memory size in Docker's words (`64g`, `512m`, `1.5G`, `100KiB`, `4096`): units are binary in any case.
+    """Parse a memory size in Docker's syntax (`64g`, `512m`, `1.5G`, `100KiB`, `4096`) into bytes. Units are binary.
 
-    Raises QuantityError for what is not a size, negative, or beyond MAX_MEMORY_BYTES.
+    Raises QuantityError if it is not a size, negative, or above MAX_MEMORY_BYTES.
     """
     text = value.strip() if isinstance(value, str) else ""
     match = re.fullmatch(_DOCKER, text, re.ASCII | re.IGNORECASE) if len(text) <= _LONGEST else None
@@ -99,10 +98,10 @@ def parse_docker_memory_bytes(value: str) -> int:
 
 
 def parse_spec_memory_bytes(value: str | int | float) -> int:
-    """Bytes of a memory size in a Run's spec or in the policy file: Kubernetes' syntax, or Docker's units where they
-    are in lower case or end in B. A space may stand before the unit.
+    """Parse a memory size in a Run's spec or in the policy file into bytes: Kubernetes' syntax, or Docker's units if
+    they are in lower case or end in B. There may be a space before the unit.
 
-    Raises QuantityError for what is not a size, negative, or beyond MAX_MEMORY_BYTES.
+    Raises QuantityError if it is not a size, negative, or above MAX_MEMORY_BYTES.
     """
     if not isinstance(value, str) or len(value) > _LONGEST:
         return parse_memory_bytes(value)
@@ -112,17 +111,17 @@ def parse_spec_memory_bytes(value: str | int | float) -> int:
 
 
 def format_cpu(cpu_millis: int) -> str:
-    """The canonical form: `8` for whole cores, else `500m`."""
+    """Return the canonical form of an amount of CPU: `8` for whole cores, else `500m`."""
     return str(cpu_millis // 1000) if cpu_millis % 1000 == 0 else f"{cpu_millis}m"
 
 
 def format_cores(cpu_millis: int) -> str:
-    """For people: `1 core`, `8 cores`, `0.5 cores`."""
+    """Return an amount of CPU for users: `1 core`, `8 cores`, `0.5 cores`."""
     return "1 core" if cpu_millis == 1000 else f"{cpu_millis / 1000:g} cores"
 
 
 def format_memory(memory_bytes: int) -> str:
-    """The canonical form: the largest binary unit that divides it, such as `64Gi`, or plain bytes."""
+    """Return the canonical form of a size: in the largest binary unit that divides it, as `64Gi`, or in bytes."""
     for unit in ("Ei", "Pi", "Ti", "Gi", "Mi", "Ki"):
         power = _BINARY_POWER[unit]
         if memory_bytes and memory_bytes % (1 << power) == 0:
@@ -131,27 +130,28 @@ def format_memory(memory_bytes: int) -> str:
 
 
 def memory_there(memory_bytes: int) -> str:
-    """An amount that somebody has or may have, for people: `23.5Gi` instead of `24684092Ki`, never more than it is."""
+    """Format an available amount or a limit for users, rounded down: `23.5Gi` instead of `24684092Ki`."""
     return _readable(memory_bytes, lambda tenths, unit: tenths // unit)
 
 
 def memory_needed(memory_bytes: int) -> str:
-    """An amount that somebody needs or asks for, for people: never less than it is."""
+    """Format a requested or needed amount for users, rounded up."""
     return _readable(memory_bytes, lambda tenths, unit: -(-tenths // unit))
 
 
 def _readable(memory_bytes: int, divide: Callable[[int, int], int]) -> str:
-    """The canonical form if it has at most four digits, else the largest unit with one decimal. It can be read back."""
+    """Return the canonical form if it has at most four digits, else one decimal of the largest unit. Both can be
+    parsed."""
     exact = format_memory(memory_bytes)
     if len(exact.rstrip("EPTGMKi")) <= _MOST_DIGITS:
         return exact
-    unit = next(each for each in ("Ei", "Pi", "Ti", "Gi", "Mi", "Ki") if memory_bytes >> _BINARY_POWER[each])
+    unit = next(unit for unit in ("Ei", "Pi", "Ti", "Gi", "Mi", "Ki") if memory_bytes >> _BINARY_POWER[unit])
     whole, tenth = divmod(divide(memory_bytes * 10, 1 << _BINARY_POWER[unit]), 10)
     return f"{whole}.{tenth}{unit}" if tenth else f"{whole}{unit}"
 
 
 def round_memory(memory_bytes: float) -> str:
-    """About that much, in the largest binary unit that leaves at least one: `1.5Gi`, `251Gi`."""
+    """Format an approximate amount in the largest binary unit that is not above it: `1.5Gi`, `251Gi`."""
     amount, unit = float(memory_bytes), ""
     for next_unit in ("Ki", "Mi", "Gi", "Ti", "Pi"):
         if amount < 1024:
@@ -167,14 +167,15 @@ _SLURM_DURATION = (
     r"|(?P<hours>[0-9]+):(?P<minutes>[0-9]{1,2}):(?P<seconds>[0-9]{1,2})"
     r"|(?P<just_minutes>[0-9]+):(?P<just_seconds>[0-9]{1,2})"
 )
-"""`D-HH`, `D-HH:MM`, `D-HH:MM:SS`, `HH:MM:SS`, `MM:SS`, as in sbatch(1), where a number alone is minutes."""
+"""`D-HH`, `D-HH:MM`, `D-HH:MM:SS`, `HH:MM:SS` and `MM:SS` of sbatch(1). A plain number, which means minutes there, is
+not part of it."""
 
 
 def parse_duration_seconds(value: str | int) -> int:
-    """Seconds of a duration: `90`, `60s`, `1h30m`, `1.5h`, `7d`, `2w`. Units go from large to small, each at most once.
-    Or as Slurm has it: `1:30:00`, `30:00`, `2-00:00:00`, `2-12`.
+    """Parse a duration into seconds: `90`, `60s`, `1h30m`, `1.5h`, `7d`, `2w`, with units from large to small, each at
+    most once; or in Slurm's syntax: `1:30:00`, `30:00`, `2-00:00:00`, `2-12`.
 
-    Raises QuantityError for anything else: negative, not whole seconds, or beyond MAX_DURATION_SECONDS.
+    Raises QuantityError if it is none of these, negative, not whole seconds, or above MAX_DURATION_SECONDS.
     """
     if isinstance(value, bool) or not isinstance(value, str | int):
         raise QuantityError(value, f"{value!r:.80} is not a duration", _DURATION_HINT)
@@ -216,7 +217,7 @@ def _slurm_duration_seconds(value: object, text: str) -> int:
 
 
 def format_duration(seconds: int) -> str:
-    """The canonical form: `1h30m`, `7d`, `90` seconds as `1m30s`, nothing as `0s`."""
+    """Return the canonical form of a duration: `1h30m`, `7d`, `1m30s` for 90 seconds, `0s` for zero."""
     parts = []
     for unit in ("d", "h", "m", "s"):
         amount, seconds = divmod(seconds, _DURATION_UNITS[unit])

@@ -1,4 +1,4 @@
-"""Names of runs: readable ones for those that nobody named, and what a shell offers to complete one."""
+"""Names of runs: generated names, and candidates for completion in a shell."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _STEM_LENGTH = 20
 
 
 def make_name(image: str, taken_randomness: str) -> str:
-    """A name such as `bert-brisk-heron` for a run of `registry/bert:3`: a pure function of its two arguments.
+    """Return a name such as `bert-brisk-heron` for a run of `registry/bert:3`. It depends on the arguments only.
 
-    `taken_randomness` is any random text; whoever finds the name taken calls again with another one.
+    `taken_randomness` is any random text. If the name is already taken, call again with another text.
     """
     stem = re.sub(r"[^a-z0-9]+", "-", image.split("@")[0].rsplit("/", 1)[-1].split(":")[0].lower())
     stem = re.sub(r"^[^a-z]+", "", stem)[:_STEM_LENGTH].strip("-") or "run"
@@ -45,31 +45,30 @@ trawler tuna turtle walrus wave whale wharf yacht yawl
 
 
 def branches(names: Iterable[str], most: int) -> tuple[list[str], list[str]]:
-    """What a shell can offer of many names: the names themselves and, if there are more than `most`, beginnings of
-    them instead.
+    """Return completion candidates for a shell: names and, if there are more than `most`, common prefixes of names.
 
-    A beginning goes on to where the names that it stands for part, and no further: a shell that fills in what its
-    choices have in common never fills in too much. Both lists are sorted. There may be a few more than `most`, where
-    one beginning has that many ways to go on.
+    Each prefix is the longest that its names share, so that a shell that inserts the common part of its candidates
+    never inserts too much. Both lists are sorted. There may be slightly more than `most` candidates, if a prefix has
+    that many continuations.
     """
     groups = {"": sorted(set(names))}
     open_groups = [""]
     while open_groups:
-        widest = max(open_groups, key=lambda beginning: len(groups[beginning]))
+        widest = max(open_groups, key=lambda prefix: len(groups[prefix]))
         open_groups.remove(widest)
-        parts = _parted(groups[widest])
+        parts = _split(groups[widest])
         if len(groups) > 1 and len(groups) - 1 + len(parts) > most:
             continue
         del groups[widest]
         groups |= parts
-        open_groups += [beginning for beginning, members in parts.items() if len(members) > 1]
+        open_groups += [prefix for prefix, members in parts.items() if len(members) > 1]
     whole = [members[0] for members in groups.values() if len(members) == 1]
-    return sorted(whole), sorted(beginning for beginning, members in groups.items() if len(members) > 1)
+    return sorted(whole), sorted(prefix for prefix, members in groups.items() if len(members) > 1)
 
 
-def _parted(names: Sequence[str]) -> dict[str, list[str]]:
-    """The sorted names by how they go on behind what all of them begin with. The key of a single name ends with a
-    character that no name has, so that a name is never taken for the beginning of others."""
+def _split(names: Sequence[str]) -> dict[str, list[str]]:
+    """Group sorted names by the character after their common prefix. The key of a single name ends with a character
+    that no name contains, so that a name is not confused with the prefix of others."""
     common = _common_length(names)
     found: dict[str, list[str]] = {}
     for name in names:
@@ -82,7 +81,7 @@ def _key(names: Sequence[str]) -> str:
 
 
 def _common_length(names: Sequence[str]) -> int:
-    """How many characters all of the sorted names begin with in common: as many as the first and the last."""
+    """Return the length of the common prefix of sorted names, which is that of the first and the last one."""
     if not names:
         return 0
     pairs = zip(names[0], names[-1], strict=False)

@@ -1,7 +1,7 @@
 """Label and field selectors: `team=vision,stage in (train, tune),!debug`, `status.phase!=Running`.
 
-The one place that reads them and says what they match. Grammar and words of refusal are Kubernetes' own (apimachinery
-`pkg/labels`, `pkg/fields`): what is a selector there is one here, and the other way round.
+Grammar and error messages are the same as in Kubernetes (apimachinery `pkg/labels`, `pkg/fields`), so that exactly the
+same texts are valid.
 """
 
 from __future__ import annotations
@@ -17,15 +17,16 @@ Labels = Mapping[str, str]
 
 _TOKEN = re.compile(r"[ \t\r\n]*(==|!=|[=,()!<>]|[^ \t\r\n=,()!<>]+)")
 _SYMBOLS = frozenset({"==", "!=", "=", ",", "(", ")", "!", "<", ">", ""})
-"""What no key and no value is; the empty one is the end of the text."""
+"""Tokens that are neither keys nor values. The empty token is the end of the text."""
 _BINARY = {"in": "In", "notin": "NotIn", "=": "In", "==": "In", "!=": "NotIn", ">": "Gt", "<": "Lt"}
-_SAID_BINARY = "in, notin, =, ==, !=, gt, lt"
+_OPERATORS = "in, notin, =, ==, !=, gt, lt"
+"""Operators as Kubernetes lists them in messages."""
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 _INT64 = range(-(2**63), 2**63)
 
 
 class SelectorError(ValueError):
-    """A text that is no selector; `message` says why in the words of Kubernetes."""
+    """A text is not a valid selector. `message` is the same as in Kubernetes."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message)
@@ -41,13 +42,13 @@ class Requirement:
     values: tuple[str, ...] = ()
 
     def matches(self, labels: Labels) -> bool:
-        """Whether labels fulfil it."""
+        """Whether labels meet the requirement."""
         return holds(self.key, self.operator, self.values, labels)
 
 
 @dataclass(frozen=True, slots=True)
 class LabelSelector:
-    """All of its requirements have to hold; one without any matches everything."""
+    """A conjunction of requirements. Without requirements it matches everything."""
 
     requirements: tuple[Requirement, ...] = ()
 
@@ -55,13 +56,13 @@ class LabelSelector:
         return bool(self.requirements)
 
     def matches(self, labels: Labels) -> bool:
-        """Whether labels are selected."""
-        return all(one.matches(labels) for one in self.requirements)
+        """Whether labels meet all requirements."""
+        return all(requirement.matches(labels) for requirement in self.requirements)
 
 
 @dataclass(frozen=True, slots=True)
 class FieldTerm:
-    """A field, and the value that it must have, or must not."""
+    """A condition on one field: it must have this value, or must not (`equal` is false)."""
 
     field: str
     value: str
@@ -70,7 +71,7 @@ class FieldTerm:
 
 @dataclass(frozen=True, slots=True)
 class FieldSelector:
-    """All of its terms have to hold."""
+    """A conjunction of field terms."""
 
     terms: tuple[FieldTerm, ...] = ()
 
@@ -78,16 +79,16 @@ class FieldSelector:
         return bool(self.terms)
 
     def exact(self, field: str) -> str | None:
-        """The value that a field must have; None if the selector does not say."""
+        """Return the value that a field must have; None if the selector does not determine it."""
         return next((term.value for term in self.terms if term.equal and term.field == field), None)
 
     def matches(self, fields: Mapping[str, str]) -> bool:
-        """Whether an object with these fields is selected; a field that is not there counts as empty."""
+        """Whether an object with these fields is selected. A missing field counts as empty."""
         return all((fields.get(term.field, "") == term.value) is term.equal for term in self.terms)
 
 
 def holds(key: str, operator: str, values: Sequence[str], labels: Labels) -> bool:
-    """Whether labels fulfil one requirement of a label or node selector; an unknown operator matches nothing."""
+    """Whether labels meet a requirement of a label or node selector. An unknown operator matches nothing."""
     value = labels.get(key)
     match operator:
         case "In":
@@ -108,19 +109,19 @@ def holds(key: str, operator: str, values: Sequence[str], labels: Labels) -> boo
 
 
 def label_selector_of(document: Mapping[str, Any] | None) -> LabelSelector | None:
-    """A LabelSelector as objects hold it (meta.k8s.io/v1); None selects nothing, an empty one everything."""
+    """Parse a LabelSelector object (meta.k8s.io/v1). None selects nothing, an empty one everything."""
     if document is None:
         return None
     found = [Requirement(key, "In", (value,)) for key, value in (document.get("matchLabels") or {}).items()]
     found += [
-        Requirement(one.get("key", ""), one.get("operator", ""), tuple(one.get("values") or ()))
-        for one in document.get("matchExpressions") or []
+        Requirement(expression.get("key", ""), expression.get("operator", ""), tuple(expression.get("values") or ()))
+        for expression in document.get("matchExpressions") or []
     ]
     return LabelSelector(tuple(found))
 
 
 def parse_labels(text: str) -> LabelSelector:
-    """The label selector that a text says: equality-based and set-based requirements, comma-separated.
+    """Parse a label selector: equality-based and set-based requirements, separated by commas.
 
     Raises SelectorError.
     """
@@ -128,7 +129,7 @@ def parse_labels(text: str) -> LabelSelector:
 
 
 def parse_fields(text: str) -> FieldSelector:
-    r"""The field selector that a text says; `\,`, `\=` and `\\` in a value stand for the character itself.
+    r"""Parse a field selector. `\,`, `\=` and `\\` in a value stand for the character itself.
 
     Raises SelectorError.
     """
@@ -143,7 +144,7 @@ def parse_fields(text: str) -> FieldSelector:
 
 
 def _integer(text: str | None) -> int | None:
-    """As Go's ParseInt reads it: decimal, 64 bits."""
+    """Parse a decimal 64-bit integer as Go's ParseInt does; None if it is not one."""
     if text is None or not _INTEGER.fullmatch(text) or len(text) > 20:
         return None
     number = int(text)
@@ -151,7 +152,7 @@ def _integer(text: str | None) -> int | None:
 
 
 def _split_fields(text: str) -> Iterator[str]:
-    """What stands between commas that are not escaped."""
+    """Split a text at commas that are not escaped."""
     return (part.group() for part in re.finditer(r"(?:\\.|[^\\,]|\\$)+", text, re.DOTALL))
 
 
@@ -210,7 +211,7 @@ class _LabelParser:
             return Requirement(key, "DoesNotExist" if absent else "Exists")
         token = self._next()
         if token not in _BINARY:
-            raise SelectorError(f"found '{token}', expected: {_SAID_BINARY}")
+            raise SelectorError(f"found '{token}', expected: {_OPERATORS}")
         operator = _BINARY[token]
         values = self._values() if token in ("in", "notin") else (self._exact(),)
         _check_values(key, operator, values)
@@ -226,14 +227,15 @@ class _LabelParser:
         return "" if self._peek() in ("", ",") else self._identifier()
 
     def _values(self) -> tuple[str, ...]:
-        """What stands in brackets, sorted; nothing before, between or behind commas is the empty value."""
+        """Parse the values in parentheses, and return them sorted. Nothing before, between or after commas is an empty
+        value."""
         if (token := self._next()) != "(":
             raise SelectorError(f"found '{token}' expected: '('")
         first = self._peek()
         if first in _SYMBOLS and first not in (",", ")"):
             raise SelectorError(f"found '{first}', expected: ',', ')' or identifier")
         values: set[str] = set()
-        pending = True  # a value is still to come
+        pending = True  # a value is still expected
         while (token := self._next()) != ")":
             if token == ",":
                 if pending:
@@ -252,8 +254,8 @@ class _LabelParser:
 def _check_values(key: str, operator: str, values: Sequence[str]) -> None:
     faults = []
     if operator in ("Gt", "Lt") and _integer(values[0]) is None:
-        said = "for 'Gt', 'Lt' operators, the value must be an integer"
-        faults.append(f"values[0]: Invalid value: {go_quoted(values[0])}: {said}")
+        rule = "for 'Gt', 'Lt' operators, the value must be an integer"
+        faults.append(f"values[0]: Invalid value: {go_quoted(values[0])}: {rule}")
     for index, value in enumerate(values):
         if wrong := label_value(value):
             faults.append(f"values[{index}][{key}]: Invalid value: {go_quoted(value)}: {'; '.join(wrong)}")

@@ -1,4 +1,4 @@
-"""The known name that somebody probably meant."""
+"""Suggestions for misspelled names."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ _ELSEWHERE = {
     "backofflimit": "restarts",
     "priorityclassname": "priority",
 }
-"""What Docker, Kubernetes and batch systems call such things."""
+"""Names of other systems (Docker, Kubernetes, batch systems), each with Kajitori's name."""
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
-    """The known name nearest to `word`, or None where none is near.
+    """Return the known name that is most similar to `word`, or None if none is similar.
 
-    Case, dashes and underscores do not count: `gpu-type`, `gpu_type` and `GPUType` are all near to `gpuType`. A known
-    name that the word begins with, or that begins with the word, is near as well (`mem`, `gpus`).
+    Case, dashes and underscores are ignored: `gpu-type`, `gpu_type` and `GPUType` all match `gpuType`. A known name
+    that is a prefix of the word, or that the word is a prefix of, matches as well (`mem`, `gpus`).
     """
     known = list(known)
     elsewhere = _ELSEWHERE.get(word.casefold())
@@ -55,7 +55,7 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
 
 
 def did_you_mean(word: str, known: Iterable[str], *, shown: int = 20) -> str:
-    """A hint for an unknown name: the nearest known one, else the known ones, at most `shown` of them."""
+    """Return a hint for an unknown name: the most similar known one, else the first `shown` known ones."""
     names = sorted(known)
     near = nearest(word, names)
     if near is not None:
@@ -66,7 +66,7 @@ def did_you_mean(word: str, known: Iterable[str], *, shown: int = 20) -> str:
 
 
 def first_few(names: Sequence[str], shown: int = 5) -> str:
-    """The first of them, and how many more there are: `a, b, c and 12 more`."""
+    """Return the first names and the number of the others: `a, b, c and 12 more`."""
     more = f" and {len(names) - shown} more" if len(names) > shown else ""
     return f"{', '.join(names[:shown])}{more}"
 

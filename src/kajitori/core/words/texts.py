@@ -1,6 +1,6 @@
-"""What names, labels and other short texts may look like; messages as k8s.io/apimachinery/util/validation has them.
+"""Rules for names, labels and other short texts, with the messages of k8s.io/apimachinery/util/validation.
 
-Each rule answers what is wrong with a text, or nothing. `go_quoted` is how such messages show a text.
+Each rule returns the faults of a text, or an empty list. `go_quoted` formats a text for such messages.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def dns_subdomain(text: str) -> list[str]:
 
 
 def dns_subdomain_with_underscore(text: str) -> list[str]:
-    """What a resolver's search path may hold."""
+    """DNS subdomain that may contain underscores: entries of a resolver's search path."""
     return _checked(text, 253, "characters", _UNDERSCORE, _UNDERSCORE_TEXT)
 
 
@@ -90,10 +90,10 @@ def dns_1035_label(text: str) -> list[str]:
 
 
 def path_segment(text: str) -> list[str]:
-    """What may stand in a URL path: names of custom kinds' objects are stricter, those of RBAC are this."""
+    """Segment of a URL path: names of RBAC objects."""
     if text in (".", ".."):
         return [f"may not be '{text}'"]
-    return [f"may not contain '{one}'" for one in ("/", "%") if one in text]
+    return [f"may not contain '{character}'" for character in ("/", "%") if character in text]
 
 
 def qualified_name(text: str) -> list[str]:
@@ -106,7 +106,7 @@ def qualified_name(text: str) -> list[str]:
         if not prefix:
             faults.append("prefix part must be non-empty")
         else:
-            faults += [f"prefix part {one}" for one in dns_subdomain(prefix)]
+            faults += [f"prefix part {fault}" for fault in dns_subdomain(prefix)]
     if not name:
         faults.append("name part must be non-empty")
     elif len(name) > 63:
@@ -151,7 +151,7 @@ def port_name(text: str) -> list[str]:
 
 
 def external_address(text: str) -> list[str]:
-    """Addresses at which something outside may be reached."""
+    """Addresses of external endpoints."""
     try:
         address = ipaddress.ip_address(text)
     except ValueError:
@@ -178,7 +178,7 @@ def ip_address(text: str) -> list[str]:
 
 
 def port_number(number: int) -> list[str]:
-    """Ports that one can connect to."""
+    """Ports to which clients can connect."""
     return [] if 1 <= number <= 65535 else ["must be between 1 and 65535, inclusive"]
 
 
@@ -190,25 +190,25 @@ def _checked(text: str, limit: int, unit: str, form: re.Pattern[str], said: str)
 
 
 def go_quoted(text: str) -> str:
-    """A text as Go's `%q` has it."""
+    """Quote a text as Go's `%q` does."""
     if text.isprintable() and '"' not in text and "\\" not in text:
         return f'"{text}"'
-    return '"' + "".join(_go_character(one) for one in text) + '"'
+    return '"' + "".join(map(_go_character, text)) + '"'
 
 
-def _go_character(one: str) -> str:
-    if one in '"\\':
-        return f"\\{one}"
-    if one.isprintable():
-        return one
-    if one in _ESCAPES:
-        return _ESCAPES[one]
-    code = ord(one)
+def _go_character(character: str) -> str:
+    if character in '"\\':
+        return f"\\{character}"
+    if character.isprintable():
+        return character
+    if character in _ESCAPES:
+        return _ESCAPES[character]
+    code = ord(character)
     return f"\\x{code:02x}" if code < 0x80 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host, by name or address, is this machine as only it itself reaches it."""
+    """Whether a host name or address is a loopback address, which other machines cannot reach."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

@@ -55,8 +55,8 @@ def test_who_is_on_every_node_grows_and_is_told_what_to_change() -> None:
     assert spy.requests_per_second_then == pytest.approx(7500 * 1.1 / 60)
     assert spy.watches_then == pytest.approx(7500)
     assert [fix.partition(":")[0] for fix in spy.fixes] == [
-        "let each instance ask for its own node's Pods",
-        "watch pods instead of listing again and again",
+        "let each instance read its own node's Pods only",
+        "watch pods instead of listing them repeatedly",
         "list with resourceVersion=0",
     ]
 
@@ -164,10 +164,10 @@ def test_what_each_kind_wants_is_said_the_worst_first() -> None:
     ]
     (spy,) = judged(lists + often).growing
     assert spy.fixes == (
-        "let each instance ask for its own node's Pods: fieldSelector spec.nodeName=<its node>",
-        "let each instance ask for its own Node: fieldSelector metadata.name=<its node>",
-        "put one cache of secrets between the nodes and the API server, or ask for less than all",
-        "watch nodes and pods and secrets instead of listing again and again",
+        "let each instance read its own node's Pods only: fieldSelector spec.nodeName=<its node>",
+        "let each instance read its own Node only: fieldSelector metadata.name=<its node>",
+        "put a cache of secrets between the nodes and the API server, or read only some of them",
+        "watch nodes and pods and secrets instead of listing them repeatedly",
         "update leases less often than 20 times a minute",
         "get leases less often than 10 times a minute",
     )
@@ -180,7 +180,7 @@ def test_twice_is_not_again_and_again() -> None:
     (spy,) = judged(starts).growing
     assert spy.fixes == ()
     thrice = [*starts, *(Request(SPY, f"node-{n}", OWN_LIST, 2.0, 2.0) for n in range(100))]
-    assert judged(thrice).growing[0].fixes == ("watch pods instead of listing again and again",)
+    assert judged(thrice).growing[0].fixes == ("watch pods instead of listing them repeatedly",)
 
 
 def test_a_log_of_one_moment_tells_no_rates() -> None:
