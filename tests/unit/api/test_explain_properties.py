@@ -347,7 +347,7 @@ def cases(draw: st.DrawFn) -> Case:
 
 @settings(deadline=None, max_examples=20, phases=[Stage.generate])  # to shrink one takes too long
 @given(cases())
-def test_what_is_said_is_what_the_controller_does(case: Case) -> None:
+def test_explanations_agree_with_the_controller(case: Case) -> None:
     """Who starts, whom others are asked for, and what has to be freed: just that starts the run in the next cycle, and
     less does not, as long as the order stays as it is."""
     scene = case.scene()

@@ -46,7 +46,7 @@ def test_a_run_that_is_refused_now_can_be_ended_as_any_other() -> None:
     assert spec.replicas == 5
 
 
-def test_members_say_whose_they_are() -> None:
+def test_members_name_their_owner() -> None:
     """To kubelets and whoever else sees a Pod without its Run."""
     view = ClusterView(Mirror(KubeClient(KubeConfig(server="http://unused"))), PolicyFile(None))
     spec = msgspec.Raw(msgspec.json.encode({"image": "a:1", "resources": {"cpu": 1, "memory": "1Gi"}}))
@@ -115,7 +115,7 @@ def test_amounts_of_nodes_are_read_as_the_api_server_writes_them() -> None:
     assert (facts.cpu_millis, facts.memory_bytes, facts.pods, facts.gpus) == (20_000, 2**40, 1000, 1000)
 
 
-async def test_a_run_whose_pods_are_gone_frees_its_nodes_when_it_is_said_to_have_ended() -> None:
+async def test_a_run_without_pods_frees_its_nodes_when_its_status_says_so() -> None:
     """Until then its nodes are promised. Who waits is looked at again when the Run changes: no Pod does any more."""
     scene = QueueScene(3)
     run = scene.runs("bert", "n[0-1]", since=ago(hours=1))

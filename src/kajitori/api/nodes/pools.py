@@ -47,11 +47,11 @@ def pool_views(api: Api) -> list[PoolView] | msgspec.UnsetType:
 
 
 def add_node_request(
-    api: Api, view: ExplanationView, applicant: PendingRun, shortage: Shortage, snapshot: Snapshot
+    api: Api, view: ExplanationView, pending: PendingRun, shortage: Shortage, snapshot: Snapshot
 ) -> None:
     """Add to an explanation which nodes the run requests of an autoscaler, now or later, or why it requests none."""
-    status = applicant.run.current_status
-    request, key, now = status.node_request, applicant.request.key, api.now()
+    status = pending.run.current_status
+    request, key, now = status.node_request, pending.request.key, api.now()
     if request is not None:
         view.node_request = request
         _put_first(view, describe_request(request, now))
@@ -64,7 +64,7 @@ def add_node_request(
     if request is not None and request.not_before:
         view.grows = True
         return
-    waiting = UnplacedRun(replace(applicant.request, queued_at=_LONG_AGO), shortage, status.attempts + 1, request)
+    waiting = UnplacedRun(replace(pending.request, queued_at=_LONG_AGO), shortage, status.attempts + 1, request)
     others = [(other, its_request) for other, its_request in api.cluster.node_requests() if other != key]
     found = demand([waiting], others, api.cluster.kept(), snapshot, pools, now)
     planned = found.changed.get(key)

@@ -83,8 +83,8 @@ async def queue_of(api: Api) -> QueueView:
         found = await asyncio.to_thread(forecast, now.simulation, stop_watch)
     by_key = {run.request.key: run for run in now.pending}
     rules = api.cluster.policy.queue
-    reserved = {each.key: each for each in found.now.reservations}
-    behind = {each.key: each.behind for each in found.now.shortages}
+    reserved = {reservation.key: reservation for reservation in found.now.reservations}
+    behind = {shortage.key: shortage.behind for shortage in found.now.shortages}
     known_until, leader = _known_until(api, now, found.starts), api.leader.state()
     items = []
     for run in now.order.queue:
@@ -101,8 +101,10 @@ async def queue_of(api: Api) -> QueueView:
 def _known_until(api: Api, now: QueueState, starts: Mapping[str, float]) -> float:
     """Return the expected end of the first run with an assumed length: later times may depend on it."""
     is_known = api.outlook.known_ends(api.now())
-    assumed = {key for key in {each.run for each in now.simulation.occupants} if not is_known(key)}
-    running = (end.ends_at for each in now.simulation.occupants if each.run in assumed for end in each.endings)
+    assumed = {key for key in {occupant.run for occupant in now.simulation.occupants} if not is_known(key)}
+    running = (
+        end.ends_at for occupant in now.simulation.occupants if occupant.run in assumed for end in occupant.endings
+    )
     expected = now.order.expected
     waiting = (at + expected[key].seconds for key, at in starts.items() if not expected[key].sure)
     return min((*running, *waiting), default=math.inf)

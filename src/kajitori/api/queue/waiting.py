@@ -80,11 +80,11 @@ async def _explanation_of(api: Api, run: RunObject) -> ExplanationView:
         except InvalidInput as error:
             said.reason, said.message = Reason.REFUSED.value, error.message
             return said
-    applicant = api.pending.of(run, api.now())
-    if applicant is None:
+    pending = api.pending.of(run, api.now())
+    if pending is None:
         said.message = said.message or await _growth_of(api, run)
         return said  # it waits for something else, such as a backoff or members that are still ending
-    found, _ = await start_of(api, applicant, status.phase)
+    found, _ = await start_of(api, pending, status.phase)
     found.reason = found.reason or said.reason
     return found
 
@@ -111,30 +111,30 @@ async def _growth_of(api: Api, run: RunObject) -> str:
     return f"{room}: it restarts with them once there has been room for {after} and it has run for {least}"
 
 
-async def start_of(api: Api, applicant: PendingRun, phase: Phase = Phase.QUEUED) -> tuple[ExplanationView, Answer]:
+async def start_of(api: Api, pending: PendingRun, phase: Phase = Phase.QUEUED) -> tuple[ExplanationView, Answer]:
     """Return the planner's answer about a run now, whether or not it is in the queue."""
-    now = await queue_state(api, applicant)
+    now = await queue_state(api, pending)
     async with api.asking:
-        found = await asyncio.to_thread(ask, now.simulation, applicant.request.key, stop_watch)
-    view = _view(api, now.simulation, applicant, found, phase)
-    view.place = place_view(now.order, applicant.request.key)
+        found = await asyncio.to_thread(ask, now.simulation, pending.request.key, stop_watch)
+    view = _view(api, now.simulation, pending, found, phase)
+    view.place = place_view(now.order, pending.request.key)
     view.behind = list(found.shortage.behind) if found.shortage is not None else []
-    view.asks, view.guarantees = [], _guarantees_of(api, applicant)
+    view.asks, view.guarantees = [], _guarantees_of(api, pending)
     if (
         found.shortage is not None and api.cluster.table() is now.promised.snapshot.table
     ):  # else nodes changed meanwhile
-        view.asks = _would_ask(api, now, found, applicant.request.key)
-        add_node_request(api, view, applicant, found.shortage, now.simulation.snapshot)
+        view.asks = _would_ask(api, now, found, pending.request.key)
+        add_node_request(api, view, pending, found.shortage, now.simulation.snapshot)
     return view, found
 
 
-def _guarantees_of(api: Api, applicant: PendingRun) -> list[GuaranteeView]:
+def _guarantees_of(api: Api, pending: PendingRun) -> list[GuaranteeView]:
     """Return its team's guarantees for what it asks for, and how much of them the team uses."""
-    namespace, member = applicant.run.metadata.namespace, applicant.request.member
+    namespace, member = pending.run.metadata.namespace, pending.request.member
     return [
-        guarantee_view(each)
-        for each in api.preemptions.guarantees(api.now())
-        if each.guarantee.namespace == namespace and each.guarantee.covers(gpus=member.gpus, alone=member.alone)
+        guarantee_view(holding)
+        for holding in api.preemptions.guarantees(api.now())
+        if holding.guarantee.namespace == namespace and holding.guarantee.covers(gpus=member.gpus, alone=member.alone)
     ]
 
 
@@ -161,18 +161,18 @@ async def start_of_new(
     key = f"{meta.namespace}/{meta.name}"
     # A name of no run: nothing that is cached by name may count for this run.
     meta = msgspec.structs.replace(meta, name=_NO_RUN, uid=secrets.token_hex(8))
-    applicant = api.pending.would_be(msgspec.structs.replace(run, metadata=meta), spec, decision, api.now())
-    if applicant is None:
+    pending = api.pending.would_be(msgspec.structs.replace(run, metadata=meta), spec, decision, api.now())
+    if pending is None:
         return ExplanationView(phase=Phase.STOPPED.value, reason="", message="it is stopped: it asks for nothing"), None
-    applicant = replace(applicant, request=replace(applicant.request, key=key))
-    view, found = await start_of(api, applicant)
+    pending = replace(pending, request=replace(pending.request, key=key))
+    view, found = await start_of(api, pending)
     _with_controller(api, view)
     try:
         quotas = (await user.client.list(RESOURCE_QUOTAS, run.metadata.namespace)).items
     except Forbidden:
         return view, found.placement
     pod, placement = decision.template.get("spec", {}), found.placement
-    if lacks := quota_shortage(quotas, pod, applicant.request.least):
+    if lacks := quota_shortage(quotas, pod, pending.request.least):
         return ExplanationView(phase=view.phase, reason=Reason.QUOTA.value, message=lacks), None
     if placement is not None:
         view.fit_now = members_within(quotas, pod, len(placement.ranks))
@@ -186,8 +186,8 @@ def _preempted_by(run: RunObject) -> str:
     return describe_preemptions(asked) if asked is not None else ""
 
 
-def _view(api: Api, asked: Simulation, applicant: PendingRun, found: Answer, phase: Phase) -> ExplanationView:
-    request = applicant.request
+def _view(api: Api, asked: Simulation, pending: PendingRun, found: Answer, phase: Phase) -> ExplanationView:
+    request = pending.request
     if found.placement is not None:
         nodes = node_lists.brief(node_lists.compress(list(dict.fromkeys(found.placement.nodes))))
         message = f"there is room for it on {nodes}"
@@ -197,37 +197,37 @@ def _view(api: Api, asked: Simulation, applicant: PendingRun, found: Answer, pha
         told = explain(asked.snapshot, request, found.shortage, api.cluster.uses)
     asks = api.preemptions.describe(request.key)
     waits = {
-        queued.gang.key for queued in asked.queue
+        run.gang.key for run in asked.queue
     }  # these wait for more, so the end of their present members is not theirs
-    there = (each for each in asked.occupants if not each.sweep or each.run not in waits)
+    there = (occupant for occupant in asked.occupants if not occupant.sweep or occupant.run not in waits)
     ends: dict[str, float] = {}
-    for each in there:
-        ends[each.run] = max(ends.get(each.run, 0.0), each.ends_at)
+    for occupant in there:
+        ends[occupant.run] = max(ends.get(occupant.run, 0.0), occupant.ends_at)
     is_known = api.outlook.known_ends(api.now())
     view = ExplanationView(
         phase=phase.value,
         reason=told.reason.value,
-        message="; ".join(each for each in (_preempted_by(applicant.run), asks, told.lacks) if each),
+        message="; ".join(text for text in (_preempted_by(pending.run), asks, told.lacks) if text),
         members=told.members,
         most=len(request.ranks),
         fit_now=told.fit_now,
         missing=dict(told.missing),
         held=[
             HolderView(
-                holder=each.holder,
-                owner=each.owner,
-                is_run=each.is_run,
-                gpus=each.gpus,
-                cpu_millis=each.cpu_millis,
-                memory_bytes=each.memory_bytes,
-                nodes=each.nodes,
-                since=each.since,
-                until="" if not is_known(each.holder) else _time(ends.get(each.holder, math.inf)),
+                holder=holder.holder,
+                owner=holder.owner,
+                is_run=holder.is_run,
+                gpus=holder.gpus,
+                cpu_millis=holder.cpu_millis,
+                memory_bytes=holder.memory_bytes,
+                nodes=holder.nodes,
+                since=holder.since,
+                until="" if not is_known(holder.holder) else _time(ends.get(holder.holder, math.inf)),
             )
-            for each in told.held
-            if each.holder != request.key
+            for holder in told.held
+            if holder.holder != request.key
         ],
-        blocked=[BlockedView(why=each.why, nodes=each.nodes, count=each.count) for each in told.blocked],
+        blocked=[BlockedView(why=blocked.why, nodes=blocked.nodes, count=blocked.count) for blocked in told.blocked],
         room=RoomView(
             free=found.room.free,
             reserved=found.room.reserved,

@@ -84,7 +84,7 @@ class Outlook:
     def _read(self, pending: Sequence[PendingRun], now: datetime) -> tuple[list[WaitingRun], Mapping[str, Expectation]]:
         self.past.refresh()
         at, totals = now.timestamp(), totals_of(self._cluster)
-        self._known = {each.request.key: self._known_run(each, totals) for each in pending}
+        self._known = {run.request.key: self._known_run(run, totals) for run in pending}
         known = sorted(self._known.values(), key=attrgetter("submitted"))  # among equals the earliest comes first
         expected = {run.key: self.past.expect(run.run) for run in known}
         return [run.waiting_run(expected[run.key], at) for run in known], expected

@@ -274,7 +274,7 @@ class RunningAt:
                 rows=np.array([row], dtype=np.int64),
                 ran_seconds=whole.ran_seconds if len(preemptions) < PREEMPTORS_PER_SWEEP else -1.0,
                 unsaved_seconds=age % every if every else age,
-                leaving=is_leaving or any(is_preempted_by(each, rank, attempt) for each in preemptions),
+                leaving=is_leaving or any(is_preempted_by(preemption, rank, attempt) for preemption in preemptions),
             )
         counted = set(held.ranks)
         yield from self._leaving_members(pod for member, pod in alive if member.rank not in counted)

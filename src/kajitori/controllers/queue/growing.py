@@ -55,8 +55,8 @@ class Growing:
         state: what is used or promised to any run. waiting: the requests of all waiting runs.
         """
         found = ((key, run, growable(self._cluster, run, now)) for key, run in self._candidates())
-        gangs = {each.gang.key: (key, run, each) for key, run, each in found if each is not None}
-        order = sorted((each for _, _, each in gangs.values()), key=_order)
+        gangs = {grown.gang.key: (key, run, grown) for key, run, grown in found if grown is not None}
+        order = sorted((grown for _, _, grown in gangs.values()), key=_order)
         grows = []
         for placement in self._patience.due(state, order, waiting, self._cluster.policy.elastic, now):
             key, run, before = gangs[placement.key]

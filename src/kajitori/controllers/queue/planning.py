@@ -201,7 +201,7 @@ class Planning:
             self._plan_at(asking.look_again_at)
         if cycle.explainer is not None:
             with self._metrics.step("explain"):
-                for waiting, shortage in (each for each in cycle.waits if each[0].key not in self._work.busy):
+                for waiting, shortage in (pair for pair in cycle.waits if pair[0].key not in self._work.busy):
                     name = waiting.request.key
                     self._explain(waiting, shortage, cycle.explainer, preempting.get(name, ""), asking.of(name))
 
@@ -334,7 +334,7 @@ class Planning:
             self._plan_at(self._now() + STATUS_INTERVAL)
             return
         explanation = explainer.explain(waiting.request, shortage)
-        message = "; ".join(each for each in (preempting, ask.words, explanation.message) if each)
+        message = "; ".join(text for text in (preempting, ask.words, explanation.message) if text)
         status = gang.keep_waiting(msgspec.structs.replace(told, node_request=ask.request), why, message)
         if status != told or not ask.is_done:
             self._being_told.add(waiting.key)

@@ -56,7 +56,7 @@ class Ask:
     def words(self) -> str:
         """The request as text, or why there is none."""
         said = describe_request(self.request) if self.request is not None else ""
-        return "; ".join(each for each in (said, self.note) if each)
+        return "; ".join(text for text in (said, self.note) if text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,20 +108,20 @@ class Provisioning:
         knows = self._there.resource is not None or bool(self._there.why_not)
         if cycle.plan is None or not cycle.waits or not (asked or (self._cluster.pools and knows)):
             return Asking()
-        starts = {each.key: time_at(each.starts_at) for each in cycle.plan.schedule.reservations}
+        starts = {reservation.key: time_at(reservation.starts_at) for reservation in cycle.plan.schedule.reservations}
         starts |= dict.fromkeys(freed_for, now)
         wanting = [self._wanting(waiting, shortage, starts) for waiting, shortage in cycle.waits]
-        keys = {each.gang.key for each in wanting}
+        keys = {run.gang.key for run in wanting}
         others = [(key, request) for key, request in self._cluster.node_requests() if key not in keys]
         pools = self._cluster.pools if knows else {}
         found = demand(
             wanting, others, self._cluster.kept(), cycle.plan.snapshot, pools, now, unavailable=self._there.why_not
         )
         asks = {}
-        for each in wanting:
-            key, before = each.gang.key, each.request
+        for run in wanting:
+            key, before = run.gang.key, run.request
             request = found.changed.get(key, before)
-            is_lost = request is not None and request.is_live and self._there.resource is not None and not each.answer
+            is_lost = request is not None and request.is_live and self._there.resource is not None and not run.answer
             asks[key] = Ask(request, found.notes.get(key, ""), request == before and not is_lost)
         return Asking(asks, found.look_again_at)
 
@@ -201,11 +201,11 @@ class Provisioning:
     def _made_in_name_of(self, run: RunObject) -> set[str]:
         """Return the names of the ProvisioningRequests that this run owns."""
         return {
-            each.metadata.name
-            for each in self._there.known.values()
-            if (owner := each.metadata.controller) is not None
+            request.metadata.name
+            for request in self._there.known.values()
+            if (owner := request.metadata.controller) is not None
             and owner.uid == run.metadata.uid
-            and not each.metadata.deletion_timestamp
+            and not request.metadata.deletion_timestamp
         }
 
     def template_of(self, waiting: QueueEntry, nodes: Collection[str], template: Manifest) -> Manifest:

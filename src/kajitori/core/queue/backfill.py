@@ -325,8 +325,8 @@ class _Backfill:
         reservation = Reservation(placement, max(self.now, starts_at), run.overdue)
         claim = _Claim(reservation, shape, run.gang.priority)
         self.claims.append(claim)
-        for each in self._shapes.values():
-            self._heed(each, claim)
+        for other in self._shapes.values():
+            self._heed(other, claim)
 
     def _heed(self, shape: _Shape, claim: _Claim) -> None:
         """Let runs of this shape respect a reservation, if they could use nodes that its run could use."""

@@ -82,14 +82,14 @@ class Patience:
         """Return the larger placements of the gangs that grow now; earlier gangs choose first. `state` is not
         changed."""
         state, seen, found = state.copy(), {}, []
-        for each in gangs if rules.grow else ():
-            placement = grown(state, each.gang, each.nodes, waiting)
-            if len(placement.nodes) == len(each.nodes):
+        for growable in gangs if rules.grow else ():
+            placement = grown(state, growable.gang, growable.nodes, waiting)
+            if len(placement.nodes) == len(growable.nodes):
                 continue
-            since = seen[each.gang.key] = self._since.get(each.gang.key, now)
-            occupy(state, each.gang.member, placement.nodes[len(each.nodes) :])
+            since = seen[growable.gang.key] = self._since.get(growable.gang.key, now)
+            occupy(state, growable.gang.member, placement.nodes[len(growable.nodes) :])
             waited = now - since >= timedelta(seconds=rules.grow_after_seconds)
-            if waited and each.ran_seconds >= rules.minimum_run_seconds:
+            if waited and growable.ran_seconds >= rules.minimum_run_seconds:
                 found.append(placement)
         self._since = seen
         return tuple(found)
@@ -104,12 +104,12 @@ def _wanted(table: NodeTable, gang: GangRequest, waiting: Iterable[GangRequest])
     wanted = np.zeros(len(table), dtype=bool)
     nothing_runs = Snapshot.empty(table)
     seen: set[tuple[int, frozenset[str], int]] = set()
-    for each in waiting:
-        shape = id(each.member), each.avoid, each.least
-        if each.key == gang.key or each.priority < gang.priority or shape in seen:
+    for other in waiting:
+        shape = id(other.member), other.avoid, other.least
+        if other.key == gang.key or other.priority < gang.priority or shape in seen:
             continue
         seen.add(shape)
-        usable = _usable(table, each)
-        if int(room_of(nothing_runs, each.member, usable).sum()) >= each.least:
+        usable = _usable(table, other)
+        if int(room_of(nothing_runs, other.member, usable).sum()) >= other.least:
             wanted |= usable
     return wanted

@@ -28,31 +28,31 @@ class Forecast:
     many runs are ahead that the answer would be worthless."""
 
 
-def forecast(situation: Simulation, watch: Watch, *, until: str | None = None) -> Forecast:
+def forecast(simulation: Simulation, watch: Watch, *, until: str | None = None) -> Forecast:
     """Return when each run of the queue starts, as far as the watch allows; with `until`, stop at the start of that
     run."""
-    waiting, state = list(situation.queue), situation.snapshot.copy()
-    endings, now = list(situation.endings), situation.now
+    waiting, state = list(simulation.queue), simulation.snapshot.copy()
+    endings, now = list(simulation.endings), simulation.now
     first: Schedule | None = None
     starts: dict[str, float] = {}
     has_time = watch()
     while has_time() or first is None:
-        found = schedule(state, waiting, endings, now, reserve=situation.reserve, likely=situation.likely)
+        found = schedule(state, waiting, endings, now, reserve=simulation.reserve, likely=simulation.likely)
         first = first or found
-        started = {each.key: each for each in found.placements}
+        started = {placement.key: placement for placement in found.placements}
         starts |= dict.fromkeys(started, now)
         if len(started) == len(waiting) or until in starts:
             break
-        for queued in waiting:
-            placement = started.get(queued.gang.key)
+        for run in waiting:
+            placement = started.get(run.gang.key)
             if placement is not None:
                 rows = rows_of(state, placement)
-                occupy_rows(state, queued.gang.member, rows)
-                if math.isfinite(queued.expected_seconds):
-                    endings.append(Ending(queued.gang.member, rows, now + queued.expected_seconds))
-        waiting = [queued for queued in waiting if queued.gang.key not in started]
+                occupy_rows(state, run.gang.member, rows)
+                if math.isfinite(run.expected_seconds):
+                    endings.append(Ending(run.gang.member, rows, now + run.expected_seconds))
+        waiting = [run for run in waiting if run.gang.key not in started]
         if len(waiting) == 1 and found.reservations:  # no other run takes the reserved nodes
-            starts |= {each.key: each.starts_at for each in found.reservations}
+            starts |= {reservation.key: reservation.starts_at for reservation in found.reservations}
             break
         if not endings:
             break
@@ -60,7 +60,7 @@ def forecast(situation: Simulation, watch: Watch, *, until: str | None = None) -
         ended = [ending for ending in endings if ending.ends_at <= now]
         endings = [ending for ending in endings if ending.ends_at > now]
         _leave(state, ended, endings)
-    known = {each.key: each.starts_at for each in first.reservations}
+    known = {reservation.key: reservation.starts_at for reservation in first.reservations}
     return Forecast(first, known | starts)
 
 

@@ -142,8 +142,8 @@ class Simulation:
 
     def position(self, key: str) -> int:
         """Return how many runs are looked at before this one. Raises ValueError if it does not wait."""
-        for place, queued in enumerate(self.queue):
-            if queued.gang.key == key:
+        for place, run in enumerate(self.queue):
+            if run.gang.key == key:
                 return place
         raise ValueError(f"{key} does not wait")
 
@@ -155,18 +155,18 @@ class Simulation:
         """Return the same once all these steps have happened, and nothing else."""
         gone = {step.name for step in steps if step.occupant is not None}
         over = {step.name for step in steps if step.kind in (StepKind.AHEAD, StepKind.RUN)}
-        with_them = [each for each in self.occupants if each.run in over and each.key not in gone]
+        with_them = [occupant for occupant in self.occupants if occupant.run in over and occupant.key not in gone]
         trial = Trial(self)
         for step in steps:
             trial.happens(step)
-        for each in with_them:
-            trial.happens(Step(each.kind, each.key, each))
-        gone |= {each.key for each in with_them}
+        for occupant in with_them:
+            trial.happens(Step(occupant.kind, occupant.key, occupant))
+        gone |= {occupant.key for occupant in with_them}
         return replace(
             self,
             snapshot=trial.snapshot(),
-            occupants=[each for each in self.occupants if each.key not in gone],
-            queue=[queued for queued in self.queue if queued.gang.key not in over],
+            occupants=[occupant for occupant in self.occupants if occupant.key not in gone],
+            queue=[run for run in self.queue if run.gang.key not in over],
         )
 
     def starts(self, key: str) -> Placement | None:
@@ -193,12 +193,12 @@ class Simulation:
 class Trial:
     """A simulation in which steps happen and are undone."""
 
-    def __init__(self, situation: Simulation, tolerations: Sequence[Toleration] = ()) -> None:
+    def __init__(self, simulation: Simulation, tolerations: Sequence[Toleration] = ()) -> None:
         """tolerations: of the run that is asked about; they decide which nodes are usable."""
-        self.state = situation.snapshot.copy()
+        self.state = simulation.snapshot.copy()
         self.usable: Mask = self.state.table.usable_by(tolerations).copy()
-        self._lone = situation.lone.copy()
-        self._others_alone: Mask = situation.snapshot.alone & (situation.lone == 0)
+        self._lone = simulation.lone.copy()
+        self._others_alone: Mask = simulation.snapshot.alone & (simulation.lone == 0)
 
     def happens(self, step: Step, times: int = 1) -> Rows:
         """Let a step happen, or undo it with `times=-1`; return the rows of all nodes that it touches."""
@@ -225,32 +225,32 @@ class Trial:
         return state
 
 
-def to_free(situation: Simulation, key: str, watch: Watch = unlimited_time) -> Freeing | None:
+def to_free(simulation: Simulation, key: str, watch: Watch = unlimited_time) -> Freeing | None:
     """Return the steps that start a run which the next cycle would not start: enough, and none too many (see above).
 
     None if nothing helps, since the cluster does not have what the run asks for. If runs ahead would take what is
     freed, the planner is asked repeatedly, for as long as the watch allows.
     """
-    place = situation.position(key)
-    gang = situation.queue[place].gang
-    room = _RoomFor(situation, gang)
-    steps = room.helpful(situation)
+    place = simulation.position(key)
+    gang = simulation.queue[place].gang
+    room = _RoomFor(simulation, gang)
+    steps = room.helpful(simulation)
     by_itself = room.least(steps)
     if by_itself is None:
         return None
-    search = _Search(situation, key, place, watch)
+    search = _Search(simulation, key, place, watch)
     if not gang.avoid and search.starts(by_itself):
         # Runs ahead only take room: too little room for the run alone is too little behind them.
         return Freeing(tuple(by_itself))
     natural = search.least(steps)
     named = {step.name for step in by_itself}
-    before = [queued.gang.key for queued in situation.queue[:place]]
-    ahead = [Step(StepKind.AHEAD, each) for each in before if each not in named]
+    before = [run.gang.key for run in simulation.queue[:place]]
+    ahead = [Step(StepKind.AHEAD, key) for key in before if key not in named]
     others = [step for step in steps if step not in by_itself] if gang.avoid else []
     cutting_in = search.least([*by_itself, *ahead, *others]) if ahead else None
-    found = [each for each in (natural, cutting_in) if each is not None]
+    found = [freeing for freeing in (natural, cutting_in) if freeing is not None]
     # Among equals, prefer the one that does not need a run ahead to be stopped.
-    return min(found, key=lambda each: (not each.steps, not each.least, len(each.steps)), default=None)
+    return min(found, key=lambda freeing: (not freeing.steps, not freeing.least, len(freeing.steps)), default=None)
 
 
 def into_order(node: NodeFacts) -> Step:
@@ -261,11 +261,11 @@ def into_order(node: NodeFacts) -> Step:
 class _RoomFor:
     """The number of a run's members that fit as steps happen, as if no other run waited. Exact, and cheap to update."""
 
-    def __init__(self, situation: Simulation, gang: GangRequest) -> None:
-        self._trial = Trial(situation, gang.member.tolerations)
+    def __init__(self, simulation: Simulation, gang: GangRequest) -> None:
+        self._trial = Trial(simulation, gang.member.tolerations)
         self._member = gang.member
         self._need = gang.least
-        self._eligible = eligible_nodes(situation.snapshot.table, gang.member)
+        self._eligible = eligible_nodes(simulation.snapshot.table, gang.member)
         self._room = room_of(self._trial.state, gang.member, self._eligible & self._trial.usable)
         self._total = int(self._room.sum())
 
@@ -279,17 +279,17 @@ class _RoomFor:
         self._total += gain
         return gain
 
-    def helpful(self, situation: Simulation) -> list[Step]:
+    def helpful(self, simulation: Simulation) -> list[Step]:
         """Return the steps that may help, the best first: those with an expected time by that; then the easiest, among
         these the ones that make most room, node by node."""
-        nodes = situation.snapshot.table.nodes
-        here = [each for each in situation.occupants if self._eligible[each.rows].any()]
+        nodes = simulation.snapshot.table.nodes
+        here = [occupant for occupant in simulation.occupants if self._eligible[occupant.rows].any()]
         crowd = np.zeros(len(nodes), dtype=np.int64)
         for occupant in here:
             crowd[np.unique(occupant.rows)] += 1
         steps: list[tuple[Step, Rows]] = []
         for occupant in here:
-            step = Step(occupant.kind, occupant.key, occupant, max(occupant.ends_at, situation.now))
+            step = Step(occupant.kind, occupant.key, occupant, max(occupant.ends_at, simulation.now))
             steps.append((step, occupant.rows[self._eligible[occupant.rows]]))
         steps += [
             (into_order(nodes[row]), np.array([row], dtype=np.int64))
@@ -320,20 +320,20 @@ class _RoomFor:
             if self._total < self._need:
                 self.happens(step)
                 kept.append((-order, step))
-        return [step for _, step in sorted(kept, key=lambda each: each[0])]
+        return [step for _, step in sorted(kept, key=lambda entry: entry[0])]
 
 
 class _Search:
     """Repeated questions to the planner: what it would do after some steps."""
 
-    def __init__(self, situation: Simulation, key: str, place: int, watch: Watch) -> None:
-        self._situation = replace(situation, queue=situation.queue[: place + 1])
+    def __init__(self, simulation: Simulation, key: str, place: int, watch: Watch) -> None:
+        self._simulation = replace(simulation, queue=simulation.queue[: place + 1])
         self._key = key
         self._has_time = watch()
 
     def starts(self, steps: Sequence[Step]) -> bool:
         """Whether the next cycle starts the run once these steps have happened."""
-        return self._situation.after(steps).starts(self._key) is not None
+        return self._simulation.after(steps).starts(self._key) is not None
 
     def least(self, steps: Sequence[Step]) -> Freeing | None:
         """Return the first steps that are enough, without those that are not needed; None if all are not enough."""

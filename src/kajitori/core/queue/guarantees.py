@@ -86,7 +86,7 @@ class Guaranteed:
 
     def holdings(self) -> list[Holding]:
         """Return what each team holds of each of its guarantees, in policy's order of teams."""
-        return [Holding(each.of, each.amounts, each.within) for t in self._teams.values() for each in t.guarantees]
+        return [Holding(held.of, held.amounts, held.within) for t in self._teams.values() for held in t.guarantees]
 
     def is_borrowed(self, gang: RunningGang) -> bool:
         """Whether a gang holds more than its team is guaranteed."""
@@ -138,8 +138,8 @@ def beyond(guarantees: Sequence[Guarantee], table: NodeTable, cpu_runs_on_gpu_no
     """Return texts about guarantees that exceed the present cluster if all teams claim them at once. That may be
     intended."""
     found = []
-    for gpu_type in sorted({each.gpu_type for each in guarantees if each.gpu_type is not None}):
-        gpus = sum(each.gpus or 0 for each in guarantees if each.gpu_type == gpu_type)
+    for gpu_type in sorted({guarantee.gpu_type for guarantee in guarantees if guarantee.gpu_type is not None}):
+        gpus = sum(guarantee.gpus or 0 for guarantee in guarantees if guarantee.gpu_type == gpu_type)
         of_type = int(table.total[table.type_mask(gpu_type), GPU].sum())
         if gpus > of_type:
             found.append(f"{gpus} {gpu_type} are guaranteed, and the cluster has {of_type}")
@@ -147,7 +147,7 @@ def beyond(guarantees: Sequence[Guarantee], table: NodeTable, cpu_runs_on_gpu_no
     found += [f"{promised} are guaranteed in all, and the cluster has {there}" for promised, there in too_much.values()]
     anybody = (Toleration(operator="Exists"),)
     theirs = MemberRequest(0, 0, tolerations=anybody, cpu_runs_on_gpu_nodes=cpu_runs_on_gpu_nodes)
-    without_gpus = [each for each in guarantees if each.gpus is None]
+    without_gpus = [guarantee for guarantee in guarantees if guarantee.gpus is None]
     for kind, (promised, there) in _too_much(without_gpus, table, eligible_nodes(table, theirs)).items():
         if kind not in too_much:
             found.append(f"{promised} are guaranteed to runs without GPUs, and nodes for these have {there}")
@@ -159,8 +159,8 @@ def _too_much(guarantees: Sequence[Guarantee], table: NodeTable, nodes: Mask) ->
     cpu, memory, gpus, _ = (int(total) for total in table.total[nodes].sum(axis=0))
     there = (cpu, memory, gpus, int(nodes.sum()))
     promised = _NOTHING
-    for each in guarantees:
-        promised = _sum(promised, tuple(amount or 0 for amount in each.amounts))
+    for guarantee in guarantees:
+        promised = _sum(promised, tuple(amount or 0 for amount in guarantee.amounts))
     words: dict[str, Callable[[int], str]] = {
         "cores": _cores,
         "of memory": round_memory,

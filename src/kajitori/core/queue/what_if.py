@@ -63,54 +63,54 @@ class Answer:
     def reservation(self) -> Reservation | None:
         """The reservation of the run, if it waits and has one."""
         waits = self.shortage.key if self.shortage is not None else ""
-        return next((each for each in self.looked.reservations if each.key == waits), None)
+        return next((reservation for reservation in self.looked.reservations if reservation.key == waits), None)
 
 
-def ask(situation: Simulation, key: str, watch: Watch = unlimited_time) -> Answer:
+def ask(simulation: Simulation, key: str, watch: Watch = unlimited_time) -> Answer:
     """Return what the next cycle does with a run of the queue. Raises ValueError if it does not wait.
 
     Each part of the answer may take as long as the watch allows; if that is not enough, it is less exact or left out.
     """
-    place = situation.position(key)
-    gang = situation.queue[place].gang
+    place = simulation.position(key)
+    gang = simulation.queue[place].gang
     found = schedule(
-        situation.snapshot,
-        situation.queue[: place + 1],
-        situation.endings,
-        situation.now,
-        reserve=situation.reserve,
-        likely=situation.likely,
+        simulation.snapshot,
+        simulation.queue[: place + 1],
+        simulation.endings,
+        simulation.now,
+        reserve=simulation.reserve,
+        likely=simulation.likely,
     )
-    before = situation.snapshot.copy()
-    for each in found.placements:
-        if each.key != key:
-            member = next(queued.gang.member for queued in situation.queue if queued.gang.key == each.key)
-            occupy_rows(before, member, rows_of(before, each))
+    before = simulation.snapshot.copy()
+    for placement in found.placements:
+        if placement.key != key:
+            member = next(run.gang.member for run in simulation.queue if run.gang.key == placement.key)
+            occupy_rows(before, member, rows_of(before, placement))
     if found.placements and found.placements[-1].key == key:
         placement = found.placements[-1]
         room = Room(len(placement.ranks), 0, 0, 0, 0)
-        return Answer(placement, None, room, place, Freeing(()), (), situation.now, found)
+        return Answer(placement, None, room, place, Freeing(()), (), simulation.now, found)
     shortage = found.shortages[-1]
-    reservation = next((each for each in found.reservations if each.key == key), None)
+    reservation = next((other for other in found.reservations if other.key == key), None)
     return Answer(
         placement=None,
         shortage=shortage,
         room=_room(before, gang, shortage),
         ahead=place,
-        freeing=to_free(situation, key, watch),
-        sooner=tuple(_sooner(situation, key, watch)),
-        expected_at=reservation.starts_at if reservation is not None else expected_start(situation, key, watch),
+        freeing=to_free(simulation, key, watch),
+        sooner=tuple(_sooner(simulation, key, watch)),
+        expected_at=reservation.starts_at if reservation is not None else expected_start(simulation, key, watch),
         looked=found,
     )
 
 
-def expected_start(situation: Simulation, key: str, watch: Watch = unlimited_time) -> float | None:
+def expected_start(simulation: Simulation, key: str, watch: Watch = unlimited_time) -> float | None:
     """Return when a run starts if all running runs and all runs ahead take their expected time, and nothing else is
     submitted: the planner decides again at each end. None if the start depends on something without a known end, or if
     too many runs are ahead for a useful answer.
     """
-    queue = situation.queue[: situation.position(key) + 1]
-    return forecast(replace(situation, queue=queue), watch, until=key).starts.get(key)
+    queue = simulation.queue[: simulation.position(key) + 1]
+    return forecast(replace(simulation, queue=queue), watch, until=key).starts.get(key)
 
 
 def _room(state: Snapshot, gang: GangRequest, shortage: Shortage) -> Room:
@@ -137,25 +137,25 @@ def _room(state: Snapshot, gang: GangRequest, shortage: Shortage) -> Room:
 # ------------------------------------------------------------------------------------------------ sooner
 
 
-def _sooner(situation: Simulation, key: str, watch: Watch) -> Iterator[str]:
+def _sooner(simulation: Simulation, key: str, watch: Watch) -> Iterator[str]:
     """Yield changes of the request, one at a time, with which the next cycle would start it; as many as there was time
     to try."""
-    queued, has_time = situation.queue[situation.position(key)], watch()
-    gang, member = queued.gang, queued.gang.member
+    run, has_time = simulation.queue[simulation.position(key)], watch()
+    gang, member = run.gang, run.gang.member
 
     def start(other: WaitingRun) -> bool:
-        return has_time() and situation.instead(key, other).starts(key) is not None
+        return has_time() and simulation.instead(key, other).starts(key) is not None
 
     def starts(**changed: Any) -> bool:
-        return start(replace(queued, gang=replace(gang, member=replace(member, **changed))))
+        return start(replace(run, gang=replace(gang, member=replace(member, **changed))))
 
     if member.gpu_type:
-        types = sorted({node.gpu_type for node in situation.snapshot.table.nodes if node.gpu_type} - {member.gpu_type})
+        types = sorted({node.gpu_type for node in simulation.snapshot.table.nodes if node.gpu_type} - {member.gpu_type})
         yield from (f"--gpu-type {gpu_type}" for gpu_type in types if starts(gpu_type=gpu_type))
-    if members := _fewer_members(queued, start):
+    if members := _fewer_members(run, start):
         yield f"--replicas {members}" if gang.fewest is None else f"--replicas {members}-{len(gang.ranks)}"
-    times = (each for each in _TIMES if each < queued.expected_seconds)
-    if seconds := next((each for each in times if start(replace(queued, expected_seconds=float(each)))), 0):
+    times = (seconds for seconds in _TIMES if seconds < run.expected_seconds)
+    if seconds := next((seconds for seconds in times if start(replace(run, expected_seconds=float(seconds)))), 0):
         yield f"--time-limit {format_duration(seconds)}"
     if member.unlimited and starts(unlimited=False):
         yield "--memory SIZE"
@@ -181,14 +181,14 @@ def _largest(asked: int, unit: int, starts: Callable[[int], bool]) -> int:
     return low * unit if low > least else 0
 
 
-def _fewer_members(queued: WaitingRun, start: Callable[[WaitingRun], bool]) -> int:
+def _fewer_members(run: WaitingRun, start: Callable[[WaitingRun], bool]) -> int:
     """Return the largest number of members with which the run starts now; for a run that takes what fits, the largest
     minimum. 0 if there is none."""
-    gang = queued.gang
+    gang = run.gang
 
     def starts(members: int) -> bool:
         fewer = gang.fitting(members) if gang.fewest is None else replace(gang, fewest=members)
-        return start(replace(queued, gang=fewer))
+        return start(replace(run, gang=fewer))
 
     low, high = 0, gang.least
     while low + 1 < high:

@@ -53,7 +53,7 @@ async def test_a_run_that_would_wait_is_explained_like_one_that_waits(world: Wor
     assert [(each["kind"], each["name"]) for each in there["start"]["toFree"]] == [("run", "team/big")]
 
 
-async def test_a_quota_of_the_namespace_is_in_the_way_before_the_run_is_submitted(world: World) -> None:
+async def test_a_namespace_quota_counts_before_submission(world: World) -> None:
     """As it would be afterwards: a gang does not start, one that takes what fits starts with less. Who may not see
     quotas is told what nodes there are."""
     hard = {"requests.nvidia.com/gpu": "12"}

@@ -58,7 +58,7 @@ def started(found: CyclePlan) -> list[str]:
 # ------------------------------------------------------------------------------------------------ expectations
 
 
-def test_what_similar_runs_of_the_same_person_took() -> None:
+def test_similar_runs_of_the_same_user_are_evidence() -> None:
     """The longest of the last three, at most the time limit; others' runs and other programs tell nothing."""
     scene = QueueScene(4)
     for number, seconds in enumerate((9000, 100, 300, 200)):
@@ -70,7 +70,7 @@ def test_what_similar_runs_of_the_same_person_took() -> None:
     assert length(scene, scene.waits("limited", 1, timeLimit="2m")) == (120, Source.SIMILAR)
 
 
-def test_runs_that_asked_for_other_resources_tell_nothing() -> None:
+def test_runs_with_other_resources_are_no_evidence() -> None:
     """Three echos with eight GPUs each are no evidence for 24 members of eight, though their command is the same; nor
     are runs on one core for one on 64."""
     scene = QueueScene(4)
@@ -84,7 +84,7 @@ def test_runs_that_asked_for_other_resources_tell_nothing() -> None:
     assert length(scene, scene.waits("core", 1, resources={"cpu": "2"})) == (4, Source.SIMILAR)
 
 
-def test_the_limit_counts_where_there_is_no_history_and_policys_where_the_run_has_none() -> None:
+def test_without_history_the_runs_or_policys_limit_counts() -> None:
     scene = QueueScene(4)
     assert length(scene, scene.waits("own", 1, timeLimit="2h")) == (2 * HOUR, Source.LIMIT)
     assert length(scene, scene.waits("none", 1)) == (UNKNOWN_SECONDS, Source.UNKNOWN)
@@ -116,7 +116,7 @@ def test_what_a_run_with_checkpoints_did_before_need_not_be_done_again() -> None
     assert length(scene, scene.waits("lost", 1, ran=ran, timeLimit="1h")) == (HOUR, Source.LIMIT)
 
 
-def test_a_run_that_is_gone_is_forgotten_and_one_that_is_resumed_is_not_over() -> None:
+def test_deleted_runs_are_forgotten_and_resumed_runs_are_not_over() -> None:
     scene = QueueScene(4)
     past = UsageHistory(scene.mirror, scene.cluster)
     scene.finished("old", seconds=100, until=ago(hours=2))
@@ -192,7 +192,7 @@ def test_members_that_are_over_hold_nothing() -> None:
     assert [each.rows.tolist() for each in scene.cluster.occupancy.gangs()] == [[1]]
 
 
-def test_members_that_were_asked_to_end_are_expected_to() -> None:
+def test_members_that_were_asked_to_end_are_expected_to_end() -> None:
     """Their run is on its way to another attempt, or out: nodes are kept for whoever waits for theirs."""
     scene = QueueScene(2)
     for name, node in (("out", "n0"), ("stays", "n1")):
@@ -217,7 +217,7 @@ def test_a_node_that_comes_or_goes_moves_the_rows() -> None:
 # ------------------------------------------------------------------------------------------------ the order
 
 
-def test_whoever_was_submitted_first_is_first_in_a_plain_queue() -> None:
+def test_the_first_submitted_run_is_first_in_a_plain_queue() -> None:
     """Runs of one second by their submission; a higher priority comes before."""
     scene = QueueScene(0, queue={"order": "fifo"})
     waiting = [
@@ -231,7 +231,7 @@ def test_whoever_was_submitted_first_is_first_in_a_plain_queue() -> None:
     assert places == {"urgent": 1, "b": 2, "a": 3, "c": 4}
 
 
-def test_who_had_much_of_the_cluster_lately_comes_later() -> None:
+def test_a_user_with_a_large_recent_share_comes_later() -> None:
     scene = QueueScene(4)
     scene.finished("old", seconds=86400, until=ago(days=1), members=4, image="other", owner="bob")
     found = plan(scene, scene.waits("bobs", 1, owner="bob"), scene.waits("adas", 1))
@@ -241,7 +241,7 @@ def test_who_had_much_of_the_cluster_lately_comes_later() -> None:
     assert found.ranking.place("team/bobs").team_share == found.ranking.place("team/bobs").user_share
 
 
-def test_what_somebody_has_counts_while_he_has_it() -> None:
+def test_present_usage_counts_towards_the_share() -> None:
     scene = QueueScene(4)
     scene.runs("now", "n[0-1]", since=ago(days=7), owner="bob")
     scene.runs("web", "n2", since=ago(days=7), owner="bob", type="service")
@@ -249,7 +249,7 @@ def test_what_somebody_has_counts_while_he_has_it() -> None:
     assert place.user_share == pytest.approx(0.75 / 2)
 
 
-def test_the_first_that_does_not_fit_has_nodes_kept_for_it() -> None:
+def test_the_first_run_that_does_not_fit_gets_a_reservation() -> None:
     """Who ends in time passes; who does not is told whom he would delay."""
     scene = QueueScene(2)
     scene.runs("now", "n0", since=ago(minutes=10), timeLimit="1h")
@@ -270,7 +270,7 @@ def test_the_first_that_does_not_fit_has_nodes_kept_for_it() -> None:
     assert started(plan(without, large, long)) == ["long"]
 
 
-def test_history_lets_pass_whom_his_limit_did_not() -> None:
+def test_history_lets_a_run_pass_that_its_limit_did_not() -> None:
     scene = QueueScene(2)
     scene.runs("now", "n0", since=ago(minutes=10), timeLimit="1h", image="other")
     large = scene.waits("large", 2, since=ago(hours=9), timeLimit="1h", owner="bob")
@@ -280,7 +280,7 @@ def test_history_lets_pass_whom_his_limit_did_not() -> None:
     assert started(plan(scene, large, long)) == ["long"]
 
 
-def test_what_comes_and_goes_while_nobody_asks_is_not_kept() -> None:
+def test_runs_that_come_and_go_between_questions_are_not_kept() -> None:
     """A Web API that nobody asks about the queue for months remembers no run that is gone."""
     scene = QueueScene(2)
     outlook = Outlook(scene.mirror, scene.cluster)
@@ -340,7 +340,7 @@ def test_whoever_saw_it_all_knows_what_a_newcomer_learns(steps: list[tuple[str, 
     assert old.teams.share("team", NOW.timestamp()) == pytest.approx(new.teams.share("team", NOW.timestamp()))
 
 
-def test_members_of_a_sweep_hold_nodes_whichever_attempt_they_were_started_in() -> None:
+def test_sweep_members_of_every_attempt_hold_nodes() -> None:
     """Two of the first attempt go on; of the second one member has ended and the other is still to be seen. They are
     expected to take what others of them took, all counted from the last placement."""
     scene = QueueScene(4)
@@ -357,7 +357,7 @@ def test_members_of_a_sweep_hold_nodes_whichever_attempt_they_were_started_in() 
     assert length(scene, PendingRun(run, scene.waits("x", 1).request)) == (600, Source.SIMILAR)
 
 
-def test_a_sweep_that_is_over_teaches_how_long_a_member_takes_and_counts_with_what_its_members_had() -> None:
+def test_a_finished_sweep_teaches_the_length_of_a_member() -> None:
     """Of four nodes two were had for its hour, on average: a user with as much of an ordinary run has as large a
     share."""
     scene = QueueScene(4)

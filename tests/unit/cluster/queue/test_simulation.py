@@ -24,7 +24,7 @@ def add(scene: QueueScene, name: str, *, node: str = "", nominated: str = "", co
     scene.show_pod(made)
 
 
-async def test_whoever_is_there_is_named_with_all_that_he_takes() -> None:
+async def test_every_occupant_is_named_with_everything_that_it_takes() -> None:
     """Runs with their promises and their expected ends, Pods of others, and Pods that the scheduler makes room for;
     without them nothing is left but what comes back by itself."""
     scene = QueueScene(6)
@@ -48,7 +48,7 @@ async def test_whoever_is_there_is_named_with_all_that_he_takes() -> None:
     assert not left.members.any() and not left.alone.any()
 
 
-async def test_members_of_a_sweep_end_each_for_itself() -> None:
+async def test_members_of_a_sweep_end_one_by_one() -> None:
     """Those that no Pod shows yet, too; they end as those of one run do, and go with it when it is stopped."""
     scene = QueueScene(4)
     for name, nodes, phase in (("grid", "n[0-1]", Phase.RUNNING), ("next", "n[2-3]", Phase.STARTING)):
@@ -70,7 +70,7 @@ async def test_members_of_a_sweep_end_each_for_itself() -> None:
     assert left.members.tolist() == [0, 0, 1, 1]
 
 
-async def test_what_a_service_has_itself_makes_no_room_for_it() -> None:
+async def test_a_service_makes_no_room_for_itself() -> None:
     """Who ends is replaced."""
     scene = QueueScene(2)
     scene.runs("web", "n0", since=ago(hours=1), type="service")

@@ -146,7 +146,7 @@ RUNC += "exit status 1, stdout: , stderr: Auto-detected mode as 'legacy'\nnvidia
         ('exec: "trian": executable file not found in $PATH', Reason.COMMAND_NOT_FOUND),
     ],
 )
-def test_a_node_that_cannot_give_a_container_its_gpus_is_not_the_programs_fault(message: str, reason: Reason) -> None:
+def test_a_node_that_cannot_provide_gpus_is_not_the_programs_fault(message: str, reason: Reason) -> None:
     """The program never ran, and may elsewhere; what the image asks for in vain it asks for everywhere."""
     member = seen(ended(128, reason="StartError", message=message))
     assert (member.state, member.reason, member.message) == (MemberState.FAILED, reason, message)
@@ -184,7 +184,7 @@ LIMITED = {"containers": [{"name": "main", "resources": {"limits": {"memory": "2
         ("Pod ephemeral local storage usage exceeds the total limit of containers 1Gi. ", Reason.PROGRAM_FAILED),
     ],
 )
-def test_whose_fault_an_eviction_is(message: str, reason: Reason) -> None:
+def test_the_cause_of_an_eviction(message: str, reason: Reason) -> None:
     """Who used more memory than he had asked for is the culprit, wherever he goes; so is who wrote more than he may.
     Who kept to what he had asked for is the victim (rule 7). What can't be read proves nothing."""
     assert seen(evicted(message)).reason is reason
@@ -211,7 +211,7 @@ def test_a_memory_kill_says_which_limit() -> None:
     assert seen(status).message == "used more memory than its node has"
 
 
-def test_who_was_killed_though_he_was_within_what_he_had_asked_for_is_a_victim() -> None:
+def test_a_member_killed_within_its_memory_request_is_a_victim() -> None:
     """When a node runs out of memory its kernel kills whom it likes, and the kubelet's words are the same."""
     member = member_of(pod(ended(137, reason="OOMKilled")), READY, {"u"})
     assert member is not None and (member.reason, member.exit_code) == (Reason.NODE_OUT_OF_MEMORY, 137)

@@ -152,7 +152,7 @@ def test_runs_that_are_worked_on_keep_their_places_and_are_named() -> None:
 
 
 @pytest.mark.parametrize("look", ["full", "partial"])
-def test_no_more_start_at_a_time_than_may_and_who_comes_first_is_decided_when_there_is_a_turn(look: str) -> None:
+def test_the_order_is_decided_when_a_start_slot_is_free(look: str) -> None:
     """Those behind go on waiting; somebody of higher priority who comes meanwhile goes before them."""
     scene = Scene(3)
     for name in ("first", "second", "third"):

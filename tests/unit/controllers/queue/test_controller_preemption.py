@@ -18,7 +18,7 @@ from kajitori.core.words.times import format_time
 
 
 @pytest.mark.parametrize("type", ["batch", "service"])
-def test_a_run_that_is_asked_is_not_asked_again_from_the_write_on_until_it_is_gone(type: str) -> None:
+def test_a_preempted_run_is_not_preempted_again_until_it_is_gone(type: str) -> None:
     """However the controllers change meanwhile; and nobody else is asked in its place."""
     scene = PreemptionScene(3)
     status = scene.runs("low", "n0", type=type)
@@ -72,7 +72,7 @@ def test_whoever_leads_follows_what_statuses_say_of_it() -> None:
     assert scene.asks() == {"team/urgent": ["team/low"]}
 
 
-def test_what_came_free_for_several_goes_to_the_most_important_first_then_to_who_waits_for_longest() -> None:
+def test_freed_nodes_go_by_priority_then_by_waiting_time() -> None:
     scene = PreemptionScene(2)
     for name, priority, queued_at in (
         ("late", 0, "2026-11-21T11:00:00Z"),
@@ -111,7 +111,7 @@ def test_for_one_who_does_not_wait_any_more_nothing_is_kept(urgent: RunStatus | 
 
 
 @pytest.mark.parametrize("changed", [{"uid": "another"}, {"deletion_timestamp": "2026-11-21T11:59:00Z"}])
-def test_for_another_run_of_its_name_or_one_that_is_deleted_nothing_is_kept(changed: dict[str, str]) -> None:
+def test_no_nodes_are_kept_for_a_deleted_or_recreated_run(changed: dict[str, str]) -> None:
     scene = PreemptionScene(1)
     waits = scene.put("urgent", RunStatus())
     low = scene.runs("low", "n0")
@@ -205,7 +205,7 @@ def test_a_gang_is_looked_at_again_when_its_minimum_run_time_is_over() -> None:
 
 
 @pytest.mark.parametrize(("type", "asked"), [("batch", False), ("service", True)])
-def test_a_service_has_run_since_it_started_whichever_of_its_members_was_replaced_since(type: str, asked: bool) -> None:
+def test_a_service_runs_since_its_start_whatever_members_were_replaced(type: str, asked: bool) -> None:
     scene = PreemptionScene(1, preemption={"minimumRunTime": "30m"})
     status = scene.runs("low", "n0", type=type)
     scene.put("low", with_attempt(status, started_at=format_time(NOW - timedelta(minutes=1))))

@@ -15,7 +15,7 @@ from kajitori.core.spec.status import RunStatus, SweepState, to_document
 from kajitori.core.words.times import format_time
 
 
-def test_of_a_sweep_only_as_many_members_are_asked_as_it_takes() -> None:
+def test_only_as_many_sweep_members_are_preempted_as_it_takes() -> None:
     """The youngest; it is said which, and what they leave is kept."""
     scene = PreemptionScene(4)
     status = scene.sweep("grid", 50, 10, 20, 40)

@@ -92,7 +92,7 @@ def test_nobody_grows_where_policy_says_no() -> None:
 
 
 @pytest.mark.parametrize(("after", "seconds"), [("10m", 15.0), ("20s", 5.0), ("0s", 0.5)])
-def test_room_is_looked_for_four_times_within_the_patience_that_policy_wants(after: str, seconds: float) -> None:
+def test_room_is_searched_four_times_within_policys_patience(after: str, seconds: float) -> None:
     """But neither so often that it costs much, nor so seldom that it takes long to be found."""
     assert Scene(1, elastic={"growAfter": after}).growing.pause_seconds == seconds
 
@@ -109,7 +109,7 @@ def test_a_spec_that_changes_counts_from_then_on() -> None:
     assert not scene.growing.is_needed()
 
 
-def test_a_gang_that_is_as_large_as_can_be_or_that_policy_refuses_now_does_not_grow() -> None:
+def test_a_gang_of_full_size_or_refused_by_policy_does_not_grow() -> None:
     scene = Scene(8)
     scene.runs("full", "n[0-3]", since=ago(hours=1), **ELASTIC)
     scene.runs("refused", "n4", since=ago(hours=1), **ELASTIC, priority="low", volumes=[{"name": "gone", "path": "/a"}])
@@ -144,7 +144,7 @@ def test_only_a_gang_that_runs_undisturbed_grows(case: str) -> None:
     assert not scene.growing.is_needed()
 
 
-def test_a_run_that_is_on_its_way_out_or_that_nobody_has_looked_at_does_not_grow() -> None:
+def test_a_leaving_or_unreconciled_run_does_not_grow() -> None:
     scene = Scene(4)
     run = scene.runs("bert", "n[0-1]", since=ago(hours=1), **ELASTIC)
     leaving = msgspec.structs.replace(run.metadata, deletion_timestamp=ago(minutes=1))
@@ -185,7 +185,7 @@ def test_while_its_members_end_nobody_else_gets_its_nodes() -> None:
         assert scene.starts() == {"small": ("n3",)}
 
 
-def test_it_comes_back_to_what_is_kept_for_it_before_anybody_else_is_looked_at() -> None:
+def test_it_returns_to_its_kept_nodes_before_other_runs_are_placed() -> None:
     scene = Scene(4)
     status = kept(scene, "n[0-2]", pods=False)
     scene.queues("large", 3)
@@ -193,7 +193,7 @@ def test_it_comes_back_to_what_is_kept_for_it_before_anybody_else_is_looked_at()
     assert scene.starts() == {"bert": ("n0", "n1", "n2")}
 
 
-def test_it_does_not_grow_into_what_is_kept_for_one_of_lower_priority_that_comes_back() -> None:
+def test_it_does_not_grow_into_nodes_kept_for_a_returning_gang() -> None:
     """Its members have ended, so that these nodes look free; there was room for one more beside them all along."""
     scene = Scene(5)
     status = kept(scene, "n[0-2]", pods=False)
@@ -203,7 +203,7 @@ def test_it_does_not_grow_into_what_is_kept_for_one_of_lower_priority_that_comes
     assert scene.grows(10) == {"urgent": ("n3", "n4")}
 
 
-def test_it_does_not_grow_into_what_comes_free_for_somebody() -> None:
+def test_it_does_not_grow_into_nodes_freed_for_another_run() -> None:
     """It was freed for a run of lower priority, within a guarantee."""
     scene = Scene(4)
     scene.queues("owed", 2, priority=-100)
@@ -214,7 +214,7 @@ def test_it_does_not_grow_into_what_comes_free_for_somebody() -> None:
     assert scene.grows(10) == {"bert": ("n3", "n2")}
 
 
-def test_nothing_is_remembered_of_runs_that_are_gone() -> None:
+def test_nothing_is_kept_of_deleted_runs() -> None:
     scene = Scene(1)
     scene.runs("rigid", "n0", since=ago(hours=1))
     assert not scene.growing.is_needed()
@@ -223,7 +223,7 @@ def test_nothing_is_remembered_of_runs_that_are_gone() -> None:
     assert not scene.cluster.specs._known
 
 
-def test_it_takes_at_once_what_nobody_else_could_use() -> None:
+def test_it_takes_nodes_at_once_that_no_other_run_could_use() -> None:
     """After a loss it need not be started again for a node that was free anyway."""
     scene = Scene(4)
     status = kept(scene, "n1", pods=False)

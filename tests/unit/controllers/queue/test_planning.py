@@ -91,7 +91,7 @@ class Scene(QueueScene):
         return list(self.slow.begun)
 
 
-async def test_so_many_attempts_begin_at_a_time_and_the_next_when_one_of_them_has_begun() -> None:
+async def test_attempts_begin_within_the_start_slots() -> None:
     scene = Scene(8, turns=2)
     for number in range(4):
         scene.wait(f"run-{number}", ago(minutes=10 - number))
@@ -172,7 +172,7 @@ async def test_a_look_at_the_whole_queue_rests_longer_while_writes_wait(
     assert scene.planning.rest_seconds() == 2.0 * rest
 
 
-async def test_while_nothing_but_time_passes_the_queue_is_looked_at_again_once_that_has_rested_or_not_at_all() -> None:
+async def test_an_unchanged_queue_is_planned_again_after_its_pause_or_never() -> None:
     """A moment that has come is no reason to look for it over and over, least of all where nobody waits any more."""
     scene = Scene(1, turns=8)
     scene.runs("runs", "n0", since=ago(minutes=5), timeLimit="1h")

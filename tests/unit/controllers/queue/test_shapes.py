@@ -29,7 +29,7 @@ def test_the_first_of_each_shape_in_order() -> None:
     assert keys(shapes.first_of_each(lambda _: True, 2)) == ["a", "b", "c", "e"]
 
 
-def test_who_came_since_is_behind_all_of_his_priority() -> None:
+def test_a_later_run_comes_behind_its_priority() -> None:
     shapes = QueueByShape()
     shapes.replace([queued("a", priority=1), queued("b")])
     for each in (queued("c"), queued("d", priority=1), queued("e", LARGE, priority=2)):
@@ -41,7 +41,7 @@ def test_who_came_since_is_behind_all_of_his_priority() -> None:
     st.lists(st.tuples(st.sampled_from([SMALL, LARGE]), st.integers(0, 2), st.booleans(), st.booleans())),
     st.integers(1, 4),
 )
-def test_nobody_who_waits_is_lost(drawn: list[tuple[MemberRequest, int, bool, bool]], most: int) -> None:
+def test_no_waiting_run_is_lost(drawn: list[tuple[MemberRequest, int, bool, bool]], most: int) -> None:
     """However often it is asked, and whoever starts meanwhile."""
     shapes, waiting = QueueByShape(), {}
     known = []

@@ -245,7 +245,7 @@ def test_no_node_is_ever_overcommitted_and_every_gang_is_whole(
 
 
 @given(nodes_strategy, gangs_strategy, st.lists(st.integers(0, 7), max_size=4), st.lists(st.integers(0, 7), max_size=4))
-def test_nothing_comes_to_who_is_alone_and_who_wants_to_be_alone_comes_to_nobody(
+def test_runs_that_share_no_node_are_alone_on_their_nodes(
     shapes: list[tuple[int, int, int, bool, bool]],
     wanted: list[tuple[int, int, int, bool, bool]],
     shared: list[int],

@@ -272,7 +272,7 @@ class Eager(backfill._Backfill):
     ],
     0,
 )
-def test_reservations_that_are_made_when_they_matter_change_nothing(
+def test_reservations_made_late_change_nothing(
     running: list[tuple[int, int, int | None]], wanted: list[list[tuple[int, int, bool, str, int]]], most: int
 ) -> None:
     """Nor do those that are left out where it is only asked who starts."""
@@ -381,7 +381,7 @@ def test_who_has_lower_priority_may_delay_nobody() -> None:
     assert shortage.behind == ("bert",)
 
 
-def test_all_that_wait_with_a_higher_priority_have_nodes_kept_from_those_of_lower() -> None:
+def test_nodes_are_reserved_for_all_runs_of_higher_priority() -> None:
     """Each its own, from when they are free. Equals may have what is kept for nobody but the first."""
     cluster = Cluster(nodes(3))
     for row, hours in enumerate((2, 1, 3)):

@@ -105,7 +105,7 @@ def test_in_general_what_four_of_five_of_about_its_size_took() -> None:
     assert round(large.shortest) == 2 * HOUR, "they lie too far apart"
 
 
-def test_what_takes_longer_is_expected_to_take_the_limit_then_twice_as_long() -> None:
+def test_a_late_run_is_expected_to_take_its_limit_then_twice_as_long() -> None:
     before = Expectation(HOUR, Source.SIMILAR)
     assert corrected(before, HOUR - 1, None) == before
     assert corrected(before, HOUR, None) == Expectation(2 * HOUR, Source.CORRECTED)

@@ -152,7 +152,7 @@ def test_what_has_no_known_end_is_named_where_nothing_else_helps() -> None:
     assert named(Case(nodes, held, (queued(3),)))[-1] == ("broken", "n2")
 
 
-def test_all_who_share_a_node_have_to_leave_it_for_a_run_that_wants_it_whole() -> None:
+def test_all_runs_have_to_leave_a_node_that_is_wanted_whole() -> None:
     quarter = MemberRequest(1000, GIB, gpus=2)
     case = Case(
         (node("n0"), node("n1")),
@@ -271,7 +271,7 @@ def subsets_of_one_less(steps: Sequence[Step]) -> list[list[Step]]:
 
 @settings(deadline=None, max_examples=60)  # a busy machine is no fault of the planner
 @given(cases())
-def test_freeing_just_what_is_named_starts_the_run_and_freeing_less_does_not(case: Case) -> None:
+def test_the_named_steps_start_the_run_and_fewer_do_not(case: Case) -> None:
     """For every run that a cycle does not start, whoever is before it, whatever is reserved; judged by the planner on a
     cluster that is written down anew without what was named."""
     started = case.started()

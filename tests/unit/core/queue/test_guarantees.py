@@ -102,7 +102,7 @@ def test_whoever_asks_for_gpus_is_covered_only_by_a_guarantee_of_gpus() -> None:
             assert asked == ({"mine": ["borrows"]} if count <= members else {}), amounts
 
 
-def test_what_runs_with_gpus_hold_of_cores_does_not_count_where_no_gpus_are_guaranteed() -> None:
+def test_cores_of_gpu_runs_do_not_count_in_a_guarantee_without_gpus() -> None:
     """Such a guarantee is not about them: they neither stand within it nor use it up."""
     cluster = Cluster([guarantee("data", cpu=8), guarantee("third", gpus=4)], nodes=2, gpus=8)
     cluster.runs("trains", ON_GPUS, 0, team="data")
@@ -115,7 +115,7 @@ def test_what_runs_with_gpus_hold_of_cores_does_not_count_where_no_gpus_are_guar
     assert cluster.asked(waits("mine", anywhere, 1, priority=LOW)) == {}
 
 
-def test_who_shares_his_nodes_with_nobody_is_covered_by_a_guarantee_of_nodes() -> None:
+def test_a_guarantee_of_nodes_covers_runs_that_share_no_node() -> None:
     """However little else he asks for: he has all of them. Others are not."""
     for amounts, member, covered in (
         ({"nodes": 2}, WHOLE, True),
@@ -203,7 +203,7 @@ def test_what_the_cluster_cannot_keep_of_cores_memory_and_nodes_is_said() -> Non
     ]
 
 
-def test_what_runs_without_gpus_are_guaranteed_has_to_be_where_they_may_run() -> None:
+def test_a_guarantee_without_gpus_counts_nodes_that_such_runs_may_use() -> None:
     """On nodes without GPUs, as policy says; runs with GPUs have cores where these are."""
     facts = [NodeFacts("gpu", 64_000, 256 * GIB, 8, 110, "h100"), NodeFacts("cpu", 64_000, 256 * GIB, 0, 110)]
     table = NodeTable(facts)

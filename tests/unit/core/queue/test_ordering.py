@@ -59,7 +59,7 @@ def test_the_larger_of_equals_comes_first() -> None:
     assert keys(ranked(waits("small", HOUR), waits("large", HOUR, size=0.9))) == ["large", "small"]
 
 
-def test_who_had_much_lately_comes_after_who_had_little() -> None:
+def test_a_large_recent_share_comes_after_a_small_one() -> None:
     """And that is forgotten: after ten half-lives it counts for less than the smallest difference in waiting."""
     users = Ledger(7 * DAY_SECONDS)
     users.change("ann", 0.5, NOW - 3 * DAY_SECONDS)
@@ -149,7 +149,7 @@ def test_equals_stand_as_they_were_told() -> None:
     assert keys(ranked(waits("a", 1), waits("b", 1), waits("c", 1))) == ["a", "b", "c"]
 
 
-def test_an_account_that_had_all_for_ever_stands_at_one_and_half_a_week_later() -> None:
+def test_a_share_of_everything_is_one_and_halves_in_a_week() -> None:
     ledger = Ledger(7 * DAY_SECONDS)
     ledger.change("ann", 1.0, 0.0)
     assert ledger.share("ann", 7 * DAY_SECONDS) == pytest.approx(0.5)
@@ -194,7 +194,7 @@ candidates = st.builds(
 
 
 @given(st.lists(candidates, min_size=1, max_size=20), st.sampled_from(["length", "fifo", "share"]))
-def test_everybody_has_one_place_and_priority_is_never_passed(queue: list[WaitingRun], order: str) -> None:
+def test_every_run_has_one_place_and_priority_is_never_passed(queue: list[WaitingRun], order: str) -> None:
     ranking = ranked(*queue, rules=OrderRules(order=order))  # type: ignore[arg-type]
     assert sorted(ranking.order) == list(range(len(queue)))
     priorities = [queue[index].gang.priority for index in ranking.order]

@@ -84,7 +84,7 @@ def waits(key: str, members: int, *, priority: int = NORMAL, team: str = "team",
     return WaitingRun(gang, 3600.0, team=team, **more)
 
 
-def test_of_a_sweep_only_as_many_members_are_asked_as_it_takes() -> None:
+def test_only_as_many_sweep_members_are_preempted_as_it_takes() -> None:
     """The youngest of them; then the next youngest for whoever comes next."""
     cluster = Cluster(nodes=5)
     for row, age in enumerate((500.0, 100.0, 300.0, 200.0, 400.0)):
@@ -96,7 +96,7 @@ def test_of_a_sweep_only_as_many_members_are_asked_as_it_takes() -> None:
     ]
 
 
-def test_of_a_sweep_the_oldest_members_stand_within_what_a_team_is_guaranteed() -> None:
+def test_the_oldest_members_of_a_sweep_are_within_the_guarantee() -> None:
     """Each by itself, so that the rest of it is borrowed."""
     cluster = Cluster(nodes=3)
     cluster.guarantee("team", 8)
@@ -178,7 +178,7 @@ def test_nobody_takes_nodes_that_one_before_him_waits_for() -> None:
     assert cluster.asked(large, small, waits("elsewhere", 2, gpu_type="a100")) == {"elsewhere": ["other", "other-too"]}
 
 
-def test_who_may_start_with_fewer_members_has_others_asked_for_as_many_as_can_be() -> None:
+def test_a_run_that_may_start_smaller_preempts_for_as_many_as_possible() -> None:
     """All of a sweep, or half of it, and so on; but nobody where one of its members finds room anyway."""
     cluster = Cluster(3)
     for row in range(3):
@@ -268,7 +268,7 @@ def test_a_guarantee_of_a_type_is_about_that_type() -> None:
     assert cluster.asked(waits("waits", 1, team="vision", gpus=0, cpu_millis=64_000)) == {}
 
 
-def test_what_a_team_is_guaranteed_is_its_own_though_somebody_waits_for_it_in_vain() -> None:
+def test_a_guarantee_holds_although_another_run_waits_in_vain() -> None:
     """He can't have it, however long he waits."""
     cluster = Cluster(2)
     cluster.guarantee("ours", 8)
@@ -316,7 +316,7 @@ def test_what_leaves_is_not_held_any_more() -> None:
         ({"priority": NORMAL, "ran_seconds": 3600.0}, {"priority": NORMAL, "ran_seconds": 60.0}),
     ],
 )
-def test_of_a_teams_gangs_the_most_important_stand_within_its_guarantee_then_those_that_run_for_longest(
+def test_a_guarantee_covers_higher_priority_then_longer_running_gangs(
     stays: dict[str, Any], goes: dict[str, Any], reversed_: bool
 ) -> None:
     cluster = Cluster(2)

@@ -147,9 +147,7 @@ def test_those_chosen_are_enough_and_each_is_needed(
 
 
 @given(st.lists(st.tuples(st.integers(1, 3), st.integers(0, 9)), min_size=1, max_size=7), st.integers(1, 12))
-def test_with_nodes_of_their_own_no_smaller_choice_would_do_and_none_as_small_loses_less(
-    sizes: list[tuple[int, int]], members: int
-) -> None:
+def test_no_smaller_or_cheaper_set_of_victims_would_do(sizes: list[tuple[int, int]], members: int) -> None:
     """Compared with all choices that there are: the most that one of those chosen loses is as little as can be."""
     state = snapshot(sum(size for size, _ in sizes))
     gangs, at = [], 0
