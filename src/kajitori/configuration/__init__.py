@@ -1,1 +1,1 @@
-"""What processes are told: settings, operators' files, private files, and where a running `kaji up` is found."""
+"""Configuration of processes: options, operators' files, private files, and discovery of a running `kaji up`."""

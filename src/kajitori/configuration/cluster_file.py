@@ -19,7 +19,7 @@ LOCK_FILE = "kaji.lock"
 
 @dataclass(frozen=True, slots=True)
 class ClusterFile:
-    """What a command needs to connect to a running cluster."""
+    """Data with which a command connects to a running cluster."""
 
     url: str
     token: str = field(repr=False)

@@ -1,4 +1,4 @@
-"""A file that operators edit, and whose changes take effect at once. A faulty or half-saved file changes nothing.
+"""A file that operators edit, with changes that take effect at once. A faulty or half-saved file changes nothing.
 
 The file may be on a network file system that hangs, or be replaced by something that is not a file. Therefore a
 separate thread checks it, callers wait for at most LOOK_SECONDS, and only regular files are read.
@@ -65,7 +65,7 @@ class Seen(NamedTuple):
 
 
 class FollowedFile(Generic[T, F]):
-    """A file whose content is in force. `current` checks it for changes, at most every FRESH_SECONDS."""
+    """A file with content that is in force. `current` checks it for changes, at most every FRESH_SECONDS."""
 
     def __init__(
         self,
@@ -96,7 +96,7 @@ class FollowedFile(Generic[T, F]):
         self._looking: queue.SimpleQueue[Seen] | None = None
         """Receives the result of a check that took too long."""
         self._before_outage: F | None = None
-        """What was in force when the file system stopped responding."""
+        """The value in force when the file system stopped responding."""
         self._unsettled: tuple[Stamp | None, float] | None = None
         """A changed state that is not read yet, and when it was first seen."""
         seen = Seen(None) if path is None else self._look(path, None, START_SECONDS)

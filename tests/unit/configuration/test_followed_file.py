@@ -163,7 +163,7 @@ def test_a_file_that_is_too_large_is_a_fault(tmp_path: Path) -> None:
 
 
 def test_a_file_that_cannot_be_seen_is_not_taken_for_none(tmp_path: Path) -> None:
-    """What it forbids would be allowed."""
+    """Otherwise everything that the policy forbids would be allowed."""
     path = tmp_path / "loop"
     path.symlink_to(path)
     with pytest.raises(InvalidInput, match="Too many levels of symbolic links"):

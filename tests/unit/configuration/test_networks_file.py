@@ -28,6 +28,6 @@ def test_it_follows_the_file_but_not_into_a_fault(tmp_path: Path) -> None:
 
 
 def test_one_that_is_named_has_to_be_there(tmp_path: Path) -> None:
-    """Nothing is started with addresses that nobody meant."""
+    """No process starts with addresses that its operator did not intend."""
     with pytest.raises(InvalidInput, match=r"networks\.yaml cannot be read"):
         NetworksFile(tmp_path / "networks.yaml", required=True)

@@ -1,4 +1,4 @@
-"""Files that last and that nobody else can read; locks of folders that one process alone may use."""
+"""Durable files that other users cannot read, and locks by which one process claims a folder."""
 
 from __future__ import annotations
 

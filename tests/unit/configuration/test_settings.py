@@ -164,7 +164,7 @@ def test_defaults_are_right() -> None:
 
 
 def test_plain_http_is_served_and_used_where_that_was_said() -> None:
-    """Or where no other machine hears it."""
+    """Or at an address that other machines cannot reach."""
     ServerOptions(host="0.0.0.0", insecure_http=True)
     ServerOptions(host="::1")
     ServerOptions(host="0.0.0.0", certificate=Path(__file__), key=Path(__file__))

@@ -1,1 +1,1 @@
-"""What policy and the cluster say of a submitted run: refused, or resolved into what it gets."""
+"""Admission of runs: policy and cluster refuse a submitted run, or resolve it into resources and Pods."""

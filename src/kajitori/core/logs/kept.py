@@ -9,7 +9,7 @@ from kajitori.core.gang import Action, DeleteMember, DeleteMembers, Member, Memb
 
 
 def logs_to_keep(actions: Sequence[Action], members: Sequence[Member], limit: int) -> list[Member]:
-    """Return members whose Pods these actions delete and whose logs are kept, at most `limit`.
+    """Return the members that lose their Pods by these actions and have their logs kept, at most `limit`.
 
     Rank 0 comes first, then members that failed, then the others. Members that never started have no log. If a node
     does not respond, only the logs of its failed members are kept, since only their Pods can wait for it.

@@ -14,7 +14,7 @@ from kajitori.errors import FieldError
 
 
 class Images(Document):
-    """Which images may run, and how they are pulled."""
+    """Images that may run, and how they are pulled."""
 
     allow: list[str] = Field(default_factory=list)
     """Patterns of allowed images. Empty: all images are allowed. `*` matches any text, including slashes. Image names

@@ -73,7 +73,7 @@ class Mounts(Document):
 
 
 class CheckpointPolicy(Document):
-    """Where checkpoints are stored."""
+    """Storage of checkpoints."""
 
     kind: Literal["claim", "folder", "none"] = "claim"
     """claim: each run has a PersistentVolumeClaim. folder: a folder below root, on the node or on a file system that

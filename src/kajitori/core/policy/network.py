@@ -1,4 +1,4 @@
-"""Who may reach runs and where they may go, as operators decide it: the policy file's section `network`, as types."""
+"""Policy for the network access of runs: the policy file's section `network`, as types."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ LARGEST = 5
 
 
 class Scope(StrEnum):
-    """Which objects of a kind a request is for."""
+    """Selection of the objects of a kind that a request is for."""
 
     ALL = "all"
     """All objects in the cluster."""
@@ -154,7 +154,7 @@ class DaemonSet(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Growing(msgspec.Struct, frozen=True, rename="camel"):
-    """A client that runs on every node, whose load therefore grows with the cluster."""
+    """A client that runs on every node, so that its load grows with the cluster."""
 
     client: str
     daemon_sets: tuple[str, ...]

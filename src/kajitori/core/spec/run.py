@@ -227,7 +227,7 @@ class CodeUse(Document):
 
 
 class RunSpec(Document):
-    """What a run executes, and the resources that it needs."""
+    """The program of a run, and the resources that it needs."""
 
     model_config = ConfigDict(json_schema_extra=_RUN_RULES)
 

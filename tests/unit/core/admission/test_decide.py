@@ -1,4 +1,4 @@
-"""What becomes of a spec: the template, the request, the limits, the findings; or every reason why not."""
+"""Admission of a spec: template, request, limits and findings, or all reasons for a refusal."""
 
 from __future__ import annotations
 
@@ -262,7 +262,8 @@ def test_what_all_pods_hold_of_a_spec_has_a_ceiling() -> None:
 
 
 def test_the_cluster_is_no_reason_twice() -> None:
-    """What the cluster lacks refuses a new run, not one that was admitted before, nor one in a cluster that grows."""
+    """Resources that the cluster lacks are a reason to refuse a new run, but not an admitted one, nor if the cluster
+    grows."""
     huge = {"replicas": 100, "resources": {"gpu": 8, "gpuType": "h100"}}
     assert "spec.replicas" in refused(huge)
     assert decided(huge, facts=Facts(table=CLUSTER, admitted=True)).request.gpus == 8
@@ -291,7 +292,7 @@ def test_a_run_waits_while_no_node_says_how_large_it_may_be(nodes: tuple[NodeFac
 
 
 def test_a_taint_that_runs_may_tolerate_is_a_reason_to_refuse() -> None:
-    """Who reads it can do something about it, other than about the taint of a control plane."""
+    """Only taints that a user can tolerate are mentioned, not those of control planes."""
     facts = Facts(table=NodeTable([NodeFacts("a", 4000, 8 * GI, 0, 110, taints=(Taint("team", "other"),))]))
     assert refused({}, facts=facts)["spec.tolerations"].code == "NotTolerated"
 
@@ -302,7 +303,7 @@ def test_a_node_that_is_down_still_counts() -> None:
 
 
 def test_gpu_nodes_kept_free() -> None:
-    """Runs without GPUs do not count nodes with GPUs where policy keeps those free."""
+    """Nodes with GPUs do not count for runs without GPUs, if the policy keeps them free."""
     faults = refused(
         {"replicas": 4, "resources": {"cpu": 16, "memory": "1Gi"}}, {"gpu": {"cpuRunsOnGpuNodes": "never"}}
     )
@@ -401,7 +402,7 @@ def test_what_a_python_program_prints_is_not_held_back() -> None:
 
 
 def test_no_memory_limit_means_no_restart() -> None:
-    """Where nothing limits memory, what ate one node's is not carried to the next."""
+    """A run without a memory limit is not restarted on another node."""
     decision = decided({"restarts": 10}, {"memoryWithoutLimit": "unlimited"})
     assert decision.limits.restarts == 0
     assert "memory" not in container(decision)["resources"]["limits"]
@@ -508,7 +509,7 @@ def test_a_bad_name_is_refused() -> None:
 
 
 def test_direct_binding_by_pool() -> None:
-    """Members are bound directly where policy says so: everywhere, or for runs that ask for such a pool."""
+    """The policy has members bound directly: everywhere, or for runs that select such a pool."""
     pools = {"binding": {"directlyOn": [{"pool": "h"}]}}
     assert not decided({}, pools).bind_direct
     assert decided({"nodeSelector": {"pool": "h"}}, pools).bind_direct
@@ -540,6 +541,6 @@ def test_a_gpu_type_may_be_written_as_the_nodes_label_says_it() -> None:
 
 
 def test_code_without_a_way_to_members_is_refused() -> None:
-    """Where policy names no image of ours."""
+    """There is no first step if the policy has no start.image."""
     faults = refused({"code": {"digest": "sha256:" + "a" * 64}})
     assert {field: fault.code for field, fault in faults.items()} == {"spec.code": "NoFirstStep"}

@@ -1,4 +1,4 @@
-"""What a run is told about preemption when it is submitted."""
+"""Findings about preemption in the answer to a submitted run."""
 
 from __future__ import annotations
 

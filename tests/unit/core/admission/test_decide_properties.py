@@ -1,4 +1,4 @@
-"""What holds of every decision."""
+"""Properties of every decision."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from kajitori.errors import InvalidInput
 
 
 def _expanded(text: str) -> str:
-    """What a kubelet makes of a text without variables: `$$` is `$`; `$(NAME)` of an unknown name stays as it is."""
+    """Expand a text without variables as a kubelet does: `$$` is `$`; `$(NAME)` of an unknown name stays as it is."""
     out, i = "", 0
     while i < len(text):
         if text[i] == "$" and i + 1 < len(text):

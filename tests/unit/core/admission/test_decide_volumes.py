@@ -1,4 +1,4 @@
-"""What becomes of the volumes and folders that a spec asks for."""
+"""Volumes and folders of a spec in the Pod template."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_volumes_of_all_kinds() -> None:
 
 
 def test_own_machine_without_mounts() -> None:
-    """Where nothing can be mounted, one's own folder works at its own path and the checkpoint tells where it is."""
+    """If nothing can be mounted, a folder works at its own path, and a finding names the checkpoint's path."""
     decision = decided(
         {
             "volumes": [{"hostPath": "/home/a/code", "path": "/home/a/code", "readOnly": True}],
@@ -70,7 +70,7 @@ def test_own_machine_refuses_other_paths() -> None:
 
 
 def test_a_refused_folder_is_told_the_outermost_that_are_allowed() -> None:
-    """What lies below one of them says nothing more."""
+    """Folders below another allowed folder are not listed."""
     folders = ("/tmp", "/tmp/cluster", "/home/a/code", "/home/ab", "/tmp/")
     policy = own_machine_policy("/home/a", mounts=True, checkpoint_root="/c", folders=folders)
     (fault,) = refused({"volumes": [{"hostPath": "/etc", "path": "/etc"}]}, policy).values()
@@ -78,7 +78,7 @@ def test_a_refused_folder_is_told_the_outermost_that_are_allowed() -> None:
 
 
 def test_own_machine_with_mounts() -> None:
-    """Where mounts can be made, a folder appears wherever it is wanted, and the checkpoint at its path."""
+    """If folders can be mounted, they appear at the requested paths."""
     policy = own_machine_policy("/home/a", mounts=True, checkpoint_root="/home/a/ckpt")
     decision = decided(
         {"volumes": [{"hostPath": "/home/a/code", "path": "/code"}], "checkpoint": {"path": "/ckpt"}}, policy

@@ -1,4 +1,4 @@
-"""Refusals of an API server, and who is behind them."""
+"""Refusals of an API server, and their causes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whose log is kept before Pods are deleted."""
+"""Selection of the logs that are kept before Pods are deleted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who of a run may be evicted, as its PodDisruptionBudget says it."""
+"""PodDisruptionBudgets: which members of a run may be evicted."""
 
 from __future__ import annotations
 

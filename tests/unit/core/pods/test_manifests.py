@@ -228,7 +228,7 @@ def starting(document: dict[str, Any] | None = None, **policy: Any) -> dict[str,
 
 
 def test_a_member_of_a_gang_begins_with_a_step_of_ours() -> None:
-    """It is told who asks whom for what, and writes where the program can only read."""
+    """The step knows server, ticket and files, and writes to a folder that the program can only read."""
     spec = starting({"resources": {"gpu": 8, "cpu": 8, "memory": "64Gi"}})
     (step,) = spec["initContainers"]
     said = {each["name"]: each["value"] for each in step["env"]}
@@ -321,7 +321,7 @@ CODE = {"digest": "sha256:" + "a" * 64, "path": "/work"}
 
 @pytest.mark.parametrize("document", [{"replicas": 1}, {"type": "service", "replicas": 3}])
 def test_code_comes_with_the_first_step(document: dict[str, Any]) -> None:
-    """Also for who needs nobody else: then nobody is waited for. The ticket opens just this code."""
+    """Members that need no other members get it as well, without waiting. The ticket is valid for this code only."""
     pod = {"spec": starting({"code": CODE, **document})}
     (step,) = pod["spec"]["initContainers"]
     said = {each["name"]: each["value"] for each in step["env"]}

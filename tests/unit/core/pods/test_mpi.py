@@ -1,4 +1,4 @@
-"""What an MPI launcher adds to the Pods of a run."""
+"""Additions of the MPI launcher to the Pods of a run."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_one_step_is_ours_and_one_looks_at_the_image_as_the_program_will() -> No
     ("user", "allow_root", "brings"), [(4711, True, True), (0, True, False), (None, True, False), (None, False, True)]
 )
 def test_whoever_is_not_root_gets_an_etc_passwd(user: int | None, allow_root: bool, brings: bool) -> None:
-    """Where the image decides, and may decide for root, it stays as it is: programs of root make themselves users."""
+    """The image's own file stays if the program may run as root, since such a program can add users."""
     spec = pod({} if user is None else {"user": user}, security={"allowRoot": allow_root})
     assert (mounts(spec).get("/etc/passwd") == first_step.PASSWD_FILE) is brings
     assert (first_step.MPI_PASSWD_ENV in env(spec["initContainers"][1])) is brings
@@ -83,7 +83,7 @@ def test_one_member_alone_is_started_in_the_same_way() -> None:
 
 
 def test_without_a_first_step_there_is_no_mpi() -> None:
-    """Who refuses, and what it is about."""
+    """The refusal names the launcher and the missing first step."""
     with pytest.raises(Refused) as refused:
         decided(start={})
     assert [(fault.field, fault.code) for fault in refused.value.faults] == [("spec.launcher", "NoFirstStep")]

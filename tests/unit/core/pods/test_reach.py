@@ -1,4 +1,4 @@
-"""Who may reach a run and where it may go: what is refused, and whom the NetworkPolicy lets through."""
+"""Network access of runs: what is refused, and what the NetworkPolicy allows."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_without_a_word_nothing_is_restricted() -> None:
 
 
 def test_members_always_reach_each_other() -> None:
-    """Even where nobody else may reach them, and they may go nowhere."""
+    """Even if all other connections are forbidden."""
     spec = rules_of({"from": [], "to": []})
     assert spec["podSelector"] == MEMBERS["podSelector"]
     assert spec["policyTypes"] == ["Ingress", "Egress"]
@@ -72,7 +72,7 @@ def test_members_always_reach_each_other() -> None:
 
 
 def test_only_what_is_said_is_restricted() -> None:
-    """A run that says where it may go is reached as before."""
+    """A restriction of targets does not restrict sources."""
     spec = rules_of({"to": ["storage"]})
     assert spec["policyTypes"] == ["Egress"]
     assert "ingress" not in spec
@@ -109,7 +109,7 @@ NEAR = st.tuples(st.integers(0, 15), st.integers(1, 4)).map(
 
 @st.composite
 def worlds(draw: st.DrawFn) -> tuple[dict[str, list[str]], list[str]]:
-    """Classes whose ranges lie in each other, and some of them, with ranges that are named besides."""
+    """Nested address classes, a subset of them, and additional ranges."""
     ranges = draw(st.lists(NEAR | NETWORKS, min_size=1, max_size=10, unique=True))
     classes: dict[str, list[str]] = {}
     for each in ranges:
@@ -257,7 +257,7 @@ def test_a_ceiling_of_all_other_addresses() -> None:
 
 
 def test_defaults_and_ceilings_count_for_who_says_nothing() -> None:
-    """A default where there is one, else the ceiling; and it is told."""
+    """A run without network access of its own gets the default, else the ceiling; a finding says so."""
     ceiling = {"traffic": CLASSES, "ceilings": {"run": {"network": {"to": ["internal", "storage"]}}}}
     decision = decided({}, ceiling)
     assert "NetworkDefaulted" in codes(decision)
@@ -307,7 +307,7 @@ def test_where_nobody_enforces_it_is_told() -> None:
     ],
 )
 def test_faults_of_policies(policy: Rules, message: str) -> None:
-    """Words that policy itself does not know are named, with where they stand."""
+    """Unknown address classes in a policy are faults with their path."""
     with pytest.raises(InvalidInput) as caught:
         parse_policy(policy)
     assert message in str(caught.value)

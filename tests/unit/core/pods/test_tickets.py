@@ -1,4 +1,4 @@
-"""Tickets: for a key there is one for each start of a run, and nobody without the key can make another."""
+"""Tickets: a key determines one ticket per attempt, and without the key no ticket can be made."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ def test_every_fault_with_its_line() -> None:
     ],
 )
 def test_no_policy_at_all(text: str | bytes, field: str, message: str) -> None:
-    """What is not YAML, or is a trap, is refused with the place and without a traceback."""
+    """Invalid and malicious YAML is refused with its line and without a traceback."""
     found = faults(text)
     assert list(found) == [field]
     assert message in found[field].message
@@ -114,7 +114,7 @@ def test_defaults_above_ceilings() -> None:
 
 
 def test_defaults_are_safe() -> None:
-    """Without a policy file nobody gets root, privileges, the node's network or the node's folders."""
+    """Without a policy file no run gets root, privileges, the node's network or the node's folders."""
     policy = default_policy()
     assert not policy.security.allow_root
     assert not policy.security.allow_privileged
@@ -140,7 +140,7 @@ def test_one_own_machine() -> None:
 
 
 def test_a_file_says_only_what_differs() -> None:
-    """What a file leaves out keeps its default; one priority word leaves the others as they are."""
+    """Fields that a file leaves out keep their default; one priority word does not change the others."""
     policy = parse_policy("defaults: {memory: 4g}\npriorities: {high: {value: 7, className: urgent}}\n")
     assert policy.defaults.memory_bytes == 4 * 2**30
     assert policy.defaults.cpu_millis == 1000

@@ -63,8 +63,8 @@ def test_pools_that_one_label_tells_apart_stand_beside_each_other() -> None:
 
 
 def test_the_default_class_is_told_when_to_give_up() -> None:
-    """Else it would go on trying when nobody who asked is alive any more; a class of a provider's own is told nothing
-    that the file does not say."""
+    """Otherwise it would go on trying after the controller is gone. Other classes get the parameters of the file
+    only."""
     assert read(deadline="10m").all_parameters == {"ValidUntilSeconds": "600"}
     assert read(parameters={"ValidUntilSeconds": "60"}).all_parameters == {"ValidUntilSeconds": "60"}
     own = read(provisioningClass="queued-provisioning.gke.io", parameters={"maxRunDurationSeconds": "3600"})

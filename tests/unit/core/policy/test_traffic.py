@@ -37,7 +37,7 @@ from kajitori.errors import InvalidInput
     ],
 )
 def test_faults(traffic: dict[str, Any], field: str, message: str, hint: str) -> None:
-    """What is wrong is named by its field, with the value and the way out."""
+    """Each fault names its field, the value and a hint."""
     with pytest.raises(InvalidInput) as caught:
         parse_policy({"traffic": traffic})
     fault = caught.value.faults[0]

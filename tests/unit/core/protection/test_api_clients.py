@@ -1,4 +1,4 @@
-"""Which clients grow with the cluster, and what is said of them."""
+"""The report on clients whose load grows with the cluster."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_clients_are_named_as_people_know_them(client: Client, name: str) -> Non
     assert client.name == name
 
 
-def test_one_list_past_the_memory_of_the_api_server_is_told_whatever_else_is_asked() -> None:
+def test_a_list_from_the_database_is_reported_even_if_it_is_the_only_one() -> None:
     (spy,) = judged(each_minute(SPY, LIST_PODS, 100) + each_minute(SPY, Ask("get", "nodes", Scope.ALL), 100)).growing
     assert any("resourceVersion=0" in fix for fix in spy.fixes)
 
@@ -123,7 +123,7 @@ def test_a_daemonsets_account_grows_however_few_nodes_it_was_seen_on() -> None:
 
 
 def test_more_instances_than_nodes_are_one_on_each() -> None:
-    """Nodes went meanwhile, or nobody counted them: never more are foretold than there will be nodes."""
+    """Nodes left, or are not counted: the forecast never has more instances than planned nodes."""
     for nodes in (50, 0):
         pods = DaemonSet("monitoring", "spy", "spy", 100)
         (spy,) = judged(each_minute(SPY, OWN_LIST, 100) + watches(SPY, OWN_PODS, 100), pods, nodes=nodes).growing
@@ -132,7 +132,7 @@ def test_more_instances_than_nodes_are_one_on_each() -> None:
 
 
 def test_who_would_ask_most_comes_first() -> None:
-    """Then who would watch most, then by name; whose account several DaemonSets share names them all."""
+    """Then by watches, then by name; a client lists all DaemonSets that share its account."""
     chatty, quiet, other = (Client(f"system:serviceaccount:a:{name}", name) for name in ("z", "m", "b"))
     shared = [DaemonSet("a", name, "m", 100) for name in ("two", "one")]
     requests = each_minute(chatty, OWN_LIST, 100) + watches(quiet, OWN_PODS, 100) + watches(other, OWN_PODS, 100)

@@ -1,4 +1,4 @@
-"""Which connections a server keeps when more come than it has room for."""
+"""Connections that a server closes when there are too many."""
 
 from __future__ import annotations
 

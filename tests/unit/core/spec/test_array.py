@@ -1,4 +1,4 @@
-"""What people may write for the members of a sweep."""
+"""The syntax of a sweep's members."""
 
 from __future__ import annotations
 

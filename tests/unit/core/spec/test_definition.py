@@ -62,7 +62,7 @@ def test_unknown_fields_and_defaults_are_left_to_the_controller() -> None:
 
 
 def faults(spec: dict[str, Any]) -> list[str]:
-    """What an API server finds wrong with a spec."""
+    """Return the messages of an API server about a spec."""
     schema = convert(SCHEMA)
     found = validate(schema, {"spec": spec})
     return [str(each) for each in found + rule_faults(schema, {"spec": spec}, ABSENT, found)]
@@ -196,7 +196,7 @@ FULL = {
 
 
 def test_a_spec_as_people_write_it() -> None:
-    """Amounts as numbers or text, and fields that nobody knows, pass; what we write ourselves does too."""
+    """Amounts as numbers or text, unknown fields, and everything that we write ourselves are accepted."""
     fits(FULL, SCHEMA["properties"]["spec"])
     known = {key: value for key, value in FULL.items() if key != "unknown"}
     fits(to_document(parse_spec(known), with_defaults=True), SCHEMA["properties"]["spec"])
@@ -218,7 +218,7 @@ def test_a_status_as_we_write_it() -> None:
 
 
 def test_columns_point_at_fields() -> None:
-    """What `kubectl get` shows stands in the spec's schema, or in what is written as a status."""
+    """The columns of `kubectl get` refer to fields of the spec or of the status."""
     types = {"spec": SCHEMA["properties"]["spec"], "status": structural(msgspec.json.schema(RunStatus))}
     for column in VERSION["additionalPrinterColumns"]:
         part: dict[str, Any] = {"properties": types}

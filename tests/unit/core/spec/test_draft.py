@@ -86,7 +86,7 @@ FOLLOWING: dict[str, tuple[dict[str, Any], Policy | None, tuple[NodeFacts, ...]]
 
 @pytest.mark.parametrize(("wrong", "policy", "nodes"), FOLLOWING.values(), ids=FOLLOWING.keys())
 def test_a_fault_causes_no_other(wrong: dict[str, Any], policy: Policy | None, nodes: tuple[NodeFacts, ...]) -> None:
-    """What was left out because it can't be read is not missed, and no conclusion is drawn from its absence."""
+    """Unreadable fields are not reported as missing, and nothing is concluded from their absence."""
     image = "registry/bert:3" if policy is not None else "bert:3"
     assert objected({"image": image} | wrong, policy, *nodes) == []
 

@@ -1,4 +1,4 @@
-"""Which runs are of one kind."""
+"""Kinds of runs."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ def test_what_is_written_back() -> None:
 
 
 def test_reading_undoes_writing() -> None:
-    """What is written back is read as the same spec, with and without defaults."""
+    """A serialized spec is read back as the same spec, with and without defaults."""
     spec = parse_spec(BERT)
     assert parse_spec(to_document(spec)) == spec
     assert parse_spec(to_document(spec, with_defaults=True)) == spec
@@ -188,7 +188,7 @@ CASES: list[tuple[str, dict[str, Any], str, str]] = [
 
 @pytest.mark.parametrize(("document", "field", "hint"), [case[1:] for case in CASES], ids=[case[0] for case in CASES])
 def test_one_fault(document: dict[str, Any], field: str, hint: str) -> None:
-    """Each fault alone: where it is and what to do instead."""
+    """Each fault alone has its field and a hint."""
     found = faults({"image": "a"} | document)
     assert len(found) == 1
     if field:

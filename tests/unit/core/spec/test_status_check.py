@@ -1,4 +1,4 @@
-"""What makes no sense in a status is found, and what stands for it is a run that is over."""
+"""Faults of a stored status are found; the replacement of such a status is a failed run."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_an_amount_in_the_template_that_is_none_is_named() -> None:
         ("nothing of ours", 0, 0),
     ],
 )
-def test_what_stands_for_it_is_over_and_keeps_numbers_that_must_not_come_again(
+def test_an_invalid_status_is_replaced_by_a_failed_one_with_its_counters(
     document: object, attempts: int, resumes: int
 ) -> None:
     status = damaged(document, "because " * 100)

@@ -1,4 +1,4 @@
-"""What can be read of a stored spec, whatever somebody edited it to."""
+"""Reading of stored specs, valid or not."""
 
 from __future__ import annotations
 

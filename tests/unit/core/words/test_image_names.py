@@ -170,7 +170,7 @@ def test_a_digest_beside_a_tag_decides_which_image_it_is() -> None:
 
 @pytest.mark.parametrize("pattern", ["", "a b", "Bert*", "ghcr.io/Lab/*", "registry.example*"])
 def test_a_pattern_that_could_not_mean_what_it_seems_to_is_refused(pattern: str) -> None:
-    """A refusal that matches nothing would protect nobody, and nobody would know."""
+    """A pattern that matches nothing would silently refuse nothing."""
     with pytest.raises(InvalidInput) as caught:
         parse_policy({"images": {"deny": [pattern]}})
     assert "registry.example.org/team/*" in caught.value.faults[0].hint

@@ -64,7 +64,7 @@ def test_cpu(written: str | int | float, millis: int) -> None:
     ("millis", "words"), [(1000, "1 core"), (500, "0.5 cores"), (8000, "8 cores"), (1, "0.001 cores")]
 )
 def test_cores_for_people(millis: int, words: str) -> None:
-    """One core is not `1 cores`, and nobody has to know what a millicore is."""
+    """The singular is correct, and millicores do not appear."""
     assert format_cores(millis) == words
 
 
@@ -86,7 +86,7 @@ def test_cores_for_people(millis: int, words: str) -> None:
     ],
 )
 def test_kubernetes_memory(written: str | int | float, size: int) -> None:
-    """What an API server sent is read as Kubernetes reads it: `m` is a thousandth, `E` without digits is exa."""
+    """Quantities of an API server are read as in Kubernetes: `m` is a thousandth, `E` without digits is exa."""
     assert parse_memory_bytes(written) == size
 
 
@@ -156,7 +156,7 @@ def test_a_size_means_the_same_on_the_command_line_and_in_files(written: str) ->
     ],
 )
 def test_sizes_for_people(size: int, there: str, needed: str) -> None:
-    """Nobody has to read 24684092Ki."""
+    """Messages have no sizes such as 24684092Ki."""
     assert (memory_there(size), memory_needed(size)) == (there, needed)
 
 
@@ -203,7 +203,7 @@ def test_sizes_for_people_are_short_and_true(size: int, more: int) -> None:
     ],
 )
 def test_memory_that_is_refused(written: object) -> None:
-    """What is not an amount is refused; the error holds what was written and how to write it."""
+    """Invalid amounts are refused; the error has the value and a hint."""
     with pytest.raises(QuantityError) as caught:
         parse_memory_bytes(written)  # type: ignore[arg-type]
     assert caught.value.value is written
@@ -269,20 +269,20 @@ def test_duration_that_is_refused(written: object) -> None:
 
 @given(st.integers(0, quantities.MAX_CPU_MILLIS))
 def test_cpu_round_trip(millis: int) -> None:
-    """What is written by format_cpu is read back as the same number."""
+    """The parser reads the result of format_cpu as the same number."""
     assert parse_cpu_millis(format_cpu(millis)) == millis
 
 
 @given(st.one_of(st.integers(0, quantities.MAX_MEMORY_BYTES), st.integers(0, 60).map(lambda power: 1 << power)))
 def test_memory_round_trip(size: int) -> None:
-    """What is written by format_memory is read back as the same number, by both that read such a unit."""
+    """Both parsers of such units read the result of format_memory as the same number."""
     assert parse_memory_bytes(format_memory(size)) == size
     assert parse_spec_memory_bytes(format_memory(size)) == size
 
 
 @given(st.integers(0, quantities.MAX_DURATION_SECONDS))
 def test_duration_round_trip(seconds: int) -> None:
-    """What is written by format_duration is read back as the same number."""
+    """The parser reads the result of format_duration as the same number."""
     assert parse_duration_seconds(format_duration(seconds)) == seconds
 
 

@@ -148,7 +148,7 @@ def test_what_is_written_is_read_back(wanted: list[Requirement]) -> None:
 def test_operators_of_selectors_inside_objects(
     operator: str, values: list[str], labels: dict[str, str], expected: bool
 ) -> None:
-    """What is not known, or not a number, matches nothing."""
+    """Unknown operators, and values that are not numbers, match nothing."""
     assert holds("k", operator, values, labels) is expected
 
 

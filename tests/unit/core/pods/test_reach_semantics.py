@@ -25,7 +25,7 @@ MEMBER = {names.LABEL_RUN_UID: "uid-1"}
 
 @dataclass(frozen=True)
 class End:
-    """The other end of a connection: a Pod where it has a namespace, else a host with an address."""
+    """The other end of a connection: a Pod if it has a namespace, else a host with an address."""
 
     namespace: str = ""
     labels: tuple[tuple[str, str], ...] = ()
