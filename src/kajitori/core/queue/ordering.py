@@ -167,12 +167,14 @@ class Ranking:
 
 def rank(queue: Sequence[WaitingRun], users: Shares, teams: Shares, rules: OrderRules, now: float) -> Ranking:
     """Return the order of all waiting runs. Among equals the order of `queue` decides."""
-    waited = np.maximum(now - np.array([c.queued_at for c in queue], dtype=np.float64), 0.0)
-    expected = np.array([c.length_seconds for c in queue], dtype=np.float64)
-    size = np.array([c.size for c in queue], dtype=np.float64)
-    priority = np.array([c.gang.priority for c in queue], dtype=np.int64)
-    user_shares = _shares([c.user for c in queue], users, now)
-    team_shares = _shares([c.team for c in queue], teams, now)
+    waited = np.maximum(now - np.array([run.queued_at for run in queue], dtype=np.float64), 0.0)
+    expected = np.array(
+        [run.expected_seconds if run.work_seconds is None else run.work_seconds for run in queue], dtype=np.float64
+    )  # `length_seconds`, without a call for each run
+    size = np.array([run.size for run in queue], dtype=np.float64)
+    priority = np.array([run.gang.priority for run in queue], dtype=np.int64)
+    user_shares = _shares([run.user for run in queue], users, now)
+    team_shares = _shares([run.team for run in queue], teams, now)
     # Leaving out the owner must not pay: such a run has at least the share of its whole namespace.
     unowned = np.array([is_ownerless(c.user) for c in queue], dtype=bool)
     user_shares = np.where(unowned, np.maximum(user_shares, team_shares), user_shares)
