@@ -1,7 +1,7 @@
-"""Who calls, and what the caller may do. The API server says both, about the caller's own token.
+"""Authentication and authorisation of callers. The API server decides both, by the caller's own token.
 
-Answers are remembered for seconds, under a hash of the token; the token itself stays in the client that carries it.
-While a caller has streams open, both are asked again: once for each credential and right, however many streams it has.
+Its answers are cached for seconds under a hash of the token; only the client that sends the token holds the token
+itself. While a caller has open streams, both are checked again, once per credential and right.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ MAX_ANSWERS = 256
 MAX_TOKEN_LENGTH = 16_384
 
 RECHECKS_AT_ONCE = 8
-"""Credentials of open streams about which the API server is asked again at a time."""
+"""Largest number of credentials of open streams that are checked again at the same time."""
 
 _TOKEN = re.compile(r"[A-Za-z0-9\-._~+/]+=*", re.ASCII)  # RFC 6750, b64token
-_HINT = "send `Authorization: Bearer …` with your Kubernetes token; `kaji` finds that of a local cluster by itself"
+_HINT = "send `Authorization: Bearer …` with your Kubernetes token; `kaji` finds the token of a local cluster by itself"
 
 Identity = tuple[str, tuple[str, ...]]
 """Name and groups."""
@@ -52,30 +52,30 @@ Identity = tuple[str, tuple[str, ...]]
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """Whether somebody may do something."""
+    """A right that the caller may have: a verb on a kind of object, everywhere or in one place."""
 
     verb: str
     resource: Resource
     subresource: str
     """Empty: the object itself."""
     namespace: str
-    """Empty: all of them."""
+    """Empty: all namespaces."""
     name: str
-    """Empty: any."""
+    """Empty: any object."""
 
     @property
     def what(self) -> str:
-        """The kind in the words of `kubectl auth can-i`."""
+        """The kind as `kubectl auth can-i` writes it."""
         kind, group = self.resource.plural, self.resource.group
         return (f"{kind}.{group}" if group else kind) + (f"/{self.subresource}" if self.subresource else "")
 
     def forbidden(self, user: str) -> Forbidden:
-        """The error for somebody who may not."""
+        """Return the error for a user without this right."""
         where = f"in namespace {self.namespace}" if self.namespace else "in all namespaces"
         check = f"kubectl auth can-i {self.verb} {self.what}" + (f" -n {self.namespace}" if self.namespace else " -A")
         return Forbidden(
             f"{user} may not {self.verb} {self.what} {where}",
-            hint=f"ask whoever runs the cluster for a role there; to check: {check}",
+            hint=f"ask the cluster's operators for a role there; to check: {check}",
         )
 
 
@@ -87,20 +87,20 @@ class _Answer:
 
 @dataclass(eq=False, slots=True)
 class Rights:
-    """What one credential may do, as the API server said lately."""
+    """The rights of one credential, cached from recent answers of the API server."""
 
     client: KubeClient
     clock: Callable[[], float] = field(repr=False)
     _answers: OrderedDict[Question, _Answer] = field(default_factory=OrderedDict, repr=False)
     _asking: dict[Question, asyncio.Task[bool]] = field(default_factory=dict, repr=False)
 
-    async def may(self, question: Question, *, anew: bool = False) -> bool:
-        """Whether the caller may; `anew`: as of now, whatever is remembered."""
+    async def may(self, question: Question, *, refresh: bool = False) -> bool:
+        """Whether the caller has this right. With `refresh`, the cache is not used."""
         answer = self._answers.get(question)
-        if answer is not None and answer.until > self.clock() and not anew:
+        if answer is not None and answer.until > self.clock() and not refresh:
             return answer.allowed
         asking = self._asking.get(question)
-        if asking is None:  # a thousand streams that begin at once ask once
+        if asking is None:  # streams that start at the same time share one request
             asking = self._asking[question] = asyncio.create_task(self._ask(question))
             asking.add_done_callback(lambda task: self._asked(question, task))
         return await asyncio.shield(asking)
@@ -108,7 +108,7 @@ class Rights:
     def _asked(self, question: Question, task: asyncio.Task[bool]) -> None:
         del self._asking[question]
         if not task.cancelled():
-            task.exception()  # whoever asked was told, unless it has hung up
+            task.exception()  # marks the error as handled: the callers got it, unless they hung up
 
     async def _ask(self, question: Question) -> bool:
         resource = question.resource
@@ -129,19 +129,19 @@ class Rights:
 
 @dataclass(eq=False, slots=True)
 class User:
-    """The caller of one request, and a client that acts in its name. Valid as long as the request."""
+    """The caller of one request, and a client with its credentials. Valid until the request ends."""
 
     name: str
     groups: tuple[str, ...]
     client: KubeClient
     rights: Rights
     granted: set[Question] = field(default_factory=set)
-    """What this request was allowed for: a stream ends when one of these rights is withdrawn."""
+    """Rights that this request was allowed for. A stream ends when one of them is withdrawn."""
 
     async def may(
         self, verb: str, namespace: str, name: str = "", *, resource: Resource = RUNS, subresource: str = ""
     ) -> bool:
-        """Whether the caller may do this to Runs (or another kind); without a namespace: in all of them."""
+        """Whether the caller may do this to Runs or another kind. An empty namespace stands for all namespaces."""
         question = Question(verb, resource, subresource, namespace, name)
         allowed = await self.rights.may(question)
         if allowed:
@@ -151,7 +151,7 @@ class User:
     async def require(
         self, verb: str, namespace: str, name: str = "", *, resource: Resource = RUNS, subresource: str = ""
     ) -> None:
-        """Raises Forbidden unless the caller may."""
+        """Raise Forbidden unless the caller has this right, for all objects or for the named one."""
         if await self.may(verb, namespace, resource=resource, subresource=subresource):
             return
         if name and await self.may(verb, namespace, name, resource=resource, subresource=subresource):
@@ -167,7 +167,7 @@ class _OpenStream:
 
 @dataclass(eq=False, slots=True)
 class Session:
-    """One credential that was authenticated."""
+    """One authenticated credential."""
 
     client: KubeClient
     identity: Identity
@@ -179,13 +179,16 @@ class Session:
     streams: set[_OpenStream] = field(default_factory=set)
 
     def user(self) -> User:
-        """The caller of one more request."""
+        """Return the caller of another request with this credential."""
         return User(*self.identity, self.client, self.rights)
 
 
 class Sessions:
-    """Credentials that were authenticated lately, at most MAX_SESSIONS. The client of one that was forgotten is closed
-    when its last request has ended. Nothing is kept of a token that the API server does not know but its hash."""
+    """Recently authenticated credentials, at most MAX_SESSIONS.
+
+    The client of an evicted session is closed when its last request has ended. Of a token that the API server rejects,
+    only the hash is kept.
+    """
 
     def __init__(
         self,
@@ -193,7 +196,8 @@ class Sessions:
         clock: Callable[[], float] = time.monotonic,
         questions: Questions | None = None,
     ) -> None:
-        """make_client: for a token, over connections that are open already, since most unknown tokens are bogus."""
+        """`make_client` returns the client for a token. It should reuse open connections, since most unknown tokens are
+        invalid."""
         self._make_client = make_client
         self._questions = questions or Questions(WebLimits(), clock)
         self._clock = clock
@@ -203,10 +207,10 @@ class Sessions:
         self._streaming: set[Session] = set()
 
     async def enter(self, authorization: str | None, address: str = "") -> Session:
-        """The session of whoever sent this header from this address; `leave` it afterwards.
+        """Return the session for an Authorization header from this address; call `leave` afterwards.
 
-        Raises Unauthenticated if the API server does not know the token, Unavailable if it does not answer, and Busy if
-        too many unknown tokens wait, or came from there and were wrong.
+        Raises Unauthenticated if the API server rejects the token, Unavailable if it does not answer, and Busy if too
+        many unknown tokens wait for a check or this address sent too many wrong ones.
         """
         token = _token_of(authorization)
         key = hashlib.sha256(token.encode()).digest()
@@ -229,13 +233,13 @@ class Sessions:
         return session
 
     async def leave(self, session: Session) -> None:
-        """A request of that session has ended."""
+        """Note that a request of the session has ended."""
         session.uses -= 1
         if session.retired and session.uses == 0:
             await session.client.close()
 
     async def close(self) -> None:
-        """Forgets everybody and closes all clients."""
+        """Drop all sessions and close their clients."""
         sessions = list(self._sessions.values())
         self._sessions.clear()
         for task in self._unknown.values():
@@ -247,7 +251,8 @@ class Sessions:
 
     @contextmanager
     def streaming(self, session: Session, user: User, end: Callable[[KajitoriError], None]) -> Iterator[None]:
-        """An answer to this user that goes on for long; `end` is called when its caller has lost its right to it."""
+        """Register a long answer to this user while the context lasts. `end` is called if the user loses a right that
+        the answer needs."""
         stream = _OpenStream(user.granted, end)
         session.streams.add(stream)
         self._streaming.add(session)
@@ -259,27 +264,27 @@ class Sessions:
                 self._streaming.discard(session)
 
     async def recheck_all(self, every_seconds: float) -> None:
-        """Runs `recheck` again and again."""
+        """Call `recheck` periodically until cancelled."""
         while True:
             await asyncio.sleep(every_seconds)
             try:
                 await self.recheck()
             except Exception:
-                log.exception("callers of open streams could not be checked again; this is a bug")
+                log.exception("cannot check the callers of open streams again; this is a bug")
 
     async def recheck(self) -> None:
-        """Ask again about every credential that has open streams, and end the streams of those that lost their right.
+        """Check every credential with open streams again, and end streams whose caller has lost a right.
 
-        While the API server does not answer, streams go on.
+        While the API server does not answer, streams stay open.
         """
-        several = asyncio.Semaphore(RECHECKS_AT_ONCE)
+        limit = asyncio.Semaphore(RECHECKS_AT_ONCE)
 
         async def check(session: Session) -> None:
-            async with several:
+            async with limit:
                 try:
                     await self._recheck(session)
                 except KajitoriError as error:
-                    log.info("a caller with open streams could not be checked again: %s", error.message)
+                    log.info("cannot check a caller with open streams again: %s", error.message)
 
         await asyncio.gather(*(check(session) for session in tuple(self._streaming)))
 
@@ -292,16 +297,16 @@ class Sessions:
                 stream.end(error)
             return
         for question in set[Question]().union(*(stream.granted for stream in session.streams)):
-            if await session.rights.may(question, anew=True):
+            if await session.rights.may(question, refresh=True):
                 continue
             for stream in tuple(session.streams):
                 if question in stream.granted:
                     stream.end(question.forbidden(session.identity[0]))
 
-    # ------------------------------------------------------------------------------------------ who it is
+    # ------------------------------------------------------------------------------------------ authentication
 
     async def _meet(self, key: bytes, token: str, address: str) -> Session:
-        """The session of a token that is not remembered. Many requests at once that show it ask once."""
+        """Return a new session for an unknown token. Simultaneous requests with the same token share one check."""
         task = self._unknown.get(key)
         if task is None:
             task = self._unknown[key] = asyncio.create_task(self._introduce(key, token, address))
@@ -331,25 +336,26 @@ class Sessions:
         return session
 
     async def _confirm(self, key: bytes | None, session: Session) -> None:
-        """Ask who it is again. Raises Unauthenticated if that is nobody any more, or somebody else."""
+        """Authenticate the session again. Raises Unauthenticated if its token is no longer valid or now belongs to
+        another user."""
         try:
             identity = await self._identify(session.client)
             if identity[0] != session.identity[0]:
                 raise _refused()
         except Unauthenticated:
-            key = key or next((known for known, each in self._sessions.items() if each is session), None)
+            key = key or next((known for known, other in self._sessions.items() if other is session), None)
             if key is not None and self._sessions.get(key) is session:
                 del self._sessions[key]
                 self._refuse(key)
             session.retired = True
             raise
-        session.identity = identity  # groups come and go
+        session.identity = identity  # the user's groups may have changed
         session.valid_until = self._clock() + IDENTITY_SECONDS
 
     async def _identify(self, client: KubeClient) -> Identity:
         answer = await client.create(SELF_REVIEWS, _review(SELF_REVIEWS, None))
         info: dict[str, Any] = (answer.get("status") or {}).get("userInfo") or {}
-        name, groups = str(info.get("username") or ""), tuple(str(each) for each in info.get("groups") or ())
+        name, groups = str(info.get("username") or ""), tuple(str(group) for group in info.get("groups") or ())
         if not name or name == "system:anonymous":
             raise _refused()
         return name, groups
@@ -366,12 +372,12 @@ class Sessions:
 
 
 def address_of(connection: HTTPConnection) -> str:
-    """What counts as the address of a caller."""
+    """Return the caller's address for limits: its network, empty if unknown."""
     return network_of(connection.client.host) if connection.client is not None else ""
 
 
 async def authenticated(connection: HTTPConnection) -> AsyncIterator[User]:
-    """For routes: the caller, until the answer is written."""
+    """Dependency of routes: yield the caller until the answer is written."""
     sessions: Sessions = connection.app.state.kajitori.sessions
     session = await sessions.enter(connection.headers.get("authorization"), address_of(connection))
     try:
@@ -387,7 +393,7 @@ Caller = Annotated[User, Depends(authenticated)]
 
 
 def submitted_by(user: User, now: datetime) -> dict[str, str]:
-    """The annotations that mark an object as submitted by him at that time."""
+    """Return the annotations that mark an object as submitted by this user at that time."""
     moment = now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
     return {names.ANNOTATION_OWNER: user.name, names.ANNOTATION_SUBMITTED_AT: moment}
 

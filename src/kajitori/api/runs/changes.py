@@ -1,4 +1,4 @@
-"""Stopping, resuming and deleting a run, in the name of who asks for it."""
+"""Stop, resume and delete a run with the caller's credentials."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from kajitori.kube.resources import CLAIMS, RUNS
 router = APIRouter(tags=["runs"])
 
 TRIES = 5
-"""How often a write is tried anew when somebody else changed the run between reading and writing it."""
+"""Attempts to change a run. A write conflicts if another client changes the run after we read it."""
 
 Patch = dict[str, Any]
 
@@ -45,8 +45,8 @@ class DeleteParameters(Parameters):
     checkpoint: bool = False
     """Delete the run's checkpoint as well. This cannot be undone."""
     grace_seconds: Duration | None = Field(default=None, alias="grace")
-    """For a run that has not ended: time between SIGTERM and SIGKILL, instead of the run's own. 0s kills, as for
-    stop."""
+    """For a run that has not ended: time between SIGTERM and SIGKILL, instead of the run's own. 0s kills within a
+    second."""
 
 
 @router.post(
@@ -58,8 +58,9 @@ class DeleteParameters(Parameters):
     summary="Stop a run",
 )
 async def stop_run(api: Shared, user: Caller, request: Request, namespace: str, name: str) -> Response:
-    """Its members get SIGTERM, and SIGKILL after the grace period. The run stays, its checkpoint too: it can be resumed
-    later. A run that has ended stays as it is. Of a run that is being stopped already, a shorter grace counts."""
+    """Send the members SIGTERM, and SIGKILL after the grace period. The run and its checkpoint are kept, so that it can
+    be resumed later. A run that has ended does not change. If the run is already being stopped, a shorter grace period
+    replaces the first."""
     document = await json_body(request) if (await request.body()).strip() else {}
     wanted, faults, _ = read(StopRequest, document, "")
     if faults or wanted is None:
@@ -82,7 +83,7 @@ async def stop_run(api: Shared, user: Caller, request: Request, namespace: str, 
 
 @router.post("/v1/runs/{namespace}/{name}/resume", responses=describes(RunView), summary="Start a run again")
 async def resume_run(api: Shared, user: Caller, namespace: str, name: str) -> Response:
-    """A run that has ended is queued again and goes on from its checkpoint. Asked twice, it is done once."""
+    """Queue a run that has ended again; it continues from its checkpoint. A second request has no further effect."""
 
     def resumed(run: RunObject, spec: dict[str, Any]) -> Patch | None:
         if _resuming(run, spec):
@@ -90,13 +91,13 @@ async def resume_run(api: Shared, user: Caller, namespace: str, name: str) -> Re
         phase = phase_of(run)
         if not phase.is_final:
             doing = "is being stopped" if spec.get("stopped") else f"is {phase.value}"
-            hint = "wait until it has stopped" if spec.get("stopped") else "stop it first, or leave it be"
+            hint = f"wait until it has stopped: kaji wait {name}" if spec.get("stopped") else f"kaji stop {name}"
             raise WrongState(f"{name} {doing}: only a run that has ended can be resumed", hint=hint)
         if run.metadata.deletion_timestamp:
-            raise WrongState(f"{name} is being deleted", hint="submit it anew")
+            raise WrongState(f"{name} is being deleted", hint="submit it again")
         done = run.status.resumes if run.status is not None else 0
         patch: Patch = {"stopped": False, "stopGrace": None, "resumes": max(done, _resumes(spec)) + 1}
-        _decide_again(api, run, spec | patch)
+        _require_allowed(api, run, spec | patch)
         return patch
 
     return answer(run_view(await _change(api, user, namespace, name, resumed)))
@@ -108,7 +109,7 @@ async def resume_run(api: Shared, user: Caller, namespace: str, name: str) -> Re
 async def delete_run(
     api: Shared, user: Caller, namespace: str, name: str, query: Annotated[DeleteParameters, Query()]
 ) -> Response:
-    """Its members are ended first, then the run is deleted. Its checkpoint stays unless `checkpoint` is true."""
+    """End the members, then delete the run. The checkpoint is kept unless `checkpoint` is true."""
     _check_name(api, namespace, name)
     if query.checkpoint:
         await _check_checkpoint(api, user, namespace, name)
@@ -119,14 +120,14 @@ async def delete_run(
     except NotFound as error:
         raise no_such_run(api, namespace, name, error) from None
     if query.checkpoint and api.cluster.policy.checkpoint.kind == "claim":
-        with suppress(NotFound):  # it may never have had one
+        with suppress(NotFound):  # the run may never have had a checkpoint
             await user.client.delete(CLAIMS, names.checkpoint_claim(name), namespace)
     return answer(Deleted(name=name, namespace=namespace), 202)
 
 
 async def _shorten_grace(api: Api, user: User, namespace: str, name: str, grace: str) -> None:
-    """Writes the grace into a run that has not ended. Somebody who may delete the run but not change it deletes it with
-    the grace that it has."""
+    """Write the grace period into a run that has not ended. If the caller may delete but not change the run, the run's
+    own grace period stays."""
 
     def shortened(run: RunObject, spec: dict[str, Any]) -> Patch | None:
         if phase_of(run).is_final and not _resuming(run, spec):
@@ -140,9 +141,9 @@ async def _shorten_grace(api: Api, user: User, namespace: str, name: str, grace:
 
 
 async def _check_checkpoint(api: Api, user: User, namespace: str, name: str) -> None:
-    """Raises where the checkpoint could not be deleted after the run: both go, or none.
+    """Raise an error if the checkpoint could not be deleted after the run, so that both are deleted or neither.
 
-    A folder is deleted by the controller, once no member is left; the run is marked for that.
+    The controller deletes a checkpoint folder once no member is left; this function marks the run for that.
     """
     rules = api.cluster.policy.checkpoint
     if rules.kind == "claim":
@@ -160,7 +161,7 @@ async def _check_checkpoint(api: Api, user: User, namespace: str, name: str) -> 
             "checkpoint",
             f"this cluster keeps checkpoints as folders below {rules.root}, which the server does not touch",
             value="true",
-            hint="delete the run without it, and the folder by hand",
+            hint="delete the run without its checkpoint, and the folder by hand",
             code="Unsupported",
         )
     mark = {"uid": run.metadata.uid, "annotations": {names.ANNOTATION_DELETE_CHECKPOINT: "true"}}
@@ -170,7 +171,7 @@ async def _check_checkpoint(api: Api, user: User, namespace: str, name: str) -> 
 async def _change(
     api: Api, user: User, namespace: str, name: str, change: Callable[[RunObject, dict[str, Any]], Patch | None]
 ) -> RunObject:
-    """Changes a run's spec by compare-and-swap, as the caller. `change` answers what to change, None for nothing."""
+    """Change a run's spec by compare-and-swap with the caller's credentials. `change` returns the patch, or None."""
     _check_name(api, namespace, name)
     for left in range(TRIES - 1, -1, -1):
         try:
@@ -193,20 +194,20 @@ async def _change(
 
 
 def _check_name(api: Api, namespace: str, name: str) -> None:
-    """A name that no run can have is not asked for."""
+    """Raise NotFound for a name that no run can have."""
     if name_fault(name) is not None:
         raise no_such_run(api, namespace, name)
 
 
-def _decide_again(api: Api, run: RunObject, spec: dict[str, Any]) -> None:
-    """Raises Refused where policy would not have the run with this spec."""
+def _require_allowed(api: Api, run: RunObject, spec: dict[str, Any]) -> None:
+    """Raise Refused if the policy forbids the run with this spec."""
     api.cluster.decide(msgspec.structs.replace(run, spec=msgspec.Raw(msgspec.json.encode(spec))))
 
 
 def _check_grace(api: Api, run: RunObject, spec: dict[str, Any]) -> None:
-    """Raises Refused where policy forbids that grace period. Whatever else is wrong with a run, it may be stopped."""
+    """Raise Refused if the policy forbids the grace period. Other faults of a run do not keep it from being stopped."""
     try:
-        _decide_again(api, run, spec)
+        _require_allowed(api, run, spec)
     except InvalidInput as error:
         faults = [fault for fault in error.faults if fault.field == "spec.stopGrace"]
         if faults:
@@ -219,6 +220,6 @@ def _resumes(spec: dict[str, Any]) -> int:
 
 
 def _resuming(run: RunObject, spec: dict[str, Any]) -> bool:
-    """Somebody has resumed it, and the controller has not got to it yet."""
+    """Whether the run was resumed and the controller has not acted on it yet."""
     done = run.status.resumes if run.status is not None else 0
     return phase_of(run).is_final and not spec.get("stopped") and _resumes(spec) > done

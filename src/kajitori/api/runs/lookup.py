@@ -1,4 +1,4 @@
-"""Which run a path means."""
+"""Find the run that a path names."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ SHOWN_CANDIDATES = 10
 
 
 async def find_run(api: Api, user: User, namespace: str, name: str) -> RunObject:
-    """The run of that name, or the only one whose name begins so, for somebody who may read it.
+    """Return the run with this name, or the only run whose name begins with it.
 
-    A run that was made a moment ago is found, too. Raises Forbidden, NotFound, and InvalidInput that lists the
-    candidates where there are several.
+    A run that was just created is found, too. Raises Forbidden if the user may not read it, NotFound, or InvalidInput
+    with the candidates if several names begin so.
     """
     await user.require("get", namespace, name)
     require_definition(api)
@@ -29,14 +29,14 @@ async def find_run(api: Api, user: User, namespace: str, name: str) -> RunObject
     if run is not None:
         return run
     if name_fault(name) is None:
-        try:  # the mirror is a moment behind; whoever has just created a run wants to see it
+        try:  # the mirror lags a little, and users look at runs that they have just created
             return await user.client.get(RUNS, name, namespace, type=RunObject)
         except NotFound:
             pass
     candidates = sorted(
         run.metadata.name
-        for (where, _), run in api.mirror.runs.items()
-        if name and where == namespace and run.metadata.name.startswith(name)
+        for (run_namespace, _), run in api.mirror.runs.items()
+        if name and run_namespace == namespace and run.metadata.name.startswith(name)
     )
     if not candidates:
         raise no_such_run(api, namespace, name)
@@ -45,12 +45,12 @@ async def find_run(api: Api, user: User, namespace: str, name: str) -> RunObject
         return api.mirror.runs[namespace, candidates[0]]
     listed = ", ".join(candidates[:SHOWN_CANDIDATES])
     more = f" and {len(candidates) - SHOWN_CANDIDATES} more" if len(candidates) > SHOWN_CANDIDATES else ""
-    message = f"{show(name)!r} may be any of {listed}{more}"
+    message = f"several runs have names that begin with {show(name)!r}: {listed}{more}"
     raise InvalidInput([Fault("name", message, show(name), "write more of the name", "Ambiguous")])
 
 
 def require_definition(api: Api) -> None:
-    """Raises Unsupported while the cluster does not define runs: a list would look as if there were none."""
+    """Raise Unsupported if the cluster does not define runs. An empty list would be misleading then."""
     if api.mirror.lacks(RUNS):
         raise _undefined(api)
 
@@ -61,13 +61,13 @@ def _undefined(api: Api) -> Unsupported:
     return Unsupported(message, hint=f"to install it: {api.install_command}")
 
 
-def no_such_run(api: Api, namespace: str, name: str, said: NotFound | None = None) -> KajitoriError:
-    """The error for a run that is not there; `said`: what the API server answered."""
-    if isinstance(said, NotServedError):
+def no_such_run(api: Api, namespace: str, name: str, cause: NotFound | None = None) -> KajitoriError:
+    """Return the error for a run that does not exist. `cause` is the API server's error."""
+    if isinstance(cause, NotServedError):
         return _undefined(api)
     return NotFound(f"there is no run {show(name)!r} in namespace {show(namespace)}", hint="see them all: kaji ps -a")
 
 
 def run_object(document: dict[str, object]) -> RunObject:
-    """A Run as the API server answered it."""
+    """Return the Run in an answer of the API server."""
     return decode(msgspec.json.encode(document), RunObject)

@@ -1,4 +1,4 @@
-"""The members of a run."""
+"""List the members of a run."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ router = APIRouter(tags=["runs"])
 async def list_members(
     api: Shared, user: Caller, namespace: str, name: str, query: Annotated[PageParameters, Query()]
 ) -> Response:
-    """Ranks that have no Pod, because the run waits or its Pods were deleted, are not listed."""
+    """Does not list ranks without a Pod, because the run waits or its Pods were deleted."""
     after = decode_token(query.continue_, int) if query.continue_ else -1
     run = await find_run(api, user, namespace, name)
     newest = newest_pods(api.mirror.pods_of_run(run))
@@ -41,7 +41,7 @@ async def list_members(
 
 
 def newest_pods(pods: Iterable[Pod]) -> dict[int, Pod]:
-    """By rank, the Pod of the newest attempt that has one."""
+    """Return, by rank, the Pod of the newest attempt that has one."""
     newest: dict[int, tuple[int, Pod]] = {}
     for pod in pods:
         member = pod.member

@@ -1,4 +1,4 @@
-"""The results of a sweep: how each of its members ended, and what it said."""
+"""The results of a sweep: the state, exit code and message of each member."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class ResultParameters(PageParameters):
 async def list_results(
     api: Shared, user: Caller, namespace: str, name: str, query: Annotated[ResultParameters, Query()]
 ) -> Response:
-    """One row per member, whether or not it has run. Those of members that have ended stay as long as the run."""
+    """One row per member, whether or not it has run. Rows of ended members are kept as long as the run exists."""
     after = decode_token(query.continue_, int) if query.continue_ else -1
     run = await find_run(api, user, namespace, name)
     table = _Table(api, run)
@@ -54,7 +54,7 @@ async def list_results(
 
 
 def array_of(run: RunObject) -> Array | None:
-    """The members of a sweep, as its spec says; None where it is none, or can't be read."""
+    """Return the sweep's array from the run's spec; None if the run is no sweep or its array is invalid."""
     spec = msgspec.json.decode(run.spec)
     text = spec.get("array") if isinstance(spec, dict) else None
     try:
@@ -64,14 +64,14 @@ def array_of(run: RunObject) -> Array | None:
 
 
 class _Table:
-    """All that is known of a sweep's members: what its status says, what their Pods show, and what was kept."""
+    """Results of a sweep's members, from the run's status, the members' Pods and the store."""
 
     def __init__(self, api: Api, run: RunObject) -> None:
         array = array_of(run)
         if array is None:
             message = f"{run.metadata.name} is no sweep: its members work on one result together"
             raise InvalidInput.one(
-                "name", message, value=run.metadata.name, hint="only runs with an array have a table"
+                "name", message, value=run.metadata.name, hint="only runs with an array have a table of results"
             )
         self.indices: Iterable[int] = array.indices
         self._api = api
@@ -91,12 +91,12 @@ class _Table:
         return live.state if live is not None else "NotRun" if self._is_over else "Waiting"
 
     async def rows(self, indices: list[int]) -> tuple[list[MemberResult], str]:
-        """The rows of these members, and why some lack their details."""
+        """Return the rows of these members, and why some lack details; an empty text if none does."""
         ended = [index for index in indices if self._ledger.has_ended(index)]
         kept: dict[int, MemberResult] = {}
         incomplete = ""
         if ended and self._api.kept_logs is None:
-            incomplete = "this server has no store of blobs, where they are kept"
+            incomplete = "this server has no blob store, which keeps the details"
         elif ended and self._api.kept_logs is not None:
             meta = self._run.metadata
             try:
@@ -128,7 +128,7 @@ class _Table:
         return MemberResult(index=index, state=state, restarts=restarts)
 
     def _live(self, index: int) -> MemberResult | None:
-        """What the member's Pod shows; None where it has none, or it is given up."""
+        """Return the result that the member's Pod shows; None without a Pod, or if the member will be started again."""
         pod = self._pods.get(index)
         member = member_of(pod, self._api.mirror.nodes) if pod is not None else None
         if pod is None or member is None or index in self._ledger.again:

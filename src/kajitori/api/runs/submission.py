@@ -1,4 +1,4 @@
-"""Submitting a run: checked, decided about, and made in the submitter's name; or shown, with nothing made."""
+"""Submit a run: check it, apply the policy, and create it with the submitter's credentials; or show a dry run."""
 
 from __future__ import annotations
 
@@ -63,15 +63,15 @@ class SubmitParameters(Parameters):
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """What a request asks for."""
+    """A request for a run, as far as it could be read."""
 
     name: str
-    """Empty: one is still to be made."""
+    """Empty: the server makes a name."""
     namespace: str
     labels: dict[str, str]
     draft: Draft
     faults: tuple[Fault, ...] = ()
-    """Everything that is wrong with the request by itself, the spec's faults among it."""
+    """Everything that is wrong with the request itself, including the spec's faults."""
 
     @property
     def spec(self) -> RunSpec:
@@ -93,7 +93,8 @@ class Submission:
     summary="Submit a run",
 )
 async def submit(api: Shared, user: Caller, request: Request, query: Annotated[SubmitParameters, Query()]) -> Response:
-    """201 with the run. If it is wrong or refused by policy, every reason at once; then nothing was created."""
+    """201 with the run. If the request is invalid or the policy forbids it, the answer lists every reason, and nothing
+    is created."""
     submission = read_submission(await json_body(request), api.namespace)
     decision = await decide_or_refuse(api, user, submission)
     if query.dry_run:
@@ -106,24 +107,25 @@ async def submit(api: Shared, user: Caller, request: Request, query: Annotated[S
 
 
 def read_submission(document: Any, default_namespace: str) -> Submission:
-    """What a request's body asks for, as far as it can be read."""
+    """Read a request's body as far as it is valid; its faults are in the result."""
     request, faults, _ = read(RunRequest, document, "")
-    written = document if isinstance(document, dict) else {}
+    fields = document if isinstance(document, dict) else {}
     draft = Draft(None)
-    if isinstance(document, dict) and written.get("spec") is None:
+    if isinstance(document, dict) and fields.get("spec") is None:
         faults.append(Fault("spec", "is required", hint="it says what to run; at least spec.image"))
     elif isinstance(document, dict):
-        draft = read_draft(written["spec"])
+        draft = read_draft(fields["spec"])
         faults += draft.faults
-    name = written.get("name")
+    name = fields.get("name")
     if isinstance(name, str):
-        fault = name_fault(name)
-        faults = [each for each in faults if each.field != "name"] + ([fault] if fault is not None else [])
-        name = name if fault is None else ""
-    for key in written.get("labels") or {} if isinstance(written.get("labels"), dict) else ():
+        bad_name = name_fault(name)
+        faults = [fault for fault in faults if fault.field != "name"] + ([bad_name] if bad_name is not None else [])
+        name = name if bad_name is None else ""
+    for key in fields.get("labels") or {} if isinstance(fields.get("labels"), dict) else ():
         if key.rpartition("/")[0] == names.GROUP:
             hint = "use a domain of your own, or none"
-            faults.append(Fault(f"labels[{key[:80]!r}]", f"labels of {names.GROUP} are not for users", key[:80], hint))
+            message = f"users may not set labels of {names.GROUP}"
+            faults.append(Fault(f"labels[{key[:80]!r}]", message, key[:80], hint))
     return Submission(
         name=name if isinstance(name, str) else "",
         namespace=(request.namespace if request is not None else None) or default_namespace,
@@ -134,8 +136,8 @@ def read_submission(document: Any, default_namespace: str) -> Submission:
 
 
 async def decide_or_refuse(api: Api, user: User, submission: Submission) -> Decision:
-    """What becomes of a request. Raises InvalidInput, or Refused, with all that is wrong with it, with its name, and
-    for policy and cluster."""
+    """Return the policy's decision about a request. Raises InvalidInput or Refused with all faults of the request and
+    its name, and all objections of policy and cluster."""
     found: list[Fault] = []
     try:
         if not submission.faults:
@@ -153,7 +155,8 @@ async def decide_or_refuse(api: Api, user: User, submission: Submission) -> Deci
 
 
 async def _taken(api: Api, user: User, submission: Submission) -> list[Fault]:
-    """The fault of a name that another run has, for somebody who would learn of it by trying."""
+    """Return the fault if another run has the name and the user may create runs there; otherwise the user may not learn
+    of that run."""
     name, namespace = submission.name, submission.namespace
     run = api.mirror.runs.get((namespace, name))
     if run is None or not await user.may("create", namespace):
@@ -163,9 +166,9 @@ async def _taken(api: Api, user: User, submission: Submission) -> list[Fault]:
 
 
 async def _require_code(api: Api, user: User, submission: Submission) -> None:
-    """Raises InvalidInput where the run refers to code that nobody brought, for who would learn of it by trying.
+    """Raise InvalidInput if the run's code is not in the store and the user may create runs there.
 
-    A dry run is not asked: the command line uploads nothing for it.
+    Dry runs skip this check, since the command line uploads nothing for them.
     """
     code, namespace = submission.spec.code, submission.namespace
     if code is None or api.code is None or not await user.may("create", namespace):
@@ -176,9 +179,10 @@ async def _require_code(api: Api, user: User, submission: Submission) -> None:
 
 
 def _name_taken(name: str, namespace: str, *, deleting: bool) -> AlreadyExists:
-    """`deleting`: the run that has the name is on its way out; `kaji rm` returns when it is gone."""
+    """Return the error for a name that a run has. `deleting`: that run is being deleted; `kaji rm` waits until it is
+    gone."""
     if deleting:
-        message = f"the run {name!r} in namespace {namespace} is being deleted; its members have not all ended yet"
+        message = f"the run {name!r} in namespace {namespace} is being deleted; some of its members have not ended yet"
         return AlreadyExists(message, hint=f"wait until it is gone: kaji rm {name}; or choose another name")
     message = f"there is a run {name!r} in namespace {namespace} already"
     return AlreadyExists(message, hint=f"choose another name, or delete that one: kaji rm {name}")
@@ -195,7 +199,7 @@ async def _facts(api: Api, user: User, submission: Submission) -> Facts:
 
 
 async def _secrets(user: User, submission: Submission) -> frozenset[str] | None:
-    """Which of the Secrets that a run names exist; None where its submitter may not look. No contents are read."""
+    """Return the run's Secrets that exist; None if the submitter may not read them. Reads their metadata alone."""
     wanted = {use.name for use in submission.spec.secrets}
     if not wanted:
         return None
@@ -213,8 +217,8 @@ async def _secrets(user: User, submission: Submission) -> frozenset[str] | None:
 
 
 async def _create(api: Api, user: User, submission: Submission, *, dry_run: bool = False) -> dict[str, Any]:
-    """The Run, made with the submitter's own credentials. Raises AlreadyExists where its name is taken, NotFound where
-    there is no such namespace."""
+    """Create the Run with the submitter's credentials. Raises AlreadyExists if its name is taken, NotFound if the
+    namespace does not exist."""
     tries = 1 if submission.name else NAME_TRIES
     for left in range(tries - 1, -1, -1):
         name = submission.name or make_name(submission.spec.image, secrets.token_hex(8))
@@ -224,29 +228,29 @@ async def _create(api: Api, user: User, submission: Submission, *, dry_run: bool
         except AlreadyExists as error:
             if left:
                 continue
-            deleting = error.message.startswith("object is being deleted")  # the mirror may not know it yet
+            deleting = error.message.startswith("object is being deleted")  # the mirror may not show it yet
             raise _name_taken(name, submission.namespace, deleting=deleting) from error
         except NotServedError as error:
             raise no_such_run(api, submission.namespace, name, error) from error
         except NotFound as error:
             if not error.message.startswith("namespaces "):
                 raise
-            hint = "name one that you may use; whoever runs the cluster makes new ones"
+            hint = "name a namespace that you may use; the cluster's operators create new ones"
             raise NotFound(f"there is no namespace {submission.namespace!r}", hint=hint) from error
         except (ConnectionFailed, ServerError) as error:
             if not dry_run and not isinstance(error, StorageFull) and getattr(error, "maybe_applied", True):
-                error.hint = f"it may have been made all the same; before you try again: kaji describe {name}"
+                error.hint = f"the run may exist nevertheless; check before you try again: kaji describe {name}"
             raise
     raise AssertionError("unreachable")
 
 
 def run_document(submission: Submission, name: str, user: User, now: datetime) -> dict[str, Any]:
-    """The Run that is made for a submission."""
+    """Return the Run that is created for a submission."""
     metadata: dict[str, Any] = {
         "name": name,
         "namespace": submission.namespace,
         "annotations": submitted_by(user, now),
-        "finalizers": [names.FINALIZER],  # else the controller's first write would be to add it
+        "finalizers": [names.FINALIZER],  # saves the controller a first write that adds it
     }
     if submission.labels:
         metadata["labels"] = dict(submission.labels)
@@ -259,7 +263,7 @@ def run_document(submission: Submission, name: str, user: User, now: datetime) -
 
 
 def _fresh_status(spec: RunSpec, decision: Decision) -> RunStatus:
-    """What the status will say once the controller has looked."""
+    """Return the status that the controller will write first."""
     return RunStatus(
         reason=Reason.NOT_PLANNED_YET,
         members=MemberCounts(total=spec.members),
@@ -268,11 +272,12 @@ def _fresh_status(spec: RunSpec, decision: Decision) -> RunStatus:
 
 
 async def _dry_run(api: Api, user: User, submission: Submission, decision: Decision) -> DryRun:
-    """What would be made. The API server is asked, too: names, rights and quotas are checked as if it were meant."""
+    """Return what a submission would create. The API server takes part with a dry run, which checks names, rights and
+    quotas."""
     document = await _create(api, user, submission, dry_run=True)
     run = run_object(document)
     name = run.metadata.name
-    if not submission.name:  # what policy derives from the name
+    if not submission.name:  # parts of the decision depend on the name that was made
         decision = await _decide(api, user, submission, name)
     run = msgspec.structs.replace(run, status=_fresh_status(submission.spec, decision))
     start, placement = await waiting.start_of_new(api, user, run, submission.spec, decision)
@@ -293,13 +298,13 @@ def _manifests(api: Api, submission: Submission, decision: Decision, run: RunObj
         namespace=namespace,
         run_uid=uid,
         attempt=1,
-        world_size=spec.replicas,  # of a sweep 1
+        world_size=spec.replicas,  # 1 for a sweep
         port=choose_port(uid, 1, (), ports.first_port, ports.last_port),
         launcher=manifests.launcher_of(spec),
         bind_direct=decision.bind_direct,
     )
     pod = pods.pod(spec.sweep.indices[0] if spec.sweep is not None else 0, node)
-    if not node:  # it has no place yet
+    if not node:  # the Pod is not placed yet
         pod["spec"].pop("affinity", None)
         pod["spec"].pop("nodeName", None)
     document = {

@@ -1,4 +1,4 @@
-"""Following one run until it is final or gone, whatever the mirror has seen of it yet."""
+"""Follow one run until it has ended or was deleted, even if the mirror does not show it yet."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from kajitori.kube.objects import RunObject
 from kajitori.kube.resources import RUNS
 
 MIRROR_PATIENCE_SECONDS = 10.0
-"""How long a run that the API server knows may be missing in the mirror before it is asked for again."""
+"""Time for which a new run may be missing in the mirror before the API server is asked for it again."""
 
 MAX_RESTARTS = 100
-"""So many restarts at most are kept for a reader who is slow."""
+"""Largest number of restarts that are kept for a slow reader."""
 
 
 class RunTracker:
-    """The latest state of one run, and a wait for the next. Use it as a context manager.
+    """The latest state of one run, and a wait for the next change. Use it as a context manager.
 
-    `pods`: changes of its members count as changes, too. `restarts`: the beginning of each is kept for `take_restarts`.
-    Another run of the same name is not this one.
+    With `pods`, changes of its members count as changes, too. With `restarts`, the run's state at each restart is kept
+    for `take_restarts`. A later run of the same name is not followed.
     """
 
     def __init__(self, api: Api, user: User, run: RunObject, *, pods: bool = False, restarts: bool = False) -> None:
@@ -41,11 +41,11 @@ class RunTracker:
 
     @property
     def is_over(self) -> bool:
-        """Nothing happens to it any more."""
+        """Whether the run has ended or was deleted."""
         return self.gone or phase_of(self.run).is_final
 
     def look(self) -> RunObject:
-        """The run as it is now; as it was last where it is gone."""
+        """Return the current run, or its last state if it was deleted."""
         known = self._api.mirror.runs.get(self._key)
         if known is not None and known.metadata.uid == self.run.metadata.uid:
             self.run, self._seen = known, True
@@ -56,7 +56,7 @@ class RunTracker:
         return self.run
 
     def take_restarts(self) -> list[RunObject]:
-        """The run as it was when it began each restart since the last call: short as that may be, it says why."""
+        """Return the run's state, with its reason, at each restart since the last call, even a very short one."""
         taken = list(self._restarts.values())
         self._restarts.clear()
         return taken
@@ -69,7 +69,7 @@ class RunTracker:
             self._restarts.setdefault((run.status.restarts, run.status.interruptions), run)
 
     async def changed(self, timeout_seconds: float) -> bool:
-        """Waits for a change; False where none came in time."""
+        """Wait for a change. Returns False after the timeout."""
         if self._seen or self.gone:
             return await self._subscription.changed(timeout_seconds)
         if not await self._subscription.changed(min(timeout_seconds, MIRROR_PATIENCE_SECONDS)):

@@ -1,8 +1,8 @@
-"""Answers that go on for long.
+"""Streams: answers that take long.
 
-A stream ends in one of two ways that its reader can tell apart: completely, or broken off, when its source failed or
-this server goes down. What broke off is to be asked for again. Nothing is read from a source before the reader of the
-answer has taken what came before: slow readers cost no memory here.
+A reader can tell whether a stream is complete or broke off, because its source failed or this server shuts down. After
+a break, the client should ask again. A source is read no faster than the reader takes the data, so that slow readers
+cost no memory.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ NDJSON = "application/x-ndjson"
 TEXT = "text/plain; charset=utf-8"
 
 HEARTBEAT_SECONDS = 30.0
-"""An empty line after so long without news keeps proxies from hanging up on a stream of documents."""
+"""Time without data after which a stream of documents sends an empty line, so that proxies do not close it."""
 
 Chunks = AsyncGenerator[bytes, None]
 
 
 class StreamRegistry:
-    """All answers that are being written now."""
+    """All open streams."""
 
     def __init__(self, open_streams: Gauge, broken_streams: Counter, sessions: Sessions) -> None:
         self._open_streams = open_streams
@@ -50,22 +50,23 @@ class StreamRegistry:
         cleanup: Callable[[], Awaitable[None]] | None = None,
         size_bytes: int | None = None,
     ) -> Stream:
-        """The answer that writes these pieces; `kind` is for the metrics, `cleanup` is called in any case.
+        """Return the answer that writes these chunks.
 
-        `size_bytes` is how many bytes they have, where that is known beforehand.
+        `kind` is the label in metrics. `cleanup` is always called at the end. `size_bytes` is the size of all chunks,
+        if it is known.
         """
         return Stream(self, chunks, kind=kind, media_type=media_type, cleanup=cleanup, size_bytes=size_bytes)
 
     def break_off(self) -> None:
-        """Breaks off every stream: the server goes down, and their readers may come back later."""
+        """Break off every stream because the server shuts down; readers may reconnect later."""
         self.closing = True
         for task in tuple(self._tasks):
             task.cancel()
 
     @contextmanager
-    def kept(self, scope: Scope, revoke: Callable[[KajitoriError], None]) -> Iterator[None]:
-        """While the context lasts, this answer may take as long as its caller likes, and `revoke` is called when the
-        caller has lost its right to it. Members of runs show tickets, which are for their start alone."""
+    def held_open(self, scope: Scope, revoke: Callable[[KajitoriError], None]) -> Iterator[None]:
+        """Exempt this answer from deadlines while the context lasts. `revoke` is called if the caller loses its right
+        to the answer; the tickets of members are not checked again."""
         state = scope.get("state", {})
         connection = state.get("connection")
         with ExitStack() as closing:
@@ -77,12 +78,12 @@ class StreamRegistry:
             yield
 
     def opened(self, kind: str, task: asyncio.Task[Any]) -> None:
-        """A stream begins."""
+        """Count a stream that begins."""
         self._tasks.add(task)
         self._open_streams.labels(kind).inc()
 
     def closed(self, kind: str, task: asyncio.Task[Any], *, broken: bool) -> None:
-        """A stream has ended."""
+        """Count a stream that has ended."""
         self._tasks.discard(task)
         self._open_streams.labels(kind).dec()
         if broken:
@@ -90,7 +91,7 @@ class StreamRegistry:
 
 
 class Stream(Response):
-    """Writes pieces as they come, until they end, their source fails, or the reader hangs up."""
+    """Writes chunks as they arrive, until the source ends or fails, or the reader hangs up."""
 
     def __init__(
         self,
@@ -141,7 +142,7 @@ class Stream(Response):
         listener = asyncio.create_task(listen())
         try:
             if not self._registry.closing:
-                with self._registry.kept(scope, revoke):
+                with self._registry.held_open(scope, revoke):
                     await self._write(send)
         except asyncio.CancelledError:
             if not hung_up and revoked is None and not self._registry.closing:

@@ -1,4 +1,4 @@
-"""Kubernetes Events about runs and their Pods: at most one watch per namespace, while somebody looks there."""
+"""Kubernetes Events about runs and their Pods, with at most one watch per namespace, and none without readers."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from kajitori.kube.watch import Deleted, Synced, Watcher, follow
 log = logging.getLogger(__name__)
 
 LINGER_SECONDS = 30.0
-"""A feed that nobody reads any more is kept so long: who looked once often looks again."""
+"""Time for which a feed without readers is kept, since users often look again."""
 
 SYNC_SECONDS = 20.0
 
 EventKey = tuple[str, str]
 
 Reader = Callable[[Event | None], None]
-"""Told of each Event that is new or was counted up; of None when no more will come."""
+"""Called with each new Event and each Event whose count rose; with None when no more will come."""
 
 _ALL = ""
-"""Instead of a run's name: all runs of the namespace."""
+"""Stands for all runs of the namespace in place of a run's name."""
 
 
 class EventFeed:
@@ -48,17 +48,17 @@ class EventFeed:
         self.task = asyncio.create_task(self._run(), name=f"events-{namespace}")
 
     def of_run(self, run: str) -> Mapping[str, Event]:
-        """What is known now about runs of that name and their Pods."""
+        """Return the current Events about runs of that name and their Pods, by name."""
         return self._by_run.get(run, {})
 
     def of_all_runs(self, is_run: Callable[[str], bool]) -> Iterator[Event]:
-        """What is known now about all runs and their Pods; see `knows`."""
+        """Yield the current Events about all runs and their Pods; see `knows`."""
         for run, events in self._by_run.items():
             if self.knows(run, is_run):
                 yield from events.values()
 
     def knows(self, run: str, is_run: Callable[[str], bool]) -> bool:
-        """Whether a run of that name is there, or was: a Pod that is no run's may be called as if it were a member."""
+        """Whether a run of that name exists or existed. A foreign Pod may have a name like a member's."""
         return run in self._certain or is_run(run)
 
     async def _run(self) -> None:
@@ -97,11 +97,11 @@ class EventFeed:
 
 
 def _ignore(_event: Event | None) -> None:
-    """The reader who looks once."""
+    """Ignore an Event: the reader of a feed that is read only once."""
 
 
 class EventFeeds:
-    """All namespaces whose Events somebody reads."""
+    """The Event feeds of all namespaces that have readers."""
 
     def __init__(self, client: KubeClient) -> None:
         self._client = client
@@ -109,9 +109,9 @@ class EventFeeds:
 
     @asynccontextmanager
     async def reading(self, namespace: str, run: str = _ALL, reader: Reader = _ignore) -> AsyncIterator[EventFeed]:
-        """The feed of a namespace, read completely once; the reader is told of what happens to that run, or to all.
+        """Yield the feed of a namespace once its Events are read. `reader` gets later Events of one run or of all.
 
-        Raises what the API server refuses for good.
+        Raises the API server's error if it refuses the watch, and Unavailable after `SYNC_SECONDS`.
         """
         feed = self._feeds.get(namespace)
         if feed is None or feed.failure is not None:
@@ -126,7 +126,7 @@ class EventFeeds:
                 async with asyncio.timeout(SYNC_SECONDS):
                     await feed.synced.wait()
             except TimeoutError:
-                message = f"the Events of namespace {namespace} could not be read in {SYNC_SECONDS:.0f} s"
+                message = f"cannot read the Events of namespace {namespace} within {SYNC_SECONDS:.0f} s"
                 raise Unavailable(message, hint="the API server may be overloaded; try again later") from None
             if feed.failure is not None:
                 raise feed.failure
@@ -142,7 +142,7 @@ class EventFeeds:
                 feed.expiry = loop.call_later(LINGER_SECONDS, self._expire, namespace, feed)
 
     async def close(self) -> None:
-        """Ends all watches."""
+        """End all watches."""
         feeds = list(self._feeds.values())
         self._feeds.clear()
         for feed in feeds:
@@ -159,7 +159,7 @@ class EventFeeds:
 
 
 def run_of(event: Event) -> str | None:
-    """The name of the run that an Event is about, itself or one of its Pods; None for everything else."""
+    """Return the name of the run that an Event, or the Event's Pod, belongs to; None for all other Events."""
     about = event.involved_object
     if about.kind == names.KIND:
         return about.name
@@ -171,19 +171,18 @@ def run_of(event: Event) -> str | None:
 
 
 def time_of(event: Event) -> str:
-    """When it happened last."""
+    """Return the time of an Event's last occurrence."""
     return event.last_timestamp or event.event_time or event.first_timestamp or event.metadata.creation_timestamp
 
 
-def place_of(event: Event) -> tuple[str, int, str]:
-    """Where it stands in the order of events: by time; within a second as the API server took them, where its versions
-    tell."""
+def sort_key(event: Event) -> tuple[str, int, str]:
+    """Return the key that sorts Events by time, and within a second by resource version if that is a number."""
     version = event.metadata.resource_version
     return time_of(event), int(version) if version.isdigit() else 0, event.metadata.name
 
 
 def event_view(event: Event) -> EventView:
-    """The view of an Event."""
+    """Return the view of an Event."""
     about = event.involved_object
     return EventView(
         time=time_of(event),

@@ -1,4 +1,4 @@
-"""What happened to a run and its members, and to all runs of a namespace."""
+"""Events about one run and its members, and about all runs of a namespace."""
 
 from __future__ import annotations
 
@@ -18,20 +18,17 @@ from kajitori.api.runs.lookup import find_run, require_definition
 from kajitori.api.runs.tracking import RunTracker
 from kajitori.api.runs.views import EventList, EventView
 from kajitori.api.streams.answers import HEARTBEAT_SECONDS, NDJSON, Chunks
-from kajitori.api.streams.event_feed import event_view, place_of, run_of, time_of
+from kajitori.api.streams.event_feed import event_view, run_of, sort_key, time_of
 from kajitori.core.words import names
 from kajitori.kube.objects import Event, RunObject
 
 router = APIRouter(tags=["runs"])
 
 INTERVAL_SECONDS = 0.2
-"""New Events of a run are looked for at most this often."""
+"""Shortest time between two batches of new Events."""
 
-LAST_WORDS_SECONDS = 2.0
-"""Events about a run's end are written just after the end itself: so long they are waited for."""
-
-Place = tuple[str, int, str]
-"""Where an Event stands in the order, as `place_of` says."""
+LAST_EVENTS_SECONDS = 2.0
+"""Time to wait for Events about a run's end, which are written just after the end itself."""
 
 
 class EventParameters(Parameters):
@@ -48,42 +45,43 @@ class EventWatchParameters(Parameters):
     namespace: str = Field(default="", max_length=253)
     """Default: the server's own."""
     limit: int = Field(default=DEFAULT_LIMIT, ge=0, le=MAX_LIMIT)
-    """Number of earlier events that come first, at most."""
+    """Largest number of earlier events that the stream begins with."""
 
 
-@router.get("/v1/events", responses=describes(EventList), summary="What happened to runs, the newest first")
+@router.get("/v1/events", responses=describes(EventList), summary="Events of all runs, the newest first")
 async def list_all_events(api: Shared, user: Caller, query: Annotated[EventListParameters, Query()]) -> Response:
-    """To all runs of a namespace and their members. Kubernetes forgets Events after an hour."""
+    """Events of a namespace's runs and their members. Kubernetes deletes Events after an hour."""
     namespace = query.namespace or api.namespace
     await user.require("list", namespace)
     require_definition(api)
     after = decode_token(query.continue_, tuple[str, int, str]) if query.continue_ else None
     async with api.events.reading(namespace) as feed:
-        found = sorted(feed.of_all_runs(_runs_of(api, namespace)), key=place_of, reverse=True)
+        found = sorted(feed.of_all_runs(_runs_of(api, namespace)), key=sort_key, reverse=True)
     if after is not None:
-        found = [event for event in found if place_of(event) < after]
+        found = [event for event in found if sort_key(event) < after]
     page = found[: query.limit]
-    following = encode_token(place_of(page[-1])) if len(found) > len(page) else None
+    following = encode_token(sort_key(page[-1])) if len(found) > len(page) else None
     return answer(EventList(items=[event_view(event) for event in page], continue_=following))
 
 
 @router.get(
     "/v1/events/watch",
     responses=describes(EventView, media_type=NDJSON),
-    summary="What happens to runs, as it happens",
+    summary="Watch the events of all runs",
 )
 async def watch_all_events(api: Shared, user: Caller, query: Annotated[EventWatchParameters, Query()]) -> Response:
-    """To all runs of a namespace and their members: an Event a line, for good. Empty lines mean that nothing is new."""
+    """Events of a namespace's runs and their members, one per line; the stream does not end. Empty lines only keep the
+    connection open."""
     namespace = query.namespace or api.namespace
     await user.require("list", namespace)
     require_definition(api)
     async with api.events.reading(namespace):
-        pass  # what the API server refuses is said before the answer begins; the feed lingers
+        pass  # raises the API server's refusal before the answer begins; the feed stays open for a while
     return api.streams.stream(_all_events(api, namespace, query.limit), kind="events", media_type=NDJSON)
 
 
 async def _all_events(api: Api, namespace: str, limit: int) -> Chunks:
-    fresh: dict[str, Event] = {}  # by name: one that is counted up while nobody reads is told once
+    fresh: dict[str, Event] = {}  # by name, so that an Event that recurs between two batches is sent once
     changed = asyncio.Event()
 
     def note(event: Event | None) -> None:
@@ -94,10 +92,10 @@ async def _all_events(api: Api, namespace: str, limit: int) -> Chunks:
     async with api.events.reading(namespace, reader=note) as feed:
         is_run = _runs_of(api, namespace)
         fresh.clear()
-        told = sorted(feed.of_all_runs(is_run), key=place_of)[-limit:] if limit else []
+        batch = sorted(feed.of_all_runs(is_run), key=sort_key)[-limit:] if limit else []
         while True:
-            if told:
-                yield _lines(told)
+            if batch:
+                yield _lines(batch)
                 await asyncio.sleep(INTERVAL_SECONDS)
             try:
                 async with asyncio.timeout(HEARTBEAT_SECONDS):
@@ -107,7 +105,8 @@ async def _all_events(api: Api, namespace: str, limit: int) -> Chunks:
             if feed.failure is not None:
                 raise feed.failure
             changed.clear()
-            told = sorted((each for each in fresh.values() if feed.knows(run_of(each) or "", is_run)), key=place_of)
+            known = (event for event in fresh.values() if feed.knows(run_of(event) or "", is_run))
+            batch = sorted(known, key=sort_key)
             fresh.clear()
 
 
@@ -122,20 +121,20 @@ def _lines(events: Iterable[Event]) -> bytes:
 @router.get(
     "/v1/runs/{namespace}/{name}/events",
     responses=describes(EventView, media_type=NDJSON),
-    summary="What happened to a run and its members, the oldest first",
+    summary="Events of a run and its members, the oldest first",
 )
 async def list_events(
     api: Shared, user: Caller, namespace: str, name: str, query: Annotated[EventParameters, Query()]
 ) -> Response:
-    """One Event a line. Kubernetes forgets Events after an hour. Empty lines mean that nothing is new."""
+    """One Event per line. Kubernetes deletes Events after an hour. Empty lines only keep the connection open."""
     run = await find_run(api, user, namespace, name)
     async with api.events.reading(run.metadata.namespace):
-        pass  # what the API server refuses is said before the answer begins; the feed lingers
+        pass  # raises the API server's refusal before the answer begins; the feed stays open for a while
     return api.streams.stream(_events(api, user, run, follow=query.follow), kind="events", media_type=NDJSON)
 
 
 async def _events(api: Api, user: User, run: RunObject, *, follow: bool) -> Chunks:
-    told: dict[str, str] = {}
+    sent: dict[str, str] = {}  # resource versions of the Events that the reader has, by name
     ended = False
     namespace, name = run.metadata.namespace, run.metadata.name
     with RunTracker(api, user, run) as tracker:
@@ -145,12 +144,12 @@ async def _events(api: Api, user: User, run: RunObject, *, follow: bool) -> Chun
                 fresh = [
                     event
                     for event in known.values()
-                    if told.get(event.metadata.name) != event.metadata.resource_version and _is_about(event, run)
+                    if sent.get(event.metadata.name) != event.metadata.resource_version and _is_about(event, run)
                 ]
-                told = {name: version for name, version in told.items() if name in known}
-                told |= {event.metadata.name: event.metadata.resource_version for event in fresh}
+                sent = {name: version for name, version in sent.items() if name in known}
+                sent |= {event.metadata.name: event.metadata.resource_version for event in fresh}
                 if fresh:
-                    yield _lines(sorted(fresh, key=place_of))
+                    yield _lines(sorted(fresh, key=sort_key))
                 if feed.failure is not None:
                     raise feed.failure
                 if not follow or ended:
@@ -158,7 +157,7 @@ async def _events(api: Api, user: User, run: RunObject, *, follow: bool) -> Chun
                 tracker.look()
                 ended = tracker.is_over
                 if ended:
-                    await asyncio.sleep(LAST_WORDS_SECONDS)
+                    await asyncio.sleep(LAST_EVENTS_SECONDS)
                     continue
                 await asyncio.sleep(INTERVAL_SECONDS)
                 if not await tracker.changed(HEARTBEAT_SECONDS):
@@ -166,7 +165,7 @@ async def _events(api: Api, user: User, run: RunObject, *, follow: bool) -> Chun
 
 
 def _is_about(event: Event, run: RunObject) -> bool:
-    """Not about an earlier run of the same name."""
+    """Whether an Event is about this run, not about an earlier run of the same name."""
     about = event.involved_object
     if about.kind == names.KIND:
         return not about.uid or about.uid == run.metadata.uid

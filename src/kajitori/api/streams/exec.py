@@ -1,6 +1,6 @@
-"""A program inside a member, over a WebSocket: the channels of `v5.channel.k8s.io`, passed through.
+"""Run a program inside a member over a WebSocket, which passes through the channels of `v5.channel.k8s.io`.
 
-What the caller may do says the API server, to his own token (`create pods/exec`).
+The API server decides whether the caller may do so (`create pods/exec`), by the caller's own token.
 """
 
 from __future__ import annotations
@@ -33,23 +33,23 @@ router = APIRouter()
 MAX_TERMINAL_SIZE = 65_535
 
 POLICY_VIOLATION = 1008
-"""How a WebSocket is closed whose caller has lost its right (RFC 6455, section 7.4.1)."""
+"""Close code of a WebSocket whose caller has lost its right (RFC 6455, section 7.4.1)."""
 
 
 class ExecParameters(Parameters):
     command: list[Annotated[str, Field(max_length=65_536)]] = Field(min_length=1, max_length=1024)
-    """The program and its arguments; repeated."""
+    """The program and its arguments; repeat the parameter for each."""
     rank: int = Field(default=0, ge=0, le=99_999)
-    """The member."""
+    """The rank of the member."""
     stdin: bool = False
-    """Standard input is sent on channel 0."""
+    """The caller sends standard input on channel 0."""
     tty: bool = False
-    """With a terminal; its size is sent on channel 4."""
+    """Allocate a terminal; the caller sends its size on channel 4."""
 
 
 @router.websocket("/v1/runs/{namespace}/{name}/exec")
 async def exec_in_member(socket: WebSocket, namespace: str, name: str) -> None:
-    """Refused before the handshake, as a problem, what cannot be done at all."""
+    """Run a program in a member. A request that cannot be served is refused with a problem before the handshake."""
     api = api_of(socket)
     try:
         async with asynccontextmanager(authenticated)(socket) as user:
@@ -71,17 +71,17 @@ async def _serve(socket: WebSocket, api: Api, user: User, namespace: str, name: 
     pod = pods.get(query.rank)
     member = member_of(pod, api.mirror.nodes) if pod is not None else None
     if not pods:
-        message = f"{run.metadata.name} is {phase_of(run).value}: none of its members runs"
-        raise WrongState(message, hint=f"kaji describe {run.metadata.name} says more")
+        message = f"{run.metadata.name} is {phase_of(run).value}: none of its members is running"
+        raise WrongState(message, hint=f"for details: kaji describe {run.metadata.name}")
     if pod is None or member is None:
         raise NotFound(f"{run.metadata.name} has no member of rank {query.rank} now", hint=f"see kaji describe {name}")
     if member.state is not MemberState.RUNNING:
-        hint = "wait until it runs" if member.state is MemberState.PENDING else "resume the run first"
-        message = f"rank {query.rank} of {run.metadata.name} is {member.state.value}; it has to run"
+        hint = "wait until it is running" if member.state is MemberState.PENDING else "resume the run first"
+        message = f"rank {query.rank} of {run.metadata.name} is {member.state.value}, not running"
         raise WrongState(message, hint=hint)
     if EXEC_PROTOCOL not in socket.scope.get("subprotocols", ()):
         raise InvalidInput.one("Sec-WebSocket-Protocol", f"must offer {EXEC_PROTOCOL}")
-    await user.may("create", namespace, resource=PODS, subresource="exec")  # asked again while the program runs
+    await user.may("create", namespace, resource=PODS, subresource="exec")  # a recorded right is checked again
     async with await _open(user, pod, query) as program:
         await socket.accept(subprotocol=EXEC_PROTOCOL)
         revoked: asyncio.Future[KajitoriError] = asyncio.get_running_loop().create_future()
@@ -99,7 +99,7 @@ def _parameters(socket: WebSocket) -> ExecParameters:
     try:
         return ExecParameters.model_validate(given)
     except ValidationError as error:
-        errors = [{**each, "loc": ("query", *each["loc"])} for each in error.errors(include_url=False)]
+        errors = [{**fault, "loc": ("query", *fault["loc"])} for fault in error.errors(include_url=False)]
         raise InvalidInput(parameter_faults(errors, ("command", "rank", "stdin", "tty"))) from None
 
 
@@ -116,7 +116,7 @@ def _settle(revoked: asyncio.Future[KajitoriError], error: KajitoriError) -> Non
 
 
 async def _pass_through(socket: WebSocket, program: ExecStream, revoked: asyncio.Future[KajitoriError]) -> None:
-    """Both ways at once, until the program ends, the caller hangs up, or has lost its right."""
+    """Pass data in both directions until the program ends, the caller hangs up, or the caller loses its right."""
     listening = asyncio.create_task(_listen(socket, program))
     talking = asyncio.create_task(_talk(socket, program))
     try:
@@ -133,9 +133,9 @@ async def _pass_through(socket: WebSocket, program: ExecStream, revoked: asyncio
         if failure is None:
             await socket.close(1000)
         else:
-            said = failure.message if isinstance(failure, KajitoriError) else "this is a bug in Kajitori"
+            reason = failure.message if isinstance(failure, KajitoriError) else "this is a bug in Kajitori"
             await socket.close(
-                POLICY_VIOLATION if revoked.done() else 1011, said.encode()[:120].decode(errors="ignore")
+                POLICY_VIOLATION if revoked.done() else 1011, reason.encode()[:120].decode(errors="ignore")
             )
     except (RuntimeError, WebSocketDisconnect):
         pass  # the caller has hung up
@@ -170,7 +170,7 @@ async def _listen(socket: WebSocket, program: ExecStream) -> None:
 
 
 def _size(payload: bytes) -> tuple[int, int] | None:
-    """Columns and rows that a terminal says it has; None for what is no size."""
+    """Return the columns and rows of a resize message; None if they are no valid size."""
     try:
         size = msgspec.json.decode(payload, type=_Size)
     except (msgspec.MsgspecError, RecursionError):
@@ -185,7 +185,7 @@ class _Size(msgspec.Struct):
 
 
 def end_status(exit_code: int | None, message: str) -> dict[str, Any]:
-    """The Status that ends an exec, as an API server writes it."""
+    """Return the Status that ends an exec, in the API server's format."""
     if exit_code == 0:
         return {"metadata": {}, "status": "Success"}
     status: dict[str, Any] = {"metadata": {}, "status": "Failure", "message": message}

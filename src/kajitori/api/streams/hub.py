@@ -1,4 +1,4 @@
-"""Who waits for which run to change. One callback of the mirror, however many wait."""
+"""Wakes those who wait for changes of single runs, with one callback of the mirror for all of them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kajitori.kube.resources import PODS, RUNS, Resource
 
 
 class Subscription:
-    """Wakes its holder when a run, or with `pods` a member of it, has changed. Use it as a context manager."""
+    """A wait for changes of one run, and with `pods` of its members. Use it as a context manager."""
 
     def __init__(self, hub: RunHub, key: Key, *, pods: bool, on_change: Callable[[], None] | None) -> None:
         self._hub = hub
@@ -21,13 +21,13 @@ class Subscription:
         self.pods = pods
 
     def notify(self) -> None:
-        """Something changed."""
+        """Note a change and wake the holder."""
         if self._on_change is not None:
             self._on_change()
         self.event.set()
 
     async def changed(self, timeout_seconds: float | None = None) -> bool:
-        """Waits for the next change since the last call; False where none came in time."""
+        """Wait for the next change since the last call. Returns False after the timeout."""
         if timeout_seconds is None or self.event.is_set():
             await self.event.wait()
         else:
@@ -50,28 +50,29 @@ class Subscription:
 
 
 class RunHub:
-    """Spreads the mirror's changes to those who wait for one run."""
+    """Passes the mirror's changes on to the subscriptions of each run."""
 
     def __init__(self, mirror: Mirror) -> None:
         self._waiting: dict[Key, set[Subscription]] = {}
         self._unsubscribe = mirror.on_change(self._note)
 
     def close(self) -> None:
-        """Nobody is woken any more."""
+        """Stop listening to the mirror."""
         self._unsubscribe()
 
     def subscribe(
         self, namespace: str, name: str, *, pods: bool = False, on_change: Callable[[], None] | None = None
     ) -> Subscription:
-        """Changes of one run, whether or not it exists already. `on_change` is called at each, at once."""
+        """Return a subscription to one run, which need not exist yet. `on_change` is called at each change, without
+        delay."""
         return Subscription(self, (namespace, name), pods=pods, on_change=on_change)
 
     def add(self, subscription: Subscription) -> None:
-        """From now on it is woken."""
+        """Start to notify a subscription."""
         self._waiting.setdefault(subscription.key, set()).add(subscription)
 
     def remove(self, subscription: Subscription) -> None:
-        """It is woken no more."""
+        """Stop notifying a subscription."""
         waiting = self._waiting.get(subscription.key)
         if waiting is not None:
             waiting.discard(subscription)
@@ -83,7 +84,7 @@ class RunHub:
             for subscription in self._waiting.get((namespace, name), ()):
                 subscription.notify()
         elif resource == PODS and self._waiting:
-            run_name = name.rsplit("-", 2)[0]  # {run}-{attempt}-{rank}; a stranger of that form wakes for nothing
+            run_name = name.rsplit("-", 2)[0]  # {run}-{attempt}-{rank}; a foreign Pod of that form wakes needlessly
             for subscription in self._waiting.get((namespace, run_name), ()):
                 if subscription.pods:
                     subscription.notify()

@@ -206,7 +206,7 @@ async def test_a_namespace_that_is_not_there_is_named(world: World, dry_run: str
     answer = await world.http.post("/v1/runs", json=request, params={"dryRun": dry_run})
     problem = answer.json()
     assert (answer.status_code, problem["detail"]) == (404, "there is no namespace 'elsewhere'")
-    assert problem["hint"] == "name one that you may use; whoever runs the cluster makes new ones"
+    assert problem["hint"] == "name a namespace that you may use; the cluster's operators create new ones"
 
 
 async def test_an_api_server_in_trouble_is_unavailable(world: World) -> None:

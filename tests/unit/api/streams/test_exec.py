@@ -120,7 +120,7 @@ async def test_a_run_that_waits_is_said_to_wait(world: World) -> None:
             async with dial(server, "command=sh"):
                 pass
     problem = json.loads(refused.value.response.body or b"")
-    assert (problem["code"], problem["detail"]) == ("WrongState", "bert is Queued: none of its members runs")
+    assert (problem["code"], problem["detail"]) == ("WrongState", "bert is Queued: none of its members is running")
 
 
 async def test_no_token_stands_in_any_log_however_much_is_logged(
