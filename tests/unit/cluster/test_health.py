@@ -1,4 +1,4 @@
-"""What the mirror tells of the health of nodes."""
+"""The health of nodes from the mirror."""
 
 from __future__ import annotations
 
@@ -194,7 +194,7 @@ def test_only_runs_of_the_namespace_of_tests_are_tests() -> None:
 
 
 def failed_then(phase: Phase, *, elsewhere: str = "n2", hours: float = 1, **more: Any) -> RunStatus:
-    """A run that failed on n1, and is in its second attempt since so many hours."""
+    """A run that failed on n1 and has been in its second attempt for this many hours."""
     started = format_time(NOW - timedelta(hours=hours))
     fields = {"avoid_nodes": {"n1": 2}, "reason": Reason.PROGRAM_FAILED.value, "at": AN_HOUR_AGO} | more
     note = Notable(rank=3, node="n1", reason=fields["reason"], message="exit code 139", attempt=1, since=fields["at"])
@@ -293,7 +293,7 @@ def unstarted(node: str = "n1", *, elsewhere: str = "n2", at: str = AN_HOUR_AGO,
     ],
 )
 def test_starts_that_failed_on_one_node_alone_tell_something_about_it(status: RunStatus, counts: bool) -> None:
-    """Of runs of several people, as other failures do."""
+    """Runs of several users, as with other failures."""
     evidence = against_n1(status)
     assert bool(evidence) == counts
     if counts:

@@ -74,7 +74,7 @@ def test_a_run_that_an_older_version_stored_keeps_its_restarts() -> None:
 
 
 def decided(scene: QueueScene, name: str, **changes: Any) -> Any:
-    """What policy makes of a run of that name."""
+    """Return policy's decision about a run of that name."""
     spec = {"image": "bert:3", "command": ["train"], "resources": {"cpu": 1, "memory": "1Gi"}} | changes
     meta = ObjectMeta(name=name, namespace="team", uid=name, annotations={names.ANNOTATION_OWNER: "ada"})
     return scene.cluster.decide(RunObject(metadata=meta, spec=msgspec.Raw(msgspec.json.encode(spec))))[1]
@@ -101,7 +101,7 @@ def test_runs_of_the_same_words_share_what_policy_makes_of_them() -> None:
 
 
 def test_a_spec_that_cannot_be_read_keeps_what_can() -> None:
-    """Somebody edited it to nonsense and wants the run stopped all the same."""
+    """A user edited it to nonsense and wants the run stopped all the same."""
     life, spec = outlined({"image": "bert:3", "replicas": "many", "stopped": True})
     assert (life.stopped, spec) == (True, None)
     life, spec = outlined([])  # type: ignore[arg-type]
@@ -116,7 +116,8 @@ def test_amounts_of_nodes_are_read_as_the_api_server_writes_them() -> None:
 
 
 async def test_a_run_without_pods_frees_its_nodes_when_its_status_says_so() -> None:
-    """Until then its nodes are promised. Who waits is looked at again when the Run changes: no Pod does any more."""
+    """Until then its nodes are promised. The queue is planned again when the Run changes, since no Pod changes any
+    more."""
     scene = QueueScene(3)
     run = scene.runs("bert", "n[0-1]", since=ago(hours=1))
     other = scene.runs("whole", "n2", since=ago(hours=1))

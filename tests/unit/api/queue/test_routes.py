@@ -92,7 +92,7 @@ async def test_what_waits_for_no_known_end_has_no_expected_start(world: World) -
 
 
 async def test_no_time_is_told_that_rests_on_a_length_that_was_assumed(world: World) -> None:
-    """Nodes are kept for who is first all the same; who waits for a known end is told when that is."""
+    """The first run has a reservation all the same; a run that waits for a known end is told its time."""
     runs(world, "now", "g1", since=ago(10))
     runs(world, "limited", "g2", since=ago(10), timeLimit="1h")
     waits(world, "large", since=ago(60), timeLimit="1h", replicas=2, priority="high")
@@ -129,7 +129,7 @@ async def test_of_a_sweep_no_member_has_an_end_that_was_assumed(world: World) ->
 
 
 async def test_how_long_a_run_is_expected_to_take(world: World) -> None:
-    """Whether it waits, runs or is over; and where that is known from."""
+    """Whether it waits, runs or is over; and the evidence."""
     runs(world, "now", "g1", since=ago(10), timeLimit="1h")
     waits(world, "large", since=ago(60), replicas=2)
     runs(world, "web", "g2", since=ago(10), type="service")

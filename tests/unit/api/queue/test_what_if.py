@@ -1,4 +1,4 @@
-"""What would become of a run, asked before it is submitted."""
+"""What-ifs about a run before it is submitted."""
 
 from __future__ import annotations
 

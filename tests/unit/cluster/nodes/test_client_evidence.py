@@ -1,4 +1,4 @@
-"""What an API server says of its clients without a log."""
+"""An API server's clients, found without its log."""
 
 from __future__ import annotations
 

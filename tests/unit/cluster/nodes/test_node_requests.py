@@ -1,4 +1,4 @@
-"""What an autoscaler's conditions mean."""
+"""The meaning of an autoscaler's conditions."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ YES, NO = "True", "False"
     ],
 )
 def test_what_an_autoscaler_says(conditions: list[tuple[str, str, str]], answer: Answer) -> None:
-    """What was taken back or has expired before it was used is a failure; an autoscaler's own words are kept."""
+    """A request that was revoked, or that expired unused, has failed; the autoscaler's own message is kept."""
     said = tuple(Condition(type=kind, status=status, message=message) for kind, status, message in conditions)
     request = ProvisioningRequest(metadata=ObjectMeta(name="bert-1-1"), status=RequestStatus(conditions=said))
     assert answer_of(request) == answer

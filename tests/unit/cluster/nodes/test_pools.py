@@ -1,4 +1,4 @@
-"""Pools as mirror and policy have them: what they have and may get, and for whom new nodes are kept."""
+"""Node pools from the mirror and policy: their nodes, their possible nodes, and nodes kept for runs."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_what_a_run_has_begun_to_start_on_is_not_kept_for_another() -> None:
 
 
 def test_a_new_node_is_tested_though_it_is_kept() -> None:
-    """A test is kept off nothing, and a node that is tested stays whose it is."""
+    """A test may use every node, and a tested node stays kept for its run."""
     made = scene(ago(minutes=2), ago(minutes=1))
     asks(made, "bert")
     test = made.runs("test-n0", "n0", since=ago(minutes=1), team=names.NAMESPACE)

@@ -46,7 +46,7 @@ def expected(scene: QueueScene, applicant: PendingRun) -> Expectation:
 
 
 def length(scene: QueueScene, applicant: PendingRun) -> tuple[float, Source]:
-    """How long it is expected to take, and where that is known from."""
+    """Return its expected length and the evidence."""
     found = expected(scene, applicant)
     return found.seconds, found.source
 
@@ -250,7 +250,7 @@ def test_present_usage_counts_towards_the_share() -> None:
 
 
 def test_the_first_run_that_does_not_fit_gets_a_reservation() -> None:
-    """Who ends in time passes; who does not is told whom he would delay."""
+    """A run that ends in time passes; another one is told which run it would delay."""
     scene = QueueScene(2)
     scene.runs("now", "n0", since=ago(minutes=10), timeLimit="1h")
     large = scene.waits("large", 2, since=ago(hours=9), timeLimit="1h")
@@ -281,7 +281,7 @@ def test_history_lets_a_run_pass_that_its_limit_did_not() -> None:
 
 
 def test_runs_that_come_and_go_between_questions_are_not_kept() -> None:
-    """A Web API that nobody asks about the queue for months remembers no run that is gone."""
+    """A Web API that is not asked about the queue for months keeps nothing of deleted runs."""
     scene = QueueScene(2)
     outlook = Outlook(scene.mirror, scene.cluster)
     for number in range(5):
@@ -358,8 +358,7 @@ def test_sweep_members_of_every_attempt_hold_nodes() -> None:
 
 
 def test_a_finished_sweep_teaches_the_length_of_a_member() -> None:
-    """Of four nodes two were had for its hour, on average: a user with as much of an ordinary run has as large a
-    share."""
+    """It had two of four nodes for its hour on average, so its user's share is that of an ordinary run with as much."""
     scene = QueueScene(4)
     run = scene.finished("grid", seconds=3600, until=ago(hours=1), members=4, array="0-3")
     assert run.status is not None

@@ -1,4 +1,4 @@
-"""Everybody who is on the cluster, as what-ifs take it."""
+"""Everything that runs on the cluster, as what-ifs take it."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ async def test_members_of_a_sweep_end_one_by_one() -> None:
 
 
 async def test_a_service_makes_no_room_for_itself() -> None:
-    """Who ends is replaced."""
+    """A member that ends is replaced."""
     scene = QueueScene(2)
     scene.runs("web", "n0", since=ago(hours=1), type="service")
     outlook = Outlook(scene.mirror, scene.cluster)

@@ -1,4 +1,4 @@
-"""What kubelets say about Pods, in our own closed set of words."""
+"""Kubelets' messages about Pods, reduced to our fixed set of reasons."""
 
 from __future__ import annotations
 
@@ -212,7 +212,7 @@ def test_a_memory_kill_says_which_limit() -> None:
 
 
 def test_a_member_killed_within_its_memory_request_is_a_victim() -> None:
-    """When a node runs out of memory its kernel kills whom it likes, and the kubelet's words are the same."""
+    """If a node runs out of memory, its kernel may kill any process, and the kubelet's message is the same."""
     member = member_of(pod(ended(137, reason="OOMKilled")), READY, {"u"})
     assert member is not None and (member.reason, member.exit_code) == (Reason.NODE_OUT_OF_MEMORY, 137)
     other = member_of(pod(ended(137, reason="OOMKilled")), READY, {"v"})
@@ -301,7 +301,7 @@ def test_a_first_step_that_failed_is_a_failed_start() -> None:
 
 
 def test_an_init_container_of_somebody_else_is_configuration() -> None:
-    """What a webhook added says nothing by its exit code."""
+    """The exit code of a container that a webhook added has no known meaning."""
     status = first_step_ended(first_step.REFUSED, "x")
     status["initContainerStatuses"][0]["name"] = "sidecar-setup"
     assert seen(status).reason is Reason.CONTAINER_CONFIG

@@ -58,7 +58,7 @@ class Held:
 
 
 def test_newest_first_and_only_those_that_tell_something() -> None:
-    """Of the same person, the same program, and with a peak that somebody saw."""
+    """Of the same user, the same program, and with a known memory peak."""
     held = Held(
         run("old", 1, peak=5),
         run("new", 9, peak=7),

@@ -1,4 +1,5 @@
-"""What waiting runs are planned on: all that is taken, and all that was given away and is not seen yet."""
+"""The nodes that waiting runs are planned on: without everything that is used, and everything given away but not seen
+yet."""
 
 from __future__ import annotations
 
@@ -59,7 +60,7 @@ class Scene:
 
 
 def test_nodes_of_a_starting_run_are_taken_before_its_pods_are_seen() -> None:
-    """Whoever comes new to the cluster knows it from the Runs alone: the one before was killed after writing it."""
+    """A new leader knows it from the Runs alone: the one before was killed after the write."""
     scene = Scene(3)
     scene.run("first", Phase.STARTING, "n[0-1]")
     scene.wait("second", 2)
@@ -96,7 +97,7 @@ def test_what_was_just_placed_is_taken_until_the_mirror_shows_it() -> None:
 
 
 def test_a_status_that_lost_its_attempt_is_planned_anew() -> None:
-    """Its placement was shown and is gone again, since somebody spoilt the status: it does not wait for ever."""
+    """Its placement was shown and is gone again, since the status was damaged: it does not wait for ever."""
     scene = Scene(1)
     scene.wait("first", 1)
     assert scene.starts() == {"first": ("n0",)}
@@ -107,7 +108,7 @@ def test_a_status_that_lost_its_attempt_is_planned_anew() -> None:
 
 
 def test_a_write_that_failed_may_have_been_done() -> None:
-    """Its nodes go to nobody else before that is clear: the Run moved on without it, or enough time has passed."""
+    """No other run gets its nodes before that is clear: the Run changed without it, or enough time has passed."""
     for moved_on in (True, False):
         scene = Scene(1)
         scene.wait("first", 1)
@@ -140,7 +141,7 @@ def test_a_run_that_waits_for_the_same_as_before_is_no_reason_to_plan() -> None:
 
 
 def test_runs_that_are_worked_on_keep_their_places_and_are_named() -> None:
-    """They are planned when that work is done; until then nobody starts on what is theirs."""
+    """They are planned when that work is done; until then no run starts on their nodes."""
     scene = Scene(1)
     scene.wait("first", 1)
     scene.wait("second", 1)
@@ -153,7 +154,7 @@ def test_runs_that_are_worked_on_keep_their_places_and_are_named() -> None:
 
 @pytest.mark.parametrize("look", ["full", "partial"])
 def test_the_order_is_decided_when_a_start_slot_is_free(look: str) -> None:
-    """Those behind go on waiting; somebody of higher priority who comes meanwhile goes before them."""
+    """The runs behind keep waiting; a run of higher priority that comes meanwhile goes before them."""
     scene = Scene(3)
     for name in ("first", "second", "third"):
         scene.wait(name, 1)

@@ -106,7 +106,7 @@ def test_without_reservations_it_never_does() -> None:
 @settings(max_examples=10, deadline=None)
 @given(st.lists(st.tuples(st.integers(1, 4), st.integers(1, 90), st.integers(1, 20)), min_size=1, max_size=15))
 def test_first_come_first_served_where_policy_says_so(runs: list[tuple[int, int, int]]) -> None:
-    """Nobody passes anybody, but who ends before those before him can start: they wait no longer for it."""
+    """No run passes another, unless it ends before the runs ahead can start: they wait no longer for it."""
     hours = Hours(4, queue={"order": "fifo", "likely": 1})
     for number, (members, minutes, gap) in enumerate(runs):
         hours.passes(gap * MINUTE)

@@ -1,4 +1,4 @@
-"""Which runs are preempted, and which runs get the freed nodes, as the statuses of Runs alone show it."""
+"""Preempted runs, and the runs that get the freed nodes, as the statuses of Runs alone show it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from kajitori.core.words.times import format_time
 
 @pytest.mark.parametrize("type", ["batch", "service"])
 def test_a_preempted_run_is_not_preempted_again_until_it_is_gone(type: str) -> None:
-    """However the controllers change meanwhile; and nobody else is asked in its place."""
+    """Even if the leader changes meanwhile; and no other run is preempted in its place."""
     scene = PreemptionScene(3)
     status = scene.runs("low", "n0", type=type)
     scene.runs("spare", "n1")

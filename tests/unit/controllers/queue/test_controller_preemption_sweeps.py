@@ -1,4 +1,4 @@
-"""Which members of sweeps are preempted, and for which runs."""
+"""Preempted members of sweeps, and the runs that they are preempted for."""
 
 from __future__ import annotations
 

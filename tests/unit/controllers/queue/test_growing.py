@@ -1,4 +1,4 @@
-"""Elastic gangs in the queue: who grows, and that nobody else gets the nodes that are kept for one."""
+"""Elastic gangs in the queue: which of them grow, and that no other run gets the nodes kept for one."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ELASTIC: dict[str, Any] = {
 
 
 class Scene(QueueScene):
-    """The same with a queue, and somebody who looks for room."""
+    """The same with a queue, and a search for room to grow."""
 
     def __init__(self, nodes: int, **policy: Any) -> None:
         super().__init__(nodes, **policy)
@@ -50,7 +50,7 @@ class Scene(QueueScene):
 
 
 def test_it_grows_once_there_has_been_room_for_long_enough() -> None:
-    """What it gets is nobody else's from that moment on, before anybody can read of it."""
+    """No other run gets these nodes from that moment on, before the mirror shows it."""
     scene = Scene(6)
     scene.runs("bert", "n[0-1]", since=ago(hours=1), **ELASTIC)
     scene.runs("rigid", "n2", since=ago(hours=1))

@@ -51,7 +51,7 @@ class Slow:
 
 
 class Scene(QueueScene):
-    """Runs of one member that wait, and so many turns to begin them."""
+    """Waiting runs of one member, and a number of start slots."""
 
     def __init__(self, nodes: int, turns: int) -> None:
         super().__init__(nodes)
@@ -173,7 +173,7 @@ async def test_a_look_at_the_whole_queue_rests_longer_while_writes_wait(
 
 
 async def test_an_unchanged_queue_is_planned_again_after_its_pause_or_never() -> None:
-    """A moment that has come is no reason to look for it over and over, least of all where nobody waits any more."""
+    """A time that has come does not cause cycle after cycle, least of all if no run waits any more."""
     scene = Scene(1, turns=8)
     scene.runs("runs", "n0", since=ago(minutes=5), timeLimit="1h")
     scene.wait("waits", ago(minutes=1), resources={"gpu": 8})

@@ -1,4 +1,4 @@
-"""What the planner promises: all or nothing, never too much, never scattered without need."""
+"""The planner's guarantees: all or nothing, never too much, never scattered without need."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ def test_a_run_without_a_memory_limit_shares_no_node_with_other_runs() -> None:
 
 
 def test_members_go_back_to_where_they_were() -> None:
-    """Semi-stateful members: those whose node is well keep it, rank by rank; the others stand near them."""
+    """Members whose node is healthy keep it, rank by rank; the others are placed near them."""
     nodes = [node(f"n{i}", domains=(f"rack{i // 4}",)) for i in range(8)]
     snapshot = empty(*(replace(n, ready=n.name != "n5") for n in nodes))
     request = gang(3, previous={0: "n6", 1: "n5", 2: "n4"})

@@ -96,7 +96,7 @@ def test_where_all_are_alike_the_guess_is_the_answer() -> None:
 @settings(max_examples=80)
 @given(st.lists(st.tuples(members, st.integers(0, NODES - 1), st.booleans()), max_size=12))
 def test_the_room_of_a_cycle_is_that_of_its_state(steps: list[tuple[MemberRequest, int, bool]]) -> None:
-    """For every shape, whenever it was asked for last; and where there may be room it never says that there is none."""
+    """For every shape, whenever it was asked for last; and it never denies room that may exist."""
     rooms, shapes = Rooms(Snapshot.empty(TABLE)), [shape_of(replace(member)) for member in MEMBERS]
     for number, (member, row, asks) in enumerate(steps):
         shape = shapes[number % len(shapes)]

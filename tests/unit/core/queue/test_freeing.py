@@ -1,4 +1,4 @@
-"""What is named as missing is exactly what is missing: freeing it starts the run, freeing less does not."""
+"""The steps that are named as missing are exactly enough: they start the run, and fewer do not."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def queued(members: int, *, key: str = "team/mine", seconds: float = HOUR, **mor
 
 @dataclass(frozen=True)
 class Held:
-    """A run, or a Pod of somebody else, that a test puts on some nodes."""
+    """A run, or a foreign Pod, that a test puts on some nodes."""
 
     key: str
     nodes: tuple[str, ...]
@@ -71,7 +71,7 @@ class Case:
         )
 
     def snapshot(self) -> Snapshot:
-        """What is used."""
+        """Usage by everything that was put on the nodes."""
         snapshot = Snapshot.empty(NodeTable(self.nodes))
         snapshot.used[:, 0] += self.daemons
         snapshot.used[:, 3] += bool(self.daemons)
@@ -105,7 +105,7 @@ class Case:
         return Simulation(snapshot, self.queue, occupants, reserve=self.reserve)
 
     def started(self) -> set[str]:
-        """Whom a cycle over the whole queue starts."""
+        """The runs that a cycle over the whole queue starts."""
         snapshot = self.snapshot()
         endings = self.endings(snapshot.table, *self.held)
         found = schedule(snapshot, self.queue, endings, 0.0, reserve=self.reserve)
@@ -134,7 +134,7 @@ def test_who_holds_what_is_missing_is_named_and_nobody_else() -> None:
 
 
 def test_fewest_of_those_that_end_by_then() -> None:
-    """What ends before, but is not needed once the large one has ended, is not named."""
+    """A run that ends earlier, but is not needed once the large one has ended, is not named."""
     case = Case(
         tuple(node(f"n{i}") for i in range(4)),
         (Held("team/small", ("n0",), ends_at=HOUR), Held("team/large", ("n1", "n2", "n3"), ends_at=2 * HOUR)),
@@ -144,7 +144,7 @@ def test_fewest_of_those_that_end_by_then() -> None:
 
 
 def test_what_has_no_known_end_is_named_where_nothing_else_helps() -> None:
-    """And a node that somebody can uncordon before a service that somebody needs."""
+    """And a node that can be uncordoned before a service that is in use."""
     nodes = (node("n0"), node("n1", schedulable=False), node("n2", ready=False))
     held = (Held("team/service", ("n0",)),)
     assert named(Case(nodes, held, (queued(1),))) == [("cordoned", "n1")]

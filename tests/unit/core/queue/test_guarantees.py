@@ -1,4 +1,4 @@
-"""What teams are guaranteed: of GPUs, cores, memory and whole nodes; who is covered by it, and who gives it back."""
+"""Guarantees of GPUs, cores, memory and whole nodes: the runs that they cover, and the runs that give capacity back."""
 
 from __future__ import annotations
 
@@ -261,7 +261,7 @@ class Simulation:
     """By key: the row of each member, and since when."""
 
     def comes_to_rest(self) -> bool:
-        """Whether nobody is asked any more and nobody starts, in bounded time."""
+        """Whether nothing is preempted and nothing starts any more, within bounded time."""
         return any(not self.step(minute) for minute in range(3 * len(self.everybody) + 3))
 
     def step(self, minute: int) -> bool:

@@ -1,4 +1,4 @@
-"""The queue's order: what comes first, and that nobody waits for ever."""
+"""The queue's order: which run comes first, and that no run waits for ever."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_a_large_recent_share_comes_after_a_small_one() -> None:
 
 
 def test_leaving_the_owner_out_gains_nothing() -> None:
-    """A run that nobody owns has the share of all of its namespace, so its submitter's at least."""
+    """A run without an owner has the share of its whole namespace, so at least that of its submitter."""
     users, teams = Ledger(7 * DAY_SECONDS), Ledger(7 * DAY_SECONDS)
     for ledger, account in ((users, "ann"), (teams, "vision")):
         ledger.change(account, 0.5, NOW - 3 * DAY_SECONDS)
@@ -94,7 +94,7 @@ def test_whoever_waited_longest_past_the_bound_is_first() -> None:
 
 
 def test_the_bound_follows_the_backlog() -> None:
-    """Where ten days of work wait, three days are not too long."""
+    """If ten days of work wait, three days are not too long."""
     old = waits("old", 3 * DAY_SECONDS, expected_seconds=9 * DAY_SECONDS, size=0.01)
     assert ranked(old).place("old").overdue
     many = [waits(f"w{i}", HOUR, expected_seconds=DAY_SECONDS, size=1.0) for i in range(10)]

@@ -119,7 +119,7 @@ def test_only_low_runs_are_preempted_and_only_by_higher_ones(waiting: int, runs:
 
 
 def test_a_gang_is_left_its_minimum_run_time() -> None:
-    """Then it is looked at again; one whose members do not run yet has not begun to count."""
+    """Then the queue is planned again; for a run whose members do not run yet the time has not begun."""
     cluster = Cluster(2)
     cluster.runs("young", 0, ran_seconds=500.0)
     cluster.runs("starting", 1, ran_seconds=-1.0)
@@ -179,7 +179,7 @@ def test_nobody_takes_nodes_that_one_before_him_waits_for() -> None:
 
 
 def test_a_run_that_may_start_smaller_preempts_for_as_many_as_possible() -> None:
-    """All of a sweep, or half of it, and so on; but nobody where one of its members finds room anyway."""
+    """All of a sweep, or half of it, and so on; but nothing if one of its members fits anyway."""
     cluster = Cluster(3)
     for row in range(3):
         cluster.runs(f"low-{row}", row, unsaved_seconds=float(row))
@@ -215,7 +215,8 @@ def test_of_many_that_wait_some_are_helped_now_and_the_others_soon() -> None:
 
 
 def test_a_team_gets_back_what_it_is_guaranteed() -> None:
-    """From those that hold more than their own, whatever their priority; low ones first, even where it takes more."""
+    """From teams that hold more than their guarantee, whatever the priority; low runs first, even if that takes more of
+    them."""
     cluster = Cluster(4)
     cluster.guarantee("vision", 16)
     cluster.runs("high", 0, 1, priority=HIGH, team="speech")
@@ -253,7 +254,7 @@ def test_a_gang_within_a_guarantee_is_not_preempted_by_other_teams() -> None:
 
 
 def test_a_guarantee_of_a_type_is_about_that_type() -> None:
-    """Who names no type is covered where there is but one that he could get."""
+    """A run that names no GPU type is covered if there is only one that it could get."""
     cluster = Cluster(2, gpu_types=("h100", "a100"))
     cluster.guarantee("vision", 8, "h100")
     cluster.runs("on-h100", 0, priority=HIGH, team="speech")
@@ -365,7 +366,7 @@ def test_what_the_cluster_cannot_keep_all_at_once_is_said() -> None:
 
 
 def test_what_comes_free_goes_to_whom_it_was_freed_for() -> None:
-    """It starts once all is free; until then nobody else takes a part of it, nor what is free of it already."""
+    """It starts once all of its nodes are free; until then no other run takes any of them."""
     cluster = Cluster(3)
     cluster.runs("victim", 0, 1, leaving=True)
     urgent = waits("urgent", 3).gang
@@ -477,7 +478,7 @@ def test_a_preempted_gang_does_not_preempt_its_preemptor(everybody: list[Gang], 
 def _check(
     request: PreemptionRequest, gang: Gang, started: dict[Gang, tuple[tuple[int, ...], int]], guaranteed: dict[str, int]
 ) -> None:
-    """Victims were lower and low, or their team held more than its own; what is guaranteed is nobody else's."""
+    """Victims were low and of lower priority, or their team held more than its guarantee."""
     for victim in request.victims:
         lower = victim.low and victim.priority < gang.priority
         holds = sum(each.members for each in started if each.team == victim.namespace)

@@ -1,4 +1,4 @@
-"""Which gangs are preempted: the fewest, those that lose least, each of them needed, none in vain."""
+"""The choice of victims: the fewest, those that lose least, each of them needed, none in vain."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_among_as_few_those_that_lose_least() -> None:
 
 
 def test_among_those_that_lose_as_little_the_smallest() -> None:
-    """What is freed beyond what is missing helps nobody."""
+    """Freeing more than is missing helps no run."""
     state = snapshot(8)
     gangs = [runs(state, "six", *range(6), unsaved_seconds=1.0), runs(state, "two", 6, 7, unsaved_seconds=1.0)]
     assert keys(choose_victims(state, waits(2), gangs)) == ["two"]
@@ -76,7 +76,7 @@ def test_beside_one_who_is_needed_whoever_loses_least() -> None:
 
 
 def test_no_gang_is_preempted_in_vain() -> None:
-    """Where there is room already, and where there would be none even without all of them."""
+    """If there is room already, and if there would be none even without all of them."""
     state = snapshot(3)
     gangs = [runs(state, "a", 0), runs(state, "b", 1)]
     assert choose_victims(state, waits(1), gangs) == ()
@@ -97,7 +97,7 @@ def test_a_node_that_several_share_is_left_by_all_of_them_or_by_none() -> None:
 
 
 def test_a_gang_of_which_only_a_part_helps_goes_as_a_whole_or_not_at_all() -> None:
-    """It is weighed by what it makes room for; nodes that nobody can use count for nothing."""
+    """A victim is weighed by the room that it makes; nodes that the run cannot use do not count."""
     state = snapshot(4)
     state.table.usable[2:] = False
     wide = runs(state, "wide", 1, 2, 3)
@@ -108,7 +108,7 @@ def test_a_gang_of_which_only_a_part_helps_goes_as_a_whole_or_not_at_all() -> No
 
 
 def test_who_is_alone_on_a_node_leaves_it_to_others() -> None:
-    """A run without a memory limit shares with nobody: its end frees all of its node."""
+    """A run without a memory limit shares no node, so its end frees the whole node."""
     state = snapshot(1)
     greedy = runs(state, "greedy", 0, member=replace(ONE, unlimited=True))
     assert not fits(state, waits(1, ONE))
@@ -136,7 +136,7 @@ def crowd_of(drawn: list[tuple[list[int], int, int]]) -> tuple[Snapshot, list[Ru
 def test_those_chosen_are_enough_and_each_is_needed(
     drawn: list[tuple[list[int], int, int]], members: int, gpus: int, whole: bool
 ) -> None:
-    """Whoever waits fits once they are gone, and does not if any one of them stays; nobody is chosen in vain."""
+    """The waiting gang fits once they are gone, and does not if any one of them stays; none is chosen in vain."""
     state, gangs = crowd_of(drawn)
     waiting = waits(members, replace(ONE, gpus=gpus, whole_node=whole))
     victims = choose_victims(state, waiting, gangs)

@@ -1,4 +1,4 @@
-"""What would become of a run: room by kind, what would start sooner, when a start is expected."""
+"""What-ifs: room by what is in the way, changes that start the run sooner, and its expected start."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_who_ends_soon_may_pass() -> None:
 
 
 def test_when_a_start_is_expected() -> None:
-    """By the ends of what runs and of what waits before it; nobody can tell where one of them has no known end."""
+    """By the ends of running runs and of runs ahead; there is no answer if one of them has no known end."""
     held = (Held("a/1", ("n0",), ends_at=HOUR), Held("a/2", ("n1",), ends_at=2 * HOUR))
     queue = (queued(1, key="team/first", seconds=3 * HOUR), queued(1, key="team/second"), queued(2))
     case = Case(nodes(2), held, queue)
@@ -111,7 +111,7 @@ def for_so_many(looks: int) -> Watch:
 
 
 def test_where_there_is_no_time_nobody_guesses() -> None:
-    """What is named is enough, and is not said to be least, or nothing is named. No start is expected."""
+    """The named steps are enough and not said to be least, or nothing is named. No start is expected."""
     held = (Held("a/1", ("n0",), ends_at=HOUR), Held("a/2", ("n1",), ends_at=2 * HOUR))
     case = Case(nodes(2), held, tuple(queued(2, key=f"team/{number}") for number in range(3)))
     found = ask(case.situation(), "team/2", lambda: lambda: False)
