@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 LOOK_AGAIN_SECONDS = 30.0
 
 Rules = Mapping[str, Any]
-"""Rules in the form of `core.admission.reach.network_rules`."""
+"""Rules in the form of `core.pods.reach.network_rules`."""
 
 
 class NetworkKeeper:

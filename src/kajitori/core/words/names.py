@@ -15,7 +15,7 @@ LABEL_RUN = f"{GROUP}/run"
 LABEL_RUN_UID = f"{GROUP}/run-uid"
 LABEL_ATTEMPT = f"{GROUP}/attempt"
 LABEL_RANK = f"{GROUP}/rank"
-LABEL_WHOLE_NODE = f"{GROUP}/whole-node"  # "true" on a member that wants no other member beside it
+LABEL_WHOLE_NODE = f"{GROUP}/whole-node"  # "true" on a member that shares its node with no other run
 LABEL_MANAGED_BY = "app.kubernetes.io/managed-by"
 MANAGED_BY = "kajitori"
 
