@@ -20,7 +20,7 @@ from kajitori.api.auth import Sessions
 from kajitori.api.logs.slots import MAX_LOGS, Slots
 from kajitori.api.problems import MEDIA_TYPE
 from kajitori.api.runs.views import RunRenderer
-from kajitori.api.serving.intake import UPLOADS_AT_ONCE, UPLOADS_OF_ONE, Budget, Questions, Turns
+from kajitori.api.serving.intake import UPLOADS_AT_ONCE, UPLOADS_PER_USER, Budget, Questions, Turns
 from kajitori.api.start.host_lists import HostLists
 from kajitori.api.streams.answers import StreamRegistry
 from kajitori.api.streams.event_feed import EventFeeds
@@ -126,7 +126,7 @@ class Api:
         self.kept_logs = deps.kept_logs
         self.code = deps.code
         self.limits = deps.limits
-        self.uploads = Turns(UPLOADS_AT_ONCE, UPLOADS_OF_ONE)
+        self.uploads = Turns(UPLOADS_AT_ONCE, UPLOADS_PER_USER)
         self.bodies = Budget(deps.limits.body_bytes, deps.limits.body_bytes // 4)
         self.namespace = deps.namespace or deps.client.config.namespace
         self.now = deps.now or deps.mirror.now

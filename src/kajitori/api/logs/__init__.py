@@ -1,1 +1,1 @@
-"""What members print: from Pods, and from the store once the Pods are gone."""
+"""Logs of members: from their Pods, and from the store after the Pods are deleted."""

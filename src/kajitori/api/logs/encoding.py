@@ -1,4 +1,4 @@
-"""How a log is written in an answer: as the program printed it, as documents, or in frames."""
+"""Encodings of a log in an answer: plain text, JSON documents, or frames."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ Encoding = Callable[[RankedBatch], bytes]
 
 
 def as_text(ranked: RankedBatch, *, timestamps: bool) -> bytes:
-    """The lines alone."""
+    """Return the lines as text, with their times if `timestamps`."""
     part = ranked.batch.part
     return with_known_stamps(part) if timestamps else without_stamps(part)
 
 
 def as_frame(ranked: RankedBatch, *, timestamps: bool) -> bytes:
-    """A LogFrame as a line of JSON, and the lines."""
+    """Return a LogFrame as a line of JSON, followed by the lines."""
     rank, batch = ranked
     text = as_text(ranked, timestamps=timestamps)
     cursor = str(Cursor(rank, batch.attempt, batch.position))
@@ -31,7 +31,7 @@ def as_frame(ranked: RankedBatch, *, timestamps: bool) -> bytes:
 
 
 def documents() -> Encoding:
-    """A LogLine for each line, or part of one; no sign in UTF-8 is cut in two."""
+    """Return an encoder that writes a LogLine for each line or part of a line. It never splits a UTF-8 character."""
     begun: dict[int, tuple[bytes, bytes]] = {}
 
     def encode(ranked: RankedBatch) -> bytes:
@@ -44,14 +44,14 @@ def documents() -> Encoding:
 
 
 def _log_lines(rank: int, attempt: int, part: Text, begun: dict[int, tuple[bytes, bytes]]) -> list[LogLine]:
-    """`begun` holds, by rank, the time of a line that goes on, and the beginning of a sign."""
+    """Return the LogLines of a part. `begun` holds, by rank, an open line's time and the first bytes of a character."""
     lines = []
     for time, text, goes_on in rows(part):
         if not time:
             time, before = begun.pop(rank, (UNKNOWN_TIME, b""))
             text = before + text
         if goes_on:
-            whole = _whole_signs(text)
+            whole = _whole_characters(text)
             text, begun[rank] = text[:whole], (time, text[whole:])
         if text or not goes_on:
             shown = time.decode() if time != UNKNOWN_TIME else ""
@@ -59,10 +59,10 @@ def _log_lines(rank: int, attempt: int, part: Text, begun: dict[int, tuple[bytes
     return lines
 
 
-def _whole_signs(text: bytes) -> int:
-    """Up to where a text in UTF-8 may be cut without cutting a sign in two."""
+def _whole_characters(text: bytes) -> int:
+    """Return the length of the longest beginning of a UTF-8 text that does not end inside a character."""
     for back, byte in enumerate(reversed(text[-3:]), start=1):
-        if byte >= 0xC0:  # the first of a sign's bytes; it says how many there are
+        if byte >= 0xC0:  # the first byte of a character; it tells the number of bytes
             return len(text) - back if back < 2 + (byte >= 0xE0) + (byte >= 0xF0) else len(text)
         if byte < 0x80:
             break

@@ -1,4 +1,4 @@
-"""What was kept of one member's log once its Pods are gone."""
+"""The stored logs of one member, which outlive its Pods."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 
 class KeptOfMember:
-    """Kept logs of one rank, attempt by attempt, for who may read those of Pods."""
+    """Stored logs of one rank by attempt, for users who may read the logs of Pods."""
 
     def __init__(self, user: User, run: RunObject, rank: int, kept: LogsOfRun | None) -> None:
-        """Without `kept` nothing is: logs go with their Pods."""
+        """Without `kept` there is no store, and logs are deleted with their Pods."""
         self._user = user
         self._run = run.metadata
         self._rank = rank
@@ -28,23 +28,23 @@ class KeptOfMember:
 
     @property
     def is_kept(self) -> bool:
-        """Whether logs are kept here at all."""
+        """Whether this server has a store for logs."""
         return self._kept is not None
 
     async def require_right(self) -> None:
-        """Raises Forbidden for who may not read them."""
+        """Raise Forbidden unless the user may read the logs of Pods in the namespace."""
         await self._user.require("get", self._run.namespace, resource=PODS, subresource="log")
 
-    async def attempts(self, *, anew: bool = False) -> set[int]:
-        """Of which attempts something was kept; `anew`: as it is now, whatever was found before."""
-        listed = await self._kept.listed(refresh=anew) if self._kept is not None else []
-        return {each.attempt for each in listed if each.rank == self._rank}
+    async def attempts(self, *, refresh: bool = False) -> set[int]:
+        """Return the attempts with a stored log. With `refresh`, an earlier listing is not reused."""
+        listed = await self._kept.listed(refresh=refresh) if self._kept is not None else []
+        return {log.attempt for log in listed if log.rank == self._rank}
 
     async def read(self, attempt: int) -> bytes:
-        """All that was kept of an attempt, with uniform stamps. Raises NotFound where nothing was, saying what was kept
-        of others."""
+        """Return the stored log of an attempt, with uniform stamps. Raises NotFound, with the logs that are stored, if
+        there is none."""
         gone = f"the log of rank {self._rank} in attempt {attempt} is gone with its Pod"
-        hint = f"what happened to it: kaji events {self._run.name}"
+        hint = f"see what happened to it: kaji events {self._run.name}"
         if self._kept is None:
             raise NotFound(gone, hint=hint)
         await self.require_right()
@@ -52,14 +52,14 @@ class KeptOfMember:
         ranks = sorted(log.rank for log in listed if log.attempt == attempt)
         if self._rank not in ranks:
             if ranks:
-                hint = f"of attempt {attempt} the logs of these ranks were kept: {compress_ranks(ranks)}"
+                hint = f"attempt {attempt} has stored logs of these ranks: {compress_ranks(ranks)}"
             elif listed:
-                hint = f"logs were kept of these attempts: {compress_ranks(sorted({log.attempt for log in listed}))}"
+                hint = f"these attempts have stored logs: {compress_ranks(sorted({log.attempt for log in listed}))}"
             raise NotFound(gone, hint=hint)
         return await self._text(self._kept, attempt)
 
     async def read_if_any(self, attempt: int) -> bytes:
-        """The same, and nothing where nothing was."""
+        """Return the stored log of an attempt; empty if there is none."""
         if self._kept is None:
             return b""
         await self.require_right()

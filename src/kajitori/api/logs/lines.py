@@ -1,6 +1,6 @@
-"""What a log server sends, as text in which every line begins with its time: made uniform, cut, resumed.
+"""Log text whose lines begin with their time: make stamps uniform, cut, and resume after an earlier read.
 
-Logs are worked on in chunks of many lines. Per line only a slice is looked at: a log of 100 MB has a million of them.
+Logs are processed in chunks of many lines, with only a slice per line, since a log of 100 MB has a million lines.
 """
 
 from __future__ import annotations
@@ -14,38 +14,39 @@ from typing import NamedTuple
 from kajitori.core.logs import notices
 
 STAMP_BYTES = 31
-"""A time and the blank after it: RFC 3339 in UTC with nine digits, so that order as text is order in time."""
+"""Length of a stamp: a time in RFC 3339 and UTC with nine digits, so that text order is time order, and a blank."""
 UNKNOWN_TIME = notices.UNKNOWN_TIME.encode()
-"""Of a line without a time, as kubelets send where they could not read a log."""
+"""Stamp of a line without a time, as kubelets send if they cannot read a log."""
 LINE_LIMIT_BYTES = 256 * 1024
-"""A longer line is handed on in parts, so that a program that prints no line ends costs no memory."""
+"""Longest line that is buffered. A longer one is passed on in parts, so that a program without line ends costs no
+memory."""
 LONGEST_STAMP_BYTES = 48
-"""A line that has begun with more than this, and no blank, has no time."""
+"""Number of bytes without a blank after which a line counts as a line without a time."""
 
 _UTC = re.compile(rb"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?Z")
 _OFFSET = re.compile(rb"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?([+-]\d\d:\d\d)")
 _SHAPE, _END = slice(4, 20, 3), slice(29, 31)
 _SHAPES, _ENDS = frozenset({b"--T::."}), frozenset({b"Z "})
-"""What stands there in a uniform stamp, and hardly by chance in a line without one."""
+"""Bytes of a uniform stamp at `_SHAPE` and `_END`; a line without a stamp hardly has them by chance."""
 
 
 class Text(NamedTuple):
-    """A part of a log: lines with uniform stamps. The last one may go on in the next part."""
+    """A part of a log: lines with uniform stamps. The last line may continue in the next part."""
 
     text: bytes
     inside: bool = False
-    """It begins in the middle of a line, without a stamp."""
+    """Whether the text begins inside a line, without a stamp."""
     stamped: bool = True
-    """False for a log that was asked for without times."""
+    """False for a log that was requested without times."""
 
     @property
     def is_open(self) -> bool:
-        """Whether its last line goes on."""
+        """Whether the last line continues in the next part."""
         return not self.text.endswith(b"\n")
 
 
 class Normaliser:
-    """Makes all stamps uniform. The beginning of a line waits for its end, until it is asked for or is very long."""
+    """Makes all stamps uniform. An incomplete line is buffered until its end, a call of `take_begun`, or its limit."""
 
     def __init__(self) -> None:
         self._rest = b""
@@ -53,7 +54,7 @@ class Normaliser:
         self._inside = False
 
     def feed(self, chunk: bytes) -> Text:
-        """The lines that are whole now."""
+        """Return the lines that are complete with this chunk."""
         whole, newline, self._rest = (self._rest + chunk).rpartition(b"\n")
         if not newline:
             return self.take_begun() if len(self._rest) > LINE_LIMIT_BYTES else Text(b"")
@@ -66,7 +67,7 @@ class Normaliser:
         return Text(text + newline, inside)
 
     def take_begun(self) -> Text:
-        """What has come of a line that has not ended, once its time is complete."""
+        """Return the buffered beginning of an incomplete line; empty until its stamp is complete."""
         rest, inside = self._rest, self._inside
         if inside:
             self._rest = b""
@@ -77,12 +78,12 @@ class Normaliser:
         return Text(b"")
 
     def flush(self) -> Text:
-        """What the end of the log leaves: a last line without an end."""
+        """Return the last line of the log if it has no line end."""
         rest, self._rest = self._rest, b""
         return Text(self._uniform(rest) if rest and not self._inside else rest, inside=self._inside)
 
     def _uniform(self, lines: bytes) -> bytes:
-        """Lines with the last one's end left out."""
+        """Return lines, without the last line end, with uniform stamps."""
         split = lines.split(b"\n")
         if not _are_uniform(split):
             split = [self._stamped(line) for line in split]
@@ -102,7 +103,7 @@ def _are_uniform(lines: list[bytes]) -> bool:
 
 
 def without_stamps(part: Text) -> bytes:
-    """The text as the program printed it."""
+    """Return the text as the program printed it."""
     if not part.text or not part.stamped:
         return part.text
     lines = part.text.split(b"\n")
@@ -117,12 +118,12 @@ def without_stamps(part: Text) -> bytes:
 
 
 def with_known_stamps(part: Text) -> bytes:
-    """The text with the times that are known."""
+    """Return the text without stamps of unknown time."""
     return part.text.replace(UNKNOWN_TIME + b" ", b"") if UNKNOWN_TIME in part.text else part.text
 
 
 def last_lines(text: bytes, count: int | None) -> bytes:
-    """The last so many lines of a text that begins with a line; all of them without a number."""
+    """Return the last `count` lines of a text that begins with a line; all lines if `count` is None."""
     if count is None:
         return text
     end = b"\n" if text.endswith(b"\n") else b""
@@ -131,7 +132,7 @@ def last_lines(text: bytes, count: int | None) -> bytes:
 
 
 def rows(part: Text) -> Iterator[tuple[bytes, bytes, bool]]:
-    """Each line: its time, empty for the rest of one, its text, and whether it goes on in the next part."""
+    """Yield, per line, its time (empty for the rest of a line), its text, and whether it continues in the next part."""
     lines = part.text.split(b"\n")
     end = lines.pop()
     inside = part.inside
@@ -144,16 +145,16 @@ def rows(part: Text) -> Iterator[tuple[bytes, bytes, bool]]:
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """How far a log was read: its last line that has begun."""
+    """The last line of a log that was read, completely or in part."""
 
     time: bytes = b""
     count: int = 0
-    """Which one of the lines in a row that have this time."""
+    """Number of the line among consecutive lines with this time, counted from 1."""
     offset: int | None = None
-    """How many bytes of it were read, if its end was not; without its stamp."""
+    """Bytes of the line that were read, without its stamp; None if it was read to its end."""
 
     def after(self, part: Text) -> Position:
-        """The position once this was read, too."""
+        """Return the position after this part."""
         text = part.text
         if not text:
             return self
@@ -169,7 +170,7 @@ class Position:
 
 
 def _in_a_row(text: bytes, time: bytes, first: int, last: int) -> int:
-    """How many lines up to the one that begins at `last` have its time, without another between them."""
+    """Return the number of consecutive lines with this time that end with the line that begins at `last`."""
     marked = b"\n" + time + b" "
     begin = first if text.startswith(marked[1:], first) else text.find(marked, first) + 1
     same = text.count(marked, max(begin - 1, 0), last + STAMP_BYTES) + (begin == 0)
@@ -180,61 +181,61 @@ def _in_a_row(text: bytes, time: bytes, first: int, last: int) -> int:
 
 
 class Resumption:
-    """Leaves out, of a log that is read again, what was read before."""
+    """Skips the part of a log that was read before."""
 
     def __init__(self, position: Position) -> None:
         self._position = position
-        self._met = 0
-        self._left_out: int | None = 0
-        """How much of the line that goes on is still to be left out; None: all of it."""
+        self._matched = 0
+        self._to_skip: int | None = 0
+        """Bytes of the current line that are still to be skipped; None: the whole line."""
         self.is_done = not position.time
         self.lost = False
-        """The line at the position was not there any more, and so perhaps others that followed it."""
+        """Whether the line at the position is missing, so that later lines may be missing, too."""
 
     def fresh(self, part: Text) -> Text:
-        """What was not read before. It is inside a line if the position is."""
+        """Return the rest of a part that was not read before. It begins inside a line if the position does."""
         if self.is_done or not part.text:
             return part
         text, begin = part.text, 0
         if part.inside:
             begin = text.find(b"\n") + 1 or len(text)
-            if self._left_out is not None:
+            if self._to_skip is not None:
                 return self._rest_of_line(text, 0)
         last = text.rfind(b"\n", 0, len(text) - (not part.is_open)) + 1
         if last >= begin and text[last : last + 30] < self._position.time:
             begin = len(text)
         while begin < len(text):
             time = text[begin : begin + 30]
-            if time > self._position.time or (time == self._position.time and self._met == self._position.count):
-                self.is_done, self.lost = True, self._met < self._position.count
+            if time > self._position.time or (time == self._position.time and self._matched == self._position.count):
+                self.is_done, self.lost = True, self._matched < self._position.count
                 return Text(text[begin:])
             if time == self._position.time:
-                self._met += 1
-                if self._met == self._position.count and self._position.offset is not None:
-                    self._left_out = self._position.offset
+                self._matched += 1
+                if self._matched == self._position.count and self._position.offset is not None:
+                    self._to_skip = self._position.offset
                     return self._rest_of_line(text, begin + STAMP_BYTES)
             begin = text.find(b"\n", begin) + 1 or len(text)
-        self._left_out = None
+        self._to_skip = None
         return Text(b"")
 
     def _rest_of_line(self, text: bytes, begin: int) -> Text:
-        """What follows the part of this line that was read before."""
-        assert self._left_out is not None
+        """Return the rest of the current line and what follows it."""
+        assert self._to_skip is not None
         left = len(text) - begin
-        if self._left_out > left:
-            self._left_out -= left
+        if self._to_skip > left:
+            self._to_skip -= left
             return Text(b"")
         self.is_done = True
-        return Text(text[begin + self._left_out :], inside=True)
+        return Text(text[begin + self._to_skip :], inside=True)
 
 
 def since(moment: bytes) -> Resumption:
-    """Leaves out what was written before that time."""
+    """Return a Resumption that skips lines before that time."""
     return Resumption(Position(moment))
 
 
 def utc_time(text: bytes) -> str:
-    """A time of a log in UTC with nine digits, or nothing where the text is none."""
+    """Return a log's time in UTC with nine digits; empty if the text is no time."""
     found = _UTC.fullmatch(text)
     if found is not None:
         return f"{found[1].decode()}.{(found[2] or b'').decode():0<9}Z"

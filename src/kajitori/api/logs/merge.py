@@ -1,7 +1,7 @@
-"""The logs of several members as one, in the order of their lines' times.
+"""Merge the logs of several members in the order of their lines' times.
 
-Of what lies in the logs already, the order is exact. Of what is being written, a line waits for the other members'
-lines only as long as those might still be on their way.
+The order is exact for lines that are already in the logs. A line that is just being written waits for the other
+members' lines only as long as those may still be under way.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from kajitori.api.logs.source import MemberLog
 from kajitori.api.runs.tracking import RunTracker
 
 WINDOW_SECONDS = 0.05
-"""A member of which nothing came for so long is taken to be silent: the others' lines do not wait for it."""
+"""Time without data after which a member counts as silent, and the others' lines do not wait for it."""
 
 AHEAD_BATCHES = 2
-"""How much is read of each log before it is its turn."""
+"""Number of batches that are read ahead from each log."""
 
 OUTPUT_BYTES = 256 * 1024
 OUTPUT_PARTS = 512
 
 _AFTER_TIME = b"~"
-"""Behind the blank that follows a line's time."""
+"""A byte that sorts after the blank behind a line's time."""
 
 
 class RankedBatch(NamedTuple):
@@ -36,7 +36,7 @@ class RankedBatch(NamedTuple):
 
 
 class _Lane:
-    """One member's log, read a little ahead."""
+    """One member's log, with a small read-ahead buffer."""
 
     def __init__(self, log: MemberLog, arrived: asyncio.Event, now: float) -> None:
         self.log = log
@@ -52,7 +52,7 @@ class _Lane:
         self._attempt, self._position = 0, BEGINNING
 
     async def pump(self, tracker: RunTracker) -> None:
-        """Reads the log as far as there is room for it."""
+        """Read the log into the buffer, waiting while it is full."""
         try:
             async for batch in self.log.batches(tracker):
                 await self.ahead.put(batch)
@@ -66,7 +66,7 @@ class _Lane:
 
     @property
     def head(self) -> bytes | None:
-        """The time of what comes next, nothing (b"") for the rest of a line; None if nothing has arrived."""
+        """The time of the next line; empty (b"") if the rest of a line is next, None if nothing has arrived."""
         if self._batch is None and not self.ahead.empty():
             self._batch = self.ahead.get_nowait()
             if self._batch.attempt != self._attempt:
@@ -80,7 +80,7 @@ class _Lane:
         return b"" if self._inside else self._lines[self._next][:30]
 
     def take(self, until: bytes | None) -> Batch:
-        """What comes next, up to and with lines of that time, or all that has arrived in one piece."""
+        """Return the next lines up to and including that time; all lines of the current batch if `until` is None."""
         batch, first = self._batch, self._next
         assert batch is not None
         if until is None:
@@ -101,7 +101,7 @@ class _Lane:
 
 
 async def merged(logs: Sequence[tuple[MemberLog, RunTracker]], *, follow: bool) -> AsyncGenerator[list[RankedBatch]]:
-    """Lines of all logs, in batches. Raises what one of them raises, once what came before was handed on."""
+    """Yield the lines of all logs in batches. An error of one log is raised after the lines before it."""
     clock = asyncio.get_running_loop().time
     arrived = asyncio.Event()
     lanes = [_Lane(log, arrived, clock()) for log, _ in logs]
@@ -126,7 +126,10 @@ async def merged(logs: Sequence[tuple[MemberLog, RunTracker]], *, follow: bool) 
 
 
 def _advance(lane: _Lane, heads: list[tuple[bytes, int, _Lane]]) -> bool:
-    """Whether a lane lacks nothing any more: it has a head now, or is over. Raises its log's error at its end."""
+    """Push a lane's next line on the heap; whether the lane needs no more data now, because it has one or is over.
+
+    Raises the error of the lane's log at the end of the lane.
+    """
     head = lane.head
     if head is not None:
         heapq.heappush(heads, (head, lane.log.rank, lane))
@@ -137,7 +140,7 @@ def _advance(lane: _Lane, heads: list[tuple[bytes, int, _Lane]]) -> bool:
 
 
 def _take(heads: list[tuple[bytes, int, _Lane]], lacking: list[_Lane], *, wait_for_all: bool) -> list[RankedBatch]:
-    """The earliest lines; with `wait_for_all` only up to where one log has to be read on."""
+    """Return the earliest lines; with `wait_for_all` only until a log has no buffered line."""
     taken: list[RankedBatch] = []
     size = 0
     while heads and size < OUTPUT_BYTES and len(taken) < OUTPUT_PARTS:

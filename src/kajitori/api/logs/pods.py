@@ -1,4 +1,4 @@
-"""The Pods of one member, attempt by attempt, as far as their logs are concerned."""
+"""Find the Pods of one member, by attempt, to read their logs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kajitori.kube.mirror.mirror import Mirror
 from kajitori.kube.objects import Pod, RunObject
 
 LOOKED_AT_BY_NAME = 64
-"""Attempts between two looks; where there are more, what there is of them is listed."""
+"""Largest number of attempts whose Pods are looked up by name; for more attempts, all Pods of the run are listed."""
 
 
 class MemberPods:
@@ -22,7 +22,7 @@ class MemberPods:
         self._rank = rank
 
     def of_attempts(self, oldest: int, newest: int) -> Iterator[Pod]:
-        """Those of these attempts, both included, the newest first."""
+        """Yield the Pods of the attempts from `oldest` to `newest`, both included, the newest first."""
         found = False
         for attempt in range(newest, max(oldest, newest - LOOKED_AT_BY_NAME) - 1, -1):
             pod = self.of_attempt(attempt)
@@ -31,22 +31,22 @@ class MemberPods:
                 yield pod
         if found or newest - oldest <= LOOKED_AT_BY_NAME:
             return
-        # A service's member may be of an old attempt.
+        # A member of a service may still run in an old attempt.
         for pod in self._mirror.owned_pods(self._run.namespace, self._run.name, self._run.uid):
             member = pod.member
             if member is not None and member.rank == self._rank and oldest <= member.attempt <= newest:
                 yield pod
 
     def of_attempt(self, attempt: int) -> Pod | None:
-        """What has the name of the member's Pod in this attempt."""
+        """Return the Pod that has the name of the member's Pod in this attempt, whichever run owns it."""
         return self._mirror.pods.get((self._run.namespace, names.pod_name(self._run.name, attempt, self._rank)))
 
     def is_gone(self, pod: Pod) -> bool:
-        """Whether this Pod is no longer there."""
+        """Whether the Pod was deleted."""
         return self._known(pod) is None
 
     def is_finished(self, pod: Pod) -> bool:
-        """Whether this Pod is there, and has ended by now."""
+        """Whether the Pod exists and has ended."""
         known = self._known(pod)
         return known is not None and known.is_finished
 
@@ -57,12 +57,12 @@ class MemberPods:
 
 
 def attempt_of(pod: Pod) -> int:
-    """The attempt that a member's Pod is of."""
+    """Return the attempt that a member's Pod belongs to."""
     return pod.member.attempt if pod.member is not None else 0
 
 
 def has_log(pod: Pod) -> bool:
-    """Whether its program runs or has run, and there is something to read."""
+    """Whether the Pod's program runs or has run, so that it has a log."""
     if pod.is_finished:
         container = main_container(pod)
         return container is not None and container.state.terminated is not None

@@ -1,4 +1,4 @@
-"""What is asked of a member's log, and what comes of it."""
+"""Requests for a member's log, batches of its lines, and cursors to resume reading."""
 
 from __future__ import annotations
 
@@ -19,45 +19,44 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class LogRequest:
-    """What of a log is wanted."""
+    """The part of a member's log that a caller wants."""
 
     follow: bool = False
     """Continue until the run is final, also across restarts."""
     tail: int | None = None
-    """Only so many of the last lines."""
+    """Number of last lines; None: all lines."""
     since: datetime | None = None
-    """Only what was written from then on."""
+    """Time of the earliest line."""
     attempt: int | None = None
-    """Only this attempt; else the newest, and with `follow` those that come after."""
+    """Only this attempt; None: the newest, and with `follow` the later ones."""
     first: int | None = None
-    """With `follow`: this attempt and those that come after, of which the Pods may be gone. `tail` and `since` are
-    about this one."""
+    """With `follow`: begin with this attempt, whose Pod may be gone. `tail` and `since` apply to it."""
     position: Position = BEGINNING
-    """How far `first` was read before; then `tail` and `since` do not count."""
+    """Position up to which `first` was read before; if set, `tail` and `since` are ignored."""
     timestamps: bool = True
-    """Whether the times of lines matter: who asks for all of a log at once may do without them."""
+    """Whether the times of lines are needed; a request for a whole log can do without."""
 
 
 class Batch(NamedTuple):
-    """What came at once."""
+    """Lines of one attempt that arrived together."""
 
     attempt: int
     part: Text
     position: Position
-    """How far the attempt was read with it."""
+    """Position in the attempt's log after this batch."""
     is_notice: bool = False
-    """It is a line of ours, which is not there when the log is read again."""
+    """Whether this is a line that the server added, which is not in the log itself."""
 
 
 class Cursor(NamedTuple):
-    """How far a member's log was read: what a client keeps, and shows to go on after a broken connection."""
+    """The position up to which a member's log was read. A client sends it to continue after a broken connection."""
 
     rank: int
     attempt: int
     position: Position
 
     def __str__(self) -> str:
-        """Short, since a client may have to show 256 of them in an address: `3.1.3mk2lqb2p0xs.2` and so on."""
+        """Return a short text, such as `3.1.3mk2lqb2p0xs.2`, since a URL may contain 256 cursors."""
         position = self.position
         text = f"{self.rank}.{self.attempt}"
         if position.time:
@@ -66,7 +65,7 @@ class Cursor(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Cursor:
-        """Raises InvalidInput for what no server said."""
+        """Read a cursor. Raises InvalidInput for a text that no server wrote."""
         try:
             rank, attempt, *rest = text.split(".")
             position = BEGINNING
@@ -78,8 +77,8 @@ class Cursor(NamedTuple):
                 return cursor
         except (ValueError, OverflowError):
             pass
-        hint = "send the cursor of the last frame of each member as it was"
-        raise InvalidInput.one("resume", "this is no cursor of a log", value=show(text), hint=hint)
+        hint = "send the cursor of each member's last frame unchanged"
+        raise InvalidInput.one("resume", "is no cursor of a log", value=show(text), hint=hint)
 
 
 def _nanoseconds(time: bytes) -> int:

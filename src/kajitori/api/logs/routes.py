@@ -1,4 +1,4 @@
-"""What the members of a run print."""
+"""The route that reads the logs of a run's members."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from kajitori.kube.resources import PODS
 router = APIRouter(tags=["runs"])
 
 MAX_RANKS = 256
-"""Logs that one answer may merge; each is a connection of its own to the API server."""
+"""Largest number of logs that one answer merges; each is a connection to the API server."""
 
 OPENED_AT_ONCE = 16
 
@@ -48,25 +48,25 @@ class LogParameters(Parameters):
     all_ranks: bool = False
     """All members."""
     attempt: int | None = Field(default=None, ge=1, le=10**9)
-    """Only this attempt; else the newest."""
+    """Only this attempt. Default: the newest."""
     follow: bool = False
     """Continue until the run is final, also across restarts."""
     from_attempt: int | None = Field(default=None, ge=1, le=10**9)
-    """With follow: begin with this attempt, then those after it, instead of with the newest. tail and since are about
-    this one. For who read so far when his connection broke."""
+    """With follow: begin with this attempt, not the newest, and continue with later ones. tail and since apply to this
+    attempt. For clients whose connection broke while they read it."""
     tail: int | None = Field(default=None, ge=0, le=2**31 - 1)
     """Only this many of the last lines of each member."""
     since: str = Field(default="", max_length=64)
-    """Only what is younger than this duration (`10m`), or was written since this time (RFC 3339)."""
+    """Only lines younger than this duration (`10m`), or written since this time (RFC 3339)."""
     timestamps: bool = False
     """Begin each line with its time; newline-delimited JSON always has it."""
     documents: bool = False
-    """Newline-delimited JSON for one member, too; it contains the attempt of each line."""
+    """Newline-delimited JSON even for one member; it contains the attempt of each line."""
     frames: bool = False
-    """Frames of many lines, for programs: a LogFrame as a line of JSON, then as many bytes of the log as it says. A
-    frame may end within a line."""
+    """Frames of many lines, for programs: a LogFrame as a line of JSON, then the number of bytes of the log that it
+    names. A frame may end inside a line."""
     resume: list[Annotated[str, Field(max_length=128)]] = Field(default_factory=list, max_length=MAX_RANKS)
-    """With frames and follow: the cursor of the last frame of each member, to go on after a broken connection."""
+    """With frames and follow: the cursor of each member's last frame, to continue after a broken connection."""
 
 
 @router.get(
@@ -74,7 +74,8 @@ class LogParameters(Parameters):
     responses={
         **describes(None, media_type="text/plain"),
         200: {
-            "description": "One member's lines; of several, or as documents, one LogLine a line; or frames.",
+            "description": "The lines of one member as text; for several members or with `documents`, one LogLine per "
+            "line; with `frames`, frames.",
             "content": {
                 "text/plain": {"schema": {"type": "string"}},
                 NDJSON: {"schema": {"$ref": "#/components/schemas/LogLine"}},
@@ -82,12 +83,13 @@ class LogParameters(Parameters):
             },
         },
     },
-    summary="What the members of a run print",
+    summary="Logs of a run's members",
 )
 async def read_logs(
     api: Shared, user: Caller, namespace: str, name: str, query: Annotated[LogParameters, Query()]
 ) -> Response:
-    """With `follow`, a member that has not started is waited for, and after a restart its next attempt is read on."""
+    """With `follow`, the stream waits for members that have not started, and continues with the next attempt after a
+    restart."""
     since = read_since(query.since, api.now()) if query.since else None
     run = await find_run(api, user, namespace, name)
     ranks = _ranks(run, query)
@@ -95,7 +97,7 @@ async def read_logs(
     requests = _requests(query, ranks, since, as_text=not several and not query.documents)
     meta = run.metadata
     if query.follow:
-        await user.may("get", meta.namespace, resource=PODS, subresource="log")  # asked again while it is followed
+        await user.may("get", meta.namespace, resource=PODS, subresource="log")  # a recorded right is checked again
     kept = LogsOfRun(api.kept_logs, meta.namespace, meta.uid) if api.kept_logs is not None else None
     logs = [MemberLog(api, user, run, rank, request, kept) for rank, request in zip(ranks, requests, strict=True)]
     logs = await _open(logs)
@@ -105,7 +107,7 @@ async def read_logs(
 
 
 def _requests(query: LogParameters, ranks: list[int], since: datetime | None, *, as_text: bool) -> list[LogRequest]:
-    """What is wanted of each of these members. Raises InvalidInput."""
+    """Return the request for each of these members. Raises InvalidInput for a bad cursor or `resume` without frames."""
     request = LogRequest(
         follow=query.follow,
         tail=query.tail,
@@ -115,7 +117,7 @@ def _requests(query: LogParameters, ranks: list[int], since: datetime | None, *,
         timestamps=not as_text or query.timestamps or query.follow or since is not None,
     )
     if query.resume and not (query.follow and query.frames):
-        raise InvalidInput.one("resume", "is for frames that are followed", hint="add follow=true&frames=true")
+        raise InvalidInput.one("resume", "needs frames and follow", hint="add follow=true&frames=true")
     cursors = {cursor.rank: cursor for cursor in map(Cursor.parse, query.resume)}
     return [
         replace(request, first=cursors[rank].attempt, position=cursors[rank].position) if rank in cursors else request
@@ -132,7 +134,7 @@ def _encoding(query: LogParameters, *, several: bool) -> tuple[Encoding, str]:
 
 
 def read_since(text: str, now: datetime) -> datetime:
-    """The moment that a duration or a time stands for. Raises InvalidInput for anything else."""
+    """Return the moment that a duration or a time stands for. Raises InvalidInput for anything else."""
     hint = "write a duration such as 10m, or a time such as 2026-11-21T10:00:00Z"
     try:
         return now - timedelta(seconds=parse_duration_seconds(text))
@@ -144,7 +146,8 @@ def read_since(text: str, now: datetime) -> datetime:
         moment = datetime.fromisoformat(text)
         return (moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)).astimezone(UTC)
     except (ValueError, OverflowError):
-        raise InvalidInput.one("since", f"{show(text)!r} is neither", value=show(text), hint=hint) from None
+        message = f"{show(text)!r} is neither a duration nor a time"
+        raise InvalidInput.one("since", message, value=show(text), hint=hint) from None
 
 
 def _ranks(run: RunObject, query: LogParameters) -> list[int]:
@@ -156,11 +159,11 @@ def _ranks(run: RunObject, query: LogParameters) -> list[int]:
     replicas = replicas if isinstance(replicas, int) and replicas > 0 else 1
     if not query.all_ranks:
         wanted = list(dict.fromkeys(query.rank or [0]))
-        beyond = [rank for rank in wanted if rank >= replicas]
-        if beyond:
+        missing = [rank for rank in wanted if rank >= replicas]
+        if missing:
             members = f"{replicas} member{'s' if replicas > 1 else ''}"
             hint = f"ranks are 0 to {replicas - 1}" if replicas > 1 else "its only rank is 0"
-            faults = [Fault("rank", f"{run.metadata.name} has {members}", str(rank), hint) for rank in beyond]
+            faults = [Fault("rank", f"{run.metadata.name} has {members}", str(rank), hint) for rank in missing]
             raise InvalidInput(faults)
         return wanted
     if replicas > MAX_RANKS:
@@ -170,7 +173,7 @@ def _ranks(run: RunObject, query: LogParameters) -> list[int]:
 
 
 def _indices(run: RunObject, query: LogParameters, array: Array) -> list[int]:
-    """Of a sweep: its members are asked for by their indices; without a word the first."""
+    """Return the indices of a sweep's members that the query names; by default the first."""
     if query.all_ranks:
         if len(array.indices) > MAX_RANKS:
             message = (
@@ -188,24 +191,27 @@ def _indices(run: RunObject, query: LogParameters, array: Array) -> list[int]:
 
 
 async def _open(logs: list[MemberLog]) -> list[MemberLog]:
-    """Connects to all. Of several, those that are gone are left out; other refusals are raised, and none stays open."""
-    several = asyncio.Semaphore(OPENED_AT_ONCE)
+    """Open all logs and return those that exist. Raises NotFound if none does.
+
+    After any other error, which is raised, no log stays open.
+    """
+    limit = asyncio.Semaphore(OPENED_AT_ONCE)
 
     async def connect(log: MemberLog) -> None:
-        async with several:
+        async with limit:
             await log.open()
 
     try:
         results = await asyncio.gather(*(connect(log) for log in logs), return_exceptions=True)
-        left = [log for log, result in zip(logs, results, strict=True) if not isinstance(result, NotFound)]
+        found = [log for log, result in zip(logs, results, strict=True) if not isinstance(result, NotFound)]
         failures = [result for result in results if isinstance(result, BaseException)]
         serious = [failure for failure in failures if not isinstance(failure, NotFound)]
-        if serious or (failures and not left):
+        if serious or (failures and not found):
             raise (serious or failures)[0]
     except BaseException:
         await _close(logs)
         raise
-    return left
+    return found
 
 
 async def _close(logs: list[MemberLog]) -> None:

@@ -1,4 +1,4 @@
-"""How many logs a server reads from the API server at once."""
+"""Limit on the logs that a server reads from the API server at the same time."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from contextlib import contextmanager
 from kajitori.errors import Unavailable
 
 MAX_LOGS = 4096
-"""Logs that are read from the API server at once, for all callers together; each is one connection to it."""
+"""Largest number of logs that are read at the same time for all callers; each is a connection to the API server."""
 
 
 class Slots:
-    """How many logs may be read at once."""
+    """Slots for reading logs."""
 
     def __init__(self, count: int) -> None:
         self.free = count
@@ -20,10 +20,10 @@ class Slots:
 
     @contextmanager
     def one(self) -> Iterator[None]:
-        """One of them; raises Unavailable where all are taken."""
+        """Hold a slot while the context lasts. Raises Unavailable if all are taken."""
         if self.free <= 0:
             raise Unavailable(
-                f"this server reads {self._count} logs already", hint="try again later, or follow fewer members at once"
+                f"this server already reads {self._count} logs", hint="try again later, or follow fewer members at once"
             )
         self.free -= 1
         try:

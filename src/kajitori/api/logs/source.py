@@ -1,4 +1,4 @@
-"""The log of one member, from one attempt to the next."""
+"""Read the log of one member across its attempts."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ if TYPE_CHECKING:
     from kajitori.api.runs.tracking import RunTracker
 
 SILENCE_SECONDS = 5.0
-"""After so long without a word, a member that is not there any more is not listened to any longer: the connection to a
-node that died says nothing, not even good-bye."""
+"""Time without data after which the log of a member that has ended or is gone is given up. The connection to a dead
+node stays open without data."""
 
 FIRST_PAUSE_SECONDS = 0.25
 LONGEST_PAUSE_SECONDS = 8.0
 IDLE_SECONDS = 60.0
 BEGUN_SECONDS = 0.02
-"""A line that has begun is handed on if nothing more of it has come by then."""
+"""Time without data after which the beginning of an incomplete line is passed on."""
 
-LAST_WORDS_SECONDS = 1.0
+STORED_AFTER_SECONDS = 1.0
 LAST_TRIES = 5
 
 
@@ -47,11 +47,11 @@ class _Opened:
     attempt: int
     stream: ByteStream
     unread: Resumption
-    """Leaves out what is not wanted, or was read before."""
+    """Skips lines that were read before or are older than requested."""
     finished: bool
-    """The member had ended before its log was opened: this is all there will be."""
+    """Whether the member had ended before its log was opened, so that the log is complete."""
     whole: bool = False
-    """It was read to where its kubelet ended it."""
+    """Whether the log was read to the end that its kubelet sent."""
 
 
 class MemberLog:
@@ -60,7 +60,7 @@ class MemberLog:
     def __init__(
         self, api: Api, user: User, run: RunObject, rank: int, request: LogRequest, kept: LogsOfRun | None = None
     ) -> None:
-        """`kept` is shared by all members that are asked for; without it logs go with their Pods."""
+        """`kept` is the run's stored logs, shared by all members of the request; None if the server stores no logs."""
         self.rank = rank
         self._api = api
         self._user = user
@@ -73,70 +73,72 @@ class MemberLog:
         self._newest_first = request.first is None
         resumed = bool(request.position.time)
         self._last_opened = request.first or 0 if resumed else 0
-        """Of which attempt the log was read last."""
+        """The attempt whose log was opened last."""
         self._read_attempts = (request.first or 1) - 1
-        """Attempts up to this one were read to their end."""
+        """The last attempt that was read to its end, like all before it."""
         self._tail = None if resumed else request.tail
         self._floor = None if resumed else request.since
         self._position = request.position
-        self._told: tuple[int, object] | None = None
-        """The attempt and the position that who reads knows of."""
+        self._sent: tuple[int, object] | None = None
+        """The attempt and the position that the reader received last."""
 
     async def open(self) -> None:
-        """Connects to the log if the member has one; what the API server refuses is raised here."""
+        """Connect to the log if the member has one. Raises the errors of the API server."""
         attempts = self._run.status.attempts if self._run.status is not None else 0
         wanted = self._request.attempt
         may_come = self._request.follow and not self._is_final
         if wanted is not None and wanted > attempts and not may_come:
             hint = f"name one of 1 to {attempts}" if attempts > 1 else "leave it out"
             message = (
-                f"{self._run.metadata.name} was started {attempts} times" if attempts != 1 else "there was only one"
+                f"{self._run.metadata.name} was started {attempts} times"
+                if attempts != 1
+                else f"{self._run.metadata.name} was started once"
             )
             raise InvalidInput.one("attempt", message, value=str(wanted), hint=hint)
         pod = self._next(self._run)
         first = self._request.first
-        if first is not None and (pod is None or attempt_of(pod) > first):  # `batches` begins with what was kept of it
+        if first is not None and (pod is None or attempt_of(pod) > first):  # `batches` begins with its stored log
             await self._kept.require_right()
         elif pod is not None:
             self._opened = await self._open(pod)
         elif self._is_of_sweep:
             if (kept := await self._kept_of_member()) is not None:
                 self._kept_batch = await self._read_kept(kept)
-        elif (lost := self._lost_attempt()) is not None:
-            self._kept_batch = await self._read_kept(lost)
+        elif (gone := self._attempt_without_pod()) is not None:
+            self._kept_batch = await self._read_kept(gone)
 
     async def close(self) -> None:
-        """Hangs up."""
+        """Close the connection."""
         opened, self._opened = self._opened, None
         if opened is not None:
             await opened.stream.aclose()
 
     async def batches(self, tracker: RunTracker) -> AsyncGenerator[Batch]:
-        """Everything that was asked for. Raises what the API server refuses, and Unavailable where it stays away."""
+        """Yield the requested part of the log. Raises the API server's errors, and Unavailable if it is down."""
         if self._kept_batch is not None:
             yield self._kept_batch
             return
         async with aclosing(self._all_batches(tracker)) as batches:
             async for batch in batches:
-                self._told = batch.attempt, batch.position
+                self._sent = batch.attempt, batch.position
                 yield batch
 
     async def _all_batches(self, tracker: RunTracker) -> AsyncGenerator[Batch]:
         failures = 0
         while True:
             pod = self._next(tracker.look())
-            if (news := self._cursor_news()) is not None:
-                yield news
+            if (cursor := self._cursor_update()) is not None:
+                yield cursor
             if pod is None and self._opened is None:
                 if not self._request.follow or tracker.is_over or self._is_complete or self._has_ended(tracker.run):
-                    async for batch in self._passed_over(self._newest(tracker.run) + 1):
+                    async for batch in self._skipped_attempts(self._newest(tracker.run) + 1):
                         yield batch
                     return
                 await tracker.changed(IDLE_SECONDS)
                 continue
             progress = False
             if self._opened is None and pod is not None:
-                async for batch in self._passed_over(attempt_of(pod)):
+                async for batch in self._skipped_attempts(attempt_of(pod)):
                     yield batch
             try:
                 if self._opened is None and pod is not None:
@@ -150,7 +152,7 @@ class MemberLog:
                         raise
                     if self._position.time:
                         yield self._notice(notices.lost_with_node(self.rank, attempt_of(pod), pod.spec.node_name))
-                    self._finish(attempt_of(pod))  # on a node that died: there is nobody to ask
+                    self._finish(attempt_of(pod))  # its node died, so that no kubelet answers
                     continue
             else:
                 failures = 0
@@ -166,7 +168,7 @@ class MemberLog:
                             yield end
                         return
                     if not opened.whole and self._pods.is_gone(opened.pod):
-                        async for batch in self._last_words(opened):
+                        async for batch in self._after_break(opened):
                             yield batch
                     if opened.finished or self._pods.is_gone(opened.pod) or (tracker.is_over and not progress):
                         if opened.finished or not self._pods.is_finished(opened.pod):
@@ -176,18 +178,18 @@ class MemberLog:
                         continue
                 elif not self._request.follow:
                     return
-            # The member comes again, is about to start, or could not be reached.
+            # The member restarts, is about to start, or could not be reached.
             await tracker.changed(min(FIRST_PAUSE_SECONDS * 2**failures, LONGEST_PAUSE_SECONDS))
             await asyncio.sleep(FIRST_PAUSE_SECONDS)
 
-    # ------------------------------------------------------------------------------------------ which Pod
+    # ------------------------------------------------------------------------------------------ choosing the Pod
 
     @property
     def _is_final(self) -> bool:
         return self._run.status is not None and self._run.status.phase.is_final
 
     def _newest(self, run: RunObject) -> int:
-        """The newest attempt there is of those that are asked for."""
+        """Return the newest requested attempt that exists."""
         newest = run.status.attempts if run.status is not None else 0
         return newest if self._request.attempt is None else min(newest, self._request.attempt)
 
@@ -197,43 +199,44 @@ class MemberLog:
         return wanted is not None and self._read_attempts >= wanted
 
     def _next(self, run: RunObject) -> Pod | None:
-        """The Pod to read next: one that has started, of an attempt that was not read yet; None where there is none."""
+        """Return the next Pod to read: it has started, and its attempt was not read yet. None if there is none."""
         oldest = max(self._read_attempts + 1, self._request.attempt or 0)
         pick = max if self._newest_first else min
         pod = pick(self._pods.of_attempts(oldest, self._newest(run)), key=attempt_of, default=None)
         return pod if pod is not None and has_log(pod) else None
 
     def _finish(self, attempt: int) -> None:
-        """This attempt's log was read to its end: the next is read from its beginning."""
+        """Note that an attempt was read to its end, so that the next is read from its beginning."""
         self._read_attempts = max(self._read_attempts, attempt)
         self._newest_first = False
         self._tail = self._floor = None
         self._position = BEGINNING
 
-    def _cursor_news(self) -> Batch | None:
-        """Tells who follows where to go on after a broken connection, if that has changed without a line."""
+    def _cursor_update(self) -> Batch | None:
+        """Return an empty batch with the current cursor if the cursor changed without a line, so that a follower can
+        resume there; else None."""
         if not self._request.follow or (self._newest_first and not self._last_opened):
             return None
-        news = Batch(self._read_attempts + 1, Text(b""), self._position)
-        return news if (news.attempt, news.position) != self._told else None
+        update = Batch(self._read_attempts + 1, Text(b""), self._position)
+        return update if (update.attempt, update.position) != self._sent else None
 
     def _end_of_line(self, attempt: int) -> Batch | None:
-        """What is missing of the last line of an attempt, if that is its end."""
+        """Return the missing line end of an attempt's last line; None if the line has one."""
         if self._position.offset is None:
             return None
         self._position = replace(self._position, offset=None)
         return Batch(attempt, Text(b"\n", inside=True), self._position)
 
     def _notice(self, text: str) -> Batch:
-        """A line of our own. It does not count for the position: it is not there when the log is read again."""
+        """Return a line that the server adds. It leaves the position unchanged, since it is not in the log itself."""
         inside = self._position.offset is not None
         self._position = replace(self._position, offset=None)
         stamp = self._position.time or UNKNOWN_TIME
         line = b"\n" * inside + stamp + b" " + text.encode() + b"\n"
         return Batch(self._last_opened, Text(line, inside), self._position, is_notice=True)
 
-    def _lost_attempt(self) -> int | None:
-        """The attempt that is asked for, where the member has run in it but its Pod is gone; else None."""
+    def _attempt_without_pod(self) -> int | None:
+        """Return the requested attempt if the member has run in it and its Pod is gone; else None."""
         status = self._run.status
         newest = status.attempt if status is not None else None
         started = newest.number if newest is not None and newest.started_at else 0
@@ -248,14 +251,15 @@ class MemberLog:
         return self._run.status is not None and self._run.status.sweep is not None
 
     def _has_ended(self, run: RunObject) -> bool:
-        """Whether it is a member of a sweep for which nothing more is to be done."""
+        """Whether this is a sweep's member that has ended for good."""
         sweep = run.status.sweep if run.status is not None else None
         return sweep is not None and self.rank in indices_of(sweep.succeeded) | indices_of(sweep.failed)
 
     async def _kept_of_member(self) -> int | None:
-        """Of a sweep's member without a Pod, the attempt to read what was kept of; None where it may still begin.
+        """Return the attempt of a sweep's member without a Pod whose stored log to read; None if it may still start.
 
-        Each was started in attempts of its own, which only what was kept tells.
+        Each member of a sweep has its own attempts, and only the stored logs tell which. Raises NotFound if no log is
+        stored.
         """
         wanted, is_over = self._request.attempt, self._is_final or self._has_ended(self._run)
         if self._request.follow and not is_over:
@@ -266,43 +270,43 @@ class MemberLog:
         if not is_over:
             return None
         meta = self._run.metadata
-        hint = f"how it ended: kaji results {meta.name}"
-        raise NotFound(f"nothing is kept of what member {self.rank} of {meta.name} said", hint=hint)
+        hint = f"see how it ended: kaji results {meta.name}"
+        raise NotFound(f"no log of member {self.rank} of {meta.name} is stored", hint=hint)
 
     async def _read_kept(self, attempt: int) -> Batch:
-        """What was kept of the log before its Pod went. Raises NotFound where nothing was."""
-        return Batch(attempt, Text(self._asked_for(await self._kept.read(attempt))), BEGINNING)
+        """Return the stored log of an attempt. Raises NotFound if there is none."""
+        return Batch(attempt, Text(self._requested(await self._kept.read(attempt))), BEGINNING)
 
-    def _asked_for(self, text: bytes) -> bytes:
-        """Of a log of which nothing was read yet: by time and number of lines."""
+    def _requested(self, text: bytes) -> bytes:
+        """Return the requested lines, by time and number, of a log that was not read before."""
         if self._floor is not None:
             text = since(_stamp(self._floor)).fresh(Text(text)).text
         return last_lines(text, self._tail)
 
-    async def _passed_over(self, attempt: int) -> AsyncGenerator[Batch]:
-        """What was kept of attempts that came and went between two looks, or before the first, before this one."""
+    async def _skipped_attempts(self, attempt: int) -> AsyncGenerator[Batch]:
+        """Yield the stored logs of attempts before this one whose Pods were never seen."""
         if not self._request.follow or self._newest_first:
             return
-        missed_ones: Sequence[int] = range(self._read_attempts + 1, attempt)
-        if len(missed_ones) > LOOKED_AT_BY_NAME and self._kept.is_kept:  # as of a sweep's late members
-            there = await self._kept.attempts(anew=True)
-            missed_ones = [missed for missed in missed_ones if missed in there]
-        for missed in missed_ones:
-            was_read = missed == self._last_opened and bool(self._position.time)
-            batches = await self._kept_since(missed)
+        skipped: Sequence[int] = range(self._read_attempts + 1, attempt)
+        if len(skipped) > LOOKED_AT_BY_NAME and self._kept.is_kept:  # such as a sweep's members that started late
+            stored = await self._kept.attempts(refresh=True)
+            skipped = [number for number in skipped if number in stored]
+        for number in skipped:
+            was_read = number == self._last_opened and bool(self._position.time)
+            batches = await self._kept_since(number)
             if was_read and batches is None:
-                yield self._notice(notices.lost_with_pod(self.rank, missed))
+                yield self._notice(notices.lost_with_pod(self.rank, number))
             for batch in batches or ():
                 yield batch
-            if (end := self._end_of_line(missed)) is not None:
+            if (end := self._end_of_line(number)) is not None:
                 yield end
-            self._finish(missed)
+            self._finish(number)
 
-    async def _last_words(self, opened: _Opened) -> AsyncGenerator[Batch]:
-        """What a member said after its connection broke off, of which its Pod is gone: as it was kept, or that it is
-        lost. What is said while a member ends is kept a moment after it has ended."""
+    async def _after_break(self, opened: _Opened) -> AsyncGenerator[Batch]:
+        """Yield the rest of a log, from the store, whose connection broke and whose Pod is gone; or a notice that it is
+        lost. The store gets a member's last lines a moment after the member has ended."""
         batches: list[Batch] | None = None
-        for pause in (0.0, LAST_WORDS_SECONDS):
+        for pause in (0.0, STORED_AFTER_SECONDS):
             await asyncio.sleep(pause)
             batches = await self._kept_since(opened.attempt)
             if batches:
@@ -313,12 +317,12 @@ class MemberLog:
             yield batch
 
     async def _kept_since(self, attempt: int) -> list[Batch] | None:
-        """What was kept of an attempt's log and not read yet; None if nothing of it was kept."""
+        """Return the unread rest of an attempt's stored log; None if no log is stored."""
         text = await self._kept.read_if_any(attempt)
         if not text:
             return None
         if attempt != self._last_opened:
-            text = self._asked_for(text)
+            text = self._requested(text)
         unread = Resumption(self._position)
         part = unread.fresh(Text(text))
         batches = [self._notice(notices.missing_before_end(self.rank, attempt))] if unread.lost else []
@@ -330,9 +334,9 @@ class MemberLog:
     # ------------------------------------------------------------------------------------------ one connection
 
     async def _open(self, pod: Pod) -> _Opened | None:
-        """A connection to the log; None where the container turns out not to have started, or the Pod to be gone."""
+        """Return a connection to the log; None if the container has not started or the Pod is gone."""
         meta, finished = pod.metadata, pod.is_finished
-        if 0 < self._last_opened < attempt_of(pod):  # it ended, and the next began, between two looks
+        if 0 < self._last_opened < attempt_of(pod):  # the Pod of the last one was replaced meanwhile
             self._finish(self._last_opened)
         stamps = [stamp for stamp in (self._position.time, _stamp(self._floor)) if stamp > UNKNOWN_TIME]
         try:
@@ -347,23 +351,23 @@ class MemberLog:
         except NotFound as error:
             if not self._request.follow:
                 raise
-            if not self._pods.is_gone(pod):  # its kubelet may have been started again, and not know it yet
+            if not self._pods.is_gone(pod):  # a restarted kubelet may not know the Pod yet
                 raise Unavailable(error.message) from error
             self._finish(attempt_of(pod))
             return None
         except InvalidError as error:
             if error.status != 400:
                 raise
-            return None  # the container has not started after all
+            return None  # the container has not started yet
         unread = Resumption(self._position) if self._position.time else since(_stamp(self._floor))
-        if self._tail is not None:  # asked again after a break, it is not to go back behind this moment
+        if self._tail is not None:  # after a break, reading must not go back behind this moment
             self._tail, self._floor = None, self._api.now()
         self._last_opened = attempt_of(pod)
         self._read_attempts = max(self._read_attempts, attempt_of(pod) - 1)
         return _Opened(pod, attempt_of(pod), stream, unread, finished)
 
     async def _read(self, opened: _Opened, tracker: RunTracker) -> AsyncGenerator[Batch]:
-        """What a connection brings, without what was read before."""
+        """Yield the lines of a connection that were not read before."""
         normaliser = Normaliser() if self._request.timestamps else _Plain()
         async with aclosing(self._chunks(opened, tracker)) as chunks:
             async for chunk in chunks:
@@ -389,7 +393,7 @@ class MemberLog:
         yield Batch(opened.attempt, part, self._position)
 
     async def _chunks(self, opened: _Opened, tracker: RunTracker) -> AsyncGenerator[bytes | None]:
-        """What arrives; None where nothing more did for a moment, and nothing (b"") at the log's end."""
+        """Yield chunks as they arrive; None after a moment without data, and empty (b"") at the log's end."""
         may_fall_silent = self._request.follow and not opened.finished
         pending: asyncio.Future[bytes] | None = None
         chunks = aiter(opened.stream)
@@ -417,10 +421,10 @@ class MemberLog:
                     except Unavailable:
                         if not self._request.follow:
                             raise
-                        return  # it broke off; what was not complete is read again
+                        return  # the connection broke; the incomplete rest is read again
                     pending, has_paused = None, False
                     yield chunk
-                    await asyncio.sleep(0)  # a long log does not hold up everybody else
+                    await asyncio.sleep(0)  # lets other tasks run during a long log
             finally:
                 if pending is not None:
                     pending.cancel()
@@ -428,7 +432,7 @@ class MemberLog:
 
 
 class _Plain:
-    """Hands a log without stamps on as it is, and ends its last line."""
+    """Passes on a log without stamps unchanged, and ends its last line."""
 
     def __init__(self) -> None:
         self._is_open = False
@@ -445,7 +449,7 @@ class _Plain:
 
 
 def _stamp(moment: datetime | None) -> bytes:
-    """A moment as the time of a line; nothing for none."""
+    """Return a moment in the format of a line's time; empty for None."""
     return utc_time(moment.astimezone(UTC).isoformat().encode()).encode() if moment is not None else b""
 
 

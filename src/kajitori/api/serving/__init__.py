@@ -1,1 +1,1 @@
-"""Listening sockets, deadlines and bounds of the Web API, and what every request passes through."""
+"""The Web API's listening socket, deadlines and limits, and the middleware of every request."""

@@ -1,4 +1,4 @@
-"""How much is taken in at once."""
+"""Limits on uploads, checks of unknown tokens, and memory for request bodies."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from kajitori.core.protection.token_bucket import Allowances
 from kajitori.errors import Busy, Unauthenticated
 
 UPLOADS_AT_ONCE = 12
-UPLOADS_OF_ONE = 4
-"""Parts of code are held in memory while they are checked."""
+UPLOADS_PER_USER = 4
+"""Simultaneous uploads of parts, since a part is held in memory while it is checked."""
 
 UNKNOWN_AT_ONCE = 16
-UNKNOWN_OF_ONE = 4
+UNKNOWN_PER_ADDRESS = 4
 UNKNOWN_WAITING = 512
-"""Tokens that were never seen, about which the API server is asked at a time, and that wait for that."""
+"""Unknown tokens that are checked at the same time, in total and per address, and the most that may be checked or wait.
+"""
 
 
 class Turns:
-    """Turns to do something that is costly: a number in all, and fewer for each caller, so that none keeps the others
-    from theirs. Those without a turn wait."""
+    """Limits a costly operation to a number in total and a smaller one per caller; further callers wait."""
 
     def __init__(self, at_once: int, for_one: int, *, waiting: int | None = None) -> None:
-        """waiting: how many may have a turn or wait for one; None: any number."""
+        """`waiting`: the number of callers that may have a turn or wait for one; None: any number."""
         self._all = asyncio.Semaphore(at_once)
         self._for_one = for_one
         self._left = waiting
@@ -35,9 +35,9 @@ class Turns:
 
     @asynccontextmanager
     async def turn(self, name: str) -> AsyncIterator[None]:
-        """One turn of the caller of that name. Raises Busy if too many wait already."""
+        """Wait for a turn of this caller and hold it while the context lasts. Raises Busy if too many callers wait."""
         if self._left == 0:
-            raise Busy("too many callers wait for the same thing", hint="try again in a moment")
+            raise Busy("too many requests of this kind are waiting", hint="try again in a moment")
         own = self._by_name.get(name)
         if own is None:
             own = self._by_name[name] = asyncio.Semaphore(self._for_one)
@@ -52,18 +52,18 @@ class Turns:
 
 
 class Questions:
-    """Questions to the API server about tokens that were never seen: a few at a time, and few that turn out wrong."""
+    """Limits checks of unknown tokens with the API server, and the number of wrong ones."""
 
     def __init__(self, limits: WebLimits, clock: Callable[[], float]) -> None:
-        self._turns = Turns(UNKNOWN_AT_ONCE, UNKNOWN_OF_ONE, waiting=UNKNOWN_WAITING)
+        self._turns = Turns(UNKNOWN_AT_ONCE, UNKNOWN_PER_ADDRESS, waiting=UNKNOWN_WAITING)
         self._wrong = Allowances(limits.wrong_tokens, limits.wrong_tokens_per_address)
         self._clock = clock
 
     @asynccontextmanager
     async def one(self, address: str) -> AsyncIterator[None]:
-        """One question for a caller at this address. Unauthenticated that leaves the context counts as a wrong token.
+        """Allow one check for a caller at this address. If the context raises Unauthenticated, the token was wrong.
 
-        Raises Busy if too many wait, or if too many from there were wrong lately.
+        Raises Busy if too many checks wait, or if the address sent too many wrong tokens recently.
         """
         self._check(address)
         async with self._turns.turn(address):
@@ -76,11 +76,11 @@ class Questions:
 
     def _check(self, address: str) -> None:
         if self._wrong.is_spent(address, self._clock()):
-            raise Busy("too many wrong tokens came from your address lately", hint="try again in a minute")
+            raise Busy("your address sent too many wrong tokens", hint="try again in a minute")
 
 
 class Budget:
-    """Bytes that may be held in memory at a time, for all callers together and for each of them."""
+    """Limits the bytes that are held in memory at the same time, in total and per caller."""
 
     def __init__(self, size_bytes: int, for_one_bytes: int) -> None:
         self._left_bytes = size_bytes
@@ -88,15 +88,15 @@ class Budget:
         self._taken: Counter[str] = Counter()
 
     def take(self, name: str, size_bytes: int) -> None:
-        """Count these bytes as held for a caller. Raises Busy if there is no room for them."""
+        """Count bytes as held for a caller. Raises Busy if that would exceed a limit."""
         own = self._taken[name] + size_bytes
         if size_bytes > self._left_bytes or own > self._for_one_bytes:
-            raise Busy("too much is being sent at once", hint="try again in a moment")
+            raise Busy("too much data is being uploaded at the same time", hint="try again in a moment")
         self._left_bytes -= size_bytes
         self._taken[name] = own
 
     def give_back(self, name: str, size_bytes: int) -> None:
-        """These bytes are held no more."""
+        """Release bytes that were held for a caller."""
         self._left_bytes += size_bytes
         self._taken[name] -= size_bytes
         if not self._taken[name]:

@@ -1,7 +1,7 @@
-"""The listening socket: accepts connections, bounds their number, and knows which callers have shown who they are.
+"""The listening socket: accepts connections, limits their number, and tracks which are authenticated.
 
-uvicorn bounds requests (`limit_concurrency`), but neither connections nor the time that a header may take. So it is
-handed connections that were accepted here, and protocols (`api/serving/protocols.py`) that keep deadlines.
+uvicorn limits requests (`limit_concurrency`), but neither connections nor the time that a header may take. So this
+module accepts the connections and passes them to protocols with deadlines (`api/serving/protocols.py`).
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from kajitori.monitoring.metrics import ApiMetrics
 log = logging.getLogger(__name__)
 
 ACCEPTED_AT_ONCE = 64
-"""Connections accepted before those that are open are served again."""
+"""Connections that are accepted in a row before the event loop serves open ones again."""
 
 PAUSE_SECONDS = 1.0
-"""After the system refused a connection for want of files or memory."""
+"""Pause after the system had no file descriptor or memory for a connection."""
 
 LOGGED_SECONDS = 60.0
-"""Closed strangers are logged once in this time at most."""
+"""Shortest time between two log lines about closed connections."""
 
 _EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
@@ -40,23 +40,23 @@ class Connection:
         self.address = address
         self.is_authenticated = False
         self.is_streaming = False
-        """The answer that is being written goes on for long, as its caller wishes."""
+        """Whether a stream is being written, which may take as long as its caller likes."""
         self.task: asyncio.Task[None] | None = None
         self.transport: asyncio.Transport | None = None
         self._listener = listener
 
     def authenticated(self) -> None:
-        """A caller has shown on it who it is."""
+        """Note that a caller was authenticated on this connection."""
         if not self.is_authenticated:
             self.is_authenticated = True
             self._listener.table.authenticated(self)
 
     def closed(self) -> None:
-        """The connection is over."""
+        """Note that the connection is closed."""
         self._listener.table.forget(self)
 
     def abort(self) -> None:
-        """Close it at once, whatever is under way."""
+        """Close the connection at once, even during a request."""
         if self.transport is not None:
             self.transport.abort()
         elif self.task is not None:
@@ -64,7 +64,7 @@ class Connection:
 
 
 class Listener:
-    """Stands in for the servers of asyncio in `uvicorn.Server.servers`."""
+    """Accepts connections; takes the place of asyncio's servers in `uvicorn.Server.servers`."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class Listener:
         tls: ssl.SSLContext | None,
         tls_seconds: float,
     ) -> None:
-        """sock: bound, listening and not blocking. tls_seconds: the longest that a TLS handshake may take."""
+        """`sock` is bound, listening and non-blocking. `tls_seconds` is the longest time for a TLS handshake."""
         self.table: ConnectionTable[Connection] = ConnectionTable(bounds)
         self._socket = sock
         self._make_protocol = make_protocol
@@ -89,13 +89,13 @@ class Listener:
         self._is_open = True
 
     def close(self) -> None:
-        """Accept no more. Connections that are open stay so."""
+        """Stop accepting connections. Open ones stay open."""
         if self._is_open:
             self._is_open = False
             self._loop.remove_reader(self._socket)
 
     async def wait_closed(self) -> None:
-        """For uvicorn, which waits for the connections itself."""
+        """Do nothing: uvicorn calls this, but waits for the connections itself."""
 
     def _accept(self) -> None:
         for _ in range(ACCEPTED_AT_ONCE):
@@ -106,9 +106,9 @@ class Listener:
             except OSError as error:
                 if error.errno not in _EXHAUSTED:
                     raise
-                log.error("no connection can be accepted: %s", error.strerror)
+                log.error("cannot accept connections: %s", error.strerror)
                 self._loop.remove_reader(self._socket)
-                self._loop.call_later(PAUSE_SECONDS, self._go_on)
+                self._loop.call_later(PAUSE_SECONDS, self._resume)
                 return
             connection = Connection(self, str(address[0]))
             if self._admit(connection):
@@ -116,7 +116,7 @@ class Listener:
             else:
                 accepted.close()
 
-    def _go_on(self) -> None:
+    def _resume(self) -> None:
         if self._is_open:
             self._loop.add_reader(self._socket, self._accept)
 

@@ -1,4 +1,4 @@
-"""What happens to every request on its way in and out: bounds on its body, a measurement, and a net under all bugs."""
+"""Middleware of every request: limits its body, measures its duration, and answers bugs with a problem."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ log = logging.getLogger(__name__)
 BODY_LIMIT_BYTES = 1 << 20
 
 NOTICE = "Kajitori-Notice"
-"""A header of every answer while there is something that all callers should know; `kaji` prints it."""
+"""Header of every answer while there is a notice for all callers; `kaji` prints it."""
 
 HUNG_UP = 499
-"""Counted, never sent: the caller went away before it was answered."""
+"""Status in metrics, never sent, of a request whose caller hung up before the answer."""
 
 _NO_SNIFFING = (b"x-content-type-options", b"nosniff")
-"""A program's output is text, whatever it looks like to a browser."""
+"""Header that keeps browsers from treating a program's output as anything but text."""
 
 
 def note_caller(connection: HTTPConnection, name: str) -> None:
-    """The caller has shown who it is: the body of its request may be read, and its connection is not a stranger's."""
+    """Mark a request as authenticated: its body may be read, and its connection counts as authenticated."""
     connection.state.caller = name
     accepted = getattr(connection.state, "connection", None)
     if accepted is not None:
@@ -38,10 +38,10 @@ def note_caller(connection: HTTPConnection, name: str) -> None:
 
 
 class Guard:
-    """Measures requests, bounds their bodies, and answers bugs as problems.
+    """Measures requests, limits their bodies, and answers bugs with a problem.
 
-    Nothing of a body is read before `note_caller` was called for its request. `unbounded` says whose body is bounded by
-    its own route, `notice` what all callers should know now.
+    A body is not read before `note_caller` was called for its request. `unbounded` tells for which requests the route
+    limits the body itself. `notice` returns the current notice for all callers, or an empty text.
     """
 
     def __init__(
@@ -79,8 +79,8 @@ class Guard:
                 started = True
                 measure(message["status"])
                 message["headers"] = [*message.get("headers", ()), _NO_SNIFFING]
-                if said := self._notice():
-                    message["headers"].append((NOTICE.lower().encode(), said.encode("ascii", "replace")))
+                if notice := self._notice():
+                    message["headers"].append((NOTICE.lower().encode(), notice.encode("ascii", "replace")))
             await send(message)
 
         body = _Body(scope, receive, self._bodies, self._body_seconds, self._limit_bytes)
@@ -99,9 +99,9 @@ class Guard:
 
 
 class _Body:
-    """The body of one request, read as its route asks for it.
+    """The body of one request, read when its route asks for it.
 
-    Raises TooLarge, TooSlow, and Busy where all bodies together take too much memory.
+    Raises TooLarge, TooSlow, and Busy if all bodies together would take too much memory.
     """
 
     def __init__(self, scope: Scope, receive: Receive, budget: Budget, seconds: float, limit_bytes: int) -> None:
@@ -117,10 +117,10 @@ class _Body:
         self._has_ended = False
 
     async def receive(self) -> Message:
-        """The next piece; once the body has ended, that the caller hung up."""
+        """Return the next part of the body; after its end, the message that the caller hung up."""
         if self._has_ended:
             return await self._receive()
-        if self._scope["method"] in ("GET", "HEAD"):  # no route of ours takes one there
+        if self._scope["method"] in ("GET", "HEAD"):  # no route takes a body with these
             self._has_ended = True
             return {"type": "http.request", "body": b"", "more_body": False}
         if self._deadline is None:
@@ -141,14 +141,14 @@ class _Body:
         return message
 
     def release(self) -> None:
-        """The request is over, and its body is held no more."""
+        """Release the memory of the body after the request."""
         self._budget.give_back(self._caller, self._held_bytes)
         self._held_bytes = 0
 
     def _begin(self) -> None:
         caller = self._scope.get("state", {}).get("caller")
         if caller is None:
-            raise RuntimeError("a route reads a body before it knows who calls")
+            raise RuntimeError("a route reads a body before its caller is authenticated")
         self._caller = caller
         self._deadline = asyncio.get_running_loop().time() + self._seconds
         announced = next((value for name, value in self._scope["headers"] if name == b"content-length"), b"0")
@@ -157,7 +157,7 @@ class _Body:
 
 
 def _route(scope: Scope) -> str:
-    """The path with its variables unfilled, so that there are as many series as routes."""
+    """Return the path template, so that metrics have one series per route."""
     return str(getattr(scope.get("route"), "path", "")) or "unknown"
 
 

@@ -1,4 +1,4 @@
-"""uvicorn's protocols with deadlines: no caller keeps a connection, or memory behind it, by being slow."""
+"""uvicorn's protocols with deadlines, so that slow callers do not keep connections and their memory."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIO
 from kajitori.api.serving.listener import Connection
 
 HEADER_BYTES = 32 << 10
-"""Tokens have up to 16 KiB."""
+"""Largest size of a request's header; a token alone may have 16 KiB."""
 
 LINGER_SECONDS = 10.0
-"""What is still sent of a body after its answer is thrown away for this long: a caller that is cut off while it sends
-does not see the answer."""
+"""Time for which the rest of a body is read and dropped after its answer. A caller whose connection is closed while it
+sends would not see the answer."""
 
 FLUSH_SECONDS = 30.0
 LEAST_BYTES_PER_SECOND = 1024
-"""An answer that its reader takes more slowly than this is broken off. Streams may be read as slowly as one likes: they
-hold next to nothing here."""
+"""Lowest speed at which a caller may read an answer; a slower one is cut off. It does not hold for streams, which take
+almost no memory."""
 
 
 class HttpProtocol(H11Protocol):
-    """HTTP/1.1. A header has to arrive in time, a body is read when it is asked for, an answer has to be taken."""
+    """HTTP/1.1 with deadlines for a request's header and for reading the answer. A body is read on demand."""
 
     def __init__(self, connection: Connection, header_seconds: float, **options: Any) -> None:
         options["app_state"] = {**options["app_state"], "connection": connection}
@@ -55,7 +55,7 @@ class HttpProtocol(H11Protocol):
         if self._is_answering:
             self._forget_deadline()
             if self.cycle.body and self.cycle.more_body:
-                self.flow.pause_reading()  # goes on when the application asks for more
+                self.flow.pause_reading()  # resumes when the application asks for more
         elif self._deadline is None:
             self._expect_within(self._header_seconds)
 
@@ -87,7 +87,7 @@ class HttpProtocol(H11Protocol):
             self._deadline = None
 
     def _check_flush(self, before: int) -> None:
-        """Break off an answer that was not taken since the last look, unless a stream has begun behind it."""
+        """Abort the connection if the caller read too little since the last check, unless a stream has begun since."""
         self._flush = None
         waiting = self.transport.get_write_buffer_size()
         if not waiting or self._connection.is_streaming:
@@ -99,7 +99,7 @@ class HttpProtocol(H11Protocol):
 
 
 class WebSocketProtocol(WebSocketsSansIOProtocol):
-    """WebSockets. Nothing is read before the application has accepted."""
+    """WebSockets that read nothing before the application has accepted the connection."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
@@ -112,7 +112,7 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
         if self.handshake_initiated and not self.handshake_complete and not self.read_paused:
-            self.read_paused = True  # `receive` reads on, which is called to accept
+            self.read_paused = True  # resumed by `receive`, which the application calls to accept
             self.transport.pause_reading()
 
     @property

@@ -1,4 +1,4 @@
-"""Serves the Web API with uvicorn inside an event loop that somebody else runs."""
+"""Serves the Web API with uvicorn inside a running event loop."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ log = logging.getLogger(__name__)
 SHUTDOWN_SECONDS = 3
 BACKLOG = 2048
 FILES_KEPT_FREE = 1024
-"""Files that the process may open beside the connections of callers: those to the API server, kept logs, code."""
+"""File descriptors reserved for other things than callers' connections: the API server, kept logs, code."""
 MESSAGE_BYTES = 1 << 20
-"""The longest message of a WebSocket: `kaji exec` sends what is typed."""
+"""Largest message of a WebSocket; `kaji exec` sends keyboard input."""
 
-_NO_NEWS = frozenset(
+_EXPECTED_ERRORS = frozenset(
     {
         "ASGI callable returned without completing response.",
         "ASGI callable returned without completing handshake.",
@@ -46,7 +46,7 @@ _NO_NEWS = frozenset(
 class ApiServer:
     """One listening socket. `start` binds it, `stop` breaks off streams and lets short requests finish.
 
-    Signals are left to whoever runs the event loop.
+    It handles no signals; that is up to the owner of the event loop.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class ApiServer:
         certificate: Path | None = None,
         key: Path | None = None,
     ) -> None:
-        """With certificate and key (PEM files) it speaks TLS, else plain HTTP."""
+        """Serve TLS if certificate and key (PEM files) are given, else plain HTTP."""
         self._app = app
         self._certificate = certificate
         self._key = key
@@ -71,21 +71,21 @@ class ApiServer:
 
     @property
     def url(self) -> str:
-        """Where it listens."""
+        """The URL that the server listens on."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{'https' if self._certificate else 'http'}://{host}:{self.port}"
 
     @property
     def registry(self) -> CollectorRegistry:
-        """What its /metrics shows."""
+        """The registry of the metrics that /metrics shows."""
         api: Api = self._app.state.kajitori
         return api.registry
 
     async def start(self) -> None:
-        """Returns when it accepts connections. Raises Unavailable where the address cannot be had."""
+        """Start and return once connections are accepted. Raises Unavailable if the address can't be bound."""
         listener = _bind(self._host, self._port)
         self.host, self.port = listener.getsockname()[:2]
-        logging.getLogger("uvicorn.error").addFilter(_is_news)
+        logging.getLogger("uvicorn.error").addFilter(_is_unexpected)
         config = uvicorn.Config(
             self._app,
             http=HttpProtocol,
@@ -114,7 +114,7 @@ class ApiServer:
             await asyncio.sleep(0.005)
 
     async def stop(self) -> None:
-        """Returns when every connection is closed."""
+        """Stop and return once every connection is closed."""
         if self._server is None or self._task is None:
             return
         self._server.should_exit = True
@@ -138,7 +138,7 @@ class ApiServer:
 
 
 class _Server(uvicorn.Server):
-    """uvicorn, but connections are accepted by a Listener of ours."""
+    """A uvicorn server whose connections are accepted by our Listener."""
 
     def __init__(self, config: uvicorn.Config, api: Api) -> None:
         super().__init__(config)
@@ -164,7 +164,7 @@ class _Server(uvicorn.Server):
         )
         metrics.connections.set_function(lambda: len(listener.table))
         metrics.unauthenticated.set_function(lambda: listener.table.unauthenticated)
-        self.servers = [listener]  # type: ignore[list-item]  # what uvicorn does with a server, a Listener can do
+        self.servers = [listener]  # type: ignore[list-item]  # has all methods that uvicorn calls
         self.started = True
 
     def _protocol(self, header_seconds: float, connection: Connection) -> asyncio.Protocol:
@@ -178,7 +178,10 @@ class _Server(uvicorn.Server):
 
 
 def _bounds(limits: WebLimits) -> Bounds:
-    """The bounds on connections, within what this process may open. Raises its limit on files as far as it may."""
+    """Return the limits on connections, after raising the process's limit on open files as far as possible.
+
+    The number of connections is reduced if that limit is too low.
+    """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = limits.connections + FILES_KEPT_FREE
     if soft < wanted:
@@ -207,11 +210,14 @@ def _bind(host: str, port: int) -> socket.socket:
             hint = "name an address of this machine with --host, and a free port with --port"
         raise Unavailable(f"the Web API cannot listen on {host}:{port}: {why}", hint=hint) from error
     listener.setblocking(False)
-    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # else an answer's end may wait 40 ms, uvloop aside
+    # Without TCP_NODELAY the end of an answer may wait 40 ms, except with uvloop.
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return listener
 
 
-def _is_news(record: logging.LogRecord) -> bool:
-    """Neither a stream that was broken off on purpose is an error of the server, nor an exec that was refused, nor what
-    a caller sends that is not HTTP."""
-    return record.getMessage() not in _NO_NEWS
+def _is_unexpected(record: logging.LogRecord) -> bool:
+    """Whether a log record of uvicorn is a real error.
+
+    These are none: streams that were broken off on purpose, refused execs, and callers that do not send HTTP.
+    """
+    return record.getMessage() not in _EXPECTED_ERRORS

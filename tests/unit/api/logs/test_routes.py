@@ -128,7 +128,7 @@ async def test_what_was_kept_is_looked_up_once_for_all_members(
 async def test_what_was_not_kept_says_what_was(world: World, kept: KeptLogs) -> None:
     response = await world.http.get(PATH, params={"attempt": 1, "rank": 1})
     assert response.status_code == 404
-    assert response.json()["hint"] == "of attempt 1 the logs of these ranks were kept: 0,2"
+    assert response.json()["hint"] == "attempt 1 has stored logs of these ranks: 0,2"
     response = await world.http.get(PATH, params={"attempt": 7})
     assert response.status_code == 422
     assert response.json()["faults"][0]["hint"] == "name one of 1 to 2"
@@ -158,7 +158,7 @@ async def test_an_attempt_that_will_never_be_is_not_said_to_be_gone(world: World
     for params in ({}, {"follow": "true"}):
         response = await world.http.get(PATH, params={"attempt": "2"} | params)
         assert response.status_code == 422
-        assert response.json()["faults"][0]["message"] == "there was only one"
+        assert response.json()["faults"][0]["message"] == "bert was started once"
 
 
 async def test_following_waits_for_the_start_and_goes_on_over_a_restart(
