@@ -47,7 +47,7 @@ from kajitori.controllers.runs.controller import RunController
 from kajitori.core.policy.file import parse_policy
 from kajitori.core.spec.reasons import Phase
 from kajitori.core.words import names
-from kajitori.entrypoints.process import look_for_garbage_seldom
+from kajitori.entrypoints.process import reduce_garbage_collection
 from kajitori.kube.client import KubeClient
 from kajitori.kube.config import KubeConfig
 from kajitori.kube.mirror.mirror import Mirror
@@ -255,7 +255,7 @@ async def _submit(client: KubeClient, each: Class, pool: int, number: int, share
 async def measure(cluster: RealCluster, share: float, *, pods: bool) -> Outcome:
     """All runs, from the first submission to the last end."""
     stop = asyncio.Event()
-    look_for_garbage_seldom()  # as the process of a controller does
+    reduce_garbage_collection()  # as the process of a controller does
     async with KubeClient(cluster.config) as admin:
         await install(admin)
         for pool in range(POOLS):

@@ -286,7 +286,7 @@ def test_kaji_up_names_what_it_cannot_use(laptop: Laptop, tmp_path: Path) -> Non
 def test_kaji_up_says_which_policy_is_in_force(laptop: Laptop, tmp_path: Path) -> None:
     """A file in its folder takes the place of the policy for one's own machine: nobody should have to guess that. One
     that was asked for has to be there, and no cluster is started under a faulty one."""
-    until(lambda: "The policy is that for one's own machine" in laptop.log.read_text(), laptop.log.read_text)
+    until(lambda: "The policy is the default for one machine" in laptop.log.read_text(), laptop.log.read_text)
     it = Laptop(tmp_path)
     it.data.mkdir()
     missing = it.kaji("up", "--data", str(it.data), "--policy", "no.yaml")
@@ -299,7 +299,7 @@ def test_kaji_up_says_which_policy_is_in_force(laptop: Laptop, tmp_path: Path) -
     file.write_text("defaults: {restarts: 1}")
     try:
         it.up("--no-kubelet", "--nodes", "1", "--memory")
-        until(lambda: f"The policy is {file}, instead of" in it.log.read_text(), it.log.read_text)
+        until(lambda: f"The policy is {file}, which replaces" in it.log.read_text(), it.log.read_text)
     finally:
         it.kill()
 

@@ -1,7 +1,7 @@
-"""HTTP/1.1 to one server: kept-alive connections, streams, TLS and proxies, with nothing beyond the standard library.
+"""HTTP/1.1 to one server with the standard library alone: persistent connections, streams, TLS and proxies.
 
-An HTTP library takes longer to import than most commands take to run. What is needed here is little: one server, one
-request at a time on each connection, bodies that are bytes.
+Importing an HTTP library takes longer than most commands run, and little is needed here: one server, one request at a
+time per connection, and bodies that are bytes.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ READ_BYTES = 1 << 16
 
 
 class NotReached(Exception):
-    """The request was not sent: no connection to the server, or to the proxy before it, could be made."""
+    """The request was not sent: the client could not connect to the server or its proxy."""
 
 
 class NotTrusted(NotReached):
-    """Nobody whom this client trusts vouches for the server's certificate, or it is another server's."""
+    """The server's certificate is not signed by a trusted authority, or belongs to another server."""
 
 
 class Lost(Exception):
-    """The connection broke, or the server fell silent, after the request may have been sent."""
+    """The connection broke or timed out after the request may have been sent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,57 +45,57 @@ class Request:
 
     method: str
     path: str
-    """Path and query, from the first slash on."""
+    """Path and query, beginning with a slash."""
     headers: Mapping[str, str] = field(default_factory=dict)
     body: bytes | None = None
     timeout_seconds: float | None = None
-    """How long the server may be silent; None for ever."""
+    """Longest time without data from the server, in seconds; None: no limit."""
 
 
 class Response:
-    """An answer: its status and headers are there, its body is read when it is asked for."""
+    """An answer whose status and headers have arrived; its body is read on demand."""
 
     def __init__(self, status: int, headers: Mapping[str, str], chunks: Iterator[bytes], url: str = "") -> None:
         self.status = status
         self.headers = {name.lower(): value for name, value in headers.items()}
         self.url = url
-        """The server's."""
+        """The server's URL."""
         self._chunks = chunks
         self._content: bytes | None = None
 
     @classmethod
     def of(cls, status: int, body: bytes | object = b"", headers: Mapping[str, str] | None = None) -> Self:
-        """An answer that is already there; what is not bytes becomes JSON."""
+        """Return an answer with this body; a body that is not bytes is encoded as JSON."""
         content = body if isinstance(body, bytes) else json.dumps(body).encode()
         return cls(status, headers or {}, iter([content] if content else []))
 
     @property
     def content(self) -> bytes:
-        """The whole body. Raises Lost where it ends early."""
+        """The whole body. Raises Lost if it ends early."""
         if self._content is None:
             self._content = b"".join(self._chunks)
         return self._content
 
     def json(self) -> Any:
-        """The body as JSON. Raises ValueError where it is none."""
+        """Return the body decoded from JSON. Raises ValueError if it is not JSON."""
         return json.loads(self.content)
 
     def chunks(self) -> Iterator[bytes]:
-        """The body as it comes, in pieces of any size. Raises Lost where it ends early."""
+        """Return the body in chunks of any size, as they arrive. Raises Lost if it ends early."""
         return self._chunks
 
     def close(self) -> None:
-        """Gives up the rest of the body."""
+        """Drop the rest of the body."""
         close = getattr(self._chunks, "close", None)
         if close is not None:
             close()
 
 
 class Transport(Protocol):
-    """What carries requests. Tests put their own in."""
+    """Sends requests. Tests replace it."""
 
     def send(self, request: Request) -> Response:
-        """The answer's head; its body is still to be read. Raises NotReached and Lost."""
+        """Send a request and return the answer, whose body is still to be read. Raises NotReached and Lost."""
         ...
 
     def close(self) -> None: ...
@@ -113,10 +113,10 @@ class HttpTransport:
         tls: Callable[[], ssl.SSLContext] | None = None,
         connect_seconds: float = CONNECT_SECONDS,
     ) -> None:
-        """Prepare connections to `url`: `http://host:port`, with a path before those of requests if it has one.
+        """Prepare connections to `url`, `http://host:port`, whose path, if any, precedes the paths of requests.
 
-        environment: the variables that name proxies, those of this process if None. tls: makes the context of TLS
-        connections once it is needed; what this machine trusts if None.
+        `environment` holds the variables that name proxies; None: this process's. `tls` makes the context of TLS
+        connections once it is needed; None: a context with this machine's trusted authorities.
         """
         self._url = urlsplit(url)
         self._make_tls = tls
@@ -128,7 +128,7 @@ class HttpTransport:
         self._lock = threading.Lock()
 
     def send(self, request: Request) -> Response:
-        """Sends the request on a connection that is idle, or on a new one. Raises NotReached and Lost."""
+        """Send the request on an idle or a new connection. Raises NotReached and Lost."""
         connection = self._take() or self._connect()
         try:
             assert connection.sock is not None
@@ -138,12 +138,12 @@ class HttpTransport:
             answer = connection.getresponse()
         except (OSError, HTTPException) as error:
             connection.close()
-            raise Lost(_words(error)) from error
+            raise Lost(_error_text(error)) from error
         body = self._body(connection, answer)
         return Response(answer.status, dict(answer.getheaders()), body, self._url.geturl())
 
     def close(self) -> None:
-        """Closes the connections that are idle."""
+        """Close idle connections."""
         with self._lock:
             idle, self._idle = self._idle, []
         for connection in idle:
@@ -154,11 +154,11 @@ class HttpTransport:
         try:
             while piece := answer.read1(READ_BYTES):
                 yield piece
-            if answer.length:  # it promised more than came
+            if answer.length:  # shorter than its Content-Length
                 raise Lost("the answer ended early")
             whole = not answer.will_close
         except (OSError, HTTPException, ValueError) as error:
-            raise Lost(_words(error)) from error
+            raise Lost(_error_text(error)) from error
         finally:
             answer.close()
             if whole:
@@ -168,7 +168,7 @@ class HttpTransport:
                 connection.close()
 
     def _take(self) -> HTTPConnection | None:
-        """A connection that is idle and that the server has not closed."""
+        """Return an idle connection that the server has not closed; None if there is none."""
         while True:
             with self._lock:
                 if not self._idle:
@@ -183,7 +183,7 @@ class HttpTransport:
         host, port = server.hostname or "", server.port
         is_tls = server.scheme == "https"
         if is_tls and self._tls is None:
-            self._tls = self._make_tls() if self._make_tls is not None else _machines_trust()
+            self._tls = self._make_tls() if self._make_tls is not None else _default_tls()
         connection: HTTPConnection
         if proxy is None:
             connection = (
@@ -200,17 +200,17 @@ class HttpTransport:
             connection.connect()
         except (OSError, HTTPException) as error:
             connection.close()
-            refused = getattr(error, "verify_message", "")  # of ssl.SSLCertVerificationError
-            raise NotTrusted(refused) if refused else NotReached(_words(error)) from error
+            not_trusted = getattr(error, "verify_message", "")  # set by ssl.SSLCertVerificationError
+            raise NotTrusted(not_trusted) if not_trusted else NotReached(_error_text(error)) from error
         if self._keeps_alive and connection.sock is not None:
-            _notice_dead_peers(connection.sock)
+            _enable_keepalive(connection.sock)
         return connection
 
     def _absolute(self, path: str) -> str:
-        """The request's target: with the path of the server's URL, for a proxy of plain HTTP with all of it."""
+        """Return the request's target: the path below the server's URL, or the whole URL for a proxy of plain HTTP."""
         path = self._url.path.rstrip("/") + path
-        is_told = self._proxy is not None and self._url.scheme == "http"
-        return f"{self._url.scheme}://{self._url.netloc}{path}" if is_told else path
+        is_for_proxy = self._proxy is not None and self._url.scheme == "http"
+        return f"{self._url.scheme}://{self._url.netloc}{path}" if is_for_proxy else path
 
     def _headers(self, request: Request) -> dict[str, str]:
         headers = dict(request.headers)
@@ -220,32 +220,32 @@ class HttpTransport:
 
 
 def with_query(path: str, params: Mapping[str, Any] | None) -> str:
-    """Path and query; a list stands for a parameter that is given several times."""
+    """Return path and query; a parameter with a list value is repeated for each element."""
     query = urlencode(params, doseq=True) if params else ""
     return f"{path}?{query}" if query else path
 
 
-def _words(error: Exception) -> str:
+def _error_text(error: Exception) -> str:
     return str(error) or type(error).__name__
 
 
-def _machines_trust() -> ssl.SSLContext:
+def _default_tls() -> ssl.SSLContext:
     import ssl
 
     return ssl.create_default_context()
 
 
-def _notice_dead_peers(connection: socket.socket) -> None:
-    """A stream may be silent for hours; a peer that is gone must not be waited for as long."""
+def _enable_keepalive(connection: socket.socket) -> None:
+    """Enable TCP keepalive, so that a dead server is noticed although a stream may be silent for hours."""
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    wanted = (("TCP_KEEPIDLE", KEEPALIVE_SECONDS), ("TCP_KEEPINTVL", KEEPALIVE_SECONDS // 3), ("TCP_KEEPCNT", 3))
-    for name, value in wanted:
+    settings = (("TCP_KEEPIDLE", KEEPALIVE_SECONDS), ("TCP_KEEPINTVL", KEEPALIVE_SECONDS // 3), ("TCP_KEEPCNT", 3))
+    for name, value in settings:
         if hasattr(socket, name):
             connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
 
 def _proxy_for(server: SplitResult, environment: Mapping[str, str]) -> SplitResult | None:
-    """The proxy to this server as the environment names it (on macOS and Windows also as the system does)."""
+    """Return the proxy to this server from the environment (on macOS and Windows also from the system's settings)."""
     if environment is os.environ and sys.platform in ("darwin", "win32"):
         from urllib.request import getproxies, proxy_bypass
 
@@ -255,7 +255,7 @@ def _proxy_for(server: SplitResult, environment: Mapping[str, str]) -> SplitResu
     else:
         if _bypasses(server, environment.get("no_proxy") or environment.get("NO_PROXY") or ""):
             return None
-        # Upper-case HTTP_PROXY may come from a client's header where a CGI script runs; curl ignores it, too.
+        # In a CGI script, HTTP_PROXY may come from the header of a client; curl ignores it, too.
         named = {
             "http": environment.get("http_proxy", ""),
             "https": environment.get("https_proxy") or environment.get("HTTPS_PROXY") or "",
@@ -270,9 +270,9 @@ def _proxy_for(server: SplitResult, environment: Mapping[str, str]) -> SplitResu
 
 
 def _bypasses(server: SplitResult, names: str) -> bool:
-    """Whether $NO_PROXY names this host: itself, a domain that it is in, or everything."""
+    """Whether $NO_PROXY names this host, a domain that contains it, or everything."""
     host = (server.hostname or "").lower()
-    for name in (each.strip().lower().lstrip(".") for each in names.split(",")):
+    for name in (entry.strip().lower().lstrip(".") for entry in names.split(",")):
         if name == "*" or (name and name in (host, f"{host}:{server.port}")) or (name and host.endswith(f".{name}")):
             return True
     return False
@@ -281,5 +281,5 @@ def _bypasses(server: SplitResult, names: str) -> bool:
 def _proxy_headers(proxy: SplitResult) -> dict[str, str]:
     if proxy.username is None:
         return {}
-    person = f"{unquote(proxy.username)}:{unquote(proxy.password or '')}"
-    return {"Proxy-Authorization": f"Basic {b64encode(person.encode()).decode()}"}
+    credentials = f"{unquote(proxy.username)}:{unquote(proxy.password or '')}"
+    return {"Proxy-Authorization": f"Basic {b64encode(credentials.encode()).decode()}"}

@@ -1,2 +1,4 @@
-"""The composition root: a module for each kind of process, which wires it out of its parts and runs it until it is told
-to stop. Each imports what its own process needs: a node has no Web API to start."""
+"""The composition root: one module per kind of process, which wires its parts and runs it until it is told to stop.
+
+Each module imports only what its own process needs.
+"""

@@ -1,4 +1,4 @@
-"""`kaji agent`: counts the traffic of one node's Pods. Threads and no event loop: it is small, and does one thing."""
+"""`kaji agent`: count the traffic of one node's Pods. It uses threads, not an event loop, since it does one thing."""
 
 from __future__ import annotations
 
@@ -34,17 +34,17 @@ from kajitori.monitoring.metrics import new_registry
 log = logging.getLogger("kajitori.agent")
 
 LOOK_SECONDS = 0.25
-"""How soon a Pod that comes is counted."""
-AGAIN_SECONDS = 1.0
-"""After a round that failed."""
-SAID_AGAIN_SECONDS = 60.0
-"""What goes wrong for longer than that."""
+"""Time between two checks for new Pods."""
+RETRY_SECONDS = 1.0
+"""Pause after a round that failed."""
+LOGGED_AGAIN_SECONDS = 60.0
+"""Time after which an error that persists is logged again."""
 SILENT_ROUNDS = 4
-"""An agent that has read nothing for so many intervals is not healthy."""
+"""Number of intervals without a successful round after which the agent is unhealthy."""
 
 
 def agent(options: AgentOptions) -> int:
-    """Counts until it is told to stop. What it counted stays in the kernel and in its folder for the next one."""
+    """Count until told to stop. The counters stay in the kernel and in the data folder for the next agent."""
     begin_logging(options)
     try:
         _count(options)
@@ -77,11 +77,11 @@ def _count(options: AgentOptions) -> None:
             say(f"Counting ({words}); metrics at http://{options.host}:{port}/metrics.")
             gc.collect()
             gc.freeze()
-            _go_on(rounds, section, source, stop)
+            _count_until(rounds, section, source, stop)
 
 
 def remove(data: Path) -> list[str]:
-    """Takes away what agents made on this node; says what that was. Raises Conflict while one is counting."""
+    """Remove what agents installed on this node, and return a list of it. Raises Conflict while an agent is running."""
     _require_root()
     with exclusive_network(), exclusive_folder(data):
         removed = uninstall()
@@ -91,12 +91,12 @@ def remove(data: Path) -> list[str]:
 
 def _require_root() -> None:
     if os.geteuid() != 0:
-        raise Unsupported("only root may tell the kernel to count traffic", hint="run it as root, such as with sudo")
+        raise Unsupported("only root may tell the kernel to count traffic", hint="run it as root: sudo kaji agent …")
 
 
 @contextmanager
 def _source(options: AgentOptions) -> Iterator[PodSource]:
-    """Where it learns of its node's Pods: what the node's own network leaves, else a relay."""
+    """Yield the source of the node's Pods: the folder that the node's network plugin writes, else a relay."""
     if options.pods is not None:
         yield PodFolder(options.pods)
         return
@@ -111,7 +111,7 @@ def _source(options: AgentOptions) -> Iterator[PodSource]:
 
 @contextmanager
 def _reporting(options: AgentOptions, counting: Counting, section: TrafficSection) -> Iterator[None]:
-    """Totals are told while the block lasts, where there is somebody to tell."""
+    """Report totals to the servers of the options, if any, while the context lasts."""
     if not options.report:
         yield
         return
@@ -125,7 +125,7 @@ def _reporting(options: AgentOptions, counting: Counting, section: TrafficSectio
 
 
 def _trusted(option: str, certificates: Path | None) -> ssl.SSLContext | None:
-    """Raises InvalidInput."""
+    """Return the TLS context that trusts these certificates; None without any. Raises InvalidInput."""
     if certificates is None:
         return None
     try:
@@ -136,18 +136,18 @@ def _trusted(option: str, certificates: Path | None) -> ssl.SSLContext | None:
         ) from error
 
 
-def _go_on(rounds: Rounds, section: TrafficSection, source: PodSource, stop: threading.Event) -> None:
+def _count_until(rounds: Rounds, section: TrafficSection, source: PodSource, stop: threading.Event) -> None:
     stamp, due = source.stamp(), 0.0
     while not stop.wait(LOOK_SECONDS):
         now, seen = time.monotonic(), source.stamp()
         if now < due and seen == stamp:
             continue
         stamp = seen
-        due = now + (section.current().every_seconds if rounds.go() else AGAIN_SECONDS)
+        due = now + (section.current().every_seconds if rounds.go() else RETRY_SECONDS)
 
 
 class Rounds:
-    """Rounds of counting. What goes wrong is said at once, and once a minute while it lasts."""
+    """Runs rounds of counting. An error is logged at once, and once a minute while it persists."""
 
     def __init__(
         self, counting: Counting, section: TrafficSection, clock: Callable[[], float] = time.monotonic
@@ -160,7 +160,7 @@ class Rounds:
         self._said_at = -math.inf
 
     def go(self) -> bool:
-        """Whether a round went well."""
+        """Run a round; whether it succeeded."""
         traffic = self._section.current()
         try:
             self._counting.round(self._section.classes, traffic.keep_runs_seconds)
@@ -168,17 +168,17 @@ class Rounds:
             self._say(str(error))
             return False
         if self._said:
-            log.info("traffic is read")
+            log.info("traffic is counted again")
         self._said, self._said_at = "", -math.inf
         self._well_at = self._clock()
         return True
 
     def are_well(self) -> bool:
-        """Whether counters were read lately, whatever the wall's clock says of that."""
+        """Whether a round succeeded recently, by the monotonic clock."""
         return self._clock() - self._well_at < SILENT_ROUNDS * self._section.current().every_seconds
 
     def _say(self, trouble: str) -> None:
         now = self._clock()
-        if trouble != self._said or now - self._said_at >= SAID_AGAIN_SECONDS:
+        if trouble != self._said or now - self._said_at >= LOGGED_AGAIN_SECONDS:
             self._said, self._said_at = trouble, now
-            log.error("traffic is not read; what the kernel counts meanwhile is not lost: %s", trouble)
+            log.error("cannot read traffic; the kernel keeps counting meanwhile, so that nothing is lost: %s", trouble)

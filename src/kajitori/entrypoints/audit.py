@@ -1,4 +1,4 @@
-"""`kaji audit clients`: one look at who asks an API server, with the rights of whoever looks."""
+"""`kaji audit clients`: report which clients load an API server, with the caller's own rights."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ SHORT_SECONDS = 600.0
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """What was found, and what it rests on."""
+    """The report and the evidence behind it."""
 
     report: Report
     book: Book | None
-    """None without a log."""
+    """Requests in the audit log; None without a log."""
     notes: tuple[str, ...]
-    """What could not be found out."""
+    """Reasons why parts of the evidence are missing or weak."""
 
 
 def audit_clients(options: AuditOptions) -> Audit:
-    """Reads the log, asks the API server, and judges. Raises InvalidInput where the log can't be read."""
+    """Read the log, query the API server, and make the report. Raises InvalidInput if the log can't be read."""
     known, notes = _read(options.audit_log) if options.audit_log else (None, [])
     evidence = asyncio.run(_evidence(options))
     found = report(
@@ -68,7 +68,7 @@ def _read(paths: Sequence[Path]) -> tuple[Book, list[str]]:
         )
     notes = [f"{log.unreadable} lines of the log are no audit events"] if log.unreadable else []
     if known.seconds < SHORT_SECONDS:
-        notes.append(f"the log covers {known.seconds:.0f} s: what programs do once, when they start, weighs much in it")
+        notes.append(f"the log covers {known.seconds:.0f} s: one-time requests of starting programs weigh heavily")
     return known, notes
 
 
@@ -84,5 +84,5 @@ def _lines(paths: Sequence[Path]) -> Iterator[bytes]:
                 with path.open("rb") as plain:
                     yield from plain
         except (OSError, EOFError, zlib.error) as error:
-            said = f"cannot be read: {getattr(error, 'strerror', None) or error}"
-            raise InvalidInput([Fault("--audit-log", said, str(path), "check the path")]) from error
+            message = f"cannot be read: {getattr(error, 'strerror', None) or error}"
+            raise InvalidInput([Fault("--audit-log", message, str(path), "check the path")]) from error

@@ -22,11 +22,11 @@ from kajitori.monitoring.metrics import POLICY_FAULTS, new_registry
 from kajitori.monitoring.probes import ProbeServer
 
 STALE_SECONDS = 10.0
-"""A controller that sees the cluster as it was longer ago is not ready to lead."""
+"""A controller whose view of the cluster is older than this is not ready to lead."""
 
 
 def controller(options: ControllerOptions) -> int:
-    """The run controller alone, for an existing cluster. Several may run; one leads."""
+    """Run the run controller alone, for an existing cluster. Several may run; one leads."""
 
     async def work() -> None:
         stop = stop_signal()
@@ -40,7 +40,9 @@ def controller(options: ControllerOptions) -> int:
         async with (
             KubeClient(config, write_permit=leadership.permit, on_write_error=metrics.note_write_error) as client,
             Mirror(client) as mirror,
-            ProbeServer(metrics.registry, host=options.host, port=options.port, ready=lambda: _wrong(mirror)) as probes,
+            ProbeServer(
+                metrics.registry, host=options.host, port=options.port, ready=lambda: _not_ready(mirror)
+            ) as probes,
         ):
             metrics.add_mirror_gauges(lambda: mirror.synced, lambda: mirror.trouble, mirror.age_seconds)
             metrics.add_gauge(LEADING, lambda: leadership.leads)
@@ -61,10 +63,10 @@ def controller(options: ControllerOptions) -> int:
     return run_until_told(work(), options, may_lead=True)
 
 
-def _wrong(mirror: Mirror) -> str:
-    """Why this controller could not lead now; empty if it could."""
+def _not_ready(mirror: Mirror) -> str:
+    """Return why this controller could not lead now; empty if it could."""
     if not mirror.synced:
         return f"the cluster's state is still being read: {mirror.trouble}"
     age_seconds = mirror.age_seconds()
-    stale = f"it sees the cluster as it was {age_seconds:.0f} s ago: {mirror.trouble}"
+    stale = f"the controller's view of the cluster is {age_seconds:.0f} s old: {mirror.trouble}"
     return stale if age_seconds > STALE_SECONDS else ""

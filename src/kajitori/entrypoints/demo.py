@@ -1,4 +1,4 @@
-"""The story that `kaji demo` tells: real commands against a real (small) cluster, as a user would type them."""
+"""The story of `kaji demo`: a user's commands, run against a real, small cluster."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ _HOG = "keep = []\nwhile True: keep.append(bytearray(8 * 2**20))"
 
 
 class StoryBroken(KajitoriError):
-    """Something in the story did not happen as told: this is what a demo must never hide."""
+    """A step of the demo did not happen as announced. A demo must not hide that."""
 
     code = "DemoFailed"
 
 
 def demo(options: DemoOptions) -> int:
-    """Tells the story, and takes everything down again. Raises StoryBroken where a promise was not kept."""
+    """Run the demo, and remove everything afterwards. Raises StoryBroken if a step fails."""
     script = _example()
     with _folder(options.data) as folder, _cluster(folder, options) as environment:
         story = Story(environment, script)
@@ -54,7 +54,7 @@ def demo(options: DemoOptions) -> int:
 
 
 class Story:
-    """Says what happens, types commands, and checks that what was promised came true."""
+    """Explains each step, runs the commands, and checks their results."""
 
     def __init__(self, environment: Mapping[str, str], script: Path) -> None:
         self._environment = environment
@@ -65,7 +65,7 @@ class Story:
     # ------------------------------------------------------------------------------------------ chapters
 
     def training(self) -> None:
-        """A gang of two loses a member, comes back from its checkpoint, and ends as if nothing had happened."""
+        """Kill a member of a gang of two, which restarts from its checkpoint and ends with the same result."""
         self.title("A training that survives")
         self.say("Two members train a network on handwritten digits. This run is left alone:")
         self.kaji("run", "-d", "--name", "calm", *self._training_options(), quiet=True)
@@ -91,7 +91,7 @@ class Story:
         )
 
     def refused(self) -> None:
-        """Every reason at once, each with its way out."""
+        """Submit an invalid run, which is refused with all reasons and hints at once."""
         self.title("A run that policy refuses")
         self.kaji("run", "--name", "Greedy", "-n", "two", "-m", "lots", _IMAGE, expect=2)
         self.kaji(
@@ -101,7 +101,7 @@ class Story:
         self.say("Nothing was created.")
 
     def waiting(self) -> None:
-        """What is missing, and who holds it; then it starts."""
+        """Let a run wait, explain what it lacks and who holds that, and see it start."""
         self.title("A run that waits")
         gpus = ("--gpus", "8", "--gpu-type", "h100", _IMAGE)
         self.kaji("run", "-d", "-q", "--name", "large", "-n", "7", *gpus)
@@ -115,7 +115,7 @@ class Story:
         self.say("It started by itself when the GPUs became free.")
 
     def memory(self) -> None:
-        """What is over its limit is ended where it is, and not carried to another node."""
+        """Exceed a memory limit: the member is killed, and the run is not restarted elsewhere."""
         self.title("A run over its memory limit")
         options = ("--name", "hungry", "-m", "256m", "--restarts", "5")
         self.kaji("run", *options, "python:3.12", sys.executable, "-c", _HOG, expect=137)
@@ -125,11 +125,11 @@ class Story:
         self.say("Five restarts were allowed and none was used: the program would have exceeded its limit again.")
 
     def board(self) -> None:
-        """Who holds which GPUs."""
+        """Show which users hold which GPUs."""
         self.title("The board")
         self.kaji("gpus")
 
-    # ------------------------------------------------------------------------------------------ telling
+    # ------------------------------------------------------------------------------------------ output
 
     def title(self, text: str) -> None:
         self._write(f"\n\033[1m{text}\033[0m" if self._color else f"\n{text}\n{'-' * len(text)}")
@@ -140,7 +140,7 @@ class Story:
     def kaji(
         self, *arguments: str, expect: int = 0, quiet: bool = False, timeout_seconds: float = PATIENCE_SECONDS
     ) -> str:
-        """Types a command and shows what it prints; its output. Raises StoryBroken for another exit code."""
+        """Show and run a command, and return its output. Raises StoryBroken if the exit code differs."""
         shown = shlex.join(["kaji", *(_shortened(argument) for argument in arguments)])
         self._write(f"\033[36m$ {shown}\033[0m" if self._color else f"$ {shown}")
         done = self._call(*arguments, timeout_seconds=timeout_seconds)
@@ -151,11 +151,11 @@ class Story:
         return done.stdout
 
     def wait(self, what: str, happened: Callable[[], bool]) -> None:
-        """Until something happened. Raises StoryBroken where it takes too long."""
+        """Wait until something happened. Raises StoryBroken after the timeout."""
         deadline = time.monotonic() + PATIENCE_SECONDS
         while not happened():
             if time.monotonic() > deadline:
-                raise StoryBroken(f"waited {PATIENCE_SECONDS:.0f} s in vain until {what}")
+                raise StoryBroken(f"gave up after {PATIENCE_SECONDS:.0f} s of waiting until {what}")
             time.sleep(0.2)
 
     def _write(self, text: str) -> None:
@@ -163,7 +163,7 @@ class Story:
             sys.stdout.write(text + "\n")
             sys.stdout.flush()
 
-    # ------------------------------------------------------------------------------------------ asking
+    # ------------------------------------------------------------------------------------------ queries
 
     def _call(self, *arguments: str, timeout_seconds: float = PATIENCE_SECONDS) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
@@ -196,7 +196,7 @@ class Story:
         return lines[-1].strip() if lines else ""
 
     def _reaches(self, run: str, step: int) -> int:
-        """The step, from `step` on, that a training's log tells of first, as soon as it does: the training goes on."""
+        """Return the first step, from `step` on, that a training's log shows, as soon as it is logged."""
         command = [sys.executable, "-m", "kajitori.cli", "logs", "-f", "--rank", "0", run]
         with subprocess.Popen(
             command, env=dict(self._environment), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True
@@ -211,7 +211,7 @@ class Story:
             finally:
                 patience.cancel()
                 follower.kill()
-        raise StoryBroken(f"{run} did not come to step {step} within {PATIENCE_SECONDS:.0f} s")
+        raise StoryBroken(f"{run} did not reach step {step} within {PATIENCE_SECONDS:.0f} s")
 
     def _training_options(self) -> tuple[str, ...]:
         return (
@@ -222,7 +222,7 @@ class Story:
 
 
 def _shortened(argument: str) -> str:
-    """What a reader needs to see: not where Python happens to lie, nor a program in one argument."""
+    """Return a command as the demo shows it, without the path of Python and the text of inline programs."""
     if argument == sys.executable:
         return "python3"
     return argument if "\n" not in argument else "…"
@@ -236,7 +236,7 @@ def _example() -> Path:
 
 
 def _member_process(run: str, *, rank: int) -> psutil.Process:
-    """The process of a member, by what the platform told it."""
+    """Return a member's process, which it finds by the platform's environment variables."""
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
             environment = process.environ()
@@ -260,7 +260,7 @@ def _folder(given: Path | None) -> Iterator[Path]:
 
 @contextmanager
 def _cluster(folder: Path, options: DemoOptions) -> Iterator[Mapping[str, str]]:
-    """A cluster of the demo's own, in a process of its own; the environment in which `kaji` finds it."""
+    """Run the demo's cluster in its own process, and yield the environment in which `kaji` finds it."""
     command = [
         sys.executable,
         "-m",
@@ -276,7 +276,7 @@ def _cluster(folder: Path, options: DemoOptions) -> Iterator[Mapping[str, str]]:
     log = folder / "up.log"
     folder.mkdir(parents=True, exist_ok=True)
     with log.open("w") as output:
-        # The folder that a cluster is started in may be mounted: the demo's training lies there, wherever the clone is.
+        # Runs may mount the folder in which the cluster was started, so the demo starts it beside the training program.
         process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, cwd=_example().parent
         )
@@ -301,7 +301,7 @@ def _cluster(folder: Path, options: DemoOptions) -> Iterator[Mapping[str, str]]:
 
 
 def _remove_runs(environment: Mapping[str, str]) -> None:
-    """Members outlive a cluster that is stopped; the demo's must not."""
+    """Kill the demo's members, since members outlive a cluster that is stopped."""
 
     def kaji(*arguments: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "kajitori.cli", *arguments]

@@ -1,4 +1,4 @@
-"""Run controllers of an existing cluster: several may stand ready, one leads."""
+"""Leader election of run controllers in an existing cluster: several may run, one leads."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from kajitori.kube.platform.install import install
 
 
 async def candidate(config: KubeConfig, namespace: str, identity: str) -> Leadership:
-    """Who may lead, where everything is in place that a controller needs."""
+    """Install what a controller needs in the cluster, and return a candidate for leader."""
     async with KubeClient(config) as client:
         await install(client)
-        with contextlib.suppress(Forbidden):  # then it has to be there; if not, the Lease says so
+        with contextlib.suppress(Forbidden):  # the namespace may exist; if not, writing the Lease fails
             await ensure_namespace(client, namespace)
     return Leadership(config, namespace, identity or _identity())
 

@@ -1,4 +1,4 @@
-"""How a long-running process tells what it does: lines of text for people, or one JSON document a line."""
+"""Logs of long-running processes: text for people, or one JSON document per line."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from kajitori.errors import InvalidInput, KajitoriError
 TEXT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 _OWN_ATTRIBUTES = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
-"""What every record has; anything else was given with `extra=` and is a field of its own."""
+"""Attributes of every log record. Others were passed with `extra=` and become fields of the document."""
 
 log = logging.getLogger("kajitori")
 
 
 class LogOptions(Protocol):
-    """What every process may be told of its log."""
+    """The log options that every process has."""
 
     @property
     def log_level(self) -> str: ...
@@ -29,11 +29,11 @@ class LogOptions(Protocol):
 
 
 class JsonFormatter(logging.Formatter):
-    """One record as one line of JSON: `time` (UTC, RFC 3339), `level`, `logger`, `message`; `exception` if there is
-    one, and whatever was given with `extra=`, such as `run`."""
+    """Formats a record as a line of JSON: `time` (UTC, RFC 3339), `level`, `logger`, `message`, `exception` if there is
+    one, and the fields passed with `extra=`, for example `run`."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the line."""
+        """Return the record as a line of JSON."""
         moment = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="microseconds")
         document: dict[str, object] = {
             "time": moment.replace("+00:00", "Z"),
@@ -59,7 +59,7 @@ def begin_logging(options: LogOptions) -> None:
 
 
 def say(*lines: str) -> None:
-    """Tell whoever started this process something, at once and at any log level."""
+    """Print lines for the user who started this process, at any log level."""
     if not is_json():
         sys.stderr.write("".join(f"{line}\n" for line in lines))
         sys.stderr.flush()
@@ -71,12 +71,12 @@ def say(*lines: str) -> None:
 
 def is_json() -> bool:
     """Whether this process logs JSON."""
-    return any(isinstance(each.formatter, JsonFormatter) for each in logging.getLogger().handlers)
+    return any(isinstance(handler.formatter, JsonFormatter) for handler in logging.getLogger().handlers)
 
 
 def log_end(error: KajitoriError) -> int:
-    """Log what this process ends of, with the way out; answers the exit code."""
+    """Log the error that ends this process, with its hint, and return the exit code."""
     faults = error.faults if isinstance(error, InvalidInput) else ()
     extra = {"code": error.code, "hint": error.hint, "exit_code": error.exit_code}
-    log.error("%s", error.message, extra=extra | ({"faults": [str(each) for each in faults]} if faults else {}))
+    log.error("%s", error.message, extra=extra | ({"faults": [str(fault) for fault in faults]} if faults else {}))
     return error.exit_code

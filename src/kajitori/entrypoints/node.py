@@ -17,7 +17,7 @@ from kajitori.entrypoints.run_adapter import RunPods
 
 
 def node(options: NodeOptions) -> int:
-    """This machine as a node of an existing cluster."""
+    """Run a kubelet that makes this machine a node of an existing cluster."""
 
     async def work() -> None:
         stop = stop_signal()
@@ -31,7 +31,7 @@ def node(options: NodeOptions) -> int:
 
 
 def remove(data: Path, force: bool) -> list[str]:
-    """Takes away what the kubelet of this folder left on this machine; says what that was."""
+    """Remove what the kubelet with this data folder left on this machine, and return a list of it."""
     return asyncio.run(uninstall(data, force=force))
 
 

@@ -1,4 +1,4 @@
-"""What processes of every kind do alike: they end when they are told to, and their parts are kept alive."""
+"""Common parts of all processes: stop signals, error handling, and supervision of parts."""
 
 from __future__ import annotations
 
@@ -29,14 +29,16 @@ RESTART_PAUSE_SECONDS = 1.0
 RESTART_PAUSE_MAX_SECONDS = 30.0
 
 Part = Callable[[asyncio.Event], Awaitable[None]]
-"""Works until the event is set."""
+"""A part of a process, which works until the event is set."""
 
 
 def run_until_told(work: Coroutine[Any, Any, None], options: LogOptions, *, may_lead: bool = False) -> int:
-    """Runs one process's work; returns its exit code. Errors for users come out as themselves, never inside a group;
-    where the log is JSON they are logged, as any other line."""
+    """Run one process's work and return its exit code.
+
+    Errors for users are raised alone, never inside an exception group. If the log is JSON, they are logged instead.
+    """
     begin_logging(options)
-    look_for_garbage_seldom()
+    reduce_garbage_collection()
     try:
         _run(work, may_lead=may_lead)
     except KajitoriError as error:
@@ -64,18 +66,20 @@ def _run(work: Coroutine[Any, Any, None], *, may_lead: bool) -> None:
         raise
 
 
-def look_for_garbage_seldom() -> None:
-    """What was imported stays: it need not be looked at again and again. With Python's own 700 allocations between two
-    collections a controller that has much to do spends a tenth of its time on them."""
+def reduce_garbage_collection() -> None:
+    """Exempt imported modules from garbage collection, and collect less often.
+
+    With Python's default of 700 allocations between collections, a busy controller spends a tenth of its time on them.
+    """
     gc.freeze()
     gc.set_threshold(ALLOCATIONS_BETWEEN_COLLECTIONS)
 
 
 def run_loop(work: Coroutine[Any, Any, None], *, may_lead: bool) -> None:
-    """Runs the event loop.
+    """Run the event loop; asyncio's own if the process may lead, else uvloop.
 
-    may_lead: a leader sends a write at the moment when it has looked whether it still leads. uvloop keeps what is
-    written until a turn of the loop ends: a leader that was stopped in it would send it when it goes on.
+    A leader must send a write right after it has checked that it still leads. uvloop buffers writes until the end of a
+    loop iteration, so that a leader that was suspended there would send a stale write when it resumes.
     """
     if may_lead:
         asyncio.run(work)
@@ -84,7 +88,7 @@ def run_loop(work: Coroutine[Any, Any, None], *, may_lead: bool) -> None:
 
 
 def stop_signal() -> asyncio.Event:
-    """What is set once this process is told to end (SIGINT or SIGTERM)."""
+    """Return an event that SIGINT and SIGTERM set."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -93,7 +97,7 @@ def stop_signal() -> asyncio.Event:
 
 
 async def supervise(parts: Sequence[tuple[str, Part]], stop: asyncio.Event) -> None:
-    """Runs the parts until `stop`. One that fails is started again after a pause; what it says for good ends all."""
+    """Run the parts until `stop` is set. A part that fails is restarted after a pause; a Conflict ends all parts."""
     async with asyncio.TaskGroup() as group:
         for name, part in parts:
             group.create_task(_kept_alive(name, part, stop), name=name)
@@ -106,7 +110,7 @@ async def _kept_alive(name: str, part: Part, stop: asyncio.Event) -> None:
             await part(stop)
             return
         except Conflict:
-            raise  # somebody else does this work already: starting again would not help
+            raise  # another process does this work already, so that a restart would not help
         except Exception as error:
             if isinstance(error, KajitoriError):
                 log.error("the %s stopped: %s; started again in %.0f s", name, error, pause)
@@ -120,13 +124,13 @@ async def _kept_alive(name: str, part: Part, stop: asyncio.Event) -> None:
 
 @asynccontextmanager
 async def existing(kubeconfig: Path | None, context: str | None) -> AsyncIterator[KubeClient]:
-    """A client of a cluster that exists: the one that is named, else kubectl's, else this Pod's own."""
+    """Yield a client of an existing cluster: of the named kubeconfig, else kubectl's, else the one of this Pod."""
     async with KubeClient(KubeConfig.discover(kubeconfig, context)) as client:
         yield client
 
 
 async def ensure_namespace(client: KubeClient, name: str) -> None:
-    """Makes the namespace where it is missing."""
+    """Create the namespace if it is missing."""
     if name == "default":
         return
     body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
@@ -135,6 +139,6 @@ async def ensure_namespace(client: KubeClient, name: str) -> None:
 
 
 def node_name(text: str) -> str:
-    """A node's name out of a host name or a GPU type."""
+    """Return a valid node name made from a host name or a GPU type."""
     kept = "".join(char if char.isalnum() or char in "-." else "-" for char in text.lower()).strip("-.")
     return kept or f"node-{getpass.getuser()}"

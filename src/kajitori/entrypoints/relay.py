@@ -15,7 +15,7 @@ from kajitori.relay.server import RelayServer
 
 
 def relay(options: RelayOptions) -> int:
-    """One mirror of Pods and Runs, told to nodes. Several may run side by side."""
+    """Serve one mirror of Pods and Runs to the agents on nodes. Several relays may run at the same time."""
     token = options.token_file.read_text().strip() if options.token_file is not None else ""
     if options.token_file is not None and not token:
         raise InvalidInput([Fault("--token-file", "is empty", str(options.token_file), "write a long random word")])
@@ -46,6 +46,7 @@ def _tls(options: RelayOptions) -> ssl.SSLContext | None:
     try:
         context.load_cert_chain(options.certificate, options.key)
     except (OSError, ssl.SSLError) as error:
-        said = f"can't be used: {getattr(error, 'reason', None) or error}"
-        raise InvalidInput([Fault("--tls-cert", said, str(options.certificate), "give PEM files that fit")]) from error
+        message = f"can't be used: {getattr(error, 'reason', None) or error}"
+        hint = "give PEM files of a certificate and its key"
+        raise InvalidInput([Fault("--tls-cert", message, str(options.certificate), hint)]) from error
     return context

@@ -1,4 +1,4 @@
-"""What the embedded cluster has to know about Runs; the entry points pass it in, since `embedded` knows none of it.
+"""Knowledge about Runs that the entry points pass to the embedded cluster, since `embedded` itself has none.
 
 The first step of a member is an init container from this platform's own image. A node that runs plain processes cannot
 run the image, but the step's program is part of this package: the machine's own Python runs it.
@@ -24,7 +24,7 @@ from kajitori.embedded.kubelet.volumes.pod_volumes import kind_of
 from kajitori.kube.resources import RUNS
 
 RUN_WORKLOAD = Workload(RUNS, names.LABEL_RUN_UID)
-"""Runs as the embedded disruption controller needs to know them."""
+"""Runs as the embedded disruption controller sees them."""
 
 _PACKAGES = Path(kajitori.__file__).parents[1]
 _LIBRARIES = Path(zstandard.__file__).parents[1]
@@ -41,10 +41,10 @@ class FirstStep:
     def environment(
         self, container_environment: Mapping[str, str], user: int | None, group: int | None, *, mounts: bool
     ) -> dict[str, str]:
-        """Return the step's environment: of the container's variables only those that this platform reserves.
+        """Return the step's environment, which takes over only the container's variables that this platform reserves.
 
         The step runs as the kubelet's own user, so nothing in a Pod may turn it into another program or let it write
-        elsewhere. `user` and `group` of the member's program become a variable where they are not the kubelet's own.
+        elsewhere. If the member's program has another `user` and `group` than the kubelet, a variable names them.
         """
         own = {name: value for name, value in container_environment.items() if name.startswith(RESERVED_ENV_PREFIX)}
         own |= {"PYTHONPATH": f"{_PACKAGES}:{_LIBRARIES}", first_step.FOLDER_ENV: first_step.FOLDER}
@@ -79,9 +79,9 @@ class RunPods(PodAdapter):
         return FirstStep() if self.relocatable_volumes(pod) & empty_folders & mounted_whole else None
 
     def traffic_labels(self, pod: Manifest) -> Mapping[str, str]:
-        """Return the run that the Pod belongs to, its UID and its user; nothing for a Pod of no run.
+        """Return the run that the Pod belongs to, its UID and its user; empty for a Pod of no run.
 
-        Anybody who creates a Pod writes its labels, so only the owner reference counts.
+        Only the owner reference counts, since any creator of a Pod can choose its labels.
         """
         owners = pod["metadata"].get("ownerReferences") or ()
         run = next((owner for owner in owners if owner.get("controller") and owner.get("kind") == names.KIND), None)

@@ -18,7 +18,7 @@ from kajitori.kube.platform.install import install
 
 
 def server(options: ServerOptions) -> int:
-    """The Web API alone, for an existing cluster."""
+    """Run the Web API alone, for an existing cluster."""
 
     async def work() -> None:
         stop = stop_signal()

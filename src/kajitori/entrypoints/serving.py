@@ -1,4 +1,4 @@
-"""How `kaji up` serves the Web API: plain HTTP at loopback addresses, else TLS with a certificate of its own."""
+"""Addresses and certificates of `kaji up`'s Web API: plain HTTP at loopback addresses, else TLS."""
 
 from __future__ import annotations
 
@@ -13,35 +13,35 @@ from kajitori.configuration.settings import UpOptions
 from kajitori.core.words.texts import is_loopback
 from kajitori.embedded.apiserver.certificates import Certificates, ensure_certificates, issue_web
 
-_SOMEWHERE_ELSE = ("192.0.2.1", 9)
-"""RFC 5737, TEST-NET-1: only asked which of this machine's addresses would be used. Nothing is sent."""
+_OUTSIDE_ADDRESS = ("192.0.2.1", 9)
+"""An address of TEST-NET-1 (RFC 5737), to find out which own address the system would use. Nothing is sent."""
 
 
 @dataclass(frozen=True, slots=True)
 class Serving:
-    """The certificate that the Web API shows, and who vouches for it; None of them for plain HTTP."""
+    """The address of the Web API, its certificate and the authority that signed it; no certificate for plain HTTP."""
 
     host: str
-    """Where it listens."""
+    """The address that the server listens on."""
     certificate: Path | None = None
     key: Path | None = None
     ca: Path | None = None
 
     @property
     def is_open(self) -> bool:
-        """Whether other machines reach it."""
+        """Whether other machines can reach the server."""
         return not is_loopback(self.host)
 
     def local_url(self, port: int) -> str:
-        """Where commands on this machine reach it."""
+        """Return the URL for commands on this machine."""
         return self._url("127.0.0.1" if _is_any(self.host) else self.host, port)
 
     def public_url(self, port: int) -> str:
-        """Where members of runs reach it, and people if it is open."""
+        """Return the URL for members of runs, and for users on other machines if the server is open to them."""
         return self._url(own_address() if _is_any(self.host) else self.host, port)
 
     def authorities(self) -> str | None:
-        """The certificate of who vouches for it, as PEM."""
+        """Return the authority's certificate as PEM; None for plain HTTP."""
         return self.ca.read_text() if self.ca is not None else None
 
     def _url(self, host: str, port: int) -> str:
@@ -50,8 +50,11 @@ class Serving:
 
 
 def serving_of(options: UpOptions, certificates: Certificates | None) -> Serving:
-    """How to serve at the host of these options. `certificates` are those of the embedded cluster; None: of an existing
-    one, for which the data folder gets an authority of its own."""
+    """Return how to serve at the host of these options.
+
+    `certificates` are those of the embedded cluster. With an existing cluster they are None, and the data folder gets
+    its own authority.
+    """
     if is_loopback(options.host) or options.insecure_http:
         return Serving(options.host)
     made = certificates or ensure_certificates(options.data / "pki")
@@ -61,25 +64,25 @@ def serving_of(options: UpOptions, certificates: Certificates | None) -> Serving
 
 
 def own_address() -> str:
-    """The address by which this machine speaks to others; that of loopback if it speaks to none."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
+    """Return this machine's address on the network; the loopback address without a network."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
-            asking.connect(_SOMEWHERE_ELSE)
-            return str(asking.getsockname()[0])
+            probe.connect(_OUTSIDE_ADDRESS)
+            return str(probe.getsockname()[0])
         except OSError:
             return "127.0.0.1"
 
 
 def _addresses(host: str) -> tuple[str, ...]:
-    """Names of the server that listens at `host`: all addresses of this machine if it listens at all of them."""
+    """Return the addresses of a server that listens at `host`: all of this machine's for an unspecified address."""
     if not _is_any(host):
         return (host,)
-    found = (each.address for card in psutil.net_if_addrs().values() for each in card)
+    found = (entry.address for interface in psutil.net_if_addrs().values() for entry in interface)
     return (own_address(), *(address for address in found if _is_address(address)))
 
 
 def _is_address(text: str) -> bool:
-    """Not a card's own address, nor one of IPv6 that is good on one link alone."""
+    """Whether a text is an IP address that is valid beyond one link; network cards also list hardware addresses."""
     try:
         return not ip_address(text).is_link_local
     except ValueError:

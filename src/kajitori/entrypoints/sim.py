@@ -12,7 +12,7 @@ from kajitori.entrypoints.process import GPU_TYPE_LABEL, existing, node_name, ru
 
 
 def sim(options: SimOptions) -> int:
-    """Simulated nodes in an existing cluster."""
+    """Run simulated nodes in an existing cluster."""
 
     async def work() -> None:
         stop = stop_signal()
@@ -25,7 +25,7 @@ def sim(options: SimOptions) -> int:
 
 
 def pools_of(options: UpOptions | SimOptions) -> list[SimSettings]:
-    """Pools of simulated nodes: one a GPU type, as even as it goes."""
+    """Return one pool of simulated nodes per GPU type, with the nodes spread evenly."""
     types: Sequence[str] = options.gpu_type or (("h100",) if options.gpus else ("",))
     pools = []
     for index, gpu_type in enumerate(types):

@@ -1,4 +1,4 @@
-"""Where code and kept logs lie, and how much of it there may be."""
+"""The store of code and logs, and the limits of code."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from kajitori.configuration.policy_file import PolicyFile
 
 
 async def blobs_of(url: str | None) -> Blobs | None:
-    """The store of code and kept logs, where one is named."""
+    """Open the store of code and logs; None if the options name none."""
     return await open_blobs(url, field="--blobs") if url is not None else None
 
 
 def code_limits(policy: PolicyFile) -> Callable[[], CodeLimits]:
-    """Asks for the limits of code that policy in force has now."""
+    """Return a function that reads the limits of code from the policy in force."""
 
     def in_force() -> CodeLimits:
         code = policy.current().policy.code

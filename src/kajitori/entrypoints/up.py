@@ -54,11 +54,11 @@ from kajitori.monitoring.controller import LEADING, ControllerMetrics
 
 NODE_PATIENCE_SECONDS = 10.0
 OWN_IMAGE = "kajitori"
-"""What `kaji up` calls the image of members' first step. Its own nodes run no images."""
+"""Name of the image of members' first step in `kaji up`, whose own nodes run no images."""
 
 
 def up(options: UpOptions) -> int:
-    """The whole platform in one process, on an embedded cluster or on an existing one."""
+    """Run the whole platform in one process, on an embedded cluster or an existing one."""
     if options.kubeconfig is None:
         return run_until_told(_up_embedded(options), options)
     return run_until_told(_up_existing(options), options, may_lead=True)
@@ -83,8 +83,8 @@ async def _up_embedded(options: UpOptions) -> None:
         policy = _policy_of(options, _own_machine(options.data, mounts))
         cluster = await closing.enter_async_context(EmbeddedCluster(settings))
         metrics = ControllerMetrics.unread()
-        config, told = cluster.client_config(), metrics.note_write_error
-        client = await closing.enter_async_context(KubeClient(config, on_write_error=told))
+        config = cluster.client_config()
+        client = await closing.enter_async_context(KubeClient(config, on_write_error=metrics.note_write_error))
         await install(client)
         for namespace in (options.namespace, LEASE_NAMESPACE):
             await ensure_namespace(client, namespace)
@@ -114,10 +114,10 @@ async def _up_embedded(options: UpOptions) -> None:
 
 
 async def _up_existing(options: UpOptions) -> None:
-    """Controller and Web API with the kubeconfig's own identity, however it proves who it is.
+    """Run controller and Web API with the identity of the kubeconfig.
 
-    The commands beside it carry a token of this folder's own: the Web API acts for whoever shows it as the kubeconfig
-    says. So certificates, credential plugins and tokens all work, and no credentials of the cluster are copied.
+    Commands on this machine send a token from the data folder; for its bearer the Web API acts with the kubeconfig's
+    credentials. So certificates, credential plugins and tokens all work, and no cluster credentials are copied.
     """
     stop = stop_signal()
     config = KubeConfig.discover(options.kubeconfig, options.context)
@@ -127,16 +127,16 @@ async def _up_existing(options: UpOptions) -> None:
         leadership = await candidate(config, LEASE_NAMESPACE, "")
         metrics = ControllerMetrics.unread()
         metrics.add_gauge(LEADING, lambda: leadership.leads)
-        permit, told = leadership.permit, metrics.note_write_error
+        permit, on_write_error = leadership.permit, metrics.note_write_error
         async with (
             KubeClient(config) as client,
-            KubeClient(config, write_permit=permit, on_write_error=told) as writer,
+            KubeClient(config, write_permit=permit, on_write_error=on_write_error) as writer,
         ):
 
-            def as_caller(shown: str) -> KubeClient:
-                if secrets.compare_digest(shown.encode(), token.encode()):
+            def as_caller(bearer_token: str) -> KubeClient:
+                if secrets.compare_digest(bearer_token.encode(), token.encode()):
                     return KubeClient(config, user_agent=USER_AGENT)
-                return client.as_bearer(shown, user_agent=USER_AGENT)
+                return client.as_bearer(bearer_token, user_agent=USER_AGENT)
 
             def run_controller(mirror: Mirror, blobs: Blobs) -> Part:
                 view = ClusterView(mirror, policy)
@@ -181,7 +181,7 @@ async def _serve(
     user_client: Callable[[str], KubeClient] | None = None,
     kubelet: Kubelet | None = None,
 ) -> None:
-    """Mirror, controller and Web API around the parts of the cluster, until `stop`."""
+    """Run mirror, controller and Web API together with the parts of the cluster until `stop` is set."""
     served = asyncio.Event()
     blobs = await open_blobs(options.blobs or (options.data / "blobs").as_uri(), field="--blobs")
     async with AsyncExitStack() as closing:
@@ -223,7 +223,7 @@ async def _serve(
 
 
 class _OwnController:
-    """The only controller of an embedded cluster: it needs no Lease, and is absent while it has failed."""
+    """The only controller of an embedded cluster. It needs no Lease, and counts as absent after a failure."""
 
     def __init__(self, part: Part) -> None:
         self._part = part
@@ -239,15 +239,15 @@ class _OwnController:
             self._works, self._since = False, steady_seconds()
 
     def state(self) -> LeaderState:
-        """Whether it works, for the Web API beside it."""
+        """Return the controller's state for the Web API."""
         return LeaderState("kaji up", 0.0 if self._works else steady_seconds() - self._since)
 
     async def follow(self) -> None:
-        """There is nothing to look at."""
+        """Do nothing, since there is no Lease to follow."""
 
 
 class OwnNode:
-    """This machine as a node: whether it was ready for runs once, since this process began."""
+    """This machine as a node: tracks whether it has been ready for runs since this process started."""
 
     def __init__(self, mirror: Mirror, kubelet: Kubelet) -> None:
         self._mirror = mirror
@@ -256,15 +256,17 @@ class OwnNode:
         self._was_ready = False
 
     def awaited(self) -> str:
-        """What is still waited for, in words; empty from the moment on that there is nothing."""
+        """Return what the user still has to wait for; empty once the node has been ready."""
         if not self._was_ready and self._registered.is_set():
             node = self._mirror.nodes.get(self._name)
             self._was_ready = node is not None and node.is_ready
         return "" if self._was_ready else f"this machine's node {self._name} is not ready for runs yet"
 
     async def wait(self) -> None:
-        """Returns when it was ready, or takes too long: who hears that it is up may run things at once, and they would
-        wait for this machine."""
+        """Wait until the node is ready, at most `NODE_PATIENCE_SECONDS`.
+
+        Otherwise users who start runs as soon as `kaji up` reports success would have to wait for this machine.
+        """
         changed = asyncio.Event()
         unsubscribe = self._mirror.on_change(lambda *_: changed.set())
         try:
@@ -279,7 +281,7 @@ class OwnNode:
 
 
 async def _until(wanted: Coroutine[Any, Any, Any], working: asyncio.Task[None]) -> None:
-    """Waits for something, or raises what the workers died of meanwhile."""
+    """Wait for `wanted`, or raise the error with which `working` fails meanwhile."""
     waiting = asyncio.ensure_future(wanted)
     done, _ = await asyncio.wait({waiting, working}, return_when=asyncio.FIRST_COMPLETED)
     if waiting not in done:
@@ -295,10 +297,10 @@ async def _ended(task: asyncio.Task[None]) -> None:
 
 
 def _after(event: asyncio.Event, part: Part) -> Part:
-    """The part, which begins when the event is set."""
+    """Return the part, delayed until the event is set."""
 
     async def wait_and_work(stop: asyncio.Event) -> None:
-        waiting = [asyncio.create_task(each.wait()) for each in (event, stop)]
+        waiting = [asyncio.create_task(awaited.wait()) for awaited in (event, stop)]
         try:
             await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -320,7 +322,7 @@ async def _web_api(
     leader: _OwnController | None,
     awaited: Callable[[], str],
 ) -> WebApi:
-    """Serves on the port that is asked for; else on the last one of this folder, if it is free; else on any."""
+    """Start the Web API on the port of the options, else on the data folder's last port if it is free, else on any."""
     named, own = options.networks, options.data / "networks.yaml"
     networks = NetworksFile(named or own, required=named is not None)
     last = last_port(options.data, "web")
@@ -373,12 +375,12 @@ def _say_how_to_use(
     if serving.is_open and serving.ca is None:
         lines.append("Tokens cross the network in plain text, as --insecure-http says.")
     if policy is not None:
-        instead = ", instead of the policy for one's own machine" if own_machine else ""
+        instead = ", which replaces the default for one machine" if own_machine else ""
         lines.append(f"The policy is {policy}{instead}.")
     elif own_machine:
-        lines.append(f"The policy is that for one's own machine; a file {_own_policy_file(options)} takes its place.")
+        lines.append(f"The policy is the default for one machine; to replace it, write {_own_policy_file(options)}.")
     else:
-        lines.append(f"The policy is the strict default; a file {_own_policy_file(options)} takes its place.")
+        lines.append(f"The policy is the strict default; to replace it, write {_own_policy_file(options)}.")
     if options.kubelet and own_machine:
         lines.append(
             "Ctrl-C stops the servers. Members that run on this machine go on; the next `kaji up` takes them over."
@@ -387,7 +389,7 @@ def _say_how_to_use(
 
 
 def words_of(repaired: Repaired) -> str:
-    """What a repair of the cluster's objects came to."""
+    """Return a report of a repair of the cluster's objects."""
     if repaired.kept is None:
         return f"Nothing to repair: all {repaired.objects} objects of the cluster are as they were written."
     lines = [f"{repaired.damage[:1].upper()}{repaired.damage[1:]}.", f"Objects that could be read: {repaired.objects}."]
@@ -397,13 +399,13 @@ def words_of(repaired: Repaired) -> str:
     elif not repaired.may_lack_more:
         lines.append("Nothing is lost.")
     if repaired.may_lack_more:
-        lines.append("More may be lost: the list of what there was is damaged, too.")
-    lines.append(f"The damaged files are kept in {repaired.kept}; delete them when you miss nothing.")
+        lines.append("More may be lost, since the list of all objects is damaged, too.")
+    lines.append(f"The damaged files are kept in {repaired.kept}; delete them if nothing is missing.")
     return "\n".join(lines)
 
 
 def _policy_of(options: UpOptions, without_file: Policy | None) -> PolicyFile:
-    """The policy of the named file, which has to be there; else that of the data folder's own file, if there is one."""
+    """Return the policy of the named file, which must exist; else of the data folder's file, which may be missing."""
     if options.policy is not None:
         return PolicyFile(options.policy, required=True)
     return PolicyFile(_own_policy_file(options), without_file=without_file)

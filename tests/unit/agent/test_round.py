@@ -109,7 +109,7 @@ def test_failures_are_logged_at_once_and_then_once_a_minute(tmp_path: Path, capl
             caplog.clear()
             assert rounds.go() is (trouble is None)
             said += [(second, record.message.rpartition(": ")[2]) for record in caplog.records]
-    assert said == [(1, "no folder"), (61, "no folder"), (62, "no relay"), (63, "traffic is read")]
+    assert said == [(1, "no folder"), (61, "no folder"), (62, "no relay"), (63, "traffic is counted again")]
 
 
 def test_an_agent_is_healthy_while_it_reads(tmp_path: Path) -> None:

@@ -60,8 +60,8 @@ def test_a_repair_says_what_is_lost_and_where_the_rest_is() -> None:
         "  pods default/bert-1-0",
         "  kajitori.dev/runs default/bert",
         "  nodes h100-1",
-        "More may be lost: the list of what there was is damaged, too.",
-        "The damaged files are kept in /data/objects/damaged-1; delete them when you miss nothing.",
+        "More may be lost, since the list of all objects is damaged, too.",
+        "The damaged files are kept in /data/objects/damaged-1; delete them if nothing is missing.",
     ]
     assert "Nothing is lost." in words_of(Repaired(kept, "its log is damaged", 15))
     assert words_of(Repaired(None, objects=3)).startswith("Nothing to repair: all 3 objects")
