@@ -113,7 +113,7 @@ class HttpTransport:
         tls: Callable[[], ssl.SSLContext] | None = None,
         connect_seconds: float = CONNECT_SECONDS,
     ) -> None:
-        """Prepare connections to `url`, `http://host:port`, whose path, if any, precedes the paths of requests.
+        """Prepare connections to `url`, `http://host:port`. A path in `url` is put before the paths of requests.
 
         `environment` holds the variables that name proxies; None: this process's. `tls` makes the context of TLS
         connections once it is needed; None: a context with this machine's trusted authorities.

@@ -1,1 +1,1 @@
-"""Runs: submitting, reading, changing them, their members and results."""
+"""Runs: submit, read and change them, their members and results."""

@@ -208,7 +208,7 @@ class VolumeList(View):
     namespace: str
     items: list[VolumeView]
     note: str
-    """What is missing from the list, and why; empty if nothing is."""
+    """Parts that are missing from the list, and why; empty if the list is complete."""
 
 
 class Deleted(View):
@@ -222,12 +222,12 @@ class PolicyView(View):
     """The policy in force. With faults, the newest file was rejected and the policy before it stays in force."""
 
     path: str
-    """The file that it was read from, or that has the faults; empty where there is none."""
+    """Path of the file that was read, or that has the faults; empty without a file."""
     version: int
     policy: dict[str, Any]
     faults: list[Fault]
     findings: list[str]
-    """What may not be meant so: guarantees that the cluster, as it is, cannot keep all at once."""
+    """Possible mistakes, such as guarantees that exceed what the cluster has now."""
 
 
 class PolicyCheck(View):
@@ -255,7 +255,7 @@ class NetworksView(View):
     force."""
 
     path: str
-    """The file that it was read from, or that has the faults; empty where there is none."""
+    """Path of the file that was read, or that has the faults; empty without a file."""
     version: int
     networks: dict[str, Any]
     """The content of the file, with defaults."""

@@ -1,1 +1,1 @@
-"""What members ask for in their first step: hosts, SSH keys, code."""
+"""Routes for members in their first step: hosts, SSH keys, code."""

@@ -1,1 +1,1 @@
-"""Answers that go on for long: changes, events, exec."""
+"""Long-lived answers: changes, events, exec."""

@@ -85,7 +85,7 @@ class TrafficList(View, omit_defaults=True):
     total: int
     """Number of all rows; `items` may hold fewer."""
     order_class: str
-    """The class of addresses by whose traffic the rows are ordered."""
+    """The class of addresses that the rows are ordered by."""
     rate_seconds: int
     """Time over which rates are averaged, in seconds."""
     nodes: TrafficNodes
