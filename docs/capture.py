@@ -62,7 +62,7 @@ _DEMO = re.compile(r"(<!-- capture:demo -->\n).*?(<!-- /capture -->)", re.DOTALL
 _VOLATILE = (
     (re.compile(r"\d{4}-\d\d-\d\d[T ][\d:.,]+Z?"), "TIME"),
     (re.compile(rf"{HOST}-\d+"), f"{HOST}-N"),
-    (re.compile(r"(\d+|[Aa]n?|About an?|Less than a) (second|minute|hour|day)s?( ago)?"), "AGE"),
+    (re.compile(r"(\d+|[Aa]n?|[Aa]bout an?|[Ll]ess than a) (second|minute|hour|day)s?( ago)?"), "AGE"),
     (re.compile(r"\b(\d+[smhd])+(?=\s|$)"), "AGE"),
     (re.compile(r"sha256:[0-9a-f]{64}"), "sha256:DIGEST"),
     (re.compile(r"127\.0\.0\.1:\d+"), "127.0.0.1:PORT"),

@@ -224,16 +224,17 @@ class World:
     def describe(self) -> str:
         """Runs and Pods of this test, for whoever reads a failure."""
         runs = [
-            (name, run.status.phase, run.status.reason, run.status.message, run.status.attempts)
+            (name, status.phase, status.reason, status.message, status.attempts) if (status := run.status) else (name,)
             for (namespace, name), run in self.mirror.runs.items()
-            if namespace == self.namespace and run.status
+            if namespace == self.namespace
         ]
         pods = [
             (name, pod.status.phase, pod.spec.node_name, pod.metadata.deletion_timestamp)
             for (namespace, name), pod in self.mirror.pods.items()
             if namespace == self.namespace
         ]
-        return f"runs {runs}, Pods {pods[:20]}"
+        trouble = f"; the mirror is {self.mirror.age_seconds():.0f} s behind: {self.mirror.trouble}"
+        return f"runs {runs}, Pods {pods[:20]}{trouble if self.mirror.trouble else ''}"
 
     # ---------------------------------------------------------------------------------------------- runs
 
