@@ -364,7 +364,7 @@ class Queue:
         for key, placed in list(self._placed.items()):
             run = self._mirror.runs.get(key)
             moved_on = run is None or int(run.metadata.resource_version or 0) > int(placed.version or 0)
-            doubted = placed.doubtful_since is not None and now - placed.doubtful_since > DOUBT_PATIENCE
+            doubted = placed.doubtful_since is not None and now - placed.doubtful_since >= DOUBT_PATIENCE
             if moved_on or doubted:
                 del self._placed[key]
 

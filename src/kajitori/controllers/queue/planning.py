@@ -187,6 +187,7 @@ class Planning:
         self._passed_over.update(cycle.busy)
         for key in cycle.doubtful:
             self._work.wake(key, DOUBT_PATIENCE)
+            self._plan_at(self._now() + DOUBT_PATIENCE)
         self._begin_all(cycle)
         self._preempt_all(cycle.preemptions.requests)
         if cycle.preemptions.look_again_in_seconds < math.inf:

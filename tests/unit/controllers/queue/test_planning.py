@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -10,7 +11,7 @@ import pytest
 from tests.helpers.queue_scene import NOW, QueueScene, ago
 
 from kajitori.cluster.runs.stored_runs import life_of
-from kajitori.controllers.queue.controller import LONGEST_PAUSE, Admitted, QueueEntry
+from kajitori.controllers.queue.controller import DOUBT_PATIENCE, LONGEST_PAUSE, Admitted, QueueEntry
 from kajitori.controllers.queue.planning import (
     FULL_REST,
     FULL_REST_WHEN_BUSY,
@@ -26,6 +27,7 @@ from kajitori.core import gang
 from kajitori.core.placement.planner import Placement
 from kajitori.core.spec.reasons import Phase
 from kajitori.core.spec.status import MemberCounts, RunStatus
+from kajitori.errors import Unavailable
 from kajitori.kube.client import KubeClient
 from kajitori.kube.objects import RunObject
 from kajitori.monitoring.controller import STEPS, ControllerMetrics
@@ -37,11 +39,16 @@ class Slow:
     def __init__(self, at_a_time: int) -> None:
         self.at_a_time = at_a_time
         self.begun: dict[str, asyncio.Event] = {}
+        self.failures = 0
+        """Number of starts that fail before they are stored."""
 
     def ports_in_use(self) -> set[int]:
         return set()
 
     async def place(self, waiting: QueueEntry, placement: Placement, taken: set[int]) -> tuple[RunStatus, str]:
+        if self.failures:
+            self.failures -= 1
+            raise Unavailable("the API server answers 500")
         go_on = self.begun[waiting.key[1]] = asyncio.Event()
         await go_on.wait()
         return waiting.status, "2"
@@ -76,12 +83,17 @@ class Scene(QueueScene):
 
     def wait(self, name: str, since: str, **asked: Any) -> None:
         """This run needs a node."""
-        waits = self.show(name, RunStatus(phase=Phase.QUEUED, queued_at=since, members=MemberCounts(total=1)), **asked)
+        self.show(name, RunStatus(phase=Phase.QUEUED, queued_at=since, members=MemberCounts(total=1)), **asked)
+        self.reconcile(name)
+
+    def reconcile(self, name: str) -> None:
+        """The run still needs a node."""
+        waits = self.mirror.runs["team", name]
         spec, decision = self.cluster.decide(waits)
         life = life_of(waits, spec, decision, waits.current_status)
         admitted = Admitted(life, spec, decision, self.cluster.policy_version)
         needs = gang.NeedsNodes((0,), {}, frozenset())
-        self.planning.add(("team", name), waits, admitted, waits.current_status, needs, "1")
+        self.planning.add(("team", name), waits, admitted, waits.current_status, needs, waits.metadata.resource_version)
 
     async def plan(self) -> list[str]:
         """Looks once it is time to; all that were begun until then."""
@@ -100,6 +112,28 @@ async def test_attempts_begin_within_the_start_slots() -> None:
     scene.slow.begun["run-0"].set()
     await _until(lambda: scene.planning.rest_seconds() is not None)
     assert await scene.plan() == ["run-0", "run-1", "run-2"]
+    await scene.work.close()
+
+
+async def test_a_run_whose_start_was_not_stored_is_planned_again_by_itself() -> None:
+    """Nothing else changes in the cluster, so only the end of the doubt can cause another cycle."""
+    scene = Scene(1, turns=1)
+    scene.slow.failures = 1
+    scene.wait("run", ago(minutes=1))
+    assert await scene.plan() == []
+    await _until(lambda: not scene.work.busy)
+    scene.reconcile("run")
+
+    def is_settled() -> bool:
+        scene.planning.plan()
+        return (scene.planning.rest_seconds() or math.inf) > 1
+
+    await _until(is_settled)
+    scene.reconcile("run")
+    assert not scene.slow.begun
+    assert scene.planning.rest_seconds() == pytest.approx(DOUBT_PATIENCE.total_seconds())
+    scene.now += DOUBT_PATIENCE
+    assert await scene.plan() == ["run"]
     await scene.work.close()
 
 
