@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from kajitori.embedded.names import GPU_RESOURCE
 from kajitori.embedded.objects import Pod
 from kajitori.embedded.scheduler.fit import Demand, NodeState, amount, demand_of, matches_node, misfits
-from kajitori.embedded.simulator.behaviour import SimPod
 from kajitori.embedded.simulator.settings import SimSettings
 
 
@@ -22,7 +21,7 @@ class Rooms:
         self._nodes: dict[str, NodeState] = {}
         self._taken: dict[str, tuple[str, Demand]] = {}
 
-    def take(self, pod: SimPod) -> None:
+    def take(self, pod: Pod) -> None:
         """Count the Pod on its node, even if there is no room."""
         uid = pod.metadata.uid
         if uid not in self._taken:
@@ -36,7 +35,7 @@ class Rooms:
         if held is not None:
             self._nodes[held[0]].release(held[1])
 
-    def refusal(self, pod: SimPod, labels: Mapping[str, str]) -> tuple[str, str] | None:
+    def refusal(self, pod: Pod, labels: Mapping[str, str]) -> tuple[str, str] | None:
         """Return reason and message, in the kubelet's words, why the Pod can't run here; None if it can."""
         if pod.metadata.uid in self._taken:
             return None

@@ -26,42 +26,15 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-import msgspec
-
 from kajitori.core.words.quantities import QuantityError, format_memory, parse_duration_seconds, parse_memory_bytes
 from kajitori.core.words.times import format_time, parse_time
-from kajitori.embedded.objects import Condition, Container, PodSpec, no_metadata
-from kajitori.kube.objects import ObjectMeta
+from kajitori.embedded.objects import Condition, Container, Pod
 
 PREFIX = "sim.kajitori.dev/"
 SIGTERM_EXIT, SIGKILL_EXIT = 143, 137
 PULL_SECONDS = 2
 FIRST_BACKOFF_SECONDS, MAX_BACKOFF_SECONDS = 10, 300
 """Pauses of a kubelet before it restarts a container that ended."""
-
-
-class SimStatus(msgspec.Struct, rename="camel"):
-    phase: str = "Pending"
-    conditions: list[Condition] | None = None
-    pod_ip: str = msgspec.field(default="", name="podIP")
-    start_time: str | None = None
-    container_statuses: list[dict[str, Any]] | None = None
-
-
-class SimPod(msgspec.Struct, rename="camel"):
-    """The fields of a Pod that a simulated kubelet reads."""
-
-    metadata: ObjectMeta = msgspec.field(default_factory=no_metadata)
-    spec: PodSpec = msgspec.field(default_factory=PodSpec)
-    status: SimStatus = msgspec.field(default_factory=SimStatus)
-
-    @property
-    def key(self) -> tuple[str, str]:
-        return self.metadata.namespace, self.metadata.name
-
-    @property
-    def is_finished(self) -> bool:
-        return self.status.phase in ("Succeeded", "Failed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +90,7 @@ class Step:
     """Record before the status is written that the node ran out of memory."""
 
 
-def next_step(pod: SimPod, now: datetime, address: str, host_address: str, refusal: tuple[str, str] | None) -> Step:
+def next_step(pod: Pod, now: datetime, address: str, host_address: str, refusal: tuple[str, str] | None) -> Step:
     """Return what the kubelet of the Pod's node does now.
 
     `address` is the Pod's own if it runs; `refusal` is reason and message if the node can't take a Pod that it has not
@@ -143,14 +116,14 @@ def next_step(pod: SimPod, now: datetime, address: str, host_address: str, refus
     return replace(step, wake_at=min(filter(None, (step.wake_at, deadline)), default=None))
 
 
-def _deadline(pod: SimPod) -> datetime | None:
+def _deadline(pod: Pod) -> datetime | None:
     """Return when the Pod's active deadline ends it; it is counted from the start time that its node wrote."""
     taken_up = parse_time(pod.status.start_time or "")
     seconds = pod.spec.active_deadline_seconds
     return taken_up + timedelta(seconds=seconds) if taken_up is not None and seconds is not None else None
 
 
-def _start(pod: SimPod, behaviour: Behaviour, now: datetime, writer: _Writer) -> Step:
+def _start(pod: Pod, behaviour: Behaviour, now: datetime, writer: _Writer) -> Step:
     """Return the step of a Pod that does not run: starting, without an image, or between two restarts."""
     first_seen = parse_time(pod.status.start_time or "") or now
     if behaviour.pull_fails:
@@ -172,7 +145,7 @@ def _start(pod: SimPod, behaviour: Behaviour, now: datetime, writer: _Writer) ->
     return Step(writer.running(first_seen, restarts), wake_at=ends_at)
 
 
-def _run_on(pod: SimPod, behaviour: Behaviour, now: datetime, writer: _Writer, since: datetime) -> Step:
+def _run_on(pod: Pod, behaviour: Behaviour, now: datetime, writer: _Writer, since: datetime) -> Step:
     if behaviour.duration_seconds is None:
         return Step()
     ends_at = since + timedelta(seconds=behaviour.duration_seconds)
@@ -190,7 +163,7 @@ def _run_on(pod: SimPod, behaviour: Behaviour, now: datetime, writer: _Writer, s
     return Step(status, wake_at=now + timedelta(seconds=_backoff_seconds(restarts)))
 
 
-def _being_deleted(pod: SimPod, behaviour: Behaviour, now: datetime, writer: _Writer, since: datetime | None) -> Step:
+def _being_deleted(pod: Pod, behaviour: Behaviour, now: datetime, writer: _Writer, since: datetime | None) -> Step:
     if since is None:
         return Step(delete=True)
     killed_at = parse_time(pod.metadata.deletion_timestamp or "") or now
@@ -204,7 +177,7 @@ def _being_deleted(pod: SimPod, behaviour: Behaviour, now: datetime, writer: _Wr
 class _Writer:
     """Writes statuses as a kubelet does."""
 
-    def __init__(self, pod: SimPod, now: datetime, address: str, host_address: str) -> None:
+    def __init__(self, pod: Pod, now: datetime, address: str, host_address: str) -> None:
         self.pod, self.now, self.moment = pod, now, format_time(now)
         self.address, self.host_address = address, host_address
         self.termination_message = ""
@@ -388,12 +361,12 @@ def _request_bytes(container: Container) -> int:
     return parse_memory_bytes(str(asked.get("memory", 0)))
 
 
-def is_running(pod: SimPod) -> bool:
+def is_running(pod: Pod) -> bool:
     """Return whether its containers run, by its status on the API server."""
     return _running_since(pod) is not None
 
 
-def _running_since(pod: SimPod) -> datetime | None:
+def _running_since(pod: Pod) -> datetime | None:
     for container in pod.status.container_statuses or ():
         running = (container.get("state") or {}).get("running")
         if running:
@@ -401,7 +374,7 @@ def _running_since(pod: SimPod) -> datetime | None:
     return None
 
 
-def _last_end(pod: SimPod) -> tuple[int, datetime | None]:
+def _last_end(pod: Pod) -> tuple[int, datetime | None]:
     """Return how often the containers were restarted, and when they last ended; None if they never did."""
     for container in pod.status.container_statuses or ():
         ended = (container.get("lastState") or {}).get("terminated") or {}
@@ -409,7 +382,7 @@ def _last_end(pod: SimPod) -> tuple[int, datetime | None]:
     return 0, None
 
 
-def _waits_for(pod: SimPod, reason: str) -> bool:
+def _waits_for(pod: Pod, reason: str) -> bool:
     statuses = pod.status.container_statuses
     return bool(statuses) and all(
         ((c.get("state") or {}).get("waiting") or {}).get("reason") == reason for c in statuses or ()

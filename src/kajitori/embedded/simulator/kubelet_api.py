@@ -25,28 +25,29 @@ from cryptography.x509.oid import NameOID
 
 from kajitori.core.words.times import format_time
 from kajitori.embedded.fingerprints import fingerprint
-from kajitori.embedded.simulator.behaviour import Behaviour, SimPod, is_running
+from kajitori.embedded.objects import Pod
+from kajitori.embedded.simulator.behaviour import Behaviour, is_running
 
 FOLLOW_POLL_SECONDS = 0.5
 
 _NODE = re.compile(r"/api/v1/nodes/([^/]+)/proxy/")
 
 
-def summary(node: str, pods: Iterable[SimPod], now: datetime) -> dict[str, Any]:
+def summary(node: str, pods: Iterable[Pod], now: datetime) -> dict[str, Any]:
     """Return the `/stats/summary` of a node. It leaves out Pods whose annotation does not say how much memory
     they use."""
     usages = [(pod, _memory_bytes(pod)) for pod in pods if is_running(pod)]
     return {"node": {"nodeName": node}, "pods": [_pod_usage(pod, size, now) for pod, size in usages if size]}
 
 
-def _memory_bytes(pod: SimPod) -> int:
+def _memory_bytes(pod: Pod) -> int:
     try:
         return Behaviour.of(pod.metadata.annotations or {}).memory_bytes
     except ValueError:
         return 0
 
 
-def _pod_usage(pod: SimPod, size_bytes: int, now: datetime) -> dict[str, Any]:
+def _pod_usage(pod: Pod, size_bytes: int, now: datetime) -> dict[str, Any]:
     meta = pod.metadata
     memory = {"time": format_time(now), "workingSetBytes": size_bytes}
     return {
@@ -64,8 +65,8 @@ class KubeletApi:
 
     def __init__(
         self,
-        find_pod: Callable[[str, str], SimPod | None],
-        pods_of: Callable[[str], Iterable[SimPod]],
+        find_pod: Callable[[str, str], Pod | None],
+        pods_of: Callable[[str], Iterable[Pod]],
         serving: tuple[Path, Path] | None = None,
     ) -> None:
         self._find_pod = find_pod
@@ -127,7 +128,7 @@ class KubeletApi:
             await self._write_log(request, response, pod, container)
         return response
 
-    async def _write_log(self, request: web.Request, response: web.StreamResponse, pod: SimPod, container: str) -> None:
+    async def _write_log(self, request: web.Request, response: web.StreamResponse, pod: Pod, container: str) -> None:
         namespace, name = request.match_info["namespace"], request.match_info["pod"]
         await response.prepare(request)
         line = f"simulated: no program runs in container {container} of {namespace}/{name} on {pod.spec.node_name}\n"

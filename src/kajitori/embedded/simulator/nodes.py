@@ -23,9 +23,9 @@ from kajitori import errors
 from kajitori.embedded.controllers.informer import Informer, Key
 from kajitori.embedded.controllers.node_health import NOT_READY, is_node_ready
 from kajitori.embedded.names import ANNOTATION_SERVING_CERTIFICATE
-from kajitori.embedded.objects import Node, condition
+from kajitori.embedded.objects import Node, Pod, condition
 from kajitori.embedded.simulator import manifest
-from kajitori.embedded.simulator.behaviour import PREFIX, SimPod
+from kajitori.embedded.simulator.behaviour import PREFIX
 from kajitori.embedded.simulator.kubelet_api import KubeletApi
 from kajitori.embedded.simulator.pods import SimulatedPods
 from kajitori.embedded.simulator.settings import SimSettings
@@ -77,7 +77,7 @@ class SimulatedNodes:
         self._repair_wake = asyncio.Event()
         self._limit = asyncio.Semaphore(CONCURRENT_WRITES)
         self._sim = SimulatedPods(client, settings, self.numbers, clock)
-        self._pods = Informer(client, PODS, SimPod, field_selector="spec.nodeName!=", keep=self._is_ours)
+        self._pods = Informer(client, PODS, Pod, field_selector="spec.nodeName!=", keep=self._is_ours)
         self._pods.listen(self._see_pod)
         self._pods.listen_to_lists(lambda: self._sim.listed(self._pods.items))
         selector = f"{manifest.LABEL_POOL}={manifest.pool_label(settings)}"
@@ -228,10 +228,10 @@ class SimulatedNodes:
 
     # --- events of the watches ---------------------------------------------------------------------------------------
 
-    def _is_ours(self, pod: SimPod) -> bool:
+    def _is_ours(self, pod: Pod) -> bool:
         return pod.spec.node_name in self.numbers
 
-    def _see_pod(self, key: Key, _old: SimPod | None, new: SimPod | None) -> None:
+    def _see_pod(self, key: Key, _old: Pod | None, new: Pod | None) -> None:
         self._sim.see(key, new)
 
     def _see_node(self, key: Key, _old: Node | None, new: Node | None) -> None:

@@ -13,9 +13,10 @@ import msgspec
 
 from kajitori import errors
 from kajitori.embedded.controllers.informer import Key
+from kajitori.embedded.objects import Pod
 from kajitori.embedded.simulator.addresses import NodeAddresses
 from kajitori.embedded.simulator.admission import Rooms
-from kajitori.embedded.simulator.behaviour import SimPod, Step, next_step
+from kajitori.embedded.simulator.behaviour import Step, next_step
 from kajitori.embedded.simulator.settings import SimSettings
 from kajitori.embedded.simulator.timers import Timers
 from kajitori.embedded.tasks import Background
@@ -38,7 +39,7 @@ class SimulatedPods:
     ) -> None:
         self.client = client
         self.settings = settings
-        self.pods: dict[Key, SimPod] = {}
+        self.pods: dict[Key, Pod] = {}
         self.labels: dict[str, Mapping[str, str]] = {}
         """Labels of the nodes, for the kubelet's check of node affinity."""
         self._numbers = numbers
@@ -56,7 +57,7 @@ class SimulatedPods:
         self._wake = asyncio.Event()
         self._background = Background()
 
-    def see(self, key: Key, pod: SimPod | None) -> None:
+    def see(self, key: Key, pod: Pod | None) -> None:
         """Take the newest state of a Pod on any node; None if it was deleted."""
         old = self.pods.get(key)
         if old is not None and (pod is None or pod.metadata.uid != old.metadata.uid):
@@ -68,7 +69,7 @@ class SimulatedPods:
         self._remember(key, pod)
         self._mark_due(key)
 
-    def listed(self, pods: Mapping[Key, SimPod]) -> None:
+    def listed(self, pods: Mapping[Key, Pod]) -> None:
         """Take all Pods from a list, even if older than known: an API server that was restored from a backup lacks
         later writes. (If an answer overtook the list, the watch delivers the newer version at once.)"""
         for key, pod in pods.items():
@@ -87,7 +88,7 @@ class SimulatedPods:
             for key in self._of_node[node]:
                 self._mark_due(key)
 
-    def of_node(self, node: str) -> list[SimPod]:
+    def of_node(self, node: str) -> list[Pod]:
         """Return the known Pods of a node."""
         return [self.pods[key] for key in self._of_node.get(node, ())]
 
@@ -140,7 +141,7 @@ class SimulatedPods:
             self._busy.add(key)
             self._background.start(self._execute(key, pod, step))
 
-    async def _execute(self, key: Key, pod: SimPod, step: Step) -> None:
+    async def _execute(self, key: Key, pod: Pod, step: Step) -> None:
         namespace, name = key
         uid = pod.metadata.uid
         try:
@@ -159,7 +160,7 @@ class SimulatedPods:
                 known = self.pods.get(key)
                 if known is not None and known.metadata.uid == uid:  # not deleted meanwhile
                     with contextlib.suppress(msgspec.ValidationError):  # otherwise the watch delivers it a moment later
-                        self.see(key, msgspec.convert(written, SimPod))
+                        self.see(key, msgspec.convert(written, Pod))
         except errors.NotFound:
             log.debug("pod %s/%s no longer exists", namespace, name)
         except errors.KajitoriError as cause:
@@ -181,7 +182,7 @@ class SimulatedPods:
         self._due[key] = None
         self._wake.set()
 
-    def _remember(self, key: Key, pod: SimPod) -> None:
+    def _remember(self, key: Key, pod: Pod) -> None:
         node, uid = pod.spec.node_name, pod.metadata.uid
         self.pods[key] = pod
         self._of_node[node].add(key)
@@ -194,7 +195,7 @@ class SimulatedPods:
         if pod.status.pod_ip and not pod.spec.host_network:
             self._addresses[node].take(uid, pod.status.pod_ip)
 
-    def _forget(self, key: Key, pod: SimPod) -> None:
+    def _forget(self, key: Key, pod: Pod) -> None:
         node, uid = pod.spec.node_name, pod.metadata.uid
         del self.pods[key]
         self._deleted.discard(uid)
@@ -205,7 +206,7 @@ class SimulatedPods:
         self._due.pop(key, None)
 
 
-def _is_newer(pod: SimPod, than: SimPod) -> bool:
+def _is_newer(pod: Pod, than: Pod) -> bool:
     """Return whether `pod` is newer than `than`. Versions of one object grow, and a watch may deliver one that is older
     than an answer."""
     mine, other = pod.metadata.resource_version, than.metadata.resource_version

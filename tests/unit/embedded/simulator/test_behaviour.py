@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from kajitori.cluster.runs.evictions import Excess, memory_excess
 from kajitori.core.words.times import format_time
-from kajitori.embedded.simulator.behaviour import PREFIX, SimPod, Step, next_step
+from kajitori.embedded.objects import Pod
+from kajitori.embedded.simulator.behaviour import PREFIX, Step, next_step
 from kajitori.embedded.simulator.kubelet_api import summary
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -59,7 +60,7 @@ class Fake:
         self.document["metadata"]["deletionGracePeriodSeconds"] = grace_seconds
 
     def step(self, refusal: tuple[str, str] | None = None) -> Step:
-        step = next_step(msgspec.convert(self.document, SimPod), self.now, "10.0.1.1", "127.0.0.1", refusal)
+        step = next_step(msgspec.convert(self.document, Pod), self.now, "10.0.1.1", "127.0.0.1", refusal)
         self.deleted = self.deleted or step.delete
         if step.status is not None:
             self.writes += 1
@@ -221,9 +222,9 @@ def test_a_node_that_runs_out_of_memory_says_so_before_the_pod_does(oom: str, to
 def test_a_node_tells_what_its_running_pods_are_said_to_hold(annotations: dict[str, str], held: list[int]) -> None:
     """Pods without the annotation are left out."""
     pod = Fake(annotations)
-    assert summary("n", [msgspec.convert(pod.document, SimPod)], NOW)["pods"] == []
+    assert summary("n", [msgspec.convert(pod.document, Pod)], NOW)["pods"] == []
     pod.step()
-    told = summary("n", [msgspec.convert(pod.document, SimPod)], NOW)["pods"]
+    told = summary("n", [msgspec.convert(pod.document, Pod)], NOW)["pods"]
     assert [each["containers"][0]["memory"]["workingSetBytes"] for each in told] == held
     assert all(each["podRef"] == {"name": "p", "namespace": "d", "uid": "u"} for each in told)
 

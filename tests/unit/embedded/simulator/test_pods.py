@@ -9,7 +9,7 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from kajitori.embedded.simulator.behaviour import SimPod
+from kajitori.embedded.objects import Pod
 from kajitori.embedded.simulator.pods import SimulatedPods
 from kajitori.embedded.simulator.settings import SimSettings
 from kajitori.kube.client import KubeClient
@@ -57,12 +57,12 @@ class LateServer:
         await self.answers.wait()
 
 
-def pod(uid: str, version: str, *, ended: bool = False) -> SimPod:
+def pod(uid: str, version: str, *, ended: bool = False) -> Pod:
     meta = {"name": KEY[1], "namespace": KEY[0], "uid": uid, "resourceVersion": version}
     if ended:
         meta["deletionTimestamp"] = "2026-01-01T00:00:30Z"
     status = {"phase": "Failed" if ended else "Pending"}
-    return msgspec.convert({"metadata": meta, "spec": {"nodeName": NODE}, "status": status}, SimPod)
+    return msgspec.convert({"metadata": meta, "spec": {"nodeName": NODE}, "status": status}, Pod)
 
 
 @pytest.mark.parametrize("comes_again", [False, True])
