@@ -9,7 +9,9 @@ from collections.abc import AsyncIterator
 import pytest
 from tests.helpers.apiserver import EmbeddedApiServer, embedded_apiserver
 
-pytestmark = pytest.mark.skipif(shutil.which("kubectl") is None, reason="needs kubectl on the path")
+pytestmark = pytest.mark.skipif(
+    shutil.which("kubectl") is None, reason="needs kubectl on $PATH: https://kubernetes.io/docs/tasks/tools"
+)
 
 CONFIG = '{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"},"data":{"x":"1"}}'
 

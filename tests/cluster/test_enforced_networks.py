@@ -60,9 +60,15 @@ RESOLVER = {
 
 pytestmark = [
     pytest.mark.root,
-    pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root"),
-    pytest.mark.skipif(not PROGRAM, reason="nobody enforces: no kube-router, nor $KAJITORI_POLICY_ENFORCER"),
-    pytest.mark.skipif(any(shutil.which(name) is None for name in NEEDED), reason=f"needs {', '.join(NEEDED)}"),
+    pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root: run as root"),
+    pytest.mark.skipif(
+        not PROGRAM,
+        reason="needs kube-router to enforce NetworkPolicies: on $PATH, or its path in $KAJITORI_POLICY_ENFORCER",
+    ),
+    pytest.mark.skipif(
+        any(shutil.which(name) is None for name in NEEDED),
+        reason=f"needs {', '.join(NEEDED)}: apt-get install iproute2 nftables util-linux iptables ipset",
+    ),
 ]
 
 

@@ -50,12 +50,13 @@ class Disk:
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Disk]:
     if os.geteuid() != 0:
-        pytest.skip("only root can mount a small disk")
+        pytest.skip("only root may mount the small tmpfs that this test fills: run it as root")
     libc = ctypes.CDLL(None, use_errno=True)
     place = tmp_path / "disk"
     place.mkdir()
     if libc.mount(b"kajitori-test", bytes(place), b"tmpfs", 0, f"size={DISK_MIB}m".encode()):
-        pytest.skip(f"no small disk can be mounted here: {os.strerror(ctypes.get_errno())}")
+        error = os.strerror(ctypes.get_errno())
+        pytest.skip(f"mounting a tmpfs is not permitted ({error}): run with CAP_SYS_ADMIN (docker run --privileged)")
     try:
         yield Disk(place)
     finally:

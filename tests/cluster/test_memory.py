@@ -21,9 +21,12 @@ OFTEN = {"memory": {"sampleEvery": "1s"}}
 
 
 def need_a_network(is_real: bool) -> None:
-    """A real API server asks no kubelet at a loopback address."""
+    """Skip a test against a real API server, which refuses kubelets at loopback addresses, if there is no other one."""
     if is_real and unicast_address() == "127.0.0.1":
-        pytest.skip("this machine has no address but loopback")
+        pytest.skip(
+            "a real API server calls no kubelet at a loopback address, and this machine has no other one: "
+            "connect it to a network with a default route"
+        )
 
 
 def peak_of(world: World, name: str) -> MemoryPeak:

@@ -42,10 +42,10 @@ PATIENCE_SECONDS = 240.0
 """A hundred processes start here, perhaps beside much else."""
 
 pytestmark = [
-    pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces for Pods need root"),
+    pytest.mark.skipif(os.geteuid() != 0, reason="a network namespace for each Pod needs root: run as root"),
     pytest.mark.skipif(
         any(shutil.which(name, path=f"{os.environ['PATH']}:/usr/sbin") is None for name in NEEDED),
-        reason=f"needs all of {', '.join(NEEDED)}: openssh-server and iproute2 of Debian",
+        reason=f"needs {', '.join(NEEDED)} on $PATH or in /usr/sbin: apt-get install openssh-server iproute2",
     ),
 ]
 
@@ -133,7 +133,7 @@ def installed(implementation: str) -> tuple[str, str]:
     """Its mpirun and its library."""
     mpirun, library = implementation.split(":")
     if shutil.which(mpirun) is None:
-        pytest.skip(f"{mpirun} is not there: Debian has it in openmpi-bin or mpich")
+        pytest.skip(f"{mpirun} is not on $PATH: apt-get install openmpi-bin mpich")
     return mpirun, library
 
 

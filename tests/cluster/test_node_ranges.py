@@ -30,7 +30,10 @@ from kajitori.kube.resources import NODES, PODS
 
 pytestmark = [
     pytest.mark.root,
-    pytest.mark.skipif(os.geteuid() != 0 or shutil.which("ip") is None, reason="needs root and ip"),
+    pytest.mark.skipif(
+        os.geteuid() != 0 or shutil.which("ip") is None,
+        reason="needs root (run as root), and ip on $PATH (apt-get install iproute2)",
+    ),
 ]
 
 NS = "default"

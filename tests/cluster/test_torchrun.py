@@ -24,7 +24,7 @@ PATIENCE_SECONDS = 180.0
 
 pytestmark = pytest.mark.skipif(
     subprocess.run([PYTHON, "-c", "import torch"], capture_output=True, check=False).returncode != 0,
-    reason=f"{PYTHON} has no PyTorch; name one that has with KAJITORI_TORCH_PYTHON",
+    reason=f"{PYTHON} has no PyTorch: set KAJITORI_TORCH_PYTHON to the path of a Python that has it",
 )
 
 

@@ -200,7 +200,7 @@ async def test_what_cannot_be_done_is_refused_before_the_handshake(web: Web) -> 
 async def test_a_program_that_would_run_as_root_ends_with_that_reason(web: Web) -> None:
     """A kubelet of root's under a policy without root: told once, with the way out, and not tried again and again."""
     if not AS_ROOT:
-        pytest.skip("needs root")
+        pytest.skip("only a kubelet that runs as root can start a program as root: run as root")
     spec = {key: value for key, value in SPEC.items() if key != "user"} | {"command": ["id", "-u"]}
     made = await web.call("POST", "/v1/runs", json={"name": "rooted", "spec": spec | {"replicas": 2}})
     assert made.status_code == 201 and "MustNotBeRoot" in made.text

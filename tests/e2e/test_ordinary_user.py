@@ -25,7 +25,7 @@ HOG = "import time; keep = bytes([1]) * (256 << 20); time.sleep(60)"
 
 pytestmark = [
     pytest.mark.root,
-    pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else"),
+    pytest.mark.skipif(os.geteuid() != 0, reason="only root may run programs as an ordinary user: run as root"),
     pytest.mark.xdist_group("e2e-ordinary-user"),
 ]
 

@@ -60,10 +60,12 @@ def s3() -> Iterator[Emulator]:
 
 @contextmanager
 def azure(folder: Path) -> Iterator[Emulator]:
-    """azurite, a process of its own. Skips the test where it is not there, and says how to get it."""
+    """Run azurite in a process of its own. Skip the test if it is not installed, and say how to install it."""
     node = shutil.which("node")
-    if node is None or not AZURITE.exists():
-        pytest.skip("Azure Blob Storage needs Node and azurite: npm ci --prefix tests/emulators")
+    if node is None:
+        pytest.skip("azurite, the emulator of Azure Blob Storage, needs Node.js: apt-get install nodejs npm")
+    if not AZURITE.exists():
+        pytest.skip("azurite, the emulator of Azure Blob Storage, is missing: npm ci --prefix tests/emulators")
     words = [node, str(AZURITE), "--blobPort", "0", "--inMemoryPersistence", "--silent", "--disableTelemetry"]
     process = subprocess.Popen([*words, "--skipApiVersionCheck"], stdout=subprocess.PIPE, text=True, cwd=folder)
     try:

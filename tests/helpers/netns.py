@@ -92,19 +92,20 @@ def connect(one: Namespace, its_end: str, other: Namespace, others_end: str) -> 
 
 @contextlib.contextmanager
 def namespaces(*names: str) -> Iterator[dict[str, Namespace]]:
-    """So many at once; the test is skipped, with the reason, where there can be none."""
-    missing = [tool for tool in ("ip", "nft", "nsenter") if shutil.which(tool) is None]
-    if os.geteuid() != 0 or missing:
-        pytest.skip(f"needs root, ip, nft and nsenter; missing: {', '.join(missing) or 'root'}")
+    """Create a namespace for each name. Skip the test, with the reason, if this machine does not allow it."""
+    if os.geteuid() != 0:
+        pytest.skip("network namespaces need root: run as root")
+    if missing := [tool for tool in ("ip", "nft", "nsenter") if shutil.which(tool) is None]:
+        pytest.skip(f"{', '.join(missing)} not on $PATH: apt-get install iproute2 nftables util-linux")
     if not Path("/proc/sys/net/ipv6").exists():
-        pytest.skip("this kernel has no IPv6")
+        pytest.skip("this kernel has no IPv6: boot it without ipv6.disable=1")
     made: dict[str, Namespace] = {}
     try:
         try:
             for name in names:
                 made[name] = Namespace(name)
         except PermissionError as error:
-            pytest.skip(f"no network namespaces here: {error}")
+            pytest.skip(f"network namespaces are not permitted ({error}): run with CAP_SYS_ADMIN")
         yield made
     finally:
         for namespace in made.values():

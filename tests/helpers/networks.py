@@ -30,7 +30,7 @@ _REC_PRIVATE = 0x4000 | 0x40000
 
 needs_networks = pytest.mark.skipif(
     os.geteuid() != 0 or shutil.which("ip") is None or shutil.which("nft") is None,
-    reason="needs root, ip and nft (Debian's iproute2 and nftables)",
+    reason="needs root (run as root), and ip and nft on $PATH (apt-get install iproute2 nftables)",
 )
 
 
@@ -43,7 +43,7 @@ def leave_for_a_network_of_ones_own() -> None:
 
 
 def in_a_network_of_its_own(test: Callable[P, None]) -> Callable[P, None]:
-    """Runs a test in a process with an empty network; skips it where that is not allowed, or the test skips itself."""
+    """Run a test in a process with an empty network. Skip it if that is not permitted, or if the test skips itself."""
 
     @functools.wraps(test)
     def wrapped(*args: P.args, **kwargs: P.kwargs) -> None:
@@ -55,7 +55,7 @@ def in_a_network_of_its_own(test: Callable[P, None]) -> Callable[P, None]:
                 try:
                     leave_for_a_network_of_ones_own()
                 except PermissionError as error:
-                    said, code = f"no networks of one's own: {error}".encode(), 77
+                    said, code = f"network namespaces are not permitted ({error}): run with CAP_SYS_ADMIN".encode(), 77
                     raise
                 test(*args, **kwargs)
                 code = 0
@@ -79,9 +79,9 @@ def in_a_network_of_its_own(test: Callable[P, None]) -> Callable[P, None]:
 
 
 def need_egress_hooks() -> None:
-    """Skips a test where packets can't be counted at interfaces."""
+    """Skip a test if packets that leave through an interface cannot be counted there."""
     if not has_egress_hooks():
-        pytest.skip("needs hooks at interfaces in both directions: kernel 5.16 or newer")
+        pytest.skip("nftables egress hooks at interfaces need Linux 5.16 or newer with CONFIG_NETFILTER_EGRESS=y")
 
 
 def ip(*lines: str, network: str = "") -> None:

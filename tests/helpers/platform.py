@@ -78,10 +78,10 @@ def kubectl(
 
 
 def kubectl_binary() -> str:
-    """Where kubectl is; the test is skipped where it is not."""
+    """Return the path of kubectl. Skip the test if it is not installed."""
     found = find_binary("kubectl") or shutil.which("kubectl")
     if not found:
-        pytest.skip("no kubectl, neither in the store of setup-envtest nor on $PATH")
+        pytest.skip("no kubectl in the store of setup-envtest or on $PATH: setup-envtest use")
     return str(found)
 
 

@@ -219,11 +219,13 @@ def _binary(name: str) -> Path:
 
 
 def require_binaries(*names: str) -> None:
-    """Skips the test where one of them is missing, and says where it was looked for."""
+    """Skip the test if one of them is missing, and say where it was looked for."""
     missing = [name for name in names if find_binary(name) is None]
     if missing:
         places = ", ".join(str(folder) for folder in search_path())
-        pytest.skip(f"no {' nor '.join(missing)} in {places}; get them with setup-envtest, or set $KUBEBUILDER_ASSETS")
+        pytest.skip(
+            f"no {' nor '.join(missing)} in {places}: setup-envtest use, or set $KUBEBUILDER_ASSETS to their folder"
+        )
 
 
 def etcd_fault(version: str) -> str:

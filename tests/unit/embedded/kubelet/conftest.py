@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from kajitori.embedded.kubelet.adapter import PodAdapter
-from kajitori.embedded.kubelet.containers.container import Container, Launch, marked_processes
+from kajitori.embedded.kubelet.containers.container import MARKER_VARIABLE, Container, Launch
 from kajitori.embedded.kubelet.kubelet import Kubelet
 from kajitori.embedded.kubelet.settings import KubeletSettings
 
@@ -46,9 +46,10 @@ class Bench:
     def __init__(self, root: Path) -> None:
         self.root = root
         self.made: list[Container] = []
+        self._prefix = f"test-{os.getpid()}-{root.name}-"
 
     def container(self, name: str = "c") -> Container:
-        container = Container(self.root / name, f"test-{os.getpid()}-{self.root.name}-{name}")
+        container = Container(self.root / name, self._prefix + name)
         self.made.append(container)
         return container
 
@@ -79,6 +80,17 @@ class Bench:
             out.append(content + ("\n" if tag == "F" else ""))
         return "".join(out)
 
+    def left_behind(self) -> list[int]:
+        """Return the processes of all its containers, including those whose folders the test removed."""
+        marker = f"{MARKER_VARIABLE}={self._prefix}".encode()
+        found = []
+        for process in Path("/proc").glob("[0-9]*"):
+            with suppress(OSError):
+                variables = (process / "environ").read_bytes().split(b"\0")
+                if any(variable.startswith(marker) for variable in variables):
+                    found.append(int(process.name))
+        return found
+
 
 @pytest.fixture
 async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
@@ -88,9 +100,9 @@ async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
         await container.stop(0)
         if container._pidfd is not None:
             await asyncio.wait_for(container.ended.wait(), BOUND_SECONDS)
-        for pid in marked_processes(container.mark):
-            with suppress(OSError):
-                os.kill(pid, signal.SIGKILL)
+    for pid in bench.left_behind():
+        with suppress(OSError):
+            os.kill(pid, signal.SIGKILL)
 
 
 class RewritingAdapter(PodAdapter):
