@@ -3,12 +3,12 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check
-# Takes a tenth of pip's time, which is tried where uv reaches no index: it does not read pip's configuration.
+# uv takes a tenth of pip's time. It does not read pip's configuration, so pip is tried if uv reaches no index.
 UV := $(BIN)/uv pip install --quiet --system-certs --python $(BIN)/python
 LOCK := --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --quiet
 PYTEST := $(BIN)/pytest -n 4 --dist loadgroup --no-loadscope-reorder
 
-# Hundreds of processes start in the tests: where nothing compiled may be kept, each compiles all that it imports.
+# The tests start hundreds of processes. With this variable set, each would compile every module that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: install demo test unit explore check lint types layers lock reference docs clean
@@ -25,7 +25,7 @@ $(VENV)/.installed: requirements.lock pyproject.toml
 	$(UV) --require-hashes -r requirements.lock || $(PIP) --require-hashes -r requirements.lock
 	$(PIP) --no-deps --no-build-isolation --editable .
 	$(BIN)/python -m compileall -q src
-	@$(BIN)/python -c 'import kajitori.entrypoints.up, kajitori.cli.submit.request, kajitori.cli.connection.execution' # uv compiles nothing: what is used is compiled now
+	@$(BIN)/python -c 'import kajitori.entrypoints.up, kajitori.cli.submit.request, kajitori.cli.connection.execution' # uv compiles nothing, so compile now what every start imports
 	@rm -f $(VENV)/.collected
 	@touch $@
 
@@ -33,7 +33,7 @@ demo: install
 	$(BIN)/kaji demo
 
 # Tests are collected once before the first time, or each worker would compile all that they import.
-test: lint layers  ## All of `check` and `unit`; types are checked while the tests run, which leave a core idle at times.
+test: lint layers  ## All of `check` and `unit`. Types are checked while the tests run, because these leave a core idle at times.
 	@types=$$(mktemp); echo "$(BIN)/mypy, meanwhile"; $(BIN)/mypy >$$types 2>&1 & check=$$!; \
 	trap "kill $$check 2>/dev/null; rm -f $$types" EXIT; \
 	[ -e $(VENV)/.collected ] || { $(BIN)/pytest --collect-only -qq >/dev/null 2>&1; touch $(VENV)/.collected; }; \
@@ -43,7 +43,7 @@ test: lint layers  ## All of `check` and `unit`; types are checked while the tes
 unit: install
 	$(PYTEST)
 
-explore: install  ## Properties with examples that nobody has tried: the tests themselves try the same ones each time.
+explore: install  ## Test properties with new random examples; `make test` tries the same ones each time.
 	$(PYTEST) -m hypothesis --hypothesis-profile=explore tests/unit
 
 check: lint types layers
@@ -62,7 +62,7 @@ lock:  ## Resolve the dependencies in pyproject.toml again; the lock files name 
 	$(BIN)/uv pip compile pyproject.toml --extra up --extra dev --extra examples $(LOCK) --output-file requirements.lock
 	$(BIN)/uv pip compile --group docs --constraints requirements.lock $(LOCK) --output-file requirements-docs.lock
 
-reference: install  ## Generate the pages of docs/ and the manifests of deploy/ that follow from the code.
+reference: install  ## Generate the pages of docs/ and the manifests of deploy/ that are made from the code.
 	$(BIN)/python docs/generate.py
 
 # Without --quiet, which keeps warnings from --strict.

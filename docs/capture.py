@@ -6,7 +6,7 @@ page and for the README's picture.
 
 It types each line that begins with `$ ` in a fence marked ```console (`> ` continues a line). After that word `server`
 runs the command beside the shell, like a second terminal; `kubectl` marks commands that need that program; `cluster`
-marks those that need a foreign API server, whose kubeconfig is then ~/cluster.yaml. Hidden comments in the page:
+marks those that need a foreign API server; ~/cluster.yaml is then its kubeconfig. Hidden comments in the page:
 
     <!-- until: COMMAND -->            waits until the command succeeds
     <!-- stop -->                      ends the servers that were started
@@ -52,7 +52,7 @@ HOME, HOST = "/home/ada", "laptop"
 PICTURE_COLUMNS = 110
 _PICTURED = ("A training that survives", "The board")
 DEMO_LINE = 118
-"""Columns. Longer lines of the demo are cut, so that nobody has to scroll."""
+"""Columns. Longer lines of the demo are cut, so that the page needs no scrolling."""
 
 _FENCE = re.compile(r"```console((?: \w+)*)")
 _HIDDEN = re.compile(r"<!-- (until|stop):? ?(.*?) ?-->")
@@ -76,8 +76,8 @@ _VOLATILE = (
 _PASSING = re.compile(
     r"note: .*|[-a-z0-9]+: (waiting|queued|starting|running|restarting)\b.*|\d{4}-\d\d-\d\d [\d:,]+ (INFO|WARNING) .*"
 )
-"""Lines that may come or not: notes that depend on the machine, progress of a slow start, and log lines of a server,
-which come later on a slow machine."""
+"""Lines that a comparison ignores: notes that depend on the machine, progress of a slow start, and log lines that a
+server prints later on a slow machine."""
 
 
 class Broken(Exception):
@@ -283,7 +283,7 @@ def captured(
 
 
 @contextlib.contextmanager
-def cluster_of_somebody_else() -> Iterator[Path | None]:
+def foreign_cluster() -> Iterator[Path | None]:
     """Yield the kubeconfig of a real API server with a scheduler, or None if the binaries are not installed."""
     sys.path.insert(0, str(ROOT))
     from tests.helpers.real_cluster import find_binary, running_cluster
@@ -370,7 +370,7 @@ def main() -> int:
     parser.add_argument("page", nargs="*", choices=["demo", "tutorial", []], help="else all")
     parser.add_argument("--check", action="store_true", help="write nothing; show what would change")
     parser.add_argument("--cluster", type=Path, metavar="KUBECONFIG", help="else kube-apiserver, if it is installed")
-    parser.add_argument("--verbose", action="store_true", help="show what is typed and printed, as it happens")
+    parser.add_argument("--verbose", action="store_true", help="show each command and its output at once")
     options = parser.parse_args()
     logging.basicConfig(level="INFO" if options.verbose else "WARNING", format="%(asctime)s %(message)s")
     wanted = options.page or ["demo", "tutorial"]
@@ -383,7 +383,7 @@ def main() -> int:
             if not options.check:
                 PICTURE.write_text(demo_picture(output), encoding="utf-8")
         if "tutorial" in wanted:
-            with contextlib.nullcontext(options.cluster) if options.cluster else cluster_of_somebody_else() as cluster:
+            with contextlib.nullcontext(options.cluster) if options.cluster else foreign_cluster() as cluster:
                 made[TUTORIAL] = captured(TUTORIAL.read_text(encoding="utf-8"), Path(folder), cluster)
         pages = made
     stale = False

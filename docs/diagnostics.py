@@ -27,7 +27,7 @@ def exit_codes_page() -> str:
     rows = [
         (str(code), f"`{reason}`") for reason, code in sorted(EXIT_CODE_BY_REASON.items(), key=lambda item: item[1])
     ]
-    lines += [*table(("code", "reason"), [*rows, ("143", "stopped by somebody"), ("125", "any other reason")]), ""]
+    lines += [*table(("code", "reason"), [*rows, ("143", "stopped by a user"), ("125", "any other reason")]), ""]
     lines += ["All verbs:", ""]
     codes = [
         ("0", "done"),

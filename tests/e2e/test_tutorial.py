@@ -32,7 +32,7 @@ def test_what_the_tutorial_shows_is_what_its_commands_print(capture: ModuleType,
     """From the first `kaji up` to a cluster of somebody else; times, ports and names of this machine apart. Each verb
     starts from nothing once, and after that in milliseconds."""
     page = (DOCS / "start" / "tutorial.md").read_text(encoding="utf-8")
-    with capture.cluster_of_somebody_else() as kubeconfig:
+    with capture.foreign_cluster() as kubeconfig:
         typed = quick_kaji(tmp_path / "typed", first_from_nothing=True)
         now = capture.captured(page, tmp_path, kubeconfig, typed=typed, quick=quick_kaji(tmp_path / "quick"))
     written, printed = capture.comparable(page), capture.comparable(now)

@@ -61,25 +61,25 @@ def test_error_messages_are_listed_with_their_way_out() -> None:
 
 
 def test_generated_manifests_are_up_to_date() -> None:
-    """What is applied from deploy/ is what the installer applies."""
+    """The manifests in deploy/ are the same that the installer applies."""
     for name, text in generator().manifests().items():
         assert (DOCS.parent / "deploy" / name).read_text(encoding="utf-8") == text, "make docs"
 
 
 def test_making_it_twice_gives_the_same(pages: dict[str, str]) -> None:
-    """Nothing in it depends on time, machine or the order of a set."""
+    """The pages depend neither on time and machine nor on the order of a set."""
     assert generator().pages() == pages
 
 
 def test_no_place_of_this_machine_is_in_it(pages: dict[str, str]) -> None:
-    """A reference names no folder of whoever made it."""
+    """A reference names no folder of the machine on which it was made."""
     for text in pages.values():
         assert str(Path.home()) not in text
         assert str(DOCS.parent) not in text
 
 
 def test_every_limit_of_the_web_api_is_told_with_its_default() -> None:
-    """Operators find each where they look, and nothing that is no limit."""
+    """The table for operators has exactly the limits of the code, with their defaults."""
     text = (DOCS / "operate" / "deploying.md").read_text(encoding="utf-8").partition("## What callers may take")[2]
     told = dict(re.findall(r"^\| `([a-z-]+)` \| (\d+) \|", text, re.MULTILINE))
     limits = WebLimits()

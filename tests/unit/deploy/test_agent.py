@@ -1,4 +1,4 @@
-"""deploy/agent.yaml: the agent takes what it is told there, and has no business with the API server."""
+"""deploy/agent.yaml: the agent accepts its command line, and does not use the API server."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_its_command_line(documents: dict[str, Any], monkeypatch: pytest.MonkeyP
 
 
 def test_it_asks_nothing_of_the_api_server(documents: dict[str, Any]) -> None:
-    """It has no role there, and its token is for Kajitori alone."""
+    """The account has no role at the API server, and its token is only for Kajitori."""
     assert documents.keys() == {"ConfigMap", "DaemonSet", "ServiceAccount"}
     spec = documents["DaemonSet"]["spec"]["template"]["spec"]
     meta = documents["ServiceAccount"]["metadata"]
@@ -46,6 +46,6 @@ def test_it_asks_nothing_of_the_api_server(documents: dict[str, Any]) -> None:
 
 
 def test_its_policy(documents: dict[str, Any], tmp_path: Path) -> None:
-    """What is written there is a policy that it takes."""
+    """The ConfigMap has a policy that the agent accepts."""
     (tmp_path / "policy.yaml").write_text(documents["ConfigMap"]["data"]["policy.yaml"])
     assert TrafficSection(tmp_path / "policy.yaml").current().every_seconds == 15

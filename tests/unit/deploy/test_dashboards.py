@@ -1,4 +1,4 @@
-"""deploy/dashboards: what they ask Prometheus for is what we expose, in PromQL that Prometheus reads."""
+"""deploy/dashboards: every query is valid PromQL and asks for metrics and labels that we expose."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from kajitori.monitoring.metrics import new_registry
 FOLDER = Path(__file__).parents[3] / "deploy" / "dashboards"
 DASHBOARDS = sorted(path.name for path in FOLDER.glob("*.json"))
 OF_TARGETS = {"instance", "job"}
-"""Labels that Prometheus itself puts on what it reads."""
+"""Labels that Prometheus adds to every series."""
 
 
 def dashboard(name: str) -> dict[str, Any]:
@@ -29,7 +29,7 @@ def dashboard(name: str) -> dict[str, Any]:
 
 
 def expressions(name: str) -> Iterator[tuple[str, str]]:
-    """(PromQL, legend), with Grafana's variables filled in."""
+    """Pairs of PromQL and legend, with Grafana's variables filled in."""
     for panel in dashboard(name)["panels"]:
         for target in panel.get("targets", ()):
             text = target["expr"].replace("$__rate_interval", "5m").replace("$__range", "6h")

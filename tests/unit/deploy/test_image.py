@@ -39,14 +39,14 @@ NOBODY = 54321
 
 
 def instructions(kind: str) -> list[list[str]]:
-    """The words of every instruction of a kind."""
+    """Arguments of every instruction of this kind in the Dockerfile."""
     text = DOCKERFILE.read_text().replace("\\\n", " ")
     return [shlex.split(line)[1:] for line in text.splitlines() if line.startswith(f"{kind} ")]
 
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
-    """What `docker build` would make of /opt/kajitori, from the folder that it is given; without the compiled files."""
+    """/opt/kajitori as `docker build` would create it, without compiled files."""
     image = tmp_path / "image"
     for *sources, target in instructions("COPY"):
         if sources[0].startswith("--from"):
@@ -75,7 +75,7 @@ def packed(tmp_path: Path) -> Pack:
 
 @pytest.fixture
 async def server(packed: Pack) -> AsyncIterator[str]:
-    """What a member asks the Web API for."""
+    """The Web API's answers to a member."""
 
     async def hosts(request: web.Request) -> web.Response:
         return web.json_response({"addresses": ["10.0.0.1", "10.0.0.2"]})
@@ -92,7 +92,7 @@ async def server(packed: Pack) -> AsyncIterator[str]:
 
 
 def interpreter(user: int) -> str:
-    """One that this user can run, and that loads what ours does; the test is skipped where there is none."""
+    """A Python that this user can run and that loads our libraries. Skips the test if there is none."""
     for candidate in (sys.executable, shutil.which("python3", path="/usr/local/bin:/usr/bin")):
         if candidate is None:
             continue
@@ -107,7 +107,7 @@ def interpreter(user: int) -> str:
 
 
 def let_in(folder: Path) -> None:
-    """Lets everybody pass through the folders that pytest made."""
+    """Let every user enter the folders that pytest made."""
     for each in (folder, *folder.parents):
         if not each.stat().st_mode & 0o001:
             if not any(part.startswith("pytest-of-") for part in each.parts):
@@ -123,9 +123,9 @@ def as_user(user: int) -> dict[str, Any]:
 async def test_it_does_the_first_step_as_anybody(
     tree: Path, packed: Pack, server: str, tmp_path: Path, user: int
 ) -> None:
-    """With the command and the environment that a Pod gives it, and no other; nothing is written to the image."""
+    """The step gets only the command and environment of a Pod, and writes nothing to the image."""
     if user != os.geteuid() and os.geteuid() != 0:
-        pytest.skip("only root can be somebody else")
+        pytest.skip("only root can become another user")
     let_in(tmp_path)
     given = tmp_path / "kajitori"
     given.mkdir()
@@ -143,7 +143,7 @@ async def test_it_does_the_first_step_as_anybody(
 
 
 def first_step_of(packed: Pack, server: str) -> tuple[dict[str, Any], dict[str, str]]:
-    """The init container of a member of two, and all variables that a kubelet gives it."""
+    """The init container of one of two members, and all variables that a kubelet sets."""
     spec = {"image": "x", "replicas": 2, "code": {"digest": packed.digest, "path": "/code"}, "resources": {"cpu": 1}}
     policy = parse_policy({"start": {"image": "kajitori:1", "server": server}})
     decision = decide(parse_spec(spec), policy, Facts(), run=RunIdentity("bert", "team"))
@@ -154,7 +154,7 @@ def first_step_of(packed: Pack, server: str) -> tuple[dict[str, Any], dict[str, 
 
 
 def check_done(done: subprocess.CompletedProcess[str], given: Path) -> None:
-    """Host list and code are where the program will look for them."""
+    """Host list and code are where the program looks for them."""
     assert done.returncode == 0, done
     assert (given / first_step.HOSTS_FILE).read_text().startswith("bert-1-0.bert slots=1\n")
     assert (given / first_step.CODE_FOLDER / "train.py").read_text() == "print('hello')\n"
@@ -188,7 +188,7 @@ class Buildah:
         assert done.returncode == 0, done.stderr
 
     async def base(self, name: str) -> None:
-        """An image with folders and links only, and the index."""
+        """An image with folders and links only, and its index."""
         base = self._folder / "base"
         for folder in ("usr", "etc", "proc", "dev", "sys", "tmp", "simple/zstandard"):
             (base / folder).mkdir(parents=True)
@@ -206,7 +206,7 @@ class Buildah:
 
     @staticmethod
     def _pack_installed(package: str, wheel: Path) -> None:
-        """A wheel of what is installed here, without what only other interpreters load."""
+        """A wheel of an installed package, without files that only other interpreters load."""
         with zipfile.ZipFile(wheel, "w") as packed:
             for file in metadata.files(package) or ():
                 if "cffi" not in file.name and "__pycache__" not in file.parts and ".." not in file.parts:
@@ -215,7 +215,7 @@ class Buildah:
 
 @pytest.fixture
 def buildah(tmp_path: Path) -> Buildah:
-    """Skips where nothing can be built."""
+    """Skip the test if no image can be built here."""
     if shutil.which("buildah") is None:
         pytest.skip("no buildah")
     if os.geteuid() != 0:
@@ -234,7 +234,7 @@ def buildah(tmp_path: Path) -> Buildah:
 async def test_built_it_does_the_first_step_as_anybody(
     buildah: Buildah, packed: Pack, server: str, tmp_path: Path
 ) -> None:
-    """By the recipe as it stands; run with nothing but what a Pod gives it. Nobody may write to it."""
+    """The image is built from the Dockerfile without changes, runs as a Pod runs it, and no user can write to it."""
     given = tmp_path / "kajitori"
     given.mkdir()
     given.chmod(0o777)
@@ -251,7 +251,7 @@ async def test_built_it_does_the_first_step_as_anybody(
 
 
 def test_it_starts_as_pods_start_it_and_as_nobody_in_particular() -> None:
-    """What a Pod says is what the image does by itself; a namespace that forbids root takes it."""
+    """Command and user of the Pod are those of the image, so a namespace that forbids root accepts it."""
     (entry,) = re.findall(r"^ENTRYPOINT (.*)$", DOCKERFILE.read_text(), re.MULTILINE)
     policy = parse_policy({"start": {"image": "kajitori:1", "server": "http://x"}})
     decision = decide(parse_spec({"image": "x", "replicas": 2}), policy, Facts(), run=RunIdentity("bert", "team"))
@@ -262,7 +262,7 @@ def test_it_starts_as_pods_start_it_and_as_nobody_in_particular() -> None:
 
 
 def test_what_it_installs_is_what_this_package_needs() -> None:
-    """Pinned to a version, with hashes, where this package names the range."""
+    """Each version is pinned with its hashes and is in the range that this package allows."""
     ours = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
     words = (ROOT / "deploy" / "image" / "requirements.txt").read_text().split()
     pins = [word for word in words if "==" in word]

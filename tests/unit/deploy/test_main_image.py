@@ -1,4 +1,4 @@
-"""deploy/Dockerfile, the image of Kajitori's own parts; what else keeps these parts to themselves in a cluster."""
+"""deploy/Dockerfile, the image of Kajitori's own parts; and the manifests that isolate these parts in a cluster."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def pod_of(name: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("image", DOCKERFILES)
 def test_an_image_is_built_from_hashes_and_runs_as_nobody(image: str) -> None:
-    """Its base is an argument, so that it can be pinned by digest; what it copies is there."""
+    """The base is an argument, so that it can be pinned by digest, and every copied path exists."""
     text = DOCKERFILES[image].read_text().replace("\\\n", " ")
     assert set(re.findall(r"^FROM (\S+)", text, re.M)) == {"${PYTHON}"}
     assert "PYTHON=python@sha256:" in text
@@ -39,7 +39,7 @@ def test_an_image_is_built_from_hashes_and_runs_as_nobody(image: str) -> None:
 
 
 def test_each_image_is_built_under_the_name_that_the_manifests_use() -> None:
-    """The members' under its own, not under that of the parts."""
+    """The image of members has its own name, which is not that of the parts' image."""
     tag = re.compile(r"-t registry\.example\.org/(\S+)")
     found = {image: match[1] for image, path in DOCKERFILES.items() if (match := tag.search(path.read_text()))}
     (policy,) = documents("policy.yaml")
@@ -49,14 +49,14 @@ def test_each_image_is_built_under_the_name_that_the_manifests_use() -> None:
 
 
 def test_what_a_member_starts_with_is_locked_as_all_else_is() -> None:
-    """One dependency, with the hashes of requirements.lock."""
+    """The requirements have one dependency, with the hashes of requirements.lock."""
     lines = (DEPLOY / "image" / "requirements.txt").read_text().splitlines()
     assert len([line for line in lines if not line.startswith(" ")]) == 1 < len(lines)
     assert "\n".join(lines) in (ROOT / "requirements.lock").read_text()
 
 
 def test_only_ports_that_are_served_can_be_reached() -> None:
-    """Of each part its own; anything else in the namespace is closed."""
+    """Each part's own ports can be reached, and no others in the namespace."""
     policies = {each["metadata"]["name"]: each["spec"] for each in documents("networkpolicies.yaml")}
     assert policies.pop("kajitori-default") == {"podSelector": {}, "policyTypes": ["Ingress"]}
     for part in ("server", "controller", "relay"):

@@ -41,7 +41,7 @@ def container(part: str) -> dict[str, Any]:
 
 
 def told(part: str, folder: Path) -> dict[str, Any]:
-    """What its command line says, where the ConfigMap's files lie in `folder`."""
+    """The settings that its command line gives, with the ConfigMap's files in `folder`."""
     (mount,) = [each for each in container(part)["volumeMounts"] if each["name"] == "policy"]
     for name, text in one("policy", "ConfigMap")["data"].items():
         (folder / name).write_text(text)
@@ -51,7 +51,7 @@ def told(part: str, folder: Path) -> dict[str, Any]:
 
 @pytest.mark.parametrize("part", PARTS)
 def test_its_command_line(part: str, tmp_path: Path) -> None:
-    """Every option exists, and the files that it names are those of the ConfigMap, which have no fault."""
+    """Every option exists, and it names files of the ConfigMap, which are valid."""
     assert container(part)["command"] == ["kaji", part]
     found = told(part, tmp_path)
     policy = parse_policy(found["policy"].read_bytes())
@@ -67,7 +67,7 @@ def test_its_command_line(part: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("part", PARTS)
 def test_its_account_has_the_roles_of_rbac_yaml(part: str) -> None:
-    """And its Pods run as nobody else, with no more of the machine than they need."""
+    """Its Pods run under their own account and with no more rights on the machine than they need."""
     roles = {(each["kind"], each["metadata"]["name"], each["metadata"].get("namespace")) for each in documents("rbac")}
     account = one(part, "ServiceAccount")["metadata"]
     bindings = [each for each in documents(part) if each["kind"].endswith("RoleBinding")]
@@ -91,7 +91,7 @@ def test_its_account_has_the_roles_of_rbac_yaml(part: str) -> None:
 
 @pytest.mark.parametrize("part", PARTS)
 def test_its_pods_are_those_that_are_meant(part: str) -> None:
-    """By Deployment, budget, spread and Service alike; more than one, so that one may be away."""
+    """Deployment, budget, spread and Service select the same Pods; there are several, so that one may be away."""
     deployment = one(part, "Deployment")["spec"]
     labels = deployment["template"]["metadata"]["labels"]
     selectors = [deployment["selector"], one(part, "PodDisruptionBudget")["spec"]["selector"]]
@@ -103,7 +103,7 @@ def test_its_pods_are_those_that_are_meant(part: str) -> None:
 
 
 def test_the_controller_is_asked_where_it_listens(tmp_path: Path) -> None:
-    """By kubelets and Prometheus, at paths that its server has; the log is for programs."""
+    """Kubelets and Prometheus ask at paths that its server has, and the log is JSON."""
     found = told("controller", tmp_path)
     (port,) = container("controller")["ports"]
     assert (found["host"], found["port"], found["log_format"]) == ("0.0.0.0", port["containerPort"], "json")
@@ -115,7 +115,7 @@ def test_the_controller_is_asked_where_it_listens(tmp_path: Path) -> None:
 
 
 def test_the_web_api_is_where_others_look_for_it(tmp_path: Path) -> None:
-    """Agents, members of runs and probes: by the Service's name and port, at paths that there are."""
+    """Agents, members and probes use the Service's name and port, and paths that exist."""
     service = one("server", "Service")
     (port,) = service["spec"]["ports"]
     assert told("server", tmp_path)["port"] == port["port"] == container("server")["ports"][0]["containerPort"]

@@ -1,4 +1,4 @@
-"""examples/digits: real processes on loopback, one of them killed; and the arithmetic by itself."""
+"""examples/digits: real processes on loopback, of which one is killed; and the arithmetic."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_a_gang_that_lost_a_member_ends_with_exactly_the_parameters_of_an_undist
 
 
 def test_sigterm_saves_a_checkpoint_and_exits_with_143(gang: Gang) -> None:
-    """Who is asked to stop keeps what was reached since the last checkpoint."""
+    """A member that is asked to stop saves its progress since the last checkpoint."""
     (only,) = gang.start(1, "--seconds-per-step", "0.02", "--checkpoint-every", "1000", world_size=1)
     read_until(only, "step 20/60")
     only.send_signal(signal.SIGTERM)
@@ -120,7 +120,7 @@ def test_sigterm_saves_a_checkpoint_and_exits_with_143(gang: Gang) -> None:
 
 
 def test_it_goes_on_with_another_number_of_members(gang: Gang) -> None:
-    """Two go on with what one had learnt."""
+    """Two members continue from the checkpoint of one."""
     gang.start(1, "--seconds-per-step", "0.02", "--checkpoint-every", "1000", world_size=1)
     read_until(gang.members[0], "step 10/")
     gang.members[0].send_signal(signal.SIGTERM)
@@ -133,7 +133,7 @@ def test_it_goes_on_with_another_number_of_members(gang: Gang) -> None:
 
 
 def test_a_missing_library_is_named_with_the_command_that_installs_it(tmp_path: Path) -> None:
-    """Without scikit-learn nobody sees a traceback."""
+    """If scikit-learn is missing, the script prints a message instead of a traceback."""
     (tmp_path / "sklearn.py").write_text("raise ImportError('No module named sklearn')")
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
     done = subprocess.run([sys.executable, str(SCRIPT)], env=environment, capture_output=True, text=True, check=False)
@@ -169,7 +169,7 @@ def test_an_attempt_that_was_cut_off_does_not_overwrite_its_successors_checkpoin
 
 
 def test_a_checkpoint_of_another_training_or_a_broken_one_is_refused(train: ModuleType, tmp_path: Path) -> None:
-    """Nothing is trained on top of something else by accident."""
+    """Otherwise a training would silently continue from wrong weights."""
     train.Checkpoints(tmp_path, "hidden 5", 1).save(np.zeros(2))
     with pytest.raises(SystemExit, match="another training"):
         train.Checkpoints(tmp_path, "hidden 6", 1).load()

@@ -1,4 +1,4 @@
-"""The other examples: they run, or say what is missing; and their Run files are valid."""
+"""The other examples: they run or name the missing library, and their Run files are valid."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_every_run_file_is_valid_and_names_a_script_that_is_there(folder: str) -
     ],
 )
 def test_what_is_missing_is_said(script: str, module: str, command: str, tmp_path: Path) -> None:
-    """With the command that installs it, and without a traceback."""
+    """The message names the command that installs it; there is no traceback."""
     (tmp_path / f"{module}.py").write_text(f"raise ImportError('No module named {module}')")
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
     done = subprocess.run(
@@ -50,7 +50,7 @@ def test_what_is_missing_is_said(script: str, module: str, command: str, tmp_pat
 
 
 def test_the_service_answers_and_ends_at_sigterm() -> None:
-    """It says who it is, is healthy, and exits with 0."""
+    """It prints its rank, is healthy, and exits with 0."""
     environment = {**os.environ, "KAJI_RANK": "3", "PYTHONUNBUFFERED": "1"}
     command = [sys.executable, str(EXAMPLES / "service" / "app.py"), "--port", "0"]
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as process:
@@ -68,7 +68,7 @@ def test_the_service_answers_and_ends_at_sigterm() -> None:
 
 
 def test_a_member_of_the_sweep_writes_its_result(tmp_path: Path) -> None:
-    """By its index; alone it needs nothing."""
+    """Each member takes the parameters of its index; without an index the script runs, too."""
     script = str(EXAMPLES / "sweep" / "step.py")
     environment = {**os.environ, "KAJI_ARRAY_INDEX": "5", "KAJI_RESULT": str(tmp_path / "result")}
     subprocess.run([sys.executable, script], env=environment, check=True, capture_output=True)

@@ -1,4 +1,4 @@
-"""The example of a test of nodes: what it finds, what it says that it skipped."""
+"""The example of a node test: the faults that it finds, and the steps that it reports as skipped."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_gpus_that_are_well_are_shown(tmp_path: Path) -> None:
 
 
 def test_a_step_that_takes_its_process_along_has_failed(tmp_path: Path) -> None:
-    """As a driver that crashes does. What is wrong stands in the last line: it is what an operator sees on the node."""
+    """A crashing driver does that. The last line names the fault, because operators see that line on the node."""
     code, lines = check(tmp_path, torch="import os, signal; os.kill(os.getpid(), signal.SIGSEGV)")
     assert code == 1
     assert lines[-1].startswith("FAILED processes: ended by signal 11")

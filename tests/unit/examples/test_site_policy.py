@@ -1,4 +1,4 @@
-"""examples/policy/site.yaml: a whole policy that operators may begin with."""
+"""examples/policy/site.yaml: a complete policy for operators to begin with."""
 
 from __future__ import annotations
 
