@@ -91,10 +91,23 @@ def memory_mib(process: psutil.Process) -> float:
     return float(process.memory_info().rss / 2**20)
 
 
+SCRAPES = 20
+
+
 def metrics(url: str) -> dict[str, float]:
-    """Read the metrics of the server, by name."""
-    with urlopen(f"{url}/metrics", timeout=30) as answer:
-        lines = answer.read().decode().splitlines()
+    """Read the metrics of the server, by name.
+
+    Tried again as Prometheus does at its next scrape: this connection shows no token either, so the server may close it
+    to make room. Raises the last error after `SCRAPES` attempts.
+    """
+    for left in reversed(range(SCRAPES)):
+        try:
+            with urlopen(f"{url}/metrics", timeout=30) as answer:
+                lines = answer.read().decode().splitlines()
+            break
+        except OSError:
+            if not left:
+                raise
     return {line.rpartition(" ")[0]: float(line.rpartition(" ")[2]) for line in lines if not line.startswith("#")}
 
 
