@@ -16,10 +16,10 @@ from kajitori.cluster.view import ClusterView
 from kajitori.controllers.queue.controller import DOUBT_PATIENCE, Admitted, Cycle, Queue, QueueEntry
 from kajitori.controllers.queue.growing import Growing, Growth
 from kajitori.controllers.queue.provisioning import Ask, Provisioning
-from kajitori.controllers.runs.start_slots import Turns
+from kajitori.controllers.runs.start_slots import StartSlots
 from kajitori.controllers.runs.starting import Starter
 from kajitori.controllers.runs.statuses import STATUS_INTERVAL, Statuses
-from kajitori.controllers.runs.takeover import FirstLook
+from kajitori.controllers.runs.takeover import Takeover
 from kajitori.controllers.workqueue import Key, WorkQueue
 from kajitori.core import gang
 from kajitori.core.placement.planner import Placement, Shortage
@@ -75,7 +75,7 @@ class Planning:
         self._now = now
         self._queue = Queue(mirror, cluster, metrics)
         self.growing = Growing(cluster)
-        self.first_look = FirstLook()
+        self.takeover = Takeover()
         self._changed = False
         """Whether something changed that may let a run start."""
         self._full_is_due = False
@@ -84,7 +84,7 @@ class Planning:
         self._partial_rests_until = 0.0
         self._passed_over: set[Key] = set()
         """Runs that could not be started or preempted because the controller was working on them."""
-        self._turns = Turns(lambda: starter.at_a_time)
+        self._start_slots = StartSlots(lambda: starter.at_a_time)
         self._being_told: set[Key] = set()
         self._outdated: set[Key] = set()
         """Waiting runs that policy has to decide about again before they start: policy or nodes have changed."""
@@ -99,7 +99,7 @@ class Planning:
         self, key: Key, run: RunObject, admitted: Admitted, status: RunStatus, needs: gang.NeedsNodes, version: str
     ) -> None:
         """Add a run that needs nodes; its `status` is stored under `version`."""
-        self.first_look.note(key)
+        self.takeover.note(key)
         if admitted.decision is None:
             self._queue.leave(key)
             return  # policy refuses it: its next reconciliation ends it
@@ -114,13 +114,13 @@ class Planning:
 
     def leave(self, key: Key) -> None:
         """Remove a run that does not need nodes now."""
-        self.first_look.note(key)
+        self.takeover.note(key)
         self._outdated.discard(key)
         self._queue.leave(key)
 
     def forget(self, key: Key) -> None:
         """Remove a run that is deleted."""
-        self.first_look.note(key)
+        self.takeover.note(key)
         self._outdated.discard(key)
         self._queue.forget(key)
         self._changed = True
@@ -137,19 +137,19 @@ class Planning:
 
     def rest_seconds(self) -> float | None:
         """Return the time until the next cycle; None if neither a change nor time alone makes one due."""
-        if first := self.first_look.seconds_left():
+        if first := self.takeover.seconds_left():
             return first
         if not len(self._queue):
             return None
         time = asyncio.get_running_loop().time()
-        whole = self._full_rests_until - time
+        until_full = self._full_rests_until - time
         if self._changed:
-            return min(whole, self._partial_rests_until - time)
+            return min(until_full, self._partial_rests_until - time)
         if self._full_is_due:
-            return whole
+            return until_full
         if self._look_again_at is None:
             return None
-        return max(whole, (self._look_again_at - self._now()).total_seconds())
+        return max(until_full, (self._look_again_at - self._now()).total_seconds())
 
     # ------------------------------------------------------------------------------------------ planning
 
@@ -159,31 +159,36 @@ class Planning:
         self._metrics.waiting_runs.set(len(self._queue))
 
     def _plan_if_due(self) -> None:
-        if not len(self._queue) or self.first_look.seconds_left():
+        if not len(self._queue) or self.takeover.seconds_left():
             return
-        loop, again = asyncio.get_running_loop(), self._look_again_at
-        began, is_due = loop.time(), again is not None and self._now() >= again
-        if began >= self._full_rests_until:
-            if self._changed or self._full_is_due or is_due:
-                self._changed = self._full_is_due = False
-                with self._metrics.step("full"):
-                    self._plan_all()
-                rest = FULL_REST_WHEN_BUSY if self._statuses.are_held_up else FULL_REST
-                self._full_rests_until = loop.time() + rest * (loop.time() - began)
+        began = asyncio.get_running_loop().time()
+        if began >= self._full_rests_until and self._needs_full_cycle():
+            self._changed = self._full_is_due = False
+            with self._metrics.step("full"):
+                self._plan_all()
+            self._full_rests_until = self._end_of_pause(began, FULL_REST, FULL_REST_WHEN_BUSY)
         elif self._changed and began >= self._partial_rests_until:
             self._changed, self._full_is_due = False, True
             self._look_for_outdated()
             busy = self._work.busy | self._outdated
             with self._metrics.step("partial"):
-                self._begin_all(self._queue.plan_partially(busy, self._time_of_facts(), self._turns.left))
-            rest = PARTIAL_REST_WHEN_BUSY if self._statuses.are_held_up else PARTIAL_REST
-            self._partial_rests_until = loop.time() + rest * (loop.time() - began)
+                self._begin_all(self._queue.plan_partially(busy, self._time_of_facts(), self._start_slots.left))
+            self._partial_rests_until = self._end_of_pause(began, PARTIAL_REST, PARTIAL_REST_WHEN_BUSY)
+
+    def _needs_full_cycle(self) -> bool:
+        again = self._look_again_at
+        return self._changed or self._full_is_due or (again is not None and self._now() >= again)
+
+    def _end_of_pause(self, began: float, rest: int, rest_when_busy: int) -> float:
+        """Return when to run the next cycle of a kind at the earliest, after one of this kind that began at `began`."""
+        ended = asyncio.get_running_loop().time()
+        return ended + (rest_when_busy if self._statuses.are_held_up else rest) * (ended - began)
 
     def _plan_all(self) -> None:
         """Run a full cycle and act on it: start and preempt runs, ask for nodes, tell the others why they wait."""
         self._look_again_at = None
         self._look_for_outdated()
-        cycle = self._queue.plan(self._work.busy | self._outdated, self._time_of_facts(), self._turns.left)
+        cycle = self._queue.plan(self._work.busy | self._outdated, self._time_of_facts(), self._start_slots.left)
         self._passed_over.update(cycle.busy)
         for key in cycle.doubtful:
             self._work.wake(key, DOUBT_PATIENCE)
@@ -235,10 +240,10 @@ class Planning:
 
     def _begin_all(self, cycle: Cycle) -> None:
         """Start the runs that have their nodes."""
-        self._turns.hold_back(cycle.held_back)
+        self._start_slots.hold_back(cycle.held_back)
         taken = self._starter.ports_in_use() if cycle.starts else set()
         for waiting, placement in cycle.starts:
-            self._turns.begin(waiting.key, waiting.request.priority)
+            self._start_slots.begin(waiting.key, waiting.request.priority)
             self._work.begin(waiting.key, partial(self._start, waiting, placement, taken))
 
     async def _start(self, waiting: QueueEntry, placement: Placement, taken: set[int]) -> None:
@@ -263,7 +268,7 @@ class Planning:
 
     def _note_begun(self, key: Key) -> None:
         """Free the run's start slot; plan again if a run waits for it."""
-        if self._turns.end(key):
+        if self._start_slots.end(key):
             self._changed = True
 
     # ------------------------------------------------------------------------------------------ preemption
@@ -299,7 +304,7 @@ class Planning:
 
     def grow(self) -> None:
         """Let elastic gangs grow into nodes that no other run could use."""
-        if self.first_look.seconds_left():
+        if self.takeover.seconds_left():
             return
         for growth in self._queue.growing(self.growing, self._work.busy, self._time_of_facts()):
             self._work.begin(growth.key, partial(self._grow, growth))

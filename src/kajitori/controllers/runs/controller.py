@@ -139,7 +139,7 @@ class RunController:
             await self._mirror.wait_fresh()  # another controller may have led until now
             await self._mirror.set_clock()  # all controllers use the API server's time
             await self._learn_key()
-            self._planning.first_look.begin(self._mirror.runs)
+            self._planning.takeover.begin(self._mirror.runs)
             self._work.add(*self._mirror.runs)
             for node in self._mirror.nodes:
                 self._silence.note(node)
@@ -289,7 +289,7 @@ class RunController:
         is_over = deleting or status.phase.is_final
         spared, unclear_seconds = await self._spared.among(() if is_over else pods)
         if unclear_seconds:
-            self._planning.first_look.note(key)
+            self._planning.takeover.note(key)
             self._work.wake(key, timedelta(seconds=unclear_seconds))
             return
         began = asyncio.get_running_loop().time()

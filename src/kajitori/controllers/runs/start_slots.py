@@ -16,7 +16,7 @@ CHOSEN_TOGETHER = 4
 each single start would take longer than the start."""
 
 
-class Turns:
+class StartSlots:
     """The attempts that are starting. A run does not wait for starts of lower priority."""
 
     def __init__(self, at_a_time: Callable[[], int]) -> None:

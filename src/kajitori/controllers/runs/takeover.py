@@ -10,15 +10,15 @@ from kajitori.controllers.workqueue import Key
 
 log = logging.getLogger(__name__)
 
-FIRST_LOOK_SECONDS = 10.0
+TAKEOVER_SECONDS = 10.0
 """Longest time that a new leader waits for the existing runs to be reconciled before it starts others."""
 
 
-class FirstLook:
+class Takeover:
     """Existing runs that a new leader has not reconciled yet.
 
     Each of them may hold nodes, or come before runs that are known to wait. A run that can't be reconciled delays the
-    others by at most `FIRST_LOOK_SECONDS`.
+    others by at most `TAKEOVER_SECONDS`.
     """
 
     def __init__(self) -> None:
@@ -29,7 +29,7 @@ class FirstLook:
     def begin(self, keys: Iterable[Key]) -> None:
         """Wait for these runs, from now on."""
         self._left.update(keys)
-        self._ends_at = asyncio.get_running_loop().time() + FIRST_LOOK_SECONDS
+        self._ends_at = asyncio.get_running_loop().time() + TAKEOVER_SECONDS
 
     def note(self, key: Key) -> None:
         """Mark this run as reconciled."""

@@ -1,4 +1,4 @@
-"""When the queue is looked at, and how many start at a time."""
+"""When cycles run, and how many attempts start at a time."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from kajitori.monitoring.controller import STEPS, ControllerMetrics
 
 
 class Slow:
-    """Stands for what begins attempts: each of them takes until it is told to go on."""
+    """Stands for the starter: each attempt starts once the test sets its event."""
 
     def __init__(self, at_a_time: int) -> None:
         self.at_a_time = at_a_time
@@ -54,15 +54,15 @@ class Slow:
         return waiting.status, "2"
 
     async def create(self, *what: Any) -> None:
-        """All is there already."""
+        """Creates nothing: the test needs no Pods."""
 
 
 class Scene(QueueScene):
     """Waiting runs of one member, and a number of start slots."""
 
-    def __init__(self, nodes: int, turns: int) -> None:
+    def __init__(self, nodes: int, slots: int) -> None:
         super().__init__(nodes)
-        self.slow = Slow(turns)
+        self.slow = Slow(slots)
         self.work = WorkQueue(lambda: NOW)
         self.statuses = SimpleNamespace(written_at=lambda key: None, are_held_up=False, write=self.tell)
         self.told: list[str] = []
@@ -82,12 +82,12 @@ class Scene(QueueScene):
         return "2"
 
     def wait(self, name: str, since: str, **asked: Any) -> None:
-        """This run needs a node."""
+        """Submit a run that needs a node."""
         self.show(name, RunStatus(phase=Phase.QUEUED, queued_at=since, members=MemberCounts(total=1)), **asked)
         self.reconcile(name)
 
     def reconcile(self, name: str) -> None:
-        """The run still needs a node."""
+        """Add the run to the queue as its reconciliation does."""
         waits = self.mirror.runs["team", name]
         spec, decision = self.cluster.decide(waits)
         life = life_of(waits, spec, decision, waits.current_status)
@@ -96,7 +96,7 @@ class Scene(QueueScene):
         self.planning.add(("team", name), waits, admitted, waits.current_status, needs, waits.metadata.resource_version)
 
     async def plan(self) -> list[str]:
-        """Looks once it is time to; all that were begun until then."""
+        """Run the next cycle when it is due; return the names of all runs that were started so far."""
         await _until(lambda: (self.planning.rest_seconds() or 0) <= 0)
         self.planning.plan()
         await asyncio.sleep(0)
@@ -104,11 +104,11 @@ class Scene(QueueScene):
 
 
 async def test_attempts_begin_within_the_start_slots() -> None:
-    scene = Scene(8, turns=2)
+    scene = Scene(8, slots=2)
     for number in range(4):
         scene.wait(f"run-{number}", ago(minutes=10 - number))
     assert await scene.plan() == ["run-0", "run-1"]
-    assert scene.planning.rest_seconds() is None  # nothing has changed: none of them has begun
+    assert scene.planning.rest_seconds() is None  # nothing has changed: both are still starting
     scene.slow.begun["run-0"].set()
     await _until(lambda: scene.planning.rest_seconds() is not None)
     assert await scene.plan() == ["run-0", "run-1", "run-2"]
@@ -117,7 +117,7 @@ async def test_attempts_begin_within_the_start_slots() -> None:
 
 async def test_a_run_whose_start_was_not_stored_is_planned_again_by_itself() -> None:
     """Nothing else changes in the cluster, so only the end of the doubt can cause another cycle."""
-    scene = Scene(1, turns=1)
+    scene = Scene(1, slots=1)
     scene.slow.failures = 1
     scene.wait("run", ago(minutes=1))
     assert await scene.plan() == []
@@ -137,9 +137,9 @@ async def test_a_run_whose_start_was_not_stored_is_planned_again_by_itself() -> 
     await scene.work.close()
 
 
-async def test_one_of_higher_priority_begins_though_all_turns_are_taken() -> None:
-    """By others of lower: its nodes would be idle until one of them has begun."""
-    scene = Scene(8, turns=1)
+async def test_a_run_of_higher_priority_starts_though_all_slots_are_taken() -> None:
+    """Otherwise its nodes would be idle until a run of lower priority has started."""
+    scene = Scene(8, slots=1)
     scene.wait("low", ago(minutes=2))
     assert await scene.plan() == ["low"]
     scene.wait("next", ago(minutes=1))
@@ -148,9 +148,9 @@ async def test_one_of_higher_priority_begins_though_all_turns_are_taken() -> Non
     await scene.work.close()
 
 
-async def test_where_many_begin_at_a_time_the_next_are_chosen_together() -> None:
-    """Not one by one; what else changes meanwhile is no reason either."""
-    scene = Scene(12, turns=8)
+async def test_after_many_starts_the_next_runs_are_chosen_together() -> None:
+    """They are not chosen one by one, even if something else changes meanwhile."""
+    scene = Scene(12, slots=8)
     for number in range(12):
         scene.wait(f"run-{number:02}", ago(minutes=20 - number))
     eight = [f"run-{number:02}" for number in range(8)]
@@ -167,9 +167,9 @@ async def test_where_many_begin_at_a_time_the_next_are_chosen_together() -> None
 
 
 @pytest.mark.parametrize(("are_held_up", "told"), [(False, MESSAGES_AT_ONCE), (True, MESSAGES_WHEN_BUSY)])
-async def test_not_all_are_told_at_once_why_they_wait(are_held_up: bool, told: int) -> None:
-    """Least of all where writes wait for the API server: what starts and what ends goes before words."""
-    scene = Scene(1, turns=8)
+async def test_messages_of_waiting_runs_are_written_a_few_at_a_time(are_held_up: bool, told: int) -> None:
+    """Fewer still while writes wait for the API server, so that starts and ends come before messages."""
+    scene = Scene(1, slots=8)
     scene.runs("runs", "n0", since=ago(minutes=5))
     scene.statuses.are_held_up = are_held_up
     for number in range(MESSAGES_AT_ONCE + 1):
@@ -180,10 +180,10 @@ async def test_not_all_are_told_at_once_why_they_wait(are_held_up: bool, told: i
     await scene.work.close()
 
 
-async def test_nothing_starts_before_all_runs_were_looked_at_once() -> None:
-    """Any may hold nodes, or come before those that wait; who needs none is known as well."""
-    scene = Scene(1, turns=8)
-    scene.planning.first_look.begin([("team", "first"), ("team", "over")])
+async def test_nothing_starts_before_all_existing_runs_are_reconciled() -> None:
+    """Each may hold nodes, or come first in the queue. A run that needs no nodes counts as reconciled, too."""
+    scene = Scene(1, slots=8)
+    scene.planning.takeover.begin([("team", "first"), ("team", "over")])
     scene.wait("first", ago(minutes=1))
     scene.planning.plan()
     assert (scene.planning.rest_seconds() or 0) > 0 and not scene.work.busy
@@ -193,10 +193,10 @@ async def test_nothing_starts_before_all_runs_were_looked_at_once() -> None:
 
 
 @pytest.mark.parametrize(("are_held_up", "rest"), [(False, FULL_REST), (True, FULL_REST_WHEN_BUSY)])
-async def test_a_look_at_the_whole_queue_rests_longer_while_writes_wait(
+async def test_the_pause_after_a_full_cycle_is_longer_while_writes_wait(
     are_held_up: bool, rest: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    scene, seconds = Scene(0, turns=1), [100.0]
+    scene, seconds = Scene(0, slots=1), [100.0]
     scene.statuses.are_held_up = are_held_up
     scene.wait("run", ago(minutes=1))
     monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda: seconds[0])
@@ -207,14 +207,14 @@ async def test_a_look_at_the_whole_queue_rests_longer_while_writes_wait(
 
 
 async def test_an_unchanged_queue_is_planned_again_after_its_pause_or_never() -> None:
-    """A time that has come does not cause cycle after cycle, least of all if no run waits any more."""
-    scene = Scene(1, turns=8)
+    """A due time causes one cycle, not one after the other, and none if no run waits any more."""
+    scene = Scene(1, slots=8)
     scene.runs("runs", "n0", since=ago(minutes=5), timeLimit="1h")
     scene.wait("waits", ago(minutes=1), resources={"gpu": 8})
     scene.planning.plan()
     assert scene.planning.rest_seconds() == pytest.approx(LONGEST_PAUSE.total_seconds())
     scene.now += LONGEST_PAUSE
-    assert (scene.planning.rest_seconds() or 0) > 0  # it has just been looked at
+    assert (scene.planning.rest_seconds() or 0) > 0  # a full cycle has just ended
     assert await scene.plan() == []
     assert scene.planning.rest_seconds() == pytest.approx(LONGEST_PAUSE.total_seconds())
     scene.now += LONGEST_PAUSE
@@ -230,8 +230,8 @@ async def _until(holds: Any) -> None:
 
 
 async def test_steps_of_a_cycle_and_waits_of_runs_are_measured() -> None:
-    """Each step once a look; how long a run has waited when it has nodes; how many wait still."""
-    scene = Scene(1, turns=1)
+    """Each step counts once per cycle; the queue wait is measured when a run gets nodes."""
+    scene = Scene(1, slots=1)
     scene.wait("run-0", ago(minutes=10))
     scene.wait("run-1", ago(minutes=5))
     assert await scene.plan() == ["run-0"]

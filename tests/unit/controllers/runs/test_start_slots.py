@@ -1,52 +1,52 @@
-"""How many begin at a time, and who waits for whom."""
+"""The number of attempts that start at a time, by priority."""
 
 from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kajitori.controllers.runs.start_slots import Turns
+from kajitori.controllers.runs.start_slots import StartSlots
 
 
-def test_who_has_a_higher_priority_waits_for_nobody_of_lower() -> None:
-    turns = Turns(lambda: 2)
-    turns.begin(("team", "a"), 0)
-    turns.begin(("team", "b"), 0)
-    assert (turns.left(0), turns.left(1)) == (0, 2)
-    turns.begin(("team", "urgent"), 1)
-    assert (turns.left(0), turns.left(1), turns.left(2)) == (0, 1, 2)
-    assert not turns.end(("team", "a"))  # nobody was held back
-    assert turns.left(0) == 0  # three of these had begun
+def test_a_run_does_not_wait_for_starts_of_lower_priority() -> None:
+    slots = StartSlots(lambda: 2)
+    slots.begin(("team", "a"), 0)
+    slots.begin(("team", "b"), 0)
+    assert (slots.left(0), slots.left(1)) == (0, 2)
+    slots.begin(("team", "urgent"), 1)
+    assert (slots.left(0), slots.left(1), slots.left(2)) == (0, 1, 2)
+    assert not slots.end(("team", "a"))  # no run was held back
+    assert slots.left(0) == 0  # three starts for two slots: the third had priority
 
 
-def test_those_that_were_held_back_are_chosen_together() -> None:
-    """When a quarter of the turns are free; who has a higher priority than they is not held back."""
-    turns = Turns(lambda: 8)
+def test_held_back_runs_are_planned_once_a_quarter_of_the_slots_is_free() -> None:
+    """A run of higher priority does not wait for that."""
+    slots = StartSlots(lambda: 8)
     for number in range(8):
-        turns.begin(("team", f"{number}"), 1)
-    turns.hold_back(1)
-    assert not turns.end(("team", "0"))
-    assert (turns.left(0), turns.left(1), turns.left(2)) == (0, 0, 8)
-    assert turns.end(("team", "1"))
-    assert (turns.left(0), turns.left(1)) == (2, 2)
-    turns.hold_back(None)
-    turns.begin(("team", "8"), 1)
-    assert turns.left(1) == 1
+        slots.begin(("team", f"{number}"), 1)
+    slots.hold_back(1)
+    assert not slots.end(("team", "0"))
+    assert (slots.left(0), slots.left(1), slots.left(2)) == (0, 0, 8)
+    assert slots.end(("team", "1"))
+    assert (slots.left(0), slots.left(1)) == (2, 2)
+    slots.hold_back(None)
+    slots.begin(("team", "8"), 1)
+    assert slots.left(1) == 1
 
 
 @given(st.integers(1, 9), st.lists(st.tuples(st.integers(0, 9), st.integers(0, 3), st.booleans())))
-def test_no_more_of_any_priority_begin_than_may(most: int, drawn: list[tuple[int, int, bool]]) -> None:
-    """And one that ended in any way gives back its turn."""
-    turns, begun = Turns(lambda: most), dict[tuple[str, str], int]()
+def test_each_priority_gets_the_slots_that_higher_ones_leave(most: int, drawn: list[tuple[int, int, bool]]) -> None:
+    """A start that ended frees its slot, whether or not it had one."""
+    slots, begun = StartSlots(lambda: most), dict[tuple[str, str], int]()
     for number, priority, ends in drawn:
         key = ("team", f"{number}")
         if ends:
-            turns.end(key)
+            slots.end(key)
             begun.pop(key, None)
-        elif key not in begun and turns.left(priority):
-            turns.begin(key, priority)
+        elif key not in begun and slots.left(priority):
+            slots.begin(key, priority)
             begun[key] = priority
         for level in range(4):
             same_or_higher = sum(each >= level for each in begun.values())
-            assert turns.left(level) == max(0, most - same_or_higher)
-            assert turns.left(level) <= turns.left(level + 1)
+            assert slots.left(level) == max(0, most - same_or_higher)
+            assert slots.left(level) <= slots.left(level + 1)

@@ -1,4 +1,4 @@
-"""Who leads anew plans nothing before he has looked at every run once, for a while."""
+"""A new leader plans only once every existing run has been reconciled, or after a limited time."""
 
 from __future__ import annotations
 
@@ -8,28 +8,28 @@ import logging
 import pytest
 
 from kajitori.controllers.runs import takeover
-from kajitori.controllers.runs.takeover import FirstLook
+from kajitori.controllers.runs.takeover import Takeover
 
 
-async def test_it_lasts_until_all_are_known() -> None:
-    look = FirstLook()
-    assert not look.seconds_left()
-    look.begin([("team", "a"), ("team", "b")])
-    look.note(("team", "a"))
-    look.note(("team", "nobody knows"))
-    assert 0 < look.seconds_left() <= takeover.FIRST_LOOK_SECONDS
-    look.note(("team", "b"))
-    assert not look.seconds_left()
+async def test_planning_begins_once_all_runs_are_reconciled() -> None:
+    new_leader = Takeover()
+    assert not new_leader.seconds_left()
+    new_leader.begin([("team", "a"), ("team", "b")])
+    new_leader.note(("team", "a"))
+    new_leader.note(("team", "unknown"))
+    assert 0 < new_leader.seconds_left() <= takeover.TAKEOVER_SECONDS
+    new_leader.note(("team", "b"))
+    assert not new_leader.seconds_left()
 
 
-async def test_one_that_cant_be_looked_at_holds_up_the_others_for_a_while_only(
+async def test_a_run_that_cant_be_reconciled_delays_the_others_a_limited_time(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    look, loop = FirstLook(), asyncio.get_running_loop()
-    look.begin([("team", "a")])
-    later = loop.time() + takeover.FIRST_LOOK_SECONDS
+    new_leader, loop = Takeover(), asyncio.get_running_loop()
+    new_leader.begin([("team", "a")])
+    later = loop.time() + takeover.TAKEOVER_SECONDS
     monkeypatch.setattr(loop, "time", lambda: later)
     with caplog.at_level(logging.WARNING):
-        assert not look.seconds_left()
+        assert not new_leader.seconds_left()
     assert "1 runs could not be reconciled" in caplog.text
-    assert not look.seconds_left()
+    assert not new_leader.seconds_left()
