@@ -11,12 +11,14 @@ import pytest
 from tests.helpers.queue_scene import NOW, QueueScene, ago
 
 from kajitori.cluster.runs.stored_runs import life_of
-from kajitori.controllers.queue.controller import DOUBT_PATIENCE, LONGEST_PAUSE, Admitted, QueueEntry
+from kajitori.controllers.queue.controller import DOUBT_PATIENCE, LONGEST_PAUSE, Admitted, Cycle, QueueEntry
 from kajitori.controllers.queue.planning import (
     FULL_REST,
     FULL_REST_WHEN_BUSY,
     MESSAGES_AT_ONCE,
     MESSAGES_WHEN_BUSY,
+    PARTIAL_REST,
+    PARTIAL_REST_WHEN_BUSY,
     Planning,
 )
 from kajitori.controllers.queue.provisioning import Provisioning
@@ -192,18 +194,38 @@ async def test_nothing_starts_before_all_existing_runs_are_reconciled() -> None:
     await scene.work.close()
 
 
-@pytest.mark.parametrize(("are_held_up", "rest"), [(False, FULL_REST), (True, FULL_REST_WHEN_BUSY)])
-async def test_the_pause_after_a_full_cycle_is_longer_while_writes_wait(
-    are_held_up: bool, rest: int, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("are_held_up", "full_rest", "partial_rest"),
+    [(False, FULL_REST, PARTIAL_REST), (True, FULL_REST_WHEN_BUSY, PARTIAL_REST_WHEN_BUSY)],
+)
+async def test_partial_cycles_run_in_the_pause_and_a_full_one_follows(
+    are_held_up: bool, full_rest: int, partial_rest: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    scene, seconds = Scene(0, slots=1), [100.0]
+    """Both pauses are a multiple of the cycle's own time, a larger one while writes wait for the API server."""
+    scene, clock, ran = Scene(0, slots=1), [100.0], list[str]()
     scene.statuses.are_held_up = are_held_up
     scene.wait("run", ago(minutes=1))
-    monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda: seconds[0])
-    monkeypatch.setattr(scene.planning, "_plan_all", lambda: seconds.append(seconds.pop() + 2.0))
+
+    def cycle(kind: str, seconds: float) -> Cycle:
+        ran.append(kind)
+        clock[0] += seconds
+        return Cycle()
+
+    monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda: clock[0])
+    monkeypatch.setattr(scene.planning._queue, "plan", lambda *what: cycle("full", 2.0))
+    monkeypatch.setattr(scene.planning._queue, "plan_partially", lambda *what: cycle("partial", 1.0))
     scene.planning.plan()
-    scene.planning._full_is_due = True
-    assert scene.planning.rest_seconds() == 2.0 * rest
+    assert ran == ["full"] and scene.planning.rest_seconds() is None
+    scene.planning.note_change()
+    scene.planning.plan()
+    assert ran == ["full", "partial"] and scene.planning.rest_seconds() == full_rest * 2.0 - 1.0
+    scene.planning.note_change()
+    assert scene.planning.rest_seconds() == partial_rest * 1.0
+    scene.planning.plan()
+    assert ran == ["full", "partial"]
+    clock[0] += full_rest * 2.0 - 1.0
+    scene.planning.plan()
+    assert ran == ["full", "partial", "full"] and scene.planning.rest_seconds() is None
 
 
 async def test_an_unchanged_queue_is_planned_again_after_its_pause_or_never() -> None:
