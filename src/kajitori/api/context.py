@@ -217,9 +217,9 @@ def describes(
     schema = {"$ref": f"#/components/schemas/{view.__name__}"} if view is not None else {"type": "string"}
     problem = {"content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}}
     return {
-        status: {"description": "Done.", "content": {media_type: {"schema": schema}}},
-        422: {**problem, "description": "What was sent is wrong; every fault is named."},
-        "default": {**problem, "description": "It was not done."},
+        status: {"description": "Success.", "content": {media_type: {"schema": schema}}},
+        422: {**problem, "description": "The request is invalid; `faults` lists every fault."},
+        "default": {**problem, "description": "Any other error; the request was not carried out."},
     }
 
 

@@ -35,7 +35,7 @@ def find_run(api: Api, text: str, namespace: str | None = None) -> dict[str, Any
         several_namespaces = len({run["namespace"] for run in items}) > 1
         names = sorted(f"{run['namespace']}/{run['name']}" if several_namespaces else run["name"] for run in items)
         more = " and more" if len(names) > _SHOWN else ""
-        message = f"{text!r} may be any of {', '.join(names[:_SHOWN])}{more}"
+        message = f"several runs have names that begin with {text!r}: {', '.join(names[:_SHOWN])}{more}"
         raise InvalidInput([Fault("RUN", message, text, "write more of the name", "Ambiguous")])
     only: dict[str, Any] = items[0]
     return only

@@ -37,7 +37,7 @@ def test_an_ambiguous_prefix_lists_the_candidates() -> None:
     api = FakeWebApi([BERT, GPT, GPT2])
     result = invoke(api, "stop", "bert", "gpt")
     assert result.exit_code == 2
-    assert "'gpt' may be any of gpt-large, gpt-small" in result.stderr
+    assert "several runs have names that begin with 'gpt': gpt-large, gpt-small" in result.stderr
     assert api.calls_to("POST") == []
 
 
@@ -113,7 +113,8 @@ def test_the_name_of_a_deleted_run_may_be_anothers_by_now() -> None:
     api = FakeWebApi([GPT])
     api.answers["GET /v1/runs/vision/gpt-small"] = view("gpt-small", uid="another")
     assert (invoke(api, "rm", "gpt").stdout, api.naps) == ("gpt-small\n", [])
-    fault = {"field": "name", "message": "'gpt-small' may be any of gpt-small-1, gpt-small-2", "code": "Ambiguous"}
+    message = "several runs have names that begin with 'gpt-small': gpt-small-1, gpt-small-2"
+    fault = {"field": "name", "message": message, "code": "Ambiguous"}
     api = FakeWebApi(
         [GPT], answers={"GET /v1/runs/vision/gpt-small": problem(422, "Invalid", "several", faults=[fault])}
     )

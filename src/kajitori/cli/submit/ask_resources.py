@@ -9,7 +9,7 @@ from kajitori.cli.submit.run_options import RunWords
 
 
 def ask_for_resources(spec: SpecFilling, words: RunWords, *, whole: bool) -> None:
-    """Members, and GPUs, cores and memory of each. `whole` is False where the file of the run could not be read."""
+    """Members, and GPUs, cores and memory of each. `whole` is False if the file of the run could not be read."""
     _ask_for_members(spec, words.replicas)
     if words.array is not None and words.replicas is None:
         spec.document.pop("replicas", None)  # of the file
@@ -18,6 +18,8 @@ def ask_for_resources(spec: SpecFilling, words: RunWords, *, whole: bool) -> Non
     spec.put("stopAt", words.stop_at, "--stop-at")
     _ask_for_gpus(spec, words, whole=whole)
     spec.put_resource("gpuType", words.gpu_type, "--gpu-type")
+    if "spec.resources.gpuType" in spec.sources:
+        spec.hints["spec.resources.gpuType", "NoGpuCount"] = "add --gpus, or --whole-node"
     spec.put_resource("cpu", words.cpus, "--cpus")
     spec.put_size("memory", words.memory, "--memory")
     spec.put_size("shm", words.shm_size, "--shm-size")

@@ -20,7 +20,7 @@ class SpecFilling:
         self.notes: list[str] = []
         """Notes about options that are accepted, but mean nothing or something else here."""
         self.hints: dict[tuple[str, str], str] = {}
-        """Better hints for faults that the server may find, by path in the spec and code of the fault."""
+        """Hints that name options, for faults of the spec, by path in the spec and code of the fault."""
         self.complained: set[str] = set()
         """Paths of fields whose values `faults` reports already."""
 

@@ -50,7 +50,7 @@ class RunRequest:
     faults: Sequence[Fault] = ()
     """Faults that are found without the server."""
     hints: Mapping[tuple[str, str], str] = field(default_factory=dict)
-    """Better hints for faults that the server may find, by path in the spec and code of the fault."""
+    """Hints that name options, for faults of the spec, by path in the spec and code of the fault."""
     complained: frozenset[str] = frozenset()
     """Paths of fields whose values `faults` reports already."""
     whole: bool = True
@@ -341,20 +341,8 @@ def _renamed(fault: Fault, sources: Mapping[str, str], file: str | None) -> Faul
     path = fault.field
     while path:
         if path in sources:
-            return replace(fault, field=sources[path], hint=_option_words(fault.hint))
+            return replace(fault, field=sources[path])
         path = path[: max(path.rfind("."), path.rfind("["), 0)]
     if file is not None and fault.field.startswith("spec"):
         return replace(fault, field=f"{file}: {fault.field}")
     return fault
-
-
-_HINT_WORDS = {
-    "resources.gpu, or wholeNode": "--gpus, or --whole-node",
-    "add resources.gpu": "add --gpus",
-}
-
-
-def _option_words(hint: str) -> str:
-    for field_words, option_words in _HINT_WORDS.items():
-        hint = hint.replace(field_words, option_words)
-    return hint

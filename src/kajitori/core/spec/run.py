@@ -510,7 +510,8 @@ def _resource_conflicts(spec: RunSpec, where: str) -> Iterable[tuple[str, Fault]
         yield "resources", Fault(f"{where}.qos", message, "burstable", hint)
     if resources.gpu_type is not None and not resources.gpus and not resources.whole_node:
         message = "a GPU type is given, but no number of GPUs"
-        yield "resources", Fault(f"{field}.gpuType", message, resources.gpu_type, "add resources.gpu, or wholeNode")
+        hint = "add resources.gpu, or wholeNode"
+        yield "resources", Fault(f"{field}.gpuType", message, resources.gpu_type, hint, "NoGpuCount")
     if resources.shm_bytes and resources.memory_bytes and resources.shm_bytes > resources.memory_bytes:
         message = f"/dev/shm of {dumped['shm']} counts against memory, which is only {dumped['memory']}"
         yield "resources", Fault(f"{field}.shm", message, str(dumped["shm"]), "raise memory or lower shm")
