@@ -1,6 +1,6 @@
 """Copy files into a member and out of it, as a tar stream through a command in the member.
 
-What a member sends is not trusted: nothing is written outside of the target, and no write follows a link that the
+The archive of a member is not trusted: nothing is written outside of the target, and no write follows a link that the
 archive brought. Links are made last, and those that lead outside are left out.
 """
 
@@ -174,16 +174,18 @@ class _Unpacking:
     count: int = 0
     left_out: list[str] = field(default_factory=list)
     error: KajitoriError | None = None
-    _links: list[tuple[Path, str]] = field(default_factory=list)
+    _links: list[tuple[str, Path, str]] = field(default_factory=list)
+    """Symbolic links still to make: the entry's name, the path, and the path that it leads to."""
+
+    def __post_init__(self) -> None:
+        self._root = os.path.realpath(self.target)
 
     def run(self, stream: IO[bytes]) -> None:
         try:
             with tarfile.open(fileobj=stream, mode="r|") as archive:
                 for member in archive:
                     self._take(archive, member)
-            for path, leads_to in self._links:
-                path.unlink(missing_ok=True)
-                path.symlink_to(leads_to)
+            self._make_links()
         except tarfile.ReadError as error:
             if self.count:  # if nothing came, the member's tar says why
                 self.error = CopyFailed(f"the archive that the member sent can't be read: {error}")
@@ -218,10 +220,10 @@ class _Unpacking:
                     self._write(content, path, member)
         elif member.issym():
             inside = posixpath.normpath(posixpath.join(posixpath.dirname(self._inner(member.name)), member.linkname))
-            if member.linkname.startswith("/") or inside.startswith(".."):
+            if _leads_out(inside):
                 self.left_out.append(f"{member.name}: a link to {member.linkname}")
             else:
-                self._links.append((path, member.linkname))
+                self._links.append((member.name, path, member.linkname))
         else:
             self.left_out.append(f"{member.name}: neither a file nor a folder")
 
@@ -233,15 +235,36 @@ class _Unpacking:
     def _path_of(self, name: str) -> Path | None:
         """Path that an entry of the archive is written to; None if it would be outside of the target."""
         plain = posixpath.normpath(name)
-        if plain.startswith(("/", "..")) or "\0" in plain:
+        if _leads_out(plain) or "\0" in plain:
             return None
         if self.prefix and plain != self.prefix and not plain.startswith(f"{self.prefix}/"):
             return None
         inner = self._inner(name)
         path = self.target / inner
-        if inner and not Path(os.path.realpath(path.parent)).is_relative_to(os.path.realpath(self.target)):
+        if inner and not self._is_inside(path.parent):
             return None  # a link that was here before leads outside
         return path
+
+    def _make_links(self) -> None:
+        """Make the links. By its words none leads outside, but one link may pass through another."""
+        made = []
+        for name, path, leads_to in self._links:
+            if path != self.target and not self._is_inside(path.parent):
+                self.left_out.append(f"{name}: a link to {leads_to}")
+                continue
+            place = Path(os.path.realpath(path.parent), path.name)
+            place.unlink(missing_ok=True)
+            place.symlink_to(leads_to)
+            if path != self.target:
+                made.append((name, place, leads_to))
+        for name, place, leads_to in made:
+            if not self._is_inside(place):
+                place.unlink(missing_ok=True)
+                self.left_out.append(f"{name}: a link to {leads_to}")
+
+    def _is_inside(self, path: Path) -> bool:
+        """Whether the path is below the target once all links on the way are followed."""
+        return Path(os.path.realpath(path)).is_relative_to(self._root)
 
     def _write(self, content: IO[bytes] | None, path: Path, member: tarfile.TarInfo) -> None:
         assert content is not None
@@ -251,3 +274,8 @@ class _Unpacking:
             shutil.copyfileobj(content, file, 1 << 20)
         path.chmod(member.mode & _MODES)
         os.utime(path, (member.mtime, member.mtime))
+
+
+def _leads_out(path: str) -> bool:
+    """Whether a normalized path is absolute or begins above the folder that it is relative to."""
+    return path == ".." or path.startswith(("/", "../"))

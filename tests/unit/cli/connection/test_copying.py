@@ -201,6 +201,45 @@ def test_nothing_is_written_through_a_link_of_the_archive(here: Path, tmp_path: 
     assert [each.partition(":")[0] for each in left_out] == ["x/out", "x/up", "x/hard", "x/null"]
 
 
+def test_no_link_is_made_through_another_link_of_the_archive(here: Path) -> None:
+    """Each leads nowhere outside by its words alone; together they would have replaced a file beside the target."""
+    (here / "mine").write_text("kept")
+    left_out = copy_out(
+        sends(
+            entry("x", tarfile.DIRTYPE),
+            entry("x/here", tarfile.SYMTYPE, "."),
+            entry("x/here/up", tarfile.SYMTYPE, ".."),
+            entry("x/up/mine", tarfile.SYMTYPE, "good"),
+            entry("x/later", tarfile.SYMTYPE, "dot/.."),
+            entry("x/dot", tarfile.SYMTYPE, "."),
+            (entry("x/good"), b"1"),
+        ),
+        "/x",
+        "target",
+    )
+    assert tree(here) == {"mine": "kept", "target/good": "1", "target/here": "-> .", "target/dot": "-> ."}
+    assert [each.partition(":")[0] for each in left_out] == ["x/up/mine", "x/here/up", "x/later"]
+
+
+def test_a_link_is_copied_as_a_link_and_nothing_is_made_behind_it(here: Path) -> None:
+    (here / "mine").mkdir()
+    archive = sends(entry("x", tarfile.SYMTYPE, "mine"), entry("x/evil", tarfile.SYMTYPE, "y"))
+    assert copy_out(archive, "/x", "target") == ["x/evil: a link to y"]
+    assert tree(here) == {"target": "-> mine"}
+
+
+def test_names_that_begin_with_two_dots_are_copied(here: Path) -> None:
+    """Kubernetes keeps the files of a ConfigMap in `..data`."""
+    archive = sends(
+        entry("x/..data", tarfile.SYMTYPE, "..2026"),
+        (entry("x/..2026/key"), b"1"),
+        entry("x/key", tarfile.SYMTYPE, "..data/key"),
+    )
+    assert copy_out(archive, "/x", "target") == []
+    assert tree(here) == {"target/..2026/key": "1", "target/..data": "-> ..2026", "target/key": "-> ..data/key"}
+    assert copy_out(sends((entry("./..2026/key"), b"1")), "/x/.", "other") == []
+
+
 def test_nothing_is_written_through_a_link_that_was_here(here: Path, tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     (here / "x").mkdir()
