@@ -111,7 +111,9 @@ WORDS: dict[str, Word] = {
     "rollout": Word(KUBECTL, "kaji restart RUN"),
     "cordon": Word(KUBECTL, "kaji drain NODE"),
     "taint": Word(KUBECTL, "kaji drain NODE, kaji preflight NODE (tests it)"),
-    "port-forward": Word(KUBECTL, "kubectl port-forward POD PORT (works here, too); kaji port RUN (where members listen)"),
+    "port-forward": Word(
+        KUBECTL, "kubectl port-forward POD PORT (works here, too); kaji port RUN (where members listen)"
+    ),
     "debug": Word(KUBECTL, "kaji exec -it RUN bash"),
     # others
     "ls": Word(OTHERS, "kaji ps"),

@@ -7,7 +7,18 @@ from dataclasses import dataclass
 from shutil import get_terminal_size
 from typing import TYPE_CHECKING
 
-from kajitori.cli.terminal import echo, echo_as_is, json_text, one_line, plain, replace_line, styled, yaml_text
+from kajitori.cli.terminal import (
+    beginning,
+    cells,
+    echo,
+    echo_as_is,
+    json_text,
+    one_line,
+    plain,
+    replace_line,
+    styled,
+    yaml_text,
+)
 
 if TYPE_CHECKING:
     from kajitori.cli.context import Cli
@@ -62,7 +73,7 @@ def print_table(
     """
     page = [[one_line(str(cell)) for cell in row] for row in rows]
     titles = [one_line(column.title) for column in columns]
-    widths = [max(map(_cells, (title, *(row[index] for row in page)))) for index, title in enumerate(titles)]
+    widths = [max(map(cells, (title, *(row[index] for row in page)))) for index, title in enumerate(titles)]
     layout = _fitting(columns, widths, cli.page_width(cut=cut) - indent)
     columns = [columns[index] for index in layout.kept]
     titles = [titles[index] for index in layout.kept]
@@ -74,11 +85,11 @@ def print_table(
         shown = [[styled(title, bold=True) for title in titles]]
         shown += [[_coloured(cell, column) for cell, column in zip(row, columns, strict=True)] for row in page]
     for texts, row in zip([titles, *page], shown, strict=True):
-        cells = (
-            " " * (width - _cells(text)) + cell if column.right else cell + " " * (width - _cells(text))
+        padded = (
+            " " * (width - cells(text)) + cell if column.right else cell + " " * (width - cells(text))
             for column, width, text, cell in zip(columns, widths, texts, row, strict=True)
         )
-        echo_as_is(" " * indent + gap.join(cells).rstrip(), colour=is_coloured or None)
+        echo_as_is(" " * indent + gap.join(padded).rstrip(), colour=is_coloured or None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,22 +124,9 @@ def _coloured(cell: str, column: Column) -> str:
     return styled(cell, colour=colour) if colour else cell
 
 
-def _cells(text: str) -> int:
-    """Return the width of a text at a terminal: wide East Asian characters count twice, combining ones not at all."""
-    if text.isascii():
-        return len(text)
-    from unicodedata import combining, east_asian_width
-
-    return sum(0 if combining(char) else 2 if east_asian_width(char) in "WF" else 1 for char in text)
-
-
 def _cut(text: str, width: int) -> str:
     """Return `text`, shortened to `width` with an ellipsis at its end if it is longer."""
-    if _cells(text) <= width:
-        return text
-    while _cells(text) > width - 1:
-        text = text[:-1]
-    return f"{text}…"
+    return text if cells(text) <= width else f"{beginning(text, width - 1)}…"
 
 
 def print_pairs(pairs: Iterable[tuple[str, str]], *, indent: int = 0) -> None:

@@ -30,6 +30,24 @@ def one_line(text: str) -> str:
     return plain(text).replace("\n", " ")
 
 
+def cells(text: str) -> int:
+    """Return the width of a text at a terminal: wide East Asian characters count twice, combining ones not at all."""
+    if text.isascii():
+        return len(text)
+    from unicodedata import combining, east_asian_width
+
+    return sum(0 if combining(char) else 2 if east_asian_width(char) in "WF" else 1 for char in text)
+
+
+def beginning(text: str, room: int) -> str:
+    """Return the beginning of `text` that takes at most `room` columns of a terminal."""
+    for index, char in enumerate(text):
+        room -= cells(char)
+        if room < 0:
+            return text[:index]
+    return text
+
+
 def echo(text: object = "", *, nl: bool = True) -> None:
     """Print `text` on stdout without control characters."""
     click.echo(plain(str(text)), nl=nl)
@@ -51,8 +69,10 @@ def styled(text: str, *, colour: str | None = None, bold: bool | None = None) ->
 
 
 def echo_as_is(text: str, *, nl: bool = True, colour: bool | None = None) -> None:
-    """Print a text that may drive the terminal: a program's own output, a script, a table with colours whose cells are
-    plain. `colour` None takes colours away where stdout is no terminal."""
+    """Print a text that may control the terminal: a program's output, a script, a coloured table with plain cells.
+
+    With `colour` None, colours are removed if stdout is no terminal.
+    """
     click.echo(text, nl=nl, color=colour)
 
 

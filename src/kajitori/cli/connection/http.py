@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Self
@@ -159,19 +159,15 @@ class Api:
         self, path: str, params: Params | None = None, *, opened: Callable[[], None] = lambda: None
     ) -> Iterator[str]:
         """Yield the lines of a stream without their ends; arguments as for `chunks`."""
-        rest = b""
-        for chunk in self.chunks(path, params, opened=opened):
-            *whole, rest = (rest + chunk).split(b"\n")
-            for line in whole:
-                yield line.decode("utf-8", "replace")
-        if rest:
-            yield rest.decode("utf-8", "replace")
+        yield from split_lines(self.chunks(path, params, opened=opened))
 
     def chunks(
         self, path: str, params: Params | None = None, *, opened: Callable[[], None] = lambda: None
     ) -> Iterator[bytes]:
-        """A stream as it comes, one connection; `opened` is called once the server has begun to answer. Raises Broken
-        where it ends in the middle."""
+        """Yield the bytes of a stream as they arrive on one connection.
+
+        `opened` is called once the server has begun to answer. Raises Broken if the stream ends in the middle.
+        """
         with self._stream(path, params) as response:
             opened()
             try:
@@ -267,6 +263,17 @@ class Api:
     def _say(self, text: str) -> None:
         if self.debug:
             say(text)
+
+
+def split_lines(chunks: Iterable[bytes]) -> Iterator[str]:
+    """Yield the lines in pieces of a text, without their ends."""
+    rest = b""
+    for chunk in chunks:
+        *whole, rest = (rest + chunk).split(b"\n")
+        for line in whole:
+            yield line.decode("utf-8", "replace")
+    if rest:
+        yield rest.decode("utf-8", "replace")
 
 
 def _encoded(body: object) -> tuple[bytes | None, str]:

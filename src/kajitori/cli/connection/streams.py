@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
-from kajitori.cli.connection.http import Api, Broken, run_path
+from kajitori.cli.connection.http import Api, Broken, run_path, split_lines
 from kajitori.cli.pages.run_words import View, is_final
 from kajitori.errors import KajitoriError, NotFound, Unavailable
 
@@ -210,13 +210,7 @@ class LogReader:
 
     def lines(self) -> Iterator[str]:
         """Yield the whole lines of one member, without their ends."""
-        rest = b""
-        for part in self.parts():
-            *whole, rest = (rest + part.text).split(b"\n")
-            for line in whole:
-                yield line.decode(errors="replace")
-        if rest:
-            yield rest.decode(errors="replace")
+        yield from split_lines(part.text for part in self.parts())
 
     def _once(self, opened: Callable[[], None]) -> Iterator[LogPart]:
         params: dict[str, Any] = {

@@ -6,14 +6,13 @@ import os
 import re
 import shutil
 import sys
-import unicodedata
 from collections.abc import Callable
 from typing import Protocol
 
 import click
 
 from kajitori.cli.connection.streams import LogPart
-from kajitori.cli.terminal import plain, write_as_is
+from kajitori.cli.terminal import beginning, cells, one_line, write_as_is
 
 _COLOURS = ("cyan", "yellow", "green", "magenta", "blue", "red", "bright_cyan", "bright_yellow")
 _UP, _CLEAR_BELOW, _STYLE_OFF = "\x1b[{}A", "\x1b[J", "\x1b[0m"
@@ -187,11 +186,10 @@ def _fitting(text: str, room: int) -> str:
         if number % 2:
             shown, styled = shown + part, True
             continue
-        for char in plain(_DRIVES_TERMINAL.sub("", part)).replace("\n", " "):
-            room -= 0 if unicodedata.combining(char) else 2 if unicodedata.east_asian_width(char) in "WF" else 1
-            if room < 0:
-                break
-            shown += char
+        words = one_line(_DRIVES_TERMINAL.sub("", part))
+        fits = beginning(words, room)
+        room = room - cells(fits) if fits == words else 0
+        shown += fits
     return shown + _STYLE_OFF if styled else shown
 
 

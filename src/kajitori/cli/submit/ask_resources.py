@@ -29,7 +29,7 @@ def ask_for_resources(spec: SpecFilling, words: RunWords, *, whole: bool) -> Non
 
 
 def _ask_for_ipc(spec: SpecFilling, words: RunWords) -> None:
-    """`--ipc host` is said for its large /dev/shm: PyTorch's data loaders hand tensors over in it."""
+    """Give a member a large /dev/shm for `--ipc host`, which users of PyTorch write for their data loaders."""
     if words.ipc in (None, "", "private", "shareable", "none"):
         return
     if words.ipc != "host":

@@ -21,7 +21,7 @@ class Borrowed:
 
     names: tuple[str, ...]
     why: str
-    """What applies here instead."""
+    """The rule that applies on the cluster."""
     instead: str = ""
     """The way out; empty for options that are accepted with a note."""
     is_flag: bool = False
@@ -145,7 +145,7 @@ BORROWED = {name: option for option in (*DOCKER, *SLURM) for name in option.name
 
 
 class BorrowingCommand(click.Command):
-    """A command that takes these options once one of them is typed: they cost nothing where none is."""
+    """A command that adds these options only after one of them was typed, so that other calls start as fast as before."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         try:

@@ -236,7 +236,7 @@ class _Builder:
                 self.spec.sources[path] = f"{source} {name}" if source == "--env" else source
 
     def _variable(self, env: dict[str, tuple[str, str]], word: str, source: str) -> None:
-        """One `NAME=value`; a name alone stands for this shell's own variable, and for nothing where there is none."""
+        """Add `NAME=value`. A name alone takes the value of this shell's variable, if the shell has that variable."""
         name, equals, value = word.partition("=")
         if not name or re.search(r"\s", name):
             self.spec.complain(source, f"{name + equals!r:.80} does not name a variable", hint="write NAME=value")
@@ -258,7 +258,7 @@ class _Builder:
             self.spec.put("removeAfter", REMOVED_DETACHED if words.detach else REMOVED_FOLLOWED, "--rm")
 
     def _restarts(self) -> None:
-        """`--restarts N`, or docker's `--restart` where it says the same."""
+        """Write the number of restarts from `--restarts N`, or from docker's `--restart` if it names a number."""
         words, count = self.words, None
         if words.restart == "no":
             count = "0"
