@@ -145,7 +145,7 @@ BORROWED = {name: option for option in (*DOCKER, *SLURM) for name in option.name
 
 
 class BorrowingCommand(click.Command):
-    """A command that adds these options only after one of them was typed, so that other calls start as fast as before."""
+    """A command that adds these options only after one of them was typed, so that they cost other calls nothing."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         try:
