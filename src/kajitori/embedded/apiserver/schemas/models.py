@@ -183,6 +183,7 @@ unknown here, since nothing would act on them."""
 _ENTRY = re.compile(r"\* \*\*(?P<name>\S+?)\*\* ``.*?`` - ")
 
 
+@functools.cache
 def model_schema(module: str, name: str) -> Schema:
     """Return the schema of a kind, by its module in `lightkube.models` and its name.
 

@@ -21,19 +21,22 @@ _NOT_WALKED = frozenset({"ObjectMeta", "JSONSchemaProps"})
 
 @dataclass(frozen=True, slots=True)
 class _Field:
-    """What to check in one field of a type."""
+    """The checks of one field of a type."""
 
-    schema: Schema
     check: Check | None
     unique: tuple[str, ...]
     is_labels: bool
-    is_walked: bool
-    """Whether the field holds objects of a type that has checks."""
+    plan: _Plan | None
+    """The checks of the objects in the field; None if there are none."""
+
+    @property
+    def is_empty(self) -> bool:
+        return self.check is None and not (self.unique or self.is_labels or self.plan)
 
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """What to check in objects of one type; worked out once."""
+    """The checks of objects of one type; built once."""
 
     kind: str
     required: tuple[str, ...]
@@ -50,7 +53,7 @@ def validate(module: str, name: str, value: Any, path: str) -> list[Cause]:
     """Return every fault of a value of a built-in type, such as `validate("core_v1", "PodSpec", spec, "spec")`. The
     value has been conformed to its schema and has its defaults."""
     causes: list[Cause] = []
-    _check_object(model_schema(module, name), value or {}, path, causes)
+    _check_object(_plan_of(model_schema(module, name)), value or {}, path, causes)
     return causes
 
 
@@ -76,18 +79,24 @@ def _plan_of(schema: Schema) -> _Plan:
     for name, part in schema.properties.items():
         key = f"{kind}.{name}"
         inner = part.items if part.type == "array" else part
-        is_walked = inner is not None and inner.type == "object" and not _plan_of(inner).is_empty
-        field = _Field(part, fields.CHECKS.get(key), fields.UNIQUE.get(key, ()), key in fields.LABELS, is_walked)
-        if field.check is not None or field.unique or field.is_labels or field.is_walked:
+        plan = _plan_of(inner) if inner is not None and inner.type == "object" else None
+        field = _Field(
+            fields.CHECKS.get(key),
+            fields.UNIQUE.get(key, ()),
+            key in fields.LABELS,
+            None if plan is None or plan.is_empty else plan,
+        )
+        if not field.is_empty:
             found[name] = field
     needed = tuple(dict.fromkeys([*required_texts, *fields.REQUIRED.get(kind, ())]))
     return _Plan(kind, needed, fields.ONE_OF.get(kind, ()), found, COMBINATIONS.get(kind, ()))
 
 
-def _check_object(schema: Schema, value: dict[str, Any], path: str, causes: list[Cause]) -> None:
-    plan = _plan_of(schema)
+def _check_object(plan: _Plan, value: dict[str, Any], path: str, causes: list[Cause]) -> None:
     prefix = f"{path}." if path else ""
-    causes += [required(f"{prefix}{name}") for name in plan.required if not value.get(name)]
+    for name in plan.required:
+        if not value.get(name):
+            causes.append(required(f"{prefix}{name}"))
     if plan.one_of:
         _check_one_of(plan, value, path, causes)
     for name, part in value.items():
@@ -110,14 +119,13 @@ def _check_field(field: _Field, value: Any, path: str, causes: list[Cause]) -> N
     if type(value) is list:
         if field.unique:
             _check_unique(value, path, field.unique, causes)
-        items = field.schema.items
         for index, item in enumerate(value):
-            if field.is_walked and items is not None:
-                _check_object(items, item, f"{path}[{index}]", causes)
+            if field.plan is not None:
+                _check_object(field.plan, item, f"{path}[{index}]", causes)
             elif field.check is not None:
                 causes += checked(field.check, item, f"{path}[{index}]")
-    elif field.is_walked:
-        _check_object(field.schema, value, path, causes)
+    elif field.plan is not None:
+        _check_object(field.plan, value, path, causes)
     elif field.is_labels:
         causes += validate_labels(value, path)
     elif field.check is not None and value != "":
