@@ -12,6 +12,7 @@ from typing import Any
 from kajitori.core.words import texts
 from kajitori.embedded.apiserver.causes import Cause, duplicate, forbidden, invalid, required
 from kajitori.embedded.apiserver.schemas.cel import Expression, ExpressionError, Scope
+from kajitori.embedded.apiserver.schemas.schema import is_same
 from kajitori.embedded.apiserver.strategies.strategy import Object, Strategy
 from kajitori.embedded.apiserver.validation.validate import validate
 
@@ -47,6 +48,9 @@ class PolicyStrategy(Strategy):
     def validate_create(self, obj: Object) -> list[Cause]:
         causes = validate("admissionregistration_v1", "ValidatingAdmissionPolicySpec", obj["spec"], "spec")
         return causes + list(_expression_faults(obj["spec"], str(obj["metadata"].get("name") or "")))
+
+    def validate_update(self, new: Object, old: Object) -> list[Cause]:
+        return [] if is_same(new["spec"], old["spec"]) else self.validate_create(new)
 
 
 class BindingStrategy(Strategy):

@@ -8,6 +8,7 @@ from typing import Any
 
 from kajitori.core.words import texts
 from kajitori.embedded.apiserver.causes import IMMUTABLE, Cause, invalid, not_supported, required
+from kajitori.embedded.apiserver.schemas.schema import is_same
 from kajitori.embedded.apiserver.strategies.strategy import Object, Strategy
 from kajitori.embedded.apiserver.strategies.structural import validate_structural
 from kajitori.embedded.apiserver.validation.validate import validate
@@ -60,6 +61,10 @@ class DefinitionStrategy(Strategy):
         new["status"] = status
 
     def validate_create(self, obj: Object) -> list[Cause]:
+        return self._faults(obj, {})
+
+    def _faults(self, obj: Object, before: dict[str, Any]) -> list[Cause]:
+        """Return every fault except of changes; `before` is the stored spec, whose schemas are valid."""
         spec = obj.get("spec") or {}
         given, group = spec.get("names") or {}, spec.get("group", "")
         causes: list[Cause] = []
@@ -73,7 +78,7 @@ class DefinitionStrategy(Strategy):
             causes.append(invalid("spec.names.listKind", given["listKind"], "kind and listKind may not be the same"))
         if spec.get("preserveUnknownFields"):
             causes.append(invalid("spec.preserveUnknownFields", True, _PRESERVE))
-        causes += _versions(spec.get("versions") or [])
+        causes += _versions(spec.get("versions") or [], before.get("versions") or [])
         strategy = (spec.get("conversion") or {}).get("strategy")
         if strategy == "Webhook":
             detail = "this API server converts between versions by changing apiVersion only (None)"
@@ -101,7 +106,7 @@ class DefinitionStrategy(Strategy):
                         _STILL_STORED,
                     )
                 )
-        return causes + self.validate_create(new)
+        return causes + self._faults(new, before)
 
 
 def _stored(spec: dict[str, Any], before: list[str]) -> list[str]:
@@ -131,17 +136,19 @@ def _group(group: str, annotations: dict[str, str]) -> list[Cause]:
     return causes
 
 
-def _versions(versions: list[dict[str, Any]]) -> list[Cause]:
+def _versions(versions: list[dict[str, Any]], before: list[dict[str, Any]]) -> list[Cause]:
     causes: list[Cause] = []
+    stored = [(one.get("schema") or {}).get("openAPIV3Schema") for one in before]
     for index, version in enumerate(versions):
         where = f"spec.versions[{index}]"
         schema = (version.get("schema") or {}).get("openAPIV3Schema")
         if schema is None:
             causes.append(required(f"{where}.schema.openAPIV3Schema"))
-        elif isinstance(schema, dict):
-            causes += validate_structural(schema, f"{where}.schema.openAPIV3Schema")
-        else:
+        elif not isinstance(schema, dict):
             causes.append(invalid(f"{where}.schema.openAPIV3Schema", schema, "must be an object"))
+        elif not any(is_same(schema, one) for one in stored):
+            # To check an unchanged schema as well would load the library for CEL at every start.
+            causes += validate_structural(schema, f"{where}.schema.openAPIV3Schema")
         scale = (version.get("subresources") or {}).get("scale")
         if scale is not None:
             causes += _scale(scale, f"{where}.subresources.scale")

@@ -94,9 +94,7 @@ def _plan_of(schema: Schema) -> _Plan:
 
 def _check_object(plan: _Plan, value: dict[str, Any], path: str, causes: list[Cause]) -> None:
     prefix = f"{path}." if path else ""
-    for name in plan.required:
-        if not value.get(name):
-            causes.append(required(f"{prefix}{name}"))
+    causes += [required(f"{prefix}{name}") for name in plan.required if not value.get(name)]
     if plan.one_of:
         _check_one_of(plan, value, path, causes)
     for name, part in value.items():
