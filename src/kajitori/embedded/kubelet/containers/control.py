@@ -8,7 +8,7 @@ import contextlib
 import json
 import os
 import socket
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from kajitori.embedded.kubelet.shim import main as shim
@@ -17,6 +17,7 @@ from kajitori.errors import KajitoriError, Unavailable
 
 ANSWER_SECONDS = 10.0
 """Longest wait for the answer to an attach. A shim that has not answered by then does not know the order."""
+_ENDED = "the container has ended"
 
 
 class CommandNotStarted(KajitoriError):
@@ -75,16 +76,13 @@ async def connect(directory: Path) -> socket.socket:
     """Return a connection to a container's shim. Raises Unavailable if it has ended."""
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     connection.setblocking(False)
-    try:
+    with _closed_on_failure(connection):
         folder = os.open(directory, os.O_PATH | os.O_DIRECTORY)
         try:
             address = f"/proc/self/fd/{folder}/{shim.CONTROL_SOCKET}"
             await asyncio.get_running_loop().sock_connect(connection, address)
         finally:
             os.close(folder)
-    except OSError as error:
-        connection.close()
-        raise Unavailable(f"the container has ended: {error.strerror}") from error
     return connection
 
 
@@ -94,19 +92,12 @@ async def execute(directory: Path, argv: Sequence[str], stdio: Sequence[int], *,
     Raises KajitoriError if it can't be started.
     """
     connection = await connect(directory)
-    try:
+    with _closed_on_failure(connection):
         message = json.dumps({"do": "exec", "argv": list(argv), "tty": tty}).encode()
         socket.send_fds(connection, [message], list(stdio))
         answer = json.loads(await asyncio.get_running_loop().sock_recv(connection, MESSAGE_BYTES) or b"{}")
-    except OSError as error:
-        connection.close()
-        raise Unavailable(f"the container has ended: {error.strerror}") from error
-    except BaseException:
-        connection.close()
-        raise
-    if "pid" not in answer:
-        connection.close()
-        raise CommandNotStarted(answer.get("error", "the container has ended"), answer.get("exit_code", 126))
+        if "pid" not in answer:
+            raise CommandNotStarted(answer.get("error", _ENDED), answer.get("exit_code", 126))
     return Execution(connection, int(answer["pid"]))
 
 
@@ -116,25 +107,31 @@ async def attach(directory: Path, outputs: Sequence[int]) -> Attachment:
     The caller closes them; the copies close when the container has ended. Raises Unavailable if it has already ended.
     """
     connection = await connect(directory)
-    try:
+    with _closed_on_failure(connection):
         socket.send_fds(connection, [json.dumps({"do": "attach"}).encode()], list(outputs))
-        async with asyncio.timeout(ANSWER_SECONDS):
-            await readable(connection.fileno())
+        try:
+            async with asyncio.timeout(ANSWER_SECONDS):
+                await readable(connection.fileno())
+        except TimeoutError:
+            raise Unavailable("the container was started by a version of Kajitori that can't attach to it") from None
         data, fds, _, _ = socket.recv_fds(connection, MESSAGE_BYTES, 1, socket.MSG_CMSG_CLOEXEC)
         answer = json.loads(data or b"{}")
-    except TimeoutError:
-        connection.close()
-        raise Unavailable("the container was started by a version of Kajitori that can't attach to it") from None
+        if "attached" not in answer:
+            raise Unavailable(answer.get("error", _ENDED))
+    return Attachment(connection, fds[0] if fds else -1)
+
+
+@contextlib.contextmanager
+def _closed_on_failure(connection: socket.socket) -> Iterator[None]:
+    """Close the connection if the block fails. A connection that broke means that the container has ended."""
+    try:
+        yield
     except OSError as error:
         connection.close()
-        raise Unavailable(f"the container has ended: {error.strerror}") from error
+        raise Unavailable(f"{_ENDED}: {error.strerror}") from error
     except BaseException:
         connection.close()
         raise
-    if "attached" not in answer:
-        connection.close()
-        raise Unavailable(answer.get("error", "the container has ended"))
-    return Attachment(connection, fds[0] if fds else -1)
 
 
 async def readable(fd: int) -> None:
