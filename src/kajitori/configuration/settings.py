@@ -29,7 +29,6 @@ from kajitori.core.words.suggestions import did_you_mean
 from kajitori.core.words.texts import is_loopback
 from kajitori.errors import Fault, InvalidInput
 
-LOG_LEVELS = ("debug", "info", "warning", "error")
 LEASE_NAMESPACE = names.NAMESPACE
 """Default namespace of the Lease by which the controllers of a cluster elect a leader."""
 
@@ -165,8 +164,7 @@ class UpOptions:
             faults.append(Fault("--no-kubelet", "the cluster would have no nodes", hint=hint))
         if self.kubeconfig is None and self.context is not None:
             faults.append(Fault("--context", "--context needs --kubeconfig", self.context, "add --kubeconfig"))
-        if faults:
-            raise InvalidInput(faults)
+        raise_all(faults)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -329,8 +327,8 @@ class NodeOptions(ClusterOptions):
             if "=" not in label:
                 faults.append(Fault("--label", f"{label!r:.80} has no value", label, "write KEY=VALUE"))
         for taint in self.taints:
-            if taint.rpartition(":")[2] not in ("NoSchedule", "PreferNoSchedule", "NoExecute"):
-                hint = "write KEY[=VALUE]:EFFECT; effects are NoSchedule, PreferNoSchedule, NoExecute"
+            if taint.rpartition(":")[2] not in names.TAINT_EFFECTS:
+                hint = f"write KEY[=VALUE]:EFFECT; effects are {', '.join(names.TAINT_EFFECTS)}"
                 faults.append(Fault("--taint", f"{taint!r:.80} is not a taint", taint, hint))
         if self.pod_network not in ("host", "namespace"):
             message = f"there is no Pod network {self.pod_network!r:.80}"

@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 
 from kajitori.configuration.settings import UpOptions
-from kajitori.core.words.texts import is_loopback
+from kajitori.core.words.texts import http_url, is_loopback
 from kajitori.embedded.apiserver.certificates import Certificates, ensure_certificates, issue_web
 
 _OUTSIDE_ADDRESS = ("192.0.2.1", 9)
@@ -45,8 +45,7 @@ class Serving:
         return self.ca.read_text() if self.ca is not None else None
 
     def _url(self, host: str, port: int) -> str:
-        scheme = "https" if self.certificate is not None else "http"
-        return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
+        return http_url(host, port, tls=self.certificate is not None)
 
 
 def serving_of(options: UpOptions, certificates: Certificates | None) -> Serving:

@@ -9,6 +9,7 @@ from aiohttp import web
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
+from kajitori.core.words.texts import http_url
 from kajitori.errors import Unavailable
 
 _STOP_SECONDS = 1.0
@@ -35,8 +36,7 @@ class ProbeServer:
     @property
     def url(self) -> str:
         """Its address, once started."""
-        host = f"[{self._host}]" if ":" in self._host else self._host
-        return f"http://{host}:{self._port}"
+        return http_url(self._host, self._port)
 
     async def __aenter__(self) -> ProbeServer:
         """Start listening. Raises Unavailable if it cannot listen at the address."""

@@ -17,6 +17,7 @@ from prometheus_client import CollectorRegistry, Gauge, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from kajitori.core.traffic.node_feed import ALIVE_SECONDS, PATH, SINCE, encode_line
+from kajitori.core.words.texts import http_url
 from kajitori.errors import KajitoriError, Unauthenticated, Unavailable
 from kajitori.kube.mirror.mirror import Mirror
 from kajitori.kube.platform.agents import AgentTokens
@@ -71,8 +72,7 @@ class RelayServer:
     @property
     def url(self) -> str:
         """Its address, once started."""
-        host = f"[{self._host}]" if ":" in self._host else self._host
-        return f"{'https' if self._tls else 'http'}://{host}:{self._port}"
+        return http_url(self._host, self._port, tls=self._tls is not None)
 
     async def start(self) -> None:
         """Start accepting connections. Raises Unavailable if it cannot listen at the address."""

@@ -22,6 +22,7 @@ from kajitori.api.serving.listener import Connection, Listener
 from kajitori.api.serving.protocols import HEADER_BYTES, HttpProtocol, WebSocketProtocol
 from kajitori.configuration.settings import WebLimits
 from kajitori.core.protection.connections import Bounds
+from kajitori.core.words.texts import http_url
 from kajitori.errors import Unavailable
 
 log = logging.getLogger(__name__)
@@ -72,8 +73,7 @@ class ApiServer:
     @property
     def url(self) -> str:
         """The URL that the server listens on."""
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{'https' if self._certificate else 'http'}://{host}:{self.port}"
+        return http_url(self.host, self.port, tls=self._certificate is not None)
 
     @property
     def registry(self) -> CollectorRegistry:

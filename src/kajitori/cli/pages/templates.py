@@ -1,6 +1,6 @@
 """Docker's `--format`: a Go template that is filled in for each row of a list.
 
-Of Go's templates it knows what people write there: `{{.Field}}`, `{{.Label "key"}}`, `{{json .}}`, `{{json .Field}}`,
+It supports a part of Go's templates: `{{.Field}}`, `{{.Label "key"}}`, `{{json .}}`, `{{json .Field}}`,
 `{{upper .Field}}` and `{{lower .Field}}`; a leading `table` prints titles and columns, `json` alone a document a line.
 """
 
@@ -20,12 +20,11 @@ Row = Mapping[str, str]
 _PLACE = re.compile(r"\{\{-?\s*(.*?)\s*-?\}\}", re.DOTALL)
 _EXPRESSION = re.compile(r'(?:(json|upper|lower)\s+)?\.(?:Label\s+"([^"]*)"|([A-Za-z]*))')
 _ESCAPES = {"\\t": "\t", "\\n": "\n", "\\\\": "\\"}
-_LABELS = "Labels"
 
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """A place in a template: what stands there of a row, and the title of such a column."""
+    """An expression of a template: the title of its column, and the function that returns its value for a row."""
 
     title: str
     fill: Callable[[Row, Mapping[str, str]], str]
@@ -56,7 +55,7 @@ def print_rows(cli: Cli, template: str, rows: Iterable[tuple[Row, Mapping[str, s
 
 
 def _filled(texts: Iterable[str], values: Iterable[str]) -> str:
-    """The texts with the values between them. A tab within a value would be taken for one of the template."""
+    """Return `texts` with `values` between them. Tabs in values become spaces, since tabs separate columns."""
     between = [*(value.replace("\t", " ") for value in values), ""]
     return "".join(text + value for text, value in zip(texts, between, strict=True))
 

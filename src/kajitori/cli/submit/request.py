@@ -22,6 +22,7 @@ from kajitori.cli.submit.manifest import Manifest, read_manifest
 from kajitori.cli.submit.run_options import RunWords
 from kajitori.core.spec.draft import read_draft
 from kajitori.core.spec.run import container_words, name_fault
+from kajitori.core.words.names import TAINT_EFFECTS
 from kajitori.errors import Fault, InvalidInput
 
 REMOVED_DETACHED = "10s"
@@ -31,7 +32,6 @@ REMOVED_FOLLOWED = "10m"
 
 _ARCHITECTURE = "kubernetes.io/arch"
 _LEAVE_ONE_OUT = "leave one of them out"
-_TAINT_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 
 
 @dataclass(frozen=True)
@@ -318,10 +318,10 @@ class _Builder:
             self.spec.sources[f"spec.tolerations[{len(tolerations)}]"] = f"--toleration {word}"
             rest, _, effect = word.partition(":")
             key, equals, value = rest.partition("=")
-            if effect and effect not in _TAINT_EFFECTS:
+            if effect and effect not in TAINT_EFFECTS:
                 self.spec.leave_unread("tolerations", word)
                 self.spec.complain(
-                    "--toleration", f"{effect!r:.80} is no effect of a taint", word, ", ".join(_TAINT_EFFECTS)
+                    "--toleration", f"{effect!r:.80} is no effect of a taint", word, ", ".join(TAINT_EFFECTS)
                 )
                 continue
             toleration = {"key": key, "operator": "Equal" if equals else "Exists"}

@@ -43,6 +43,8 @@ TAINT_UNHEALTHY = f"{GROUP}/unhealthy"
 """On a Node that is out of the pool. Its value is a short reason."""
 TAINT_PREFLIGHT = f"{GROUP}/preflight"
 """On a Node that must be tested before it gets work, unless the policy names another taint."""
+TAINT_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+"""All effects that a taint of a Node can have."""
 ANNOTATION_SECRET_KEYS = f"{GROUP}/keys"
 """On a Secret created by the Web API: its keys, so that they can be listed without reading its values."""
 FINALIZER = f"{GROUP}/members"

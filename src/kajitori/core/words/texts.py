@@ -207,6 +207,11 @@ def _go_character(character: str) -> str:
     return f"\\x{code:02x}" if code < 0x80 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
+def http_url(host: str, port: int, *, tls: bool = False) -> str:
+    """Return the URL of a server at this host name or address; IPv6 addresses get brackets."""
+    return f"{'https' if tls else 'http'}://{f'[{host}]' if ':' in host else host}:{port}"
+
+
 def is_loopback(host: str) -> bool:
     """Whether a host name or address is a loopback address, which other machines cannot reach."""
     try:

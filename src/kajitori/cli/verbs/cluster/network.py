@@ -56,7 +56,7 @@ def ls(cli: Cli, address: str | None, output: str | None) -> None:
 
 
 def _around(ranges: list[dict[str, Any]], text: str) -> list[dict[str, Any]]:
-    """Print the ranges that an address lies in."""
+    """Return the ranges that contain an address."""
     from ipaddress import ip_address, ip_network
 
     from kajitori.errors import InvalidInput
