@@ -4,11 +4,11 @@
     python -m bench.burst --small    300 nodes, 240 occupied, a gang of 40, two rounds
 
 A real kube-apiserver with etcd and kube-scheduler on this machine (see tests/helpers/real_cluster.py). Nodes are plain
-objects, each occupied one holds one Pod; nobody runs the Pods, being bound is the end. kube-scheduler may speak to the
-API server as fast as it can: left at its default of 50 requests a second (`--scheduler-qps 50`), it binds 1,000 Pods in
-18 s however they name their nodes, and only binding directly is quicker. Each round measures, in turns:
+objects, and each occupied node holds one Pod. Pods are only bound and do not run. kube-scheduler may call the API
+server as fast as it can. With its default of 50 requests a second (`--scheduler-qps 50`) it binds 1,000 Pods in 18 s,
+however they name their nodes, and only direct binding is faster. Each round measures, in turns:
 
-    plain     the gang's Pods without a word about nodes, from the first create until the last is bound
+    plain     the gang's Pods name no nodes, from the first creation until the last one is bound
     pinned    from `POST /v1/runs` until the last Pod is bound: checked, planned, then pinned by affinity
     direct    the same, each Pod created with its node's name
     creation  the same client creates the same Pods and does nothing else: no mirror, no controller
@@ -52,7 +52,7 @@ NAMESPACE = "burst"
 MODES = ("plain", "pinned", "direct", "creation")
 
 Seconds = dict[str, list[float]]
-"""By mode, one figure per round."""
+"""Seconds by mode, one figure per round."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ SMALL = Size(nodes=300, occupied=240, members=40, rounds=2)
 
 
 def node(number: int) -> dict[str, Any]:
-    """A Node as its kubelet would have reported it, ready."""
+    """Return a ready Node, as its kubelet would have reported it."""
     amounts = {"cpu": "96", "memory": "1Ti", "pods": "110", "nvidia.com/gpu": str(GPUS)}
     labels = {
         **POOL_LABEL,
@@ -92,7 +92,7 @@ def node(number: int) -> dict[str, Any]:
 
 
 def occupant(number: int) -> dict[str, Any]:
-    """Somebody else's Pod that takes a whole node."""
+    """Return a foreign Pod that takes a whole node."""
     amounts = {"nvidia.com/gpu": str(GPUS), "cpu": "8", "memory": "64Gi"}
     return {
         "apiVersion": "v1",
@@ -106,12 +106,12 @@ def occupant(number: int) -> dict[str, Any]:
 
 
 def run_spec(size: Size, *, direct: bool) -> dict[str, Any]:
-    """The gang's spec; members are bound directly where it names the pool that policy says so of."""
+    """Return the gang's spec; members are bound directly if it selects the pool that policy binds directly."""
     return spec_of(size.members, nodeSelector=POOL_LABEL) if direct else spec_of(size.members)
 
 
 def gang_pods(size: Size, policy: Policy, run: str) -> MemberPods:
-    """The Pods that the controller would make of the gang."""
+    """Return the Pods that the controller would create for the gang."""
     spec = parse_spec(run_spec(size, direct=False))
     decision = decide(spec, policy, Facts(), run=RunIdentity(run, NAMESPACE))
     return MemberPods(
@@ -128,13 +128,13 @@ def gang_pods(size: Size, policy: Policy, run: str) -> MemberPods:
 
 
 async def create_all(client: KubeClient, resource: Resource, bodies: list[dict[str, Any]]) -> None:
-    """Creates them all, as many at once as the client's limiter lets."""
+    """Create all of them, as many at a time as the client's limiter allows."""
     namespace = NAMESPACE if resource.namespaced else None
     await asyncio.gather(*(client.create(resource, body, namespace) for body in bodies))
 
 
 async def fill(client: KubeClient, size: Size) -> None:
-    """Nodes, and the Pods that occupy most of them, evenly spread."""
+    """Create the nodes, and the Pods that occupy most of them, evenly spread."""
     await install(client)
     await client.create(NAMESPACES, {"metadata": {"name": NAMESPACE}})
     await create_all(client, NODES, [node(number) for number in range(size.nodes)])
@@ -185,7 +185,7 @@ class Bench:
         self._round = 0
 
     async def measure(self, mode: str) -> float:
-        """Seconds that one mode takes."""
+        """Measure one mode in seconds."""
         self._round += 1
         run = f"{mode}-{self._round}"
         if mode == "creation":
@@ -221,7 +221,7 @@ class Bench:
         return seconds
 
     def _pods(self, run: str, *, bind: bool) -> Iterator[dict[str, Any]]:
-        """The gang's Pods without an owner; on nodes that nobody occupies, or without a word about nodes."""
+        """Return the gang's Pods without an owner; they name free nodes, or none."""
         pods = gang_pods(self._size, self._policy, run)
         occupied = {number * self._size.nodes // self._size.occupied for number in range(self._size.occupied)}
         free = [number for number in range(self._size.nodes) if number not in occupied]
@@ -233,7 +233,7 @@ class Bench:
             yield pod
 
     async def _end_run(self, run: str, mirror: Mirror) -> None:
-        """Deletes a Run; its Pods go at once, since no kubelet will confirm their end."""
+        """Delete a Run; its Pods are removed at once, because no kubelet would confirm their end."""
 
         def created() -> bool:
             status = mirror.runs[NAMESPACE, run].status
@@ -263,7 +263,7 @@ async def measure(config: KubeConfig, size: Size, scheduler: Scheduler) -> Secon
         CONSOLE.print(f"{size.nodes} nodes, {size.occupied} occupied, made in {time.perf_counter() - began:.1f} s")
         async with scheduler():
             bench = Bench(client, size)
-            for mode in MODES:  # once for nothing: caches fill, the client finds its concurrency
+            for mode in MODES:  # not counted: caches fill, and the client finds its concurrency
                 await bench.measure(mode)
             for number in range(size.rounds):
                 for mode in MODES:
@@ -312,7 +312,7 @@ def embedded(size: Size) -> Seconds:
 
 
 def show(where: str, size: Size, seconds: Seconds) -> dict[str, float]:
-    """Prints the figures; answers the medians."""
+    """Print the figures; return the medians."""
     middle = {mode: statistics.median(values) for mode, values in seconds.items()}
     rows = [
         (mode, median_and_range(values), f"{size.members / middle[mode]:.0f}", f"{middle['plain'] / middle[mode]:.2f}")
@@ -324,7 +324,7 @@ def show(where: str, size: Size, seconds: Seconds) -> dict[str, float]:
 
 
 def report(middle: dict[str, float]) -> int:
-    """Prints the limits beside what was measured on the real API server; answers the exit code."""
+    """Print the limits beside the figures of the real API server; return the exit code."""
     beside = "beside kube-scheduler alone"
     share = 100 * middle["creation"] / middle["direct"]
     return print_limits(

@@ -39,7 +39,7 @@ EVERYDAY: Mapping[str, Sequence[str]] = {
 
 
 def main() -> int:
-    """Prints what was measured; 0 if every verb was within its limit."""
+    """Print the figures; return 0 if every verb was within its limit."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--small", action="store_true", help="five rounds")
     rounds = 5 if parser.parse_args().small else 15
@@ -82,7 +82,7 @@ def _commands(kaji: str, kubeconfig: Path) -> dict[str, Sequence[str]]:
 
 
 def _submit_runs(kaji: str, environment: dict[str, str]) -> None:
-    """Ended runs, so that lists have something to show."""
+    """Create ended runs, so that lists have something to show."""
     for number in range(RUNS):
         command = (kaji, "run", "-d", "-q", "--name", f"bench-{number}", "--cpus", "0.01", "-m", "64m", "x", "true")
         subprocess.run(command, env=environment, check=True, capture_output=True)
@@ -91,7 +91,7 @@ def _submit_runs(kaji: str, environment: dict[str, str]) -> None:
 
 
 def _processor_ms(command: Sequence[str], environment: dict[str, str]) -> float:
-    """User and system time of one command, in milliseconds. Raises RuntimeError where it fails."""
+    """Return user and system time of one command in milliseconds. Raises RuntimeError if it fails."""
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=environment) as process:
         _, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)

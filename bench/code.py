@@ -1,4 +1,4 @@
-"""What it costs that all members of a gang that starts get their code.
+"""Cost of sending code to all members of a gang when it starts.
 
     python -m bench.code            100 MB to 1,000 members
     python -m bench.code --small    10 MB to 100 members
@@ -7,8 +7,8 @@ The embedded API server and `kaji server` are processes of their own; the store 
 reads. Code lies there already (the upload is not measured): text, which is compressed to about a third. Members are
 started all at once. A few are `python -m kajitori.member`, as in a Pod: they fetch the code, check and unpack it. The
 others are light: one process here holds all their connections, asks what a member asks and reads the whole answer, but
-does not unpack it, since one machine can't do the work of a thousand. All share its cores, and loopback is the network.
-Between the Web API and the API server every byte is counted.
+does not unpack it, because one machine cannot do the work of a thousand. All share its cores, and loopback is the
+network. Between the Web API and the API server every byte is counted.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ MB = 1e6
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What one round measured."""
+    """Figures of one round."""
 
     members: int
     archive_bytes: int
@@ -68,13 +68,13 @@ class Figures:
     last_whole_seconds: float
     """From the start until the last whole member had it unpacked."""
     sent_bytes: int
-    """By the Web API to light members."""
+    """Bytes that the Web API sent to light members."""
     web_api_cpu_seconds: float
     web_api_mib: float
     store_bytes: int
-    """Read from the folder."""
+    """Bytes read from the store's folder."""
     apiserver_bytes: int
-    """Between it and the Web API, both ways."""
+    """Bytes between the API server and the Web API, in both directions."""
     apiserver_cpu_seconds: float
 
 
@@ -82,7 +82,7 @@ class Figures:
 
 
 def project(folder: Path, size_bytes: int) -> Pack:
-    """A folder of text files of so many bytes together, packed."""
+    """Return the archive of a folder with text files of this total size."""
     chance = random.Random(1)
     words = ["".join(chance.choices("abcdefghijklmnopqrstuvwxyz_", k=chance.randint(2, 12))) for _ in range(WORDS)]
     for number in range(size_bytes // FILE_BYTES):
@@ -94,7 +94,7 @@ def project(folder: Path, size_bytes: int) -> Pack:
 
 
 async def store(blobs: Path, packed: Pack) -> int:
-    """Puts the code where an upload does; answers its compressed size."""
+    """Store the code as an upload does; return its compressed size."""
     code = CodeStore(await open_blobs(blobs.as_uri()))
     sums = []
     for number in range(packed.parts):
@@ -108,7 +108,7 @@ async def store(blobs: Path, packed: Pack) -> int:
 
 
 async def serve_api(folder: Path) -> None:
-    """The embedded API server alone, until it is killed."""
+    """Run the embedded API server alone, until it is killed."""
     async with EmbeddedCluster(EmbeddedSettings(folder, in_memory=True)):
         print("ready", flush=True)
         await asyncio.Event().wait()
@@ -116,7 +116,7 @@ async def serve_api(folder: Path) -> None:
 
 @contextlib.contextmanager
 def api_server(folder: Path) -> Iterator[psutil.Process]:
-    """That in a process of its own; its kubeconfig lies in the folder."""
+    """Run the API server in a separate process; its kubeconfig is in the folder."""
     command = [sys.executable, "-m", "bench.code", "--api-server", str(folder)]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
         try:
@@ -129,7 +129,7 @@ def api_server(folder: Path) -> Iterator[psutil.Process]:
 
 
 class Counter:
-    """A way to the API server on which every byte is counted."""
+    """A proxy to the API server that counts every byte."""
 
     def __init__(self, host: str, port: int) -> None:
         self.passed_bytes = 0
@@ -163,10 +163,10 @@ class Counter:
 
 
 class Light(asyncio.BufferedProtocol):
-    """One member's request, and its answer to the last byte."""
+    """Send one member's request and read its answer to the last byte."""
 
     buffer = memoryview(bytearray(1 << 18))
-    """Of all together: nothing of what is read is kept."""
+    """One buffer for all members; answers are read and dropped."""
 
     def __init__(self, request: bytes, done: asyncio.Future[int]) -> None:
         self._request, self._done = request, done
@@ -194,7 +194,7 @@ class Light(asyncio.BufferedProtocol):
 
 
 async def fetch_lightly(url: str, ticket: str, ranks: range) -> int:
-    """All of them at once; the bytes that they got together."""
+    """Run all light members at once; return the number of bytes that they received."""
     loop, place = asyncio.get_running_loop(), urlsplit(url)
     answers: list[asyncio.Future[int]] = []
     turns = asyncio.Semaphore(500)
@@ -214,7 +214,7 @@ async def fetch_lightly(url: str, ticket: str, ranks: range) -> int:
 
 
 async def fetch_wholly(url: str, ticket: str, digest: str, ranks: range, members: int, folder: Path) -> None:
-    """As in a Pod: a process for each, until the code is unpacked."""
+    """Run whole members as in a Pod, a process for each, until the code is unpacked."""
 
     async def member(rank: int) -> None:
         own = folder / str(rank)
@@ -245,7 +245,7 @@ async def fetch_wholly(url: str, ticket: str, digest: str, ranks: range, members
 
 
 async def measure(folder: Path, packed: Pack, members: int, server: psutil.Process) -> Figures:
-    """One round with a gang of so many members."""
+    """Measure one round with a gang of this size."""
     kubeconfig = folder / "api" / "kubeconfig"
     document = yaml.safe_load(kubeconfig.read_text())
     place = urlsplit(document["clusters"][0]["cluster"]["server"])
@@ -290,13 +290,13 @@ async def measure(folder: Path, packed: Pack, members: int, server: psutil.Proce
 
 
 async def timed(work: Coroutine[Any, Any, None], began: float) -> float:
-    """When it was done, after the beginning."""
+    """Return the seconds from the beginning until it was done."""
     await work
     return time.monotonic() - began
 
 
 def run(members: int, size_bytes: int) -> Figures:
-    """One round on a cluster of its own."""
+    """Measure one round on a new cluster."""
     with tempfile.TemporaryDirectory(prefix="kajitori-code-") as name:
         folder = Path(name)
         packed = project(folder / "project", size_bytes)
@@ -308,7 +308,7 @@ def run(members: int, size_bytes: int) -> Figures:
 
 
 def show(rounds: list[Figures]) -> int:
-    """Tables, and the exit code."""
+    """Print the tables; return the exit code."""
     rows: list[tuple[str, Callable[[Figures], str]]] = [
         ("archive, MB; compressed", lambda it: f"{it.archive_bytes / MB:.0f}; {it.compressed_bytes / MB:.1f}"),
         ("from the start until the last light member had it, s", lambda it: f"{it.last_light_seconds:.1f}"),
@@ -325,7 +325,7 @@ def show(rounds: list[Figures]) -> int:
     print_table("all members of a gang get their code", columns, table)
     small, large = rounds
     per_gb = large.web_api_cpu_seconds / (large.sent_bytes / 1e9)
-    # Both rounds may see a bookmark or a renewed watch; a member more costs nothing.
+    # Both rounds may see a bookmark or a renewed watch; each further member costs nothing.
     grown = (large.apiserver_bytes - small.apiserver_bytes) / (large.members - small.members)
     return print_limits(
         [

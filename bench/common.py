@@ -1,4 +1,4 @@
-"""What all benchmarks share: figures against limits, printed for people, and an exit code for programs."""
+"""Shared by all benchmarks: print figures beside limits, and compute the exit code."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ CONSOLE = Console(highlight=False, soft_wrap=True)
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """One promise, and what was measured. Exactly one of `least` and `most` is given, in the unit of `value`."""
+    """One promise, and the measured value. Exactly one of `least` and `most` is given, in the unit of `value`."""
 
     what: str
     value: float
@@ -34,7 +34,7 @@ class Limit:
 
 
 def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Prints rows under a title; all columns but the first are figures."""
+    """Print rows under a title; all columns but the first are figures."""
     table = Table(title=title, title_justify="left")
     for number, column in enumerate(columns):
         table.add_column(column, justify="left" if number == 0 else "right")
@@ -44,7 +44,7 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]
 
 
 def print_limits(limits: Sequence[Limit]) -> int:
-    """Prints what was promised beside what was measured; answers the exit code: 0 if all was kept, else 1."""
+    """Print each limit beside the measured value; return the exit code: 0 if all were kept, else 1."""
     rows = [
         (limit.what, f"{limit.value:.3g}{limit.unit}", limit.bound, "met" if limit.met else "NOT MET")
         for limit in limits

@@ -1,13 +1,13 @@
-"""What it costs that all members of a large gang learn where all of them are.
+"""Cost of telling all members of a large gang the addresses of all others.
 
     python -m bench.discovery            7,500 members
     python -m bench.discovery --small    300 members
 
 A real kube-apiserver with etcd on this machine (see tests/helpers/real_cluster.py) holds the Pods of a gang as they are
-while members are in their first step; nobody runs them. `kaji server` in a process of its own follows them, with an
+while members are in their first step; they do not run. `kaji server` in a process of its own follows them, with an
 identity of its own, so that the API server's audit log tells what it asks for. First all members but one have an
-address; all of them ask the Web API, as their first steps do, and wait. Then the last one gets its address. Measured
-beside it: what the API server would have to do if each member listed the Pods of its run there, from twenty that do.
+address; all of them ask the Web API, as their first steps do, and wait. Then the last one gets its address. The peer
+is the work of the API server if each member listed the Pods of its run there, extrapolated from twenty that do.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from kajitori.kube.resources import NAMESPACES, PODS, RUNS, Resource
 NAMESPACE = "discovery"
 RUN = "bert"
 WEB_API_USER = "ada"
-"""Of the users that the cluster knows, the one that the Web API acts as."""
+"""The user as which the Web API acts."""
 LISTS = 20
 PATIENCE_SECONDS = 180.0
 AT_ONCE = 64
@@ -65,17 +65,17 @@ _BINDINGS = Resource("rbac.authorization.k8s.io", "v1", "clusterrolebindings", "
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """What became of one member's request."""
+    """Outcome of one member's request."""
 
     at: float
-    """Seconds of the monotonic clock when all of the answer was there."""
+    """Monotonic time at which the whole answer had arrived."""
     sent_bytes: int
     status: str
 
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What one round measured."""
+    """Figures of one round."""
 
     members: int
     last_answer_seconds: float
@@ -84,9 +84,9 @@ class Figures:
     web_api_mib: float
     bytes_each: float
     requests: int
-    """Of the Web API at the API server, while all members asked and waited."""
+    """Requests of the Web API to the API server while all members asked and waited."""
     list_cpu_seconds: float
-    """Of the API server, for one member that lists the Pods there."""
+    """Processor seconds of the API server for one member that lists the Pods there."""
     list_bytes: int
 
 
@@ -94,7 +94,7 @@ class Figures:
 
 
 async def make_gang(client: KubeClient, members: int, code: str = "") -> str:
-    """A run whose members are in their first step, all but the last with an address. Answers its ticket."""
+    """Create a run with all members in their first step, and all but the last with an address. Return its ticket."""
     asked: dict[str, Any] = {"image": "bert:3", "replicas": members}
     if code:
         asked["code"] = {"digest": code, "path": "/code"}
@@ -136,7 +136,7 @@ async def report(client: KubeClient, rank: int, pod_ip: str) -> None:
 
 
 def address(rank: int) -> str:
-    """Sixty-four members a subnet, as nodes have theirs."""
+    """Return the address of a member: 64 members per subnet, as nodes have subnets."""
     return f"10.{128 + (rank >> 14)}.{(rank >> 6) & 255}.{(rank & 63) * 3 + 2}"
 
 
@@ -165,7 +165,7 @@ class Asking(asyncio.Protocol):
 
 
 async def ask_all(url: str, ticket: str, members: int) -> list[asyncio.Future[Answered]]:
-    """Every member has sent its request."""
+    """Return whether every member has sent its request."""
     loop, place = asyncio.get_running_loop(), urlsplit(url)
     request = (
         f"GET /v1/members/hosts HTTP/1.1\r\nHost: {place.netloc}\r\nAuthorization: Bearer {ticket}\r\n"
@@ -189,7 +189,7 @@ async def ask_all(url: str, ticket: str, members: int) -> list[asyncio.Future[An
 
 @contextlib.contextmanager
 def web_api(kubeconfig: Path, folder: Path, *more: str) -> Iterator[tuple[str, psutil.Process]]:
-    """`kaji server`; its address, and its process."""
+    """Start `kaji server`; yield its address and its process."""
     (folder / "policy.yaml").write_text("{}\n")
     options = ("--kubeconfig", str(kubeconfig), "--policy", str(folder / "policy.yaml"), "--port", "0", *more)
     for limit in ("connections", "unauthenticated"):  # all members have one address here
@@ -208,7 +208,7 @@ def web_api(kubeconfig: Path, folder: Path, *more: str) -> Iterator[tuple[str, p
 
 
 def own_identity(cluster: RealCluster, folder: Path) -> Path:
-    """A kubeconfig by which the API server tells the Web API from others."""
+    """Write a kubeconfig with an identity of the Web API's own."""
     document = yaml.safe_load(cluster.kubeconfig.read_text())
     document["users"][0]["user"] = {"token": cluster.tokens[WEB_API_USER]}
     kubeconfig = folder / "web-api.kubeconfig"
@@ -218,7 +218,7 @@ def own_identity(cluster: RealCluster, folder: Path) -> Path:
 
 @contextlib.asynccontextmanager
 async def prepared(cluster: RealCluster) -> AsyncIterator[KubeClient]:
-    """An installed Kajitori; the Web API's user may do what he likes."""
+    """Install Kajitori; the Web API's user gets all rights."""
     async with cluster.client() as client:
         await install(client)
         for name in (NAMESPACE, LEASE_NAMESPACE):
@@ -230,7 +230,7 @@ async def prepared(cluster: RealCluster) -> AsyncIterator[KubeClient]:
 
 
 async def measure(cluster: RealCluster, folder: Path, members: int) -> Figures:
-    """One round with a gang of so many members."""
+    """Measure one round with a gang of this size."""
     audit = folder / "audit.log"
     async with prepared(cluster) as client:
         ticket = await make_gang(client, members)
@@ -263,7 +263,7 @@ async def measure(cluster: RealCluster, folder: Path, members: int) -> Figures:
 
 
 async def lists(client: KubeClient) -> tuple[float, int]:
-    """Processor seconds of the API server, and bytes, for one LIST of the run's Pods."""
+    """Return processor seconds of the API server, and bytes, for one LIST of the run's Pods."""
     process = next(each for each in psutil.Process().children(recursive=True) if each.name() == "kube-apiserver")
     path = f"{PODS.path(NAMESPACE)}?labelSelector={names.LABEL_RUN}%3D{RUN}&resourceVersion=0"
     began, size = cpu_seconds(process), 0
@@ -273,7 +273,7 @@ async def lists(client: KubeClient) -> tuple[float, int]:
 
 
 def cpu_seconds(process: psutil.Process) -> float:
-    """Processor seconds that a process has had."""
+    """Return the processor seconds of a process."""
     times = process.cpu_times()
     return float(times.user + times.system)
 
@@ -282,7 +282,7 @@ def cpu_seconds(process: psutil.Process) -> float:
 
 
 def run(members: int) -> Figures:
-    """One round on a cluster of its own."""
+    """Measure one round on a new cluster."""
     with tempfile.TemporaryDirectory(prefix="kajitori-discovery-") as name:
         folder = Path(name)
         (folder / "audit.yaml").write_text(yaml.safe_dump(_AUDIT))
@@ -292,7 +292,7 @@ def run(members: int) -> Figures:
 
 
 def show(rounds: list[Figures]) -> int:
-    """Tables, and the exit code."""
+    """Print the tables; return the exit code."""
     rows: list[tuple[str, Callable[[Figures], str]]] = [
         ("requests of the Web API to the API server", lambda it: str(it.requests)),
         ("from the last address to the last answer, s", lambda it: f"{it.last_answer_seconds:.2f}"),

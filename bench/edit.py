@@ -1,4 +1,4 @@
-"""How long a researcher waits for the first line of a program that he has just changed.
+"""Time from an edited file to the first line that the program prints.
 
     python -m bench.edit            twenty changes
     python -m bench.edit --small    five
@@ -27,7 +27,7 @@ OTHER_FILES = 99
 
 
 def main() -> int:
-    """Prints what was measured; 0 if the promise was kept."""
+    """Print the figures; return 0 if the promise was kept."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--small", action="store_true", help="five changes")
     changes = 5 if parser.parse_args().small else 20
@@ -62,7 +62,7 @@ def main() -> int:
 
 
 def _project(folder: Path) -> Path:
-    """A folder with some files that stay as they are."""
+    """Create a folder with files that do not change."""
     folder.mkdir()
     for number in range(OTHER_FILES):
         (folder / f"module_{number}.py").write_text(f"ANSWER = {number}\n" * 100)
@@ -70,7 +70,7 @@ def _project(folder: Path) -> Path:
 
 
 def _first_line_seconds(command: Sequence[str], line: str, folder: Path, environment: dict[str, str]) -> float:
-    """From starting a command to reading the line that it has to print first."""
+    """Return the seconds from the command's start until its first line was read."""
     began = time.monotonic()
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=folder, env=environment) as process:
         assert process.stdout is not None

@@ -1,4 +1,4 @@
-"""What it costs to tell why runs wait: all that wait, in every cycle, and one of them exactly.
+"""Cost of explaining why runs wait: briefly for all of them in every cycle, and exactly for one.
 
 python -m bench.explain
 """
@@ -25,7 +25,7 @@ from kajitori.core.queue.waiting import WaitingRun
 from kajitori.core.queue.what_if import ask
 
 ANSWER_SECONDS = 0.5
-"""As the Web API gives to each part of an answer (`kajitori.api.queue.state`)."""
+"""Seconds that the Web API gives to each part of an answer (`kajitori.api.queue.state`)."""
 
 HOLDER = MemberRequest(4_000, 32 * GIB, whole_node=True)
 
@@ -74,7 +74,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _measure(rounds: int, work: Callable[[], object]) -> float:
-    """Processor time, in seconds: others on the machine are no fault of the planner."""
+    """Measure processor seconds, because other work on the machine must not count."""
     took = []
     for _ in range(rounds):
         began = time.process_time()
@@ -89,7 +89,7 @@ def _watch() -> Callable[[], bool]:
 
 
 def _situation(table: NodeTable, queue: Sequence[WaitingRun], lot: random.Random, *, members: int) -> Simulation:
-    """Runs of up to so many whole nodes on nine tenths of the cluster."""
+    """Fill nine tenths of the cluster with runs of at most this many whole nodes."""
     state, occupants = Snapshot.empty(table), []
     rows = np.array(lot.sample(range(len(table)), int(0.9 * len(table))), dtype=np.int64)
     at = 0
@@ -114,7 +114,7 @@ def _ask(situation: Simulation, queued: WaitingRun) -> None:
 
 
 def _tell_all(situation: Simulation, *, tell: bool) -> None:
-    """What the controller does in a cycle in which nobody was told anything before."""
+    """Do what the controller does in a cycle if no run has an explanation yet."""
     found = schedule(situation.snapshot, situation.queue, situation.endings, 0.0)
     if not tell:
         return

@@ -1,10 +1,10 @@
-"""What a very large run leaves in the API server, however often it restarts.
+"""Size of what a very large run leaves in the API server after several restarts.
 
     python -m bench.footprint            a run of 7,500 members on as many simulated nodes, restarted five times
     python -m bench.footprint --small    200 members, restarted twice
 
 A real kube-apiserver with etcd; `kaji sim` in a process of its own plays the kubelets. Then the embedded one, with at
-most 1,000 members, whose nodes tell that they are there, as it asks them to. Measured:
+most 1,000 members; its nodes send heartbeats, because it expects them. Measured:
 the bytes of the Run's object after each attempt, how much the database grew with it (etcd's own figure of what is in
 use after a compaction; the size of SQLite's files), and how long it takes after `DELETE /v1/runs/…` until the last Pod
 is gone.
@@ -53,7 +53,7 @@ from kajitori.kube.resources import NAMESPACES, RUNS
 NAMESPACE = "footprint"
 RUN = "large"
 Database = Callable[[], Awaitable[int]]
-"""Answers how many bytes of the database are in use now."""
+"""Return how many bytes of the database are in use now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,22 +65,22 @@ class Size:
 FULL = Size(members=7500, restarts=5)
 SMALL = Size(members=200, restarts=2)
 MOST_EMBEDDED = 1000
-"""Members: it is made for one machine."""
+"""Largest number of members on the embedded server, which is made for one machine."""
 
 
 @dataclass(frozen=True, slots=True)
 class Footprint:
     object_bytes: list[int]
-    """Of the Run, after each attempt had come up."""
+    """Bytes of the Run's object after each attempt had started."""
     database_bytes: list[int]
-    """In use at the same moments; the first is from before the run."""
+    """Bytes in use at the same moments; the first one is from before the run."""
     removal_seconds: float
     removal_processors: str
-    """Processor seconds of each process until then, in words."""
+    """Processor seconds of each process until then, as text."""
 
 
 async def measure(config: KubeConfig, kubeconfig: Path, size: Size, database: Database, *options: str) -> Footprint:
-    """One run from its submission to the end of its last Pod. options: of `kaji sim`."""
+    """Measure one run from its submission to the end of its last Pod. options: those of `kaji sim`."""
     async with KubeClient(config) as client:
         await install(client)
         await client.create(NAMESPACES, {"metadata": {"name": NAMESPACE}})
@@ -124,7 +124,7 @@ def real(size: Size) -> Footprint:
 
 
 async def _etcd_bytes(cluster: RealCluster) -> int:
-    """What is in use of etcd's database once old revisions are forgotten, as they are every five minutes."""
+    """Return the bytes in use in etcd after a compaction, which happens every five minutes."""
     async with aiohttp.ClientSession(cluster.etcd_url) as etcd:
         async with etcd.post("/v3/kv/range", json={"key": "AA=="}) as answer:
             revision = (await answer.json())["header"]["revision"]
@@ -159,7 +159,7 @@ def _file_bytes(folder: Path) -> int:
 
 
 def show(where: str, size: Size, found: Footprint) -> None:
-    """Prints the figures attempt by attempt."""
+    """Print the figures attempt by attempt."""
     grown = [after - before for before, after in zip(found.database_bytes, found.database_bytes[1:], strict=False)]
     rows: list[tuple[Any, ...]] = [
         (str(number + 1), f"{found.object_bytes[number]:,}", f"{grown[number] / 1024:,.0f}")

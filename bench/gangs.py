@@ -1,4 +1,4 @@
-"""What benchmarks of gangs share: a platform in this process, simulated nodes in another, a run that is submitted."""
+"""Shared by benchmarks of gangs: a platform in this process, simulated nodes in another, and submitting a run."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ PATIENCE_SECONDS = 600.0
 GPUS = 8
 EXIT_CODE = "sim.kajitori.dev/exit-code"
 POOL_LABEL = {"bench.kajitori.dev/pool": "all"}
-"""Policy binds Pods directly that select nodes by it."""
+"""Policy binds Pods directly if they select nodes by this label."""
 DIRECTLY = {"binding": {"directlyOn": [POOL_LABEL]}}
 
 
@@ -47,7 +47,7 @@ class Platform:
     namespace: str
 
     async def submit(self, name: str, spec: Mapping[str, Any], *, dry_run: bool = False) -> None:
-        """`POST /v1/runs`. Raises RuntimeError with the answer where it is refused."""
+        """`POST /v1/runs`. Raises RuntimeError with the answer if it is refused."""
         document = {"name": name, "namespace": self.namespace, "spec": spec}
         headers = {"Authorization": f"Bearer {self.client.config.credentials.token}"}
         async with aiohttp.ClientSession(headers=headers) as http:
@@ -57,12 +57,12 @@ class Platform:
                     raise RuntimeError(f"{answer.status}: {await answer.text()}")
 
     def status(self, name: str) -> RunStatus:
-        """A Run's status as the mirror shows it, empty where there is none yet."""
+        """Return a Run's status as the mirror shows it, empty if there is none yet."""
         run = self.mirror.runs.get((self.namespace, name))
         return (run.status if run else None) or RunStatus()
 
     async def runs(self, name: str, *, attempt: int) -> None:
-        """Returns once all members of that attempt run."""
+        """Wait until all members of that attempt run."""
 
         def there() -> bool:
             status = self.status(name)
@@ -71,13 +71,13 @@ class Platform:
         await wait_until(there)
 
     def pods(self, prefix: str) -> list[Pod]:
-        """Pods whose names begin so."""
+        """Return the Pods with this prefix in their name."""
         return [pod for (_, name), pod in self.mirror.pods.items() if name.startswith(prefix)]
 
 
 @contextlib.asynccontextmanager
 async def platform(client: KubeClient, policy: Policy, namespace: str) -> AsyncIterator[Platform]:
-    """All of it, until the end of the context."""
+    """Run the whole platform until the end of the context."""
     stop = asyncio.Event()
     policy_file = PolicyFile(None, without_file=policy)
     async with Mirror(client) as mirror:
@@ -97,7 +97,7 @@ async def platform(client: KubeClient, policy: Policy, namespace: str) -> AsyncI
 
 @contextlib.contextmanager
 def simulated_nodes(kubeconfig: Path, count: int, *options: str, gpus: int = GPUS) -> Iterator[None]:
-    """`kaji sim` in a process of its own: nodes with so many GPUs, else as the options say, whose Pods run and end."""
+    """Run `kaji sim` in a separate process: nodes with this many GPUs, otherwise as the options say."""
     command = [sys.executable, "-m", "kajitori.cli", "sim", "--kubeconfig", str(kubeconfig), "--nodes", str(count)]
     command += ["--gpus", str(gpus), *(("--gpu-type", "h100") if gpus else ())]
     command += ["--cpus", "96", "--memory", "1Ti", "--untaint"]
@@ -110,7 +110,7 @@ def simulated_nodes(kubeconfig: Path, count: int, *options: str, gpus: int = GPU
 
 
 async def label_nodes(there: Platform, count: int) -> None:
-    """Waits until so many nodes are ready, and puts them into the pool that Pods are bound to directly."""
+    """Wait until this many nodes are ready, and put them into the pool with direct binding."""
 
     def ready() -> int:
         return sum(node.is_ready and not node.spec.taints for node in there.mirror.nodes.values())
@@ -121,12 +121,12 @@ async def label_nodes(there: Platform, count: int) -> None:
 
 
 async def fail(there: Platform, pod: str) -> None:
-    """Makes the program of one simulated member end with 1."""
+    """End the program of one simulated member with exit code 1."""
     await there.client.patch(PODS, pod, {"metadata": {"annotations": {EXIT_CODE: "1"}}}, there.namespace)
 
 
 def lacks(*binaries: str) -> bool:
-    """Whether this machine has not got all of these, which is said."""
+    """Return whether one of these programs is missing on this machine, and say which."""
     missing = [name for name in binaries if find_binary(name) is None]
     if missing:
         print(f"no {', no '.join(missing)}: get them with setup-envtest, or set $KUBEBUILDER_ASSETS", file=sys.stderr)
@@ -134,14 +134,14 @@ def lacks(*binaries: str) -> bool:
 
 
 async def wait_until(holds: Callable[[], bool]) -> None:
-    """Returns when it holds. Raises TimeoutError."""
+    """Wait until the condition holds. Raises TimeoutError."""
     async with asyncio.timeout(PATIENCE_SECONDS):
         while not holds():  # noqa: ASYNC110 — the harness keeps out of what it measures
             await asyncio.sleep(0.02)
 
 
 def spec_of(members: int, **more: Any) -> dict[str, Any]:
-    """A gang of whole nodes."""
+    """Return the spec of a gang of whole nodes."""
     return {
         "image": "registry.example/bert:3",
         "command": ["python", "train.py"],

@@ -1,17 +1,17 @@
-"""Kueue's own benchmark of its scheduler, for the run controller: 15,000 runs that come within a minute.
+"""Kueue's own benchmark of its scheduler, for the run controller: 15,000 runs that are submitted within a minute.
 
     python -m bench.kueue            Run objects on a real API server, their members mimicked, as Kueue mimics Workloads
     python -m bench.kueue --pods     a real Pod for each run, on simulated nodes
     python -m bench.kueue --small    a tenth of the runs
 
 5 pools of 120 units, 6 submitters each; each submitter's 350 small runs (1 unit, 0.2 s), 100 medium (5 units, 0.5 s)
-and 50 large ones (20 units, 1 s) come in the rhythm of Kueue's `test/performance/scheduler/configs/baseline`, whose
-priorities are high, normal and low here. A submitter is a namespace, a pool is six nodes of 20 units, a unit is a core.
-Use is work done over capacity: the sum of run time times units, over 600 units times the time from the first submission
-to the last end.
+and 50 large ones (20 units, 1 s) are submitted in the rhythm of Kueue's
+`test/performance/scheduler/configs/baseline`. Its priorities are high, normal and low here. A submitter is a namespace,
+a pool is six nodes of 20 units, a unit is a core. Use is work done over capacity: the sum of run time times units, over
+600 units times the time from the first submission to the last end.
 
-Kueue's figures are those it reached on a machine with two cores, API server 1.36 beside it, its workloads mimicked.
-Where `$KUEUE_BIN` is a folder with Kueue's `performance-scheduler-runner` and `minimalkueue` (its custom resources in
+Kueue's figures were recorded on a machine with two cores, beside API server 1.36, with mimicked workloads.
+If `$KUEUE_BIN` is a folder with Kueue's `performance-scheduler-runner` and `minimalkueue` (its custom resources in
 `$KUEUE_CRDS`), they run in the same session instead.
 """
 
@@ -69,7 +69,7 @@ POLICY: dict[str, Any] = {
 
 @dataclass(frozen=True, slots=True)
 class Class:
-    """One size of runs of each submitter."""
+    """One size of runs, of which each submitter has some."""
 
     name: str
     count: int
@@ -91,18 +91,18 @@ RECORDED_SECONDS, RECORDED_USE = 366.0, 0.18
 
 
 def runs_of(share: float) -> int:
-    """How many runs all submitters together have of such a share of them."""
+    """Return the number of runs of all submitters, for this share of them."""
     return POOLS * SUBMITTERS * sum(round(each.count * share) for each in CLASSES)
 
 
 def class_of(run: str) -> Class:
-    """The class of a run by its name."""
+    """Return the class of a run by its name."""
     return next(each for each in CLASSES if run.startswith(each.name))
 
 
 @dataclass(slots=True)
 class Outcome:
-    """What one way to do it came to."""
+    """Figures of one contender."""
 
     seconds: float
     use: float
@@ -110,7 +110,7 @@ class Outcome:
     """Mean seconds from submission to start, by class."""
     source: str = ""
     processors: str = ""
-    """Processor seconds of each process, in words; on a busy machine they tell more than seconds do."""
+    """Processor seconds of each process, as text; on a busy machine they say more than seconds."""
 
 
 @dataclass(slots=True)
@@ -124,14 +124,14 @@ class Record:
     failure: str = ""
 
     def start(self, pod: Pod) -> float:
-        """A run's Pod runs from now on; for how many seconds it is to."""
+        """Note that a run's Pod runs from now on; return for how many seconds it will."""
         member = pod.member
         assert member is not None
         self.started.setdefault((pod.metadata.namespace, member.run), time.time())
         return class_of(member.run).seconds
 
     def note(self, resource: Resource, namespace: str, name: str) -> None:
-        """What the mirror shows: runs that came, Pods that run, runs that are over."""
+        """Follow the mirror: submitted runs, running Pods, ended runs."""
         key = (namespace, name)
         if resource == PODS:
             pod = self.mirror.pods.get(key)
@@ -148,7 +148,7 @@ class Record:
                 self.failure = f"{name} ended as {run.status.phase}: {run.status.message}"
 
     def outcome(self, source: str) -> Outcome:
-        """What it comes to once all have ended."""
+        """Return the figures once all runs have ended."""
         seconds = max(self.ended.values()) - min(self.submitted.values())
         waits: dict[str, list[float]] = defaultdict(list)
         work = 0.0
@@ -179,7 +179,7 @@ class TimingClient(KubeClient):
 
 
 class MimickingClient(KubeClient):
-    """A client whose Pods are none: each runs from its creation on, and ends when its run's time is over."""
+    """A client that creates no Pods: it pretends that each runs at once and ends when its run's time is over."""
 
     mirror: Mirror
     record: Record
@@ -207,12 +207,12 @@ class MimickingClient(KubeClient):
             await super().delete_collection(resource, *arguments, **more)
 
     def end(self, pod: Pod) -> None:
-        """Its program is over."""
+        """End the Pod's program."""
         ended = msgspec.structs.replace(pod, status=msgspec.structs.replace(pod.status, phase="Succeeded"))
         self.show(ended, before=pod)
 
     def show(self, pod: Pod, before: Pod | None = None) -> None:
-        """As if a watch had told it."""
+        """Show the Pod to the mirror as a watch would."""
         key = (pod.metadata.namespace, pod.metadata.name)
         self.mirror.pods[key] = pod
         self.mirror._index(Added(pod) if before is None else Modified(pod, before))
@@ -220,7 +220,7 @@ class MimickingClient(KubeClient):
 
 
 async def generate(kubeconfig: Path, share: float) -> None:
-    """Submits all runs in their rhythm: in a process of its own, as Kueue's runner."""
+    """Submit all runs in their rhythm, in a separate process like Kueue's runner."""
     async with KubeClient(KubeConfig.from_file(kubeconfig)) as client:
         submitters = [(pool, number) for pool in range(POOLS) for number in range(SUBMITTERS)]
         await asyncio.gather(
@@ -253,7 +253,7 @@ async def _submit(client: KubeClient, each: Class, pool: int, number: int, share
 
 
 async def measure(cluster: RealCluster, share: float, *, pods: bool) -> Outcome:
-    """All runs, from the first submission to the last end."""
+    """Run all of it, from the first submission to the last end."""
     stop = asyncio.Event()
     reduce_garbage_collection()  # as the process of a controller does
     async with KubeClient(cluster.config) as admin:
@@ -312,10 +312,10 @@ def _simulated_nodes(cluster: RealCluster) -> contextlib.AbstractContextManager[
 
 
 async def _make_nodes(client: KubeClient, *, pods: bool) -> None:
-    """Six nodes for each pool: made here where nothing runs on them, else those of `kaji sim` get their labels."""
+    """Create six nodes for each pool, or label those of `kaji sim` if Pods run on them."""
     if pods:
         while len(found := (await client.list(NODES)).items) < POOLS * NODES_OF_POOL:  # noqa: ASYNC110 — no watch for it
-            await asyncio.sleep(0.2)  # the harness keeps out of what it measures
+            await asyncio.sleep(0.2)  # the harness must not disturb the measurement
         for number, node in enumerate(found):
             label = {POOL: f"pool-{number // NODES_OF_POOL}"}
             await client.patch(NODES, node["metadata"]["name"], {"metadata": {"labels": label}})
@@ -332,7 +332,7 @@ async def _make_nodes(client: KubeClient, *, pods: bool) -> None:
 
 
 def run_kueue(folder: Path) -> Outcome:
-    """Kueue's own runner with its own control plane."""
+    """Run Kueue's own runner with its own control plane."""
     crds = Path(os.environ.get("KUEUE_CRDS", folder.parent / "config/components/crd/bases"))
     sets = [
         {

@@ -63,7 +63,7 @@ for _ in range(int(sys.argv[1])):
 
 @dataclass(frozen=True)
 class Bench:
-    """A running platform, and where files go."""
+    """A running platform, and the folder for files."""
 
     place: Path
     environment: Mapping[str, str]
@@ -76,7 +76,7 @@ class Bench:
         return [str(which("kubectl")), f"--kubeconfig={self.place}/data/kubeconfig", *words]
 
     def submit(self, *words: str) -> str:
-        """Start a run; its name, once it runs."""
+        """Start a run; return its name once it runs."""
         name = next(self.names)
         self._do(self.kaji("run", "-d", "-q", "--name", name, *words))
         shown: list[str] = []
@@ -96,7 +96,7 @@ class Bench:
 
     @contextmanager
     def reader(self, command: Sequence[str]) -> Iterator[tuple[subprocess.Popen[bytes], Path]]:
-        """A process that writes what it reads into a file."""
+        """Start a process that copies its input into a file."""
         out = self.place / "out"
         with out.open("wb") as file, subprocess.Popen(command, stdout=file, env=self.environment) as process:
             try:
@@ -106,7 +106,7 @@ class Bench:
 
 
 def main() -> int:
-    """Print what was measured; 0 if the promises were kept."""
+    """Print the figures; return 0 if the promises were kept."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--small", action="store_true", help="50 MB, three rounds")
     small = parser.parse_args().small
@@ -134,7 +134,7 @@ def main() -> int:
 
 
 def measure_speed(bench: Bench, size: int, rounds: int) -> tuple[dict[str, list[float]], int, dict[str, list[float]]]:
-    """MB/s following and reading back, by who reads, and the bytes that `kaji logs -f` did not show in all rounds."""
+    """Return MB/s of following and of reading back by reader, and the number of bytes that `kaji logs -f` lost."""
     followed: dict[str, list[float]] = {"kaji": [], "kubectl": [], "cat": []}
     read_back: dict[str, list[float]] = {"kaji": [], "kubectl": [], "cat": []}
     lost = 0
@@ -198,7 +198,7 @@ def pipe(bench: Bench, size: int) -> float:
 
 
 def measure_lateness(bench: Bench, members: int) -> list[float]:
-    """Milliseconds between the drawing of an unfinished line and its coming at `kaji logs -f`."""
+    """Return the milliseconds from drawing an unfinished line until `kaji logs -f` showed it."""
     size = ["-n", str(members)] if members > 1 else []
     drawing = [sys.executable, "-c", DRAWS, str(DRAWINGS)]
     name = bench.submit(*size, "--cpus", "0.2", "-m", "100m", "x", *drawing)

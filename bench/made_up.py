@@ -1,4 +1,4 @@
-"""Makes up a log for `bench.replay`, of what no real log at hand has: a machine overloaded for good, and bursts.
+"""Make a synthetic log for `bench.replay`, with what the real log lacks: permanent overload, and bursts.
 
 python -m bench.made_up LOG.swf --days 30 --load 1.1
 """
@@ -17,7 +17,7 @@ from bench.swf import DAY_SECONDS, Job
 LIMITS = (900, 1800, 3600, 7200, 14400, 21600, 43200, 64800, 86400, 172800)
 USERS, TEAMS = 60, 15
 LARGE = 0.08
-"""So many kinds of runs take half of the machine or more."""
+"""Share of kinds of runs that take half of the machine or more."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -37,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """What a user runs again and again."""
+    """A kind of run that a user repeats."""
 
     nodes: int
     seconds: float
@@ -68,13 +68,15 @@ def _kind(lot: random.Random, nodes: int, number: int) -> _Kind:
         size = max(1, int(size * lot.uniform(0.6, 1)))
     seconds = min(math.exp(lot.gauss(math.log(1800), 1.7)), 1.5 * DAY_SECONDS)
     enough = [limit for limit in LIMITS if limit >= seconds * lot.choice((1.2, 2, 4))] or LIMITS[-1:]
-    return _Kind(size, seconds, lot.choice(enough) + number)  # who asks for the same limit counts as running the same
+    return _Kind(
+        size, seconds, lot.choice(enough) + number
+    )  # jobs of a user with the same limit count as the same kind
 
 
 def _session(
     lot: random.Random, people: Sequence[tuple[Sequence[_Kind], float]], days: int, bursts: float
 ) -> Iterator[Job]:
-    """What one user submits of one kind."""
+    """Yield the jobs of one kind that one user submits."""
     day = lot.uniform(0, days)
     is_office = 9 <= day % 1 * 24 <= 18
     if lot.random() > (1.0 if is_office else 0.4) * (1.0 if int(day) % 7 < 5 else 0.5):
@@ -93,7 +95,7 @@ def _session(
 
 
 def _line(job: Job) -> str:
-    """The 18 columns; -1 is not known."""
+    """Return the 18 columns; -1 means unknown."""
     asked = f"{job.nodes} {job.limit_seconds} -1 1 {job.user} {job.team}"
     return f"{job.number + 1} {job.submitted:.1f} -1 {job.seconds:.1f} {job.nodes} -1 -1 {asked} -1 -1 -1 -1 -1"
 

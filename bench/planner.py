@@ -1,4 +1,4 @@
-"""What planning costs: one gang as large as the cluster, a cycle over a long queue, and both as cluster and queue grow.
+"""Cost of planning: one gang as large as the cluster, a cycle over a long queue, and both as cluster and queue grow.
 
 python -m bench.planner --plots docs/figures
 """
@@ -101,7 +101,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """The median of all rounds, and what the last of them found."""
+    """Return the median of all rounds, and the result of the last one."""
 
     milliseconds: float
     answer: Schedule | None = None
@@ -114,14 +114,14 @@ def _row(what: str, measured: Measured) -> tuple[str, ...]:
 
 
 def _beyond_linear(milliseconds: dict[int, float]) -> float:
-    """What one more costs of many, over what it costs of few: 1 is linear, below it is better."""
+    """Return the cost of one more among many, divided by that among few: 1 is linear, less is better."""
     early = (milliseconds[3_000] - milliseconds[300]) / 2_700
     late = (milliseconds[15_000] - milliseconds[3_000]) / 12_000
     return late / early
 
 
 def _measure(rounds: int, work: Callable[[], Schedule | None]) -> Measured:
-    """Processor time: others on the machine are no fault of the planner."""
+    """Measure processor time, because other work on the machine must not count."""
     took, answer = [], None
     for _ in range(rounds):
         began = time.process_time()
@@ -174,7 +174,7 @@ def gangs(count: int, lot: random.Random) -> list[WaitingRun]:
 
 
 def _occupied(table: NodeTable, part: float, lot: random.Random) -> tuple[Snapshot, list[Ending]]:
-    """A cluster that runs whole-node gangs of one to sixteen members on so large a part of its nodes."""
+    """Return a cluster that runs whole-node gangs of one to sixteen members on this share of its nodes."""
     state, endings = Snapshot.empty(table), []
     rows = np.array(lot.sample(range(len(table)), int(part * len(table))), dtype=np.int64)
     at = 0
@@ -202,7 +202,7 @@ def _large_gang(count: int, rounds: int) -> Measured:
 
 
 def _reservation(count: int, rounds: int) -> Measured:
-    """Every node has a run of its own, each with another end: the gang has to wait for the very last."""
+    """Return a cluster with a run on every node, each with another end: the gang has to wait for the last one."""
     lot = random.Random(1)
     facts = [NodeFacts(f"gpu-{i:05d}", 96_000, 1024 * GIB, 8, 110, "h100") for i in range(count)]
     state = Snapshot.empty(NodeTable(facts))
@@ -237,7 +237,7 @@ def _victims(nodes: int, gangs: int, wanted: int, rounds: int) -> Measured:
 
 
 def _cycle(nodes: int, queued: int, part: float, rounds: int) -> Measured:
-    """Order and plan of one cycle."""
+    """Order and plan one cycle."""
     lot = random.Random(2)
     table = cluster(nodes)
     state, endings = _occupied(table, part, lot)

@@ -1,4 +1,4 @@
-"""A running `kaji up` for benchmarks that measure what its users wait for."""
+"""A running `kaji up` for benchmarks that measure the waiting times of its users."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PATIENCE_SECONDS = 60.0
 
 @contextlib.contextmanager
 def kaji_up(place: Path, *options: str) -> Iterator[dict[str, str]]:
-    """Start `kaji up` in a process of its own and yield the environment of a user whose home is `place`."""
+    """Start `kaji up` in a process of its own and yield the environment of a user with the home `place`."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("KAJI_", "XDG_", "KUBE"))}
     environment["HOME"] = str(place)
     command = [sys.executable, "-m", "kajitori.cli", "up", "--data", str(place / "data"), "--port", "0", *options]

@@ -7,7 +7,7 @@ A real kube-apiserver with etcd on this machine (see tests/helpers/real_cluster.
 plays the kubelets: Pods go Running and, told to end, end at once. Each round measures, in turns:
 
     ours      a gang of low priority holds every node: from `POST /v1/runs` of one of high priority until all its Pods
-              are bound. It is checked, finds no room, the gang to preempt is chosen and written down, its members end;
+              are bound. It is admitted and finds no room; the gang to preempt is chosen and stored; its members end;
               then placement and template are stored and the new Pods are created on the freed nodes
     bare      the same Pods without an owner: a script deletes the old ones by collection, sees them gone, and creates
               the new ones on the same nodes with the same client
@@ -30,7 +30,7 @@ FULL = Size(nodes=1000, members=1000, rounds=5)
 SMALL = Size(nodes=40, members=40, rounds=2)
 POLICY = {**DIRECTLY, "preemption": {"minimumRunTime": "0s"}}
 KUEUE_PODS_A_SECOND = 420
-"""What Kueue showed on a cluster of 130,000 nodes."""
+"""Pods a second that Kueue reached on a cluster of 130,000 nodes."""
 
 
 async def measure_ours(there: Platform, size: Size, run: str) -> float:
@@ -55,7 +55,7 @@ async def measure_ours(there: Platform, size: Size, run: str) -> float:
 
 
 async def measure_bare(there: Platform, size: Size, run: str, templates: Templates) -> float:
-    """The same by a script that only replaces the Pods."""
+    """Return the seconds of the script that only replaces the Pods."""
     await replacing.create_all(there.client, replacing.renamed(templates, run, 1))
     await wait_until(lambda: replacing.running(there, f"{run}-1-") == size.members)
     bound = Bound(there.mirror, f"{run}-2-", size.members)

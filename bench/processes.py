@@ -1,4 +1,4 @@
-"""Helper processes of benchmarks: each prints one JSON document a line; and what a process weighs."""
+"""Helper processes of benchmarks, which print one JSON document per line; memory and processor time of processes."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def helper(module: str, *arguments: str) -> subprocess.Popen[str]:
-    """Starts a module of this package in a process of its own, with a pipe to read its answers from."""
+    """Start a module of this package in a separate process, with a pipe for its answers."""
     command = [sys.executable, "-m", module, *arguments]
     return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stdin=subprocess.PIPE, text=True)
 
 
 def answer(process: subprocess.Popen[str]) -> Any:
-    """The next JSON document that a helper prints on a line. Raises RuntimeError where it ends instead."""
+    """Return the next JSON document that a helper prints. Raises RuntimeError if the helper ends instead."""
     assert process.stdout is not None
     line = process.stdout.readline()
     if not line:
@@ -32,22 +32,22 @@ def answer(process: subprocess.Popen[str]) -> Any:
 
 
 def say(document: Any) -> None:
-    """For helpers: prints an answer."""
+    """Print an answer. For helpers."""
     print(json.dumps(document), flush=True)
 
 
 def memory_mib() -> tuple[float, float]:
-    """Resident memory of this process now, and at its peak, in MiB."""
+    """Return the resident memory of this process now and at its peak, in MiB."""
     fields = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
     now, peak = (int(fields[name].split()[0]) / 1024 for name in ("VmRSS", "VmHWM"))
     return now, peak
 
 
 def processor_seconds() -> dict[str, float]:
-    """Processor time until now, user and system, of this process (`bench`) and of each that it started and that lives.
+    """Return user and system time of this process (`bench`) and of each living process that it started.
 
-    They are called as their programs, ours as their modules or verbs: `kube-apiserver`, `etcd`, `sim`; what has ended,
-    and was not waited for, `ended`. On a machine that others use, too, it tells more than seconds do.
+    Keys are names of programs, and our own modules or verbs: `kube-apiserver`, `etcd`, `sim`; `ended` is for processes
+    that ended and were not waited for. On a shared machine these figures say more than seconds.
     """
     spent = {"bench": time.process_time()}
     for process in psutil.Process().children(recursive=True):
@@ -70,11 +70,11 @@ def _called(process: psutil.Process) -> str:
 
 
 def since(before: Mapping[str, float], after: Mapping[str, float]) -> dict[str, float]:
-    """What processes spent between two looks."""
+    """Return the processor time that each process used between two samples."""
     return {name: seconds - before.get(name, 0.0) for name, seconds in after.items()}
 
 
 def in_words(spent: Mapping[str, float]) -> str:
-    """`kube-apiserver 3.1, sim 1.2`: whoever spent most comes first."""
+    """Return text such as `kube-apiserver 3.1, sim 1.2`, the largest first."""
     most_first = sorted(spent.items(), key=lambda each: -each[1])
     return ", ".join(f"{name} {seconds:.1f}" for name, seconds in most_first if seconds >= 0.05)

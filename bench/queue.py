@@ -1,4 +1,4 @@
-"""What one look at the whole queue costs the controller: facts of nodes, expectations, shares, order, and plan.
+"""Cost of one cycle over the whole queue for the controller: node facts, expectations, shares, order, and plan.
 
 python -m bench.queue
 """
@@ -34,7 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="bench.queue", description=__doc__)
     parser.add_argument("--rounds", type=int, default=5, help="of which the median counts")
     rounds = parser.parse_args(arguments).rounds
-    gc.set_threshold(ALLOCATIONS_BETWEEN_COLLECTIONS)  # as every kaji has it
+    gc.set_threshold(ALLOCATIONS_BETWEEN_COLLECTIONS)  # as in every process of kaji
     found = {part: _measured(part, rounds) for part in (0.0, 0.9)}
     print_table(
         f"{NODES:,} nodes, {QUEUED:,} queued, {FINISHED:,} runs that are over; seconds",
@@ -61,16 +61,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _measured(part: float, rounds: int) -> tuple[float, float, float, Cycle]:
-    """Seconds of a plan, of the order alone, and of a newcomer's first look; and what the plan found."""
+    """Return seconds of a cycle, of the order alone, and of a new leader's first cycle; and the plan."""
     lot = random.Random(2)
     scene = _scene(part, lot)
     queue = _queue(scene, lot)
     began = time.process_time()
     Outlook(scene.mirror, scene.cluster).past.refresh()
     first = time.process_time() - began
-    cycle = _plan(queue)  # what has to be learnt once is learnt now
+    cycle = _plan(queue)  # fills caches
     gc.collect()
-    gc.freeze()  # as a mirror does with what it has read
+    gc.freeze()  # as a mirror does with objects that it has read
     plan = _median(rounds, lambda: _plan(queue))
     applicants = [PendingRun(waiting.run, waiting.request) for waiting in queue._waiting.values()]
     order = _median(rounds, lambda: queue._outlook.order(applicants, NOW))
@@ -78,7 +78,7 @@ def _measured(part: float, rounds: int) -> tuple[float, float, float, Cycle]:
 
 
 def _plan(queue: Queue) -> Cycle:
-    """One cycle; what it started waits again afterwards, so that the next is the same."""
+    """Run one cycle; started runs wait again afterwards, so that the next cycle is the same."""
     waiting = dict(queue._waiting)
     cycle = queue.plan((), NOW)
     queue._waiting, queue._placed = waiting, {}
@@ -86,7 +86,7 @@ def _plan(queue: Queue) -> Cycle:
 
 
 def _median(rounds: int, work: Callable[[], object]) -> float:
-    """Processor time: others on the machine are no fault of the queue."""
+    """Measure processor time, because other work on the machine must not count."""
     took = []
     for _ in range(rounds):
         began = time.process_time()
@@ -96,7 +96,7 @@ def _median(rounds: int, work: Callable[[], object]) -> float:
 
 
 def _scene(part: float, lot: random.Random) -> QueueScene:
-    """The cluster of bench.planner as a mirror shows it, with so large a part of its nodes in use."""
+    """Return the cluster of bench.planner as a mirror shows it, with this share of its nodes in use."""
     scene = QueueScene(0)
     for facts in cluster(NODES).nodes:
         zone, block, rack = facts.domains

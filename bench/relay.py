@@ -1,4 +1,4 @@
-"""What a relay costs and how soon it tells: `python -m bench.relay [--small]`.
+"""Cost and delay of a relay.
 
     python -m bench.relay            7,500 agents at one relay, 100 new Pods a second for 20 s
     python -m bench.relay --small    500 agents, 50 a second for 5 s
@@ -54,7 +54,7 @@ SMALL = Size(agents=500, pods_per_second=50, seconds=5)
 
 
 async def listen(url: str, count: int) -> None:
-    """All agents: says how long it took until each had heard its node's Pods; when asked, when it heard of which."""
+    """Run all agents: print how long it took until each knew its node's Pods, then on request the times of news."""
     heard: dict[str, float] = {}
     first = asyncio.Semaphore(0)
     host, port = urlsplit(url).hostname, urlsplit(url).port
@@ -102,13 +102,13 @@ def node(number: int) -> str:
 class Figures:
     watches_before: int
     watches_after: int
-    """Of Pods, at the API server: before there was a relay, and with all agents."""
+    """Watches of Pods at the API server, before the relay started and with all agents."""
     connect_seconds: float
     latencies: list[float]
     lost: int
     relay_mib: float
     relay_cpu_share: float
-    """Of one core, while Pods came."""
+    """Share of one core while Pods were created."""
 
 
 async def measure(cluster: RealCluster, size: Size) -> Figures:
@@ -126,7 +126,7 @@ async def measure(cluster: RealCluster, size: Size) -> Figures:
             "--port",
             "0",
         ]
-        relay = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)  # noqa: ASYNC220 - nobody waits for us yet
+        relay = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)  # noqa: ASYNC220 - nothing else runs in this loop yet
         agents = None
         try:
             assert relay.stderr is not None
@@ -160,12 +160,12 @@ async def measure(cluster: RealCluster, size: Size) -> Figures:
 
 
 async def watches(client: KubeClient) -> int:
-    """Of all Pods, that are open at the API server."""
+    """Return the number of watches of all Pods that are open at the API server."""
     return open_watches_in((await client.request("GET", "/metrics")).decode()).get("pods", 0)
 
 
 async def churn(client: KubeClient, size: Size) -> dict[str, float]:
-    """Creates Pods at an even pace; when each was sent."""
+    """Create Pods at an even pace; return when each was sent."""
     sent: dict[str, float] = {}
     began = time.monotonic()
 
@@ -217,7 +217,7 @@ def show(found: Figures, size: Size) -> int:
 
 
 def percentile(values: list[float], part: int) -> float:
-    """Of sorted values."""
+    """Return a percentile of sorted values."""
     return values[min(len(values) - 1, len(values) * part // 100)]
 
 

@@ -1,4 +1,4 @@
-"""What benchmarks share in which a gang takes another's place, in turns with a bare script that replaces the Pods."""
+"""Shared by benchmarks in which one gang replaces another, in turns with a bare script that replaces the Pods."""
 
 from __future__ import annotations
 
@@ -39,18 +39,18 @@ Templates = Sequence[dict[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class Contest:
-    """What is measured, once a round: seconds of ours and of a bare script."""
+    """The two measurements of a round: seconds of ours and of the bare script."""
 
     title: str
     policy: Mapping[str, Any]
     ours: Callable[[Platform, Size, str], Awaitable[float]]
-    """It is given a name that no run had yet."""
+    """Measures ours; the last argument is a name that no run had before."""
     bare: Callable[[Platform, Size, str, Templates], Awaitable[float]]
-    """It makes these Pods."""
+    """Measures the bare script; the last argument is the Pods that it creates."""
 
 
 def main(contest: Contest, full: Size, small: Size, limits: Callable[[float, float], list[Limit]], about: str) -> int:
-    """Measures, and judges the medians of ours and bare by the limits; answers the exit code."""
+    """Measure, and compare the medians of ours and bare with the limits; return the exit code."""
     parser = argparse.ArgumentParser(description=about.partition("\n")[0])
     parser.add_argument("--small", action="store_true", help="a quick run; its figures say little")
     size = small if parser.parse_args().small else full
@@ -75,7 +75,7 @@ def main(contest: Contest, full: Size, small: Size, limits: Callable[[float, flo
 async def _measure(
     contest: Contest, config: KubeConfig, kubeconfig: Path, size: Size
 ) -> tuple[dict[str, list[float]], dict[str, str]]:
-    """Seconds by mode, one per round, in turns; and the processor time of all rounds by mode, in words."""
+    """Return seconds by mode, one per round, in turns; and the processor time of all rounds by mode, as text."""
     seconds: dict[str, list[float]] = {"ours": [], "bare": []}
     spent: dict[str, Counter[str]] = {mode: Counter() for mode in seconds}
     async with KubeClient(config) as client:
@@ -98,18 +98,18 @@ async def _measure(
 
 
 def running(there: Platform, prefix: str) -> int:
-    """How many Pods run whose names begin so."""
+    """Return the number of running Pods with this prefix in their name."""
     return sum(pod.status.phase == "Running" for pod in there.pods(prefix))
 
 
 async def create_all(client: KubeClient, pods: Templates) -> None:
-    """Creates them all at once."""
+    """Create all Pods at once."""
     await asyncio.gather(*(client.create(PODS, pod, NAMESPACE) for pod in pods))
 
 
 async def replace_all(there: Platform, run: str, templates: Templates, *, grace_seconds: int) -> None:
-    """The bare script: deletes the Pods of a first attempt by collection, sees them gone, and makes those of a
-    second."""
+    """Run the bare script: delete the Pods of a first attempt by collection, see them gone, and create those of a
+    second one."""
     selector = f"{names.LABEL_RUN}={run}"
     await there.client.delete_collection(PODS, NAMESPACE, label_selector=selector, grace_seconds=grace_seconds)
     await wait_until(lambda: not there.pods(f"{run}-1-"))
@@ -117,7 +117,7 @@ async def replace_all(there: Platform, run: str, templates: Templates, *, grace_
 
 
 async def remove_all(there: Platform, run: str, members: int) -> None:
-    """Takes the Pods of a second attempt away once all of them run."""
+    """Delete the Pods of a second attempt once all of them run."""
     await wait_until(lambda: running(there, f"{run}-2-") == members)
     selector = f"{names.LABEL_RUN}={run}"
     await there.client.delete_collection(PODS, NAMESPACE, label_selector=selector, grace_seconds=0)
@@ -125,7 +125,7 @@ async def remove_all(there: Platform, run: str, members: int) -> None:
 
 
 def renamed(templates: Templates, run: str, attempt: int) -> list[dict[str, Any]]:
-    """Pods like these, of that attempt of a run."""
+    """Return copies of these Pods for another attempt of a run."""
     return [
         {**pod, "metadata": {"name": names.pod_name(run, attempt, rank), "labels": {names.LABEL_RUN: run}}}
         for rank, pod in enumerate(templates)
@@ -133,7 +133,7 @@ def renamed(templates: Templates, run: str, attempt: int) -> list[dict[str, Any]
 
 
 async def _model_pods(there: Platform, size: Size) -> list[dict[str, Any]]:
-    """The Pods that the controller makes of such a gang, as the API server took them, without what it added."""
+    """Return the Pods that the controller creates for such a gang, without the fields that the API server adds."""
     await there.submit("model", spec_of(size.members, nodeSelector=POOL_LABEL))
     await there.runs("model", attempt=1)
     found = (await there.client.list(PODS, NAMESPACE, label_selector=f"{names.LABEL_RUN}=model")).items

@@ -1,4 +1,4 @@
-"""Replays a log of gangs through the production planner: what people would have waited, under which policy.
+"""Replay a log of gangs through the production planner: how long people would have waited under each policy.
 
 python -m bench.replay LOG.swf.gz --nodes 128 --plots docs/figures
 """
@@ -107,7 +107,7 @@ def _limits(ours: Figures, easy: Figures, jobs: int, cpu_seconds: float) -> list
 
 
 def plot(folder: Path, jobs: Sequence[Job], waits: dict[str, np.ndarray], found: dict[str, Figures]) -> None:
-    """Each figure by policy, how waits are distributed, and what gangs of each size waited."""
+    """Plot each figure by policy, the distribution of waits, and waits by size of gang."""
     folder.mkdir(parents=True, exist_ok=True)
     titles = {
         "mean_wait": ("Mean wait", "minutes"),

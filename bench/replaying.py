@@ -21,7 +21,7 @@ from kajitori.core.queue.ordering import Ledger, rank
 from kajitori.core.queue.waiting import WaitingRun
 
 WITHOUT_LIMIT_SECONDS = 24 * 3600.0
-"""What systems that know nothing but limits take for a job that names none."""
+"""Length that systems which know only limits assume for a job without one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class Policy:
     expects: Literal["history", "limits"] = "history"
     reserve: bool = True
     strict: bool = False
-    """Nobody passes anybody."""
+    """Strict FIFO: no run starts before one that was submitted earlier."""
     likely: float = LIKELY
 
 
@@ -56,7 +56,7 @@ class _Running:
     ending: Ending
 
     def ends_at(self, now: float) -> Ending:
-        """When it is expected to end, now that it runs still."""
+        """Return when a job that still runs is expected to end."""
         if self.ending.ends_at <= now:
             self.expected = corrected(self.expected, now - self.started, self.job.limit_seconds)
             self.ending = Ending(_MEMBER, self.ending.rows, self.started + self.expected.seconds)
@@ -83,22 +83,22 @@ class Replay:
         self._users = Ledger(policy.rules.half_life_seconds)
         self._teams = Ledger(policy.rules.half_life_seconds)
         self.waits = np.zeros(len(jobs))
-        """(jobs,) seconds that each has waited."""
+        """Seconds that each job waited; shape (jobs,)."""
         self.cycles = 0
 
     def run(self) -> Replay:
-        """Until the last job has started."""
+        """Run until the last job has started."""
         ends: list[tuple[float, int]] = []
         coming = deque(self._jobs)
         while coming or ends:
-            # 1. The next moment at which something ends or comes.
+            # 1. The next moment at which a job ends or is submitted.
             now = min(coming[0].submitted if coming else np.inf, ends[0][0] if ends else np.inf)
             while ends and ends[0][0] <= now:
                 self._end(heapq.heappop(ends)[1], now)
             while coming and coming[0].submitted <= now:
                 job = coming.popleft()
                 self._waiting[job.number] = job
-            # 2. One cycle, where there is anything to give.
+            # 2. One cycle, if jobs wait and nodes are free.
             if not self._waiting or not self._free:
                 continue
             self.cycles += 1
@@ -151,7 +151,7 @@ class Replay:
     def _expect(self, job: Job) -> Expectation:
         if self._policy.expects == "limits":
             return Expectation(job.limit_seconds or WITHOUT_LIMIT_SECONDS, Source.LIMIT)
-        # The log names no programs. Who asks for the same limit does much the same.
+        # The log names no programs: jobs of a user with the same limit count as the same kind.
         return self._history.expect(job.user, job.team, job.limit_seconds, Size(job.nodes), job.limit_seconds)
 
     def _begin(self, job: Job, placement: Placement, expected: Expectation, now: float) -> None:
@@ -177,7 +177,7 @@ class Replay:
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What people felt of it. Minutes, but for the longest wait: hours."""
+    """Waits and slowdowns. Times are in minutes, except the longest wait, which is in hours."""
 
     mean_wait: float
     p95_wait: float
@@ -187,9 +187,9 @@ class Figures:
     """Mean of gangs of half the machine and more."""
     longest_hours: float
     user_slowdown: float
-    """Mean over users of each user's mean slowdown: all people count alike, however many jobs they have."""
+    """Mean over users of each user's mean slowdown: all users count alike, however many jobs they have."""
     user_spread: float
-    """How far apart people are: the slowdown of the worst tenth of users over that of the median user."""
+    """Slowdown of the worst tenth of users, divided by that of the median user."""
 
 
 def figures(jobs: Sequence[Job], waits: np.ndarray, nodes: int, since: float = 0.0) -> Figures:

@@ -1,4 +1,4 @@
-"""How fast a broken gang stands again, beside a bare script that does nothing but replace the Pods.
+"""How fast a broken gang stands again, beside a bare script that only replaces the Pods.
 
     python -m bench.restart            a gang of 1,000 whole-node members on 1,100 simulated nodes, five rounds
     python -m bench.restart --small    40 members on 50 nodes, two rounds
@@ -78,7 +78,7 @@ async def measure_ours(there: Platform, size: Size, run: str) -> float:
 
 
 async def measure_bare(there: Platform, size: Size, run: str, templates: Templates) -> float:
-    """The same by a script that only replaces the Pods."""
+    """Return the seconds of the script that only replaces the Pods."""
     await replacing.create_all(there.client, replacing.renamed(templates, run, 1))
     await wait_until(lambda: replacing.running(there, f"{run}-1-") == size.members)
     with Watchman(there, f"{run}-1-", f"{run}-2-", size.members) as watchman:
@@ -91,7 +91,7 @@ async def measure_bare(there: Platform, size: Size, run: str, templates: Templat
 
 
 async def _break(there: Platform, watchman: Watchman, pod: str) -> None:
-    """Makes one member's program fail; returns when the mirror shows it."""
+    """Let one member's program fail; return when the mirror shows it."""
     await fail(there, pod)
     async with asyncio.timeout(PATIENCE_SECONDS):
         await watchman.failed.wait()

@@ -14,18 +14,18 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 70, 20, 40, 70
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """What an axis shows, and how."""
+    """An axis: its title and its scale."""
 
     label: str
     log: bool = False
 
     def scale(self, value: float) -> float:
-        """Where a value stands, before it is fitted into the picture; logarithms begin at a thousandth."""
+        """Return the position of a value before it is scaled to the picture; logarithms begin at a thousandth."""
         return math.log10(max(value, 1e-3)) if self.log else value
 
 
 def lines(title: str, x: Axis, y: Axis, series: Mapping[str, Sequence[tuple[float, float]]]) -> str:
-    """One line for each series of points, with its name in a legend."""
+    """Draw one line for each series of points, with its name in a legend."""
     points = [point for each in series.values() for point in each]
     x_low, x_high = _span([x.scale(px) for px, _ in points])
     y_low, y_high = _span([y.scale(py) for _, py in points] + ([] if y.log else [0.0]))
@@ -50,7 +50,7 @@ def lines(title: str, x: Axis, y: Axis, series: Mapping[str, Sequence[tuple[floa
 
 
 def bars(title: str, y: Axis, groups: Mapping[str, Mapping[str, float]]) -> str:
-    """For each group one bar for each name, with its value; all groups have the same names."""
+    """Draw for each group one bar per name, with its value; all groups have the same names."""
     names = list(dict.fromkeys(name for group in groups.values() for name in group))
     values = [y.scale(value) for group in groups.values() for value in group.values()]
     low, high = _span([*values, min(values) if y.log else 0.0])
@@ -95,7 +95,7 @@ def _short(value: float) -> str:
 
 def _legend(names: Sequence[str]) -> list[str]:
     if not any(names):
-        return []  # bars of one kind say under themselves what they are
+        return []  # a single series needs no legend: names are below the bars
     parts, at = [], float(_LEFT)
     for number, name in enumerate(names):
         parts.append(f'<rect x="{at:.0f}" y="{_HEIGHT - 18}" width="10" height="10" fill="{COLOURS[number % 6]}"/>')

@@ -19,15 +19,15 @@ class Job:
     seconds: float
     nodes: int
     limit_seconds: float | None
-    """The user's own time limit; None where there is none."""
+    """The user's own time limit, or None."""
     user: str
     team: str
 
 
 def read_log(path: Path, nodes: int) -> list[Job]:
-    """The jobs that ran, in the order of their submission; of at most so many nodes each.
+    """Return the jobs that ran and need at most this many nodes, in the order of their submission.
 
-    Raises ValueError, naming the line, where the file is something else.
+    Raises ValueError, which names the line, if the file has another format.
     """
     found = []
     with gzip.open(path, "rt") if path.suffix == ".gz" else path.open() as lines:
@@ -51,22 +51,22 @@ def read_log(path: Path, nodes: int) -> list[Job]:
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What is changed in a log, to see what holds on logs that are not there."""
+    """Changes to a log, to see which results hold on other logs."""
 
     days: float | None = None
-    """Only jobs that were submitted in so many first days."""
+    """Keep only jobs that were submitted in this many first days."""
     stretch: float = 1.0
-    """Times the run times and limits: above what the machine can do, it is overloaded for good."""
+    """Factor for run times and limits: with too much work for the machine it is permanently overloaded."""
     compress: float = 1.0
-    """Jobs come so much faster."""
+    """Factor by which jobs are submitted faster."""
     withhold: float = 0.0
-    """The part of the jobs that lose their limit, by lot."""
+    """Share of the jobs, chosen at random, that lose their limit."""
     shuffle_users: bool = False
-    """Users are dealt out anew: history tells nothing any more."""
+    """Assign users at random, so that history says nothing."""
     seed: int = 1
 
     def of(self, log: list[Job]) -> list[Job]:
-        """The log with all that."""
+        """Return the log with these changes."""
         lot = random.Random(self.seed)
         jobs = [job for job in log if self.days is None or job.submitted < self.days * DAY_SECONDS]
         people = [(job.user, job.team) for job in jobs]

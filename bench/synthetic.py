@@ -32,7 +32,7 @@ def _managed(manager: str, fields: dict[str, Any], subresource: str = "") -> dic
 
 
 def _pod_template(kind: str, containers: int) -> bytes:
-    """A Pod as an API server serves it, with places for what differs between Pods."""
+    """A Pod as an API server serves it, with placeholders for the fields that differ between Pods."""
     environment: list[dict[str, Any]] = [
         {"name": f"SETTING_{n}", "value": f"value-of-setting-{n}-in-this-deployment"} for n in range(6)
     ]
@@ -220,7 +220,7 @@ def _node_template() -> bytes:
 
 
 class Cluster:
-    """Writes any of its objects on demand; nothing but templates is kept."""
+    """Writes any of its objects on demand; only templates are kept."""
 
     def __init__(self, nodes: int, pods: int) -> None:
         self.nodes = nodes
@@ -231,7 +231,7 @@ class Cluster:
         self._node = _node_template()
 
     def pod(self, number: int, version: int = FIRST_VERSION) -> bytes:
-        """The JSON of one Pod; each fifth of what is no daemon's is a member of a run."""
+        """Return the JSON of one Pod; of the Pods that belong to no daemon, each fifth is a member of a run."""
         rest = random.Random(number)
         node = number % self.nodes
         app = number // 50
@@ -272,7 +272,7 @@ class Cluster:
     def events(self, number: int, known: int) -> Iterator[bytes]:
         """Lines of a watch: of twenty events two create a Pod, two delete one, sixteen change one.
 
-        known: how many Pods are known to who watches.
+        known: number of Pods that the watcher knows.
         """
         first, last = 0, known
         for index in range(number):
@@ -294,7 +294,7 @@ def _moment(rest: random.Random) -> tuple[int, int, int, int]:
 
 
 class Server:
-    """Serves the cluster. Events are written beforehand, so that what is measured is who reads them."""
+    """Serves the cluster. Events are written beforehand, so that only their reader is measured."""
 
     def __init__(self, cluster: Cluster, events: int) -> None:
         self._cluster = cluster

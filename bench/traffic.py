@@ -1,14 +1,14 @@
-"""What it costs to count traffic: throughput through a node with 250 Pods, counted in different ways; and the agent.
+"""Cost of counting traffic: throughput through a node with 250 Pods, counted in different ways; and the agent.
 
     python -m bench.traffic            30 rounds, a second for each way with and without large packets
     python -m bench.traffic --small    3 rounds of a third of a second
 
 A network namespace is the node: it forwards between a Pod and the world, and has 249 more Pods. iperf3 sends from the
-Pod, one TCP connection, which the processor limits. Ways take turns within each round, so that whatever else the
-machine does falls on all alike. Without large packets (GSO off) the kernel looks at each packet of 1,500 bytes, which
-shows what one costs.
+Pod, one TCP connection, which the processor limits. The ways take turns within each round, so that other
+work on the machine affects all of them alike. Without large packets (GSO off) the kernel handles each packet of 1,500
+bytes by itself, which shows the cost of one.
 
-Needs root, ip, nft, iptables and iperf3. Its networks are its own; nothing of them is left.
+Needs root, ip, nft, iptables and iperf3. It creates networks of its own and removes them at the end.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ WORLD = "198.51.100.2"
 CLASSES = TrafficPolicy.model_validate({"classes": {"internal": ["10.0.0.0/8"]}}).address_classes
 NONE, INTERFACE, SETS, ARTICLE = "not at all", "interface", "sets", "the article's rules"
 HOOKS = "hooks without rules"
-"""What the kernel takes to come to any rule at all at a Pod's interface: less than that no rules of ours can cost."""
+"""Hooks at each interface without a rule: no rules of ours can cost less than these."""
 NEEDED = ("ip", "nft", "iptables-restore", "iperf3")
 EVERY_SECONDS = 15.0
 MIB = 2**20
@@ -70,7 +70,7 @@ _SET_TSO, _SET_GSO = 0x1F, 0x24
 
 
 def pods_of_node(number: int) -> dict[str, Pod]:
-    """So many Pods; each has an address and, on this node, an interface."""
+    """Return this many Pods, each with an address and, on this node, an interface."""
     return {
         f"{each:08d}-0000-4000-8000-000000000000": Pod(
             uid=f"{each:08d}-0000-4000-8000-000000000000",
@@ -112,12 +112,12 @@ class Transfer(NamedTuple):
     gbits: float
     """A second."""
     cost: float
-    """Processor seconds for a GB, of sender and receiver, with all that the kernel does for them on the way. Others'
-    work on the same machine makes a transfer slower, and not dearer."""
+    """Processor seconds for a GB, of sender and receiver, with all that the kernel does for them on the way. Other
+    work on the same machine makes a transfer slower, but not more expensive."""
 
 
 class Scene:
-    """A node with Pods, and what counts on it now."""
+    """A node with Pods, and the way in which traffic is counted on it now."""
 
     def __init__(self) -> None:
         self.pods = pods_of_node(PODS)
@@ -134,12 +134,12 @@ class Scene:
         )
 
     def close(self) -> None:
-        """Ends what was started."""
+        """End all processes that were started."""
         self._server.terminate()
         self._server.wait()
 
     def count(self, way: str) -> None:
-        """From now on traffic is counted in this way and no other."""
+        """Count traffic in this way only from now on."""
         self._undo()
         self._undo = lambda: None
         if way in (INTERFACE, SETS):
@@ -159,7 +159,7 @@ class Scene:
             self._undo = lambda: nft("delete", "table", "ip", "mangle")
 
     def transfer(self, seconds: float) -> Transfer:
-        """From the Pod to the world, for about so long."""
+        """Send from the Pod to the outside for about this long."""
         size = ["-t", "1"] if seconds >= 1 else ["-n", f"{int(seconds * 600)}M"]
         command = ["ip", "netns", "exec", "pod", "iperf3", "-c", WORLD, "-J", *size]
         for _ in range(5):
@@ -174,13 +174,13 @@ class Scene:
 
 
 def mean_and_interval(values: Sequence[float]) -> tuple[float, float]:
-    """Mean, and half the width of its 95 % confidence interval (normal: the samples are 30 or so)."""
+    """Return the mean and half the width of its 95 % confidence interval (normal, with about 30 samples)."""
     width = 1.96 * statistics.stdev(values) / math.sqrt(len(values)) if len(values) > 1 else math.nan
     return statistics.fmean(values), width
 
 
 def measure_throughput(rounds: int, seconds: float) -> list[Limit]:
-    """Each way in turn, so many times, with and without large packets; what was promised of it."""
+    """Measure each way in turn, in this many rounds, with and without large packets; return the limits."""
     ways = (NONE, HOOKS, INTERFACE, SETS, ARTICLE)
     found: dict[tuple[str, bool], list[Transfer]] = {(way, large): [] for way in ways for large in (False, True)}
     scene = Scene()
@@ -215,7 +215,7 @@ def measure_throughput(rounds: int, seconds: float) -> list[Limit]:
 
 
 def measure_reading() -> list[Limit]:
-    """How long a read-out takes, by Pods on the node; processor time, the kernel's too."""
+    """Measure the processor time of a read-out by number of Pods, including the kernel's."""
     rows, limits = [], []
     for number, most in ((PODS, 20.0), (5000, 200.0)):
         engine = SetsEngine()
@@ -234,7 +234,7 @@ def measure_reading() -> list[Limit]:
 
 
 def ledger_of(pods: Mapping[str, Pod]) -> Ledger:
-    """What an agent remembers when every Pod of a node has had traffic of every kind."""
+    """Return the state of an agent when every Pod of a node has had traffic of every kind."""
     kinds = [Kind(name, direction) for name in CLASSES.names for direction in DIRECTIONS]
     counters = {str(CounterName(uid, 0, kind)): Counter("", Count(10**12, 10**9)) for uid in pods for kind in kinds}
     ledger, _ = with_reading(with_pods(Ledger(), pods.values()), counters, time.time())
@@ -242,7 +242,7 @@ def ledger_of(pods: Mapping[str, Pod]) -> Ledger:
 
 
 def measure_agent(seconds: float) -> list[Limit]:
-    """What `kaji agent` takes on a node with Pods, read every second and scraped as often; told for every 15 s."""
+    """Measure `kaji agent` on a node with Pods, read and scraped every second; the result is scaled to every 15 s."""
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
         pods, policy = Path(folder, "pods"), Path(folder, "policy.yaml")
         pods.mkdir()

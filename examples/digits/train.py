@@ -4,9 +4,9 @@ An ordinary script: NumPy for the arithmetic, plain sockets between the members.
 batch; rank 0 sums the gradients in rank order and sends the sum back, so all members always hold the same parameters.
 
 It reads KAJI_RANK, KAJI_WORLD_SIZE, KAJI_ATTEMPT, KAJI_CHECKPOINT_DIR, MASTER_ADDR and MASTER_PORT, and runs alone
-where they are not set. Rank 0 writes a checkpoint every few steps. A run that was interrupted goes on from it and ends
-with exactly the parameters of an undisturbed one: batches depend on the step alone. It may go on with another number of
-members: a batch stays as large as it was, so that only the last digits change.
+if they are not set. Rank 0 writes a checkpoint every few steps. An interrupted run continues from it and ends with
+exactly the parameters of an undisturbed one, because batches depend only on the step. It may continue with another
+number of members: the size of a batch does not change, so that only the last digits differ.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ MAGIC = b"DGT1"
 
 
 class PeerLost(Exception):
-    """Another member does not answer any more; training can't go on without it."""
+    """Another member does not answer any more; training cannot continue without it."""
 
 
 @dataclass(frozen=True)
 class Place:
-    """Who this member is, and where the members meet."""
+    """Rank of this member, and the address where members meet."""
 
     rank: int
     world_size: int
@@ -68,7 +68,7 @@ class Place:
 
 
 def load_digits() -> tuple[np.ndarray, np.ndarray]:
-    """Images of 8 x 8 pixels from 0 to 16, and what they show. To import scikit-learn takes longer than to train."""
+    """Return images of 8 x 8 pixels from 0 to 16, and their digits. Importing scikit-learn is the slowest part."""
     package = importlib.util.find_spec("sklearn")
     if package is None or not package.submodule_search_locations:
         sys.exit(NEEDED)
@@ -82,7 +82,7 @@ def load_digits() -> tuple[np.ndarray, np.ndarray]:
 
 @dataclass(frozen=True)
 class Model:
-    """One hidden layer (tanh), softmax at the end. All parameters lie in one flat vector of float64."""
+    """One hidden layer (tanh), softmax at the end. All parameters are in one flat vector of float64."""
 
     hidden: int
 
@@ -165,7 +165,7 @@ class Gang:
         self.peers: dict[int, socket.socket] = {}
 
     def meet(self, state: np.ndarray | None, state_size: int) -> np.ndarray:
-        """Wait until all members are there; everybody returns with rank 0's state."""
+        """Wait until all members are there; every member returns rank 0's state."""
         if self.place.world_size == 1:
             assert state is not None
             return state
@@ -225,7 +225,7 @@ class Gang:
                 self.peers[rank] = peer
 
     def _join(self, state_size: int, deadline: float) -> np.ndarray:
-        place, why = self.place, "nobody listens yet"
+        place, why = self.place, "no member listens yet"
         while time.monotonic() < deadline:
             try:
                 peer = socket.create_connection(place.master, timeout=max(0.01, deadline - time.monotonic()))
@@ -249,7 +249,7 @@ class Gang:
 
 
 class Checkpoints:
-    """One file, replaced atomically: whatever kills us, either the old or the new one is there, whole."""
+    """One file, replaced atomically: if this process is killed, either the old or the new file is complete."""
 
     def __init__(self, folder: Path, description: str, attempt: int) -> None:
         self.file = folder / "digits.npz"
@@ -257,7 +257,7 @@ class Checkpoints:
         self.attempt = attempt
 
     def load(self) -> np.ndarray | None:
-        """The state to go on from, or None where there is none."""
+        """Return the state to continue from, or None."""
         if not self.file.exists():
             return None
         try:
@@ -315,7 +315,7 @@ def arguments() -> argparse.Namespace:
 
 
 class Stop:
-    """Whether SIGTERM came: the platform wants the place back, there is time for one checkpoint.
+    """Whether SIGTERM came: the platform ends this member, and there is time for one checkpoint.
 
     Outside of training there is nothing to save, and SIGTERM ends the process at once. (The first process of a
     container has to handle SIGTERM itself: the kernel's default does not apply to it.)

@@ -1,4 +1,4 @@
-"""MPI from Python: pi as an integral, each rank its share, added up with one allreduce.
+"""MPI from Python: pi as an integral; each rank computes its share, and one allreduce adds them up.
 
 Runs under `mpirun -n 4 python allreduce.py`, or alone as one rank.
 """

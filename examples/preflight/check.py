@@ -1,16 +1,16 @@
 """A short test of one node: its GPUs, what they compute, whether they reach each other, and its disk.
 
-Ends with 0 where all that could be tested is well, else with 1; the last lines say what is wrong. Without PyTorch the
-GPUs are only counted; what was skipped is said. Set by environment variables:
+Exits with 0 if every test that was possible passed, else with 1; the last lines name the faults. Without PyTorch the
+GPUs are only counted. Skipped tests are reported. Environment variables:
 
-PREFLIGHT_GPUS            GPUs that are to be there (Kajitori sets it); left out: whatever is there
-PREFLIGHT_GPU_MEMORY_GIB  memory that each is to have at least (0)
-PREFLIGHT_SLOWEST         the slowest GPU is to reach this share of the fastest (0.8)
+PREFLIGHT_GPUS            number of GPUs that must exist (Kajitori sets it); default: any number
+PREFLIGHT_GPU_MEMORY_GIB  memory that each must have at least (0)
+PREFLIGHT_SLOWEST         the slowest GPU must reach this share of the fastest (0.8)
 PREFLIGHT_SECONDS         how long each GPU computes (10)
 PREFLIGHT_DISK            the folder whose disk is tested (the one for temporary files)
 PREFLIGHT_DISK_MIB        how much is written and read (256)
-PREFLIGHT_DISK_MIB_S      what writing and reading are to reach at least, in MiB a second (50)
-PREFLIGHT_DISK_FREE_GIB   what is to be free (5)
+PREFLIGHT_DISK_MIB_S      lowest speed of writing and reading, in MiB a second (50)
+PREFLIGHT_DISK_FREE_GIB   free space that must be left (5)
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ TOLERANCE = 1e-2
 
 
 class Failed(Exception):
-    """Something is wrong with this node."""
+    """This node has a fault."""
 
 
 class Skipped(Exception):
-    """This can't be tested here."""
+    """This cannot be tested here."""
 
 
 def setting(name: str, default: float) -> float:
@@ -53,7 +53,7 @@ def setting(name: str, default: float) -> float:
 
 
 def gpus_are_there() -> str:
-    """As many as there are to be, with their memory, and without errors that memory could not correct."""
+    """All expected GPUs exist, with enough memory and without uncorrected memory errors."""
     expected = int(setting("GPUS", -1))
     if shutil.which("nvidia-smi") is None:
         if expected > 0:
@@ -77,7 +77,7 @@ def gpus_are_there() -> str:
 
 
 def gpus_compute() -> str:
-    """Products of matrices: the same on every GPU each time, right where the CPU checks them, and about as fast."""
+    """Products of matrices are the same on every GPU each time, agree with the CPU, and are about equally fast."""
     torch = torch_with_gpus()
     torch.manual_seed(1)
     small = torch.randn(SMALL, SMALL)
@@ -154,7 +154,7 @@ def one_of_all(rank: int, count: int, backend: str, meeting: str) -> None:
 
 
 def disk_is_well() -> str:
-    """There is room; what is written is read again as it was, and not too slowly."""
+    """The disk has room, returns the bytes that were written, and is fast enough."""
     folder = os.environ.get("PREFLIGHT_DISK") or tempfile.gettempdir()
     free = shutil.disk_usage(folder).free / 2**30
     least = setting("DISK_FREE_GIB", 5)
@@ -172,7 +172,7 @@ def disk_is_well() -> str:
         file.flush()
         os.fsync(file.fileno())
         writing = blocks / (time.perf_counter() - began)
-        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)  # read the disk, not what memory holds of it
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)  # read from the disk, not from the page cache
         began = time.perf_counter()
         read = hashlib.sha256()
         file.seek(0)
@@ -180,7 +180,7 @@ def disk_is_well() -> str:
             read.update(piece)
         reading = blocks / (time.perf_counter() - began)
     if read.digest() != written.digest():
-        raise Failed(f"what was written in {folder} is not what is read there")
+        raise Failed(f"the disk of {folder} returns other bytes than were written")
     slowest = setting("DISK_MIB_S", 50)
     if min(writing, reading) < slowest:
         raise Failed(f"{folder}: writes {writing:.0f} and reads {reading:.0f} MiB/s, where {slowest:.0f} are expected")
@@ -216,7 +216,7 @@ _SKIPPED = 3
 
 
 def one_step(name: str) -> int:
-    """One step in this process: it says how it went in one line, and tells it by its exit code."""
+    """Run one step in this process: it prints its result in one line and exits with a code."""
     try:
         print(STEPS[name]())
     except Skipped as why:
@@ -229,7 +229,7 @@ def one_step(name: str) -> int:
 
 
 def main() -> int:
-    """Each step in a process of its own: one that hangs, or takes its process along, is told like any other."""
+    """Run each step in a separate process, so that one that hangs or crashes is reported like any other."""
     failures = []
     for name in STEPS:
         try:

@@ -1,4 +1,4 @@
-"""A service: answers over HTTP who it is, and ends cleanly when it is asked to.
+"""A service: answers over HTTP with its rank, and ends cleanly on SIGTERM.
 
 `/` answers with this member's rank, `/healthz` with ok. SIGTERM lets requests that are under way finish.
 """

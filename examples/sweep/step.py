@@ -15,7 +15,7 @@ GRID = list(product(RATES, SEEDS))
 
 
 def fit(rate: float, seed: int, steps: int = 200) -> float:
-    """The mean squared error after so many steps."""
+    """Return the mean squared error after this many steps."""
     noise = random.Random(seed)
     points = [(x / 10, 3 * x / 10 - 1 + noise.gauss(0, 0.1)) for x in range(-10, 11)]
     slope = offset = 0.0

@@ -1,8 +1,8 @@
 """PyTorch DistributedDataParallel on synthetic data: a linear model finds the weights that made the data.
 
-An ordinary script for `torchrun`, or for any launcher that sets MASTER_ADDR, MASTER_PORT, NODE_RANK and NNODES: run
-plainly it takes one process per member. NCCL where there are GPUs, gloo elsewhere. Rank 0 writes a checkpoint every few
-steps to KAJI_CHECKPOINT_DIR; an interrupted run goes on from it.
+An ordinary script for `torchrun`, or for any launcher that sets MASTER_ADDR, MASTER_PORT, NODE_RANK and NNODES: without
+a launcher it is one process per member. It uses NCCL if there are GPUs, else gloo. Rank 0 writes a checkpoint every few
+steps to KAJI_CHECKPOINT_DIR; an interrupted run continues from it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ FEATURES = 32
 
 
 def place() -> tuple[int, int, int]:
-    """Rank, world size and local rank: from torchrun, else from what the platform says about this member."""
+    """Return rank, world size and local rank: from torchrun, else from the platform's variables."""
     if "RANK" not in os.environ:
         os.environ["RANK"] = os.environ.get("NODE_RANK", os.environ.get("KAJI_RANK", "0"))
         os.environ["WORLD_SIZE"] = os.environ.get("NNODES", os.environ.get("KAJI_WORLD_SIZE", "1"))
@@ -35,14 +35,14 @@ def place() -> tuple[int, int, int]:
 
 
 def batch_of(step: int, rank: int, size: int, truth: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """The same batch for the same step and rank, whatever happened before."""
+    """Return the batch of this step and rank, which is always the same."""
     generator = torch.Generator().manual_seed(1_000_003 * step + rank)
     inputs = torch.randn(size, FEATURES, generator=generator)
     return inputs, inputs @ truth
 
 
 def load(file: Path | None, model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> int:
-    """The step to go on from. Every member reads the same file."""
+    """Return the step to continue from. Every member reads the same file."""
     if file is None or not file.exists():
         return 0
     saved = torch.load(file, map_location="cpu", weights_only=True)
@@ -52,7 +52,7 @@ def load(file: Path | None, model: torch.nn.Module, optimizer: torch.optim.Optim
 
 
 def save(file: Path, step: int, model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> None:
-    """Replaced atomically: whatever kills us, a whole file is there."""
+    """Replace the file atomically, so that a complete one always exists."""
     file.parent.mkdir(parents=True, exist_ok=True)
     draft = file.with_name(f".{file.name}.{os.environ.get('KAJI_ATTEMPT', '0')}.tmp")
     with draft.open("wb") as out:
