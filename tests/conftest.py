@@ -11,7 +11,7 @@ import pytest
 from tests.helpers.files import changes_count_at_once
 from tests.helpers.platform import platform
 from tests.helpers.real_cluster import any_cluster, own_namespace, real_cluster, with_controller_manager, with_scheduler
-from tests.helpers.shared import SHARED_SERVERS
+from tests.helpers.shared import SHARED_SERVERS, spread
 from tests.helpers.world import runs_server, world
 
 __all__ = [
@@ -42,8 +42,13 @@ os.environ.setdefault("GOMAXPROCS", "1")
 
 UNIT = "tests/unit/"
 
+RUNS_GROUPS = ("runs", "runs-2")
+"""Tests of runs on a real API server take longer than one worker has, so two workers have such a server each. Each gets
+about half of the test functions."""
+
 LONGEST_FIRST = (
-    *("runs", "runs-2", "e2e-tutorial", "parts-alone", "platform", "e2e-ordinary-user", "e2e-up"),
+    *RUNS_GROUPS,
+    *("e2e-tutorial", "parts-alone", "platform", "e2e-ordinary-user", "e2e-up"),
     *("differential", "test_bad_apiserver", "real", "embedded/kubelet/network/test_pod_networks", "test_bad_input"),
     *("blobs/test_blobs", "embedded/apiserver/test_kinds_properties"),
 )
@@ -51,9 +56,6 @@ LONGEST_FIRST = (
 
 SHARED = {"platform": "platform", "real_cluster": "real", "runs_server": "runs", "world": "runs", "stage": "runs"}
 """Fixtures that start servers, of which one is enough for all tests; the group of those that share it."""
-
-SECOND_HALF = "test_p"
-"""Of "runs", which takes twice as long as a worker has: modules from this name on are "runs-2", with a server more."""
 
 PATIENCE_SECONDS = 600
 """What a test with whole clusters and processes may take on a machine that does much else."""
@@ -78,6 +80,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Each group of tests goes to one worker, the longest groups first, unit tests last; those that start servers have
     time to wait for them."""
     groups = {item: _group(item) for item in items}
+    _spread_runs(groups)
     items.sort(key=lambda item: _place(groups[item], item.nodeid))
     for item, group in groups.items():
         if not item.nodeid.startswith(UNIT) and not item.get_closest_marker("timeout"):
@@ -119,11 +122,21 @@ def _group(item: pytest.Item) -> str:
         return marked
     used = getattr(item, "fixturenames", ())
     if item.get_closest_marker("real") or "platform" in used:
-        group = next((SHARED[name] for name in SHARED if name in used), item.path.stem)
-        return "runs-2" if group == "runs" and item.path.stem >= SECOND_HALF else group
+        return next((SHARED[name] for name in SHARED if name in used), item.path.stem)
     if item.nodeid.startswith(UNIT):
         return item.nodeid.partition("::")[0].removeprefix(UNIT).removesuffix(".py")
     return item.path.stem if OF_A_MODULE in used else ""
+
+
+def _spread_runs(groups: dict[pytest.Item, str]) -> None:
+    """Spread the modules of "runs" over its servers; tests with a mark stay where the mark says."""
+    movable = [item for item, group in groups.items() if group == RUNS_GROUPS[0] and not _marked(item)]
+    functions: dict[str, set[str]] = {}
+    for item in movable:
+        functions.setdefault(item.path.stem, set()).add(item.name.partition("[")[0])
+    parts = spread({module: len(tests) for module, tests in functions.items()}, len(RUNS_GROUPS))
+    for item in movable:
+        groups[item] = RUNS_GROUPS[parts[item.path.stem]]
 
 
 def _place(group: str, nodeid: str) -> tuple[int, bool, bool]:

@@ -7,7 +7,7 @@ server per module. These live as long as the group of tests (`xdist_group`) that
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -54,6 +54,19 @@ class SharedServers:
         """End every server."""
         for name in list(self._running):
             self.end(name)
+
+
+def spread(weights: Mapping[str, int], parts: int) -> dict[str, int]:
+    """Return the part, from 0, to which each name belongs, so that the parts weigh about the same.
+
+    The heaviest name that is left goes to the lightest part. Equal input gives equal output, in every worker.
+    """
+    loads = [0] * parts
+    found = {}
+    for name in sorted(weights, key=lambda name: (-weights[name], name)):
+        found[name] = loads.index(min(loads))
+        loads[found[name]] += weights[name]
+    return found
 
 
 SHARED_SERVERS = SharedServers()

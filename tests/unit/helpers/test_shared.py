@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from tests.helpers.shared import SharedServers
+from tests.helpers.shared import SharedServers, spread
 
 
 def server(name: str, running: list[str]) -> Callable[[], contextlib.AbstractContextManager[str]]:
@@ -60,3 +60,11 @@ def test_a_server_that_was_ended_starts_again_when_it_is_asked_for() -> None:
     servers.get("api", server("api", running))
     servers.end_all()
     assert not running
+
+
+def test_weights_are_spread_evenly_and_the_same_in_every_worker() -> None:
+    """A heavy name is alone, and the order in which names are given changes nothing."""
+    weights = {"b": 3, "a": 8, "d": 2, "c": 3}
+    assert spread(weights, 2) == {"a": 0, "b": 1, "c": 1, "d": 1}
+    assert spread(dict(reversed(weights.items())), 2) == spread(weights, 2)
+    assert spread({"b": 1, "a": 1, "c": 1}, 2) == {"a": 0, "b": 1, "c": 0}
