@@ -17,10 +17,12 @@ from kajitori.core.pods import manifests
 from kajitori.core.spec.reasons import Phase
 from kajitori.core.words import names
 from kajitori.errors import NotFound
+from kajitori.kube.client import KubeClient
 from kajitori.kube.objects import Pod
 from kajitori.kube.resources import NAMESPACES, PODS, RUNS
 
 CONTAINER = {"name": names.MEMBER_CONTAINER, "image": "x", "command": ["y"]}
+MALLORY = "mallory"
 OWN = "kajitori.dev/test"
 """An annotation of the foreign Pods' maker, by which he would see that somebody wrote them."""
 
@@ -28,8 +30,10 @@ OWN = "kajitori.dev/test"
 class Mallory:
     """Somebody who may create Pods, in a namespace of his own and in the run's."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, client: KubeClient) -> None:
         self.world = world
+        self.client = client
+        """Its changes carry the field manager `mallory`, so that changes of Kajitori are told from his."""
         self.namespace = f"{world.namespace}-mallory"
         self.made: dict[tuple[str, str], str] = {}
         """UIDs of his Pods."""
@@ -50,14 +54,14 @@ class Mallory:
         }
         spec = {"containers": [CONTAINER], "nodeName": "gpu-00008", "restartPolicy": "Never"}
         body = {"metadata": metadata, "spec": spec}
-        made = await self.world.client.create(PODS, body, namespace or self.namespace)
+        made = await self.client.create(PODS, body, namespace or self.namespace)
         self.made[made["metadata"]["namespace"], name] = made["metadata"]["uid"]
 
     async def ends(self, name: str, namespace: str = "") -> None:
         """Its program fails, with a peak of memory that no member ever had."""
         namespace = namespace or self.namespace
         said = {f"{SIM}exit-code": "1", f"{SIM}memory": "900Gi"}
-        await self.world.client.patch(PODS, name, {"metadata": {"annotations": said}}, namespace)
+        await self.client.patch(PODS, name, {"metadata": {"annotations": said}}, namespace)
         await self.world.until(lambda: self.shown(name, namespace).is_finished, f"{name} has ended")
 
     def shown(self, name: str, namespace: str = "") -> Pod:
@@ -70,8 +74,8 @@ class Mallory:
             meta = (await self.world.client.get(PODS, name, namespace))["metadata"]
             assert "deletionTimestamp" not in meta, name
             assert (meta["uid"], meta["annotations"][OWN]) == (self.made[namespace, name], "mine")
-            managers = {each["manager"] for each in meta.get("managedFields", ())}
-            assert not any("controller" in manager for manager in managers), managers
+            managers = {each["manager"] for each in meta["managedFields"] if each.get("subresource") != "status"}
+            assert managers == {MALLORY}, "nodes write statuses, and nobody else writes anything"
 
 
 @pytest.fixture
@@ -80,9 +84,10 @@ async def mallory(world: World) -> AsyncIterator[Mallory]:
     world.start_controller()
     await world.submit("victim", replicas=3, restarts=2)
     await world.reaches("victim", Phase.RUNNING)
-    there = Mallory(world)
-    await world.client.create(NAMESPACES, {"metadata": {"name": there.namespace}})
-    yield there
+    async with KubeClient(world.client.config, user_agent=MALLORY) as client:
+        there = Mallory(world, client)
+        await world.client.create(NAMESPACES, {"metadata": {"name": there.namespace}})
+        yield there
     for namespace in (there.namespace, world.namespace):
         await world.client.delete_collection(PODS, namespace, label_selector="", grace_seconds=0)
 
