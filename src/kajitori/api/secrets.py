@@ -19,11 +19,13 @@ from kajitori.api.auth import Caller, User
 from kajitori.api.bodies import json_body
 from kajitori.api.context import Api, Shared, answer, describes
 from kajitori.api.paging import Parameters
-from kajitori.api.runs.views import Deleted, SecretList, SecretView, phase_of
+from kajitori.api.runs.lookup import active_runs
+from kajitori.api.runs.views import Deleted, SecretList, SecretView
 from kajitori.cluster.runs.stored_runs import secret_names
 from kajitori.core.documents.faults import Document, read, show
 from kajitori.core.documents.fields import DnsLabel, ObjectName
 from kajitori.core.words import names
+from kajitori.core.words.suggestions import first_few
 from kajitori.core.words.texts import dns_subdomain
 from kajitori.errors import AlreadyExists, Fault, FieldError, Forbidden, InvalidInput, NotFound, WrongState
 from kajitori.kube.client import METADATA_ONLY
@@ -37,7 +39,6 @@ MAX_VALUES_BYTES = 512 * 1024
 """The limit for all values together; Kubernetes takes 1 MiB."""
 
 _KEY = re.compile(r"[-._a-zA-Z0-9]{1,253}")
-_SHOWN = 5
 
 
 class SecretRequest(Document):
@@ -177,8 +178,7 @@ async def delete_secret(api: Shared, user: Caller, name: str, query: Annotated[R
     if not query.force and await user.may("list", namespace):
         runs = _users(api, namespace).get(name)
         if runs and await _is_there(user, namespace, name):
-            more = f" and {len(runs) - _SHOWN} more" if len(runs) > _SHOWN else ""
-            message = f"the secret {name!r} is used by {', '.join(runs[:_SHOWN])}{more}"
+            message = f"the secret {name!r} is used by {first_few(runs)}"
             raise WrongState(message, hint=f"wait until they have ended, or: kaji secret rm -f {name}")
     try:
         await user.client.delete(SECRETS, name, namespace)
@@ -201,10 +201,9 @@ async def _is_there(user: User, namespace: str, name: str) -> bool:
 def _users(api: Api, namespace: str) -> dict[str, list[str]]:
     """Map each Secret to the runs of the namespace that use it and have not ended."""
     found: dict[str, list[str]] = {}
-    for (run_namespace, run_name), run in sorted(api.mirror.runs.items()):
-        if run_namespace == namespace and not phase_of(run).is_final:
-            for name in secret_names(run):
-                found.setdefault(name, []).append(run_name)
+    for run_name, run in active_runs(api, namespace):
+        for name in secret_names(run):
+            found.setdefault(name, []).append(run_name)
     return found
 
 

@@ -12,6 +12,7 @@ from starlette.responses import Response
 from kajitori.api.auth import Caller
 from kajitori.api.context import Api, Shared, answer, describes
 from kajitori.api.paging import Parameters
+from kajitori.api.runs.lookup import active_runs
 from kajitori.api.runs.views import Deleted, VolumeKind, VolumeList, VolumeView, phase_of
 from kajitori.core.documents.faults import show
 from kajitori.core.documents.fields import DnsLabel
@@ -94,11 +95,10 @@ class _Uses:
     def __init__(self, api: Api, namespace: str) -> None:
         self.volumes: dict[str, list[str]] = {}
         self.runs: set[str] = set()
-        for (run_namespace, name), run in sorted(api.mirror.runs.items()):
-            if run_namespace == namespace and not phase_of(run).is_final:
-                self.runs.add(name)
-                for volume in _volume_names(run):
-                    self.volumes.setdefault(volume, []).append(name)
+        for name, run in active_runs(api, namespace):
+            self.runs.add(name)
+            for volume in _volume_names(run):
+                self.volumes.setdefault(volume, []).append(name)
 
 
 def _volume_names(run: RunObject) -> set[str]:

@@ -16,6 +16,7 @@ from kajitori.core.documents.faults import Document, show
 from kajitori.core.documents.fields import Text
 from kajitori.core.nodes.health import BY_HAND, DRAINED_BY
 from kajitori.core.nodes.trail import (
+    Entry,
     TrailEvent,
     append_entry,
     describe_entry,
@@ -28,7 +29,7 @@ from kajitori.core.nodes.trail import (
 from kajitori.core.policy.file import Policy
 from kajitori.core.spec.reasons import Phase
 from kajitori.core.words import names
-from kajitori.core.words.suggestions import did_you_mean
+from kajitori.core.words.suggestions import did_you_mean, first_few
 from kajitori.errors import Conflict, Fault, FieldError, InvalidInput, NotFound
 from kajitori.kube.objects import Node, RunObject
 from kajitori.kube.resources import NODES
@@ -36,10 +37,11 @@ from kajitori.kube.resources import NODES
 TRIES = 5
 """Attempts to write a Node. A write conflicts if another client writes first; kubelets write Nodes all the time."""
 
-_SHOWN = 5
-"""Largest number of unknown node names that an error lists."""
-
 _RESULTS = {TrailEvent.UNTESTED: "untested", TrailEvent.FAILED: "failed", TrailEvent.OUT: "failed"}
+
+
+def _trail_of(node: Node) -> tuple[Entry, ...]:
+    return read_trail(node.metadata.annotations.get(names.ANNOTATION_HEALTH, ""))
 
 
 def health_of(node: Node) -> list[HealthEntry]:
@@ -55,7 +57,7 @@ def health_of(node: Node) -> list[HealthEntry]:
             times=entry.times,
             says=describe_entry(entry),
         )
-        for entry in read_trail(node.metadata.annotations.get(names.ANNOTATION_HEALTH, ""))
+        for entry in _trail_of(node)
     ]
 
 
@@ -63,7 +65,7 @@ def removal_reason(node: Node, policy: Policy) -> str:
     """Return why a node is out of the pool; empty if it is in the pool."""
     taints = {taint.key: taint.value for taint in node.spec.taints}
     if names.TAINT_UNHEALTHY in taints:
-        removal = last_removal(read_trail(node.metadata.annotations.get(names.ANNOTATION_HEALTH, "")))
+        removal = last_removal(_trail_of(node))
         if removal is None:
             return f"unhealthy: {taints[names.TAINT_UNHEALTHY] or 'marked by hand'}"
         evidence = f": {removal.evidence[0]}" if removal.evidence else ""
@@ -72,7 +74,7 @@ def removal_reason(node: Node, policy: Policy) -> str:
         return ""
     if not policy.preflight.covers(node.metadata.labels):
         return "not tested, and the policy has no test for it (preflight)"
-    test = last_test(read_trail(node.metadata.annotations.get(names.ANNOTATION_HEALTH, "")))
+    test = last_test(_trail_of(node))
     last_result = f"; {describe_entry(test)}" if test is not None else ""
     return f"not tested yet{last_result}"
 
@@ -94,7 +96,7 @@ def test_of(node: Node, policy: Policy, running: Mapping[str, RunObject]) -> Nod
         return NodeTest(state="testing", run=meta.name, namespace=meta.namespace, by=wanted_by, says=says)
     if wanted_by:
         return NodeTest(state="asked", by=wanted_by)
-    entry = last_test(read_trail(annotations.get(names.ANNOTATION_HEALTH, "")))
+    entry = last_test(_trail_of(node))
     if entry is None:
         return None
     return NodeTest(
@@ -134,10 +136,9 @@ def check_testable(api: Api, chosen: Sequence[str], known: Collection[str]) -> N
     """Raise NotFound if some names belong to no node, else InvalidInput with all nodes that can't be tested."""
     unknown = [name for name in chosen if name not in known or name not in api.mirror.nodes]
     if unknown:
-        shown = ", ".join(repr(show(name)) for name in unknown[:_SHOWN])
-        more = f" and {len(unknown) - _SHOWN} more" if len(unknown) > _SHOWN else ""
+        shown = first_few([repr(show(name)) for name in unknown])
         message = "there is no node" if len(unknown) == 1 else "there are no nodes"
-        raise NotFound(f"{message} {shown}{more}", hint=did_you_mean(unknown[0], known))
+        raise NotFound(f"{message} {shown}", hint=did_you_mean(unknown[0], known))
     check_there_is_a_test(api)
     policy = api.cluster.policy
     faults = [
@@ -209,7 +210,7 @@ def _healthy_patch(found: dict[str, Any], policy: Policy, user: User, api: Api) 
     if not any(taint["key"] in ours for taint in taints):
         return None
     entry = new_entry(api.mirror.now(), TrailEvent.BACK, BY_HAND, by=user.name)
-    trail = append_entry(read_trail(node.metadata.annotations.get(names.ANNOTATION_HEALTH, "")), entry)
+    trail = append_entry(_trail_of(node), entry)
     annotations: dict[str, str | None] = {names.ANNOTATION_HEALTH: write_trail(trail)}
     spec: dict[str, Any] = {"taints": [taint for taint in taints if taint["key"] not in ours] or None}
     if node.drained_by.startswith(DRAINED_BY):

@@ -120,9 +120,8 @@ async def start_of(api: Api, pending: PendingRun, phase: Phase = Phase.QUEUED) -
     view.place = place_view(now.order, pending.request.key)
     view.behind = list(found.shortage.behind) if found.shortage is not None else []
     view.asks, view.guarantees = [], _guarantees_of(api, pending)
-    if (
-        found.shortage is not None and api.cluster.table() is now.promised.snapshot.table
-    ):  # else nodes changed meanwhile
+    nodes_are_the_same = api.cluster.table() is now.promised.snapshot.table
+    if found.shortage is not None and nodes_are_the_same:
         view.asks = _would_ask(api, now, found, pending.request.key)
         add_node_request(api, view, pending, found.shortage, now.simulation.snapshot)
     return view, found
@@ -196,9 +195,8 @@ def _view(api: Api, asked: Simulation, pending: PendingRun, found: Answer, phase
         assert found.shortage is not None
         told = explain(asked.snapshot, request, found.shortage, api.cluster.uses)
     asks = api.preemptions.describe(request.key)
-    waits = {
-        run.gang.key for run in asked.queue
-    }  # these wait for more, so the end of their present members is not theirs
+    # A sweep in the queue waits to start more members, so the end of its present members is not its own.
+    waits = {run.gang.key for run in asked.queue}
     there = (occupant for occupant in asked.occupants if not occupant.sweep or occupant.run not in waits)
     ends: dict[str, float] = {}
     for occupant in there:

@@ -32,8 +32,9 @@ _NAMELESS = "this"
     summary="What would happen to a run if it was submitted now",
 )
 async def what_if(api: Shared, user: Caller, request: Request) -> Response:
-    """Whether a run would start now, and where; otherwise what it would wait for. What is wrong with it or refused by
-    policy is answered as when it is submitted. With the name of a run that waits, it is asked in that one's place."""
+    """Whether a run would start now, and where; otherwise what it would wait for. An invalid or
+    refused run gets the same answer as on submission. A request with a waiting run's name is for that run's place in
+    the queue."""
     submission = read_submission(await json_body(request), api.namespace)
     await user.require("create", submission.namespace)
     require_definition(api)

@@ -6,8 +6,10 @@ import msgspec
 
 from kajitori.api.auth import User
 from kajitori.api.context import Api
+from kajitori.api.runs.views import phase_of
 from kajitori.core.documents.faults import show
 from kajitori.core.spec.run import name_fault
+from kajitori.core.words.suggestions import first_few
 from kajitori.errors import Fault, InvalidInput, KajitoriError, NotFound, Unsupported
 from kajitori.kube.decoding import decode
 from kajitori.kube.errors import NotServedError
@@ -21,7 +23,7 @@ async def find_run(api: Api, user: User, namespace: str, name: str) -> RunObject
     """Return the run with this name, or the only run whose name begins with it.
 
     A run that was just created is found, too. Raises Forbidden if the user may not read it, NotFound, or InvalidInput
-    with the candidates if several names begin so.
+    with the candidates if several names begin with it.
     """
     await user.require("get", namespace, name)
     require_definition(api)
@@ -43,10 +45,20 @@ async def find_run(api: Api, user: User, namespace: str, name: str) -> RunObject
     if len(candidates) == 1:
         await user.require("get", namespace, candidates[0])
         return api.mirror.runs[namespace, candidates[0]]
-    listed = ", ".join(candidates[:SHOWN_CANDIDATES])
-    more = f" and {len(candidates) - SHOWN_CANDIDATES} more" if len(candidates) > SHOWN_CANDIDATES else ""
-    message = f"several runs have names that begin with {show(name)!r}: {listed}{more}"
+    message = f"several runs have names that begin with {show(name)!r}: {first_few(candidates, SHOWN_CANDIDATES)}"
     raise InvalidInput([Fault("name", message, show(name), "write more of the name", "Ambiguous")])
+
+
+def active_runs(api: Api, namespace: str) -> list[tuple[str, RunObject]]:
+    """Return name and Run of the namespace's runs that have not ended, by name."""
+    return sorted(
+        (
+            (name, run)
+            for (run_namespace, name), run in api.mirror.runs.items()
+            if run_namespace == namespace and not phase_of(run).is_final
+        ),
+        key=lambda item: item[0],
+    )
 
 
 def require_definition(api: Api) -> None:

@@ -408,10 +408,7 @@ def phase_of(run: RunObject) -> Phase:
 def member_view(pod: Pod, member: Member) -> MemberView:
     """Return the view of one member."""
     container = next((c for c in pod.status.container_statuses if c.name == names.MEMBER_CONTAINER), None)
-    state = container.state if container is not None else None
-    started = ""
-    if state is not None:
-        started = (state.running or state.terminated or _NEVER).started_at
+    started = (container.state.running or container.state.terminated) if container is not None else None
     return MemberView(
         rank=member.rank,
         attempt=member.attempt,
@@ -422,14 +419,7 @@ def member_view(pod: Pod, member: Member) -> MemberView:
         message=member.message,
         address=pod.status.pod_ip,
         exit_code=member.exit_code,
-        started_at=started,
+        started_at=started.started_at if started is not None else "",
         restarts=container.restart_count if container is not None else 0,
         terminating=member.terminating,
     )
-
-
-class _Never:
-    started_at = ""
-
-
-_NEVER = _Never()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from datetime import UTC, datetime
 from typing import Annotated
 
 from fastapi import APIRouter, Query
@@ -25,6 +24,7 @@ from kajitori.core.traffic.report import PATH, node_traffic, read_report
 from kajitori.core.traffic.totals import DIRECTIONS, Count, Totals, run_id
 from kajitori.core.words.node_lists import compress
 from kajitori.core.words.suggestions import did_you_mean
+from kajitori.core.words.times import format_time, time_at
 from kajitori.errors import InvalidInput, Unauthenticated
 from kajitori.kube.resources import NODES
 
@@ -222,7 +222,7 @@ def _listing(api: Api, rows: list[TrafficRow], total: int, order: str, now: floa
         order_class=order,
         rate_seconds=WINDOW_SECONDS,
         nodes=_nodes(api, now),
-        at=datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        at=format_time(time_at(now)),
         kept=api.traffic.kept,
     )
 

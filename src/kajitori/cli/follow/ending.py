@@ -9,6 +9,7 @@ from typing import Any
 from kajitori.cli.connection.http import Api, run_path
 from kajitori.cli.context import STOP_MARGIN_SECONDS
 from kajitori.cli.pages.run_words import View, is_final, members_asked_for, phase_of, status_of
+from kajitori.core.words.suggestions import first_few
 from kajitori.errors import InvalidInput, KajitoriError, NotFound, Unavailable
 
 MEMBERS_A_SECOND = 25
@@ -94,6 +95,5 @@ def _what_is_left(api: Api, run: View) -> str:
         reason = status_of(view).get("reason")
         return f"none of its members is left, and it is {phase_of(view)}{f' ({reason})' if reason else ''}"
     shown = [f"{member['pod']} on {member['node']}" if member.get("node") else str(member["pod"]) for member in going]
-    more = f" and {len(going) - _SHOWN} more" if len(going) > _SHOWN else ""
     count = "1 member still runs" if len(going) == 1 else f"{len(going)} members still run"
-    return f"{count}: {', '.join(shown[:_SHOWN])}{more}"
+    return f"{count}: {first_few(shown, _SHOWN)}"

@@ -9,6 +9,7 @@ import click
 from kajitori.cli.context import Cli
 from kajitori.cli.options import server_options
 from kajitori.cli.terminal import echo, say
+from kajitori.core.words.suggestions import first_few
 from kajitori.errors import NotFound
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ def command(cli: Cli, nodes: tuple[str, ...], wait: bool) -> int:
         foreign = [member["holder"] for member in view["members"] if not member["isRun"]]
         if foreign:
             say(
-                f"note: Pods that belong to no run stay on {view['name']}: {_some(foreign)}; to move them: "
+                f"note: Pods that belong to no run stay on {view['name']}: {first_few(foreign, LISTED)}; to move them: "
                 f"kubectl drain {view['name']} --ignore-daemonsets"
             )
         echo(view["name"])
@@ -62,7 +63,8 @@ def _emptied(cli: Cli, api: Api, view: dict[str, Any]) -> dict[str, Any]:
         holders: dict[str, int] = {}
         for member in members:
             holders[member["holder"]] = holders.get(member["holder"], 0) + 1
-        waiting = _some([f"{holder} ({count})" if count > 1 else holder for holder, count in sorted(holders.items())])
+        counts = [f"{holder} ({count})" if count > 1 else holder for holder, count in sorted(holders.items())]
+        waiting = first_few(counts, LISTED)
         if not view["ready"]:
             waiting += f"; it is not ready: its Pods go once it is back, or with: kubectl delete node {name}"
         if waiting != told:
@@ -94,7 +96,3 @@ def _tell_who_waits(api: Api, moved: set[str]) -> None:
 
 def _members(view: dict[str, Any]) -> list[dict[str, Any]]:
     return [member for member in view["members"] if member["isRun"]]
-
-
-def _some(names: list[str]) -> str:
-    return ", ".join(names[:LISTED]) + (f" and {len(names) - LISTED} more" if len(names) > LISTED else "")

@@ -83,6 +83,7 @@ def _asks(item: dict[str, Any]) -> str:
 def _note(item: dict[str, Any]) -> str:
     """Return remarks about a waiting run."""
     from kajitori.core.words.node_lists import brief
+    from kajitori.core.words.suggestions import first_few
 
     notes = []
     if item["place"]["overdue"]:
@@ -90,6 +91,5 @@ def _note(item: dict[str, Any]) -> str:
     if item.get("kept"):
         notes.append(f"{brief(item['kept']['nodes'])} kept for it")
     if item["behind"]:
-        more = f" and {len(item['behind']) - 1} more" if len(item["behind"]) > 1 else ""
-        notes.append(f"would delay {item['behind'][0]}{more}")
+        notes.append(f"would delay {first_few(item['behind'], 1)}")
     return "; ".join(notes)

@@ -38,6 +38,7 @@ def command(
     from kajitori.cli.many import all_of_mine, delete_each
     from kajitori.cli.pages.run_words import FINAL, plural
     from kajitori.cli.terminal import say
+    from kajitori.core.words.suggestions import first_few
 
     for word in filters:  # docker prune's only filter that makes sense here
         key, _, older_than = word.partition("=")
@@ -51,10 +52,9 @@ def command(
             say("there is nothing to delete")
             return 0
         if not force:
-            names = ", ".join(run["name"] for run in found[:_SHOWN])
-            more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
+            names = first_few([run["name"] for run in found], _SHOWN)
             with_them = ", with their checkpoints" if volumes else ""
-            say(f"This deletes {plural(len(found), 'run')}{with_them}: {names}{more}")
+            say(f"This deletes {plural(len(found), 'run')}{with_them}: {names}")
             if not _is_sure():
                 say("nothing was deleted")
                 return 1
