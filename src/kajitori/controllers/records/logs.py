@@ -75,17 +75,18 @@ class LogKeeper:
         self._listening: set[asyncio.Task[None]] = set()
         self._ended: dict[str, dict[str, asyncio.Task[None]]] = {}
         """Tasks that keep logs of ended members, running or finished, by the UIDs of run and Pod."""
-        self._told: set[tuple[str, int]] = set()
-        """Attempts of runs, by UID, of which an Event said that a log cannot be kept yet."""
+        self._told: dict[str, set[int]] = {}
+        """By the run's UID: attempts of which an Event said that a log cannot be kept yet."""
         self._left: dict[str, list[DeleteMember]] = {}
         """By the run's UID: Pods that were to be deleted, and stay until their logs are settled."""
 
     async def before(
         self, run: Whose, actions: Sequence[Action], members: Sequence[Member], rules: Logs, *, of_sweep: bool = False
     ) -> frozenset[str]:
-        """Keeps what policy wants kept of the members that these actions delete; answers which of their Pods (UIDs) are
-        to be left for now. Lets go of the oldest attempts, but not of a sweep's, where each is the last one of some of
-        its members."""
+        """Keep the logs that policy wants of members that these actions delete; return the UIDs of Pods to leave.
+
+        Logs of the oldest attempts are removed, except those of a sweep: any attempt may be the last one of a member.
+        """
         wanted = logs_to_keep(actions, members, rules.members)
         self._let_go(run.uid, {member.uid for member in members})
         if not wanted:
@@ -108,7 +109,7 @@ class LogKeeper:
         return frozenset(member.uid for member in left)
 
     def due(self, run: Whose) -> list[DeleteMember]:
-        """The deletions of Pods that were left and whose logs are settled now."""
+        """Return the deletions that `before` put off and that may happen now: the Pod's log is kept or given up."""
         left = self._left.pop(run.uid, [])
         tasks = self._ended.get(run.uid, {})
         waiting = [each for each in left if each.uid in tasks and not tasks[each.uid].done()]
@@ -117,7 +118,7 @@ class LogKeeper:
         return [each for each in left if each not in waiting]
 
     async def keep_ended(self, run: Whose, member: Member, *, size_bytes: int, within_seconds: int) -> None:
-        """Stores the end of what a member has said that has ended; returns once that is done, or given up."""
+        """Store the end of an ended member's log; return once it is stored or given up."""
         pause = FIRST_PAUSE_SECONDS
         began = asyncio.get_running_loop().time()
         self._metrics.logs_waiting.inc()
@@ -128,8 +129,9 @@ class LogKeeper:
                     self._metrics.logs_lost.inc()
                     self._say(run, member, "LogLost", f"{why}; it is given up after {format_duration(within_seconds)}")
                     return
-                if now - began >= TOLD_AFTER_SECONDS and (run.uid, member.attempt) not in self._told:
-                    self._told.add((run.uid, member.attempt))
+                told = self._told.setdefault(run.uid, set())
+                if now - began >= TOLD_AFTER_SECONDS and member.attempt not in told:
+                    told.add(member.attempt)
                     patience = f"its Pod stays for up to {format_duration(within_seconds)}"
                     self._say(run, member, "LogNotKeptYet", f"{why}; {patience} (policy: logs.keepWithin)")
                 await asyncio.sleep(pause)
@@ -138,7 +140,7 @@ class LogKeeper:
             self._metrics.logs_waiting.dec()
 
     async def keep_going(self, run: Whose, members: Iterable[Member], *, size_bytes: int, grace_seconds: int) -> None:
-        """Stores what members have said so far that are to be ended; what they say while they end is added then."""
+        """Store the logs so far of members that are about to be ended. What they write while they end is added then."""
         wanted = [(member, _name(run, member)) for member in members]
         try:
             async with asyncio.timeout(BEFORE_END_SECONDS):
@@ -152,10 +154,12 @@ class LogKeeper:
                 self._listening.add(task)
                 task.add_done_callback(self._listening.discard)
             else:
-                log.warning("what Pod %s/%s says last is not kept: too many end at once", run.namespace, member.pod)
+                log.warning(
+                    "the end of Pod %s/%s's log is not kept: too many members end at once", run.namespace, member.pod
+                )
 
     async def last_attempt(self, namespace: str, run_uid: str) -> int:
-        """The highest attempt of which a log is kept; 0 if there is none, or the store does not answer."""
+        """Return the highest attempt with a kept log; 0 if there is none, or if the store does not answer."""
         try:
             return max((kept.attempt for kept in await self._kept.of_run(namespace, run_uid)), default=0)
         except KajitoriError as error:
@@ -163,16 +167,18 @@ class LogKeeper:
             return 0
 
     async def forget(self, namespace: str, run_uid: str, *, up_to_attempt: int | None = None) -> None:
-        """Removes what was kept of a run, or of its oldest attempts."""
+        """Remove the kept logs of a run, or of its oldest attempts."""
         try:
             if up_to_attempt is None:
                 self._let_go(run_uid)
+                self._left.pop(run_uid, None)
+                self._told.pop(run_uid, None)
             await self._kept.forget(namespace, run_uid, up_to_attempt=up_to_attempt)
         except KajitoriError as error:  # it is found as left over later
             log.info("kept logs of run %s in %s could not be removed: %s", run_uid, namespace, error)
 
     async def collect(self, runs: Collection[str], rules: Logs) -> None:
-        """Removes what belongs to none of these runs (their UIDs), results too, and logs that are too old or many."""
+        """Remove logs and results that belong to none of these runs (UIDs), and logs that are too old or too many."""
         keep_for = timedelta(seconds=rules.keep_for_seconds)
         try:
             removed = await self._kept.collect(runs, keep_for, rules.namespace_bytes)

@@ -211,11 +211,17 @@ async def create_members(
 
 async def quota_room(client: KubeClient, namespace: str, template: Mapping[str, Any], members: int) -> int:
     """Return how many additional members the namespace's quotas allow now, at most `members`."""
-    try:
-        quotas = (await client.list(RESOURCE_QUOTAS, namespace)).items
-    except Forbidden:
-        return members  # the API server checks each Pod anyway
+    quotas = await _quotas(client, namespace)
     return members_within(quotas, template.get("spec", {}), members) if quotas else members
+
+
+async def _quotas(client: KubeClient, namespace: str) -> Sequence[Mapping[str, Any]]:
+    """Return the namespace's quotas; none if the controller may not read them, since the API server checks each Pod
+    anyway."""
+    try:
+        return (await client.list(RESOURCE_QUOTAS, namespace)).items
+    except Forbidden:
+        return ()
 
 
 async def _within_quota(client: KubeClient, run: RunObject, attempt: Attempt, ranks: Sequence[int]) -> Sequence[int]:
@@ -224,10 +230,7 @@ async def _within_quota(client: KubeClient, run: RunObject, attempt: Attempt, ra
     Raises StartRefused if the quotas allow less.
     """
     namespace = run.metadata.namespace
-    try:
-        quotas = (await client.list(RESOURCE_QUOTAS, namespace)).items
-    except Forbidden:
-        return ranks  # the API server checks each Pod anyway
+    quotas = await _quotas(client, namespace)
     if not quotas:
         return ranks
     selector = f"{names.LABEL_RUN_UID}={run.metadata.uid},{names.LABEL_ATTEMPT}={attempt.number}"

@@ -1,4 +1,4 @@
-"""The end of a log is kept before its Pod goes, and what is said while it ends is added."""
+"""The end of a log is kept before its Pod is deleted, and what a member writes while it ends is added."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ RUNS = Member(0, 2, "bert-2-0", "uid", MemberState.RUNNING)
 
 
 class Stream:
-    """A log that ends when it is told to, or has ended already."""
+    """A log that ends when the test sets `ending`, or that has ended already."""
 
     def __init__(self, said: list[bytes], ending: asyncio.Event | None = None, last: bytes = b"") -> None:
         self._said, self._ending, self._last = said, ending, last
@@ -48,7 +48,7 @@ class Stream:
 
 
 class Said:
-    """Stands for a recorder of Events."""
+    """Records Events in place of an `EventRecorder`."""
 
     def __init__(self) -> None:
         self.said: list[tuple[str, str]] = []
@@ -61,7 +61,7 @@ class Said:
 
 
 class Logs:
-    """Stands for a client: what each Pod says, or that it says nothing."""
+    """A client that serves logs from memory: bytes, an error, or None for a log that never answers."""
 
     def __init__(self, **said: Any) -> None:
         self.said = said
@@ -99,7 +99,7 @@ async def test_last_words_are_added(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("size_bytes", [16, 17, 20, 34, 35, 1000])
 async def test_only_the_end_is_kept_in_whole_lines(tmp_path: Path, size_bytes: int) -> None:
-    """And a line says so, before all others in time."""
+    """A notice says so, with a timestamp earlier than all lines."""
     kept = await kept_in(tmp_path)
     text = b"".join(b"%d line\n" % number for number in range(5))
     keeper = LogKeeper(cast(KubeClient, Logs(bert_2_1=[text[:10], text[10:12], text[12:]])), kept)
@@ -115,13 +115,13 @@ async def test_only_the_end_is_kept_in_whole_lines(tmp_path: Path, size_bytes: i
 
 
 async def test_a_pod_is_left_until_its_log_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However long its node takes; nobody else waits for it."""
+    """Its node may take any time to answer; only the deletion of this Pod waits for it."""
     monkeypatch.setattr(logs, "FIRST_PAUSE_SECONDS", 0.0)
     monkeypatch.setattr(logs, "MOMENT_SECONDS", 0.0)
     kept, woken = await kept_in(tmp_path), asyncio.Event()
     client = Logs(bert_2_1=Unavailable("its node is away"))
     keeper = LogKeeper(cast(KubeClient, client), kept, wake=lambda *_: woken.set())
-    for _ in range(3):  # whatever makes the controller look again
+    for _ in range(3):  # the run may be reconciled for any reason meanwhile
         assert await keeper.before(RUN, [DELETION], [OVER], Rules()) == {OVER.uid}
         assert keeper.due(RUN) == []
     client.said["bert_2_1"] = [b"0 broken\n"]
@@ -132,11 +132,25 @@ async def test_a_pod_is_left_until_its_log_is_kept(tmp_path: Path, monkeypatch: 
     await keeper.close()
 
 
+async def test_nothing_is_remembered_of_a_forgotten_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also if a log could not be read, and the deletion of its Pod was put off until the run was deleted."""
+    monkeypatch.setattr(logs, "MOMENT_SECONDS", 0.0)
+    monkeypatch.setattr(logs, "TOLD_AFTER_SECONDS", 0.0)
+    client, events = Logs(bert_2_1=Unavailable("its node is away")), Said()
+    keeper = LogKeeper(cast(KubeClient, client), await kept_in(tmp_path), events=cast(EventRecorder, events))
+    assert await keeper.before(RUN, [DELETION], [OVER], Rules()) == {OVER.uid}
+    await events.any.wait()
+    assert keeper._ended and keeper._left and keeper._told
+    await keeper.forget(RUN.namespace, RUN.uid)
+    assert not (keeper._ended or keeper._left or keeper._told)
+    await keeper.close()
+
+
 @pytest.mark.parametrize("store_fails", [False, True])
-async def test_a_log_that_is_given_up_is_told_of(
+async def test_a_log_that_is_given_up_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, store_fails: bool
 ) -> None:
-    """By Events that name its rank and the cause, and by a metric; then its Pod goes."""
+    """Events name its rank and the cause, and a metric counts it; then its Pod is deleted."""
     monkeypatch.setattr(logs, "FIRST_PAUSE_SECONDS", 1.0)
     monkeypatch.setattr(logs, "TOLD_AFTER_SECONDS", 0.0)
     kept = await kept_in(tmp_path)
@@ -173,7 +187,7 @@ async def test_a_container_that_never_began_is_not_waited_for(tmp_path: Path) ->
 
 
 async def test_members_that_hold_nodes_are_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """They are read before they are ended only as long as that takes a moment."""
+    """Their logs are read before they are ended only if that takes a moment."""
     monkeypatch.setattr(logs, "BEFORE_END_SECONDS", 0.05)
     keeper = LogKeeper(cast(KubeClient, Logs(bert_2_0=None)), await kept_in(tmp_path))
     await keeper.keep_going(RUN, [RUNS], size_bytes=1000, grace_seconds=0)
@@ -181,8 +195,8 @@ async def test_members_that_hold_nodes_are_not_waited_for(tmp_path: Path, monkey
     await keeper.close()
 
 
-async def test_kept_logs_tell_how_many_attempts_there_were(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """None of another run's; and nothing where the store does not answer."""
+async def test_the_last_attempt_is_found_from_kept_logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Logs of other runs do not count. It is 0 if the store does not answer."""
     kept = await kept_in(tmp_path)
     keeper = LogKeeper(cast(KubeClient, Logs()), kept)
     for uid, attempt in (("u1", 1), ("u1", 4), ("u2", 9)):
@@ -198,10 +212,10 @@ async def test_kept_logs_tell_how_many_attempts_there_were(tmp_path: Path, monke
 
 
 @pytest.mark.parametrize(("of_sweep", "left"), [(False, [(30, 1)]), (True, [(2, 5), (30, 1)])])
-async def test_old_attempts_are_let_go_but_not_a_sweeps(
+async def test_logs_of_old_attempts_are_removed_but_not_a_sweeps(
     tmp_path: Path, of_sweep: bool, left: list[tuple[int, int]]
 ) -> None:
-    """There the second attempt may be the last one of a member that has ended, and the thirtieth that of another."""
+    """In a sweep, attempt 2 may be the last one of one member and attempt 30 the last one of another."""
     kept = await kept_in(tmp_path)
     await kept.keep(MemberLogName("vision", "run", 2, 5), b"0 long ago\n")
     keeper = LogKeeper(cast(KubeClient, Logs(bert_30_1=[b"0 broken\n"])), kept)

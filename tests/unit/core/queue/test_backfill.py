@@ -1,4 +1,4 @@
-"""What a cycle over the queue promises: nothing is given twice, and nobody who may pass delays who waits."""
+"""Backfill: no node is given twice, and no run that starts early delays a reservation."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ def queued(members: int, seconds: float, *, key: str = "bert", gpus: int = 8, **
 
 
 class Cluster:
-    """Nodes on which gangs run, with the ends that are expected of them."""
+    """Nodes, and gangs that run on them with their expected ends."""
 
     def __init__(self, facts: list[NodeFacts]) -> None:
         self.state = Snapshot.empty(NodeTable(facts))
         self.endings: list[Ending] = []
 
     def runs(self, on: str | list[str], ends_at: float | None, *, gpus: int = 8, **more: Any) -> None:
-        """A member on each of these nodes; without an end it is somebody else's Pod, or a service."""
+        """Put a member on each of these nodes. Without an end it is a foreign Pod or a service."""
         names = [on] if isinstance(on, str) else on
         member = replace(MemberRequest(1000, GIB, gpus=gpus), **more)
         rows = np.array([self.state.table.index[name] for name in names], dtype=np.int64)
@@ -62,8 +62,8 @@ def started(answer: Schedule) -> list[str]:
     return [placement.key for placement in answer.placements]
 
 
-def test_the_first_that_does_not_fit_has_its_nodes_and_its_time() -> None:
-    """When enough of what runs has ended; on what ends first, so that what is free stays free."""
+def test_the_first_run_that_does_not_fit_gets_a_reservation() -> None:
+    """It begins when enough gangs have ended, on the nodes that free first, so that other nodes stay free."""
     cluster = Cluster(nodes(4))
     cluster.runs("h100-0", 3 * HOUR)
     cluster.runs("h100-1", HOUR)
@@ -75,7 +75,7 @@ def test_the_first_that_does_not_fit_has_its_nodes_and_its_time() -> None:
     assert [shortage.fit_now for shortage in answer.shortages] == [1]
 
 
-def test_who_is_expected_to_have_ended_by_then_may_pass_and_nobody_else() -> None:
+def test_only_runs_that_end_before_a_reservation_may_pass_it() -> None:
     cluster = Cluster(nodes(2))
     cluster.runs("h100-0", 2 * HOUR)
     large, short, long = queued(2, HOUR), queued(1, 2 * HOUR, key="short"), queued(1, 2 * HOUR + 1, key="long")
@@ -85,8 +85,8 @@ def test_who_is_expected_to_have_ended_by_then_may_pass_and_nobody_else() -> Non
     assert started(cluster.schedule(replace(large, overdue=True), long, likely=0.9)) == []
 
 
-def test_who_leaves_alone_what_is_needed_may_pass_however_long_he_takes() -> None:
-    """Three nodes will be free and two are needed: one may be had for ever, not two."""
+def test_a_long_run_may_pass_on_nodes_that_no_reservation_needs() -> None:
+    """Three nodes will be free and the reservation needs two: one long run may start, not two."""
     cluster = Cluster(nodes(3))
     cluster.runs("h100-0", HOUR)
     cluster.runs("h100-1", HOUR)
@@ -94,8 +94,8 @@ def test_who_leaves_alone_what_is_needed_may_pass_however_long_he_takes() -> Non
     assert started(answer) == ["one"]
 
 
-def test_part_of_a_reserved_node_may_be_had() -> None:
-    """The reserved member needs four of eight GPUs; four more are nobody's."""
+def test_a_run_may_use_the_unreserved_part_of_a_node() -> None:
+    """The reserved member needs four of eight GPUs; the other four are available."""
     cluster = Cluster(nodes(1))
     cluster.runs("h100-0", HOUR, gpus=6)
     first = queued(1, HOUR, gpus=4)
@@ -108,8 +108,8 @@ def test_part_of_a_reserved_node_may_be_had() -> None:
     assert started(cluster.schedule(first, queued(1, HOUR, key="ends in time", gpus=3))) == ["ends in time"]
 
 
-def test_what_ends_in_time_takes_reserved_nodes_first() -> None:
-    """So that the others are left for what takes longer."""
+def test_short_runs_take_reserved_nodes_first() -> None:
+    """So that unreserved nodes are left for longer runs."""
     cluster = Cluster(nodes(4))
     cluster.runs(["h100-0", "h100-1"], HOUR)
     first = queued(3, HOUR)
@@ -117,8 +117,8 @@ def test_what_ends_in_time_takes_reserved_nodes_first() -> None:
     assert started(answer) == ["short", "long"]
 
 
-def test_what_has_no_known_end_never_frees() -> None:
-    """A gang that waits for it has no reservation and holds nobody back; the next has one."""
+def test_a_member_without_a_known_end_never_frees_its_node() -> None:
+    """A gang that needs such a node gets no reservation and delays no run; the next gang gets one."""
     cluster = Cluster(nodes(3))
     cluster.runs("h100-0", None)
     cluster.runs("h100-1", HOUR)
@@ -130,8 +130,8 @@ def test_what_has_no_known_end_never_frees() -> None:
     assert started(cluster.schedule(queued(3, HOUR, key="never"), queued(1, FOR_EVER, key="third"))) == ["third"]
 
 
-def test_pools_have_reservations_of_their_own() -> None:
-    """Who waits for h100 is not passed for ever because somebody else waits for a100."""
+def test_each_gpu_type_has_its_own_reservation() -> None:
+    """A reservation of a100 does not leave runs that wait for h100 without one, or they might starve."""
     cluster = Cluster(nodes(2) + nodes(2, gpu_type="a100"))
     cluster.runs("h100-0", HOUR)
     cluster.runs("a100-0", 2 * HOUR)
@@ -147,7 +147,7 @@ def test_pools_have_reservations_of_their_own() -> None:
     assert started(answer) == ["there not"]
 
 
-def test_avoided_cordoned_and_whole_nodes_are_as_the_planner_has_them() -> None:
+def test_reservations_respect_avoided_cordoned_and_whole_nodes() -> None:
     facts = nodes(4)
     facts[3] = replace(facts[3], schedulable=False)
     cluster = Cluster(facts)
@@ -158,7 +158,7 @@ def test_avoided_cordoned_and_whole_nodes_are_as_the_planner_has_them() -> None:
     assert reservation.starts_at == HOUR and set(reservation.placement.nodes) == {"h100-0", "h100-2"}
 
 
-def test_what_starts_in_this_cycle_ends_like_what_runs() -> None:
+def test_a_run_that_starts_in_this_cycle_has_an_expected_end() -> None:
     cluster = Cluster(nodes(2))
     answer = cluster.schedule(queued(1, HOUR, key="now"), queued(2, HOUR, key="then"), now=50.0)
     assert started(answer) == ["now"]
@@ -194,10 +194,10 @@ def queue_of(wanted: list[tuple[int, int, bool, str, int]]) -> list[WaitingRun]:
 
 
 @given(busy, mixed)
-def test_without_reservations_it_is_the_plan(
+def test_without_reservations_it_equals_the_plain_planner(
     running: list[tuple[int, int, int | None]], wanted: list[tuple[int, int, bool, str, int]]
 ) -> None:
-    """All that is remembered of shapes changes nothing: the same places, the same shortages."""
+    """Results that are remembered by shape change nothing: placements and shortages are the same."""
     cluster, queue = cluster_with(running), queue_of(wanted)
     answer = schedule(cluster.state, queue, cluster.endings, 0.0, reserve=False)
     plain = plan(cluster.state, [each.gang for each in queue])
@@ -222,7 +222,7 @@ few_shapes = st.lists(
     12,
     True,
     3,
-)  # fmt: skip — the second is as the first, and has nodes kept from those of lower priority all the same
+)  # fmt: skip — the second run equals the first, and nodes are still reserved for it against lower priority
 @example(
     [(3, 4, None), (3, 4, None), (4, 4, None), (4, 4, None), (5, 4, 9)],
     [(1, 8, False, "h100", 20), (1, 4, False, "h100", 10), (1, 4, False, "h100", 10)],
@@ -231,9 +231,9 @@ few_shapes = st.lists(
     1,
     True,
     0,
-)  # fmt: skip — the third may pass, the second takes what it gets, and is not expected to have ended
+)  # fmt: skip — the third may pass; the elastic second starts smaller, and has not ended by the reservation
 @example([(3, 4, None)], [(3, 8, False, "h100", 3), (1, 8, False, "h100", 9)], 9, 12, 12, True, 0)  # it is smaller
-def test_those_that_start_are_the_first_of_all_that_would(
+def test_limited_starts_are_the_first_of_all_starts(
     running: list[tuple[int, int, int | None]],
     wanted: list[tuple[int, int, bool, str, int]],
     most: int,
@@ -242,8 +242,8 @@ def test_those_that_start_are_the_first_of_all_that_would(
     reserve: bool,
     further: int,
 ) -> None:
-    """Where it is only asked who starts, they have the places that they have among all: whoever is passed over without
-    a look, because he asks for what another did not get, would have changed nothing."""
+    """With `max_starts`, placements are the same as without it. Runs that are skipped, because a run with the same
+    request did not fit, would have changed nothing."""
     cluster, queue = cluster_with(running), queue_of(wanted)
     for place, each in enumerate(queue):
         fewest = 1 if place == elastic else None
@@ -255,7 +255,7 @@ def test_those_that_start_are_the_first_of_all_that_would(
 
 
 class Eager(backfill._Backfill):
-    """Has all reservations of a priority made before anybody of lower is looked at, whether or not they matter."""
+    """Makes all reservations of a priority before any run of lower priority is tried, whether or not they matter."""
 
     def note_priority(self, priority: int) -> None:
         super().note_priority(priority)
@@ -268,14 +268,16 @@ class Eager(backfill._Backfill):
     [
         [(1, 1, False, "h100", 1), (3, 1, True, "h100", 1)],
         [(1, 0, False, "", 1), (2, 0, True, "", 1), (1, 0, True, "", 1)],
-        [(1, 8, False, "a100", 1)],  # has no node kept from it yet, and would be the first to have one of its own
+        [
+            (1, 8, False, "a100", 1)
+        ],  # no node is reserved against it yet, and it would get the first reservation of its own
     ],
     0,
 )
 def test_reservations_made_late_change_nothing(
     running: list[tuple[int, int, int | None]], wanted: list[list[tuple[int, int, bool, str, int]]], most: int
 ) -> None:
-    """Nor do those that are left out where it is only asked who starts."""
+    """With `max_starts`, reservations that are never made change nothing either."""
     cluster = cluster_with(running)
     queue = [
         WaitingRun(replace(each.gang, key=f"{level}-{each.gang.key}", priority=-level), each.expected_seconds)
@@ -292,8 +294,8 @@ def test_reservations_made_late_change_nothing(
 def test_nothing_is_given_twice_and_no_reservation_is_delayed(
     running: list[tuple[int, int, int | None]], wanted: list[tuple[int, int, bool, str, int]], lower_from: list[int]
 ) -> None:
-    """If all ends come when they are expected, every reserved gang finds its nodes at its time, beside all that are to
-    have begun by then."""
+    """If all runs end when expected, every reserved gang finds its nodes free at its time, also next to the other gangs
+    that have started by then."""
     cluster, queue = cluster_with(running), queue_of(wanted)
     for place, each in enumerate(queue):
         priority = -sum(start <= place for start in lower_from)
@@ -324,14 +326,17 @@ def test_nothing_is_given_twice_and_no_reservation_is_delayed(
 
 @pytest.mark.parametrize("likely", [1.0, 0.8])
 def test_a_gang_of_all_nodes_starts_under_a_steady_stream_of_small_runs(likely: float) -> None:
-    """In bounded time: the bound, and what the longest run takes. Without a reservation it would never start."""
+    """It waits at most the bound plus twice the longest run. Without a reservation it would never start."""
     waited = _waits_of_a_gang_of_all_nodes(likely, reserve=True)
     assert waited is not None and waited <= 2 * HOUR + 2 * 1900
     assert _waits_of_a_gang_of_all_nodes(likely, reserve=False) is None
 
 
 def _waits_of_a_gang_of_all_nodes(likely: float, *, reserve: bool) -> float | None:
-    """Eight nodes; every four minutes a run of half an hour comes for one of them: 15/16 of what they can do."""
+    """Return how long the gang waits on eight nodes, if every four minutes a run of half an hour for one node arrives.
+
+    These runs use 15/16 of the nodes' time. None if the gang never starts.
+    """
     cluster, count = Cluster(nodes(8)), 8
     rules, nobody = OrderRules(bound_seconds=2 * HOUR), Ledger(1.0)
     ends: list[tuple[float, int, Ending]] = []
@@ -367,8 +372,8 @@ def _begin(
     heapq.heappush(ends, (ends_at, int(placement.key[1:]), Ending(item.gang.member, rows, ends_at)))
 
 
-def test_who_has_lower_priority_may_delay_nobody() -> None:
-    """Not even by a fifth of what is expected of it, nor where both ends are too near to be told apart."""
+def test_a_run_of_lower_priority_delays_no_reservation() -> None:
+    """Not even within the tolerance for equal priority, or if both ends are at almost the same time."""
     cluster = Cluster(nodes(2))
     cluster.runs("h100-0", HOUR)
     large = queued(2, HOUR, priority=100)
@@ -382,7 +387,7 @@ def test_who_has_lower_priority_may_delay_nobody() -> None:
 
 
 def test_nodes_are_reserved_for_all_runs_of_higher_priority() -> None:
-    """Each its own, from when they are free. Equals may have what is kept for nobody but the first."""
+    """Each gets its own nodes, from when they are free. Runs of equal priority respect only the first reservation."""
     cluster = Cluster(nodes(3))
     for row, hours in enumerate((2, 1, 3)):
         cluster.runs(f"h100-{row}", hours * HOUR, gpus=1)
@@ -401,8 +406,8 @@ def test_nodes_are_reserved_for_all_runs_of_higher_priority() -> None:
     assert started(cluster.schedule(*large, replace(like, expected_seconds=HOUR), small)) == ["small"]
 
 
-def test_a_node_that_several_wait_for_is_kept_for_as_many_as_it_holds() -> None:
-    """The second waits for the rest of what the first leaves; what is over then may be had by anybody."""
+def test_a_node_is_reserved_for_as_many_runs_as_it_holds() -> None:
+    """The second reservation gets what the first leaves; any run may use the rest."""
     cluster = Cluster(nodes(1))
     cluster.runs("h100-0", HOUR, gpus=4)
     cluster.runs("h100-0", 2 * HOUR, gpus=3)
@@ -413,9 +418,9 @@ def test_a_node_that_several_wait_for_is_kept_for_as_many_as_it_holds() -> None:
     assert started(answer) == ["low-0"]
 
 
-def test_a_sweep_takes_what_fits_and_keeps_nothing_of_what_is_reserved() -> None:
-    """Behind a gang of all nodes, whose reservation begins before its members would have ended, it gets nothing; behind
-    no reservation it takes all that is free. Where a part is enough to start, no more is reserved."""
+def test_a_sweep_takes_what_fits_outside_of_reservations() -> None:
+    """It gets nothing behind a gang of all nodes, whose reservation begins before the sweep's members end. Without a
+    reservation it takes all free nodes. The sweep's own reservation is only as large as it needs to start."""
     cluster = Cluster(nodes(4))
     cluster.runs("h100-0", HOUR)
     sweep = queued(9, 2 * HOUR, key="sweep", fewest=1)
@@ -432,12 +437,12 @@ def test_a_sweep_takes_what_fits_and_keeps_nothing_of_what_is_reserved() -> None
 
 
 def test_a_gang_of_all_nodes_starts_though_a_sweep_always_has_more_members() -> None:
-    """A sweep waits since it got nodes last: whoever was there before that comes first, and has a reservation."""
+    """A sweep's waiting time begins anew whenever it gets nodes, so a gang that waited before comes first."""
     cluster = Cluster(nodes(4))
     gang, running, left, now, placed_at = queued(4, HOUR, key="gang"), [], 40, 0.0, -1.0
     started_at = None
     while started_at is None:
-        assert now < 10 * HOUR, "it starves"
+        assert now < 10 * HOUR, "the gang starves"
         order = [queued(min(left, 4), HOUR, key="sweep", fewest=1)]
         order.insert(0 if placed_at >= 0 else 1, gang)  # submitted a moment after the sweep
         answer = cluster.schedule(*order, now=now, likely=0.8)

@@ -1,4 +1,4 @@
-"""The queue's cycle as a whole: its steps, what each run of the queue gets, and that nothing is changed."""
+"""The queue's cycle as a whole: its steps, its decision for each run, and that it changes none of its input."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ HOUR = 3600.0
 
 
 class Running:
-    """Running gangs that are known beforehand."""
+    """A given list of running gangs."""
 
     def __init__(self, gangs: Sequence[RunningGang]) -> None:
         self.gangs = gangs
@@ -80,7 +80,7 @@ def test_every_run_starts_or_has_a_shortage() -> None:
 
 
 def test_a_high_run_preempts_and_next_gets_the_freed_nodes() -> None:
-    """Nothing else starts on them meanwhile."""
+    """No other run starts on them meanwhile."""
     low = runs("low", 0, 1)
     urgent, other = waits("urgent", 2, priority=100), waits("other", 1, priority=200, seconds=60.0)
     first = cycle(cluster(2, low), urgent)

@@ -1,4 +1,4 @@
-"""Elastic gangs: where they grow, what is kept for them, and what must hold whatever happens to their nodes."""
+"""Elastic gangs: growth, the nodes kept for them, and properties that hold for any sequence of node failures."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ HALF = replace(WHOLE, gpus=4)
 
 
 def cluster(nodes: int, *, taken: str = "", dead: str = "", racks: int = 1) -> Snapshot:
-    """n0, n1, … with eight GPUs each; `taken` and `dead` are their numbers, with spaces."""
+    """Return nodes n0, n1, … with eight GPUs each; `taken` and `dead` are numbers of nodes, separated by spaces."""
     facts = [
         NodeFacts(
             f"n{i}", 64_000, 512 * GIB, 8, 110, "h100", ready=str(i) not in dead.split(), domains=(f"r{i % racks}",)
@@ -52,14 +52,14 @@ def nodes(*numbers: int) -> tuple[str, ...]:
 # ------------------------------------------------------------------------------------------------ room
 
 
-def test_it_grows_beside_the_members_that_it_has() -> None:
-    """These stay where they are, with their ranks; the others come as near to them as can be."""
+def test_a_gang_grows_next_to_its_members() -> None:
+    """Existing members keep their nodes and ranks; new ones are placed as near to them as possible."""
     state = cluster(8, taken="0 2 4", racks=2)
     found = grown(state, elastic(2, 4), nodes(2, 4), [])
     assert found == Placement("bert", (0, 1, 2, 3), nodes(2, 4, 6, 1))
 
 
-def test_it_never_has_more_than_it_asks_for() -> None:
+def test_a_gang_never_grows_beyond_its_replicas() -> None:
     found = grown(cluster(8, taken="0 1"), elastic(2, 5), nodes(0, 1), [])
     assert found.ranks == (0, 1, 2, 3, 4)
     assert grown(cluster(8, taken="0 1"), elastic(2, 3), nodes(0, 1), []).nodes == nodes(0, 1, 2)
@@ -68,31 +68,31 @@ def test_it_never_has_more_than_it_asks_for() -> None:
     assert grown(cluster(2, taken="0 1"), elastic(2, 5), nodes(0, 1), []).nodes == nodes(0, 1)
 
 
-def test_it_grows_beside_members_on_a_node_that_is_gone_from_the_cluster() -> None:
-    """Nobody has told yet that they are lost."""
+def test_a_gang_grows_though_one_of_its_nodes_was_removed() -> None:
+    """The members there are not reported as lost yet."""
     assert grown(cluster(2, taken="0"), elastic(2, 3), nodes(0, 9), []).nodes == nodes(0, 9, 1)
 
 
 WANTED: dict[str, tuple[GangRequest, int]] = {
-    "nobody else": (elastic(4, 4, key="bert"), 4),
-    "who fits": (elastic(1, 1, key="other"), 2),
-    "who does not fit yet": (elastic(4, 4, key="other"), 2),
-    "who never fits": (elastic(5, 5, key="other"), 4),
-    "who comes after it": (elastic(1, 1, key="other", priority=-100), 4),
-    "who wants something else": (elastic(1, 1, key="other", member=replace(WHOLE, gpu_type="a100")), 4),
+    "no other run": (elastic(4, 4, key="bert"), 4),
+    "a run that fits": (elastic(1, 1, key="other"), 2),
+    "a run that does not fit yet": (elastic(4, 4, key="other"), 2),
+    "a run that never fits": (elastic(5, 5, key="other"), 4),
+    "a run of lower priority": (elastic(1, 1, key="other", priority=-100), 4),
+    "a run of another GPU type": (elastic(1, 1, key="other", member=replace(WHOLE, gpu_type="a100")), 4),
 }
 
 
 @pytest.mark.parametrize("case", WANTED)
-def test_what_somebody_who_waits_could_use_is_not_grown_into(case: str) -> None:
-    """Unless he comes after it, or finds no room even in an empty cluster."""
+def test_a_gang_does_not_grow_into_nodes_that_a_waiting_run_could_use(case: str) -> None:
+    """Unless that run has lower priority, or would not fit even into an empty cluster."""
     other, size = WANTED[case]
     assert len(grown(cluster(4, taken="0 1"), elastic(2, 4), nodes(0, 1), [other]).nodes) == size
 
 
-def test_it_comes_back_to_what_is_kept_for_it_as_far_as_that_is_enough() -> None:
+def test_a_gang_returns_to_its_kept_nodes_if_enough_are_left() -> None:
     state = cluster(6, taken="1", dead="2")
-    kept = nodes(0, 1, 2, 3, 9)  # the last is gone
+    kept = nodes(0, 1, 2, 3, 9)  # the last was removed
     assert place_on_kept_nodes(state, elastic(2, 8), kept) == Placement("bert", (0, 1), nodes(0, 3))
     assert place_on_kept_nodes(state, elastic(3, 8), kept) is None
     assert place_on_kept_nodes(cluster(2), elastic(1, 4, member=HALF), ["n0", "n0", "n0"]) == Placement(
@@ -100,8 +100,8 @@ def test_it_comes_back_to_what_is_kept_for_it_as_far_as_that_is_enough() -> None
     )
 
 
-def test_room_has_to_have_been_there_for_a_while_and_the_gang_too() -> None:
-    """Room that goes in between counts anew; whoever comes first has it."""
+def test_a_gang_grows_after_room_and_gang_have_existed_for_a_while() -> None:
+    """The time begins anew if the room disappears in between. If several gangs could grow, the first one does."""
     rules = Elastic.model_validate({"growAfter": "10m", "minimumRunTime": "30m"})
     patience, free, full = Patience(), cluster(4, taken="0 1"), cluster(4, taken="0 1 2 3")
 
@@ -119,7 +119,7 @@ def test_room_has_to_have_been_there_for_a_while_and_the_gang_too() -> None:
     assert due(free, 61, replace(young, ran_seconds=1800)) == ["young"]
     both = (Growable(elastic(1, 4), nodes(0), 3600), replace(young, ran_seconds=3600))
     assert due(free, 80, *both) == []
-    assert due(free, 99, *both) == ["bert"]  # it takes all there is
+    assert due(free, 99, *both) == ["bert"]  # it takes all free nodes
     patience.forget("bert")
     assert due(free, 100, *both) == []
     assert due(free, 110, *both) == ["bert"]
@@ -142,8 +142,8 @@ def runs(size: int = 4, **status: Any) -> Run:
     return Run("batch", 8, Limits(restarts=3, grace_seconds=60), msgspec.structs.replace(fresh, **status), fewest=2)
 
 
-def test_what_is_left_after_a_loss_is_kept_for_it() -> None:
-    """Where too little is left it waits for nodes as any other gang; so does one that is not elastic."""
+def test_the_remaining_nodes_are_kept_after_a_loss() -> None:
+    """If too few are left it waits for nodes like any other gang. So does a gang that is not elastic."""
     lost = [member(0, "n0"), member(1, "n1", node_ready=False), member(2, "n2"), member(3, "n3")]
     status = next_step(runs(), lost, NOW).status
     assert (status.phase, status.reason, status.restarts) == (Phase.RESTARTING, Reason.NODE_LOST, 0)
@@ -160,8 +160,8 @@ def test_a_drained_node_is_left_and_the_others_are_kept() -> None:
     assert answer.status.resize is not None and expand(answer.status.resize.nodes) == ["n1", "n2", "n3"]
 
 
-def test_to_grow_all_members_get_their_grace_and_nothing_is_counted() -> None:
-    """What it ran counts by its size: half of its members for an hour are half an hour of it."""
+def test_growth_restarts_all_members_and_counts_as_no_setback() -> None:
+    """Its run time counts in proportion to its size: an hour with half of its members is half an hour."""
     status = gang.grow(runs().status, [f"n{i}" for i in range(6)], 2, NOW)
     before = [member(rank, f"n{rank}") for rank in range(4)]
     answer = next_step(replace(runs(), status=status), before, NOW)
@@ -171,7 +171,7 @@ def test_to_grow_all_members_get_their_grace_and_nothing_is_counted() -> None:
     assert answer.actions == (DeleteMembers(60, unfinished_only=True),)
     assert answer.status.ran is not None and answer.status.ran.seconds == 1800
     again = next_step(replace(runs(), status=answer.status), before, NOW)
-    assert again.actions == answer.actions  # whoever leads next does the same
+    assert again.actions == answer.actions  # the next leader does the same
     (asks,) = next_step(replace(runs(), status=answer.status), [], NOW).actions
     assert isinstance(asks, NeedsNodes) and (asks.ranks, asks.fewest) == (tuple(range(8)), 2)
 
@@ -184,17 +184,17 @@ def test_kept_nodes_are_given_up_when_it_waits_starts_or_is_preempted() -> None:
     assert gang.place_on(grows, range(1), "n0", {}, 1, 1, NOW).resize is None
 
 
-def test_one_that_ends_before_it_was_told_to_grow_has_ended() -> None:
+def test_a_gang_that_ends_before_it_grows_has_ended() -> None:
     status = gang.grow(runs().status, ["n0"], 1, NOW)
     ended = [member(rank, f"n{rank}", state=MemberState.SUCCEEDED) for rank in range(4)]
     assert next_step(replace(runs(), status=status), ended, NOW).status.phase is Phase.SUCCEEDED
 
 
-# ------------------------------------------------------------------------------------------------ whatever happens
+# ------------------------------------------------------------------------------------------------ any events
 
 
 class World:
-    """One elastic gang on eight nodes that die, come back, and are taken by others."""
+    """One elastic gang on eight nodes that fail, recover, and are used by others."""
 
     def __init__(self, fewest: int, most: int) -> None:
         self.fewest, self.most = fewest, most
@@ -212,9 +212,9 @@ class World:
 
     def happens(self, what: str, number: int) -> None:
         name, holders = f"n{number}", {each.node for each in self.members}
-        if what == "dies":
+        if what == "fails":
             self.dead.add(number)
-        elif what == "is well":
+        elif what == "recovers":
             self.dead.discard(number)
             self.members = [each for each in self.members if each.node != name or each.node_ready]
         elif what == "is taken" and name not in holders:
@@ -232,7 +232,7 @@ class World:
         self.members = [replace(each, node_ready=int(each.node[1:]) not in self.dead) for each in self.members]
 
     def settles(self) -> None:
-        """The controller looks until it has nothing more to do; members end when they are told to."""
+        """Reconcile until nothing is left to do. Members end when they are deleted."""
         for _ in range(12):
             self.now += timedelta(seconds=1)
             self.members = [each for each in self.members if not (each.terminating and each.node_ready)]
@@ -271,15 +271,15 @@ class World:
 
 
 AT_ONCE = Elastic.model_validate({"growAfter": "0s", "minimumRunTime": "0s"})
-EVENTS = st.tuples(st.sampled_from(["dies", "is well", "is taken", "is free", "grows"]), st.integers(0, 7))
+EVENTS = st.tuples(st.sampled_from(["fails", "recovers", "is taken", "is free", "grows"]), st.integers(0, 7))
 
 
 @settings(max_examples=150)
 @given(st.integers(1, 4), st.integers(1, 8), st.lists(EVENTS, max_size=12))
-def test_never_fewer_never_more_and_never_a_part_of_an_attempt(
+def test_an_elastic_gang_runs_whenever_its_fewest_members_fit(
     fewest: int, more: int, events: list[tuple[str, int]]
 ) -> None:
-    """Whatever becomes of its nodes; it costs no restart, and where there is room for the fewest it runs in the end."""
+    """Always complete, within its limits of size, and without using up a restart, whatever happens to its nodes."""
     world = World(fewest, fewest + more)
     world.settles()
     for event in events:

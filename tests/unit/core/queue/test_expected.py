@@ -1,4 +1,4 @@
-"""How long a run is expected to take: never less than a second, never more than its limit before that has passed."""
+"""The expected length of a run: at least a second, and at most its time limit until that has passed."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def expect(history: History, *, kind: str = "bert", size: int = 4, limit: float 
     return history.expect("ann", "vision", kind, Size(size), limit)
 
 
-def test_the_longest_of_the_last_three_of_its_kind() -> None:
-    """A fourth back no longer counts, nor do other people's runs or other kinds."""
+def test_a_run_is_expected_to_take_the_longest_of_the_last_three() -> None:
+    """Of its kind and user; the fourth last no longer counts."""
     history = History()
     for run in (done(9 * HOUR), done(HOUR), done(3 * HOUR), done(2 * HOUR)):
         history.add(run)
@@ -45,12 +45,12 @@ def test_at_most_the_time_limit() -> None:
     assert expect(history, limit=HOUR) == Expectation(HOUR, Source.SIMILAR, HOUR, 1)
 
 
-def test_the_limit_where_nothing_is_known() -> None:
+def test_the_time_limit_is_expected_if_there_is_no_evidence() -> None:
     assert expect(History(), limit=HOUR) == of_limit(HOUR) == Expectation(HOUR, Source.LIMIT, sure=True)
 
 
 def test_runs_of_another_size_are_no_evidence() -> None:
-    """Twice as large or half as large is comparable; three runs of one member tell nothing about 24."""
+    """Runs of half to twice the size are comparable; runs of one member are no evidence for 24 members."""
     history = History()
     for _ in range(3):
         history.add(done(3.0, size=1))
@@ -72,7 +72,7 @@ def test_runs_without_gpus_are_no_evidence_for_runs_with_some() -> None:
 
 
 def test_an_estimate_is_sure_only_if_its_evidence_lies_close_together() -> None:
-    """One run alone has no spread; a `sleep 3` and a `sleep 3600` are of one kind, too."""
+    """A single run is not enough. Lengths of one kind may differ a lot: `sleep 3` and `sleep 3600` are one kind."""
     history = History()
     history.add(done(HOUR))
     assert not expect(history).sure
@@ -83,15 +83,16 @@ def test_an_estimate_is_sure_only_if_its_evidence_lies_close_together() -> None:
     assert not Expectation(UNKNOWN_SECONDS, Source.UNKNOWN).sure
 
 
-def test_what_is_left_of_a_run_keeps_how_sure_that_is() -> None:
+def test_a_remaining_time_is_as_sure_as_the_whole_estimate() -> None:
     whole = Expectation(2 * HOUR, Source.SIMILAR, HOUR, 2, sure=True)
     assert remaining(whole, 1.5 * HOUR, None) == Expectation(HOUR / 2, Source.SIMILAR, 1.0, 2, sure=True)
     assert not remaining(whole, 3 * HOUR, None).sure
     assert remaining(whole, 3 * HOUR, 4 * HOUR) == Expectation(HOUR, Source.CORRECTED, sure=True)
 
 
-def test_in_general_what_four_of_five_of_about_its_size_took() -> None:
-    """If those are too few nothing is known, whatever runs of other sizes took."""
+def test_a_new_kind_is_estimated_from_runs_of_similar_size() -> None:
+    """Four of five of these were at most that long. With too few of them there is no estimate, whatever other sizes
+    took."""
     history = History()
     assert expect(history, kind="new") == Expectation(UNKNOWN_SECONDS, Source.UNKNOWN)
     for number in range(ENOUGH):
@@ -102,7 +103,7 @@ def test_in_general_what_four_of_five_of_about_its_size_took() -> None:
         history.add(done(number * HOUR, kind=f"large-{number}", size=33 + number))
     large = expect(history, kind="new", size=64)
     assert (large.seconds, large.source, large.runs, large.sure) == (8 * HOUR, Source.GENERAL, ENOUGH + 1, False)
-    assert round(large.shortest) == 2 * HOUR, "they lie too far apart"
+    assert round(large.shortest) == 2 * HOUR, "the lengths differ too much"
 
 
 def test_a_late_run_is_expected_to_take_its_limit_then_twice_as_long() -> None:
@@ -120,7 +121,7 @@ def test_a_late_run_is_expected_to_take_its_limit_then_twice_as_long() -> None:
     st.floats(0, 1e8),
 )
 def test_an_expectation_is_sound(runs: list[tuple[str, int, float]], limit: float | None, elapsed: float) -> None:
-    """At least a second, at most the limit; and of what still runs, longer than it has run."""
+    """At least a second and at most the limit; for a running run, longer than it has run."""
     history = History()
     for kind, size, seconds in runs:
         history.add(done(seconds, kind=kind, size=size))

@@ -1,4 +1,4 @@
-"""The steps that are named as missing are exactly enough: they start the run, and fewer do not."""
+"""The named steps are exactly enough: the run starts after all of them, and not after fewer."""
 
 from __future__ import annotations
 
@@ -49,17 +49,17 @@ class Held:
 
 @dataclass(frozen=True)
 class Case:
-    """A cluster as it is written down; the situation is made of it anew, whatever is left out."""
+    """A cluster in plain data, from which each situation is built anew."""
 
     nodes: tuple[NodeFacts, ...]
     held: tuple[Held, ...]
     queue: tuple[WaitingRun, ...]
     daemons: int = 0
-    """Millicores that something takes of every node that is never freed."""
+    """Millicores on every node that are never freed."""
     reserve: bool = True
 
     def without(self, steps: Collection[Step]) -> Case:
-        """The same once these steps have happened."""
+        """Return the case after these steps."""
         gone = {step.name for step in steps if step.kind in (StepKind.RUN, StepKind.POD)}
         left = {step.name for step in steps if step.kind is StepKind.AHEAD}
         well = {step.name for step in steps if step.kind in (StepKind.CORDONED, StepKind.BROKEN)}
@@ -71,7 +71,7 @@ class Case:
         )
 
     def snapshot(self) -> Snapshot:
-        """Usage by everything that was put on the nodes."""
+        """Return the usage by everything on the nodes."""
         snapshot = Snapshot.empty(NodeTable(self.nodes))
         snapshot.used[:, 0] += self.daemons
         snapshot.used[:, 3] += bool(self.daemons)
@@ -105,7 +105,7 @@ class Case:
         return Simulation(snapshot, self.queue, occupants, reserve=self.reserve)
 
     def started(self) -> set[str]:
-        """The runs that a cycle over the whole queue starts."""
+        """Return the runs that a full cycle starts."""
         snapshot = self.snapshot()
         endings = self.endings(snapshot.table, *self.held)
         found = schedule(snapshot, self.queue, endings, 0.0, reserve=self.reserve)
@@ -118,8 +118,8 @@ def named(case: Case, key: str = "team/mine") -> list[tuple[str, str]]:
     return [(step.kind.value, step.name) for step in found.steps]
 
 
-def test_who_holds_what_is_missing_is_named_and_nobody_else() -> None:
-    """Two more whole nodes: of the runs that have some, those two that are expected to end first."""
+def test_only_runs_that_hold_needed_nodes_are_named() -> None:
+    """Two whole nodes are missing: the two runs with whole nodes that are expected to end first are named."""
     case = Case(
         tuple(node(f"n{i}") for i in range(5)),
         (
@@ -133,8 +133,8 @@ def test_who_holds_what_is_missing_is_named_and_nobody_else() -> None:
     assert named(case) == [("run", "team/soon"), ("run", "team/next")]
 
 
-def test_fewest_of_those_that_end_by_then() -> None:
-    """A run that ends earlier, but is not needed once the large one has ended, is not named."""
+def test_as_few_runs_as_possible_are_named() -> None:
+    """A run that ends earlier is not named if the end of the large run is enough."""
     case = Case(
         tuple(node(f"n{i}") for i in range(4)),
         (Held("team/small", ("n0",), ends_at=HOUR), Held("team/large", ("n1", "n2", "n3"), ends_at=2 * HOUR)),
@@ -143,8 +143,8 @@ def test_fewest_of_those_that_end_by_then() -> None:
     assert named(case) == [("run", "team/large")]
 
 
-def test_what_has_no_known_end_is_named_where_nothing_else_helps() -> None:
-    """And a node that can be uncordoned before a service that is in use."""
+def test_a_run_without_a_known_end_is_named_last() -> None:
+    """A cordoned node is named before a running service."""
     nodes = (node("n0"), node("n1", schedulable=False), node("n2", ready=False))
     held = (Held("team/service", ("n0",)),)
     assert named(Case(nodes, held, (queued(1),))) == [("cordoned", "n1")]
@@ -152,7 +152,7 @@ def test_what_has_no_known_end_is_named_where_nothing_else_helps() -> None:
     assert named(Case(nodes, held, (queued(3),)))[-1] == ("broken", "n2")
 
 
-def test_all_runs_have_to_leave_a_node_that_is_wanted_whole() -> None:
+def test_all_runs_on_a_node_are_named_if_it_is_needed_whole() -> None:
     quarter = MemberRequest(1000, GIB, gpus=2)
     case = Case(
         (node("n0"), node("n1")),
@@ -167,15 +167,15 @@ def test_all_runs_have_to_leave_a_node_that_is_wanted_whole() -> None:
     ]
 
 
-def test_where_nothing_helps_nothing_is_named() -> None:
-    """The cluster is too small, also when it is empty and well; or what stands on every node leaves too little."""
+def test_nothing_is_named_if_nothing_helps() -> None:
+    """The cluster is too small even if it is empty and healthy, or Pods that are on every node leave too little."""
     assert to_free(Case((node("n0"),), (), (queued(2),)).situation(), "team/mine") is None
     full = Case((node("n0"),), (), (queued(1, cpu_millis=16_000),), daemons=100)
     assert to_free(full.situation(), "team/mine") is None
 
 
-def test_what_a_run_before_it_takes_is_counted() -> None:
-    """The first of the queue takes the node that is freed: the second needs one more."""
+def test_nodes_that_earlier_runs_take_are_counted() -> None:
+    """The first run takes the first freed node, so the second run needs two."""
     case = Case(
         (node("n0"), node("n1"), node("n2")),
         (Held("a/1", ("n0",)), Held("a/2", ("n1",)), Held("a/3", ("n2",))),
@@ -186,8 +186,8 @@ def test_what_a_run_before_it_takes_is_counted() -> None:
     assert step[0] == "run"
 
 
-def test_a_run_that_others_are_kept_for_is_named_where_it_is_the_least() -> None:
-    """All nodes but one are missing to the run before it; this one would fit if nothing were kept for that."""
+def test_a_run_with_a_reservation_is_named_if_it_is_the_only_obstacle() -> None:
+    """The run before it lacks all nodes but one; without that run's reservation, this one would fit."""
     held = tuple(Held(f"a/{i}", (f"n{i}",), ends_at=HOUR) for i in range(1, 6))
     case = Case(
         tuple(node(f"n{i}") for i in range(6)), held, (queued(6, key="team/large"), queued(1, seconds=9 * HOUR))
@@ -199,7 +199,7 @@ def test_a_run_that_others_are_kept_for_is_named_where_it_is_the_least() -> None
     assert "team/mine" in case.started()
     assert named(case) == []
     case = replace(case, held=(*case.held, Held("a/more", ("n0",), ends_at=HOUR)))
-    assert named(case) == [("run", "a/more")]  # the large one goes on waiting for what is kept for it
+    assert named(case) == [("run", "a/more")]  # the large run keeps waiting for its reservation
 
 
 # ------------------------------------------------------------------------------------------------ the property
@@ -235,7 +235,7 @@ NODES = st.lists(
 
 @st.composite
 def cases(draw: st.DrawFn) -> Case:
-    """Any cluster in use, with a queue; what runs is anywhere, whether or not the planner would have put it there."""
+    """Draw a cluster with running members and a queue. Members may be on nodes that the planner would not choose."""
     nodes = tuple(replace(each, name=f"n{i}") for i, each in enumerate(draw(NODES)))
     names = st.sampled_from([each.name for each in nodes])
     held = tuple(
@@ -272,8 +272,8 @@ def subsets_of_one_less(steps: Sequence[Step]) -> list[list[Step]]:
 @settings(deadline=None, max_examples=60)  # a busy machine is no fault of the planner
 @given(cases())
 def test_the_named_steps_start_the_run_and_fewer_do_not(case: Case) -> None:
-    """For every run that a cycle does not start, whoever is before it, whatever is reserved; judged by the planner on a
-    cluster that is written down anew without what was named."""
+    """For every run that a cycle does not start. The planner checks this on a cluster that is built anew after the
+    steps."""
     started = case.started()
     for waiting in case.queue:
         gang = waiting.gang

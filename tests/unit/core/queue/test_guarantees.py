@@ -37,7 +37,7 @@ def guarantee(team: str, **amounts: Any) -> Guarantee:
 
 @dataclass
 class Cluster:
-    """Nodes of 64 cores, 256Gi and maybe GPUs, gangs that run, and what teams are guaranteed."""
+    """Nodes of 64 cores, 256Gi and maybe GPUs, running gangs, and the teams' guarantees."""
 
     guarantees: Sequence[Guarantee]
     nodes: int = 1
@@ -68,7 +68,7 @@ def waits(key: str, member: MemberRequest, members: int, *, team: str = "data", 
     ("amounts", "covered"), [({"cpu": 32}, 4), ({"memory": "64Gi"}, 2), ({"cpu": 32, "memory": "64Gi"}, 2)]
 )
 def test_a_team_without_gpus_gets_back_cores_and_memory(amounts: dict[str, Any], covered: int) -> None:
-    """As long as none of what it is guaranteed is exceeded."""
+    """Up to its guarantee of each resource."""
     for members in range(1, 6):
         cluster = Cluster([guarantee("data", **amounts)])
         cluster.runs("borrows", SMALL, *[0] * 8, team="other", priority=HIGH)
@@ -77,7 +77,7 @@ def test_a_team_without_gpus_gets_back_cores_and_memory(amounts: dict[str, Any],
         assert cluster.asked(waits("not-mine", SMALL, members, team="third")) == {}
 
 
-def test_what_the_team_holds_already_counts_of_each_resource() -> None:
+def test_usage_of_each_resource_counts_against_the_guarantee() -> None:
     memory_heavy = replace(SMALL, cpu_millis=1_000)
     cluster = Cluster([guarantee("data", cpu=64, memory="96Gi")])
     cluster.runs("own", memory_heavy, 0, 0, team="data")
@@ -86,8 +86,8 @@ def test_what_the_team_holds_already_counts_of_each_resource() -> None:
     assert cluster.asked(waits("both", SMALL, 2)) == {}
 
 
-def test_whoever_asks_for_gpus_is_covered_only_by_a_guarantee_of_gpus() -> None:
-    """With it whatever else is guaranteed counts too; what is not is left open, as for GPUs alone."""
+def test_a_run_with_gpus_is_covered_only_by_a_guarantee_of_gpus() -> None:
+    """Other amounts of the same guarantee count, too; resources that it does not name are not limited."""
     for amounts, members in (
         ({"cpu": 640}, 0),
         ({"nodes": 10}, 0),
@@ -103,7 +103,7 @@ def test_whoever_asks_for_gpus_is_covered_only_by_a_guarantee_of_gpus() -> None:
 
 
 def test_cores_of_gpu_runs_do_not_count_in_a_guarantee_without_gpus() -> None:
-    """Such a guarantee is not about them: they neither stand within it nor use it up."""
+    """Such a guarantee does not apply to them: it does not protect them, and they do not use it up."""
     cluster = Cluster([guarantee("data", cpu=8), guarantee("third", gpus=4)], nodes=2, gpus=8)
     cluster.runs("trains", ON_GPUS, 0, team="data")
     cluster.runs("fills", SMALL, *[0] * 7, *[1] * 8, team="other", priority=LOW)
@@ -116,7 +116,7 @@ def test_cores_of_gpu_runs_do_not_count_in_a_guarantee_without_gpus() -> None:
 
 
 def test_a_guarantee_of_nodes_covers_runs_that_share_no_node() -> None:
-    """However little else he asks for: he has all of them. Others are not."""
+    """Whatever else such a run asks for: it gets whole nodes. Runs that share nodes are not covered."""
     for amounts, member, covered in (
         ({"nodes": 2}, WHOLE, True),
         ({"nodes": 1}, WHOLE, False),
@@ -131,7 +131,7 @@ def test_a_guarantee_of_nodes_covers_runs_that_share_no_node() -> None:
         assert bool(asked) == covered, amounts
 
 
-def test_within_a_guarantee_of_nodes_stands_who_has_so_many_for_himself() -> None:
+def test_a_guarantee_of_nodes_protects_runs_with_nodes_of_their_own() -> None:
     """Members without a memory limit may share a node with their own gang: it counts once."""
     cluster = Cluster([guarantee("data", nodes=2)], nodes=3)
     cluster.runs("whole", WHOLE, 0, team="data")
@@ -186,7 +186,7 @@ def test_a_guarantee_of_nothing_and_a_type_of_no_gpus_are_refused() -> None:
     }
 
 
-def test_what_the_cluster_cannot_keep_of_cores_memory_and_nodes_is_said() -> None:
+def test_guarantees_beyond_the_clusters_capacity_are_reported() -> None:
     table = Cluster([], nodes=2).state.table
     assert (
         beyond([guarantee("data", cpu=64, memory="256Gi", nodes=1), guarantee("etl", cpu=64, nodes=1)], table, "never")
@@ -204,13 +204,13 @@ def test_what_the_cluster_cannot_keep_of_cores_memory_and_nodes_is_said() -> Non
 
 
 def test_a_guarantee_without_gpus_counts_nodes_that_such_runs_may_use() -> None:
-    """On nodes without GPUs, as policy says; runs with GPUs have cores where these are."""
+    """Depending on policy these are only nodes without GPUs. Runs with GPUs use cores of GPU nodes."""
     facts = [NodeFacts("gpu", 64_000, 256 * GIB, 8, 110, "h100"), NodeFacts("cpu", 64_000, 256 * GIB, 0, 110)]
     table = NodeTable(facts)
     cores = [guarantee("data", cpu=96)]
     assert beyond(cores, table, "always") == []
-    said = ["96 cores are guaranteed to runs without GPUs, and nodes for these have 64"]
-    assert beyond(cores, table, "whenNoOthers") == beyond(cores, table, "never") == said
+    reported = ["96 cores are guaranteed to runs without GPUs, and nodes for these have 64"]
+    assert beyond(cores, table, "whenNoOthers") == beyond(cores, table, "never") == reported
     assert beyond(cores, NodeTable(facts[:1]), "whenNoOthers") == [
         "96 cores are guaranteed in all, and the cluster has 64"
     ]
@@ -222,7 +222,7 @@ def test_a_guarantee_without_gpus_counts_nodes_that_such_runs_may_use() -> None:
 
 @dataclass(frozen=True)
 class Gang:
-    """One that runs or waits, in the simulation below."""
+    """A gang that runs or waits, in the simulation below."""
 
     key: str
     team: str
@@ -252,20 +252,20 @@ def gangs(cpus: Sequence[int], memories: Sequence[int], most: int, wholes: Seque
 
 @dataclass
 class Simulation:
-    """Gangs that want nodes, as nothing ends and nothing comes: a preempted gang ends and waits again."""
+    """Gangs that need nodes. None ends and none is added; a preempted gang waits again."""
 
     guarantees: list[Guarantee]
     everybody: list[Gang]
     nodes: int
     placed: dict[str, tuple[tuple[int, ...], int]] = field(default_factory=dict)
-    """By key: the row of each member, and since when."""
+    """By key: the row of each member, and the minute of its start."""
 
     def comes_to_rest(self) -> bool:
-        """Whether nothing is preempted and nothing starts any more, within bounded time."""
+        """Whether preemptions and starts cease within bounded time."""
         return any(not self.step(minute) for minute in range(3 * len(self.everybody) + 3))
 
     def step(self, minute: int) -> bool:
-        """One look at the queue. Whether anything moved."""
+        """Run one cycle; return whether it started or preempted a gang."""
         by_key = {gang.key: gang for gang in self.everybody}
         cluster = Cluster(self.guarantees, self.nodes)
         for key, (rows, since) in self.placed.items():
@@ -293,8 +293,8 @@ class Simulation:
         return moved
 
     def is_within(self, team: str, more: Gang | None = None) -> bool:
-        """Whether the team, with this gang, holds no more of anything than it is guaranteed. Who has nodes for himself
-        counts where nodes are guaranteed."""
+        """Whether the team, with this gang, holds no more of any resource than its guarantee. Gangs with nodes of their
+        own count only if the guarantee has nodes."""
         entry = next((each for each in self.guarantees if each.namespace == team), None)
         if entry is None:
             return False
@@ -307,7 +307,8 @@ class Simulation:
         )
 
     def check(self, request: PreemptionRequest, by_key: dict[str, Gang]) -> None:
-        """Victims are whole gangs that were lower and low, or of a team that holds more than its own."""
+        """Check that victims are whole gangs, and are low and of lower priority or of a team that exceeds its
+        guarantee."""
         gang = by_key[request.key]
         assert len({victim.key for victim in request.victims}) == len(request.victims)
         for victim in request.victims:
@@ -338,10 +339,10 @@ amounts = st.fixed_dictionaries(
     ),
     guaranteed=st.dictionaries(st.sampled_from(["vision", "data"]), amounts),
 )
-def test_nobody_takes_what_a_team_is_guaranteed_and_all_comes_to_rest(
+def test_guarantees_are_respected_and_preemptions_cease(
     everybody: list[Gang], guaranteed: dict[str, dict[str, Any]]
 ) -> None:
-    """Whatever mix of cores, memory and whole nodes is asked for."""
+    """For any mix of cores, memory and whole nodes."""
     entries = [guarantee(team, **each) for team, each in guaranteed.items()]
     assert Simulation(entries, everybody, nodes=3).comes_to_rest()
 
@@ -352,9 +353,9 @@ def test_nobody_takes_what_a_team_is_guaranteed_and_all_comes_to_rest(
     slots=st.tuples(st.integers(0, 8), st.integers(0, 8)),
     of=st.sampled_from(["cpu", "memory"]),
 )
-def test_what_is_guaranteed_is_reached(everybody: list[Gang], slots: tuple[int, int], of: str) -> None:
-    """Where all members are of one size, and the cluster has what it promised: at rest nobody waits whose team would be
-    within its own with him."""
+def test_a_team_gets_all_of_its_guarantee(everybody: list[Gang], slots: tuple[int, int], of: str) -> None:
+    """If all members have one size and the cluster has enough for all guarantees, no gang keeps waiting that would be
+    within its team's guarantee."""
     entries = [
         guarantee(team, **({"cpu": 8 * count} if of == "cpu" else {"memory": f"{32 * count}Gi"}))
         for team, count in zip(("vision", "data"), slots, strict=True)

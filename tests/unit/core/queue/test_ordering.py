@@ -1,4 +1,4 @@
-"""The queue's order: which run comes first, and that no run waits for ever."""
+"""The queue's order: which run comes first, and that every run's wait is bounded."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_priority_comes_before_everything() -> None:
 
 
 def test_waiting_is_measured_in_the_runs_own_length() -> None:
-    """Five minutes that wait for an hour are worse off than a day that waits for three."""
+    """A run of five minutes that has waited for one hour comes before a run of a day that has waited for three."""
     assert (
         keys(ranked(waits("day", 3 * HOUR, expected_seconds=DAY_SECONDS), waits("short", HOUR, expected_seconds=300)))[
             0
@@ -55,12 +55,12 @@ def test_waiting_is_measured_in_the_runs_own_length() -> None:
     )
 
 
-def test_the_larger_of_equals_comes_first() -> None:
+def test_the_larger_of_two_equal_runs_comes_first() -> None:
     assert keys(ranked(waits("small", HOUR), waits("large", HOUR, size=0.9))) == ["large", "small"]
 
 
 def test_a_large_recent_share_comes_after_a_small_one() -> None:
-    """And that is forgotten: after ten half-lives it counts for less than the smallest difference in waiting."""
+    """Old usage decays: after ten half-lives it counts less than a minute of waiting."""
     users = Ledger(7 * DAY_SECONDS)
     users.change("ann", 0.5, NOW - 3 * DAY_SECONDS)
     users.change("ann", -0.5, NOW)
@@ -72,7 +72,7 @@ def test_a_large_recent_share_comes_after_a_small_one() -> None:
     assert keys(answer) == ["ann's", "bob's"]
 
 
-def test_leaving_the_owner_out_gains_nothing() -> None:
+def test_omitting_the_owner_gains_nothing() -> None:
     """A run without an owner has the share of its whole namespace, so at least that of its submitter."""
     users, teams = Ledger(7 * DAY_SECONDS), Ledger(7 * DAY_SECONDS)
     for ledger, account in ((users, "ann"), (teams, "vision")):
@@ -83,8 +83,9 @@ def test_leaving_the_owner_out_gains_nothing() -> None:
     assert ranking.user_shares[0] == ranking.user_shares[1] > ranking.user_shares[2] == 0
 
 
-def test_whoever_waited_longest_past_the_bound_is_first() -> None:
-    """Just one of them: the others keep their places, so that overload does not end as first come, first served."""
+def test_the_run_that_waited_longest_past_the_bound_is_first() -> None:
+    """Only this one: the others keep their places, so that overload does not turn the order into first come, first
+    served."""
     longest = waits("longest", 30 * DAY_SECONDS, expected_seconds=20 * DAY_SECONDS, size=0.01)
     longer = waits("longer", 29 * DAY_SECONDS, expected_seconds=20 * DAY_SECONDS, size=0.01)
     short = waits("short", 20 * DAY_SECONDS, expected_seconds=60)
@@ -94,7 +95,7 @@ def test_whoever_waited_longest_past_the_bound_is_first() -> None:
 
 
 def test_the_bound_follows_the_backlog() -> None:
-    """If ten days of work wait, three days are not too long."""
+    """If ten days of work are queued, a wait of three days is within the bound."""
     old = waits("old", 3 * DAY_SECONDS, expected_seconds=9 * DAY_SECONDS, size=0.01)
     assert ranked(old).place("old").overdue
     many = [waits(f"w{i}", HOUR, expected_seconds=DAY_SECONDS, size=1.0) for i in range(10)]
@@ -104,8 +105,8 @@ def test_the_bound_follows_the_backlog() -> None:
 
 
 def test_the_bound_follows_the_backlog_for_a_week_at_most() -> None:
-    """A hundred gangs of the whole cluster, each with a limit of a day of which it needs a minute: that they seem to be
-    a backlog of a hundred days does not keep them waiting for fifty."""
+    """A hundred gangs of the whole cluster with a time limit of a day look like a backlog of a hundred days, even if
+    each takes a minute. The bound does not become fifty days."""
     many = [waits(f"w{i}", 10 * DAY_SECONDS - i, expected_seconds=DAY_SECONDS, size=1.0) for i in range(100)]
     steady = [waits(f"s{i}", 2 * HOUR, expected_seconds=60) for i in range(100)]
     place = ranked(*many, *steady).place("w0")
@@ -126,8 +127,8 @@ def test_share_first_then_age() -> None:
     assert keys(ranked(*queue, rules=OrderRules(order="share"), users=users)) == ["old", "new", "ann's"]
 
 
-def test_a_formula_takes_the_place_of_the_score() -> None:
-    """The bound stays: whoever has waited longest, and longer than that, is first."""
+def test_a_formula_replaces_the_score() -> None:
+    """The bound still applies: the run that has waited longest past it is first."""
     rules = OrderRules(order="formula", formula=Formula("-expected"))
     queue = (waits("long", 9 * HOUR, expected_seconds=9), waits("short", 1, expected_seconds=3))
     assert keys(ranked(*queue, rules=rules)) == ["short", "long"]
@@ -145,7 +146,7 @@ def test_a_place_carries_its_numbers() -> None:
     assert place.score == pytest.approx(2**3 * 0.5 / (1 + place.user_share / 0.1))
 
 
-def test_equals_stand_as_they_were_told() -> None:
+def test_equal_runs_keep_their_given_order() -> None:
     assert keys(ranked(waits("a", 1), waits("b", 1), waits("c", 1))) == ["a", "b", "c"]
 
 
@@ -165,8 +166,8 @@ uses_of_a_cluster = st.lists(st.tuples(st.floats(0, 50), st.floats(0, 50), st.fl
 def test_the_ledger_is_the_integral(
     uses: list[tuple[float, float, float]], taken_back: list[tuple[float, float, float]], now: float, lot: Random
 ) -> None:
-    """However uses overlap, and in whatever order they are told: the sum of what each left behind, decayed from its own
-    end. What was told and taken back leaves nothing."""
+    """For overlapping uses in any order, a share is the sum of all uses, each decayed from its own end. A use that was
+    added and taken back leaves nothing."""
     ledger = Ledger(7.0)
     changes = [(start, part) for start, _, part in uses] + [(s + length, -part) for s, length, part in uses]
     for start, length, part in taken_back:

@@ -43,7 +43,7 @@ def guarantee(team: str, gpus: int, gpu_type: str | None = None) -> Guarantee:
 
 @dataclass
 class Cluster:
-    """Nodes of eight GPUs, gangs that run, and what teams are guaranteed."""
+    """Nodes of eight GPUs, running gangs, and the teams' guarantees."""
 
     nodes: int = 4
     gpu_types: Sequence[str] = ("h100",)
@@ -84,8 +84,8 @@ def waits(key: str, members: int, *, priority: int = NORMAL, team: str = "team",
     return WaitingRun(gang, 3600.0, team=team, **more)
 
 
-def test_only_as_many_sweep_members_are_preempted_as_it_takes() -> None:
-    """The youngest of them; then the next youngest for whoever comes next."""
+def test_only_as_many_sweep_members_are_preempted_as_needed() -> None:
+    """The youngest members first; then the next youngest for the next waiting run."""
     cluster = Cluster(nodes=5)
     for row, age in enumerate((500.0, 100.0, 300.0, 200.0, 400.0)):
         cluster.runs("sweep", row, rank=row, unsaved_seconds=age)
@@ -97,7 +97,7 @@ def test_only_as_many_sweep_members_are_preempted_as_it_takes() -> None:
 
 
 def test_the_oldest_members_of_a_sweep_are_within_the_guarantee() -> None:
-    """Each by itself, so that the rest of it is borrowed."""
+    """Each member counts on its own, so the others are borrowed."""
     cluster = Cluster(nodes=3)
     cluster.guarantee("team", 8)
     cluster.guarantee("ours", 16)
@@ -118,8 +118,8 @@ def test_only_low_runs_are_preempted_and_only_by_higher_ones(waiting: int, runs:
     assert cluster.asked(waits("waits", 1, priority=waiting)) == ({"waits": ["runs"]} if asked else {})
 
 
-def test_a_gang_is_left_its_minimum_run_time() -> None:
-    """Then the queue is planned again; for a run whose members do not run yet the time has not begun."""
+def test_a_gang_is_not_preempted_before_its_minimum_run_time() -> None:
+    """A cycle is planned for when it is over. The time begins once all members run."""
     cluster = Cluster(2)
     cluster.runs("young", 0, ran_seconds=500.0)
     cluster.runs("starting", 1, ran_seconds=-1.0)
@@ -129,14 +129,14 @@ def test_a_gang_is_left_its_minimum_run_time() -> None:
     assert cluster.asked(waits("waits", 2)) == {}
 
 
-def test_policy_may_ask_nobody() -> None:
+def test_policy_may_turn_preemption_off() -> None:
     cluster = Cluster(1)
     cluster.runs("runs", 0)
     assert cluster.asked(waits("waits", 1), rules=Preemption(enabled=False)) == {}
 
 
-def test_who_leaves_in_any_case_is_not_asked_nor_is_anybody_in_his_place() -> None:
-    """Victims in their grace, those that are stopped, and those that end before asking would help."""
+def test_a_gang_that_ends_anyway_saves_others_from_preemption() -> None:
+    """Victims in their grace period, stopped gangs, and gangs that end before a preemption would help."""
     cluster = Cluster(2)
     cluster.runs("leaving", 0, leaving=True)
     cluster.runs("low", 1)
@@ -149,7 +149,7 @@ def test_who_leaves_in_any_case_is_not_asked_nor_is_anybody_in_his_place() -> No
     assert cluster.asked(waits("waits", 2)) == {"waits": ["low"]}
 
 
-def test_nobody_is_asked_where_the_gang_starts_as_soon_without() -> None:
+def test_nothing_is_preempted_if_the_gang_starts_as_soon_without() -> None:
     cluster = Cluster(1)
     cluster.runs("low", 0)
     for starts_in, asked in ((25.0, {}), (31.0, {"waits": ["low"]})):
@@ -157,7 +157,7 @@ def test_nobody_is_asked_where_the_gang_starts_as_soon_without() -> None:
         assert cluster.asked(waits("waits", 1)) == asked
 
 
-def test_several_that_wait_have_others_asked_each_for_itself() -> None:
+def test_each_waiting_run_has_its_own_victims() -> None:
     cluster = Cluster(3)
     for row in range(3):
         cluster.runs(f"low-{row}", row, unsaved_seconds=float(row))
@@ -165,8 +165,9 @@ def test_several_that_wait_have_others_asked_each_for_itself() -> None:
     assert asked == {"first": ["low-0"], "second": ["low-1"]}
 
 
-def test_nobody_takes_nodes_that_one_before_him_waits_for() -> None:
-    """The large one can't be helped; the small one behind it would take what it waits for. Elsewhere it may."""
+def test_a_run_does_not_preempt_for_nodes_that_an_earlier_run_needs() -> None:
+    """Preemption can't help the large run, and the small one behind it would take nodes that it waits for. On other
+    nodes the small one may preempt."""
     cluster = Cluster(4, gpu_types=("h100", "a100"))
     cluster.runs("held", 0, priority=HIGH)
     cluster.runs("low", 2)
@@ -179,7 +180,7 @@ def test_nobody_takes_nodes_that_one_before_him_waits_for() -> None:
 
 
 def test_a_run_that_may_start_smaller_preempts_for_as_many_as_possible() -> None:
-    """All of a sweep, or half of it, and so on; but nothing if one of its members fits anyway."""
+    """For all members of a sweep, else for half of them, and so on; for none if one of its members fits anyway."""
     cluster = Cluster(3)
     for row in range(3):
         cluster.runs(f"low-{row}", row, unsaved_seconds=float(row))
@@ -190,7 +191,7 @@ def test_a_run_that_may_start_smaller_preempts_for_as_many_as_possible() -> None
 
 
 def test_an_elastic_gang_preempts_for_its_fewest_members_alone() -> None:
-    """And it gets no more of what is free before others are looked at."""
+    """It gets no other free nodes before the runs behind it."""
     cluster = Cluster(nodes=4)
     leaves = cluster.runs("a", 0)
     for row in (1, 2):
@@ -206,7 +207,7 @@ def test_an_elastic_gang_preempts_for_its_fewest_members_alone() -> None:
     assert [len(placement.nodes) for placement in kept.reserved] == [2]
 
 
-def test_of_many_that_wait_some_are_helped_now_and_the_others_soon() -> None:
+def test_preemptions_for_many_runs_are_spread_over_cycles() -> None:
     cluster = Cluster(30)
     for row in range(30):
         cluster.runs(f"low-{row}", row)
@@ -214,9 +215,9 @@ def test_of_many_that_wait_some_are_helped_now_and_the_others_soon() -> None:
     assert (len(answer.requests), answer.look_again_in_seconds) == (PREEMPTING_PER_CYCLE, 0.0)
 
 
-def test_a_team_gets_back_what_it_is_guaranteed() -> None:
-    """From teams that hold more than their guarantee, whatever the priority; low runs first, even if that takes more of
-    them."""
+def test_a_team_gets_back_its_guaranteed_gpus() -> None:
+    """From teams that hold more than their guarantee, at any priority. Low runs are preempted first, even if more of
+    them are needed."""
     cluster = Cluster(4)
     cluster.guarantee("vision", 16)
     cluster.runs("high", 0, 1, priority=HIGH, team="speech")
@@ -231,7 +232,7 @@ def test_a_team_gets_back_what_it_is_guaranteed() -> None:
     assert cluster.asked(waits("waits", 2, team="audio", priority=LOW)) == {}
 
 
-def test_what_a_team_holds_already_counts() -> None:
+def test_usage_counts_against_the_guarantee() -> None:
     cluster = Cluster(3)
     cluster.guarantee("vision", 16)
     cluster.runs("own", 0, priority=NORMAL, team="vision")
@@ -241,7 +242,8 @@ def test_what_a_team_holds_already_counts() -> None:
 
 
 def test_a_gang_within_a_guarantee_is_not_preempted_by_other_teams() -> None:
-    """Low as it may be; to its own team it does. Of several, the oldest of the highest priority stand within it."""
+    """At any priority; its own team may preempt it. The guarantee covers high priority first, then long-running
+    gangs."""
     cluster = Cluster(3)
     cluster.guarantee("vision", 8)
     cluster.guarantee("speech", 24)
@@ -253,8 +255,8 @@ def test_a_gang_within_a_guarantee_is_not_preempted_by_other_teams() -> None:
     assert cluster.asked(waits("waits", 2, team="vision", priority=HIGH)) == {"waits": ["borrowed", "own"]}
 
 
-def test_a_guarantee_of_a_type_is_about_that_type() -> None:
-    """A run that names no GPU type is covered if there is only one that it could get."""
+def test_a_guarantee_of_a_gpu_type_covers_that_type_only() -> None:
+    """A run that names no GPU type is covered if the cluster has only that type."""
     cluster = Cluster(2, gpu_types=("h100", "a100"))
     cluster.guarantee("vision", 8, "h100")
     cluster.runs("on-h100", 0, priority=HIGH, team="speech")
@@ -269,8 +271,8 @@ def test_a_guarantee_of_a_type_is_about_that_type() -> None:
     assert cluster.asked(waits("waits", 1, team="vision", gpus=0, cpu_millis=64_000)) == {}
 
 
-def test_a_guarantee_holds_although_another_run_waits_in_vain() -> None:
-    """He can't have it, however long he waits."""
+def test_a_guarantee_holds_though_an_earlier_run_cannot_start() -> None:
+    """The earlier run, of a team without a guarantee, cannot get the guaranteed nodes."""
     cluster = Cluster(2)
     cluster.guarantee("ours", 8)
     cluster.runs("borrows", 0, 1, priority=NORMAL, team="other")
@@ -288,8 +290,8 @@ def test_preemption_by_priority_does_not_mention_guarantees(borrower: int, by_ri
     assert request.guaranteed == by_right
 
 
-def test_what_one_is_covered_for_is_not_there_for_the_next() -> None:
-    """Nor does what one team is about to get count against another's guarantee."""
+def test_each_covered_run_uses_up_a_part_of_the_guarantee() -> None:
+    """A run of one team does not use up another team's guarantee."""
     cluster = Cluster(3)
     for row in range(3):
         cluster.runs(f"other-{row}", row, priority=NORMAL, team="other", unsaved_seconds=float(row))
@@ -300,7 +302,7 @@ def test_what_one_is_covered_for_is_not_there_for_the_next() -> None:
     assert cluster.asked(first, waits("third", 1, team="speech")) == {"first": ["other-0"], "third": ["other-1"]}
 
 
-def test_what_leaves_is_not_held_any_more() -> None:
+def test_gangs_that_are_ending_do_not_count_against_a_guarantee() -> None:
     cluster = Cluster(2)
     cluster.runs("gone", 0, priority=NORMAL, team="vision", leaving=True)
     cluster.runs("other", 1, priority=NORMAL, team="other")
@@ -329,7 +331,7 @@ def test_a_guarantee_covers_higher_priority_then_longer_running_gangs(
     assert cluster.asked(waits("mine", 1, team="vision")) == {"mine": ["goes"]}
 
 
-def test_what_a_team_holds_of_another_type_does_not_count() -> None:
+def test_usage_of_another_gpu_type_does_not_count() -> None:
     cluster = Cluster(2, ("h100", "a100"))
     cluster.runs("older", 1, priority=NORMAL, team="vision")
     cluster.runs("other", 0, priority=NORMAL, team="other")
@@ -337,8 +339,8 @@ def test_what_a_team_holds_of_another_type_does_not_count() -> None:
     assert cluster.asked(waits("mine", 1, team="vision", gpu_type="h100")) == {"mine": ["other"]}
 
 
-def test_a_policy_guarantees_a_team_one_amount_of_a_type() -> None:
-    """The fault names section, team and way out."""
+def test_policy_may_have_one_guarantee_per_team_and_gpu_type() -> None:
+    """The fault names the section, the team and what to do."""
     twice = [{"namespace": "vision", "gpus": 8}, {"namespace": "vision", "gpus": 8, "gpuType": "h100"}]
     assert parse_policy({"guarantees": twice}).guarantees == [guarantee("vision", 8), guarantee("vision", 8, "h100")]
     with pytest.raises(InvalidInput) as refused:
@@ -353,8 +355,9 @@ def test_a_policy_guarantees_a_team_one_amount_of_a_type() -> None:
     assert "preemption.minimumRunTime" in faults
 
 
-def test_what_the_cluster_cannot_keep_all_at_once_is_said() -> None:
-    """By type and in all; it is no fault, since not every team wants its own at the same time."""
+def test_guarantees_beyond_the_clusters_gpus_are_reported() -> None:
+    """By type and in total. It is a warning only, because teams seldom need all of their guarantees at the same
+    time."""
     table = Cluster(4, gpu_types=("h100", "a100")).state.table
     assert beyond([guarantee("vision", 16, "h100"), guarantee("speech", 16)], table, "never") == []
     assert beyond([guarantee("vision", 16, "h100"), guarantee("speech", 8, "h100")], table, "never") == [
@@ -365,7 +368,7 @@ def test_what_the_cluster_cannot_keep_all_at_once_is_said() -> None:
     ]
 
 
-def test_what_comes_free_goes_to_whom_it_was_freed_for() -> None:
+def test_freed_nodes_go_to_the_run_that_preempted_for_them() -> None:
     """It starts once all of its nodes are free; until then no other run takes any of them."""
     cluster = Cluster(3)
     cluster.runs("victim", 0, 1, leaving=True)
@@ -381,7 +384,7 @@ def test_what_comes_free_goes_to_whom_it_was_freed_for() -> None:
     assert [placement.key for placement in promised.placements] == ["urgent"]
 
 
-def test_what_comes_free_is_promised_once() -> None:
+def test_each_freed_node_is_promised_once() -> None:
     """Two preempting runs wait for different nodes."""
     cluster = Cluster(2)
     leaving = [cluster.runs("a", 0), cluster.runs("b", 1)]
@@ -389,8 +392,8 @@ def test_what_comes_free_is_promised_once() -> None:
     assert [(each.key, each.nodes) for each in promised.reserved] == [("first", ("n0",)), ("second", ("n1",))]
 
 
-def test_a_preempting_sweep_takes_what_is_free() -> None:
-    """All of it, and it does not wait until there is room for every member."""
+def test_a_preempting_sweep_takes_free_nodes_at_once() -> None:
+    """It takes all of them, and does not wait until every member fits."""
     cluster = Cluster(3)
     cluster.runs("leaves", 0)
     sweep = replace(waits("sweep", 4).gang, fewest=1)
@@ -398,8 +401,8 @@ def test_a_preempting_sweep_takes_what_is_free() -> None:
     assert [each.nodes for each in promised.placements] == [("n1", "n2")]
 
 
-def test_who_finds_no_room_though_others_leave_waits_like_all_others() -> None:
-    """A node went away meanwhile, say."""
+def test_a_preemptor_that_no_longer_fits_has_no_promised_nodes() -> None:
+    """For example because a node was removed meanwhile."""
     cluster = Cluster(2)
     cluster.runs("victim", 0, leaving=True)
     promised = place_preemptors(cluster.state, [waits("urgent", 3).gang], cluster.running)
@@ -409,7 +412,7 @@ def test_who_finds_no_room_though_others_leave_waits_like_all_others() -> None:
 
 @dataclass(frozen=True)
 class Gang:
-    """One that runs or waits, in the simulation below."""
+    """A gang that runs or waits, in the simulation below."""
 
     key: str
     team: str
@@ -427,7 +430,7 @@ gangs = st.builds(
 
 
 @settings(max_examples=40)
-@example(  # b and c start at once: b, which is borrowed, must not push c out of what is guaranteed
+@example(  # b and c start together: b, which is borrowed, must not take c's place in the guarantee
     everybody=[
         *(Gang(key, "vision", HIGH, 1) for key in "de"),
         Gang("c", "vision", LOW, 1),
@@ -441,8 +444,8 @@ gangs = st.builds(
     guaranteed=st.dictionaries(st.sampled_from(["vision", "speech"]), st.integers(1, 4)),
 )
 def test_a_preempted_gang_does_not_preempt_its_preemptor(everybody: list[Gang], guaranteed: dict[str, int]) -> None:
-    """If nothing ends and nothing comes, the cluster comes to rest: no two gangs take each other's nodes in turn. And
-    nobody was ever pushed away from what his team is guaranteed by another team."""
+    """If no run ends and none is submitted, preemptions cease: no two gangs preempt each other in turn. No gang within
+    its team's guarantee is ever preempted by another team."""
     nodes, minute = 6, 0
     started: dict[Gang, tuple[tuple[int, ...], int]] = {}
     while True:
@@ -468,17 +471,17 @@ def test_a_preempted_gang_does_not_preempt_its_preemptor(everybody: list[Gang], 
                 used.update(free[: gang.members])
                 moved = True
             else:
-                assert gang not in first, "what was freed for it is not there"
+                assert gang not in first, "the nodes that were freed for it are not free"
         minute += 1
         if not moved:
             return
-        assert minute < 3 * len(everybody) + 3, "it does not come to rest"
+        assert minute < 3 * len(everybody) + 3, "preemptions do not cease"
 
 
 def _check(
     request: PreemptionRequest, gang: Gang, started: dict[Gang, tuple[tuple[int, ...], int]], guaranteed: dict[str, int]
 ) -> None:
-    """Victims were low and of lower priority, or their team held more than its guarantee."""
+    """Check that victims were low and of lower priority, or that their team held more than its guarantee."""
     for victim in request.victims:
         lower = victim.low and victim.priority < gang.priority
         holds = sum(each.members for each in started if each.team == victim.namespace)

@@ -1,4 +1,4 @@
-"""The choice of victims: the fewest, those that lose least, each of them needed, none in vain."""
+"""The choice of victims: as few as possible, with the least lost work, each needed, and none if it does not help."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_the_fewest_gangs_are_preempted() -> None:
     assert keys(choose_victims(state, waits(3), [*small, large])) == ["large"]
 
 
-def test_among_as_few_those_that_lose_least() -> None:
+def test_among_equally_few_those_that_lose_least_are_preempted() -> None:
     state = snapshot(5)
     losses = [50, 5, 1, 30, 2]
     gangs = [runs(state, f"lost-{lost}", row, unsaved_seconds=lost * MINUTE) for row, lost in enumerate(losses)]
@@ -59,16 +59,16 @@ def test_among_as_few_those_that_lose_least() -> None:
     assert sorted(keys(choose_victims(state, waits(3), gangs))) == ["lost-1", "lost-2", "lost-5"]
 
 
-def test_among_those_that_lose_as_little_the_smallest() -> None:
-    """Freeing more than is missing helps no run."""
+def test_among_equal_losses_the_smallest_gang_is_preempted() -> None:
+    """Freeing more nodes than needed helps no run."""
     state = snapshot(8)
     gangs = [runs(state, "six", *range(6), unsaved_seconds=1.0), runs(state, "two", 6, 7, unsaved_seconds=1.0)]
     assert keys(choose_victims(state, waits(2), gangs)) == ["two"]
     assert keys(choose_victims(state, waits(3), gangs)) == ["six"]
 
 
-def test_beside_one_who_is_needed_whoever_loses_least() -> None:
-    """Though what one of them loses at the most is the same either way."""
+def test_next_to_a_needed_victim_the_smallest_loss_is_chosen() -> None:
+    """Even if the largest loss among the victims is the same either way."""
     state = snapshot(4)
     large = runs(state, "large", 0, 1, unsaved_seconds=60 * MINUTE)
     small = [runs(state, f"lost-{lost}", row, unsaved_seconds=lost * MINUTE) for row, lost in ((2, 30), (3, 5))]
@@ -76,7 +76,7 @@ def test_beside_one_who_is_needed_whoever_loses_least() -> None:
 
 
 def test_no_gang_is_preempted_in_vain() -> None:
-    """If there is room already, and if there would be none even without all of them."""
+    """No gang if there is room already, or if even preempting all of them would not be enough."""
     state = snapshot(3)
     gangs = [runs(state, "a", 0), runs(state, "b", 1)]
     assert choose_victims(state, waits(1), gangs) == ()
@@ -85,8 +85,8 @@ def test_no_gang_is_preempted_in_vain() -> None:
     assert choose_victims(state, waits(3), gangs[:1]) == ()
 
 
-def test_a_node_that_several_share_is_left_by_all_of_them_or_by_none() -> None:
-    """The node on which the fewest stand in the way is emptied."""
+def test_a_shared_node_is_emptied_completely_or_not_at_all() -> None:
+    """The node with the fewest gangs in the way is emptied."""
     state = snapshot(2)
     crowd = [runs(state, f"crowd-{n}", 0, member=ONE) for n in range(8)]
     halves = [runs(state, f"half-{n}", 1, member=replace(ONE, gpus=4), unsaved_seconds=MINUTE) for n in range(2)]
@@ -96,8 +96,8 @@ def test_a_node_that_several_share_is_left_by_all_of_them_or_by_none() -> None:
     assert sorted(keys(one_stays)) == ["half-0", "half-1"]
 
 
-def test_a_gang_of_which_only_a_part_helps_goes_as_a_whole_or_not_at_all() -> None:
-    """A victim is weighed by the room that it makes; nodes that the run cannot use do not count."""
+def test_a_gang_is_preempted_as_a_whole_though_only_a_part_helps() -> None:
+    """A victim counts by the room that it frees on nodes that the waiting run can use."""
     state = snapshot(4)
     state.table.usable[2:] = False
     wide = runs(state, "wide", 1, 2, 3)
@@ -107,7 +107,7 @@ def test_a_gang_of_which_only_a_part_helps_goes_as_a_whole_or_not_at_all() -> No
     assert choose_victims(state, waits(3), [wide, narrow]) == ()
 
 
-def test_who_is_alone_on_a_node_leaves_it_to_others() -> None:
+def test_the_end_of_an_unlimited_member_frees_its_whole_node() -> None:
     """A run without a memory limit shares no node, so its end frees the whole node."""
     state = snapshot(1)
     greedy = runs(state, "greedy", 0, member=replace(ONE, unlimited=True))
@@ -120,7 +120,7 @@ clusters = st.lists(st.tuples(gang_rows, st.sampled_from([1, 2, 4, 8]), st.integ
 
 
 def crowd_of(drawn: list[tuple[list[int], int, int]]) -> tuple[Snapshot, list[RunningGang]]:
-    """The gangs that find room, on six nodes."""
+    """Return six nodes with those of these gangs that fit."""
     state = snapshot(6)
     gangs = []
     for number, (rows, gpus, unsaved) in enumerate(drawn):
@@ -133,10 +133,11 @@ def crowd_of(drawn: list[tuple[list[int], int, int]]) -> tuple[Snapshot, list[Ru
 
 
 @given(drawn=clusters, members=st.integers(1, 8), gpus=st.sampled_from([1, 2, 3, 8]), whole=st.booleans())
-def test_those_chosen_are_enough_and_each_is_needed(
+def test_the_victims_are_enough_and_each_is_needed(
     drawn: list[tuple[list[int], int, int]], members: int, gpus: int, whole: bool
 ) -> None:
-    """The waiting gang fits once they are gone, and does not if any one of them stays; none is chosen in vain."""
+    """The waiting gang fits once all have ended, and does not if any one stays. None is chosen if that does not
+    help."""
     state, gangs = crowd_of(drawn)
     waiting = waits(members, replace(ONE, gpus=gpus, whole_node=whole))
     victims = choose_victims(state, waiting, gangs)
@@ -148,7 +149,8 @@ def test_those_chosen_are_enough_and_each_is_needed(
 
 @given(st.lists(st.tuples(st.integers(1, 3), st.integers(0, 9)), min_size=1, max_size=7), st.integers(1, 12))
 def test_no_smaller_or_cheaper_set_of_victims_would_do(sizes: list[tuple[int, int]], members: int) -> None:
-    """Compared with all choices that there are: the most that one of those chosen loses is as little as can be."""
+    """Compared with all possible sets: there are as few victims as possible, and the largest loss is as small as
+    possible."""
     state = snapshot(sum(size for size, _ in sizes))
     gangs, at = [], 0
     for number, (size, unsaved) in enumerate(sizes):

@@ -1,4 +1,4 @@
-"""What-ifs: room by what is in the way, changes that start the run sooner, and its expected start."""
+"""What-ifs: room by obstacle, changes that start the run sooner, and its expected start."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def nodes(count: int, **more: Any) -> tuple[Any, ...]:
     return tuple(node(f"n{number}", **more) for number in range(count))
 
 
-def test_room_is_told_by_what_is_in_the_way() -> None:
-    """Free, kept for others, held, cordoned and broken; no more than the run could use."""
+def test_room_is_counted_by_obstacle() -> None:
+    """Free, reserved, held, cordoned and broken nodes; at most as many as the run could use."""
     case = Case(
         (*nodes(4), node("c", schedulable=False), node("b", ready=False)),
         (Held("a/1", ("n0",), ends_at=HOUR), Held("a/2", ("n1", "n2"))),
@@ -39,14 +39,14 @@ def test_room_is_told_by_what_is_in_the_way() -> None:
     assert asked(behind).freeing is not None
 
 
-def test_where_it_starts_where_it_does() -> None:
+def test_a_run_that_starts_now_has_a_placement() -> None:
     found = asked(Case(nodes(2), (), (queued(2),)))
     assert found.placement is not None and found.placement.nodes == ("n0", "n1")
     assert (found.expected_at, found.sooner, found.room.free) == (0.0, (), 2)
 
 
-def test_what_would_start_now() -> None:
-    """Another GPU type, fewer members, less of one thing; each was tried on the planner."""
+def test_smaller_requests_that_would_start_now_are_named() -> None:
+    """Another GPU type, fewer members, or less of one resource; the planner has tried each."""
     some = (*nodes(2), node("a", gpu_type="a100"), node("small", gpu_type="v100", gpus=2))
     held = (Held("a/1", ("n0",), HALF),)
     found = asked(Case(some, held, (queued(2, gpu_type="h100"),)))
@@ -69,8 +69,8 @@ def test_what_would_start_now() -> None:
     assert found.sooner == ("--gpu-type a100",)
 
 
-def test_who_ends_soon_may_pass() -> None:
-    """A shorter time limit lets a run pass another that nodes are kept for."""
+def test_a_shorter_time_limit_is_suggested_for_backfill() -> None:
+    """With it the run ends before a reservation begins."""
     held = (Held("a/1", ("n0",), ends_at=2 * HOUR),)
     found = asked(Case(nodes(2), held, (queued(2, key="team/large"), queued(1, seconds=9 * HOUR))))
     assert found.sooner == ("--time-limit 1h",)
@@ -91,8 +91,8 @@ def test_when_a_start_is_expected() -> None:
 
 @settings(deadline=None, max_examples=25)  # a busy machine is no fault of the planner
 @given(cases())
-def test_an_estimate_is_never_in_the_past_and_now_only_for_those_who_start(case: Case) -> None:
-    """Whatever is in the cluster; and what is said to start sooner was no option of a run that starts anyway."""
+def test_an_estimate_is_in_the_future_unless_the_run_starts_now(case: Case) -> None:
+    """A run that starts now gets no suggestions."""
     started = case.started()
     for waiting in case.queue:
         found = asked(case, waiting.gang.key)
@@ -104,21 +104,21 @@ def test_an_estimate_is_never_in_the_past_and_now_only_for_those_who_start(case:
             assert found.freeing is not None
 
 
-def for_so_many(looks: int) -> Watch:
-    """Time to be asked for so often."""
+def limited_to(looks: int) -> Watch:
+    """Return a watch whose time is over after it was asked `looks` times."""
     left = iter(range(looks))
     return lambda: lambda: next(left, None) is not None
 
 
-def test_where_there_is_no_time_nobody_guesses() -> None:
-    """The named steps are enough and not said to be least, or nothing is named. No start is expected."""
+def test_without_time_nothing_is_guessed() -> None:
+    """Either no steps are named, or they are enough but not marked as the fewest. There is no expected start."""
     held = (Held("a/1", ("n0",), ends_at=HOUR), Held("a/2", ("n1",), ends_at=2 * HOUR))
     case = Case(nodes(2), held, tuple(queued(2, key=f"team/{number}") for number in range(3)))
     found = ask(case.situation(), "team/2", lambda: lambda: False)
     assert found.freeing is not None and (found.freeing.steps, found.freeing.least) == ((), False)
     assert (found.expected_at, found.sooner) == (None, ())
     for looks in range(1, 8):
-        found = ask(case.situation(), "team/2", for_so_many(looks))
+        found = ask(case.situation(), "team/2", limited_to(looks))
         assert found.freeing is not None
         if found.freeing.steps:
             assert "team/2" in case.without(found.freeing.steps).started()
