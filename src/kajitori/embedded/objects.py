@@ -276,6 +276,12 @@ class StorageClass(msgspec.Struct, rename="camel"):
     volume_binding_mode: str | None = "Immediate"
 
 
+def is_true(conditions: list[Condition] | None, kind: str) -> bool:
+    """Return whether the condition of this type is true; a missing one is not."""
+    found = condition(conditions, kind)
+    return found is not None and found.status == "True"
+
+
 def condition(conditions: list[Condition] | None, kind: str) -> Condition | None:
     """Return the condition of this type, or None."""
     return next((c for c in conditions or () if c.type == kind), None)

@@ -37,8 +37,6 @@ from kajitori.embedded.apiserver.upkeep import deletion
 from kajitori.embedded.store import Record
 
 _DEFINITIONS = "customresourcedefinitions.apiextensions.k8s.io"
-
-
 _DELETED_TOGETHER = 128
 
 

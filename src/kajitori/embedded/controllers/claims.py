@@ -129,14 +129,12 @@ def _claim(
     waits = waits_for_consumer(claim, classes) and SELECTED_NODE not in (claim.metadata.annotations or {})
     if waits:
         return [_pending(claim, "waiting for first consumer to be created before binding")]
-    fitting = [
-        v for v in volumes.values() if v.metadata.name not in taken and _fits(claim, v, class_of(claim, classes))
-    ]
+    name = class_of(claim, classes)
+    fitting = [v for v in volumes.values() if v.metadata.name not in taken and _fits(claim, v, name)]
     if fitting:
         chosen = min(fitting, key=lambda v: (_bytes((v.spec.capacity or {}).get("storage", 0)), v.metadata.name))
         taken.add(chosen.metadata.name)
         return [Action(Do.RESERVE, claim, chosen)]
-    name = class_of(claim, classes)
     found = classes.get(name)
     if found is not None and found.provisioner == PROVISIONER:
         if claim.spec.selector:

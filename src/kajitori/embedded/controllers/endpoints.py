@@ -88,7 +88,10 @@ class Endpoints(Controller):
         for found in (old, new):
             if found is not None:
                 service_key = (key[0], (found.metadata.labels or {}).get(slices.LABEL_SERVICE, ""))
-                self._slices_of[service_key].pop(key, None)
+                there = self._slices_of[service_key]
+                there.pop(key, None)
+                if not there:
+                    del self._slices_of[service_key]
                 self._mark_changed(service_key)
         if new is not None:
             self._slices_of[service_key][key] = new

@@ -197,7 +197,10 @@ class NodeLifecycle(Controller):
 
     def _see_pod(self, key: Key, old: Pod | None, new: Pod | None) -> None:
         if old is not None:
-            self._pods_of[old.spec.node_name].pop(key, None)
+            there = self._pods_of[old.spec.node_name]
+            there.pop(key, None)
+            if not there:
+                del self._pods_of[old.spec.node_name]
         if new is not None:
             self._pods_of[new.spec.node_name][key] = new
 

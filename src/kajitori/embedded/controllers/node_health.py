@@ -12,7 +12,7 @@ from typing import Any
 
 from kajitori.core.words import taints as taint_rules
 from kajitori.core.words.times import format_time, parse_time
-from kajitori.embedded.objects import Lease, Node, Pod, Taint, Toleration, condition
+from kajitori.embedded.objects import Lease, Node, Pod, Taint, Toleration, condition, is_true
 
 GRACE_SECONDS = 40.0
 """Time without news after which a node counts as silent: the former default of kube-controller-manager's
@@ -139,14 +139,12 @@ def disruption_target(reason: str, message: str, now: datetime) -> dict[str, Any
 
 def is_node_ready(node: Node) -> bool:
     """Return whether the node's Ready condition is true."""
-    ready = condition(node.status.conditions, "Ready")
-    return ready is not None and ready.status == "True"
+    return is_true(node.status.conditions, "Ready")
 
 
 def is_ready(pod: Pod) -> bool:
     """Return whether the Pod's Ready condition is true."""
-    ready = condition(pod.status.conditions, "Ready")
-    return ready is not None and ready.status == "True"
+    return is_true(pod.status.conditions, "Ready")
 
 
 def orphans(pods: Iterable[Pod], nodes: Mapping[str, Node]) -> list[Pod]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from kajitori.embedded.objects import ContainerPort, Pod, condition, no_metadata
+from kajitori.embedded.objects import ContainerPort, Pod, is_true, no_metadata
 from kajitori.kube.objects import ObjectMeta
 
 LABEL_SERVICE = "kubernetes.io/service-name"
@@ -181,8 +181,7 @@ def _belongs(pod: Pod, service: Service) -> bool:
 
 
 def _endpoint(service: Service, pod: Pod) -> dict[str, Any]:
-    ready = condition(pod.status.conditions, "Ready")
-    serving = ready is not None and ready.status == "True"
+    serving = is_true(pod.status.conditions, "Ready")
     terminating = bool(pod.metadata.deletion_timestamp)
     endpoint: dict[str, Any] = {
         "addresses": [pod.status.pod_ip],

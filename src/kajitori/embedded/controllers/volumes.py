@@ -94,7 +94,8 @@ class Provisioner(Controller):
             except errors.KajitoriError as cause:
                 log.warning("%s failed: %s", action.do, cause)
                 failure = cause
-        self._last_event = {uid: text for uid, text in self._last_event.items() if uid in self._uids()}
+        uids = {claim.metadata.uid for claim in self._claims.items.values()}
+        self._last_event = {uid: text for uid, text in self._last_event.items() if uid in uids}
         if failure is not None:
             raise failure
 
@@ -171,7 +172,8 @@ class Provisioner(Controller):
             text = f"can't create the folder of the volume: {cause.strerror} ({folder})"
             self._record_event(claim, "Warning", "ProvisioningFailed", text)
             raise errors.Unavailable(text) from cause
-        found = self._storage_classes()[claims.class_of(claim, self._storage_classes())]
+        classes = self._storage_classes()
+        found = classes[claims.class_of(claim, classes)]
         body = {
             "apiVersion": "v1",
             "kind": "PersistentVolume",
@@ -230,9 +232,6 @@ class Provisioner(Controller):
 
     def _storage_classes(self) -> dict[str, StorageClass]:
         return {name: found for (_, name), found in self._classes.items.items()}
-
-    def _uids(self) -> set[str]:
-        return {claim.metadata.uid for claim in self._claims.items.values()}
 
     def _see_pod(self, _key: object, old: Pod | None, new: Pod | None) -> None:
         """Reconcile when a Pod with claims has ended."""

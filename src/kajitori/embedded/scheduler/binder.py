@@ -53,8 +53,8 @@ class Binder:
         self._background = Background()
         self._refused_at: dict[str, float] = {}
         self._delayed: set[str] = set()
-        self._own_cache = None if cache is not None else Cache(client)
-        self._cache = cache or self._own_cache or Cache(client)
+        self._is_own_cache = cache is None
+        self._cache = cache if cache is not None else Cache(client)
         self._claims = self._cache.informer(CLAIMS, Claim)
         self._volumes = self._cache.informer(PERSISTENT_VOLUMES, PersistentVolume)
         self._classes = self._cache.informer(STORAGE_CLASSES, StorageClass)
@@ -66,8 +66,8 @@ class Binder:
     async def run(self, stop: asyncio.Event) -> None:
         """Bind Pods until `stop` is set."""
         loops = [self.events.run(), self._decide_forever()]
-        if self._own_cache is not None:
-            loops.append(self._own_cache.run())
+        if self._is_own_cache:
+            loops.append(self._cache.run())
         try:
             await run_until(stop, *loops)
         finally:

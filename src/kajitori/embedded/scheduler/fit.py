@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from kajitori.core.words.quantities import QuantityError, parse_cpu_millis, parse_memory_bytes
 from kajitori.core.words.selectors import holds
 from kajitori.core.words.taints import Taint, Toleration
-from kajitori.embedded.objects import Container, Node, NodeSelectorTerm, Pod, PodSpec, Requirement, condition
+from kajitori.embedded.objects import Container, Node, NodeSelectorTerm, Pod, PodSpec, Requirement, is_true
 
 NOT_READY = Taint("node.kubernetes.io/not-ready", "", "NoSchedule")
 UNSCHEDULABLE = Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")
@@ -101,8 +101,7 @@ class NodeState:
         """Return the state of an empty node. A node that is not ready counts as tainted, even before the taint is
         written."""
         taints = [Taint(t.key, t.value, t.effect) for t in node.spec.taints or ()]
-        ready = condition(node.status.conditions, "Ready")
-        if (ready is None or ready.status != "True") and not any(t.key == NOT_READY.key for t in taints):
+        if not is_true(node.status.conditions, "Ready") and not any(t.key == NOT_READY.key for t in taints):
             taints.append(NOT_READY)
         allocatable = allocatable_of(node)
         return cls(

@@ -5,6 +5,7 @@ Level-triggered and without a clock: the binder passes in the newest Node or Pod
 
 from __future__ import annotations
 
+from bisect import insort
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -75,7 +76,7 @@ class Ledger:
         if node is None:
             self._real.pop(name, None)
             if self.nodes.pop(name, None) is not None:
-                self._order = sorted(self.nodes)
+                self._order.remove(name)
                 self.helped()
             return
         new = NodeState.of(node)
@@ -88,7 +89,7 @@ class Ledger:
         if not new.simulated:
             self._real[name] = new
         if old is None:
-            self._order = sorted(self.nodes)
+            insort(self._order, name)
         self.helped()
 
     def see_pod(self, key: Key, pod: Pod | None) -> None:

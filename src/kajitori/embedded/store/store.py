@@ -308,7 +308,8 @@ class Store:
         while self._pending:
             event = self._pending.pop()
             collection = self._collections[event.record.resource]
-            assert self._history.pop() is collection.history.pop() is event
+            latest, latest_here = self._history.pop(), collection.history.pop()
+            assert latest is latest_here is event
             self._history_bytes -= event.size_bytes
             if event.previous is None:
                 collection.remove(event.record.key)
@@ -422,7 +423,8 @@ class Store:
         event = self._history.popleft()
         self._history_bytes -= event.size_bytes
         collection = self._collections[event.record.resource]
-        assert collection.history.popleft() is event
+        oldest_here = collection.history.popleft()
+        assert oldest_here is event
         collection.compacted = event.revision
 
 

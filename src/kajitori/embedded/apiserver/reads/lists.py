@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+from bisect import bisect_right
 from collections import OrderedDict
 from dataclasses import dataclass
 
@@ -59,19 +60,17 @@ class Lister:
         else:
             records = self._snapshot(target, revision)
             if start:
-                records = records[_after(records, start) :]
-        if chosen:
-            matches = chosen.matches
+                records = records[bisect_right(records, start, key=lambda record: record.key) :]
         # A list at "any version" is answered as a whole, as from the cache of kube-apiserver.
         limit = 0 if options.resource_version == "0" and not options.continue_token else options.limit
         if not limit:
-            found = [record for record in records if matches(record)] if chosen else records
+            found = [record for record in records if chosen.matches(record)] if chosen else records
             await self._objects.durable(revision)
             return Page(found, revision)
         found = []
         rest = 0
         for index, record in enumerate(records):
-            if chosen and not matches(record):
+            if chosen and not chosen.matches(record):
                 continue
             found.append(record)
             if len(found) == limit:
@@ -134,17 +133,6 @@ class Lister:
             while len(self._snapshots) > _SNAPSHOTS_KEPT:
                 self._snapshots.popitem(last=False)
         self._snapshots.move_to_end(key)
-
-
-def _after(records: list[Record], key: str) -> int:
-    low, high = 0, len(records)
-    while low < high:
-        middle = (low + high) // 2
-        if records[middle].key <= key:
-            low = middle + 1
-        else:
-            high = middle
-    return low
 
 
 def _token(revision: int, key: str) -> str:

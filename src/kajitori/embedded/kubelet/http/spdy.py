@@ -135,7 +135,6 @@ class Connection:
     """
 
     def __init__(self, *, is_client: bool = False) -> None:
-        self._is_client = is_client
         self._streams: dict[int, _Stream] = {}
         self._next_stream = 1 if is_client else 2
         self._next_ping = 1 if is_client else 2

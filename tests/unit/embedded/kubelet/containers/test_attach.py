@@ -7,11 +7,13 @@ import json
 import os
 import sys
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 from tests.unit.embedded.kubelet.conftest import BOUND_SECONDS, Bench, alive, until
 
+from kajitori.embedded.kubelet.containers import control
 from kajitori.embedded.kubelet.containers.container import Container
 from kajitori.embedded.kubelet.containers.execution import STDERR, STDOUT, RemoteAttachment, RemoteCommand
 from kajitori.embedded.kubelet.shim.attachment import PENDING_BYTES, STALLED_SECONDS, Attachment
@@ -97,7 +99,9 @@ async def test_a_terminal_is_resized_even_before_it_is_there(bench: Bench) -> No
     assert b"40 100" in client.got[STDOUT]
 
 
-async def test_a_slow_reader_pauses_the_program_and_loses_nothing(bench: Bench) -> None:
+async def test_a_slow_reader_pauses_the_program_and_loses_nothing(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The program continues as soon as the client reads again, or has left."""
     container, clients = bench.container(), [Client(), Client()]
     size = 4 * PENDING_BYTES
@@ -110,7 +114,16 @@ async def test_a_slow_reader_pauses_the_program_and_loses_nothing(bench: Bench) 
     )
     await container.launch(bench.python(program, stdin=True))
     remotes = [client.attach(container, stdin=True) for client in clients]
+    attached: list[object] = []
+    attach = container.attach
+
+    async def attach_and_count(outputs: Sequence[int]) -> control.Attachment:
+        attached.append(made := await attach(outputs))
+        return made
+
+    monkeypatch.setattr(container, "attach", attach_and_count)
     running = [asyncio.create_task(remote.run()) for remote in remotes]
+    await until(lambda: len(attached) == len(remotes), "both clients attached, before the program prints")
     clients[1].reads.clear()
     await remotes[0].feed(b"\n")
     await until(lambda: clients[0].got[STDOUT])
