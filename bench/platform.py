@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+
+from tests.helpers.commands import clean_environment
 
 PATIENCE_SECONDS = 60.0
 """How long the platform may take to start, and a single command to end."""
@@ -17,8 +18,7 @@ PATIENCE_SECONDS = 60.0
 @contextlib.contextmanager
 def kaji_up(place: Path, *options: str) -> Iterator[dict[str, str]]:
     """Start `kaji up` in a process of its own and yield the environment of a user with the home `place`."""
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(("KAJI_", "XDG_", "KUBE"))}
-    environment["HOME"] = str(place)
+    environment = clean_environment(place)
     command = [sys.executable, "-m", "kajitori.cli", "up", "--data", str(place / "data"), "--port", "0", *options]
     asking = [sys.executable, "-m", "kajitori.cli", "ps", "-q"]
     with (place / "log").open("wb") as log, subprocess.Popen(command, stderr=log, env=environment) as server:

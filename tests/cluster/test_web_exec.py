@@ -7,6 +7,7 @@ import contextlib
 import os
 import sys
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -14,6 +15,7 @@ import httpx2
 import msgspec
 import pytest
 import pytest_asyncio
+from tests.helpers.commands import clean_environment
 from tests.helpers.platform import NODE, Platform
 
 from kajitori.api.app import create_app
@@ -80,8 +82,8 @@ class Web:
 
     async def kaji(self, *arguments: str, stdin: bytes = b"") -> tuple[int, str, str]:
         """Exit code and both streams of a `kaji` of its own."""
-        env = {name: value for name, value in os.environ.items() if not name.startswith(("KAJI_", "XDG_", "KUBE"))}
-        env |= {"KAJI_SERVER": self.url, "KAJI_TOKEN": self.token, "KAJI_NAMESPACE": "default"}
+        target = {"KAJI_SERVER": self.url, "KAJI_TOKEN": self.token, "KAJI_NAMESPACE": "default"}
+        env = clean_environment(Path.home(), **target)
         pipe = asyncio.subprocess.PIPE
         process = await asyncio.create_subprocess_exec(
             sys.executable, "-m", "kajitori.cli", *arguments, stdin=pipe, stdout=pipe, stderr=pipe, env=env

@@ -41,6 +41,12 @@ _PASSED_ON = 1 << 20
 """Bytes: more than any command line, with its environment, in these tests."""
 
 
+def clean_environment(home: Path, **more: str) -> dict[str, str]:
+    """Return the environment of a user of this machine whose home is `home` and who configured nothing for `kaji`."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("KAJI_", "XDG_", "KUBE"))}
+    return {**kept, "HOME": str(home), **more}
+
+
 def kaji(
     *arguments: str, env: Mapping[str, str], cwd: Path | None = None, stdin: str = "", timeout: float = 60.0
 ) -> subprocess.CompletedProcess[str]:

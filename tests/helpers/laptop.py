@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import signal
 import subprocess
 import time
@@ -13,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-from tests.helpers.commands import Kaji, kaji, server
+from tests.helpers.commands import Kaji, clean_environment, kaji, server
 
 PATIENCE_SECONDS = 60.0
 Completed = subprocess.CompletedProcess[str]
@@ -26,9 +25,7 @@ class Laptop:
         self.data = folder / "cluster"
         self.home = folder / "home"
         self.home.mkdir()
-        self.environment = {
-            name: value for name, value in os.environ.items() if not name.startswith(("KAJI_", "XDG_", "KUBECONFIG"))
-        } | {"HOME": str(self.home)}
+        self.environment = clean_environment(self.home)
         self.process: Kaji | None = None
         self.log = folder / "up.log"
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import os
 import signal
 import ssl
 import subprocess
@@ -20,7 +19,7 @@ import httpx2
 import pytest
 import yaml
 from tests.helpers.certificates import client_certificate
-from tests.helpers.commands import Kaji, kaji, server
+from tests.helpers.commands import Kaji, clean_environment, kaji, server
 from tests.helpers.deployed import BINDINGS, Right, bindings, manifest
 from tests.helpers.platform import kubectl
 from tests.helpers.real_cluster import RealCluster, running_cluster
@@ -162,8 +161,7 @@ class Site:
         self.until(self.nodes_are_ready, "nodes ready")
 
     def environment(self, **more: str) -> dict[str, str]:
-        kept = {name: value for name, value in os.environ.items() if not name.startswith(("KAJI_", "XDG_", "KUBE"))}
-        return kept | {"HOME": str(self.folder)} | more
+        return clean_environment(self.folder, **more)
 
     def log_file(self, name: str) -> Path:
         return self.folder / f"{name}.log"

@@ -13,7 +13,7 @@ from typing import Any
 import httpx2
 import yaml
 from tests.helpers.apiserver import embedded_apiserver
-from tests.helpers.commands import kaji
+from tests.helpers.commands import clean_environment, kaji
 from tests.helpers.faulty_proxy import FaultyProxy
 from tests.helpers.platform import kubectl_binary
 from tests.helpers.real_cluster import CONTROLLER, RealCluster
@@ -85,11 +85,8 @@ class Stage:
 
     async def kaji(self, *arguments: str, stdin: str = "", **environment: str) -> Completed:
         """A `kaji` of its own against this Web API; further environment comes before what leads there."""
-        own = {
-            name: value for name, value in os.environ.items() if not name.startswith(("KAJI_", "XDG_", "KUBECONFIG"))
-        }
-        own |= {"HOME": str(self.world.folder), "KAJI_SERVER": self.url, "KAJI_TOKEN": self.token}
-        own |= {"KAJI_NAMESPACE": self.world.namespace, **environment}
+        target = {"KAJI_SERVER": self.url, "KAJI_TOKEN": self.token, "KAJI_NAMESPACE": self.world.namespace}
+        own = clean_environment(self.world.folder, **target | environment)
         done = await asyncio.to_thread(kaji, *arguments, stdin=stdin, env=own, timeout=TIMEOUT_SECONDS)
         return Completed(done.returncode, done.stdout, done.stderr)
 
