@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import http.client
-import ssl
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import msgspec
+
+from kajitori.configuration.tls_files import TrustedAuthorities
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,15 +20,16 @@ class Servers:
     urls: Sequence[str]
     token_file: Path | None = None
     """Read for each request, because kubelets replace tokens."""
-    tls: ssl.SSLContext | None = None
-    """None uses the system's certificates."""
+    trust: TrustedAuthorities | None = None
+    """None: the system's authorities."""
 
     def connection(self, url: str, timeout_seconds: float) -> http.client.HTTPConnection:
         """Return a connection to that URL that is not opened yet."""
         parts = urlsplit(url)
         if parts.scheme == "https":
+            context = self.trust.context() if self.trust is not None else None
             return http.client.HTTPSConnection(
-                parts.hostname or "", parts.port, timeout=timeout_seconds, context=self.tls
+                parts.hostname or "", parts.port, timeout=timeout_seconds, context=context
             )
         return http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=timeout_seconds)
 

@@ -65,6 +65,31 @@ def blobs_option(default: str) -> Callable[[F], F]:
     )
 
 
+def tls_options(function: F) -> F:
+    """`--tls-cert` and `--tls-key`."""
+    key = click.option("--tls-key", "key", type=FILE, metavar="FILE", help="Its key.")
+    certificate = click.option(
+        "--tls-cert",
+        "certificate",
+        type=FILE,
+        metavar="FILE",
+        help="Serve HTTPS with this certificate (PEM); read again when it changes.",
+    )
+    return certificate(key(function))
+
+
+def members_start_options(function: F) -> F:
+    """`--member-image`, `--member-server` and `--member-ca`."""
+    image = click.option(
+        "--member-image", metavar="IMAGE", help="Image of members' first step, if the policy sets no start.image."
+    )
+    server = click.option("--member-server", metavar="URL", help="Where that step finds the Web API.")
+    authority = click.option(
+        "--member-ca", type=FILE, metavar="FILE", help="Authority of the Web API's certificate (PEM) for that step."
+    )
+    return image(server(authority(function)))
+
+
 def insecure_http_option(text: str) -> Callable[[F], F]:
     """`--insecure-http`."""
     return click.option("--insecure-http", is_flag=True, help=text)

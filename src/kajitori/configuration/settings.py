@@ -184,7 +184,28 @@ class DemoOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ServerOptions(ClusterOptions):
+class MembersStart:
+    """What members' first step needs, if the policy file does not set it."""
+
+    member_image: str | None = None
+    """Image of the first step."""
+    member_server: str | None = None
+    """URL under which members reach the Web API."""
+    member_ca: Path | None = None
+    """File with the certificate of its authority; None: the authorities that the image trusts."""
+
+    def start_faults(self) -> list[Fault]:
+        """Return what is wrong with these options."""
+        faults = file_faults(("--member-ca", self.member_ca))
+        faults += url_faults("--member-server", filter(None, [self.member_server]), "https://server.kajitori.svc:8600")
+        if (self.member_image is None) != (self.member_server is None):
+            message = "--member-image and --member-server must be used together"
+            faults.append(Fault("--member-image", message, self.member_image or "", "use both, or neither"))
+        return faults
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServerOptions(ClusterOptions, MembersStart):
     """Options of `kaji server`: the Web API alone."""
 
     host: str = "127.0.0.1"
@@ -215,6 +236,7 @@ class ServerOptions(ClusterOptions):
         faults += certificate_faults(self.certificate, self.key)
         faults += plain_http_faults(self.host, self.certificate, self.insecure_http)
         faults += _limit_faults(self.limit)
+        faults += self.start_faults()
         raise_all(faults)
 
 
@@ -252,7 +274,7 @@ class RelayOptions(ClusterOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ControllerOptions(ClusterOptions):
+class ControllerOptions(ClusterOptions, MembersStart):
     """Options of `kaji controller`: the controller alone. Several may run; one of them leads."""
 
     policy: Path | None = None
@@ -263,12 +285,16 @@ class ControllerOptions(ClusterOptions):
     host: str = "127.0.0.1"
     port: int = 0
     """Port of metrics and probes; 0: any free port."""
+    certificate: Path | None = None
+    key: Path | None = None
+    """PEM files for TLS of metrics and probes; without them they use plain HTTP."""
     blobs: str | None = None
     """See ServerOptions."""
 
     def __post_init__(self) -> None:
         files = (("--kubeconfig", self.kubeconfig), ("--policy", self.policy))
-        raise_all([*file_faults(*files), *namespace_faults(self.namespace), *port_faults(("--port", self.port))])
+        faults = [*file_faults(*files), *namespace_faults(self.namespace), *port_faults(("--port", self.port))]
+        raise_all([*faults, *certificate_faults(self.certificate, self.key), *self.start_faults()])
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,7 +7,6 @@ import logging
 import math
 import os
 import signal
-import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -27,8 +26,9 @@ from kajitori.agent.reporting import Reporting
 from kajitori.agent.servers import Servers
 from kajitori.agent.state import LedgerFile, discard, exclusive_folder, exclusive_network
 from kajitori.configuration.settings import AgentOptions
+from kajitori.configuration.tls_files import TrustedAuthorities
 from kajitori.entrypoints.logs import begin_logging, is_json, log_end, say
-from kajitori.errors import InvalidInput, KajitoriError, Unavailable, Unsupported
+from kajitori.errors import KajitoriError, Unavailable, Unsupported
 from kajitori.monitoring.metrics import new_registry
 
 log = logging.getLogger("kajitori.agent")
@@ -124,16 +124,9 @@ def _reporting(options: AgentOptions, counting: Counting, section: TrafficSectio
         reporting.stop()
 
 
-def _trusted(option: str, certificates: Path | None) -> ssl.SSLContext | None:
-    """Return the TLS context that trusts these certificates; None without any. Raises InvalidInput."""
-    if certificates is None:
-        return None
-    try:
-        return ssl.create_default_context(cafile=certificates)
-    except (OSError, ssl.SSLError) as error:
-        raise InvalidInput.one(
-            option, "holds no certificates", value=str(certificates), hint="give a PEM file"
-        ) from error
+def _trusted(option: str, certificates: Path | None) -> TrustedAuthorities | None:
+    """Return the authorities in this file; None without a file. Raises InvalidInput."""
+    return TrustedAuthorities(option, certificates) if certificates is not None else None
 
 
 def _count_until(rounds: Rounds, section: TrafficSection, source: PodSource, stop: threading.Event) -> None:

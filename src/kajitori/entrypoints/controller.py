@@ -9,9 +9,11 @@ from kajitori.blobs.logs import KeptLogs
 from kajitori.cluster.view import ClusterView
 from kajitori.configuration.policy_file import PolicyFile
 from kajitori.configuration.settings import ControllerOptions
+from kajitori.configuration.tls_files import ServingCertificate, followed
 from kajitori.controllers.runs.controller import RunController
 from kajitori.entrypoints.leader import candidate
 from kajitori.entrypoints.logs import say
+from kajitori.entrypoints.members_start import members_start
 from kajitori.entrypoints.process import run_until_told, stop_signal
 from kajitori.entrypoints.stores import blobs_of
 from kajitori.kube.client import KubeClient
@@ -37,12 +39,19 @@ def controller(options: ControllerOptions) -> int:
         code = CodeStore(blobs) if blobs is not None else None
         leadership = await candidate(config, options.namespace, options.identity)
         metrics = ControllerMetrics(new_registry())
+        tls = ServingCertificate.of(options.certificate, options.key)
         async with (
             KubeClient(config, write_permit=leadership.permit, on_write_error=metrics.note_write_error) as client,
             Mirror(client) as mirror,
             ProbeServer(
-                metrics.registry, host=options.host, port=options.port, ready=lambda: _not_ready(mirror)
+                metrics.registry,
+                host=options.host,
+                port=options.port,
+                ready=lambda: _not_ready(mirror),
+                tls=tls.context if tls is not None else None,
             ) as probes,
+            followed(tls),
+            members_start(policy, options),
         ):
             metrics.add_mirror_gauges(lambda: mirror.synced, lambda: mirror.trouble, mirror.age_seconds)
             metrics.add_gauge(LEADING, lambda: leadership.leads)

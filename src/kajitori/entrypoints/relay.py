@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import ssl
-
 from kajitori.configuration.settings import RelayOptions
+from kajitori.configuration.tls_files import ServingCertificate, followed
 from kajitori.entrypoints.logs import say
 from kajitori.entrypoints.process import existing, run_until_told, stop_signal
 from kajitori.errors import Fault, InvalidInput
@@ -20,6 +19,8 @@ def relay(options: RelayOptions) -> int:
     if options.token_file is not None and not token:
         raise InvalidInput([Fault("--token-file", "is empty", str(options.token_file), "write a long random word")])
 
+    tls = ServingCertificate.of(options.certificate, options.key)
+
     async def work() -> None:
         stop = stop_signal()
         async with (
@@ -29,24 +30,10 @@ def relay(options: RelayOptions) -> int:
             await mirror.wait_synced()
             account = options.agent_account
             agents = AgentTokens(client, mirror, account) if account is not None else None
-            server = RelayServer(
-                mirror, host=options.host, port=options.port, agents=agents, token=token, tls=_tls(options)
-            )
-            async with server:
+            context = tls.context if tls is not None else None
+            server = RelayServer(mirror, host=options.host, port=options.port, agents=agents, token=token, tls=context)
+            async with server, followed(tls):
                 say(f"Kajitori's relay: {server.url}")
                 await stop.wait()
 
     return run_until_told(work(), options)
-
-
-def _tls(options: RelayOptions) -> ssl.SSLContext | None:
-    if options.certificate is None or options.key is None:
-        return None
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    try:
-        context.load_cert_chain(options.certificate, options.key)
-    except (OSError, ssl.SSLError) as error:
-        message = f"can't be used: {getattr(error, 'reason', None) or error}"
-        hint = "give PEM files of a certificate and its key"
-        raise InvalidInput([Fault("--tls-cert", message, str(options.certificate), hint)]) from error
-    return context

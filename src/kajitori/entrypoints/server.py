@@ -11,6 +11,7 @@ from kajitori.configuration.networks_file import NetworksFile
 from kajitori.configuration.policy_file import PolicyFile
 from kajitori.configuration.settings import ServerOptions, WebLimits
 from kajitori.entrypoints.logs import say
+from kajitori.entrypoints.members_start import members_start
 from kajitori.entrypoints.process import existing, run_until_told, stop_signal
 from kajitori.entrypoints.stores import blobs_of, code_limits
 from kajitori.kube.mirror.mirror import Mirror
@@ -27,7 +28,7 @@ def server(options: ServerOptions) -> int:
             policy = PolicyFile(options.policy, required=True)
             networks = NetworksFile(options.networks, required=True)
             blobs = await blobs_of(options.blobs)
-            async with Mirror(client) as mirror:
+            async with Mirror(client) as mirror, members_start(policy, options):
                 await mirror.wait_synced()
                 app = create_app(
                     ApiDependencies(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Callable
 from types import TracebackType
 
@@ -21,10 +22,13 @@ Check = Callable[[], str]
 class ProbeServer:
     """Serves from the event loop that does the work, so that a loop that hangs fails the probes. A context manager."""
 
-    def __init__(self, registry: CollectorRegistry, *, host: str, port: int, ready: Check) -> None:
+    def __init__(
+        self, registry: CollectorRegistry, *, host: str, port: int, ready: Check, tls: ssl.SSLContext | None = None
+    ) -> None:
         self._registry = registry
         self._host = host
         self._port = port
+        self._tls = tls
         self._checks: dict[str, Check] = {"/healthz": lambda: "", "/readyz": ready}
         self._runner: web.AppRunner | None = None
 
@@ -36,7 +40,7 @@ class ProbeServer:
     @property
     def url(self) -> str:
         """Its address, once started."""
-        return http_url(self._host, self._port)
+        return http_url(self._host, self._port, tls=self._tls is not None)
 
     async def __aenter__(self) -> ProbeServer:
         """Start listening. Raises Unavailable if it cannot listen at the address."""
@@ -47,7 +51,7 @@ class ProbeServer:
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=_STOP_SECONDS)
         await runner.setup()
         try:
-            await web.TCPSite(runner, self._host, self._port).start()
+            await web.TCPSite(runner, self._host, self._port, ssl_context=self._tls).start()
         except OSError as error:
             await runner.cleanup()
             message = f"metrics and probes can't be served at {self._host}, port {self._port}: {error.strerror}"

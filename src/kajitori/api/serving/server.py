@@ -8,6 +8,7 @@ import errno
 import logging
 import resource
 import socket
+import ssl
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -21,6 +22,7 @@ from kajitori.api.context import Api
 from kajitori.api.serving.listener import Connection, Listener
 from kajitori.api.serving.protocols import HEADER_BYTES, HttpProtocol, WebSocketProtocol
 from kajitori.configuration.settings import WebLimits
+from kajitori.configuration.tls_files import ServingCertificate, followed
 from kajitori.core.protection.connections import Bounds
 from kajitori.core.words.texts import http_url
 from kajitori.errors import Unavailable
@@ -59,10 +61,10 @@ class ApiServer:
         certificate: Path | None = None,
         key: Path | None = None,
     ) -> None:
-        """Serve TLS if certificate and key (PEM files) are given, else plain HTTP."""
+        """Serve TLS if certificate and key (PEM files) are given, else plain HTTP. Raise InvalidInput if they are
+        faulty. Renewed files are used without a restart."""
         self._app = app
-        self._certificate = certificate
-        self._key = key
+        self._tls = ServingCertificate.of(certificate, key)
         self._host = host
         self._port = port
         self._server: _Server | None = None
@@ -73,7 +75,7 @@ class ApiServer:
     @property
     def url(self) -> str:
         """The URL that the server listens on."""
-        return http_url(self.host, self.port, tls=self._certificate is not None)
+        return http_url(self.host, self.port, tls=self._tls is not None)
 
     @property
     def registry(self) -> CollectorRegistry:
@@ -102,11 +104,9 @@ class ApiServer:
             timeout_keep_alive=30,
             ws_ping_interval=20.0,
             ws_ping_timeout=20.0,
-            ssl_certfile=self._certificate,
-            ssl_keyfile=self._key,
         )
-        self._server = _Server(config, self._api)
-        self._task = asyncio.create_task(self._server.serve([listener]), name="web-api")
+        self._server = _Server(config, self._api, self._tls.context if self._tls is not None else None)
+        self._task = asyncio.create_task(self._serve(self._server, listener), name="web-api")
         while not self._server.started:
             if self._task.done():
                 await self._task
@@ -121,6 +121,10 @@ class ApiServer:
         self._api.break_off()
         await asyncio.gather(self._task, return_exceptions=True)
         self._server = self._task = None
+
+    async def _serve(self, server: _Server, listener: socket.socket) -> None:
+        async with followed(self._tls):
+            await server.serve([listener])
 
     @property
     def _api(self) -> Api:
@@ -140,9 +144,10 @@ class ApiServer:
 class _Server(uvicorn.Server):
     """A uvicorn server whose connections are accepted by our Listener."""
 
-    def __init__(self, config: uvicorn.Config, api: Api) -> None:
+    def __init__(self, config: uvicorn.Config, api: Api, tls: ssl.SSLContext | None) -> None:
         super().__init__(config)
         self._api = api
+        self._tls = tls
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -159,7 +164,7 @@ class _Server(uvicorn.Server):
             partial(self._protocol, limits.header_seconds),
             _bounds(limits),
             metrics,
-            tls=self.config.ssl,
+            tls=self._tls,
             tls_seconds=limits.header_seconds,
         )
         metrics.connections.set_function(lambda: len(listener.table))

@@ -6,7 +6,14 @@ from typing import Any
 
 import click
 
-from kajitori.cli.process_options import blobs_option, kubeconfig_options, log_options, policy_option
+from kajitori.cli.process_options import (
+    blobs_option,
+    kubeconfig_options,
+    log_options,
+    members_start_options,
+    policy_option,
+    tls_options,
+)
 
 
 @click.command(epilog="\b\nExample:\n  kaji controller --kubeconfig ~/.kube/config --policy policy.yaml")
@@ -19,6 +26,8 @@ from kajitori.cli.process_options import blobs_option, kubeconfig_options, log_o
 @click.option("--identity", default="", metavar="NAME", help="Name in the Lease; else host and process.")
 @click.option("--host", default="127.0.0.1", show_default=True, metavar="ADDRESS", help="Of metrics and probes.")
 @click.option("--port", type=int, default=0, metavar="P", help="Of metrics and probes; else a free one.")
+@tls_options
+@members_start_options
 @log_options("info")
 def command(**options: Any) -> int | None:
     """Run the controller alone.

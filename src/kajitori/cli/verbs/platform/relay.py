@@ -6,7 +6,13 @@ from typing import Any
 
 import click
 
-from kajitori.cli.process_options import FILE, insecure_http_option, kubeconfig_options, log_options
+from kajitori.cli.process_options import (
+    FILE,
+    insecure_http_option,
+    kubeconfig_options,
+    log_options,
+    tls_options,
+)
 
 
 @click.command(
@@ -22,8 +28,7 @@ from kajitori.cli.process_options import FILE, insecure_http_option, kubeconfig_
     help="Agents' service account: each shows its own token, and is told its node.",
 )
 @click.option("--token-file", type=FILE, metavar="FILE", help="Instead: holds one token for all agents.")
-@click.option("--tls-cert", "certificate", type=FILE, metavar="FILE", help="Serve HTTPS with this certificate (PEM).")
-@click.option("--tls-key", "key", type=FILE, metavar="FILE", help="Its key.")
+@tls_options
 @insecure_http_option("Serve plain HTTP to other machines: something else encrypts.")
 @log_options("info")
 def command(**options: Any) -> int | None:

@@ -7,14 +7,15 @@ from typing import Any
 import click
 
 from kajitori.cli.process_options import (
-    FILE,
     blobs_option,
     insecure_http_option,
     kubeconfig_options,
     limit_option,
     log_options,
+    members_start_options,
     networks_option,
     policy_option,
+    tls_options,
 )
 from kajitori.core.words.names import AGENT_ACCOUNT
 
@@ -43,10 +44,10 @@ from kajitori.core.words.names import AGENT_ACCOUNT
     metavar="NS/NAME",
     help="Service account of agents that tell traffic.",
 )
-@click.option("--tls-cert", "certificate", type=FILE, metavar="FILE", help="Serve HTTPS with this certificate (PEM).")
-@click.option("--tls-key", "key", type=FILE, metavar="FILE", help="Its key.")
+@tls_options
 @insecure_http_option("Serve plain HTTP to other machines: something else encrypts.")
 @limit_option
+@members_start_options
 @log_options("info")
 def command(**options: Any) -> int | None:
     """Run the Web API alone.
