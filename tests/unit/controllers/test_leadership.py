@@ -1,4 +1,4 @@
-"""A candidate whose thread can't renew the Lease any more ends, instead of living on without ever leading."""
+"""A candidate that can no longer renew the Lease ends its process."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from kajitori.kube.client import KubeClient
 from kajitori.kube.config import KubeConfig
 
 
-class Broken(Leadership):
+class BrokenLeadership(Leadership):
     async def _take(self, client: KubeClient) -> bool:
         raise RuntimeError("a bug")
 
 
-async def test_a_bug_in_the_thread_of_the_lease_ends_the_process() -> None:
+async def test_a_bug_in_the_lease_thread_ends_the_process() -> None:
     async def work(over: asyncio.Event) -> None:
         await over.wait()
 
-    leadership = Broken(KubeConfig(server="http://127.0.0.1:1"), "kajitori", "c1")
+    leadership = BrokenLeadership(KubeConfig(server="http://127.0.0.1:1"), "kajitori", "c1")
     async with asyncio.timeout(60):
         with pytest.raises(RuntimeError, match="a bug"):
             await leadership.lead(work, asyncio.Event())

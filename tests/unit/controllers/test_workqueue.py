@@ -1,4 +1,4 @@
-"""When a thing is looked at: at once, later, after its work is done, and after it failed."""
+"""When a key is taken from the work queue: at once, later, after its task, and after a failure."""
 
 from __future__ import annotations
 
@@ -28,13 +28,14 @@ class Clock:
 
 
 async def all_done() -> None:
-    """What was begun is over."""
+    """Wait until all begun tasks have ended."""
     await asyncio.gather(*(asyncio.all_tasks() - {asyncio.current_task()}))
 
 
 @pytest.mark.parametrize("error", [Conflict("changed"), NotFound("gone"), Unavailable("busy"), ValueError("a bug")])
-async def test_failures_in_a_row_are_tried_again_later_each_time(error: Exception) -> None:
-    """The first conflict at once, since somebody just wrote; what never heals costs almost nothing."""
+async def test_the_pause_grows_with_each_failure_in_a_row(error: Exception) -> None:
+    """The first conflict is retried at once, because another writer was faster. A permanent failure costs almost
+    nothing."""
     clock = Clock()
     work = WorkQueue(clock)
 
@@ -62,7 +63,7 @@ async def test_failures_in_a_row_are_tried_again_later_each_time(error: Exceptio
     assert await pause() == pauses[0]
 
 
-async def test_what_changes_while_it_is_worked_on_is_looked_at_afterwards() -> None:
+async def test_a_key_that_changes_during_its_task_is_taken_again_afterwards() -> None:
     over: list[Key] = []
     work = WorkQueue(Clock(), over.append)
     may_end = asyncio.Event()
@@ -82,8 +83,8 @@ async def test_what_changes_while_it_is_worked_on_is_looked_at_afterwards() -> N
     assert work.take() == {KEY}
 
 
-async def test_of_a_burst_that_may_wait_some_are_taken_at_a_time() -> None:
-    """In the order in which they came; what may not wait goes with the first of them."""
+async def test_a_burst_of_keys_that_may_wait_is_taken_in_parts() -> None:
+    """They are taken in order of arrival; keys that may not wait are in the first part."""
     work = WorkQueue(Clock())
     never: asyncio.Task[bool] = asyncio.create_task(asyncio.Event().wait())
     burst = [("team", f"{number}") for number in range(2 * TAKEN_OF_BURST + 10)]
@@ -98,7 +99,7 @@ async def test_of_a_burst_that_may_wait_some_are_taken_at_a_time() -> None:
     never.cancel()
 
 
-async def test_what_takes_long_to_look_at_rests() -> None:
+async def test_a_key_with_long_tasks_rests_after_each() -> None:
     clock = Clock()
     work = WorkQueue(clock)
     work.rest(KEY, 10.0)
@@ -111,7 +112,7 @@ async def test_what_takes_long_to_look_at_rests() -> None:
     assert work.take() == {KEY}
 
 
-async def test_it_waits_until_something_is_due_or_changes() -> None:
+async def test_wait_returns_when_a_key_is_due_or_added() -> None:
     clock = Clock()
     work = WorkQueue(clock)
     never: asyncio.Task[bool] = asyncio.create_task(asyncio.Event().wait())
@@ -131,8 +132,8 @@ async def test_it_waits_until_something_is_due_or_changes() -> None:
 
 
 @given(st.lists(st.tuples(st.sampled_from("abcde"), st.integers(0, 9), st.sampled_from(["wake", "forget", "take"]))))
-def test_each_is_due_at_the_earliest_of_its_moments(drawn: list[tuple[str, int, str]]) -> None:
-    """However often it was asked for, and whatever was forgotten meanwhile; what does not count is thrown away."""
+def test_a_key_is_due_at_the_earliest_of_its_times(drawn: list[tuple[str, int, str]]) -> None:
+    """This holds for any number of wake-ups and forgotten keys. Superseded alarms are removed."""
 
     async def checked() -> None:
         with mock.patch.object(workqueue, "MOST_STALE", 2):
@@ -158,7 +159,7 @@ def test_each_is_due_at_the_earliest_of_its_moments(drawn: list[tuple[str, int, 
     asyncio.run(checked())
 
 
-async def test_closing_gives_up_what_was_begun() -> None:
+async def test_closing_cancels_tasks_and_starts_no_others() -> None:
     work = WorkQueue(Clock())
     began: list[Key] = []
 

@@ -9,7 +9,7 @@ from contextlib import aclosing
 from datetime import timedelta
 
 from kajitori.blobs.logs import KeptLogs, MemberLogName
-from kajitori.controllers.runs.attempts import Whose
+from kajitori.controllers.runs.attempts import RunReference
 from kajitori.controllers.workqueue import Key
 from kajitori.core.gang import Action, DeleteMember, DeleteMembers, Member
 from kajitori.core.logs.kept import logs_to_keep
@@ -28,20 +28,22 @@ READ_SECONDS = 30.0
 """Time limit of one attempt to read the log of an ended member."""
 FIRST_PAUSE_SECONDS = 1.0
 LONGEST_PAUSE_SECONDS = 30.0
-"""Longest pause between such attempts, which policy's `logs.keepWithin` limits."""
-MOMENT_SECONDS = 1.0
-"""Time within which most logs are read. A Pod whose log takes longer is deleted later, so that nothing waits for it."""
-TOLD_AFTER_SECONDS = 10.0
+"""Longest pause between such attempts; policy's `logs.keepWithin` limits the time for all of them."""
+WAIT_SECONDS = 1.0
+"""Time for which the deletion of an ended Pod waits for its log. If reading takes longer, the Pod is deleted later."""
+REPORT_AFTER_SECONDS = 10.0
+"""Time without success after which an Event reports that a log is not kept yet."""
 
 BEFORE_END_SECONDS = 3.0
-"""Time for reading the logs of running members before they are told to end, because others wait for their nodes. The
-rest is read while they end."""
-LAST_WORDS_SECONDS = 10.0
-"""Time beyond its grace for which the log of an ending member is read."""
+"""Time for reading the logs of running members before they are told to end; it is short because other runs wait for
+their nodes. The rest is read while they end."""
+AFTER_GRACE_SECONDS = 10.0
+"""Time after its grace for which the log of an ending member is still read."""
 
-AT_ONCE = 32
-LISTENED_TO = 256
-"""Number of ending members of all runs whose logs are read at the same time."""
+READS_AT_ONCE = 32
+"""Number of logs that are read at the same time, each of ended and of running members."""
+MOST_FOLLOWED = 256
+"""Largest number of ending members, of all runs, whose logs are followed to their end at the same time."""
 
 BYTES_PER_LINE = 64
 """Assumed length of a line. An API server counts from the end of a log in lines only, so the wanted bytes are divided
@@ -70,54 +72,63 @@ class LogKeeper:
         self._events = events
         self._metrics = metrics or ControllerMetrics.unread()
         self._wake = wake
-        self._slots = asyncio.Semaphore(AT_ONCE)
-        self._slots_before_end = asyncio.Semaphore(AT_ONCE)
-        self._listening: set[asyncio.Task[None]] = set()
+        self._slots = asyncio.Semaphore(READS_AT_ONCE)
+        self._slots_before_end = asyncio.Semaphore(READS_AT_ONCE)
+        self._following: set[asyncio.Task[None]] = set()
         self._ended: dict[str, dict[str, asyncio.Task[None]]] = {}
         """Tasks that keep logs of ended members, running or finished, by the UIDs of run and Pod."""
-        self._told: dict[str, set[int]] = {}
-        """By the run's UID: attempts of which an Event said that a log cannot be kept yet."""
-        self._left: dict[str, list[DeleteMember]] = {}
-        """By the run's UID: Pods that were to be deleted, and stay until their logs are settled."""
+        self._reported_attempts: dict[str, set[int]] = {}
+        """By the run's UID: attempts with an Event that reports a log that is not kept yet."""
+        self._postponed: dict[str, list[DeleteMember]] = {}
+        """By the run's UID: deletions of Pods that wait until the log is kept or given up."""
 
-    async def before(
-        self, run: Whose, actions: Sequence[Action], members: Sequence[Member], rules: Logs, *, of_sweep: bool = False
+    async def keep_before(
+        self,
+        run: RunReference,
+        actions: Sequence[Action],
+        members: Sequence[Member],
+        rules: Logs,
+        *,
+        of_sweep: bool = False,
     ) -> frozenset[str]:
-        """Keep the logs that policy wants of members that these actions delete; return the UIDs of Pods to leave.
+        """Keep the logs of members that these actions delete; return the UIDs of Pods that must not be deleted yet.
 
-        Logs of the oldest attempts are removed, except those of a sweep: any attempt may be the last one of a member.
+        Policy chooses the members. Logs of the oldest attempts are removed, but not those of a sweep, in which any
+        attempt may be the last one of a member.
         """
         wanted = logs_to_keep(actions, members, rules.members)
-        self._let_go(run.uid, {member.uid for member in members})
+        self._forget_deleted_pods(run.uid, {member.uid for member in members})
         if not wanted:
             return frozenset()
-        grace_seconds = max(each.grace_seconds for each in actions if isinstance(each, DeleteMembers | DeleteMember))
-        going = [member for member in wanted if not member.is_over]
+        grace_seconds = max(
+            action.grace_seconds for action in actions if isinstance(action, DeleteMembers | DeleteMember)
+        )
+        running = [member for member in wanted if not member.is_over]
         keeping = [self._keep_ended(run, member, rules) for member in wanted if member.is_over]
         if keeping:
-            await asyncio.wait(keeping, timeout=MOMENT_SECONDS)
-        if going:
-            await self.keep_going(run, going, size_bytes=rules.per_member_bytes, grace_seconds=grace_seconds)
+            await asyncio.wait(keeping, timeout=WAIT_SECONDS)
+        if running:
+            await self.keep_ending(run, running, size_bytes=rules.per_member_bytes, grace_seconds=grace_seconds)
         oldest = max(member.attempt for member in wanted) - rules.attempts
         if oldest > 0 and not of_sweep:
             await self.forget(run.namespace, run.uid, up_to_attempt=oldest)
         left = [member for member in wanted if member.is_over and not self._ended[run.uid][member.uid].done()]
-        known = {each.uid for each in self._left.get(run.uid, ())}
+        known = {deletion.uid for deletion in self._postponed.get(run.uid, ())}
         more = [DeleteMember(member.pod, member.uid, 0) for member in left if member.uid not in known]
         if more:
-            self._left.setdefault(run.uid, []).extend(more)
+            self._postponed.setdefault(run.uid, []).extend(more)
         return frozenset(member.uid for member in left)
 
-    def due(self, run: Whose) -> list[DeleteMember]:
-        """Return the deletions that `before` put off and that may happen now: the Pod's log is kept or given up."""
-        left = self._left.pop(run.uid, [])
+    def due_deletions(self, run: RunReference) -> list[DeleteMember]:
+        """Return the deletions that `keep_before` postponed and that are due now: the log is kept or given up."""
+        postponed = self._postponed.pop(run.uid, [])
         tasks = self._ended.get(run.uid, {})
-        waiting = [each for each in left if each.uid in tasks and not tasks[each.uid].done()]
+        waiting = [deletion for deletion in postponed if (task := tasks.get(deletion.uid)) and not task.done()]
         if waiting:
-            self._left[run.uid] = waiting
-        return [each for each in left if each not in waiting]
+            self._postponed[run.uid] = waiting
+        return [deletion for deletion in postponed if deletion not in waiting]
 
-    async def keep_ended(self, run: Whose, member: Member, *, size_bytes: int, within_seconds: int) -> None:
+    async def keep_ended(self, run: RunReference, member: Member, *, size_bytes: int, within_seconds: int) -> None:
         """Store the end of an ended member's log; return once it is stored or given up."""
         pause = FIRST_PAUSE_SECONDS
         began = asyncio.get_running_loop().time()
@@ -127,20 +138,24 @@ class LogKeeper:
                 now = asyncio.get_running_loop().time()
                 if now + pause > began + within_seconds:
                     self._metrics.logs_lost.inc()
-                    self._say(run, member, "LogLost", f"{why}; it is given up after {format_duration(within_seconds)}")
+                    self._report(
+                        run, member, "LogLost", f"{why}; it is given up after {format_duration(within_seconds)}"
+                    )
                     return
-                told = self._told.setdefault(run.uid, set())
-                if now - began >= TOLD_AFTER_SECONDS and member.attempt not in told:
-                    told.add(member.attempt)
+                reported = self._reported_attempts.setdefault(run.uid, set())
+                if now - began >= REPORT_AFTER_SECONDS and member.attempt not in reported:
+                    reported.add(member.attempt)
                     patience = f"its Pod stays for up to {format_duration(within_seconds)}"
-                    self._say(run, member, "LogNotKeptYet", f"{why}; {patience} (policy: logs.keepWithin)")
+                    self._report(run, member, "LogNotKeptYet", f"{why}; {patience} (policy: logs.keepWithin)")
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
         finally:
             self._metrics.logs_waiting.dec()
 
-    async def keep_going(self, run: Whose, members: Iterable[Member], *, size_bytes: int, grace_seconds: int) -> None:
-        """Store the logs so far of members that are about to be ended. What they write while they end is added then."""
+    async def keep_ending(
+        self, run: RunReference, members: Iterable[Member], *, size_bytes: int, grace_seconds: int
+    ) -> None:
+        """Store the logs of members that will be told to end. Lines that they write while they end are added."""
         wanted = [(member, _name(run, member)) for member in members]
         try:
             async with asyncio.timeout(BEFORE_END_SECONDS):
@@ -148,11 +163,11 @@ class LogKeeper:
         except TimeoutError:
             log.info("run %s in %s: some logs are read while their members end", run.name, run.namespace)
         for member, name in wanted:
-            if len(self._listening) < LISTENED_TO:
-                seconds = grace_seconds + LAST_WORDS_SECONDS
-                task = asyncio.create_task(self._last_words(member, name, size_bytes, seconds))
-                self._listening.add(task)
-                task.add_done_callback(self._listening.discard)
+            if len(self._following) < MOST_FOLLOWED:
+                seconds = grace_seconds + AFTER_GRACE_SECONDS
+                task = asyncio.create_task(self._keep_rest(member, name, size_bytes, seconds))
+                self._following.add(task)
+                task.add_done_callback(self._following.discard)
             else:
                 log.warning(
                     "the end of Pod %s/%s's log is not kept: too many members end at once", run.namespace, member.pod
@@ -170,11 +185,11 @@ class LogKeeper:
         """Remove the kept logs of a run, or of its oldest attempts."""
         try:
             if up_to_attempt is None:
-                self._let_go(run_uid)
-                self._left.pop(run_uid, None)
-                self._told.pop(run_uid, None)
+                self._forget_deleted_pods(run_uid)
+                self._postponed.pop(run_uid, None)
+                self._reported_attempts.pop(run_uid, None)
             await self._kept.forget(namespace, run_uid, up_to_attempt=up_to_attempt)
-        except KajitoriError as error:  # it is found as left over later
+        except KajitoriError as error:  # `collect` removes them later
             log.info("kept logs of run %s in %s could not be removed: %s", run_uid, namespace, error)
 
     async def collect(self, runs: Collection[str], rules: Logs) -> None:
@@ -190,12 +205,12 @@ class LogKeeper:
 
     async def close(self) -> None:
         """Cancel all reading. The next leader keeps the logs that are not kept yet."""
-        tasks = [*self._listening, *(task for tasks in self._ended.values() for task in tasks.values())]
+        tasks = [*self._following, *(task for tasks in self._ended.values() for task in tasks.values())]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _keep_ended(self, run: Whose, member: Member, rules: Logs) -> asyncio.Task[None]:
+    def _keep_ended(self, run: RunReference, member: Member, rules: Logs) -> asyncio.Task[None]:
         """Return the task that keeps this member's log; start it if there is none."""
         tasks = self._ended.setdefault(run.uid, {})
         if member.uid not in tasks:
@@ -205,7 +220,7 @@ class LogKeeper:
             task.add_done_callback(lambda _: self._wake((run.namespace, run.name), timedelta(0)))
         return tasks[member.uid]
 
-    def _let_go(self, run_uid: str, present: Collection[str] = ()) -> None:
+    def _forget_deleted_pods(self, run_uid: str, present: Collection[str] = ()) -> None:
         """Forget Pods of a run that are deleted."""
         tasks = self._ended.get(run_uid, {})
         for uid in [uid for uid in tasks if uid not in present]:
@@ -213,13 +228,13 @@ class LogKeeper:
         if not tasks:
             self._ended.pop(run_uid, None)
 
-    async def _try_to_keep(self, run: Whose, member: Member, size_bytes: int) -> str | None:
+    async def _try_to_keep(self, run: RunReference, member: Member, size_bytes: int) -> str | None:
         """Try once to keep the log. Return why that failed; None if it is kept or if there is no log."""
         where = f"on {member.node}" if member.node else "where it ran"
         try:
             async with self._slots, asyncio.timeout(READ_SECONDS):
                 end = await self._read_end(member, run.namespace, size_bytes, follow=False)
-        except InvalidInput as error:  # its container has not begun
+        except InvalidInput as error:  # its container never started
             log.info("the log of Pod %s/%s is not kept: %s", run.namespace, member.pod, error)
             return None
         except TimeoutError:
@@ -242,14 +257,14 @@ class LogKeeper:
         except KajitoriError as error:
             log.warning("the log of Pod %s/%s so far is not kept: %s", name.namespace, member.pod, error)
 
-    def _say(self, run: Whose, member: Member, reason: str, why: str) -> None:
+    def _report(self, run: RunReference, member: Member, reason: str, why: str) -> None:
         message = f"rank {member.rank} of attempt {member.attempt}: {why}"
         log.warning("run %s/%s: %s", run.namespace, run.name, message)
         if self._events is not None:
             about = About(names.KIND, run.name, run.uid, run.namespace, names.API_VERSION)
             self._events.say(about, "Warning", reason, message)
 
-    async def _last_words(self, member: Member, name: MemberLogName, size_bytes: int, seconds: float) -> None:
+    async def _keep_rest(self, member: Member, name: MemberLogName, size_bytes: int, seconds: float) -> None:
         try:
             async with asyncio.timeout(seconds):
                 end = await self._read_end(member, name.namespace, size_bytes, follow=True)
@@ -290,5 +305,5 @@ class LogKeeper:
         return end
 
 
-def _name(run: Whose, member: Member) -> MemberLogName:
+def _name(run: RunReference, member: Member) -> MemberLogName:
     return MemberLogName(run.namespace, run.uid, member.attempt, member.rank)

@@ -10,7 +10,7 @@ from datetime import timedelta
 from kajitori.blobs.results import KeptResults
 from kajitori.cluster.runs.sweep_results import result_of
 from kajitori.controllers.records.logs import LogKeeper
-from kajitori.controllers.runs.attempts import delete_member, whose
+from kajitori.controllers.runs.attempts import delete_member, reference_to
 from kajitori.controllers.workqueue import Key
 from kajitori.core.gang import DeleteMember, Member, MemberState
 from kajitori.core.gang.ledger import Ledger
@@ -101,7 +101,7 @@ class ResultKeeper:
         meta, size = run.metadata, rules.per_member_bytes
         try:
             if self._logs is not None and _is_wanted(member, rules):
-                await self._logs.keep_ended(whose(run), member, size_bytes=size, within_seconds=within_seconds)
+                await self._logs.keep_ended(reference_to(run), member, size_bytes=size, within_seconds=within_seconds)
             async with self._slots:
                 if self._results is not None and restarts is not None:
                     await self._results.keep(meta.namespace, meta.uid, result_of(pod, member, restarts))

@@ -42,17 +42,17 @@ DELETIONS_AT_A_TIME = 4
 """Number of such requests at a time. The API server works on all of them in turn, so with more none would end early."""
 
 
-class Whose(NamedTuple):
-    """The Run that members belong to, which may be deleted already."""
+class RunReference(NamedTuple):
+    """Namespace, name and UID of a Run, which may be deleted already."""
 
     namespace: str
     name: str
     uid: str
 
 
-def whose(run: RunObject) -> Whose:
-    """Return the Run as its members identify it."""
-    return Whose(run.metadata.namespace, run.metadata.name, run.metadata.uid)
+def reference_to(run: RunObject) -> RunReference:
+    """Return the reference to a Run."""
+    return RunReference(run.metadata.namespace, run.metadata.name, run.metadata.uid)
 
 
 CLAIM_FRESH = timedelta(minutes=1)
@@ -334,7 +334,9 @@ async def put_right(client: KubeClient, run: RunObject, pod: Pod) -> None:
     await client.patch(PODS, meta.name, {"metadata": patch}, meta.namespace)
 
 
-async def delete_members(client: KubeClient, mirror: Mirror, run: Whose, action: DeleteMembers | None = None) -> None:
+async def delete_members(
+    client: KubeClient, mirror: Mirror, run: RunReference, action: DeleteMembers | None = None
+) -> None:
     """Delete a run's Pods by collection (rule 10). Without `action`, all of them are deleted with their own grace.
 
     The API server deletes the Pods of a collection one by one, so a large run is deleted in several requests at a time,

@@ -32,7 +32,7 @@ from kajitori.controllers.records.logs import LogKeeper
 from kajitori.controllers.records.memory import MemoryKeeper
 from kajitori.controllers.records.results import ResultKeeper
 from kajitori.controllers.records.tidying import expire_forever, tidy_forever
-from kajitori.controllers.runs.attempts import delete_member, delete_members, is_meddled_with, put_right, whose
+from kajitori.controllers.runs.attempts import delete_member, delete_members, is_meddled_with, put_right, reference_to
 from kajitori.controllers.runs.budgets import BudgetKeeper
 from kajitori.controllers.runs.checkpoints import delete_checkpoint
 from kajitori.controllers.runs.memory_kills import Spared
@@ -285,7 +285,7 @@ class RunController:
         if admitted is None:
             self._planning.leave(key)
             return
-        pods = self._mirror.owned_pods(*whose(run))
+        pods = self._mirror.owned_pods(*reference_to(run))
         is_over = deleting or status.phase.is_final
         spared, unclear_seconds = await self._spared.among(() if is_over else pods)
         if unclear_seconds:
@@ -387,9 +387,9 @@ class RunController:
             self._planning.leave(key)
         actions = step.actions
         if self._logs is not None and not admitted.life.deleting:
-            actions = (*actions, *self._logs.due(whose(run)))
+            actions = (*actions, *self._logs.due_deletions(reference_to(run)))
             rules, alone = self._cluster.policy.logs, admitted.life.sweep is not None
-            left = await self._logs.before(whose(run), actions, members, rules, of_sweep=alone)  # rule 11
+            left = await self._logs.keep_before(reference_to(run), actions, members, rules, of_sweep=alone)  # rule 11
             actions = without(actions, members, left)
         for action in actions:
             match action:
@@ -398,7 +398,7 @@ class RunController:
                 case gang.CreateMembers(ranks):
                     await self._starter.create(run, admitted, step.status, ranks, version)
                 case gang.DeleteMembers():
-                    await delete_members(self._client, self._mirror, whose(run), action)
+                    await delete_members(self._client, self._mirror, reference_to(run), action)
                 case gang.DeleteMember():
                     await delete_member(self._client, run, action)
                 case gang.Release():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 
-from kajitori.controllers.runs.attempts import Whose, delete_members
+from kajitori.controllers.runs.attempts import RunReference, delete_members
 from kajitori.controllers.workqueue import Key
 from kajitori.errors import NotFound
 from kajitori.kube.client import KubeClient
@@ -54,5 +54,5 @@ class Orphans:
             found = None
         if found is None or found["metadata"]["uid"] != uid:
             log.info("run %s/%s is gone; its remaining Pods are deleted", namespace, name)
-            await delete_members(self._client, self._mirror, Whose(namespace, name, uid))
+            await delete_members(self._client, self._mirror, RunReference(namespace, name, uid))
         self._names.pop(key, None)

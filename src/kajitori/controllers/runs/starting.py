@@ -21,8 +21,8 @@ from kajitori.controllers.runs.attempts import (
     key_for,
     prepare,
     quota_room,
+    reference_to,
     restrict,
-    whose,
 )
 from kajitori.controllers.runs.networks import NetworkKeeper
 from kajitori.controllers.runs.statuses import Statuses
@@ -189,4 +189,4 @@ class Starter:
         await self._statuses.write(run, step.status, version, before=status)
         for action in step.actions:
             if isinstance(action, gang.DeleteMembers):
-                await delete_members(self._client, self._mirror, whose(run), action)
+                await delete_members(self._client, self._mirror, reference_to(run), action)

@@ -110,7 +110,7 @@ class Statuses:
         """Write Events about a new phase or reason of the run, and about its request for nodes."""
         meta, old = run.metadata, before or RunStatus(phase=Phase.QUEUED, queued_at="-")
         about = About(names.KIND, meta.name, meta.uid, meta.namespace, names.API_VERSION)
-        if _told(status) != _told(old) or run.status is None:
+        if _reported_part(status) != _reported_part(old) or run.status is None:
             setbacks = status.interruptions > old.interruptions or status.restarts > old.restarts
             is_bad = status.phase is Phase.FAILED or setbacks or status.reason is Reason.PREEMPTED
             reason = status.reason.value or status.phase.value
@@ -253,7 +253,7 @@ def _reason_of(status: RunStatus) -> str:
     return status.reason.value or "unknown"
 
 
-def _told(status: RunStatus) -> tuple[object, ...]:
+def _reported_part(status: RunStatus) -> tuple[object, ...]:
     """Return the part of a status whose change is reported as an Event.
 
     A preemption is reported once, when it is decided; that members end and the run waits follows from it. Members of a

@@ -1,4 +1,4 @@
-"""Marks on nodes and runs of tests: written once, and only where nothing changed meanwhile."""
+"""Health marks on nodes and runs of node tests: written once, and only if the node has not changed meanwhile."""
 
 from __future__ import annotations
 
@@ -34,13 +34,14 @@ READY = {"type": "Ready", "status": "True"}
 
 
 class Cluster:
-    """An API server and a mirror of it, both filled by hand; what is written stands in the first alone."""
+    """An API server and a mirror of it. Writes change only the API server; the test decides when the mirror shows
+    them."""
 
     def __init__(self, **rules: Any) -> None:
         self.nodes: dict[str, dict[str, Any]] = {}
         self.runs: dict[str, dict[str, Any]] = {}
         self.deleted: list[str] = []
-        self.said: list[tuple[str, str, str]] = []
+        self.events: list[tuple[str, str, str]] = []
         self.refuses_runs = False
         self.clock = 0.0
         self.mirror = Mirror(KubeClient(KubeConfig(server="http://unused")))
@@ -48,7 +49,7 @@ class Cluster:
         view = ClusterView(self.mirror, policy)
         self.keeper = HealthKeeper(self, self.mirror, view, self, lambda: NOW)  # type: ignore[arg-type]
 
-    # ---- the API server's side
+    # ---- requests of the keeper
 
     async def get(self, resource: Resource, name: str) -> dict[str, Any]:
         return copy.deepcopy(self.nodes[name])
@@ -64,7 +65,7 @@ class Cluster:
         return copy.deepcopy(node)
 
     async def create(self, resource: Resource, body: dict[str, Any], namespace: str) -> None:
-        self.clock += 60.0  # an API server that is asked for much
+        self.clock += 60.0  # as if the API server needed a minute for each answer
         if self.refuses_runs:
             raise Forbidden("may not create runs")
         self.runs[body["metadata"]["name"]] = body
@@ -73,9 +74,9 @@ class Cluster:
         self.deleted.append(name)
 
     def say(self, about: About, kind: str, reason: str, message: str) -> None:
-        self.said.append((about.name, reason, message))
+        self.events.append((about.name, reason, message))
 
-    # ---- the tests' side
+    # ---- steps of the tests
 
     def node(self, name: str, *conditions: dict[str, str], taints: tuple[dict[str, str], ...] = ()) -> None:
         labels = {"kubernetes.io/hostname": name}
@@ -88,7 +89,7 @@ class Cluster:
         self.show(name)
 
     def show(self, name: str) -> None:
-        """The mirror sees the node as it is."""
+        """Make the mirror show the node as it is stored."""
         self.mirror.nodes[name] = msgspec.convert(self.nodes[name], Node)
         self.mirror._tell(NODES, "", name)
         self.keeper._note(NODES, "", name)
@@ -100,8 +101,8 @@ class Cluster:
         self.keeper._note(RUNS, "kajitori", name)
 
 
-async def test_only_what_is_ours_is_written() -> None:
-    """A taint of somebody else keeps even what the mirror does not know of it."""
+async def test_only_our_own_fields_of_a_node_are_written() -> None:
+    """Another owner's taint keeps all its fields, even `timeAdded`, which our Node type does not have."""
     cluster = Cluster()
     cluster.node("n1", DEADLOCK, taints=(OTHER,))
     await cluster.keeper.look()
@@ -110,10 +111,10 @@ async def test_only_what_is_ours_is_written() -> None:
     assert written["spec"] == {"taints": [OTHER, unhealthy]}
     (out,) = read_trail(written["metadata"]["annotations"][names.ANNOTATION_HEALTH])
     assert (out.what, out.reason) == (TrailEvent.OUT, "KernelDeadlock")
-    assert [(name, reason) for name, reason, _ in cluster.said] == [("n1", "NodeOut")]
+    assert [(name, reason) for name, reason, _ in cluster.events] == [("n1", "NodeOut")]
 
 
-async def test_nothing_is_decided_before_the_mirror_shows_what_was_written() -> None:
+async def test_no_node_is_judged_before_the_mirror_shows_the_last_write() -> None:
     cluster = Cluster()
     cluster.node("n1", DEADLOCK)
     cluster.node("n2", DEADLOCK)
@@ -126,8 +127,8 @@ async def test_nothing_is_decided_before_the_mirror_shows_what_was_written() -> 
     assert [name for name, node in cluster.nodes.items() if node["spec"].get("taints")] == ["n1"]
 
 
-async def test_a_node_that_changed_meanwhile_is_looked_at_again() -> None:
-    """Somebody let it back in the moment in which it was to be marked."""
+async def test_a_node_that_changed_before_its_mark_was_written_is_judged_again() -> None:
+    """A user let the node back just before it was to be marked."""
     cluster = Cluster()
     cluster.node("n1", DEADLOCK)
     cluster.nodes["n1"]["metadata"]["annotations"] = {
@@ -140,20 +141,21 @@ async def test_a_node_that_changed_meanwhile_is_looked_at_again() -> None:
     assert not cluster.nodes["n1"]["spec"]["taints"]
 
 
-async def test_what_stays_for_the_bound_is_said_once() -> None:
+async def test_an_unhealthy_node_kept_in_by_the_limit_is_reported_once() -> None:
     cluster = Cluster()
     for name in ("n1", "n2"):
         cluster.node(name, DEADLOCK)
     await cluster.keeper.look()
     cluster.show("n1")
     await cluster.keeper.look()
-    warned = [message for _, reason, message in cluster.said if reason == "NodeLooksUnhealthy"]
+    warned = [message for _, reason, message in cluster.events if reason == "NodeLooksUnhealthy"]
     assert len(warned) == 1
     assert "takes out at most 10 % of all nodes" in warned[0]
 
 
-async def test_many_tests_one_after_the_other_do_not_wait_for_slow_writes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rest follows what keeps the event loop busy; a server that takes minutes for its answers does not."""
+async def test_slow_writes_do_not_lengthen_the_pause_between_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The pause depends on the time for which the event loop was busy, not on the time until the API server
+    answered."""
     cluster = Cluster(preflight={"image": "preflight:1", "atOnce": 2})
     for name in ("n1", "n2", "n3"):
         cluster.node(name, taints=({"key": names.TAINT_PREFLIGHT, "effect": "NoSchedule"},))
@@ -164,8 +166,8 @@ async def test_many_tests_one_after_the_other_do_not_wait_for_slow_writes(monkey
     assert cluster.keeper._took_seconds == 0.0
 
 
-async def test_a_run_that_came_and_went_holds_up_nothing() -> None:
-    """Its test was over, and its run gone, before anybody looked again."""
+async def test_a_deleted_run_of_a_test_does_not_block_the_keeper() -> None:
+    """The run of the test ended and was deleted before the keeper looked again."""
     cluster = Cluster()
     cluster.node("n1", taints=({"key": names.TAINT_PREFLIGHT, "effect": "NoSchedule"},))
     await cluster.keeper.look()
@@ -177,16 +179,16 @@ async def test_a_run_that_came_and_went_holds_up_nothing() -> None:
     assert not cluster.keeper._lags_behind()
 
 
-async def test_a_test_that_may_not_be_made_is_said() -> None:
+async def test_a_refused_node_test_is_reported_as_an_event() -> None:
     cluster = Cluster()
     cluster.refuses_runs = True
     cluster.node("n1", taints=({"key": names.TAINT_PREFLIGHT, "effect": "NoSchedule"},))
     with pytest.raises(Forbidden):
         await cluster.keeper.look()
-    assert cluster.said == [("n1", "NodeUntested", "its test could not be created: may not create runs")]
+    assert cluster.events == [("n1", "NodeUntested", "its test could not be created: may not create runs")]
 
 
-async def test_a_result_is_written_before_its_run_goes() -> None:
+async def test_a_result_is_stored_on_the_node_before_its_run_is_deleted() -> None:
     cluster = Cluster()
     cluster.node("n1", taints=({"key": names.TAINT_PREFLIGHT, "effect": "NoSchedule"},))
     await cluster.keeper.look()

@@ -1,4 +1,4 @@
-"""A node that has been silent for a moment is put up with; one that stays silent is not."""
+"""A node that does not answer is tolerated for the policy's patience, counted from when it fell silent."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 
 
 class Cluster:
-    """A mirror of one node, whose clock the test sets."""
+    """A mirror of one node; the test sets its clock."""
 
     def __init__(self, patience_seconds: float = 15) -> None:
         self.now = NOW
@@ -29,7 +29,7 @@ class Cluster:
         self.silence.note("n1")
 
     def left(self, seconds: float) -> float:
-        """For how long a member on the node is put up with, so many seconds after the beginning."""
+        """Return for how long a member on the node is still tolerated, this many seconds after the beginning."""
         self.now = self.shown_until = NOW + timedelta(seconds=seconds)
         return self._left()
 
@@ -39,7 +39,7 @@ class Cluster:
         return self.silence.patience_left(member).total_seconds()
 
     def left_while_cut_off(self, seconds: float) -> float:
-        """The same while the mirror shows nothing new."""
+        """Return the same while the mirror gets no news."""
         self.now = NOW + timedelta(seconds=seconds)
         return self._left()
 
@@ -50,7 +50,7 @@ def test_patience_counts_from_when_the_node_fell_silent() -> None:
     assert [cluster.left(seconds) for seconds in (0, 10, 15, 60)] == [15, 5, 0, 0]
 
 
-def test_being_told_again_that_it_is_silent_begins_nothing_anew() -> None:
+def test_a_repeated_report_of_silence_does_not_restart_the_patience() -> None:
     cluster = Cluster()
     cluster.show(ready=False)
     cluster.now += timedelta(seconds=10)
@@ -58,18 +58,18 @@ def test_being_told_again_that_it_is_silent_begins_nothing_anew() -> None:
     assert cluster.left(10) == 5
 
 
-def test_a_node_that_answered_in_between_is_put_up_with_anew() -> None:
+def test_patience_starts_again_after_the_node_answered() -> None:
     cluster = Cluster()
     cluster.show(ready=False)
     cluster.now += timedelta(seconds=14)
     cluster.show(ready=True)
-    assert cluster.left(14) == 0  # it answers
+    assert cluster.left(14) == 0  # the node answers
     cluster.show(ready=False)
     assert cluster.left(20) == 9
 
 
-def test_what_is_not_shown_is_not_silence() -> None:
-    """Of the time in which the mirror was cut off nobody knows whether the node was silent in it."""
+def test_time_without_news_from_the_api_server_is_not_silence() -> None:
+    """While the mirror was cut off, it is unknown whether the node answered."""
     cluster = Cluster()
     cluster.show(ready=False)
     assert cluster.left_while_cut_off(60) == 15

@@ -1,5 +1,4 @@
-"""The nodes that waiting runs are planned on: without everything that is used, and everything given away but not seen
-yet."""
+"""Waiting runs are planned without nodes that are in use, or were given away but are not shown by the mirror yet."""
 
 from __future__ import annotations
 
@@ -31,14 +30,14 @@ TEMPLATE: dict[str, Any] = {"metadata": {}, "spec": {"containers": [{"name": "ma
 
 
 class Scene:
-    """A cluster of nodes with eight GPUs each, and a queue; nothing is watched."""
+    """A cluster of nodes with eight GPUs each, and a queue. Tests change the mirror themselves."""
 
     def __init__(self, nodes: int) -> None:
         self.mirror = mirror_of_nodes(nodes)
         self.queue = Queue(self.mirror, ClusterView(self.mirror, PolicyFile(None)))
 
     def run(self, name: str, phase: Phase, nodes: str = "", *, version: str = "1", type: str = "batch") -> RunObject:
-        """A Run that the mirror shows."""
+        """Make the mirror show a Run."""
         attempt = Attempt(number=1, nodes=nodes, template=template_text(TEMPLATE)) if nodes else None
         total = len(gang.node_by_rank(attempt)) if attempt else 1
         status = RunStatus(phase=phase, attempt=attempt, attempts=1 if nodes else 0, members=MemberCounts(total=total))
@@ -59,8 +58,8 @@ class Scene:
         return who_starts(self.queue.plan((), NOW + at))
 
 
-def test_nodes_of_a_starting_run_are_taken_before_its_pods_are_seen() -> None:
-    """A new leader knows it from the Runs alone: the one before was killed after the write."""
+def test_nodes_of_a_starting_run_are_taken_before_its_pods_are_shown() -> None:
+    """A new leader knows them from the Run alone: the previous leader was killed after it wrote the status."""
     scene = Scene(3)
     scene.run("first", Phase.STARTING, "n[0-1]")
     scene.wait("second", 2)
@@ -69,8 +68,8 @@ def test_nodes_of_a_starting_run_are_taken_before_its_pods_are_seen() -> None:
     assert scene.starts() == {"third": ("n2",)}
 
 
-def test_nodes_of_a_running_run_are_taken_though_its_pods_are_not_seen_yet() -> None:
-    """Pods are watched apart from Runs, and may be listed first."""
+def test_nodes_of_a_running_run_are_taken_before_its_pods_are_shown() -> None:
+    """Pods and Runs have separate watches, so Runs may be listed first."""
     scene = Scene(2)
     scene.run("first", Phase.RUNNING, "n0")
     scene.wait("second", 1)
@@ -78,7 +77,7 @@ def test_nodes_of_a_running_run_are_taken_though_its_pods_are_not_seen_yet() -> 
 
 
 def test_a_service_holds_the_nodes_of_members_that_are_replaced() -> None:
-    """A batch run between two attempts does not."""
+    """A batch run between two attempts does not hold its nodes."""
     scene = Scene(2)
     scene.run("web", Phase.RESTARTING, "n0", type="service")
     scene.run("bert", Phase.RESTARTING, "n1")
@@ -86,7 +85,7 @@ def test_a_service_holds_the_nodes_of_members_that_are_replaced() -> None:
     assert scene.starts() == {"second": ("n1",)}
 
 
-def test_what_was_just_placed_is_taken_until_the_mirror_shows_it() -> None:
+def test_nodes_of_a_placement_are_taken_until_the_mirror_shows_it() -> None:
     scene = Scene(1)
     scene.wait("first", 1)
     assert scene.starts() == {"first": ("n0",)}
@@ -97,7 +96,7 @@ def test_what_was_just_placed_is_taken_until_the_mirror_shows_it() -> None:
 
 
 def test_a_status_that_lost_its_attempt_is_planned_anew() -> None:
-    """Its placement was shown and is gone again, since the status was damaged: it does not wait for ever."""
+    """The mirror showed the placement, then the status was damaged. The run does not wait for ever."""
     scene = Scene(1)
     scene.wait("first", 1)
     assert scene.starts() == {"first": ("n0",)}
@@ -107,8 +106,8 @@ def test_a_status_that_lost_its_attempt_is_planned_anew() -> None:
     assert scene.starts() == {"first": ("n0",)}
 
 
-def test_a_write_that_failed_may_have_been_done() -> None:
-    """No other run gets its nodes before that is clear: the Run changed without it, or enough time has passed."""
+def test_nodes_stay_reserved_while_a_failed_write_may_have_succeeded() -> None:
+    """Other runs get these nodes once the Run has changed without the placement, or enough time has passed."""
     for moved_on in (True, False):
         scene = Scene(1)
         scene.wait("first", 1)
@@ -126,22 +125,22 @@ def test_a_write_that_failed_may_have_been_done() -> None:
             assert scene.starts(2 * DOUBT_PATIENCE) == {"first": ("n0",)}
 
 
-def test_a_run_that_waits_for_the_same_as_before_is_no_reason_to_plan() -> None:
-    """Else each word told to one of a thousand waiting runs would plan all of them again."""
+def test_a_waiting_run_with_an_unchanged_request_causes_no_cycle() -> None:
+    """Otherwise each status message of one of a thousand waiting runs would cause another cycle."""
     scene = Scene(1)
     run = scene.run("first", Phase.QUEUED)
 
     def wait(ranks: int, version: str) -> bool:
-        applicant = PendingRun(run, GangRequest("team/first", MEMBER, tuple(range(ranks))))
-        return scene.queue.wait(replace(in_queue(applicant), version=version))
+        pending = PendingRun(run, GangRequest("team/first", MEMBER, tuple(range(ranks))))
+        return scene.queue.wait(replace(in_queue(pending), version=version))
 
     assert wait(2, "1")
     assert not wait(2, "2")
     assert wait(1, "3")
 
 
-def test_runs_that_are_worked_on_keep_their_places_and_are_named() -> None:
-    """They are planned when that work is done; until then no run starts on their nodes."""
+def test_runs_in_reconciliation_keep_their_places_in_the_queue() -> None:
+    """They are planned once they are reconciled; until then no run behind them starts on their nodes."""
     scene = Scene(1)
     scene.wait("first", 1)
     scene.wait("second", 1)
@@ -154,11 +153,11 @@ def test_runs_that_are_worked_on_keep_their_places_and_are_named() -> None:
 
 @pytest.mark.parametrize("look", ["full", "partial"])
 def test_the_order_is_decided_when_a_start_slot_is_free(look: str) -> None:
-    """The runs behind keep waiting; a run of higher priority that comes meanwhile goes before them."""
+    """Runs without a slot keep waiting, and a run of higher priority that arrives meanwhile starts first."""
     scene = Scene(3)
     for name in ("first", "second", "third"):
         scene.wait(name, 1)
-    scene.queue.plan({("team", name) for name in ("first", "second", "third")}, NOW)  # orders them
+    scene.queue.plan({("team", name) for name in ("first", "second", "third")}, NOW)  # the first cycle orders them
     plan = scene.queue.plan if look == "full" else scene.queue.plan_partially
     cycle = plan((), NOW, lambda _: 1)
     assert [waiting.key[1] for waiting, _ in cycle.starts] == ["first"]
@@ -172,8 +171,8 @@ def test_the_order_is_decided_when_a_start_slot_is_free(look: str) -> None:
     assert [waiting.key[1] for waiting, _ in plan((), NOW).starts] == ["second"]
 
 
-def test_whoever_was_judged_by_an_older_policy_is_known() -> None:
-    """Until he is asked about anew he gets no node."""
+def test_runs_admitted_by_an_older_policy_are_found() -> None:
+    """Such a run gets no nodes until it is admitted again."""
     scene = Scene(2)
     scene.wait("old", 1)
     assert scene.queue.decided_before(0, 1) == set()
@@ -181,16 +180,16 @@ def test_whoever_was_judged_by_an_older_policy_is_known() -> None:
     assert not scene.queue.plan(scene.queue.decided_before(1, 1), NOW).starts
 
 
-def test_a_run_of_whole_nodes_is_decided_about_again_when_nodes_change() -> None:
-    """How many GPUs and how much memory it asks for follows from the smallest node."""
+def test_a_run_of_whole_nodes_is_admitted_again_when_nodes_change() -> None:
+    """The smallest node determines how many GPUs and how much memory it requests."""
     life = gang.Run("batch", 1, gang.Limits(), RunStatus())
     whole = Admitted(life, parse_spec({"image": "x", "resources": {"wholeNode": True}}), cluster_version=1)
     assert whole.is_outdated(0, 2) and not whole.is_outdated(0, 1)
     assert not replace(whole, spec=parse_spec({"image": "x"})).is_outdated(0, 2)
 
 
-def test_what_the_scheduler_makes_room_for_is_taken_already() -> None:
-    """A foreign Pod that preempts waits for its victims to end; their nodes are not for us, though they look free."""
+def test_nodes_nominated_for_a_foreign_pod_are_taken() -> None:
+    """The scheduler preempts Pods for a foreign Pod; these nodes look free, but are not free for runs."""
     scene = Scene(2)
     document = {
         "metadata": {"name": "urgent", "namespace": "team"},

@@ -1,4 +1,4 @@
-"""The controller's queue over hours: what the order and the reservations promise, with runs that come and end."""
+"""Simulated hours of the controller's queue: order and reservations hold while runs arrive and end."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from kajitori.core.words.times import format_time
 MINUTE, HOUR = 60.0, 3600.0
 
 
-class Hours:
-    """A cluster over time: runs are submitted, start when the queue says so, and end when they have run long enough."""
+class SimulatedCluster:
+    """A cluster over simulated time: runs are submitted, start when planned, and end after their true length."""
 
     def __init__(self, nodes: int, **policy: Any) -> None:
         self.scene = QueueScene(nodes, **policy)
@@ -36,12 +36,12 @@ class Hours:
         self.waited: dict[str, float] = {}
 
     def submit(self, name: str, members: int, seconds: float, **spec: Any) -> None:
-        """A run that takes so long, whatever it says of itself."""
+        """Submit a run that takes this long, whatever its time limit says."""
         self.lengths[name], self.specs[name], self.submitted[name] = seconds, spec, self.now
         self.queue.wait(in_queue(self.scene.waits(name, members, since=self._time(), **spec)))
 
     def cycle(self) -> Cycle:
-        """One look at the queue, at this moment; what is started runs from now on."""
+        """Run one cycle now; runs that it starts are running from now on."""
         found = self.queue.plan((), NOW + timedelta(seconds=self.now))
         for waiting, placement in found.starts:
             name = waiting.key[1]
@@ -50,8 +50,8 @@ class Hours:
             self.scene.runs(name, compress(placement.nodes), since=self._time(), **self.specs[name])
         return found
 
-    def passes(self, seconds: float) -> None:
-        """Time goes by; what has run long enough has ended."""
+    def advance(self, seconds: float) -> None:
+        """Let time pass, and end the runs that have run for their length."""
         self.now += seconds
         for name in [name for name, end in self.ends.items() if end <= self.now]:
             run = self.scene.mirror.runs["team", name]
@@ -67,54 +67,54 @@ class Hours:
         return format_time(NOW + timedelta(seconds=self.now))
 
 
-def a_steady_stream(hours: Hours, lot: Random, *, until: float) -> Iterator[None]:
-    """Every five minutes a run of up to an hour comes for one of ten nodes, more than they can do."""
+def steady_stream(cluster: SimulatedCluster, random: Random, *, until: float) -> Iterator[None]:
+    """Submit a run of up to one hour every five minutes, more than ten nodes can run."""
     count = 0
-    while hours.now < until:
-        hours.submit(f"s{count}", 1, lot.uniform(50 * MINUTE, HOUR), timeLimit="1h")
+    while cluster.now < until:
+        cluster.submit(f"s{count}", 1, random.uniform(50 * MINUTE, HOUR), timeLimit="1h")
         count += 1
-        hours.cycle()
+        cluster.cycle()
         yield
-        hours.passes(5 * MINUTE)
+        cluster.advance(5 * MINUTE)
 
 
 @settings(max_examples=5, deadline=None)
 @given(st.randoms())
-def test_a_gang_of_all_nodes_starts_under_a_steady_stream_of_small_runs(lot: Random) -> None:
-    """In bounded time: what the bound says, and until all that runs then has ended."""
-    hours = Hours(10, queue={"bound": "3h", "backlog": 0})
-    for _ in a_steady_stream(hours, lot, until=2 * HOUR):
+def test_a_gang_of_all_nodes_starts_under_a_steady_stream_of_small_runs(random: Random) -> None:
+    """It waits at most for the policy's bound, and until the runs that are running then have ended."""
+    cluster = SimulatedCluster(10, queue={"bound": "3h", "backlog": 0})
+    for _ in steady_stream(cluster, random, until=2 * HOUR):
         pass
-    hours.submit("all", 10, HOUR, image="other")
-    for _ in a_steady_stream(hours, lot, until=12 * HOUR):
-        if "all" in hours.waited:
+    cluster.submit("all", 10, HOUR, image="other")
+    for _ in steady_stream(cluster, random, until=12 * HOUR):
+        if "all" in cluster.waited:
             break
-    assert hours.waited["all"] <= 3 * HOUR + HOUR + 10 * MINUTE
+    assert cluster.waited["all"] <= 3 * HOUR + HOUR + 10 * MINUTE
 
 
-def test_without_reservations_it_never_does() -> None:
-    hours = Hours(10, queue={"reservations": False})
-    lot = Random(1)
-    for _ in a_steady_stream(hours, lot, until=2 * HOUR):
+def test_a_gang_of_all_nodes_never_starts_without_reservations() -> None:
+    cluster = SimulatedCluster(10, queue={"reservations": False})
+    random = Random(1)
+    for _ in steady_stream(cluster, random, until=2 * HOUR):
         pass
-    hours.submit("all", 10, HOUR, image="other")
-    for _ in a_steady_stream(hours, lot, until=9 * HOUR):
+    cluster.submit("all", 10, HOUR, image="other")
+    for _ in steady_stream(cluster, random, until=9 * HOUR):
         pass
-    assert "all" not in hours.waited
+    assert "all" not in cluster.waited
 
 
 @settings(max_examples=10, deadline=None)
 @given(st.lists(st.tuples(st.integers(1, 4), st.integers(1, 90), st.integers(1, 20)), min_size=1, max_size=15))
-def test_first_come_first_served_where_policy_says_so(runs: list[tuple[int, int, int]]) -> None:
-    """No run passes another, unless it ends before the runs ahead can start: they wait no longer for it."""
-    hours = Hours(4, queue={"order": "fifo", "likely": 1})
+def test_order_fifo_starts_runs_in_order_of_submission(runs: list[tuple[int, int, int]]) -> None:
+    """A run passes another only if it ends before the runs ahead of it can start, so they wait no longer."""
+    cluster = SimulatedCluster(4, queue={"order": "fifo", "likely": 1})
     for number, (members, minutes, gap) in enumerate(runs):
-        hours.passes(gap * MINUTE)
-        hours.submit(f"s{number}", members, minutes * MINUTE, timeLimit=f"{minutes}m", image=f"image-{number}")
-        hours.cycle()
+        cluster.advance(gap * MINUTE)
+        cluster.submit(f"s{number}", members, minutes * MINUTE, timeLimit=f"{minutes}m", image=f"image-{number}")
+        cluster.cycle()
     places = None
-    while hours.waited.keys() != hours.submitted.keys():
-        found = hours.cycle()
+    while cluster.waited.keys() != cluster.submitted.keys():
+        found = cluster.cycle()
         assert found.plan is not None
         ranking = found.plan.ranking
         waiting = [run.key for run in found.plan.queue]
@@ -123,17 +123,18 @@ def test_first_come_first_served_where_policy_says_so(runs: list[tuple[int, int,
         reservations = {each.key: each for each in found.plan.schedule.reservations}
         first = reservations.get(waiting[0])
         if places is not None and places[0] == waiting[0] and first is not None:
-            assert first.starts_at <= places[1] + 1  # whoever has passed since has not delayed it
+            assert first.starts_at <= places[1] + 1  # runs that passed it since have not delayed it
         places = (waiting[0], first.starts_at) if first is not None else None
-        hours.passes(MINUTE)
+        cluster.advance(MINUTE)
 
 
-def test_a_queue_is_looked_at_again_when_what_was_expected_to_end_has_not() -> None:
-    """Or half a minute later: the order follows the time. Where nodes are kept for nobody, nothing is to be decided."""
-    hours = Hours(2)
-    hours.submit("s1", 1, 9 * HOUR, timeLimit="40s")
-    assert hours.cycle().look_again_at is None
-    hours.submit("large", 2, HOUR)
-    assert hours.cycle().look_again_at == NOW + LONGEST_PAUSE
-    hours.passes(LONGEST_PAUSE.total_seconds())
-    assert hours.cycle().look_again_at == NOW + timedelta(seconds=40)
+def test_a_cycle_is_due_when_a_reserving_run_should_have_ended() -> None:
+    """At the latest it is due after half a minute, since the order depends on time. Without a reservation no cycle is
+    due."""
+    cluster = SimulatedCluster(2)
+    cluster.submit("s1", 1, 9 * HOUR, timeLimit="40s")
+    assert cluster.cycle().look_again_at is None
+    cluster.submit("large", 2, HOUR)
+    assert cluster.cycle().look_again_at == NOW + LONGEST_PAUSE
+    cluster.advance(LONGEST_PAUSE.total_seconds())
+    assert cluster.cycle().look_again_at == NOW + timedelta(seconds=40)

@@ -1,4 +1,4 @@
-"""Preempted runs, and the runs that get the freed nodes, as the statuses of Runs alone show it."""
+"""Preempted runs, and the runs that get the freed nodes, known from the statuses of Runs alone."""
 
 from __future__ import annotations
 
@@ -19,54 +19,54 @@ from kajitori.core.words.times import format_time
 
 @pytest.mark.parametrize("type", ["batch", "service"])
 def test_a_preempted_run_is_not_preempted_again_until_it_is_gone(type: str) -> None:
-    """Even if the leader changes meanwhile; and no other run is preempted in its place."""
+    """This holds even if the leader changes meanwhile, and no other run is preempted in its place."""
     scene = PreemptionScene(3)
     status = scene.runs("low", "n0", type=type)
     scene.runs("spare", "n1")
     scene.runs("high", "n2", priority="high")
     scene.waits("urgent", 1)
     assert len(scene.asks()["team/urgent"]) == 1
-    asked = scene.intends("low")
+    is_preempted = scene.intends("low")
     assert scene.asks() == {}
-    # 1. The mirror shows it.
-    written = scene.put("low", gang.preempt(status, asked)).status
+    # 1. The mirror shows the preemption.
+    written = scene.put("low", gang.preempt(status, is_preempted)).status
     assert written is not None
     scene.begin_anew()
     assert scene.asks() == {}
-    # 2. Its members were told, and it is not running any more.
+    # 2. Its members were told to end, and it is no longer running.
     over = Phase.QUEUED if type == "service" else Phase.RESTARTING
     left = scene.put("low", msgspec.structs.replace(written, phase=over)).status
     scene.told("low")
     scene.begin_anew()
     assert (scene.asks(), scene.starts()) == ({}, {})
-    # 3. They are gone. Who was asked keeps that in its status until it starts again.
+    # 3. Its members are gone. The preempted run keeps the preemption in its status until it starts again.
     scene.ends("low")
     scene.begin_anew()
     assert left is not None and scene.starts() == {"urgent": ("n0",)}
 
 
-def test_what_comes_free_is_nobody_elses_though_he_comes_first() -> None:
+def test_freed_nodes_go_to_the_preemptor_not_to_the_first_in_the_queue() -> None:
     scene = PreemptionScene(2)
     scene.waits("first", 1, priority=100, queued_at="2026-11-20T00:00:00Z")
     scene.waits("urgent", 2)
-    asked = Preempted(by="team/urgent", uid="uid-urgent", since=format_time(NOW))
+    is_preempted = Preempted(by="team/urgent", uid="uid-urgent", since=format_time(NOW))
     low = scene.runs("low", "n0")
-    scene.put("low", gang.preempt(low, asked))
+    scene.put("low", gang.preempt(low, is_preempted))
     scene.begin_anew()
-    assert scene.starts() == {}  # n1 is free
-    scene.put("low", msgspec.structs.replace(gang.preempt(low, asked), phase=Phase.QUEUED))
+    assert scene.starts() == {}  # though n1 is free
+    scene.put("low", msgspec.structs.replace(gang.preempt(low, is_preempted), phase=Phase.QUEUED))
     scene.ends("low")
     scene.begin_anew()
     assert scene.starts() == {"urgent": ("n0", "n1")}
 
 
-def test_whoever_leads_follows_what_statuses_say_of_it() -> None:
-    """From when it stands there, whoever wrote it, until it does not any more."""
+def test_preemptions_are_read_from_the_statuses_of_runs() -> None:
+    """A preemption counts while it is in the status, no matter which controller wrote it."""
     scene = PreemptionScene(1)
     scene.waits("urgent", 1)
     low = scene.runs("low", "n0")
-    asked = Preempted(by="team/urgent", uid="uid-urgent", since=format_time(NOW))
-    scene.put("low", gang.preempt(low, asked))
+    is_preempted = Preempted(by="team/urgent", uid="uid-urgent", since=format_time(NOW))
+    scene.put("low", gang.preempt(low, is_preempted))
     assert scene.asks() == {}
     scene.put("low", low)
     assert scene.asks() == {"team/urgent": ["team/low"]}
@@ -95,17 +95,17 @@ def test_freed_nodes_go_by_priority_then_by_waiting_time() -> None:
         ),
     ],
 )
-def test_for_one_who_does_not_wait_any_more_nothing_is_kept(urgent: RunStatus | None) -> None:
-    """It is gone, has ended, or has found other nodes."""
+def test_no_nodes_are_kept_for_a_run_that_no_longer_waits(urgent: RunStatus | None) -> None:
+    """The preemptor is gone, has ended, or has found other nodes."""
     scene = PreemptionScene(1)
     if urgent is not None:
         scene.put("urgent", urgent)
-    asked = Preempted(by="team/urgent", uid="uid-urgent", since=format_time(NOW))
+    is_preempted = Preempted(by="team/urgent", uid="uid-urgent", since=format_time(NOW))
     low = scene.runs("low", "n0")
-    scene.put("low", gang.preempt(low, asked))
+    scene.put("low", gang.preempt(low, is_preempted))
     scene.waits("other", 1)
     assert scene.asks() == {"team/other": ["team/low"]}
-    scene.put("low", msgspec.structs.replace(gang.preempt(low, asked), phase=Phase.QUEUED))
+    scene.put("low", msgspec.structs.replace(gang.preempt(low, is_preempted), phase=Phase.QUEUED))
     scene.ends("low")
     assert scene.starts() == {"other": ("n0",)}
 
@@ -123,7 +123,7 @@ def test_no_nodes_are_kept_for_a_deleted_or_recreated_run(changed: dict[str, str
     assert scene.asks() == {"team/other": ["team/low"]}
 
 
-def test_room_that_somebody_starts_on_at_this_moment_helps_nobody_else() -> None:
+def test_nodes_given_away_in_this_cycle_do_not_prevent_a_preemption() -> None:
     scene = PreemptionScene(2)
     scene.runs("low", "n0")
     scene.waits("first", 1, priority=100)
@@ -132,15 +132,15 @@ def test_room_that_somebody_starts_on_at_this_moment_helps_nobody_else() -> None
 
 
 def test_preempted_runs_are_named_with_their_latest_end() -> None:
-    """His grace counts from when he was asked; once his members are told, what their Pods say."""
+    """Its grace counts from the preemption; once its members were told to end, from the deletion time of their Pods."""
     scene = PreemptionScene(4)
     scene.waits("urgent", 4)
-    asked = Preempted(by="team/urgent", uid="uid-urgent", since=format_time(NOW))
+    is_preempted = Preempted(by="team/urgent", uid="uid-urgent", since=format_time(NOW))
     words = scene.queue.preemptions.describe
     assert words("team/urgent") == ""
     for number in range(4):
         low = scene.runs(f"low-{number}", f"n{number}")
-        scene.put(f"low-{number}", gang.preempt(low, asked))
+        scene.put(f"low-{number}", gang.preempt(low, is_preempted))
         if number == 0:
             assert words("team/urgent") == "preempts team/low-0 (low); its nodes are free by 12:01:00 UTC"
     shown = ", ".join(f"team/low-{number} (low)" for number in range(3))
@@ -153,7 +153,7 @@ def test_preempted_runs_are_named_with_their_latest_end() -> None:
     assert words("team/urgent") == f"preempted {shown} and 1 more"
 
 
-def test_a_write_that_failed_asks_again() -> None:
+def test_a_preemption_whose_write_failed_is_decided_again() -> None:
     scene = PreemptionScene(1)
     scene.runs("low", "n0")
     scene.waits("urgent", 1)
@@ -163,8 +163,8 @@ def test_a_write_that_failed_asks_again() -> None:
     assert scene.asks() == {"team/urgent": ["team/low"]}
 
 
-def test_a_run_that_is_being_stopped_counts_as_coming_free() -> None:
-    """Its members may not have been told yet; a service that starts, or replaces a member, is not on its way out."""
+def test_nodes_of_a_run_that_is_being_stopped_count_as_freed_soon() -> None:
+    """This holds before its members are told. A service that starts or replaces a member is not ending."""
     for stopping in ("batch", "service"):
         scene = PreemptionScene(2)
         status = scene.runs("stopped", "n0", type=stopping)
@@ -185,8 +185,8 @@ def test_a_run_that_is_being_stopped_counts_as_coming_free() -> None:
         assert scene.asks() == {"team/urgent": ["team/low"]}
 
 
-def test_how_much_a_gang_loses_is_told_by_its_checkpoints() -> None:
-    """Fifty minutes of the last hour are saved where a program writes one every fifty minutes."""
+def test_the_cost_of_preempting_a_gang_counts_from_its_last_checkpoint() -> None:
+    """A program that writes a checkpoint every fifty minutes has saved fifty minutes of its hour."""
     scene = PreemptionScene(2)
     scene.runs("without", "n0", checkpoint={"path": "/ckpt"})
     scene.runs("with", "n1", checkpoint={"path": "/ckpt", "every": "50m"})
@@ -196,7 +196,7 @@ def test_how_much_a_gang_loses_is_told_by_its_checkpoints() -> None:
     assert (victim.key, victim.unsaved_seconds, victim.grace_seconds) == ("team/with", 600.0, 60.0)
 
 
-def test_a_gang_is_looked_at_again_when_its_minimum_run_time_is_over() -> None:
+def test_a_cycle_is_due_when_a_gangs_minimum_run_time_ends() -> None:
     scene = PreemptionScene(1, preemption={"minimumRunTime": "90m"})
     scene.runs("low", "n0")
     scene.waits("urgent", 1)
@@ -204,13 +204,13 @@ def test_a_gang_is_looked_at_again_when_its_minimum_run_time_is_over() -> None:
     assert (requests.requests, requests.look_again_in_seconds) == ((), 1800.0)
 
 
-@pytest.mark.parametrize(("type", "asked"), [("batch", False), ("service", True)])
-def test_a_service_runs_since_its_start_whatever_members_were_replaced(type: str, asked: bool) -> None:
+@pytest.mark.parametrize(("type", "is_preempted"), [("batch", False), ("service", True)])
+def test_replaced_members_do_not_reset_a_services_minimum_run_time(type: str, is_preempted: bool) -> None:
     scene = PreemptionScene(1, preemption={"minimumRunTime": "30m"})
     status = scene.runs("low", "n0", type=type)
     scene.put("low", with_attempt(status, started_at=format_time(NOW - timedelta(minutes=1))))
     scene.waits("urgent", 1)
-    assert bool(scene.asks()) == asked
+    assert bool(scene.asks()) == is_preempted
 
 
 def test_a_low_service_is_preempted_and_a_higher_one_is_not() -> None:
@@ -221,17 +221,17 @@ def test_a_low_service_is_preempted_and_a_higher_one_is_not() -> None:
     assert scene.asks() == {"team/urgent": ["team/web"]}
 
 
-def test_whose_time_is_over_before_he_could_be_asked_to_leave_is_not_asked() -> None:
-    """Nor is anybody in his place."""
-    for limit, asked in (("61m", False), ("2h", True)):
+def test_a_run_that_ends_before_its_grace_would_is_not_preempted() -> None:
+    """No other run is preempted in its place."""
+    for limit, is_preempted in (("61m", False), ("2h", True)):
         scene = PreemptionScene(1)
         scene.runs("low", "n0", timeLimit=limit)
         scene.waits("urgent", 1)
-        assert bool(scene.asks()) == asked
+        assert bool(scene.asks()) == is_preempted
 
 
 def test_a_test_of_a_node_preempts_nothing() -> None:
-    """It can wait; work goes on meanwhile."""
+    """It can wait; no work is interrupted for it."""
     scene = PreemptionScene(1, preflight={"namespace": "team"})
     scene.runs("low", "n0")
     scene.waits("preflight", 1, priority=100, annotations={names.ANNOTATION_TESTED_NODE: "n0"})
@@ -240,11 +240,11 @@ def test_a_test_of_a_node_preempts_nothing() -> None:
     assert scene.asks() == {"team/urgent": ["team/low"]}
 
 
-def test_a_team_is_guaranteed_what_another_one_borrowed() -> None:
+def test_borrowed_nodes_are_preempted_for_the_guaranteed_team() -> None:
     scene = PreemptionScene(2, guarantees=[{"namespace": "team", "gpus": 8}])
     scene.runs("theirs", "n0", "n1", team="other", priority="high")
     scene.waits("ours", 1, priority=-100)
     (request,) = scene.plan().preemptions.requests
     assert ([victim.key for victim in request.victims], request.guaranteed) == (["other/theirs"], True)
-    (said,) = scene.queue.preemptions.statuses_for(request, scene.mirror.runs["team", "ours"], NOW).values()
-    assert (said.by, said.who, said.guaranteed) == ("team/ours", "team/ours (normal)", True)
+    (preemption,) = scene.queue.preemptions.statuses_for(request, scene.mirror.runs["team", "ours"], NOW).values()
+    assert (preemption.by, preemption.who, preemption.guaranteed) == ("team/ours", "team/ours (normal)", True)

@@ -1,4 +1,4 @@
-"""Preempted members of sweeps, and the runs that they are preempted for."""
+"""Preempted members of sweeps, and the runs that get their nodes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kajitori.core.words.times import format_time
 
 
 def test_only_as_many_sweep_members_are_preempted_as_it_takes() -> None:
-    """The youngest; it is said which, and what they leave is kept."""
+    """The youngest members are preempted; the message names them, and their nodes are kept for the preemptor."""
     scene = PreemptionScene(4)
     status = scene.sweep("grid", 50, 10, 20, 40)
     scene.waits("urgent", 2, queued_at="2026-11-21T10:00:00Z")
@@ -24,14 +24,14 @@ def test_only_as_many_sweep_members_are_preempted_as_it_takes() -> None:
     asked = scene.intends("grid")
     assert (asked.ranks, asked.attempt) == ("1-2", 1)
     assert scene.asks() == {}
-    # 1. It is written, and they are given up.
+    # 1. The preemption is written, and the members end.
     asked_status = msgspec.structs.replace(gang.preempt(status, asked), sweep=SweepState(again="1-2"))
     scene.put("grid", asked_status)
     scene.begin_anew()
     assert (scene.asks(), scene.starts()) == ({}, {})
     said = "preempts members 1-2 of team/grid (low); their nodes are free by 12:01:00 UTC"
     assert scene.queue.preemptions.describe("team/urgent") == said
-    # 2. One of them is gone, then both.
+    # 2. One of them has ended, then both.
     scene.member_ends("grid", 1)
     assert (scene.asks(), scene.starts()) == ({}, {})
     scene.member_ends("grid", 2)
@@ -40,13 +40,14 @@ def test_only_as_many_sweep_members_are_preempted_as_it_takes() -> None:
 
 
 def test_more_members_are_preempted_while_others_are_ending() -> None:
-    """Each run has what its own members leave. Whoever leads next knows all of it from the sweep's status."""
+    """Each preemptor gets the nodes of the members preempted for it. The next leader knows them from the sweep's
+    status."""
     scene = PreemptionScene(4)
     status = scene.sweep("grid", 50, 10, 20, 40)
     scene.waits("urgent", 2, queued_at="2026-11-21T10:00:00Z")
     first = scene.intends("grid")
     assert scene.asks() == {}
-    # 1. Another one comes before that is written, and before they are gone.
+    # 1. Another preemptor arrives before that is written, and before the members have ended.
     scene.waits("second", 1)
     assert scene.asks() == {"team/second": ["team/grid"]}
     both = scene.intends("grid", "second")
@@ -59,14 +60,14 @@ def test_more_members_are_preempted_while_others_are_ending() -> None:
     words = scene.queue.preemptions.describe
     assert words("team/urgent").startswith("preempts members 1-2 of team/grid (low)")
     assert words("team/second").startswith("preempts member 3 of team/grid (low); its nodes")
-    # 2. What comes free is first for whoever waits for longest.
+    # 2. The first freed nodes go to the preemptor that has waited longest.
     scene.member_ends("grid", 1)
     assert scene.starts() == {}
     scene.member_ends("grid", 3)
     assert scene.starts() == {"urgent": ("n1", "n3")}
     scene.member_ends("grid", 2)
     assert scene.starts() == {"second": ("n2",)}
-    # 3. Who has what he waited for is not named any more.
+    # 3. A preemptor that has started is no longer in the sweep's status.
     scene.runs("urgent", "n1", "n2", priority="high")
     scene.queue.leave(("team", "urgent"))
     scene.waits("third", 1)
@@ -77,8 +78,8 @@ def test_more_members_are_preempted_while_others_are_ending() -> None:
     assert (alone.by, alone.ranks) == ("team/third", "0")
 
 
-def test_of_a_sweep_further_members_are_asked_for_so_many_runs_at_a_time() -> None:
-    """So that its status stays small."""
+def test_a_sweep_is_preempted_for_a_limited_number_of_runs_at_a_time() -> None:
+    """So its status stays small."""
     scene = PreemptionScene(PREEMPTORS_PER_SWEEP + 2)
     status = scene.sweep("grid", *range(1, PREEMPTORS_PER_SWEEP + 3))
     for number in range(PREEMPTORS_PER_SWEEP + 2):
@@ -95,8 +96,8 @@ def test_of_a_sweep_further_members_are_asked_for_so_many_runs_at_a_time() -> No
     assert len(to_document(status)["preemption"]["others"]) < PREEMPTORS_PER_SWEEP
 
 
-def test_in_one_look_members_of_a_sweep_are_asked_for_several() -> None:
-    """All of it is one write."""
+def test_one_cycle_preempts_members_of_a_sweep_for_several_runs() -> None:
+    """All preemptions are in one write of the sweep's status."""
     scene = PreemptionScene(3)
     scene.sweep("grid", 50, 10, 20)
     for name in ("first", "second"):
@@ -110,7 +111,7 @@ def test_in_one_look_members_of_a_sweep_are_asked_for_several() -> None:
     assert [(each.by, each.ranks) for each in asked["team", "grid"].each] == [(second.key, "2"), (first.key, "1")]
 
 
-def test_members_of_a_sweep_that_nobody_has_seen_yet_are_its_youngest() -> None:
+def test_members_of_a_sweep_without_a_shown_pod_count_as_its_youngest() -> None:
     scene = PreemptionScene(2)
     status = msgspec.structs.replace(scene.runs("grid", "n0", "n1"), sweep=SweepState())
     scene.put("grid", status)

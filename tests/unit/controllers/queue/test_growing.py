@@ -25,7 +25,7 @@ ELASTIC: dict[str, Any] = {
 
 
 class Scene(QueueScene):
-    """The same with a queue, and a search for room to grow."""
+    """A QueueScene with a queue and a search for room to grow."""
 
     def __init__(self, nodes: int, **policy: Any) -> None:
         super().__init__(nodes, **policy)
@@ -38,19 +38,19 @@ class Scene(QueueScene):
         return {each.key[1]: each.nodes for each in found}
 
     def queues(self, name: str, members: int, *, fewest: int | None = None, priority: int = 0, **status: Any) -> None:
-        """A run that waits, as the controller has it."""
-        applicant = self.waits(name, members, priority=priority)
-        request = replace(applicant.request, fewest=fewest, grows=fewest is not None)
-        assert applicant.run.status is not None
-        stands = msgspec.structs.replace(applicant.run.status, **status)
-        self.queue.wait(in_queue(PendingRun(self.show(name, stands), request)))
+        """Add a waiting run as the controller does."""
+        pending = self.waits(name, members, priority=priority)
+        request = replace(pending.request, fewest=fewest, grows=fewest is not None)
+        assert pending.run.status is not None
+        current = msgspec.structs.replace(pending.run.status, **status)
+        self.queue.wait(in_queue(PendingRun(self.show(name, current), request)))
 
     def starts(self) -> dict[str, tuple[str, ...]]:
         return who_starts(self.queue.plan((), NOW))
 
 
 def test_it_grows_once_there_has_been_room_for_long_enough() -> None:
-    """No other run gets these nodes from that moment on, before the mirror shows it."""
+    """From then on no other run gets these nodes, even before the mirror shows the growth."""
     scene = Scene(6)
     scene.runs("bert", "n[0-1]", since=ago(hours=1), **ELASTIC)
     scene.runs("rigid", "n2", since=ago(hours=1))
@@ -63,7 +63,7 @@ def test_it_grows_once_there_has_been_room_for_long_enough() -> None:
     assert scene.starts() == {"small": ("n5",)}
 
 
-def test_it_does_not_grow_while_somebody_waits_for_such_nodes() -> None:
+def test_it_does_not_grow_while_a_run_waits_for_such_nodes() -> None:
     scene = Scene(4)
     scene.runs("bert", "n[0-1]", since=ago(hours=1), **ELASTIC)
     scene.queues("large", 4)
@@ -73,7 +73,7 @@ def test_it_does_not_grow_while_somebody_waits_for_such_nodes() -> None:
     assert scene.grows(71) == {"bert": ("n0", "n1", "n2", "n3")}
 
 
-def test_what_a_quota_forbids_is_free_for_others_again() -> None:
+def test_nodes_that_a_quota_forbids_are_free_for_others_again() -> None:
     scene = Scene(4)
     scene.runs("bert", "n[0-1]", since=ago(hours=1), **ELASTIC)
     assert scene.grows(0) == {} and scene.grows(10)
@@ -84,7 +84,7 @@ def test_what_a_quota_forbids_is_free_for_others_again() -> None:
     assert scene.starts() == {"other": ("n2", "n3")}
 
 
-def test_nobody_grows_where_policy_says_no() -> None:
+def test_no_gang_grows_if_policy_forbids_it() -> None:
     scene = Scene(4, elastic={"grow": False})
     scene.runs("bert", "n[0-1]", since=ago(hours=1), **ELASTIC)
     assert not scene.growing.is_needed()
@@ -93,11 +93,11 @@ def test_nobody_grows_where_policy_says_no() -> None:
 
 @pytest.mark.parametrize(("after", "seconds"), [("10m", 15.0), ("20s", 5.0), ("0s", 0.5)])
 def test_room_is_searched_four_times_within_policys_patience(after: str, seconds: float) -> None:
-    """But neither so often that it costs much, nor so seldom that it takes long to be found."""
+    """The interval has a minimum, which limits the cost, and a maximum, so that room is found soon."""
     assert Scene(1, elastic={"growAfter": after}).growing.pause_seconds == seconds
 
 
-def test_a_spec_that_changes_counts_from_then_on() -> None:
+def test_a_changed_spec_takes_effect_at_once() -> None:
     scene = Scene(4)
     run = scene.runs("bert", "n[0-1]", since=ago(hours=1), **ELASTIC)
     assert scene.growing.is_needed()
@@ -117,7 +117,7 @@ def test_a_gang_of_full_size_or_refused_by_policy_does_not_grow() -> None:
     assert scene.grows(0) == scene.grows(60) == {}
 
 
-def test_of_two_that_could_have_the_same_room_the_more_important_one_grows() -> None:
+def test_of_two_gangs_that_could_grow_the_one_of_higher_priority_grows() -> None:
     scene = Scene(4)
     scene.runs("low", "n0", since=ago(hours=2), **ELASTIC, priority="low")
     scene.runs("high", "n1", since=ago(hours=1), **ELASTIC, priority="high")
@@ -162,7 +162,7 @@ def test_a_leaving_or_unreconciled_run_does_not_grow() -> None:
 
 
 def kept(scene: Scene, nodes: str, *, pods: bool) -> RunStatus:
-    """An elastic gang between two attempts: it had n0 and n1, and these nodes are kept for it."""
+    """Put an elastic gang between two attempts: it had n0 and n1, and `nodes` are kept for it."""
     run = scene.runs("bert", "n[0-1]", since=ago(hours=1), **ELASTIC)
     assert run.status is not None
     resize = Resize(nodes=nodes, fewest=1)
@@ -174,8 +174,8 @@ def kept(scene: Scene, nodes: str, *, pods: bool) -> RunStatus:
     return status
 
 
-def test_while_its_members_end_nobody_else_gets_its_nodes() -> None:
-    """Neither those that it has nor those that it is to have; a new controller knows it from what is written."""
+def test_no_other_run_gets_its_nodes_while_its_members_end() -> None:
+    """Its present nodes and its future ones are taken; a new controller knows them from the status."""
     for pods in (True, False):
         scene = Scene(4)
         kept(scene, "n[0-2]", pods=pods)
@@ -194,7 +194,7 @@ def test_it_returns_to_its_kept_nodes_before_other_runs_are_placed() -> None:
 
 
 def test_it_does_not_grow_into_nodes_kept_for_a_returning_gang() -> None:
-    """Its members have ended, so that these nodes look free; there was room for one more beside them all along."""
+    """The returning gang's members have ended, so its nodes look free. There was room for one more member all along."""
     scene = Scene(5)
     status = kept(scene, "n[0-2]", pods=False)
     scene.queues("bert", 4, fewest=1, attempt=status.attempt, attempts=1, resize=status.resize)
@@ -204,7 +204,7 @@ def test_it_does_not_grow_into_nodes_kept_for_a_returning_gang() -> None:
 
 
 def test_it_does_not_grow_into_nodes_freed_for_another_run() -> None:
-    """It was freed for a run of lower priority, within a guarantee."""
+    """They were freed for a run of lower priority that is within its guarantee."""
     scene = Scene(4)
     scene.queues("owed", 2, priority=-100)
     uid = scene.mirror.runs["team", "owed"].metadata.uid
@@ -224,7 +224,7 @@ def test_nothing_is_kept_of_deleted_runs() -> None:
 
 
 def test_it_takes_nodes_at_once_that_no_other_run_could_use() -> None:
-    """After a loss it need not be started again for a node that was free anyway."""
+    """After the loss of a node it need not restart again for a node that was free anyway."""
     scene = Scene(4)
     status = kept(scene, "n1", pods=False)
     scene.queues("bert", 4, fewest=1, attempt=status.attempt, attempts=1, resize=status.resize)

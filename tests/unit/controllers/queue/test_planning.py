@@ -35,7 +35,7 @@ from kajitori.kube.objects import RunObject
 from kajitori.monitoring.controller import STEPS, ControllerMetrics
 
 
-class Slow:
+class PausedStarter:
     """Stands for the starter: each attempt starts once the test sets its event."""
 
     def __init__(self, at_a_time: int) -> None:
@@ -64,12 +64,12 @@ class Scene(QueueScene):
 
     def __init__(self, nodes: int, slots: int) -> None:
         super().__init__(nodes)
-        self.slow = Slow(slots)
+        self.paused_starter = PausedStarter(slots)
         self.work = WorkQueue(lambda: NOW)
         self.statuses = SimpleNamespace(written_at=lambda key: None, are_held_up=False, write=self.tell)
         self.told: list[str] = []
         provisioning = Provisioning(cast(KubeClient, None), self.cluster, lambda key: None)
-        starter = cast(Starter, self.slow)
+        starter = cast(Starter, self.paused_starter)
         self.now = NOW
         self.metrics = ControllerMetrics.unread()
         clock = lambda: self.now  # noqa: E731
@@ -102,7 +102,7 @@ class Scene(QueueScene):
         await _until(lambda: (self.planning.rest_seconds() or 0) <= 0)
         self.planning.plan()
         await asyncio.sleep(0)
-        return list(self.slow.begun)
+        return list(self.paused_starter.begun)
 
 
 async def test_attempts_begin_within_the_start_slots() -> None:
@@ -111,7 +111,7 @@ async def test_attempts_begin_within_the_start_slots() -> None:
         scene.wait(f"run-{number}", ago(minutes=10 - number))
     assert await scene.plan() == ["run-0", "run-1"]
     assert scene.planning.rest_seconds() is None  # nothing has changed: both are still starting
-    scene.slow.begun["run-0"].set()
+    scene.paused_starter.begun["run-0"].set()
     await _until(lambda: scene.planning.rest_seconds() is not None)
     assert await scene.plan() == ["run-0", "run-1", "run-2"]
     await scene.work.close()
@@ -120,7 +120,7 @@ async def test_attempts_begin_within_the_start_slots() -> None:
 async def test_a_run_whose_start_was_not_stored_is_planned_again_by_itself() -> None:
     """Nothing else changes in the cluster, so only the end of the doubt can cause another cycle."""
     scene = Scene(1, slots=1)
-    scene.slow.failures = 1
+    scene.paused_starter.failures = 1
     scene.wait("run", ago(minutes=1))
     assert await scene.plan() == []
     await _until(lambda: not scene.work.busy)
@@ -132,7 +132,7 @@ async def test_a_run_whose_start_was_not_stored_is_planned_again_by_itself() -> 
 
     await _until(is_settled)
     scene.reconcile("run")
-    assert not scene.slow.begun
+    assert not scene.paused_starter.begun
     assert scene.planning.rest_seconds() == pytest.approx(DOUBT_PATIENCE.total_seconds())
     scene.now += DOUBT_PATIENCE
     assert await scene.plan() == ["run"]
@@ -157,12 +157,12 @@ async def test_after_many_starts_the_next_runs_are_chosen_together() -> None:
         scene.wait(f"run-{number:02}", ago(minutes=20 - number))
     eight = [f"run-{number:02}" for number in range(8)]
     assert await scene.plan() == eight
-    scene.slow.begun["run-00"].set()
+    scene.paused_starter.begun["run-00"].set()
     await _until(lambda: ("team", "run-00") not in scene.work.busy)
     assert scene.planning.rest_seconds() is None
     scene.planning.note_change()
     assert await scene.plan() == eight
-    scene.slow.begun["run-01"].set()
+    scene.paused_starter.begun["run-01"].set()
     await _until(lambda: ("team", "run-01") not in scene.work.busy)
     assert await scene.plan() == [*eight, "run-08", "run-09"]
     await scene.work.close()
@@ -257,7 +257,7 @@ async def test_steps_of_a_cycle_and_waits_of_runs_are_measured() -> None:
     scene.wait("run-0", ago(minutes=10))
     scene.wait("run-1", ago(minutes=5))
     assert await scene.plan() == ["run-0"]
-    scene.slow.begun["run-0"].set()
+    scene.paused_starter.begun["run-0"].set()
     await _until(lambda: not scene.work.busy)
     figures = {
         (sample.name, *sample.labels.values()): sample.value

@@ -22,14 +22,14 @@ def keys(found: list[WaitingRun]) -> list[str]:
     return [each.gang.key for each in found]
 
 
-def test_the_first_of_each_shape_in_order() -> None:
+def test_the_first_runs_of_each_shape_are_found_in_order() -> None:
     shapes = QueueByShape()
     shapes.replace([queued("a"), queued("b"), queued("c", LARGE), queued("d"), queued("e", LARGE)])
     assert keys(shapes.first_of_each(lambda _: True, 1)) == ["a", "c"]
     assert keys(shapes.first_of_each(lambda _: True, 2)) == ["a", "b", "c", "e"]
 
 
-def test_a_later_run_comes_behind_its_priority() -> None:
+def test_a_new_run_comes_after_runs_of_the_same_priority() -> None:
     shapes = QueueByShape()
     shapes.replace([queued("a", priority=1), queued("b")])
     for each in (queued("c"), queued("d", priority=1), queued("e", LARGE, priority=2)):
@@ -41,8 +41,8 @@ def test_a_later_run_comes_behind_its_priority() -> None:
     st.lists(st.tuples(st.sampled_from([SMALL, LARGE]), st.integers(0, 2), st.booleans(), st.booleans())),
     st.integers(1, 4),
 )
-def test_no_waiting_run_is_lost(drawn: list[tuple[MemberRequest, int, bool, bool]], most: int) -> None:
-    """However often it is asked, and whoever starts meanwhile."""
+def test_no_waiting_run_is_lost(drawn: list[tuple[MemberRequest, int, bool, bool]], limit: int) -> None:
+    """This holds for any number of calls, and if runs start between them."""
     shapes, waiting = QueueByShape(), {}
     known = []
     for number, (member, priority, is_known, waits) in enumerate(drawn):
@@ -57,10 +57,10 @@ def test_no_waiting_run_is_lost(drawn: list[tuple[MemberRequest, int, bool, bool
         if not is_known:
             shapes.add(waiting.get(f"{number}") or queued(f"{number}", member, priority))
     seen = []
-    while found := shapes.first_of_each(lambda each: each.gang.key in waiting, most):
+    while found := shapes.first_of_each(lambda each: each.gang.key in waiting, limit):
         assert [-each.gang.priority for each in found] == sorted(-each.gang.priority for each in found)
         for member in (SMALL, LARGE):
-            assert sum(each.gang.member is member for each in found) <= most
+            assert sum(each.gang.member is member for each in found) <= limit
         seen += keys(found)
         for each in found:
             del waiting[each.gang.key]
@@ -68,7 +68,7 @@ def test_no_waiting_run_is_lost(drawn: list[tuple[MemberRequest, int, bool, bool
     assert len(set(seen)) == len(seen)
 
 
-def test_other_nodes_are_another_shape() -> None:
+def test_runs_that_avoid_other_nodes_have_another_shape() -> None:
     shapes = QueueByShape()
     other = queued("b")
     shapes.replace([queued("a"), replace(other, gang=replace(other.gang, avoid=frozenset({"n1"})))])

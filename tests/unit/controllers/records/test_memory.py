@@ -1,4 +1,4 @@
-"""What members hold is asked for sparingly, taken as they end, and written when it is worth it."""
+"""Memory peaks of members: measured at a limited rate, taken from ended Pods, and written when they matter."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ GI = 2**30
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 
 
-class Asked:
-    """Stands for a client: what is served under each path, and what was asked."""
+class MetricsClient:
+    """Stands for a client: serves an answer for each path, and records the requested paths."""
 
     def __init__(self, **served: Any) -> None:
         self.metrics: Any = served.get("metrics", NotFound("no such API"))
@@ -46,7 +46,7 @@ class Asked:
 
 
 def summary(**held: float) -> dict[str, Any]:
-    """What a kubelet says that Pods hold, in GiB."""
+    """Return a kubelet's summary with the memory of these Pods in GiB."""
     pods = [
         {
             "podRef": {"name": name.replace("_", "-"), "namespace": "vision", "uid": f"uid-{name.replace('_', '-')}"},
@@ -61,7 +61,7 @@ def summary(**held: float) -> dict[str, Any]:
 
 
 def metrics(at: str = "2026-11-21T12:00:00Z", **held: str) -> dict[str, Any]:
-    """What the metrics API says."""
+    """Return a response of the metrics API."""
     items = [
         {
             "metadata": {"name": name.replace("_", "-"), "namespace": "vision"},
@@ -94,64 +94,64 @@ def pod(rank: int, node: str, phase: str = "Running", **more: Any) -> Pod:
 
 
 class Scene:
-    """A mirror with one run and its members, changed by hand, and a keeper."""
+    """A mirror with one run and its members, changed by the test, and a keeper."""
 
     def __init__(self, *pods: Pod, phase: Phase = Phase.RUNNING, known: MemoryPeak | None = None) -> None:
         self.mirror = Mirror(KubeClient(KubeConfig(server="http://unused")))
-        self.told: list[tuple[str, str]] = []
+        self.woken: list[tuple[str, str]] = []
         meta = ObjectMeta(name="bert", namespace="vision", uid="run")
         attempt = Attempt(number=1, nodes="n*4096", world_size=4096)
         status = RunStatus(phase=phase, memory=known, attempts=1, attempt=attempt)
         self.run = RunObject(metadata=meta, status=status)
         self.mirror.runs["vision", "bert"] = self.run
-        self.keeper = MemoryKeeper(self.mirror_client(), self.mirror, self.told.append, lambda: NOW)
-        for each in pods:
-            self.shows(each)
+        self.keeper = MemoryKeeper(self.mirror_client(), self.mirror, self.woken.append, lambda: NOW)
+        for pod in pods:
+            self.show(pod)
 
     def mirror_client(self) -> KubeClient:
         return KubeClient(KubeConfig(server="http://unused"))
 
-    def shows(self, each: Pod) -> None:
-        key = (each.metadata.namespace, each.metadata.name)
-        self.mirror.pods[key] = each
-        self.mirror._index(Added(each))
+    def show(self, pod: Pod) -> None:
+        key = (pod.metadata.namespace, pod.metadata.name)
+        self.mirror.pods[key] = pod
+        self.mirror._index(Added(pod))
         self.keeper._note(PODS, *key)
 
-    async def ask(self, client: Asked) -> None:
+    async def ask(self, client: MetricsClient) -> None:
         await self.keeper.ask(cast(KubeClient, client))
 
     def noted(self, *pods: Pod) -> RunStatus:
         assert self.run.status is not None
-        members = [(each, member) for each in pods if (member := member_of(each, {})) is not None]
+        members = [(pod, member) for pod in pods if (member := member_of(pod, {})) is not None]
         return self.keeper.noted(self.run, self.run.status, members)
 
 
-async def test_kubelets_are_asked_once_each_and_only_where_members_run() -> None:
-    """Two members of one node are one question; of those that ended nobody asks."""
+async def test_one_request_goes_to_each_kubelet_with_running_members() -> None:
+    """Two members on one node need one request; ended members need none."""
     scene = Scene(pod(0, "a"), pod(1, "a"), pod(2, "b"), pod(3, "c", "Failed"))
-    client = Asked(nodes={"a": summary(bert_1_0=1, bert_1_1=3), "b": summary(bert_1_2=2)})
+    client = MetricsClient(nodes={"a": summary(bert_1_0=1, bert_1_1=3), "b": summary(bert_1_2=2)})
     await scene.ask(client)
     assert sorted(client.paths[1:]) == [f"/api/v1/nodes/{node}/proxy/stats/summary" for node in ("a", "b")]
     peak = scene.noted().memory
     assert peak is not None
     assert (peak.peak_bytes, peak.rank, peak.node, peak.total_bytes) == (3 * GI, 1, "a", 6 * GI)
-    assert scene.told == [("vision", "bert")]
+    assert scene.woken == [("vision", "bert")]
 
 
-async def test_what_a_member_held_is_kept_though_somebody_took_its_labels() -> None:
-    """Whose member it is stands in its name and its owner."""
+async def test_the_peak_of_a_member_without_its_labels_is_kept() -> None:
+    """Its name and its owner reference identify it."""
     bare = pod(0, "a", "Succeeded", conditions=[{"type": names.CONDITION_MEMORY_PEAK, "message": f"main={2 * GI}"}])
     bare = msgspec.structs.replace(bare, metadata=msgspec.structs.replace(bare.metadata, labels={}))
     scene = Scene(bare)
-    assert scene.told == [("vision", "bert")]
+    assert scene.woken == [("vision", "bert")]
     peak = scene.noted().memory
     assert peak is not None
     assert (peak.peak_bytes, peak.rank) == (2 * GI, 0)
 
 
-async def test_a_pod_that_is_no_member_tells_nothing_of_the_run() -> None:
-    """One of another namespace, one of another attempt, and one beyond the run's members, each with the run's owner
-    reference; and one of the right name with the run's label alone."""
+async def test_a_pod_that_is_no_member_adds_nothing_to_the_runs_peak() -> None:
+    """Three Pods have the run's owner reference, but another namespace, another attempt, or a rank beyond the run's
+    members; the fourth has the right name and label, but no owner reference."""
     condition = [{"type": names.CONDITION_MEMORY_PEAK, "message": f"main={2 * GI}"}]
     ended = pod(0, "a", "Succeeded", conditions=condition)
 
@@ -160,26 +160,26 @@ async def test_a_pod_that_is_no_member_tells_nothing_of_the_run() -> None:
 
     foreign = but(namespace="mallory"), but(name="bert-2-0"), but(name="bert-1-4096"), but(owner_references=())
     scene = Scene(*foreign)
-    assert (scene.told, scene.noted().memory) == ([], None)
+    assert (scene.woken, scene.noted().memory) == ([], None)
 
 
-async def test_the_metrics_api_answers_for_all_at_once() -> None:
-    """Where it is served no kubelet is asked, but for a member that it does not hear of."""
+async def test_one_request_to_the_metrics_api_covers_all_members() -> None:
+    """A kubelet is asked only for a member that the metrics API does not know."""
     scene = Scene(pod(0, "a"), pod(1, "b"))
-    client = Asked(metrics=metrics(bert_1_0="2Gi", bert_1_1="1048576Ki", other="9Gi"))
+    client = MetricsClient(metrics=metrics(bert_1_0="2Gi", bert_1_1="1048576Ki", other="9Gi"))
     await scene.ask(client)
     assert client.paths == [METRICS_PATH]
     peak = scene.noted().memory
     assert peak is not None and (peak.peak_bytes, peak.total_bytes) == (2 * GI, 3 * GI)
-    scene.shows(pod(2, "c"))
+    scene.show(pod(2, "c"))
     await scene.ask(client)
     assert client.paths[1:] == [METRICS_PATH, "/api/v1/nodes/c/proxy/stats/summary"]
 
 
-async def test_who_may_not_ask_stops_asking() -> None:
-    """Both ways; it is tried again much later, and nothing else suffers."""
+async def test_requests_stop_after_they_were_forbidden() -> None:
+    """This holds for both APIs. The keeper tries again much later."""
     scene = Scene(*(pod(rank, f"n{rank}") for rank in range(3)))
-    client = Asked(metrics=Forbidden("no"), nodes={f"n{rank}": Forbidden("no") for rank in range(3)})
+    client = MetricsClient(metrics=Forbidden("no"), nodes={f"n{rank}": Forbidden("no") for rank in range(3)})
     await scene.ask(client)
     asked = len(client.paths)
     assert asked <= 1 + memory.AT_ONCE
@@ -189,26 +189,27 @@ async def test_who_may_not_ask_stops_asking() -> None:
 
 
 @pytest.mark.parametrize("answer", [Unavailable("gone"), b"not JSON", b'{"pods": 3}', b"{}"])
-async def test_a_kubelet_that_tells_nonsense_tells_nothing(answer: Any) -> None:
-    """The others are heard."""
+async def test_an_invalid_answer_of_a_kubelet_is_ignored(answer: Any) -> None:
+    """Answers of other kubelets count."""
     scene = Scene(pod(0, "bad"), pod(1, "good"))
-    await scene.ask(Asked(nodes={"bad": answer, "good": summary(bert_1_1=2)}))
+    await scene.ask(MetricsClient(nodes={"bad": answer, "good": summary(bert_1_1=2)}))
     peak = scene.noted().memory
     assert peak is not None and peak.rank == 1
 
 
-async def test_figures_of_another_pod_of_the_same_name_are_not_taken() -> None:
-    """By UID where it is told, else by the time: an attempt number comes again with a new Run."""
+async def test_figures_of_another_pod_of_the_same_name_are_ignored() -> None:
+    """A kubelet reports the UID. The metrics API reports only a time, and a new Run may reuse the name of an old
+    Pod."""
     scene = Scene(pod(0, "a", start_time="2026-11-21T12:30:00Z"))
     other = summary(bert_1_0=5)
     other["pods"][0]["podRef"]["uid"] = "another"
-    await scene.ask(Asked(nodes={"a": other}))
-    await scene.ask(Asked(metrics=metrics(bert_1_0="5Gi")))
+    await scene.ask(MetricsClient(nodes={"a": other}))
+    await scene.ask(MetricsClient(metrics=metrics(bert_1_0="5Gi")))
     assert scene.noted().memory is None
 
 
 async def test_many_nodes_are_asked_at_a_steady_pace(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A large cluster's round takes longer, and costs the API server no more at any moment."""
+    """A large cluster takes longer, and causes no higher load on the API server."""
     pauses: list[float] = []
 
     async def sleep(seconds: float) -> None:
@@ -216,12 +217,12 @@ async def test_many_nodes_are_asked_at_a_steady_pace(monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(asyncio, "sleep", sleep)
     scene = Scene(*(pod(rank, f"n{rank}") for rank in range(memory.UNPACED + 10)))
-    await scene.ask(Asked(nodes={f"n{rank}": summary() for rank in range(memory.UNPACED + 10)}))
+    await scene.ask(MetricsClient(nodes={f"n{rank}": summary() for rank in range(memory.UNPACED + 10)}))
     assert sum(pauses) == pytest.approx(10 / memory.NODES_PER_SECOND)
 
 
-async def test_a_run_that_is_over_is_not_asked_about() -> None:
-    client = Asked()
+async def test_no_request_is_made_for_an_ended_run() -> None:
+    client = MetricsClient()
     await Scene(pod(0, "a"), phase=Phase.SUCCEEDED).ask(client)
     assert client.paths == []
 
@@ -234,30 +235,30 @@ def ended(rank: int, *, message: str = "", reason: str = "Completed", exit_code:
     return pod(rank, "a", phase, conditions=conditions, containerStatuses=statuses)
 
 
-def test_what_a_pod_says_as_it_ends_is_taken_even_if_it_is_gone_a_moment_later() -> None:
-    """Its run is looked at again; without the Pod the peak is still known."""
+def test_the_peak_of_an_ended_pod_is_kept_when_the_pod_is_deleted() -> None:
+    """Its run is reconciled, and the peak is known without the Pod."""
     scene = Scene(ended(0, message=f"sidecar=5,main={3 * GI}"))
-    assert scene.told == [("vision", "bert")]
+    assert scene.woken == [("vision", "bert")]
     scene.mirror.pods.clear()
     peak = scene.noted().memory
     assert peak is not None and (peak.peak_bytes, peak.at) == (3 * GI, "2026-11-21T12:00:00Z")
 
 
 @pytest.mark.parametrize("message", ["main=lots", "main=-1", "main=" + "9" * 40, "", "=", "main"])
-def test_nonsense_in_a_pods_condition_tells_nothing(message: str) -> None:
-    """Whoever may write the status of Pods can write anything."""
+def test_an_invalid_memory_condition_of_a_pod_is_ignored(message: str) -> None:
+    """Anyone who may write the status of Pods can write anything into it."""
     assert Scene(ended(0, message=message)).noted().memory is None
 
 
-def test_who_ran_out_of_memory_had_used_his_limit_at_least() -> None:
-    """Whatever was seen of him before."""
+def test_the_peak_of_an_out_of_memory_kill_is_at_least_the_limit() -> None:
+    """A lower figure that was measured before does not count."""
     out = ended(1, message=f"main={GI}", reason="OOMKilled", exit_code=137)
     peak = Scene(out).noted(out).memory
     assert peak is not None and (peak.peak_bytes, peak.rank, peak.ran_out) == (8 * GI, 1, True)
 
 
-def test_a_service_that_was_started_again_in_its_place_had_used_its_limit() -> None:
-    """Its Pod goes on; what its last container ended of stands there all the same."""
+def test_an_out_of_memory_kill_of_a_restarted_container_counts() -> None:
+    """The Pod goes on; the end of its last container is still in its status."""
     last = {"terminated": {"exitCode": 137, "reason": "OOMKilled", "finishedAt": "2026-11-21T12:00:00Z"}}
     statuses = [{"name": "main", "state": {"running": {}}, "lastState": last, "restartCount": 1}]
     again = pod(0, "a", containerStatuses=statuses)
@@ -266,26 +267,26 @@ def test_a_service_that_was_started_again_in_its_place_had_used_its_limit() -> N
 
 
 async def test_a_peak_that_has_hardly_grown_is_written_when_a_member_ends() -> None:
-    """Not before: a Run is not written for each page that its members touch (rule 8)."""
+    """It is not written before: a Run is not written for each page that its members touch (rule 8)."""
     known = MemoryPeak(peak_bytes=GI, total_bytes=GI)
     scene = Scene(pod(0, "a"), known=known)
-    await scene.ask(Asked(nodes={"a": summary(bert_1_0=1.01)}))
+    await scene.ask(MetricsClient(nodes={"a": summary(bert_1_0=1.01)}))
     assert scene.noted(pod(0, "a")).memory is known
     peak = scene.noted(ended(0)).memory
     assert peak is not None and peak.peak_bytes == int(1.01 * GI)
 
 
-async def test_a_run_that_is_gone_is_forgotten() -> None:
+async def test_peaks_of_a_deleted_run_are_forgotten() -> None:
     scene = Scene(pod(0, "a"))
-    await scene.ask(Asked(nodes={"a": summary(bert_1_0=1)}))
+    await scene.ask(MetricsClient(nodes={"a": summary(bert_1_0=1)}))
     assert scene.keeper._peaks
     scene.mirror.runs.clear()
-    await scene.ask(Asked())
+    await scene.ask(MetricsClient())
     assert not scene.keeper._peaks
 
 
 async def test_a_slow_metrics_api_is_asked_more_rarely(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its answer grows with the number of members; at most a twentieth of the time goes into it."""
+    """Its answer grows with the number of members; requests may take at most a twentieth of the time."""
     scene = Scene(pod(0, "a"))
     pauses: list[float] = []
 
@@ -305,8 +306,8 @@ async def test_a_slow_metrics_api_is_asked_more_rarely(monkeypatch: pytest.Monke
     assert pauses[:2] == [60, 90]
 
 
-async def test_policy_says_how_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    """0 asks nobody, until policy says otherwise."""
+async def test_policy_sets_the_interval_between_measurements(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With 0 nothing is measured until policy changes."""
     scene, rounds = Scene(), 0
     pauses: list[float] = []
 

@@ -1,4 +1,4 @@
-"""What belongs to no run goes from the store of blobs; what any run may still need stays."""
+"""Blobs that belong to no run are removed; blobs that a run may still need stay."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from kajitori.kube.client import KubeClient
 from kajitori.kube.mirror.mirror import Mirror
 from kajitori.kube.objects import ObjectMeta, RunObject
 
-ASKED, MADE_WITH = "sha256:" + "a" * 64, "sha256:" + "b" * 64
+ASKED, IN_TEMPLATE = "sha256:" + "a" * 64, "sha256:" + "b" * 64
 
 
 def run(name: str, spec: Any, template: Any = None) -> RunObject:
@@ -38,20 +38,20 @@ def run(name: str, spec: Any, template: Any = None) -> RunObject:
 
 
 def mirror_of(*runs: RunObject, age_seconds: float = 0.0) -> Mirror:
-    known = {("vision", each.metadata.name): each for each in runs}
+    known = {("vision", run.metadata.name): run for run in runs}
     return cast(Mirror, SimpleNamespace(runs=known, age_seconds=lambda: age_seconds))
 
 
-def test_a_run_holds_the_code_it_asks_for_and_the_code_it_was_made_with() -> None:
-    """They differ once it was edited; what is damaged holds nothing, and keeps nobody from looking."""
-    step = {"name": first_step.CONTAINER, "env": [{"name": first_step.CODE_ENV, "value": MADE_WITH}]}
+def test_the_code_in_a_runs_spec_and_in_its_template_are_both_needed() -> None:
+    """They differ once the spec was edited. A damaged Run needs no code and does not break the search."""
+    step = {"name": first_step.CONTAINER, "env": [{"name": first_step.CODE_ENV, "value": IN_TEMPLATE}]}
     edited = run("edited", {"code": {"digest": ASKED}}, {"initContainers": [step]})
     damaged = run("damaged", {"code": "what"}, {"initContainers": [{"name": first_step.CONTAINER}]})
-    assert referenced_code(mirror_of(edited, damaged, run("none", {}))) == {("vision", ASKED), ("vision", MADE_WITH)}
+    assert referenced_code(mirror_of(edited, damaged, run("none", {}))) == {("vision", ASKED), ("vision", IN_TEMPLATE)}
 
 
-def test_a_policy_that_keeps_runs_for_less_time_finds_older_ones() -> None:
-    """Ended ones only; and none where policy keeps all."""
+def test_a_shorter_retention_in_policy_makes_older_runs_overdue() -> None:
+    """Only ended runs are overdue, and none are if policy keeps all."""
     ended = RunStatus(phase=Phase.FAILED, finished_at="2026-11-21T10:00:00Z")
     going = RunStatus(phase=Phase.RUNNING, finished_at="2026-11-21T10:00:00Z")
     runs = [msgspec.structs.replace(run(name, {}), status=status) for name, status in (("a", ended), ("b", going))]
@@ -61,15 +61,15 @@ def test_a_policy_that_keeps_runs_for_less_time_finds_older_ones() -> None:
     assert overdue(mirror, 3 * 3600, now) == overdue(mirror, None, now) == []
 
 
-async def test_logs_of_runs_that_are_there_stay(tmp_path: Path) -> None:
+async def test_only_logs_of_deleted_runs_are_removed(tmp_path: Path) -> None:
     kept = await old_logs(tmp_path, "uid-here", "uid-gone")
     keeper = LogKeeper(cast(KubeClient, None), kept)
     await tidy(mirror_of(run("here", {})), Logs(), keeper, None)
     assert [len(await kept.of_run("vision", uid)) for uid in ("uid-here", "uid-gone")] == [1, 0]
 
 
-async def test_a_mirror_that_is_cut_off_removes_nothing(tmp_path: Path) -> None:
-    """It knows nothing of the runs that were submitted since."""
+async def test_nothing_is_removed_while_the_mirror_is_stale(tmp_path: Path) -> None:
+    """A stale mirror does not know runs that were submitted since."""
     kept = await old_logs(tmp_path, "uid-new")
     keeper = LogKeeper(cast(KubeClient, None), kept)
     for age_seconds, left in ((5.0, 1), (0.0, 0)):
@@ -78,7 +78,7 @@ async def test_a_mirror_that_is_cut_off_removes_nothing(tmp_path: Path) -> None:
 
 
 async def old_logs(folder: Path, *uids: str) -> KeptLogs:
-    """Logs of these runs, two hours old."""
+    """Store logs of these runs (UIDs), two hours old."""
     kept = KeptLogs(await open_blobs(folder.as_uri()))
     for uid in uids:
         name = MemberLogName("vision", uid, 1, 0)

@@ -1,4 +1,4 @@
-"""What a start of a gang needs besides its Pods."""
+"""Steps at the start and end of a gang's attempt besides the creation of its Pods."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from tests.unit.kube.fake_api import client_of, serving, status_of
 from kajitori.controllers.runs.attempts import (
     DELETED_TOGETHER,
     DELETIONS_AT_A_TIME,
+    RunReference,
     StartRefused,
-    Whose,
     check_claims,
     delete_members,
     key_for,
@@ -32,15 +32,15 @@ from kajitori.kube.mirror.mirror import Mirror
 from kajitori.kube.objects import ObjectMeta, Pod, RunObject
 from kajitori.kube.platform.ticket_key import SigningKey
 
-WHOSE = Whose("vision", "bert", "u1")
+RUN = RunReference("vision", "bert", "u1")
 WITH_STEP = Attempt(
     number=1, nodes="n", template=template_text({"spec": {"initContainers": [{"name": first_step.CONTAINER}]}})
 )
 
 
 @pytest.mark.parametrize(("code", "reason"), [(403, "Forbidden"), (404, "NotFound")])
-async def test_a_controller_without_rights_on_the_key_says_so(code: int, reason: str) -> None:
-    """The start is refused in words that people read, and nothing waits for the deadline."""
+async def test_a_start_without_rights_on_the_signing_key_is_refused(code: int, reason: str) -> None:
+    """The message names the key, and the run does not wait for the start deadline."""
 
     async def refuse(request: web.Request) -> web.Response:
         return web.json_response(status_of(code, f"{request.method} it is not for you", reason), status=code)
@@ -53,8 +53,8 @@ async def test_a_controller_without_rights_on_the_key_says_so(code: int, reason:
     assert caught.value.reason is Reason.ADMISSION
 
 
-async def test_members_without_a_first_step_wait_for_no_key() -> None:
-    """They show no ticket. They are signed with the key as it was read last, if there is one."""
+async def test_members_without_a_first_step_do_not_wait_for_the_key() -> None:
+    """They show no ticket. They are signed with the last known key, if there is one."""
     plain = Attempt(number=1, nodes="n", template=template_text({"spec": {}}))
     async with client_of("http://127.0.0.1:1") as client:
         key = SigningKey(client, "kajitori", lambda key: None)
@@ -63,8 +63,8 @@ async def test_members_without_a_first_step_wait_for_no_key() -> None:
         assert await key_for(plain, key) == b"k"
 
 
-class Deleting:
-    """Stands for a client: which collections are deleted, how many at a time."""
+class DeletionRecorder:
+    """Stands for a client: records deletions, and how many collections are deleted at a time."""
 
     def __init__(self) -> None:
         self.asked: list[dict[str, Any]] = []
@@ -82,8 +82,8 @@ class Deleting:
         self.deleted.append((name, uid, grace_seconds))
 
 
-def shows(pods: list[Pod], *strangers: str) -> Mirror:
-    """A mirror that shows these members of one run, and Pods of these names that only carry its label."""
+def mirror_of(pods: list[Pod], *strangers: str) -> Mirror:
+    """Return a mirror that shows these members of one run, and Pods of these names that only carry its label."""
     found = SimpleNamespace(
         owned_pods=lambda *run: pods,
         labelled_strangers=lambda *run: {("vision", name) for name in strangers},
@@ -100,11 +100,11 @@ def members(count: int, attempt: int = 3) -> list[Pod]:
 
 
 @pytest.mark.parametrize("count", [1, DELETED_TOGETHER, DELETED_TOGETHER + 1, 9 * DELETED_TOGETHER])
-async def test_each_member_of_a_large_run_is_in_one_part_of_what_is_deleted(count: int) -> None:
-    """A small run is one collection that finds also what the mirror does not show yet."""
-    client = Deleting()
+async def test_each_member_of_a_large_run_is_in_exactly_one_deletion(count: int) -> None:
+    """A small run is one collection, which also covers Pods that the mirror does not show yet."""
+    client = DeletionRecorder()
     action = DeleteMembers(5, attempt=3, unfinished_only=True)
-    await delete_members(cast(KubeClient, client), shows(members(count)), WHOSE, action)
+    await delete_members(cast(KubeClient, client), mirror_of(members(count)), RUN, action)
     assert all((each["grace_seconds"], "Failed" in each["field_selector"]) == (5, True) for each in client.asked)
     selectors = [parse_labels(each["label_selector"]) for each in client.asked]
     for rank in range(count):
@@ -116,14 +116,14 @@ async def test_each_member_of_a_large_run_is_in_one_part_of_what_is_deleted(coun
     assert client.most_at_a_time == min(len(selectors), DELETIONS_AT_A_TIME)
 
 
-async def test_a_stranger_with_a_runs_label_is_not_deleted_with_it() -> None:
-    """No collection is deleted by label then: the members go one by one, each only if it is the one that was seen."""
-    client, earlier = Deleting(), members(1, attempt=2)
+async def test_a_foreign_pod_with_a_runs_label_is_not_deleted() -> None:
+    """Then no collection is deleted by label: members are deleted one by one, each by its UID."""
+    client, earlier = DeletionRecorder(), members(1, attempt=2)
     ended = msgspec.convert({"metadata": {"name": "bert-3-2", "uid": "e"}, "status": {"phase": "Failed"}}, Pod)
-    there = shows([*earlier, *members(2), ended], "bert-3-7")
-    await delete_members(cast(KubeClient, client), there, WHOSE, DeleteMembers(5, 3, unfinished_only=True))
+    mirror = mirror_of([*earlier, *members(2), ended], "bert-3-7")
+    await delete_members(cast(KubeClient, client), mirror, RUN, DeleteMembers(5, 3, unfinished_only=True))
     assert client.deleted == [("bert-3-0", "bert-3-0", 5), ("bert-3-1", "bert-3-1", 5)]
-    await delete_members(cast(KubeClient, client), there, WHOSE)
+    await delete_members(cast(KubeClient, client), mirror, RUN)
     assert [name for name, _, _ in client.deleted[2:]] == ["bert-2-0", "bert-3-0", "bert-3-1", "bert-3-2"]
     assert not client.asked
 
@@ -145,7 +145,7 @@ class Storage:
         self.events, self.phases, self.refused = events, phases, refused
 
     def app(self) -> web.Application:
-        """What stands for the API server."""
+        """Return the application that stands for the API server."""
         app = web.Application()
         app.router.add_get("/api/v1/namespaces/vision/events", self._list_events)
         app.router.add_get("/api/v1/namespaces/vision/persistentvolumeclaims/{name}", self._get_claim)
@@ -172,7 +172,7 @@ class Storage:
 
 
 async def check(storage: Storage) -> str:
-    """The message of the refused start; empty if it goes on."""
+    """Return the message of the refused start; empty if the start may go on."""
     run = RunObject(metadata=ObjectMeta(name="bert", namespace="vision", uid="u1"))
     async with serving(storage.app()) as url, client_of(url) as client:
         try:
@@ -197,7 +197,7 @@ async def check(storage: Storage) -> str:
 async def test_a_claims_event_ends_a_start_only_while_it_is_unbound(
     events: dict[str, int], phases: dict[str, str], message: str
 ) -> None:
-    """A claim that was bound after the event keeps nobody waiting, nor does an event of long ago."""
+    """Neither a claim that was bound after the event nor an old event holds up the start."""
     found = await check(Storage(events, phases))
     assert found.startswith(message) and bool(found) == bool(message)
 

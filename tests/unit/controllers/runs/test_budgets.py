@@ -15,7 +15,7 @@ SPEC = {"minAvailable": 2, "selector": {"matchLabels": {"a": "b"}}}
 
 
 async def test_without_the_right_to_write_budgets_a_run_goes_on(caplog: pytest.LogCaptureFixture) -> None:
-    """Said once; nobody is asked again before something else is wanted."""
+    """The refusal is logged once, and the write is not repeated before another budget is wanted."""
     asked = []
 
     async def refuse(request: web.Request) -> web.Response:

@@ -1,4 +1,4 @@
-"""Victims of a node that ran out of memory are told from culprits by what its kubelet said of it."""
+"""Events of the kubelet tell victims of a node without memory from the culprits."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def system_oom(node: str = "n1", first: str = "2026-11-21T12:00:04Z", last: str 
 
 
 class Events:
-    """Stands for a client: the events that an API server has, and how often it was asked."""
+    """Stands for a client: serves Events and counts the requests."""
 
     def __init__(self, *events: Event) -> None:
         self.events: Any = list(events)
@@ -51,14 +51,14 @@ class Events:
         return Listing(self.events, "1")
 
 
-def spared(events: Events, patience_seconds: float = 0.0) -> Spared:
+def spared_by(events: Events, patience_seconds: float = 0.0) -> Spared:
     return Spared(cast(KubeClient, events), patience_seconds)
 
 
-async def test_who_was_killed_when_his_node_ran_out_is_a_victim() -> None:
-    """Once is asked for all of them, and never again."""
+async def test_a_member_killed_when_its_node_ran_out_is_a_victim() -> None:
+    """One request serves all members, and it is not repeated."""
     events = Events(system_oom())
-    judge = spared(events)
+    judge = spared_by(events)
     pods = [killed("a"), killed("b"), killed("c", "n2")]
     assert await judge.among(pods) == ({"a", "b"}, 0.0)
     assert await judge.among(pods) == ({"a", "b"}, 0.0)
@@ -76,12 +76,12 @@ async def test_who_was_killed_when_his_node_ran_out_is_a_victim() -> None:
     ],
 )
 async def test_another_node_or_another_time_proves_nothing(event: Event) -> None:
-    assert await spared(Events(event)).among([killed()]) == (set(), 0.0)
+    assert await spared_by(Events(event)).among([killed()]) == (set(), 0.0)
 
 
-async def test_an_event_that_was_said_again_covers_all_the_time() -> None:
+async def test_a_repeated_event_covers_the_time_since_its_first_occurrence() -> None:
     event = system_oom(first="2026-11-21T11:00:00Z", last="2026-11-21T12:30:00Z")
-    assert await spared(Events(event)).among([killed()]) == ({"u"}, 0.0)
+    assert await spared_by(Events(event)).among([killed()]) == ({"u"}, 0.0)
 
 
 @pytest.mark.parametrize(
@@ -92,31 +92,30 @@ async def test_an_event_that_was_said_again_covers_all_the_time() -> None:
         {"limits": {"memory": "much"}, "requests": {"memory": "much"}},
     ],
 )
-async def test_who_had_not_asked_for_all_that_he_may_use_is_no_proven_victim(resources: dict[str, Any]) -> None:
-    """What he used at that moment nobody knows; nobody is even asked."""
+async def test_a_member_with_a_request_below_its_limit_is_no_proven_victim(resources: dict[str, Any]) -> None:
+    """Its memory use at that moment is unknown, so no Events are requested."""
     events = Events(system_oom())
-    assert await spared(events).among([killed(resources=resources)]) == (set(), 0.0)
+    assert await spared_by(events).among([killed(resources=resources)]) == (set(), 0.0)
     assert events.asked == 0
 
 
-async def test_other_ends_need_no_evidence() -> None:
+async def test_no_events_are_requested_for_other_failures() -> None:
     events = Events(system_oom())
-    assert await spared(events).among([killed(reason="Error")]) == (set(), 0.0)
+    assert await spared_by(events).among([killed(reason="Error")]) == (set(), 0.0)
     assert events.asked == 0
 
 
-async def test_an_event_may_come_a_moment_later_than_the_status() -> None:
-    """Until then nothing is decided: a culprit's run ends for good."""
+async def test_the_decision_waits_a_moment_for_the_event() -> None:
+    """A culprit's run ends for good, so nothing is decided until then."""
     events = Events()
-    judge = spared(events, patience_seconds=60.0)
+    judge = spared_by(events, patience_seconds=60.0)
     victims, wait = await judge.among([killed()])
     assert not victims and 0 < wait <= 60
     events.events = [system_oom()]
     assert await judge.among([killed()]) == ({"u"}, 0.0)
 
 
-async def test_without_the_right_to_read_events_a_kill_is_a_culprits() -> None:
-    """As before there was any evidence."""
+async def test_without_the_right_to_read_events_a_killed_member_is_a_culprit() -> None:
     events = Events()
     events.events = Forbidden("no")
-    assert await spared(events).among([killed()]) == (set(), 0.0)
+    assert await spared_by(events).among([killed()]) == (set(), 0.0)

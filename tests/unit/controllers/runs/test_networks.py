@@ -1,4 +1,4 @@
-"""What the keeper of NetworkPolicies believes is what the watch told last, not what it wrote itself."""
+"""The NetworkKeeper trusts the watch, not its own writes."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ RUN = RunObject(metadata=ObjectMeta(name="bert", namespace="vision", uid="u1"), 
 RULES = {"policyTypes": ["Egress"], "egress": []}
 
 
-class Server:
-    """Takes what is made; somebody deletes it, and the watch tells of both, before the answer is read."""
+class FakeServer:
+    """Accepts NetworkPolicies, and counts them. In the test of a lost policy its watch never shows the policy."""
 
     def __init__(self, refusal: KajitoriError | None = None) -> None:
         self.made = 0
@@ -34,9 +34,9 @@ class Server:
         self.deleted.append(uid)
 
 
-async def test_deleted_before_its_making_was_answered() -> None:
-    """It is made again at the next look."""
-    server = Server()
+async def test_a_policy_deleted_before_its_creation_was_answered_is_recreated() -> None:
+    """The next reconciliation creates it again."""
+    server = FakeServer()
     keeper = NetworkKeeper(cast(KubeClient, server), lambda key: None)
     keeper._synced = True
     await keeper.ensure(RUN, RULES)
@@ -44,8 +44,8 @@ async def test_deleted_before_its_making_was_answered() -> None:
     assert server.made == 2
 
 
-def keeper_before(server: Server, *known: NetworkPolicy) -> NetworkKeeper:
-    """One whose watch has told it of these."""
+def keeper_with(server: FakeServer, *known: NetworkPolicy) -> NetworkKeeper:
+    """Return a keeper whose watch has shown these policies."""
     keeper = NetworkKeeper(cast(KubeClient, server), lambda key: None)
     keeper._synced = True
     keeper._known.update({(each.metadata.namespace, each.metadata.name): each for each in known})
@@ -53,34 +53,34 @@ def keeper_before(server: Server, *known: NetworkPolicy) -> NetworkKeeper:
 
 
 def policy_of(uid: str) -> NetworkPolicy:
-    """The NetworkPolicy of a run of that name and UID, as it is to be."""
+    """Return the wanted NetworkPolicy of the run named bert with this UID."""
     run = RunObject(metadata=ObjectMeta(name="bert", namespace="vision", uid=uid), spec=msgspec.Raw(b"{}"))
     body = _body(run, RULES)
     return msgspec.convert(body | {"metadata": body["metadata"] | {"uid": f"policy-of-{uid}"}}, NetworkPolicy)
 
 
-async def test_a_run_that_nothing_restricts_costs_no_request() -> None:
-    """Nor does one that has what it is to have, or whose NetworkPolicy is not known to be there or not."""
-    server = Server()
-    await keeper_before(server).keep(RUN, None)
-    await keeper_before(server, policy_of("u1")).keep(RUN, RULES)
+async def test_unrestricted_and_unchanged_runs_cause_no_requests() -> None:
+    """Nor does a run before the watch has shown which policies exist."""
+    server = FakeServer()
+    await keeper_with(server).keep(RUN, None)
+    await keeper_with(server, policy_of("u1")).keep(RUN, RULES)
     await NetworkKeeper(cast(KubeClient, server), lambda key: None).keep(RUN, RULES)
     assert (server.made, server.deleted) == (0, [])
 
 
-async def test_only_its_own_goes_with_a_run() -> None:
-    """That of the next run of its name stays."""
-    server = Server()
-    await keeper_before(server, policy_of("u2")).keep(RUN, None)
+async def test_only_the_runs_own_policy_is_deleted() -> None:
+    """The policy of a later run with the same name stays."""
+    server = FakeServer()
+    await keeper_with(server, policy_of("u2")).keep(RUN, None)
     assert server.deleted == []
-    await keeper_before(server, policy_of("u1")).keep(RUN, None)
+    await keeper_with(server, policy_of("u1")).keep(RUN, None)
     assert server.deleted == ["policy-of-u1"]
 
 
-async def test_what_was_refused_is_tried_again_only_for_something_else() -> None:
-    """Or once the run was without."""
-    server = Server(Forbidden("no"))
-    keeper = keeper_before(server)
+async def test_a_refused_policy_is_tried_again_only_if_its_rules_change() -> None:
+    """It is also tried again if the run had no rules in between."""
+    server = FakeServer(Forbidden("no"))
+    keeper = keeper_with(server)
     for rules, tries in ((RULES, 1), (RULES, 1), ({**RULES, "egress": [{}]}, 2), (None, 2), (RULES, 3)):
         await keeper.keep(RUN, rules)
         assert server.made == tries

@@ -1,4 +1,4 @@
-"""Pods of a Run that is gone are taken away, and those of one that is there never."""
+"""Pods of a deleted Run are deleted; Pods of an existing Run never are."""
 
 from __future__ import annotations
 
@@ -25,29 +25,29 @@ def pod(kind: str = names.KIND, **meta: Any) -> Pod:
     )
 
 
-class World:
-    """What the mirror shows, and what the API server has, of a run called bert."""
+class FakeCluster:
+    """The mirror and the API server, each with or without a Run named bert."""
 
-    def __init__(self, shown: str | None = None, there: str | None = None) -> None:
-        self.there = there
+    def __init__(self, shown_uid: str | None = None, stored_uid: str | None = None) -> None:
+        self.stored_uid = stored_uid
         self.deleted: list[Any] = []
-        runs = {("vision", "bert"): SimpleNamespace(metadata=SimpleNamespace(uid=shown))} if shown else {}
+        runs = {("vision", "bert"): SimpleNamespace(metadata=SimpleNamespace(uid=shown_uid))} if shown_uid else {}
         mirror = SimpleNamespace(runs=runs, owned_pods=lambda *run: [pod()], labelled_strangers=lambda *run: ())
         self.orphans = Orphans(cast(KubeClient, self), cast(Mirror, mirror))
 
     async def get(self, resource: Any, name: str, namespace: str) -> dict[str, Any]:
-        if self.there is None:
+        if self.stored_uid is None:
             raise NotFound(f"no {name}")
-        return {"metadata": {"uid": self.there}}
+        return {"metadata": {"uid": self.stored_uid}}
 
     async def delete_collection(self, resource: Any, namespace: str, *, label_selector: str, **options: Any) -> None:
         self.deleted.append((namespace, label_selector))
 
 
-@pytest.mark.parametrize("shown", [None, "uid-2"])
-def test_a_pod_without_its_run_is_one(shown: str | None) -> None:
-    """The run is gone, or another one has its name now."""
-    orphans = World(shown).orphans
+@pytest.mark.parametrize("shown_uid", [None, "uid-2"])
+def test_a_pod_without_its_run_is_an_orphan(shown_uid: str | None) -> None:
+    """The run is gone, or another run has its name now."""
+    orphans = FakeCluster(shown_uid).orphans
     assert orphans.note(pod()) == KEY
     assert KEY in orphans
     assert list(orphans) == [KEY]
@@ -56,31 +56,32 @@ def test_a_pod_without_its_run_is_one(shown: str | None) -> None:
 @pytest.mark.parametrize(
     "seen",
     [
-        pytest.param(pod(deletionTimestamp="2026-11-21T12:00:00Z"), id="on-its-way"),
-        pytest.param(pod(ownerReferences=[]), id="nobody-owns-it"),
-        pytest.param(pod("Job"), id="another-owns-it"),
+        pytest.param(pod(deletionTimestamp="2026-11-21T12:00:00Z"), id="being-deleted"),
+        pytest.param(pod(ownerReferences=[]), id="without-an-owner"),
+        pytest.param(pod("Job"), id="of-a-job"),
     ],
 )
-def test_what_is_none(seen: Pod) -> None:
-    orphans = World().orphans
+def test_a_pod_that_ends_or_has_another_owner_is_no_orphan(seen: Pod) -> None:
+    orphans = FakeCluster().orphans
     assert orphans.note(seen) is None
     assert not list(orphans)
 
 
-def test_a_pod_that_names_a_run_of_another_namespace_is_none() -> None:
-    """Nobody but its maker wrote that; the garbage collector of Kubernetes may remove it, we leave it alone."""
-    assert World("uid-1").orphans.note(pod(namespace="mallory")) is None
+def test_a_pod_that_names_a_run_of_another_namespace_is_no_orphan() -> None:
+    """Only the Pod's creator wrote that reference. The garbage collector of Kubernetes may remove such a Pod; Kajitori
+    does not."""
+    assert FakeCluster("uid-1").orphans.note(pod(namespace="mallory")) is None
 
 
-def test_a_pod_of_a_run_that_is_shown_is_none() -> None:
-    assert World("uid-1").orphans.note(pod()) is None
+def test_a_pod_of_an_existing_run_is_no_orphan() -> None:
+    assert FakeCluster("uid-1").orphans.note(pod()) is None
 
 
-@pytest.mark.parametrize(("there", "are_deleted"), [(None, True), ("uid-2", True), ("uid-1", False)])
-async def test_the_api_server_is_asked_before_they_are_deleted(there: str | None, are_deleted: bool) -> None:
-    """The mirror may be behind: a run that is there keeps its Pods."""
-    world = World(there=there)
-    world.orphans.note(pod())
-    await world.orphans.delete(KEY)
-    assert world.deleted == ([("vision", f"{names.LABEL_RUN_UID}=uid-1")] if are_deleted else [])
-    assert KEY not in world.orphans
+@pytest.mark.parametrize(("stored_uid", "are_deleted"), [(None, True), ("uid-2", True), ("uid-1", False)])
+async def test_the_api_server_is_asked_before_they_are_deleted(stored_uid: str | None, are_deleted: bool) -> None:
+    """The mirror may be behind: an existing run keeps its Pods."""
+    cluster = FakeCluster(stored_uid=stored_uid)
+    cluster.orphans.note(pod())
+    await cluster.orphans.delete(KEY)
+    assert cluster.deleted == ([("vision", f"{names.LABEL_RUN_UID}=uid-1")] if are_deleted else [])
+    assert KEY not in cluster.orphans

@@ -35,9 +35,9 @@ def test_held_back_runs_are_planned_once_a_quarter_of_the_slots_is_free() -> Non
 
 
 @given(st.integers(1, 9), st.lists(st.tuples(st.integers(0, 9), st.integers(0, 3), st.booleans())))
-def test_each_priority_gets_the_slots_that_higher_ones_leave(most: int, drawn: list[tuple[int, int, bool]]) -> None:
+def test_each_priority_gets_the_slots_that_higher_ones_leave(limit: int, drawn: list[tuple[int, int, bool]]) -> None:
     """A start that ended frees its slot, whether or not it had one."""
-    slots, begun = StartSlots(lambda: most), dict[tuple[str, str], int]()
+    slots, begun = StartSlots(lambda: limit), dict[tuple[str, str], int]()
     for number, priority, ends in drawn:
         key = ("team", f"{number}")
         if ends:
@@ -48,5 +48,5 @@ def test_each_priority_gets_the_slots_that_higher_ones_leave(most: int, drawn: l
             begun[key] = priority
         for level in range(4):
             same_or_higher = sum(each >= level for each in begun.values())
-            assert slots.left(level) == max(0, most - same_or_higher)
+            assert slots.left(level) == max(0, limit - same_or_higher)
             assert slots.left(level) <= slots.left(level + 1)

@@ -1,4 +1,4 @@
-"""Where an attempt begins, as far as quotas let it."""
+"""The size with which an attempt begins, within the quotas."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ELASTIC: dict[str, Any] = {"replicas": 8, "minReplicas": 2, "resources": {"cpu":
 
 
 class Quotas:
-    """Stands for a client: a namespace with room for so many Pods."""
+    """Stands for a client: a namespace whose quota has room for `room` Pods."""
 
     def __init__(self, room: int) -> None:
         self.items = [
@@ -37,8 +37,8 @@ class Quotas:
         return self
 
 
-class Written:
-    """Stands for what writes statuses."""
+class RecordedStatuses:
+    """Stands for `Statuses`, and keeps the last written status."""
 
     def __init__(self) -> None:
         self.last = RunStatus()
@@ -49,11 +49,11 @@ class Written:
 
 
 class Scene(QueueScene):
-    """Eight nodes, in a namespace with room for so many Pods."""
+    """Eight nodes, and a namespace whose quota has room for `room` Pods."""
 
     def __init__(self, room: int) -> None:
         super().__init__(8)
-        self.written = Written()
+        self.written = RecordedStatuses()
         client, statuses = cast(KubeClient, Quotas(room)), cast(Statuses, self.written)
         provisioning = Provisioning(client, self.cluster, lambda key: None)
         networks = NetworkKeeper(client, lambda key: None)
@@ -64,27 +64,27 @@ class Scene(QueueScene):
 KEPT = {
     "fits": (5, 0, 5, 5),
     "is cut to what the quota has room for": (5, 0, 3, 3),
-    "is told that it does not fit": (5, 0, 1, 5),
-    "was asked before": (5, 5, 1, 5),
-    "has more nodes than it was asked for before": (8, 5, 6, 6),
-    "has more, and its last members are still counted": (8, 5, 1, 5),
+    "exceeds the quota even at its smallest": (5, 0, 1, 5),
+    "was checked against the quota when its nodes were chosen": (5, 5, 1, 5),
+    "has more nodes than were checked before": (8, 5, 6, 6),
+    "has more, and its ending members still count": (8, 5, 1, 5),
 }
 
 
 @pytest.mark.parametrize("case", KEPT)
 async def test_an_elastic_gang_begins_within_its_quota(case: str) -> None:
-    """Nodes that are kept for it were asked about when they were chosen; any further ones were not."""
+    """Kept nodes were checked against the quota when they were chosen; further nodes were not."""
     nodes, kept, room, begins = KEPT[case]
     scene = Scene(room)
-    applicant = scene.waits("bert", nodes, **ELASTIC)
-    spec, decision = scene.cluster.decide(applicant.run)
-    status = applicant.run.status
+    pending = scene.waits("bert", nodes, **ELASTIC)
+    spec, decision = scene.cluster.decide(pending.run)
+    status = pending.run.status
     assert status is not None
     names = tuple(f"n{number}" for number in range(nodes))
     if kept:
         status = msgspec.structs.replace(status, resize=Resize(nodes=compress(names[:kept]), fewest=2))
-    admitted = Admitted(life_of(applicant.run, spec, decision, status), spec, decision)
-    waiting = QueueEntry(applicant.run, applicant.request, admitted=admitted, status=status, version="1")
+    admitted = Admitted(life_of(pending.run, spec, decision, status), spec, decision)
+    waiting = QueueEntry(pending.run, pending.request, admitted=admitted, status=status, version="1")
     placed, _ = await scene.starter.place(waiting, Placement("team/bert", tuple(range(nodes)), names), set())
     assert placed.attempt is not None
     assert (placed.attempt.nodes, placed.attempt.world_size) == (compress(names[:begins]), begins)
@@ -92,12 +92,12 @@ async def test_an_elastic_gang_begins_within_its_quota(case: str) -> None:
 
 @pytest.mark.parametrize(("room", "grows_to"), [(9, "n[0-4]"), (2, "n[0-3]"), (0, "")])
 async def test_an_elastic_gang_grows_within_its_quota(room: int, grows_to: str) -> None:
-    """Or not at all."""
+    """It does not grow if the quota has no room at all."""
     scene = Scene(room)
     run = scene.runs("bert", "n[0-1]", since=ago(hours=1), **ELASTIC)
     nodes = tuple(f"n{number}" for number in range(5))
-    applicant = scene.waits("other", 1)
-    grows = Growth(("team", "bert"), run, 2, nodes, nodes[2:], applicant.request.member)
+    pending = scene.waits("other", 1)
+    grows = Growth(("team", "bert"), run, 2, nodes, nodes[2:], pending.request.member)
     assert await scene.starter.grow(grows) is bool(grows_to)
     resize = scene.written.last.resize
     assert (resize.nodes if resize is not None else "") == grows_to

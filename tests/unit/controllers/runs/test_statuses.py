@@ -1,4 +1,4 @@
-"""What the controllers believe of what they wrote, and how often they write."""
+"""Which statuses the controllers trust after their own writes, and how often they write."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ RUNNING = RunStatus(phase=Phase.RUNNING, queued_at="2026-11-21T00:00:00Z")
 
 
 class Scene:
-    """An API server that stores under version 9, and one that writes there; its clock is set by hand."""
+    """An API server that answers every request with version `stored`, and writers with a clock that the test sets."""
 
     def __init__(self) -> None:
         self.now = START
@@ -54,8 +54,8 @@ def run_of(version: str, status: RunStatus | None = RUNNING) -> RunObject:
 
 
 @pytest.mark.parametrize(("stored", "is_believed"), [("5", True), ("9", False)])
-async def test_a_write_that_a_backup_took_back_is_not_waited_for(stored: str, is_believed: bool) -> None:
-    """The API server is asked, after a while; where it has the write, the mirror is only slow."""
+async def test_a_write_undone_by_a_restored_backup_is_not_waited_for(stored: str, is_believed: bool) -> None:
+    """The API server is asked after a while. If it has the write, the mirror is only slow."""
     scene, old = Scene(), run_of("5")
     async with scene.statuses() as (statuses, _):
         assert statuses.is_shown(old), "nothing was written here"
@@ -71,8 +71,8 @@ async def test_a_write_that_a_backup_took_back_is_not_waited_for(stored: str, is
         assert statuses.is_shown(old) == is_believed
 
 
-async def test_how_many_attempts_a_run_had_is_known_without_its_status() -> None:
-    """Whoever wrote it remembers, if somebody takes the status away; another run of the name begins at the first."""
+async def test_the_number_of_attempts_survives_a_wiped_status() -> None:
+    """The writer remembers it. Another run with the same name begins at the first attempt."""
     scene, three = Scene(), msgspec.structs.replace(RUNNING, attempts=3)
     async with scene.statuses() as (statuses, _):
         assert not statuses.knows(run_of("5"))
@@ -88,8 +88,8 @@ async def test_how_many_attempts_a_run_had_is_known_without_its_status() -> None
         assert not statuses.knows(other) and statuses.current_status(other).attempts == 0
 
 
-async def test_pods_that_were_made_are_waited_for_but_not_for_ever() -> None:
-    """Those that the mirror shows already are not; whatever became of one, it was seen."""
+async def test_created_pods_are_waited_for_for_a_limited_time() -> None:
+    """Pods that the mirror showed at any time are not waited for."""
     scene, run = Scene(), run_of("9")
     async with scene.statuses() as (statuses, mirror):
         mirror.pods["vision", "bert-1-0"] = Pod(metadata=ObjectMeta(name="bert-1-0", namespace="vision"))
@@ -107,7 +107,7 @@ async def test_pods_that_were_made_are_waited_for_but_not_for_ever() -> None:
         assert statuses.is_shown(run), "another run of that name has nothing to do with it"
 
 
-async def test_turning_points_are_written_at_once_and_counts_once_a_second() -> None:
+async def test_phases_are_written_at_once_and_counts_once_a_second() -> None:
     scene, run = Scene(), run_of("9")
     more = msgspec.structs.replace(RUNNING, members=MemberCounts(total=4, running=4))
     over = msgspec.structs.replace(RUNNING, phase=Phase.SUCCEEDED)
@@ -122,10 +122,10 @@ async def test_turning_points_are_written_at_once_and_counts_once_a_second() -> 
         assert statuses.may_write(KEY, RUNNING, more)
 
 
-async def test_how_far_a_start_has_come_waits_for_a_moment_where_requests_queue_up(
+async def test_the_progress_of_a_start_is_written_later_under_load(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Its end, another attempt and what went wrong do not."""
+    """The end of the run, another attempt, and failures are written at once."""
     monkeypatch.setattr(ConcurrencyLimiter, "is_full", property(lambda _: True))
     scene = Scene()
     attempt = Attempt(number=1, nodes="a")
@@ -150,12 +150,11 @@ async def test_how_far_a_start_has_come_waits_for_a_moment_where_requests_queue_
         assert statuses.may_write(KEY, placed, made)
         monkeypatch.undo()
         scene.now -= BUSY_INTERVAL
-        assert statuses.may_write(KEY, placed, made), "nobody waits: it is told at once"
+        assert statuses.may_write(KEY, placed, made), "without load it is written at once"
 
 
-async def test_that_all_was_made_is_known_before_it_is_written() -> None:
-    """Of this attempt of this run alone; and not any more where an API server was given a backup's data, and the same
-    number is used again."""
+async def test_created_pods_are_known_before_the_status_is_written() -> None:
+    """This holds for this attempt of this run only, and not after a restored backup made the number available again."""
     scene = Scene()
     placed = RunStatus(phase=Phase.STARTING, attempt=Attempt(number=2, nodes="a"), attempts=2)
 
@@ -177,13 +176,13 @@ async def test_that_all_was_made_is_known_before_it_is_written() -> None:
         assert not made_by(statuses, run)
 
 
-async def test_turns_are_told_as_events_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of the run, and of what it asked an autoscaler for; words alone are no turn."""
-    scene, told = Scene(), list[tuple[str, str]]()
+async def test_each_change_of_phase_is_one_event(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Changes of the node request are events as well; a changed message is none."""
+    scene, events = Scene(), list[tuple[str, str]]()
     waits = RunStatus(phase=Phase.QUEUED, reason=Reason.PROVISIONING_NODES, queued_at="2026-11-21T00:00:00Z")
     asked = NodeRequest(pool="spot", nodes=2, attempt=1, number=1)
     states = [RequestState.ASKED, RequestState.PROVISIONED, RequestState.PROVISIONED, RequestState.FAILED]
-    monkeypatch.setattr(EventRecorder, "say", lambda _, about, kind, reason, message: told.append((kind, reason)))
+    monkeypatch.setattr(EventRecorder, "say", lambda _, about, kind, reason, message: events.append((kind, reason)))
     async with scene.statuses() as (statuses, _):
         before: RunStatus | None = None
         for message, state in enumerate(states):
@@ -191,20 +190,20 @@ async def test_turns_are_told_as_events_once(monkeypatch: pytest.MonkeyPatch) ->
             after = msgspec.structs.replace(waits, node_request=request, message=str(message))
             await statuses.write(run_of("9", before), after)
             before = after
-        assert told == [
+        assert events == [
             ("Normal", "ProvisioningNodes"),
             ("Normal", "NodesProvisioned"),
             ("Warning", "NodesNotProvisioned"),
         ]
-        told.clear()
+        events.clear()
         assert before is not None
         again = msgspec.structs.replace(before, phase=Phase.QUEUED, reason=Reason.NODE_LOST, interruptions=1)
         await statuses.write(run_of("9", before), again)
         await statuses.write(run_of("9", again), msgspec.structs.replace(again, phase=Phase.FAILED))
         resumed = RunStatus(phase=Phase.QUEUED, reason=Reason.NOT_PLANNED_YET, queued_at="2026-11-21T01:00:00Z")
-        await statuses.write(run_of("9", again), resumed)  # its counts begin anew, which is no setback
-        assert told == [("Warning", "NodeLost"), ("Warning", "NodeLost"), ("Normal", "NotPlannedYet")]
-        told.clear()
+        await statuses.write(run_of("9", again), resumed)  # a resumed run's counts begin again; that is no setback
+        assert events == [("Warning", "NodeLost"), ("Warning", "NodeLost"), ("Normal", "NotPlannedYet")]
+        events.clear()
         first = preempt(RUNNING, Preempted(by="team/a", uid="a", ranks="1"))
         assert first.preemption is not None
         second = preempt(first, Preempted(by="team/b", uid="b", ranks="2", others=first.preemption.each))
@@ -214,13 +213,13 @@ async def test_turns_are_told_as_events_once(monkeypatch: pytest.MonkeyPatch) ->
             (second, msgspec.structs.replace(second, message="x")),
         ):
             await statuses.write(run_of("9", before), after)
-        assert told == [("Warning", "Preempted"), ("Warning", "Preempted")]
+        assert events == [("Warning", "Preempted"), ("Warning", "Preempted")]
 
 
-async def test_what_is_written_is_counted_by_its_reason() -> None:
-    """A setback once, however often the status is written while it lasts; an end once; each preemption."""
+async def test_setbacks_ends_and_preemptions_are_counted_by_reason() -> None:
+    """A setback counts once, however often the status is written while it lasts; so do an end and a preemption."""
     scene, metrics = Scene(), ControllerMetrics.unread()
-    told = Preempted(by="nlp/gpt", uid="u2", who="nlp/gpt", guaranteed=True)
+    preemption = Preempted(by="nlp/gpt", uid="u2", who="nlp/gpt", guaranteed=True)
     lost = RunStatus(phase=Phase.RESTARTING, reason=Reason.NODE_LOST, interruptions=1, queued_at=RUNNING.queued_at)
     failed = msgspec.structs.replace(lost, phase=Phase.FAILED, reason=Reason.PROGRAM_FAILED)
     grown = RunStatus(phase=Phase.RESTARTING, reason=Reason.GROWS, interruptions=1, queued_at=RUNNING.queued_at)
@@ -229,7 +228,7 @@ async def test_what_is_written_is_counted_by_its_reason() -> None:
         await statuses.write(run_of("2", lost), msgspec.structs.replace(lost, message="other words"))
         await statuses.write(run_of("3", lost), failed)
         await statuses.write(run_of("4"), grown)
-        asked = preempt(RUNNING, told)
+        asked = preempt(RUNNING, preemption)
         await statuses.write(run_of("5"), asked)
         await statuses.write(run_of("6", asked), msgspec.structs.replace(asked, message="other words"))
     assert counted(metrics, FAILURES) == {"NodeLost": 1, "ProgramFailed": 1}
@@ -238,7 +237,7 @@ async def test_what_is_written_is_counted_by_its_reason() -> None:
 
 
 def counted(metrics: ControllerMetrics, name: str) -> dict[str, float]:
-    """A counter's values by its only label."""
+    """Return a counter's values by its only label."""
     samples = (sample for family in metrics.registry.collect() for sample in family.samples if sample.name == name)
     return {next(iter(sample.labels.values())): sample.value for sample in samples}
 
@@ -246,9 +245,10 @@ def counted(metrics: ControllerMetrics, name: str) -> dict[str, float]:
 async def test_a_preemption_is_one_event_and_one_line_of_the_log(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """When it is decided, with whom it is for; not again when its members end for it, nor when the run waits."""
-    scene, told = Scene(), list[tuple[str, str]]()
-    monkeypatch.setattr(EventRecorder, "say", lambda _, about, kind, reason, message: told.append((reason, message)))
+    """Both appear when it is decided and name the preemptor; there are none when its members end or when the run
+    waits."""
+    scene, events = Scene(), list[tuple[str, str]]()
+    monkeypatch.setattr(EventRecorder, "say", lambda _, about, kind, reason, message: events.append((reason, message)))
     asked = Preempted(by="nlp/gpt", uid="u2", who="nlp/gpt (high, of bob)")
     first = preempt(RUNNING, asked)
     ending = msgspec.structs.replace(first, phase=Phase.RESTARTING, interruptions=1)
@@ -258,7 +258,7 @@ async def test_a_preemption_is_one_event_and_one_line_of_the_log(
         with caplog.at_level("INFO", "kajitori"):
             for before, after in ((RUNNING, first), (first, ending), (ending, waits)):
                 await statuses.write(run_of("9", before), after)
-    assert told == [("Preempted", "preempted by nlp/gpt (high, of bob)")]
+    assert events == [("Preempted", "preempted by nlp/gpt (high, of bob)")]
     (record,) = caplog.records
     assert record.getMessage() == "run vision/bert: Preempted: preempted by nlp/gpt (high, of bob)"
     assert vars(record)["run"] == "vision/bert"

@@ -37,7 +37,7 @@ WATCH_SECONDS = 0.25
 MEASURE_SECONDS = 1.0
 """Interval between readings of page tables, while they could show no more than a new peak."""
 KILL_AGAIN_SECONDS = 0.02
-LAST_WORDS_SECONDS = 2.0
+READ_REST_SECONDS = 2.0
 """Time for an attached remote to read the end of an ended program's output."""
 
 
@@ -119,7 +119,7 @@ class Shim:
         self._finish(EXITED, "")
         for connection in list(self.connections.values()):
             if connection.attachment is not None:
-                connection.attachment.finish(LAST_WORDS_SECONDS)
+                connection.attachment.finish(READ_REST_SECONDS)
 
     def _listen(self) -> None:
         # The address of a Unix socket holds 107 bytes; a folder's path may be longer.
