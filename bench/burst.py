@@ -3,7 +3,7 @@
     python -m bench.burst            7,500 nodes, 6,000 occupied, a gang of 1,000 whole-node members, five rounds
     python -m bench.burst --small    300 nodes, 240 occupied, a gang of 40, two rounds
 
-A real kube-apiserver with etcd and kube-scheduler on this machine (see tests/helpers/real_cluster.py). Nodes are plain
+A real kube-apiserver with etcd and kube-scheduler on this machine (see tests/harness/real_server.py). Nodes are plain
 objects, and each occupied node holds one Pod. Pods are only bound and do not run. kube-scheduler may call the API
 server as fast as it can. With its default of 50 requests a second (`--scheduler-qps 50`) it binds 1,000 Pods in 18 s,
 however they name their nodes, and only direct binding is faster. Each round measures, in turns:
@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import Any
 
 import uvloop
-from tests.helpers.real_cluster import running_cluster
+from tests.harness.real_server import running_real_server
 
 from bench.common import CONSOLE, Limit, median_and_range, print_limits, print_table
 from bench.gangs import DIRECTLY, GPUS, PATIENCE_SECONDS, POOL_LABEL, lacks, platform, spec_of, wait_until
@@ -275,7 +275,7 @@ async def measure(config: KubeConfig, size: Size, scheduler: Scheduler) -> Secon
 
 def real(size: Size, scheduler_qps: int) -> Seconds:
     """Measures on a real API server."""
-    with running_cluster("--disable-admission-plugins=TaintNodesByCondition") as cluster:
+    with running_real_server("--disable-admission-plugins=TaintNodesByCondition") as cluster:
 
         @contextlib.asynccontextmanager
         async def scheduler() -> AsyncIterator[None]:

@@ -3,7 +3,7 @@
     python -m bench.discovery            7,500 members
     python -m bench.discovery --small    300 members
 
-A real kube-apiserver with etcd on this machine (see tests/helpers/real_cluster.py) holds the Pods of a gang as they are
+A real kube-apiserver with etcd on this machine (see tests/harness/real_server.py) holds the Pods of a gang as they are
 while members are in their first step; they do not run. `kaji server` in a process of its own follows them, with an
 identity of its own, so that the API server's audit log tells what it asks for. First all members but one have an
 address; all of them ask the Web API, as their first steps do, and wait. Then the last one gets its address. The peer
@@ -31,7 +31,7 @@ from urllib.parse import urlsplit
 import psutil
 import uvloop
 import yaml
-from tests.helpers.real_cluster import RealCluster, running_cluster
+from tests.harness.real_server import RealServer, running_real_server
 
 from bench.common import Limit, print_limits, print_table
 from bench.gangs import lacks
@@ -207,7 +207,7 @@ def web_api(kubeconfig: Path, folder: Path, *more: str) -> Iterator[tuple[str, p
             process.terminate()
 
 
-def own_identity(cluster: RealCluster, folder: Path) -> Path:
+def own_identity(cluster: RealServer, folder: Path) -> Path:
     """Write a kubeconfig with an identity of the Web API's own."""
     document = yaml.safe_load(cluster.kubeconfig.read_text())
     document["users"][0]["user"] = {"token": cluster.tokens[WEB_API_USER]}
@@ -217,7 +217,7 @@ def own_identity(cluster: RealCluster, folder: Path) -> Path:
 
 
 @contextlib.asynccontextmanager
-async def prepared(cluster: RealCluster) -> AsyncIterator[KubeClient]:
+async def prepared(cluster: RealServer) -> AsyncIterator[KubeClient]:
     """Install Kajitori; the Web API's user gets all rights."""
     async with cluster.client() as client:
         await install(client)
@@ -229,7 +229,7 @@ async def prepared(cluster: RealCluster) -> AsyncIterator[KubeClient]:
         yield client
 
 
-async def measure(cluster: RealCluster, folder: Path, members: int) -> Figures:
+async def measure(cluster: RealServer, folder: Path, members: int) -> Figures:
     """Measure one round with a gang of this size."""
     audit = folder / "audit.log"
     async with prepared(cluster) as client:
@@ -287,7 +287,7 @@ def run(members: int) -> Figures:
         folder = Path(name)
         (folder / "audit.yaml").write_text(yaml.safe_dump(_AUDIT))
         flags = (f"--audit-policy-file={folder}/audit.yaml", f"--audit-log-path={folder}/audit.log")
-        with running_cluster(*flags, "--audit-log-mode=blocking", "--max-requests-inflight=2000") as cluster:
+        with running_real_server(*flags, "--audit-log-mode=blocking", "--max-requests-inflight=2000") as cluster:
             return uvloop.run(measure(cluster, folder, members))
 
 

@@ -26,7 +26,7 @@ from typing import Any
 import aiohttp
 import msgspec
 import uvloop
-from tests.helpers.real_cluster import RealCluster, running_cluster
+from tests.harness.real_server import RealServer, running_real_server
 
 from bench.common import CONSOLE, Limit, print_limits, print_table
 from bench.gangs import (
@@ -119,11 +119,11 @@ async def _remove(there: Platform) -> float:
 
 def real(size: Size) -> Footprint:
     """On a real API server."""
-    with running_cluster("--etcd-compaction-interval=0") as cluster:
+    with running_real_server("--etcd-compaction-interval=0") as cluster:
         return uvloop.run(measure(cluster.config, cluster.kubeconfig, size, lambda: _etcd_bytes(cluster)))
 
 
-async def _etcd_bytes(cluster: RealCluster) -> int:
+async def _etcd_bytes(cluster: RealServer) -> int:
     """Return the bytes in use in etcd after a compaction, which happens every five minutes."""
     async with aiohttp.ClientSession(cluster.etcd_url) as etcd:
         async with etcd.post("/v3/kv/range", json={"key": "AA=="}) as answer:

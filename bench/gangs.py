@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
-from tests.helpers.real_cluster import find_binary
+from tests.harness.real_server import find_binary
 
 from bench.processes import ROOT
 from kajitori.api.app import create_app

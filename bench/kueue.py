@@ -36,7 +36,7 @@ from typing import Any
 import msgspec
 import uvloop
 import yaml
-from tests.helpers.real_cluster import RealCluster, find_binary, running_cluster
+from tests.harness.real_server import RealServer, find_binary, running_real_server
 
 from bench.common import CONSOLE, Limit, print_limits, print_table
 from bench.gangs import lacks, simulated_nodes
@@ -252,7 +252,7 @@ async def _submit(client: KubeClient, each: Class, pool: int, number: int, share
         await client.create(RUNS, {"apiVersion": names.API_VERSION, "kind": names.KIND, **run}, namespace)
 
 
-async def measure(cluster: RealCluster, share: float, *, pods: bool) -> Outcome:
+async def measure(cluster: RealServer, share: float, *, pods: bool) -> Outcome:
     """Run all of it, from the first submission to the last end."""
     stop = asyncio.Event()
     reduce_garbage_collection()  # as the process of a controller does
@@ -306,7 +306,7 @@ async def _until_all_ended(record: Record, expected: int, controller: asyncio.Ta
             raise TimeoutError(f"{expected - len(record.ended)} runs are not over after {PATIENCE_SECONDS:.0f} s")
 
 
-def _simulated_nodes(cluster: RealCluster) -> contextlib.AbstractContextManager[None]:
+def _simulated_nodes(cluster: RealServer) -> contextlib.AbstractContextManager[None]:
     options = ("--cpus", str(UNITS_OF_NODE), "--max-pods", "250")
     return simulated_nodes(cluster.kubeconfig, POOLS * NODES_OF_POOL, *options, gpus=0)
 
@@ -389,7 +389,7 @@ def main() -> int:
     if lacks("kube-apiserver", "etcd"):
         return 2
     share = 0.1 if options.small else 1.0
-    with running_cluster() as cluster:
+    with running_real_server() as cluster:
         ours = uvloop.run(measure(cluster, share, pods=options.pods))
     CONSOLE.print(f"processor seconds: {ours.processors} (bench: run controller and mirror; the other: submitters)")
     kueue = Outcome(RECORDED_SECONDS, RECORDED_USE, RECORDED, "recorded")

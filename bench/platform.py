@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.helpers.commands import clean_environment
+from tests.harness.commands import clean_environment
 
 PATIENCE_SECONDS = 60.0
 """How long the platform may take to start, and a single command to end."""

@@ -3,7 +3,7 @@
     python -m bench.preempt            a gang of 1,000 whole-node members on as many simulated nodes, five rounds
     python -m bench.preempt --small    40 members on 40 nodes, two rounds
 
-A real kube-apiserver with etcd on this machine (see tests/helpers/real_cluster.py); `kaji sim` in a process of its own
+A real kube-apiserver with etcd on this machine (see tests/harness/real_server.py); `kaji sim` in a process of its own
 plays the kubelets: Pods go Running and, told to end, end at once. Each round measures, in turns:
 
     ours      a gang of low priority holds every node: from `POST /v1/runs` of one of high priority until all its Pods

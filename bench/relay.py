@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 import psutil
-from tests.helpers.real_cluster import RealCluster, running_cluster
+from tests.harness.real_server import RealServer, running_real_server
 
 from bench.common import CONSOLE, Limit, print_limits, print_table
 from bench.processes import answer, helper, say
@@ -111,7 +111,7 @@ class Figures:
     """Share of one core while Pods were created."""
 
 
-async def measure(cluster: RealCluster, size: Size) -> Figures:
+async def measure(cluster: RealServer, size: Size) -> Figures:
     async with KubeClient(cluster.config) as client:
         await install(client)
         await client.create(NAMESPACES, {"metadata": {"name": NAMESPACE}})
@@ -190,7 +190,7 @@ def main() -> int:
         asyncio.run(listen(arguments.listen, arguments.agents))
         return 0
     size = SMALL if arguments.small else FULL
-    with running_cluster() as cluster:
+    with running_real_server() as cluster:
         found = asyncio.run(measure(cluster, size))
     return show(found, size)
 

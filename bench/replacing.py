@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import uvloop
-from tests.helpers.real_cluster import running_cluster
+from tests.harness.real_server import running_real_server
 
 from bench.common import CONSOLE, Limit, median_and_range, print_limits, print_table
 from bench.gangs import POOL_LABEL, Platform, label_nodes, lacks, platform, simulated_nodes, spec_of, wait_until
@@ -56,7 +56,7 @@ def main(contest: Contest, full: Size, small: Size, limits: Callable[[float, flo
     size = small if parser.parse_args().small else full
     if lacks("kube-apiserver", "etcd"):
         return 2
-    with running_cluster() as cluster:
+    with running_real_server() as cluster:
         seconds, spent = uvloop.run(_measure(contest, cluster.config, cluster.kubeconfig, size))
     rows = [
         (mode, median_and_range(values), f"{size.members / statistics.median(values):.0f}")

@@ -3,7 +3,7 @@
     python -m bench.restart            a gang of 1,000 whole-node members on 1,100 simulated nodes, five rounds
     python -m bench.restart --small    40 members on 50 nodes, two rounds
 
-A real kube-apiserver with etcd on this machine (see tests/helpers/real_cluster.py); `kaji sim` in a process of its own
+A real kube-apiserver with etcd on this machine (see tests/harness/real_server.py); `kaji sim` in a process of its own
 plays the kubelets: Pods go Running and, told to end, end at once. Each round measures, in turns:
 
     ours      one member of a running gang fails: from the moment our mirror shows it until all Pods of the next attempt

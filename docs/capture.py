@@ -286,13 +286,13 @@ def captured(
 def foreign_cluster() -> Iterator[Path | None]:
     """Yield the kubeconfig of a real API server with a scheduler, or None if the binaries are not installed."""
     sys.path.insert(0, str(ROOT))
-    from tests.helpers.real_cluster import find_binary, running_cluster
+    from tests.harness.real_server import find_binary, running_real_server
 
     names = ("kube-apiserver", "etcd", "kube-scheduler", "kube-controller-manager")
     if any(find_binary(name) is None for name in names):
         yield None
         return
-    with running_cluster() as cluster, cluster.scheduler(), cluster.controller_manager():
+    with running_real_server() as cluster, cluster.scheduler(), cluster.controller_manager():
         yield cluster.kubeconfig
 
 

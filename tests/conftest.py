@@ -8,22 +8,22 @@ from collections.abc import Generator
 
 import hypothesis
 import pytest
+from tests.harness.cluster import cluster, real_control_plane
+from tests.harness.local_cluster import local_cluster
+from tests.harness.real_server import kube_server, own_namespace, real_server, with_controller_manager, with_scheduler
+from tests.harness.shared_servers import SHARED_SERVERS, spread
 from tests.helpers.files import changes_count_at_once
-from tests.helpers.platform import platform
-from tests.helpers.real_cluster import any_cluster, own_namespace, real_cluster, with_controller_manager, with_scheduler
-from tests.helpers.shared import SHARED_SERVERS, spread
-from tests.helpers.world import runs_server, world
 
 __all__ = [
-    "any_cluster",
     "changes_count_at_once",
+    "cluster",
+    "kube_server",
+    "local_cluster",
     "own_namespace",
-    "platform",
-    "real_cluster",
-    "runs_server",
+    "real_control_plane",
+    "real_server",
     "with_controller_manager",
     "with_scheduler",
-    "world",
 ]
 
 hypothesis.settings.register_profile(
@@ -48,19 +48,25 @@ about half of the test functions."""
 
 LONGEST_FIRST = (
     *RUNS_GROUPS,
-    *("e2e-tutorial", "parts-alone", "platform", "e2e-ordinary-user", "e2e-up"),
+    *("e2e-tutorial", "parts-alone", "local_cluster", "e2e-ordinary-user", "e2e-up"),
     *("differential", "test_bad_apiserver", "real", "embedded/kubelet/network/test_pod_networks", "test_bad_input"),
     *("blobs/test_blobs", "embedded/apiserver/test_kinds_properties"),
 )
 """Groups that begin first, so that no worker is left with a long one when the others have nothing to do any more."""
 
-SHARED = {"platform": "platform", "real_cluster": "real", "runs_server": "runs", "world": "runs", "stage": "runs"}
+SHARED = {
+    "local_cluster": "local_cluster",
+    "real_server": "real",
+    "real_control_plane": "runs",
+    "cluster": "runs",
+    "web": "runs",
+}
 """Fixtures that start servers, of which one is enough for all tests; the group of those that share it."""
 
 PATIENCE_SECONDS = 600
 """What a test with whole clusters and processes may take on a machine that does much else."""
 
-OF_A_MODULE = "stage"
+OF_A_MODULE = "web"
 """A fixture of which each module has one, on the embedded server too."""
 
 
@@ -121,7 +127,7 @@ def _group(item: pytest.Item) -> str:
     if marked := _marked(item):
         return marked
     used = getattr(item, "fixturenames", ())
-    if item.get_closest_marker("real") or "platform" in used:
+    if item.get_closest_marker("real") or "local_cluster" in used:
         return next((SHARED[name] for name in SHARED if name in used), item.path.stem)
     if item.nodeid.startswith(UNIT):
         return item.nodeid.partition("::")[0].removeprefix(UNIT).removesuffix(".py")

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from tests.helpers.kubelet_node import cluster, node
+from tests.harness.kubelet_node import kubelet_server, node
 
-__all__ = ["cluster", "node"]
+__all__ = ["kubelet_server", "node"]

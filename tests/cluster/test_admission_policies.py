@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import pytest
-from tests.helpers.real_cluster import USERS, AnyCluster
+from tests.harness.real_server import USERS, KubeServer
 
 from kajitori.core.admission.owner_policy import POLICY_NAME
 from kajitori.core.words import names
@@ -34,7 +34,7 @@ def run(name: str, owner: str | None = None, **annotations: str) -> dict[str, An
     }
 
 
-async def let_work(cluster: AnyCluster, namespace: str) -> None:
+async def let_work(cluster: KubeServer, namespace: str) -> None:
     """Everybody may do everything in the namespace; the embedded API server knows no roles."""
     if not cluster.is_real:
         return
@@ -66,12 +66,12 @@ async def until_refused(ask: Callable[[], Awaitable[Any]]) -> KajitoriError:
 
 
 @pytest.fixture
-async def ada(any_cluster: AnyCluster, own_namespace: str) -> AsyncIterator[KubeClient]:
+async def ada(kube_server: KubeServer, own_namespace: str) -> AsyncIterator[KubeClient]:
     """Somebody who may work in the namespace; what Kajitori needs is installed, and in force."""
-    async with any_cluster.client() as admin:
+    async with kube_server.client() as admin:
         await install(admin)
-        await let_work(any_cluster, own_namespace)
-        async with any_cluster.client("ada") as client:
+        await let_work(kube_server, own_namespace)
+        async with kube_server.client("ada") as client:
             await until_refused(lambda: client.create(RUNS, run("probe", "grace"), own_namespace, dry_run=True))
             yield client
         for item in (await admin.list(RUNS, own_namespace)).items:
@@ -100,11 +100,11 @@ async def test_nobody_submits_in_the_name_of_another(ada: KubeClient, own_namesp
         assert (made["metadata"].get("annotations") or {}).get(OWNER) == owner
 
 
-async def test_an_owner_stays_who_it_is(any_cluster: AnyCluster, ada: KubeClient, own_namespace: str) -> None:
+async def test_an_owner_stays_who_it_is(kube_server: KubeServer, ada: KubeClient, own_namespace: str) -> None:
     """Neither the owner, nor anybody else, nor an administrator changes or takes it away; all else may change."""
     await ada.create(RUNS, run("hers", "ada"), own_namespace)
     await ada.create(RUNS, run("nobodys"), own_namespace)
-    async with any_cluster.client("grace") as grace, any_cluster.client() as admin:
+    async with kube_server.client("grace") as grace, kube_server.client() as admin:
         for client in (ada, grace, admin):
             for name, owner in (("hers", "grace"), ("hers", None), ("nobodys", "ada"), ("nobodys", "grace")):
                 with pytest.raises(Forbidden) as caught:
@@ -121,9 +121,9 @@ async def test_an_owner_stays_who_it_is(any_cluster: AnyCluster, ada: KubeClient
         assert (await admin.get(RUNS, "hers", own_namespace))["metadata"]["annotations"] == {OWNER: "ada", "c": "d"}
 
 
-async def test_runs_from_before_the_policy_go_on(any_cluster: AnyCluster, own_namespace: str) -> None:
+async def test_runs_from_before_the_policy_go_on(kube_server: KubeServer, own_namespace: str) -> None:
     """Whatever owner an earlier version let somebody write: the run can be changed and deleted."""
-    async with any_cluster.client() as admin:
+    async with kube_server.client() as admin:
         await install(admin)
         await admin.delete(VALIDATING_BINDINGS, POLICY_NAME)
         for _ in range(TRIES):
@@ -234,10 +234,10 @@ VALIDATIONS: list[tuple[str, dict[str, Any], str]] = [
 
 @pytest.mark.parametrize(("validation", "said"), [case[1:] for case in VALIDATIONS], ids=[c[0] for c in VALIDATIONS])
 async def test_what_a_rule_says(
-    ada: KubeClient, own_namespace: str, any_cluster: AnyCluster, validation: Any, said: str
+    ada: KubeClient, own_namespace: str, kube_server: KubeServer, validation: Any, said: str
 ) -> None:
     """The same words from both servers, for what is broken and for what can't be evaluated."""
-    async with any_cluster.client() as admin:
+    async with kube_server.client() as admin:
         rule = Rule(admin, own_namespace, ada)
         variables = [
             {"name": "who", "expression": "request.userInfo.username"},
@@ -306,19 +306,19 @@ MATCHES: list[tuple[str, dict[str, Any], dict[str, Any], dict[str, str], dict[st
     ("spec", "binding", "refused", "taken", "said"), [case[1:] for case in MATCHES], ids=[case[0] for case in MATCHES]
 )
 async def test_which_requests_a_policy_is_about(
-    any_cluster: AnyCluster, own_namespace: str, spec: Any, binding: Any, refused: Any, taken: Any, said: str
+    kube_server: KubeServer, own_namespace: str, spec: Any, binding: Any, refused: Any, taken: Any, said: str
 ) -> None:
     """Both servers ask it about the same ones."""
-    async with any_cluster.client() as admin:
+    async with kube_server.client() as admin:
         rule = Rule(admin, own_namespace)
         async with rule.in_force({"validations": EVERY, **spec}, binding):
             assert await rule.refusal("x", {}, refused) == said
             await rule.takes("other", {}, taken)
 
 
-async def test_deleting_is_asked_about_and_failures_may_be_ignored(any_cluster: AnyCluster, own_namespace: str) -> None:
+async def test_deleting_is_asked_about_and_failures_may_be_ignored(kube_server: KubeServer, own_namespace: str) -> None:
     """A deletion has an old object alone; a policy that says so lets through what it can't evaluate."""
-    async with any_cluster.client() as admin:
+    async with kube_server.client() as admin:
         body = {**CONFIG, "metadata": {"name": "kept", "labels": {"keep": "yes"}}}
         await admin.create(CONFIG_MAPS, body, own_namespace)
         rule = Rule(admin, own_namespace)
@@ -332,9 +332,9 @@ async def test_deleting_is_asked_about_and_failures_may_be_ignored(any_cluster: 
             await admin.delete(CONFIG_MAPS, "plain", own_namespace)
 
 
-async def test_no_policy_locks_anybody_out_of_policies(any_cluster: AnyCluster, own_namespace: str) -> None:
+async def test_no_policy_locks_anybody_out_of_policies(kube_server: KubeServer, own_namespace: str) -> None:
     """One about everything is not asked about policies and bindings: it can be taken away again."""
-    async with any_cluster.client() as admin:
+    async with kube_server.client() as admin:
         rule = Rule(admin, own_namespace)
         everything = {"apiGroups": ["*"], "apiVersions": ["*"], "operations": ["*"], "resources": ["*/*"]}
         group = "admissionregistration.k8s.io"

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from click.testing import CliRunner
-from tests.helpers.real_cluster import AnyCluster
+from tests.harness.real_server import KubeServer
 from tests.unit.kube.test_audit_log import EVENT
 
 from kajitori.cli.app import kaji
@@ -16,14 +16,14 @@ from kajitori.cli.context import Cli
 from kajitori.kube.resources import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, DAEMON_SETS
 
 
-async def audit(cluster: AnyCluster, *options: str) -> tuple[int, str, str]:
+async def audit(cluster: KubeServer, *options: str) -> tuple[int, str, str]:
     """Exit code, output and complaints of `kaji audit clients`."""
     arguments = ["audit", "clients", "--kubeconfig", str(cluster.kubeconfig), *options]
     result = await asyncio.to_thread(CliRunner().invoke, kaji, arguments, obj=Cli(), prog_name="kaji")
     return result.exit_code, result.stdout, result.stderr
 
 
-async def add_spy(cluster: AnyCluster, namespace: str) -> None:
+async def add_spy(cluster: KubeServer, namespace: str) -> None:
     """A DaemonSet whose account may watch all Pods."""
     account = {"kind": "ServiceAccount", "namespace": namespace, "name": "spy"}
     pod = {"serviceAccountName": "spy", "containers": [{"name": "spy", "image": "spy"}]}
@@ -53,27 +53,27 @@ def log_of(path: Path, namespace: str) -> Path:
 
 
 async def test_a_daemonset_that_lists_all_pods_is_found_and_told_what_to_change(
-    any_cluster: AnyCluster, own_namespace: str, tmp_path: Path
+    kube_server: KubeServer, own_namespace: str, tmp_path: Path
 ) -> None:
     """The embedded API server has no DaemonSets, and says so; a log tells the same there."""
-    if any_cluster.is_real:
-        await add_spy(any_cluster, own_namespace)
-        code, shown, _ = await audit(any_cluster, "-o", "json")
+    if kube_server.is_real:
+        await add_spy(kube_server, own_namespace)
+        code, shown, _ = await audit(kube_server, "-o", "json")
         found = json.loads(shown)
         assert (code, found["log"]) == (0, None)
         (spy,) = [each for each in found["suspects"] if each["namespace"] == own_namespace]
         assert (spy["name"], spy["reads"]) == ("spy", ["pods"])
-        code, shown, _ = await audit(any_cluster)
+        code, shown, _ = await audit(kube_server)
         assert (code, f"{own_namespace}/spy" in shown, "--audit-log FILE" in shown) == (0, True, True)
     else:
-        code, shown, complaints = await audit(any_cluster)
+        code, shown, complaints = await audit(kube_server)
         assert (code, "Nothing was found" in shown, "daemonsets are not known" in complaints) == (0, True, True)
 
     log = log_of(tmp_path / "audit.log", own_namespace)
     options = ("--audit-log", str(log), "--nodes", "6000")
-    code, shown, _ = await audit(any_cluster, *options)
+    code, shown, _ = await audit(kube_server, *options)
     assert code == 0
     assert "244 requests in 10 minutes, by 1 client." in shown
-    if any_cluster.is_real:
+    if kube_server.is_real:
         assert f"{own_namespace}/spy (spy) = DaemonSet {own_namespace}/spy" in shown
         assert "fieldSelector spec.nodeName=" in shown

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 import yaml
+from tests.harness.cluster import Cluster
 from tests.helpers.autoscaler import LABEL, NAME, POOL, REQUESTS, Autoscaler, definition, fail, ignore, provide
-from tests.helpers.world import World
 
 from kajitori.cluster.nodes import node_requests
 from kajitori.core.nodes.provisioning_objects import CLASS_NAME, CONSUMES
@@ -38,37 +38,37 @@ ACCOUNTS = Resource("", "v1", "serviceaccounts", "ServiceAccount")
 A100: dict[str, Any] = {"cpu": 1, "memory": "1Gi", "gpu": 8, "gpuType": "a100", "wholeNode": True}
 
 
-async def submit(world: World, name: str, replicas: int, **spec: Any) -> None:
-    await world.submit(name, replicas=replicas, resources=A100, **spec)
+async def submit(cluster: Cluster, name: str, replicas: int, **spec: Any) -> None:
+    await cluster.submit(name, replicas=replicas, resources=A100, **spec)
 
 
-def state_of(world: World, name: str) -> RequestState | None:
+def state_of(cluster: Cluster, name: str) -> RequestState | None:
     """How the run's request stands, by its status."""
-    request = world.status(name).node_request
+    request = cluster.status(name).node_request
     return request.state if request is not None else None
 
 
-async def nothing_is_left(world: World, scaler: Autoscaler) -> None:
+async def nothing_is_left(cluster: Cluster, scaler: Autoscaler) -> None:
     """No request, no template."""
-    await world.until(lambda: not scaler.there, "no request left")
-    assert not (await world.client.list(POD_TEMPLATES, world.namespace)).items
+    await cluster.until(lambda: not scaler.there, "no request left")
+    assert not (await cluster.client.list(POD_TEMPLATES, cluster.namespace)).items
 
 
-async def test_a_gang_larger_than_the_cluster_gets_its_nodes(world: World) -> None:
+async def test_a_gang_larger_than_the_cluster_gets_its_nodes(cluster: Cluster) -> None:
     """It is asked for as a whole, said what is going on, its members use up what was provided, and then nothing is left
     of the request."""
-    world.use_policy(nodePools={"spot": POOL})
-    async with Autoscaler(world).running() as scaler:
+    cluster.use_policy(nodePools={"spot": POOL})
+    async with Autoscaler(cluster).running() as scaler:
         scaler.behaves = ignore
-        world.start_controller()
-        await submit(world, "bert", 3)
-        await world.until(lambda: scaler.there, "it asks")
-        await world.until(lambda: world.status("bert").reason is Reason.PROVISIONING_NODES, "and says so")
-        status = world.status("bert")
+        cluster.start_controller()
+        await submit(cluster, "bert", 3)
+        await cluster.until(lambda: scaler.there, "it asks")
+        await cluster.until(lambda: cluster.status("bert").reason is Reason.PROVISIONING_NODES, "and says so")
+        status = cluster.status("bert")
         assert status.phase is Phase.QUEUED and "requested 3 nodes of pool spot at " in status.message
         assert "no answer yet" in status.message and status.node_request is not None
         (request,) = scaler.seen
-        run = await world.client.get(RUNS, "bert", world.namespace)
+        run = await cluster.client.get(RUNS, "bert", cluster.namespace)
         owner = {"apiVersion": names.API_VERSION, "kind": "Run", "name": "bert", "uid": run["metadata"]["uid"]}
         template = await scaler.template_of(request)
         for made in (request, template):
@@ -86,117 +86,117 @@ async def test_a_gang_larger_than_the_cluster_gets_its_nodes(world: World) -> No
         await scaler.say(request, "Accepted", "ProvisioningRequest was accepted")
         await scaler.say(request, "Provisioned", "expected in 2 minutes", "False")
         said = "accepted, provisioning: expected in 2 minutes"
-        await world.until(lambda: said in world.status("bert").message, "its words")
+        await cluster.until(lambda: said in cluster.status("bert").message, "its words")
         await provide(scaler, request)
-        await world.reaches("bert", Phase.RUNNING)
-        await nothing_is_left(world, scaler)
-        assert world.status("bert").node_request is None and len(scaler.seen) == 1
-        member = await world.client.get(Resource("", "v1", "pods", "Pod"), "bert-1-0", world.namespace)
+        await cluster.reaches("bert", Phase.RUNNING)
+        await nothing_is_left(cluster, scaler)
+        assert cluster.status("bert").node_request is None and len(scaler.seen) == 1
+        member = await cluster.client.get(Resource("", "v1", "pods", "Pod"), "bert-1-0", cluster.namespace)
         annotations = member["metadata"]["annotations"]
         assert annotations[CONSUMES] == "bert-1-1" and annotations[CLASS_NAME].startswith("best-effort-atomic")
-        events = (await world.client.list(EVENTS, world.namespace)).items
+        events = (await cluster.client.list(EVENTS, cluster.namespace)).items
         assert {"ProvisioningNodes", "NodesProvisioned"} <= {event["reason"] for event in events}
 
 
-async def test_who_no_longer_needs_nodes_takes_the_request_back(world: World) -> None:
+async def test_who_no_longer_needs_nodes_takes_the_request_back(cluster: Cluster) -> None:
     """Stopped, deleted, edited: nobody is left with nodes that nobody wants."""
-    world.use_policy(nodePools={"spot": POOL})
-    async with Autoscaler(world).running() as scaler:
+    cluster.use_policy(nodePools={"spot": POOL})
+    async with Autoscaler(cluster).running() as scaler:
         scaler.behaves = ignore
-        world.start_controller()
-        await submit(world, "bert", 2)
-        await world.until(lambda: "bert-1-1" in scaler.there, "it asks")
-        await world.change("bert", replicas=3)
-        await world.until(lambda: list(scaler.there) == ["bert-1-2"], "it asks for what it needs now")
+        cluster.start_controller()
+        await submit(cluster, "bert", 2)
+        await cluster.until(lambda: "bert-1-1" in scaler.there, "it asks")
+        await cluster.change("bert", replicas=3)
+        await cluster.until(lambda: list(scaler.there) == ["bert-1-2"], "it asks for what it needs now")
         assert scaler.seen[-1]["spec"]["podSets"][0]["count"] == 3
-        await world.change("bert", stopped=True)
-        assert (await world.reaches("bert", Phase.STOPPED)).node_request is None
-        await nothing_is_left(world, scaler)
-        await submit(world, "gpt", 2)
-        await world.until(lambda: scaler.there, "another asks")
+        await cluster.change("bert", stopped=True)
+        assert (await cluster.reaches("bert", Phase.STOPPED)).node_request is None
+        await nothing_is_left(cluster, scaler)
+        await submit(cluster, "gpt", 2)
+        await cluster.until(lambda: scaler.there, "another asks")
         kept = {
             key: value for key, value in scaler.seen[-1]["metadata"].items() if key in ("labels", "ownerReferences")
         }
         stray = scaler.seen[-1] | {"metadata": kept | {"name": "gpt-1-7"}}
-        await world.client.create(REQUESTS, stray, world.namespace)
-        await world.until(lambda: any(each["metadata"]["name"] == "gpt-1-7" for each in scaler.seen), "a second one")
-        await world.until(lambda: list(scaler.there) == ["gpt-1-1"], "that no status names is deleted")
-        await world.client.delete(RUNS, "gpt", world.namespace)
-        await world.until(lambda: world.run("gpt") is None, "it is gone")
-        await nothing_is_left(world, scaler)
+        await cluster.client.create(REQUESTS, stray, cluster.namespace)
+        await cluster.until(lambda: any(each["metadata"]["name"] == "gpt-1-7" for each in scaler.seen), "a second one")
+        await cluster.until(lambda: list(scaler.there) == ["gpt-1-1"], "that no status names is deleted")
+        await cluster.client.delete(RUNS, "gpt", cluster.namespace)
+        await cluster.until(lambda: cluster.run("gpt") is None, "it is gone")
+        await nothing_is_left(cluster, scaler)
 
 
-async def test_what_fails_is_told_and_tried_again(world: World) -> None:
+async def test_what_fails_is_told_and_tried_again(cluster: Cluster) -> None:
     """With the autoscaler's own words, after a pause, under another name."""
-    world.use_policy(nodePools={"spot": POOL})
-    async with Autoscaler(world).running() as scaler:
+    cluster.use_policy(nodePools={"spot": POOL})
+    async with Autoscaler(cluster).running() as scaler:
         scaler.behaves = fail()
-        world.start_controller()
-        await submit(world, "bert", 2)
-        await world.until(lambda: state_of(world, "bert") is RequestState.FAILED, "it has failed")
-        status = world.status("bert")
+        cluster.start_controller()
+        await submit(cluster, "bert", 2)
+        await cluster.until(lambda: state_of(cluster, "bert") is RequestState.FAILED, "it has failed")
+        status = cluster.status("bert")
         assert "the request for 2 nodes of pool spot failed: out of stock" in status.message, status.message
         assert "next request at " in status.message
         scaler.behaves = provide
-        await world.reaches("bert", Phase.RUNNING)
-        await nothing_is_left(world, scaler)
+        await cluster.reaches("bert", Phase.RUNNING)
+        await nothing_is_left(cluster, scaler)
         made = [each["metadata"]["name"] for each in scaler.seen]
         assert made[:2] == ["bert-1-1", "bert-1-2"] and len(made) <= 3
 
 
-async def test_new_nodes_are_kept_for_whom_they_came(world: World) -> None:
+async def test_new_nodes_are_kept_for_whom_they_came(cluster: Cluster) -> None:
     """While one of two is there, and while they are not ready to take work, nobody else starts on them."""
-    world.use_policy(nodePools={"spot": POOL | {"maxNodes": 2}})
-    async with Autoscaler(world).running() as scaler:
+    cluster.use_policy(nodePools={"spot": POOL | {"maxNodes": 2}})
+    async with Autoscaler(cluster).running() as scaler:
         scaler.behaves = ignore
         scaler.taints = [{"key": "example.com/starting", "effect": "NoSchedule"}]
-        world.start_controller()
-        await submit(world, "bert", 2)
-        await world.until(lambda: scaler.there, "it asks")
+        cluster.start_controller()
+        await submit(cluster, "bert", 2)
+        await cluster.until(lambda: scaler.there, "it asks")
         await scaler.say(scaler.seen[0], "Provisioned", "ordered")
         await asyncio.sleep(1.1)
         scaler.add_nodes(1)
-        await world.until(lambda: (n := world.mirror.nodes.get("spot-001")) and n.is_ready, "the first is there")
-        await world.client.patch(NODES, "spot-001", {"spec": {"taints": None}})
-        await submit(world, "small", 1, priority="high")
+        await cluster.until(lambda: (n := cluster.mirror.nodes.get("spot-001")) and n.is_ready, "the first is there")
+        await cluster.client.patch(NODES, "spot-001", {"spec": {"taints": None}})
+        await submit(cluster, "small", 1, priority="high")
         said = "pool spot cannot grow"
-        await world.until(lambda: said in world.status("small").message, "the other waits")
-        assert "2 nodes" in world.status("small").message and not world.pods("small")
+        await cluster.until(lambda: said in cluster.status("small").message, "the other waits")
+        assert "2 nodes" in cluster.status("small").message and not cluster.pods("small")
         scaler.add_nodes(1)
-        await world.until(lambda: (n := world.mirror.nodes.get("spot-002")) and n.is_ready, "the second is there")
-        assert world.status("bert").phase is Phase.QUEUED
-        await world.client.patch(NODES, "spot-002", {"spec": {"taints": None}})
-        await world.reaches("bert", Phase.RUNNING)
-        assert world.status("small").phase is Phase.QUEUED and len(scaler.seen) == 1
-        await world.change("bert", stopped=True)
-        await world.reaches("small", Phase.RUNNING)
+        await cluster.until(lambda: (n := cluster.mirror.nodes.get("spot-002")) and n.is_ready, "the second is there")
+        assert cluster.status("bert").phase is Phase.QUEUED
+        await cluster.client.patch(NODES, "spot-002", {"spec": {"taints": None}})
+        await cluster.reaches("bert", Phase.RUNNING)
+        assert cluster.status("small").phase is Phase.QUEUED and len(scaler.seen) == 1
+        await cluster.change("bert", stopped=True)
+        await cluster.reaches("small", Phase.RUNNING)
 
 
-async def test_whoever_leads_next_asks_for_nothing_twice(world: World) -> None:
+async def test_whoever_leads_next_asks_for_nothing_twice(cluster: Cluster) -> None:
     """Killed before and after each of the two creations: there is exactly one request, and one template."""
-    world.use_policy(nodePools={"spot": POOL})
-    async with Autoscaler(world).running() as scaler:
+    cluster.use_policy(nodePools={"spot": POOL})
+    async with Autoscaler(cluster).running() as scaler:
         scaler.behaves = ignore
         for number, (kind, after) in enumerate([(POD_TEMPLATES, False), (POD_TEMPLATES, True), (REQUESTS, True)]):
             name, reached = f"bert{number}", asyncio.Event()
-            async with _Stopping(world.controllers, kind, after, reached) as client:
-                controller = world.start_controller(client=client)
-                await submit(world, name, 1)
+            async with _Stopping(cluster.controllers, kind, after, reached) as client:
+                controller = cluster.start_controller(client=client)
+                await submit(cluster, name, 1)
                 await asyncio.wait_for(reached.wait(), 60)
-                await world.kill_controller(controller)
-            await _goes_on(world, scaler, name)
+                await cluster.kill_controller(controller)
+            await _goes_on(cluster, scaler, name)
         made = [each["metadata"]["name"] for each in scaler.seen]
         assert made == ["bert0-1-1", "bert1-1-1", "bert2-1-1"]
-        templates = (await world.client.list(POD_TEMPLATES, world.namespace)).items
+        templates = (await cluster.client.list(POD_TEMPLATES, cluster.namespace)).items
         assert sorted(each["metadata"]["name"] for each in templates) == made
 
 
-async def _goes_on(world: World, scaler: Autoscaler, name: str) -> None:
+async def _goes_on(cluster: Cluster, scaler: Autoscaler, name: str) -> None:
     """The intent was there first; whoever leads next does what it says."""
-    await world.until(lambda: state_of(world, name) is RequestState.ASKED, "the intent")
-    controller = world.start_controller()
-    await world.until(lambda: f"{name}-1-1" in scaler.there, "it is asked for")
-    await world.stop_controller(controller)
+    await cluster.until(lambda: state_of(cluster, name) is RequestState.ASKED, "the intent")
+    controller = cluster.start_controller()
+    await cluster.until(lambda: f"{name}-1-1" in scaler.there, "it is asked for")
+    await cluster.stop_controller(controller)
 
 
 class _Stopping(KubeClient):
@@ -216,23 +216,25 @@ class _Stopping(KubeClient):
         raise AssertionError("never")
 
 
-async def test_without_such_requests_nothing_else_stands_still(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_without_such_requests_nothing_else_stands_still(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Who could ask is told why nobody asks; others start; once the kind is installed, it asks."""
     monkeypatch.setattr(node_requests, "LOOK_AGAIN_SECONDS", 0.3)
-    world.use_policy(nodePools={"spot": POOL})
-    world.start_controller()
-    await submit(world, "bert", 2)
+    cluster.use_policy(nodePools={"spot": POOL})
+    cluster.start_controller()
+    await submit(cluster, "bert", 2)
     said = "pool spot could grow by 2 for it, but this cluster has no ProvisioningRequests"
-    await world.until(lambda: said in world.status("bert").message, "it says why")
-    await world.submit("other")
-    await world.reaches("other", Phase.RUNNING)
-    async with Autoscaler(world).running() as scaler:
-        await world.reaches("bert", Phase.RUNNING)
-        await nothing_is_left(world, scaler)
+    await cluster.until(lambda: said in cluster.status("bert").message, "it says why")
+    await cluster.submit("other")
+    await cluster.reaches("other", Phase.RUNNING)
+    async with Autoscaler(cluster).running() as scaler:
+        await cluster.reaches("bert", Phase.RUNNING)
+        await nothing_is_left(cluster, scaler)
 
 
-@pytest.mark.parametrize("world", [pytest.param("real", marks=pytest.mark.real)], indirect=True)
-async def test_the_delivered_role_suffices(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("cluster", [pytest.param("real", marks=pytest.mark.real)], indirect=True)
+async def test_the_delivered_role_suffices(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without what it grants for this it is said, and nothing else stands still; with it, a gang gets its nodes."""
     monkeypatch.setattr(node_requests, "LOOK_AGAIN_SECONDS", 0.3)
     role = next(
@@ -240,63 +242,63 @@ async def test_the_delivered_role_suffices(world: World, monkeypatch: pytest.Mon
         for each in yaml.safe_load_all(RBAC.read_text())
         if each["kind"] == "ClusterRole" and each["metadata"]["name"] == "kajitori-controller"
     )
-    role["metadata"]["name"] = f"{world.namespace}-controller"
+    role["metadata"]["name"] = f"{cluster.namespace}-controller"
     lesser = role | {"rules": [each for each in role["rules"] if "autoscaling.x-k8s.io" not in each["apiGroups"]]}
-    subject = {"kind": "ServiceAccount", "name": "controller", "namespace": world.namespace}
+    subject = {"kind": "ServiceAccount", "name": "controller", "namespace": cluster.namespace}
     binding = {
         "metadata": {"name": role["metadata"]["name"]},
         "roleRef": {"apiGroup": RBAC_GROUP, "kind": "ClusterRole", "name": role["metadata"]["name"]},
         "subjects": [subject],
     }
-    await world.client.create(ACCOUNTS, {"metadata": {"name": "controller"}}, world.namespace)
-    await world.client.create(ROLES, lesser)
-    await world.client.create(BINDINGS, binding)
-    world.use_policy(nodePools={"spot": POOL})
-    path = f"{ACCOUNTS.path(world.namespace, 'controller')}/token"
+    await cluster.client.create(ACCOUNTS, {"metadata": {"name": "controller"}}, cluster.namespace)
+    await cluster.client.create(ROLES, lesser)
+    await cluster.client.create(BINDINGS, binding)
+    cluster.use_policy(nodePools={"spot": POOL})
+    path = f"{ACCOUNTS.path(cluster.namespace, 'controller')}/token"
     body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
-    made = json.loads(await world.client.request("POST", path, body=json.dumps(body).encode()))
+    made = json.loads(await cluster.client.request("POST", path, body=json.dumps(body).encode()))
     try:
         async with (
-            Autoscaler(world).running() as scaler,
-            KubeClient(world.client.config.with_token(made["status"]["token"])) as client,
+            Autoscaler(cluster).running() as scaler,
+            KubeClient(cluster.client.config.with_token(made["status"]["token"])) as client,
         ):
-            world.start_controller(client=client)
-            await submit(world, "bert", 1)
+            cluster.start_controller(client=client)
+            await submit(cluster, "bert", 1)
             said = "Kajitori may not make ProvisioningRequests here"
-            await world.until(lambda: said in world.status("bert").message, "it says why")
-            await world.submit("other")
-            await world.reaches("other", Phase.RUNNING)
-            await world.client.patch(ROLES, role["metadata"]["name"], {"rules": role["rules"]})
-            await world.reaches("bert", Phase.RUNNING)
-            await nothing_is_left(world, scaler)
+            await cluster.until(lambda: said in cluster.status("bert").message, "it says why")
+            await cluster.submit("other")
+            await cluster.reaches("other", Phase.RUNNING)
+            await cluster.client.patch(ROLES, role["metadata"]["name"], {"rules": role["rules"]})
+            await cluster.reaches("bert", Phase.RUNNING)
+            await nothing_is_left(cluster, scaler)
     finally:
-        await world.client.delete(BINDINGS, role["metadata"]["name"])
-        await world.client.delete(ROLES, role["metadata"]["name"])
+        await cluster.client.delete(BINDINGS, role["metadata"]["name"])
+        await cluster.client.delete(ROLES, role["metadata"]["name"])
 
 
 async def test_the_kind_may_come_and_go_and_be_of_an_older_version(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The watch of it notices, and knows why nothing can be asked for meanwhile."""
     monkeypatch.setattr(node_requests, "LOOK_AGAIN_SECONDS", 0.2)
-    there = node_requests.NodeRequests(world.client, lambda: True, lambda _: world.touch())
+    there = node_requests.NodeRequests(cluster.client, lambda: True, lambda _: cluster.touch())
     following = asyncio.create_task(there.follow())
     try:
-        await world.until(lambda: there.why_not == node_requests.ABSENT, "it is absent")
-        await Autoscaler(world).install(PROVISIONING_REQUESTS[1])
-        await world.until(lambda: there.resource is PROVISIONING_REQUESTS[1], "it is there")
+        await cluster.until(lambda: there.why_not == node_requests.ABSENT, "it is absent")
+        await Autoscaler(cluster).install(PROVISIONING_REQUESTS[1])
+        await cluster.until(lambda: there.resource is PROVISIONING_REQUESTS[1], "it is there")
         assert there.why_not == ""
-        await world.client.delete(CUSTOM_RESOURCES, NAME)
-        await world.until(lambda: there.why_not == node_requests.ABSENT, "it is gone")
+        await cluster.client.delete(CUSTOM_RESOURCES, NAME)
+        await cluster.until(lambda: there.why_not == node_requests.ABSENT, "it is gone")
         assert there.resource is None and not following.done()
     finally:
         following.cancel()
         await asyncio.gather(following, return_exceptions=True)
 
 
-async def test_the_definition_is_that_of_the_api(world: World) -> None:
+async def test_the_definition_is_that_of_the_api(cluster: Cluster) -> None:
     """What we ask for is taken, what it forbids is refused: a spec does not change, a pod set is not empty."""
-    scaler = Autoscaler(world)
+    scaler = Autoscaler(cluster)
     await scaler.install()
     try:
         body: dict[str, Any] = {
@@ -306,9 +308,9 @@ async def test_the_definition_is_that_of_the_api(world: World) -> None:
             "spec": {"provisioningClassName": "mine.example.com", "podSets": []},
         }
         with pytest.raises(InvalidInput):
-            await world.client.create(REQUESTS, body, world.namespace)
+            await cluster.client.create(REQUESTS, body, cluster.namespace)
         body["spec"]["podSets"] = [{"count": 2, "podTemplateRef": {"name": "mine"}}]
-        await world.client.create(REQUESTS, body, world.namespace)
+        await cluster.client.create(REQUESTS, body, cluster.namespace)
         assert definition()["metadata"]["name"] == NAME
     finally:
-        await world.client.delete(CUSTOM_RESOURCES, NAME)
+        await cluster.client.delete(CUSTOM_RESOURCES, NAME)

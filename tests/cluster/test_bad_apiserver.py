@@ -14,9 +14,9 @@ import httpx2
 import pytest
 import pytest_asyncio
 import yaml
+from tests.harness.cluster import POLICY, Cluster
+from tests.harness.web_api import WebApi, running_web_api
 from tests.helpers.faulty_proxy import FaultyProxy
-from tests.helpers.stage import Stage, staged
-from tests.helpers.world import POLICY, World
 
 from kajitori.api import health
 from kajitori.controllers.runs import controller as runs
@@ -39,70 +39,70 @@ SOON_SECONDS = 60.0
 @pytest_asyncio.fixture(
     scope="module", loop_scope="module", params=["embedded", pytest.param("real", marks=pytest.mark.real)]
 )
-async def stage(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Stage]:
+async def web(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[WebApi]:
     """One cluster for all tests of this module; controller and Web API reach it through a proxy."""
-    real = request.getfixturevalue("runs_server") if request.param == "real" else None
-    async with staged(tmp_path_factory.mktemp("stage"), real, policy={}, faulty=True) as there:
+    real = request.getfixturevalue("real_control_plane") if request.param == "real" else None
+    async with running_web_api(tmp_path_factory.mktemp("web"), real, policy={}, faulty=True) as there:
         yield there
 
 
-def proxy_of(stage: Stage) -> FaultyProxy:
-    assert stage.proxy is not None
-    return stage.proxy
+def proxy_of(web: WebApi) -> FaultyProxy:
+    assert web.proxy is not None
+    return web.proxy
 
 
-async def test_watches_that_break_in_the_middle_lose_nothing(stage: Stage) -> None:
+async def test_watches_that_break_in_the_middle_lose_nothing(web: WebApi) -> None:
     """Cut again and again in the middle of a line, while members fail: each failure is seen once."""
-    proxy = proxy_of(stage)
-    await stage.submit("cut", SPEC | {"replicas": 3, "restarts": 5})
+    proxy = proxy_of(web)
+    await web.submit("cut", SPEC | {"replicas": 3, "restarts": 5})
     for attempt in (1, 2, 3):
-        await stage.world.reaches("cut", Phase.RUNNING, attempt=attempt)
+        await web.cluster.reaches("cut", Phase.RUNNING, attempt=attempt)
         assert proxy.break_watches() >= 3
         if attempt < 3:
-            await stage.world.behave(f"cut-{attempt}-1", exit_code="1")
+            await web.cluster.behave(f"cut-{attempt}-1", exit_code="1")
             await asyncio.sleep(0.05)
             proxy.break_watches()
-    await stage.world.succeed("cut")
-    status = await stage.world.reaches("cut", Phase.SUCCEEDED)
+    await web.cluster.succeed("cut")
+    status = await web.cluster.reaches("cut", Phase.SUCCEEDED)
     assert (status.restarts, status.attempts) == (2, 3)
 
 
-async def test_an_outage_of_every_kind_is_survived_and_waited_out(stage: Stage) -> None:
+async def test_an_outage_of_every_kind_is_survived_and_waited_out(web: WebApi) -> None:
     """While nothing comes but errors (0: hung up on), requests get typed answers; then everything converges."""
-    proxy = proxy_of(stage)
-    await stage.submit("outage", SPEC | {"replicas": 2, "restarts": 5})
-    await stage.world.reaches("outage", Phase.RUNNING)
+    proxy = proxy_of(web)
+    await web.submit("outage", SPEC | {"replicas": 2, "restarts": 5})
+    await web.cluster.reaches("outage", Phase.RUNNING)
     before = proxy.writes
     try:
         for status, wanted in ((500, {503}), (429, {429}), (401, {401, 503}), (0, {503})):
             proxy.status, proxy.accepts = status, bool(status)
             proxy.break_watches()
             if status == 500:
-                await stage.world.behave("outage-1-1", exit_code="1")  # straight at the server: the proxy is not asked
-            answers = await _ask_meanwhile(stage)
+                await web.cluster.behave("outage-1-1", exit_code="1")  # straight at the server: the proxy is not asked
+            answers = await _ask_meanwhile(web)
             assert (answers["/healthz"], answers["/metrics"], answers["/readyz"]) == (200, 200, 503), status
             assert answers["/v1/runs"] in wanted, (status, answers)
     finally:
         proxy.status, proxy.accepts = 0, True
     assert proxy.writes - before < 100, "nobody hammers a server that is down"
-    await stage.world.reaches("outage", Phase.RUNNING, attempt=2)
-    assert stage.world.status("outage").restarts == 1
-    await stage.submit("after", SPEC)
-    await stage.world.reaches("after", Phase.RUNNING)
+    await web.cluster.reaches("outage", Phase.RUNNING, attempt=2)
+    assert web.cluster.status("outage").restarts == 1
+    await web.submit("after", SPEC)
+    await web.cluster.reaches("after", Phase.RUNNING)
     for _ in range(round(SOON_SECONDS * 10)):
-        ready = await stage.http.get("/readyz")
+        ready = await web.http.get("/readyz")
         if ready.status_code == 200:
             break
         await asyncio.sleep(0.1)
     assert ready.status_code == 200, ready.text
 
 
-async def _ask_meanwhile(stage: Stage) -> dict[str, int]:
+async def _ask_meanwhile(web: WebApi) -> dict[str, int]:
     """What the Web API answers during an outage: within bounds, and a problem document where it is no success."""
 
     async def ask(method: str, path: str) -> int:
         body = {"json": {"name": "never", "spec": SPEC}} if method == "POST" else {}
-        answer: httpx2.Response = await stage.http.request(method, path, **body)  # type: ignore[arg-type]
+        answer: httpx2.Response = await web.http.request(method, path, **body)  # type: ignore[arg-type]
         if answer.status_code >= 400:
             assert answer.headers["content-type"] == "application/problem+json"
             assert answer.json()["code"] != "Internal", answer.text
@@ -130,86 +130,86 @@ KINDS = {
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_a_gang_that_meets_an_outage_starts_once_and_whole(stage: Stage, kind: str) -> None:
+async def test_a_gang_that_meets_an_outage_starts_once_and_whole(web: WebApi, kind: str) -> None:
     """Whenever it begins, and whether or not what was asked for is done: four members, all of the first attempt.
 
     Also where the API server is busy, or where it has forgotten (410) whatever happened while they were made.
     """
-    proxy, world = proxy_of(stage), stage.world
-    made = Made(world)
+    proxy, cluster = proxy_of(web), web.cluster
+    made = Made(cluster)
     for number, moment in enumerate(KINDS[kind]):
         method, path_end, count = MOMENTS[moment]
         name = f"met-{number}-{kind.replace(' ', '-')}"
         begun = proxy.fail_at(method, path_end.format(name=name), count, kind)
         try:
-            await world.submit(name, replicas=4)
+            await cluster.submit(name, replicas=4)
             await asyncio.wait_for(begun.wait(), 60)
             await asyncio.sleep(0 if kind == "forgets" else 0.5)
         finally:
             proxy.fail("no")
-        status = await world.reaches(name, Phase.RUNNING, seconds=SOON_SECONDS)
+        status = await cluster.reaches(name, Phase.RUNNING, seconds=SOON_SECONDS)
         assert (status.attempts, status.interruptions, status.restarts) == (1, 0, 0), moment
         assert kind != "forgets" or proxy.answered[410] >= 3 * (number + 1), "each kind had to be listed anew"
         assert sorted(made.of(name)) == [f"{name}-1-{rank}" for rank in range(4)], moment
-        await world.client.delete(RUNS, name, world.namespace)
+        await cluster.client.delete(RUNS, name, cluster.namespace)
 
 
 @pytest.mark.usefixtures("changes_count_at_once")
 async def test_members_that_came_up_unseen_are_neither_late_nor_lost(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
+    web: WebApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No Pods are shown for longer than anybody waits for them: it is judged by the time of what was last seen."""
-    proxy, world = proxy_of(stage), stage.world
+    proxy, cluster = proxy_of(web), web.cluster
     monkeypatch.setattr(runs, "UNSEEN_PATIENCE", timedelta(seconds=1))
     monkeypatch.setattr(health, "STALE_SECONDS", 1.0)
-    before = stage.policy_file.read_text()
-    made = Made(world)
+    before = web.policy_file.read_text()
+    made = Made(cluster)
     begun = proxy.fail_at("POST", "/pods", 4, "shows no Pods")
     try:
-        stage.policy_file.write_text(yaml.safe_dump(POLICY | {"start": POLICY["start"] | {"deadline": "2s"}}))
-        await world.submit("unseen", replicas=4)
+        web.policy_file.write_text(yaml.safe_dump(POLICY | {"start": POLICY["start"] | {"deadline": "2s"}}))
+        await cluster.submit("unseen", replicas=4)
         await asyncio.wait_for(begun.wait(), 60)
         await asyncio.sleep(3)
-        ready = await stage.http.get("/readyz")
+        ready = await web.http.get("/readyz")
         assert (ready.status_code, "pods" in ready.json()["hint"]) == (503, True), ready.text
     finally:
-        stage.policy_file.write_text(before)
+        web.policy_file.write_text(before)
         proxy.fail("no")
-    status = await world.reaches("unseen", Phase.RUNNING, seconds=SOON_SECONDS)
+    status = await cluster.reaches("unseen", Phase.RUNNING, seconds=SOON_SECONDS)
     assert (status.attempts, status.interruptions, len(made.of("unseen"))) == (1, 0, 4)
 
 
-async def test_a_request_whose_answer_is_lost_is_not_to_be_made_again(stage: Stage) -> None:
+async def test_a_request_whose_answer_is_lost_is_not_to_be_made_again(web: WebApi) -> None:
     """Whoever submitted is told that it may have been done, and how to look: it was, and it is one gang."""
-    proxy, world = proxy_of(stage), stage.world
-    made = Made(world)
+    proxy, cluster = proxy_of(web), web.cluster
+    made = Made(cluster)
     for asked in ("http", "kaji"):
         name = f"lost-{asked}"
         proxy.fail_at("POST", "/runs", 1, "loses answers")
         try:
             if asked == "http":
-                answer = await stage.http.post("/v1/runs", json={"name": name, "spec": SPEC | {"replicas": 2}})
+                answer = await web.http.post("/v1/runs", json={"name": name, "spec": SPEC | {"replicas": 2}})
                 assert answer.status_code == 503 and int(answer.headers["Retry-After"]) >= 1
                 said = answer.json()["hint"]
             else:
-                told = await stage.kaji("run", "-d", "--name", name, "-n", "2", "--restarts", "0", "bert:3", "train")
+                told = await web.kaji("run", "-d", "--name", name, "-n", "2", "--restarts", "0", "bert:3", "train")
                 assert told.code == 125 and "Traceback" not in told.err
                 said = told.err
         finally:
             proxy.fail("no")
         assert f"kaji describe {name}" in said, said
-        await world.reaches(name, Phase.RUNNING, seconds=SOON_SECONDS)
+        await cluster.reaches(name, Phase.RUNNING, seconds=SOON_SECONDS)
         assert sorted(made.of(name)) == [f"{name}-1-0", f"{name}-1-1"]
 
 
 class Made:
     """Every Pod that there ever was since, by its run: a second one of the same name counts twice."""
 
-    def __init__(self, world: World) -> None:
-        self._world = world
+    def __init__(self, cluster: Cluster) -> None:
+        self._world = cluster
         self._seen: dict[str, str] = {}
-        world.mirror.on_change(self._note)
-        for namespace, name in world.mirror.pods:
+        cluster.mirror.on_change(self._note)
+        for namespace, name in cluster.mirror.pods:
             self._note(PODS, namespace, name)
 
     def of(self, run: str) -> list[str]:
@@ -222,7 +222,7 @@ class Made:
             self._seen[pod.metadata.uid] = name
 
 
-async def test_an_unreachable_web_api_is_named(stage: Stage) -> None:
+async def test_an_unreachable_web_api_is_named(web: WebApi) -> None:
     """Exit code 125, with the address and what to do."""
-    result = await stage.kaji("ps", KAJI_SERVER="http://127.0.0.1:1")
+    result = await web.kaji("ps", KAJI_SERVER="http://127.0.0.1:1")
     assert result.code == 125 and "127.0.0.1:1" in result.err and "Traceback" not in result.err

@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from tests.helpers.stage import Stage, manifest, manifests, staged
-from tests.helpers.world import World
+from tests.harness.cluster import Cluster
+from tests.harness.web_api import WebApi, manifest, manifests, running_web_api
 
 from kajitori.core.spec.reasons import Phase, Reason
 from kajitori.errors import NotFound
@@ -180,28 +180,28 @@ CASES = {
 @pytest_asyncio.fixture(
     scope="module", loop_scope="module", params=["embedded", pytest.param("real", marks=pytest.mark.real)]
 )
-async def stage(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Stage]:
+async def web(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[WebApi]:
     """One cluster of eight nodes with eight GPUs for all tests of this module."""
-    folder = tmp_path_factory.mktemp("stage")
-    real = request.getfixturevalue("runs_server") if request.param == "real" else None
-    async with staged(folder, real, policy=POLICY) as there:
+    folder = tmp_path_factory.mktemp("web")
+    real = request.getfixturevalue("real_control_plane") if request.param == "real" else None
+    async with running_web_api(folder, real, policy=POLICY) as there:
         yield there
 
 
 @contextlib.asynccontextmanager
-async def nothing_left(stage: Stage) -> AsyncIterator[None]:
+async def nothing_left(web: WebApi) -> AsyncIterator[None]:
     """Whatever is done inside leaves no Run, Pod or Service."""
-    assert await stage.left_behind() == []
+    assert await web.left_behind() == []
     yield
-    assert await stage.left_behind() == []
+    assert await web.left_behind() == []
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-async def test_the_web_api_names_every_fault_and_makes_nothing(stage: Stage, case: Case) -> None:
+async def test_the_web_api_names_every_fault_and_makes_nothing(web: WebApi, case: Case) -> None:
     """422 with a fault for each field; a dry run answers the same."""
-    async with nothing_left(stage):
+    async with nothing_left(web):
         answers = [
-            await stage.http.post("/v1/runs", params=params, json={"name": "bad", "spec": case.whole})
+            await web.http.post("/v1/runs", params=params, json={"name": "bad", "spec": case.whole})
             for params in ({}, {"dryRun": "true"})
         ]
     for answer in answers:
@@ -217,11 +217,11 @@ async def test_the_web_api_names_every_fault_and_makes_nothing(stage: Stage, cas
 @pytest.mark.parametrize(
     "case", [case for case in CASES.values() if case.arguments], ids=[k for k, c in CASES.items() if c.arguments]
 )
-async def test_the_command_line_says_what_is_wrong_and_makes_nothing(stage: Stage, case: Case) -> None:
+async def test_the_command_line_says_what_is_wrong_and_makes_nothing(web: WebApi, case: Case) -> None:
     """Exit code 2, every reason at once, no traceback."""
     image = "UPPER CASE" if "image" in case.spec else "bert:3"
-    async with nothing_left(stage):
-        result = await stage.kaji("run", "-d", "--name", "bad", *case.arguments, image, "train")
+    async with nothing_left(web):
+        result = await web.kaji("run", "-d", "--name", "bad", *case.arguments, image, "train")
     assert result.code == 2, result
     assert "Traceback" not in result.err
     for word in (*case.words, case.option):
@@ -230,158 +230,158 @@ async def test_the_command_line_says_what_is_wrong_and_makes_nothing(stage: Stag
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-async def test_a_run_that_came_by_kubectl_ends_refused_without_a_pod(stage: Stage, case: Case) -> None:
+async def test_a_run_that_came_by_kubectl_ends_refused_without_a_pod(web: WebApi, case: Case) -> None:
     """Failed, Refused, the same reasons; or kubectl itself is told by the API server, and then there is no Run."""
-    applied = await stage.apply("bad", case.whole)
+    applied = await web.apply("bad", case.whole)
     if case.refused_at_once:
         assert applied.code == 1 and all(words in applied.err for words in case.refused_at_once), applied
-        assert await stage.left_behind() == []
+        assert await web.left_behind() == []
         return
     try:
         assert applied.code == 0, applied
-        status = await stage.world.reaches("bad", Phase.FAILED)
+        status = await web.cluster.reaches("bad", Phase.FAILED)
         assert status.reason is Reason.REFUSED
         for words in (*case.fields, *case.words):
             assert words in status.message
-        assert await stage.left_behind() == ["runs/bad"]
+        assert await web.left_behind() == ["runs/bad"]
     finally:
-        await remove(stage, "bad")
+        await remove(web, "bad")
 
 
-async def remove(stage: Stage, name: str) -> None:
+async def remove(web: WebApi, name: str) -> None:
     """The run and what belongs to it; the real cluster here has nobody who collects garbage."""
     with contextlib.suppress(NotFound):
-        await stage.world.client.delete(RUNS, name, stage.world.namespace)
-    await stage.world.until(lambda: stage.world.run(name) is None, f"{name} gone")
-    await stage.world.client.delete_collection(PODS, stage.world.namespace, label_selector="", grace_seconds=0)
+        await web.cluster.client.delete(RUNS, name, web.cluster.namespace)
+    await web.cluster.until(lambda: web.cluster.run(name) is None, f"{name} gone")
+    await web.cluster.client.delete_collection(PODS, web.cluster.namespace, label_selector="", grace_seconds=0)
     with contextlib.suppress(NotFound):
-        await stage.world.client.delete(SERVICES, name, stage.world.namespace)
+        await web.cluster.client.delete(SERVICES, name, web.cluster.namespace)
 
 
 # ---------------------------------------------------------------------------------------------- names
 
 
 @pytest.mark.parametrize("name", ["Bad_Name", "1bert", "bert.one", "b" * 49, "-bert", "bert-", "../etc"])
-async def test_a_bad_name_is_refused(stage: Stage, name: str) -> None:
+async def test_a_bad_name_is_refused(web: WebApi, name: str) -> None:
     """By the Web API and the command line with the rule; by kubectl where Kubernetes itself takes such a name."""
-    async with nothing_left(stage):
-        answer = await stage.http.post("/v1/runs", json={"name": name, "spec": SPEC})
-        result = await stage.kaji("run", "-d", f"--name={name}", "bert:3")
+    async with nothing_left(web):
+        answer = await web.http.post("/v1/runs", json={"name": name, "spec": SPEC})
+        result = await web.kaji("run", "-d", f"--name={name}", "bert:3")
     assert answer.status_code == 422
     assert [fault["field"] for fault in answer.json()["faults"]] == ["name"]
     assert result.code == 2 and "--name" in result.err and "lower-case letters" in result.err
-    applied = await stage.apply(name, SPEC)
+    applied = await web.apply(name, SPEC)
     if applied.code == 0:
         try:
-            status = await stage.world.reaches(name, Phase.FAILED)
+            status = await web.cluster.reaches(name, Phase.FAILED)
             assert status.reason is Reason.REFUSED and "metadata.name" in status.message
-            assert await stage.left_behind() == [f"runs/{name}"]
+            assert await web.left_behind() == [f"runs/{name}"]
         finally:
-            await remove(stage, name)
+            await remove(web, name)
     else:
         assert "metadata.name" in applied.err or "invalid" in applied.err
-        assert await stage.left_behind() == []
+        assert await web.left_behind() == []
 
 
-async def test_a_name_that_is_taken_stays_with_whoever_has_it(stage: Stage) -> None:
+async def test_a_name_that_is_taken_stays_with_whoever_has_it(web: WebApi) -> None:
     """409 and exit code 2; the run that is there is not touched."""
     try:
-        assert (await stage.http.post("/v1/runs", json={"name": "bert", "spec": SPEC})).status_code == 201
-        await stage.world.reaches("bert", Phase.RUNNING)
-        before = await stage.world.client.get(RUNS, "bert", stage.world.namespace)
-        again = await stage.http.post("/v1/runs", json={"name": "bert", "spec": SPEC | {"image": "other"}})
+        assert (await web.http.post("/v1/runs", json={"name": "bert", "spec": SPEC})).status_code == 201
+        await web.cluster.reaches("bert", Phase.RUNNING)
+        before = await web.cluster.client.get(RUNS, "bert", web.cluster.namespace)
+        again = await web.http.post("/v1/runs", json={"name": "bert", "spec": SPEC | {"image": "other"}})
         assert (again.status_code, again.json()["code"]) == (409, "AlreadyExists")
-        result = await stage.kaji("run", "-d", "--name", "bert", "other")
+        result = await web.kaji("run", "-d", "--name", "bert", "other")
         assert result.code == 2 and "kaji rm bert" in result.err
-        created = await stage.kubectl("create", "-f", "-", stdin=manifest("bert", SPEC))
+        created = await web.kubectl("create", "-f", "-", stdin=manifest("bert", SPEC))
         assert created.code == 1 and "AlreadyExists" in created.err
-        after = await stage.world.client.get(RUNS, "bert", stage.world.namespace)
+        after = await web.cluster.client.get(RUNS, "bert", web.cluster.namespace)
         assert (before["spec"], before["metadata"]["uid"]) == (after["spec"], after["metadata"]["uid"])
     finally:
-        await remove(stage, "bert")
+        await remove(web, "bert")
 
 
 # ---------------------------------------------------------------------------------------------- what surrounds a spec
 
 
-async def test_a_missing_env_file_is_named(stage: Stage) -> None:
+async def test_a_missing_env_file_is_named(web: WebApi) -> None:
     """Beside everything else that is wrong with that line, whether it shows here or takes a server to see."""
-    async with nothing_left(stage):
+    async with nothing_left(web):
         words = ("--env-file", "no/such.env", "--cpus", "many", "-v", "ghost:/g")
-        result = await stage.kaji("run", "-d", *words, "bert:3")
+        result = await web.kaji("run", "-d", *words, "bert:3")
     assert result.code == 2
     for word in ("3 reasons", "no/such.env", "many", "ghost"):
         assert word in result.err
 
 
-async def test_a_body_over_1_mib_is_refused(stage: Stage) -> None:
+async def test_a_body_over_1_mib_is_refused(web: WebApi) -> None:
     """413 before anybody parses it. From kubectl, the API server takes no such text in a field that it knows;
     elsewhere the Run is refused as what it is, and its status stays small."""
     novel = "x" * (1 << 20)
-    async with nothing_left(stage):
-        answer = await stage.http.post("/v1/runs", json={"name": "bad", "spec": SPEC | {"env": {"NOVEL": novel}}})
+    async with nothing_left(web):
+        answer = await web.http.post("/v1/runs", json={"name": "bad", "spec": SPEC | {"env": {"NOVEL": novel}}})
         assert (answer.status_code, answer.json()["code"]) == (413, "TooLarge")
     too_large = SPEC | {"env": {"NOVEL": novel}, "args": [""] * 300_000}
-    created = await stage.kubectl("create", "-f", "-", stdin=manifest("bad", too_large))
+    created = await web.kubectl("create", "-f", "-", stdin=manifest("bad", too_large))
     assert created.code == 1 and "spec.env.NOVEL: Too long" in created.err and "spec.args: Too many" in created.err
-    assert await stage.left_behind() == []
+    assert await web.left_behind() == []
     spec = SPEC | {"env": {"NOVEL": novel[: 1 << 17]}, "y" * 100_000: novel[:100_000]}
-    created = await stage.kubectl("create", "-f", "-", stdin=manifest("bad", spec))
+    created = await web.kubectl("create", "-f", "-", stdin=manifest("bad", spec))
     try:
         assert created.code == 0, created
-        status = await stage.world.reaches("bad", Phase.FAILED)
+        status = await web.cluster.reaches("bad", Phase.FAILED)
         assert status.reason is Reason.REFUSED and len(status.message) < 5000
-        assert await stage.left_behind() == ["runs/bad"]
+        assert await web.left_behind() == ["runs/bad"]
     finally:
-        await remove(stage, "bad")
+        await remove(web, "bad")
 
 
 @pytest.mark.parametrize(
     "body", [b"", b"{", b"[]", b"null", b'"x"', b"\xff\xfe", b"[" * 100_000, b'{"spec": {}}', b'{"spec": 3, "name": 4}']
 )
-async def test_what_is_no_request_is_refused(stage: Stage, body: bytes) -> None:
+async def test_what_is_no_request_is_refused(web: WebApi, body: bytes) -> None:
     """Whatever the body holds, the answer is a problem that says what is wrong with it."""
-    async with nothing_left(stage):
-        answer = await stage.http.post("/v1/runs", content=body)
+    async with nothing_left(web):
+        answer = await web.http.post("/v1/runs", content=body)
     assert answer.status_code == 422 and answer.json()["faults"], answer.text
 
 
-async def test_expired_credentials_are_named_and_the_token_is_not(stage: Stage) -> None:
+async def test_expired_credentials_are_named_and_the_token_is_not(web: WebApi) -> None:
     """401 and exit code 125, with what to do; the token stands nowhere in the answer."""
     token = "expired-0123456789"
     for method, path in (("POST", "/v1/runs"), ("GET", "/v1/runs"), ("GET", "/v1/gpus")):
-        answer = await stage.http.request(method, path, headers={"Authorization": f"Bearer {token}"}, json={})
+        answer = await web.http.request(method, path, headers={"Authorization": f"Bearer {token}"}, json={})
         assert (answer.status_code, answer.json()["code"]) == (401, "Unauthenticated")
         assert answer.headers["www-authenticate"].startswith("Bearer")
         assert token not in answer.text
-    result = await stage.kaji("run", "-d", "bert:3", KAJI_TOKEN=token)
+    result = await web.kaji("run", "-d", "bert:3", KAJI_TOKEN=token)
     assert result.code == 125 and "expired" in result.err and token not in result.err
-    assert (await stage.http.get("/v1/runs", headers={"Authorization": "Bearer"})).status_code == 401
-    assert (await stage.http.get("/v1/runs", headers={"Authorization": "Basic YTpi"})).status_code == 401
+    assert (await web.http.get("/v1/runs", headers={"Authorization": "Bearer"})).status_code == 401
+    assert (await web.http.get("/v1/runs", headers={"Authorization": "Basic YTpi"})).status_code == 401
 
 
 @pytest.mark.usefixtures("changes_count_at_once")
-async def test_a_faulty_policy_leaves_the_old_one_in_force(stage: Stage) -> None:
+async def test_a_faulty_policy_leaves_the_old_one_in_force(web: WebApi) -> None:
     """Every fault is told by GET /v1/policy; runs are judged by the old policy, also after the file was mended."""
-    good = stage.policy_file.read_text()
+    good = web.policy_file.read_text()
     try:
-        stage.policy_file.write_text("defaults: {memory: lots}\nvolums: {}\nsecurity: {allowPrivileged: perhaps}\n")
-        checked = await stage.kaji("policy", "check", str(stage.policy_file))
+        web.policy_file.write_text("defaults: {memory: lots}\nvolums: {}\nsecurity: {allowPrivileged: perhaps}\n")
+        checked = await web.kaji("policy", "check", str(web.policy_file))
         assert checked.code == 2 and all(
             word in checked.err for word in ("lots", "volums", "volumes", "allowPrivileged")
         )
         for _ in range(2):
-            said = (await stage.http.get("/v1/policy")).json()
+            said = (await web.http.get("/v1/policy")).json()
             assert len(said["faults"]) == 3 and "imagenet" in str(said["policy"])
-        answer = await stage.http.post("/v1/runs", json={"spec": SPEC | {"privileged": True}})
+        answer = await web.http.post("/v1/runs", json={"spec": SPEC | {"privileged": True}})
         assert [fault["field"] for fault in answer.json()["faults"]] == ["spec.privileged"]
         allowed = {"volumes": [{"name": "imagenet", "path": "/data"}]}
-        assert (await stage.apply("fine", SPEC | allowed)).code == 0
-        await stage.world.reaches("fine", Phase.RUNNING)
+        assert (await web.apply("fine", SPEC | allowed)).code == 0
+        await web.cluster.reaches("fine", Phase.RUNNING)
     finally:
-        stage.policy_file.write_text(good)
-        await remove(stage, "fine")
-    assert (await stage.http.get("/v1/policy")).json()["faults"] == []
+        web.policy_file.write_text(good)
+        await remove(web, "fine")
+    assert (await web.http.get("/v1/policy")).json()["faults"] == []
 
 
 NONSENSE: dict[str, dict[str, Any]] = {
@@ -395,95 +395,95 @@ NONSENSE: dict[str, dict[str, Any]] = {
 }
 
 
-async def test_a_status_that_makes_no_sense_ends_its_run_and_harms_nobody_else(stage: Stage) -> None:
+async def test_a_status_that_makes_no_sense_ends_its_run_and_harms_nobody_else(web: WebApi) -> None:
     """Who may write statuses can spoil runs: they end for that reason, may be resumed and deleted; all others go on."""
-    world = stage.world
+    cluster = web.cluster
     spec = SPEC | {"replicas": 2}
     try:
-        assert (await stage.kubectl("apply", "-f", "-", stdin=manifests(dict.fromkeys(NONSENSE, spec)))).code == 0
-        await asyncio.gather(*(is_spoilt_and_ends(stage, name) for name in NONSENSE))
-        assert (await stage.apply("sound", SPEC)).code == 0
-        await world.reaches("sound", Phase.RUNNING)
-        assert (await stage.http.get("/v1/runs")).json()["items"]
-        assert (await stage.http.get("/v1/gpus")).status_code == 200
-        await asyncio.gather(*(is_resumed_and_deleted(stage, name) for name in NONSENSE))
-        assert world.status("sound").phase is Phase.RUNNING
+        assert (await web.kubectl("apply", "-f", "-", stdin=manifests(dict.fromkeys(NONSENSE, spec)))).code == 0
+        await asyncio.gather(*(is_spoilt_and_ends(web, name) for name in NONSENSE))
+        assert (await web.apply("sound", SPEC)).code == 0
+        await cluster.reaches("sound", Phase.RUNNING)
+        assert (await web.http.get("/v1/runs")).json()["items"]
+        assert (await web.http.get("/v1/gpus")).status_code == 200
+        await asyncio.gather(*(is_resumed_and_deleted(web, name) for name in NONSENSE))
+        assert cluster.status("sound").phase is Phase.RUNNING
     finally:
         for name in (*NONSENSE, "sound"):
-            await remove(stage, name)
+            await remove(web, name)
 
 
-async def is_spoilt_and_ends(stage: Stage, name: str) -> None:
+async def is_spoilt_and_ends(web: WebApi, name: str) -> None:
     """Its members run until somebody writes nonsense into its status."""
-    world = stage.world
-    await world.reaches(name, Phase.RUNNING)
-    await spoil(stage, name)
-    await world.until(lambda: world.status(name).finished_at, f"the end of {name} is written")
-    assert world.status(name).reason is Reason.STATUS_DAMAGED, name
-    stored = await world.client.get(RUNS, name, world.namespace)
+    cluster = web.cluster
+    await cluster.reaches(name, Phase.RUNNING)
+    await spoil(web, name)
+    await cluster.until(lambda: cluster.status(name).finished_at, f"the end of {name} is written")
+    assert cluster.status(name).reason is Reason.STATUS_DAMAGED, name
+    stored = await cluster.client.get(RUNS, name, cluster.namespace)
     assert stored["status"]["phase"] == "Failed" and "is not valid any more" in stored["status"]["message"], stored[
         "status"
     ]
 
 
-async def is_resumed_and_deleted(stage: Stage, name: str) -> None:
+async def is_resumed_and_deleted(web: WebApi, name: str) -> None:
     """With members of its own; spoilt once more it can be deleted all the same."""
-    world = stage.world
-    shown = (await stage.http.get(f"/v1/runs/{world.namespace}/{name}")).json()
+    cluster = web.cluster
+    shown = (await web.http.get(f"/v1/runs/{cluster.namespace}/{name}")).json()
     assert shown["status"]["reason"] == "StatusDamaged", name
-    await world.until(lambda: all(pod.is_finished for pod in world.pods(name)), f"the members of {name} have ended")
-    members = {pod.metadata.uid for pod in world.pods(name)}
-    again = await stage.http.post(f"/v1/runs/{world.namespace}/{name}/resume")
+    await cluster.until(lambda: all(pod.is_finished for pod in cluster.pods(name)), f"the members of {name} have ended")
+    members = {pod.metadata.uid for pod in cluster.pods(name)}
+    again = await web.http.post(f"/v1/runs/{cluster.namespace}/{name}/resume")
     assert again.status_code == 200, again.text
-    status = await world.reaches(name, Phase.RUNNING)
+    status = await cluster.reaches(name, Phase.RUNNING)
     assert status.attempts > 1, name
-    assert not {pod.metadata.uid for pod in world.pods(name, status.attempts)} & members, name
-    await spoil(stage, name)
-    deleted = await stage.http.delete(f"/v1/runs/{world.namespace}/{name}")
+    assert not {pod.metadata.uid for pod in cluster.pods(name, status.attempts)} & members, name
+    await spoil(web, name)
+    deleted = await web.http.delete(f"/v1/runs/{cluster.namespace}/{name}")
     assert deleted.status_code in (200, 202), deleted.text
-    await world.until(lambda: world.run(name) is None and not world.pods(name), f"{name} gone")
+    await cluster.until(lambda: cluster.run(name) is None and not cluster.pods(name), f"{name} gone")
 
 
-async def spoil(stage: Stage, name: str) -> None:
+async def spoil(web: WebApi, name: str) -> None:
     """Writes into the status of the run, as who may write statuses can."""
     nonsense = {"status": NONSENSE[name]}
-    await stage.world.client.patch(RUNS, name, nonsense, stage.world.namespace, subresource="status")
+    await web.cluster.client.patch(RUNS, name, nonsense, web.cluster.namespace, subresource="status")
 
 
-async def test_a_status_is_one_thing_to_the_api_server(stage: Stage) -> None:
+async def test_a_status_is_one_thing_to_the_api_server(web: WebApi) -> None:
     """To whoever asks whose each field is; else each write of it would list its leaves."""
     try:
-        assert (await stage.apply("one", SPEC)).code == 0
-        await stage.world.reaches("one", Phase.RUNNING)
-        stored = await stage.world.client.get(RUNS, "one", stage.world.namespace)
+        assert (await web.apply("one", SPEC)).code == 0
+        await web.cluster.reaches("one", Phase.RUNNING)
+        stored = await web.cluster.client.get(RUNS, "one", web.cluster.namespace)
         managed = [each for each in stored["metadata"]["managedFields"] if each.get("subresource") == "status"]
         assert [each["fieldsV1"] for each in managed] == [{"f:status": {}}]
     finally:
-        await remove(stage, "one")
+        await remove(web, "one")
 
 
-async def test_a_spec_that_is_edited_while_the_run_lives_is_for_its_next_attempt(stage: Stage) -> None:
+async def test_a_spec_that_is_edited_while_the_run_lives_is_for_its_next_attempt(web: WebApi) -> None:
     """Members go on as they were started, also where the new spec is refused; then that is what the run ends for."""
-    world = stage.world
+    cluster = web.cluster
     try:
-        assert (await stage.apply("edited", SPEC | {"replicas": 2, "restarts": 5})).code == 0
-        await world.reaches("edited", Phase.RUNNING)
+        assert (await web.apply("edited", SPEC | {"replicas": 2, "restarts": 5})).code == 0
+        await cluster.reaches("edited", Phase.RUNNING)
         for changes in ({"replicas": 3, "command": ["other"]}, {"replicas": 4, "nonsense": {"a": 1}}):
-            attempt = world.status("edited").attempts
-            edited = await world.client.patch(RUNS, "edited", {"spec": changes}, world.namespace)
-            seen = partial(_has_seen, world, edited["metadata"]["generation"])
-            await world.until(seen, "the change is seen")
-            assert (world.status("edited").phase, world.status("edited").attempts) == (Phase.RUNNING, attempt)
-            await world.behave(f"edited-{attempt}-0", exit_code="1")
+            attempt = cluster.status("edited").attempts
+            edited = await cluster.client.patch(RUNS, "edited", {"spec": changes}, cluster.namespace)
+            seen = partial(_has_seen, cluster, edited["metadata"]["generation"])
+            await cluster.until(seen, "the change is seen")
+            assert (cluster.status("edited").phase, cluster.status("edited").attempts) == (Phase.RUNNING, attempt)
+            await cluster.behave(f"edited-{attempt}-0", exit_code="1")
             if changes["replicas"] == 3:
-                await world.reaches("edited", Phase.RUNNING, attempt=2)
-                assert len(world.pods("edited", 2)) == 3
-        status = await world.reaches("edited", Phase.FAILED)
+                await cluster.reaches("edited", Phase.RUNNING, attempt=2)
+                assert len(cluster.pods("edited", 2)) == 3
+        status = await cluster.reaches("edited", Phase.FAILED)
         assert status.reason in (Reason.REFUSED, Reason.PROGRAM_FAILED)
-        await world.until(lambda: all(pod.is_finished for pod in world.pods("edited")), "its members have ended")
+        await cluster.until(lambda: all(pod.is_finished for pod in cluster.pods("edited")), "its members have ended")
     finally:
-        await remove(stage, "edited")
+        await remove(web, "edited")
 
 
-def _has_seen(world: World, generation: int) -> bool:
-    return world.status("edited").observed_generation == generation
+def _has_seen(cluster: Cluster, generation: int) -> bool:
+    return cluster.status("edited").observed_generation == generation

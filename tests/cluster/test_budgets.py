@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from tests.helpers.real_cluster import AnyCluster
+from tests.harness.real_server import KubeServer
 
 from kajitori.controllers.runs.budgets import BudgetKeeper
 from kajitori.core.words import names
@@ -38,10 +38,10 @@ async def version(client: KubeClient, namespace: str) -> str:
     return str((await client.get(BUDGETS, "bert", namespace))["metadata"]["resourceVersion"])
 
 
-async def test_one_write_for_each_change_and_none_for_a_look(any_cluster: AnyCluster, own_namespace: str) -> None:
+async def test_one_write_for_each_change_and_none_for_a_look(kube_server: KubeServer, own_namespace: str) -> None:
     """Whoever leads next finds what is there, takes it as it is, and takes it away at the end."""
     run = run_in(own_namespace)
-    async with any_cluster.client() as client:
+    async with kube_server.client() as client:
         keeper = BudgetKeeper(client)
         await keeper.keep(run, SPEC)
         written = await version(client, own_namespace)
@@ -58,10 +58,10 @@ async def test_one_write_for_each_change_and_none_for_a_look(any_cluster: AnyClu
         await next_leader.keep(run, None)  # it is gone already: no matter
 
 
-async def test_two_that_believe_to_lead_agree(any_cluster: AnyCluster, own_namespace: str) -> None:
+async def test_two_that_believe_to_lead_agree(kube_server: KubeServer, own_namespace: str) -> None:
     """Each that looked before the other wrote finds the other's, and makes it what it wants."""
     run = run_in(own_namespace)
-    async with any_cluster.client() as client:
+    async with kube_server.client() as client:
         first, second = BudgetKeeper(client), BudgetKeeper(client)
         await first.keep(run, None)
         await second.keep(run, None)
@@ -70,8 +70,8 @@ async def test_two_that_believe_to_lead_agree(any_cluster: AnyCluster, own_names
         assert (await client.get(BUDGETS, "bert", own_namespace))["spec"] == OPEN
 
 
-async def test_what_an_earlier_run_of_the_name_left_makes_way(any_cluster: AnyCluster, own_namespace: str) -> None:
-    async with any_cluster.client() as client:
+async def test_what_an_earlier_run_of_the_name_left_makes_way(kube_server: KubeServer, own_namespace: str) -> None:
+    async with kube_server.client() as client:
         await BudgetKeeper(client).keep(run_in(own_namespace, "u0"), SPEC)
         await BudgetKeeper(client).keep(run_in(own_namespace), SPEC)
         found = await client.get(BUDGETS, "bert", own_namespace)
@@ -79,11 +79,11 @@ async def test_what_an_earlier_run_of_the_name_left_makes_way(any_cluster: AnyCl
 
 
 async def test_somebody_elses_budget_is_left_alone(
-    any_cluster: AnyCluster, own_namespace: str, caplog: pytest.LogCaptureFixture
+    kube_server: KubeServer, own_namespace: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The run goes without one; what is in the way is named once."""
     theirs = {"metadata": {"name": "bert"}, "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "x"}}}}
-    async with any_cluster.client() as client:
+    async with kube_server.client() as client:
         await client.create(BUDGETS, theirs, own_namespace)
         before = await version(client, own_namespace)
         keeper = BudgetKeeper(client)

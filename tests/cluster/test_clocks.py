@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from tests.helpers.world import World
+from tests.harness.cluster import Cluster
 
 from kajitori.cluster.view import ClusterView
 from kajitori.controllers.runs.controller import RunController
@@ -25,11 +25,11 @@ SOON = timedelta(minutes=2)
 
 
 @contextlib.asynccontextmanager
-async def leading(world: World, *, hours_fast: int = 0) -> AsyncIterator[None]:
+async def leading(cluster: Cluster, *, hours_fast: int = 0) -> AsyncIterator[None]:
     """A controller at work, on a machine whose clock is wrong by so much; killed at the end."""
     environment = Environment(wall=lambda: time.time() + 3600 * hours_fast)
-    async with KubeClient(world.controllers, environment=environment) as client, Mirror(client) as mirror:
-        controller = RunController(client, mirror, ClusterView(mirror, world.policy))
+    async with KubeClient(cluster.controllers, environment=environment) as client, Mirror(client) as mirror:
+        controller = RunController(client, mirror, ClusterView(mirror, cluster.policy))
         task = asyncio.create_task(controller.run(asyncio.Event()))
         try:
             yield
@@ -39,32 +39,34 @@ async def leading(world: World, *, hours_fast: int = 0) -> AsyncIterator[None]:
 
 
 @pytest.mark.parametrize("hours_fast", [1, -1])
-async def test_a_controller_whose_clock_is_an_hour_wrong_misjudges_no_deadline(world: World, hours_fast: int) -> None:
+async def test_a_controller_whose_clock_is_an_hour_wrong_misjudges_no_deadline(
+    cluster: Cluster, hours_fast: int
+) -> None:
     """It takes over from one that is right, and hands back: nothing ends for its time limit or start deadline, no pause
     lasts an hour, and what it writes down is the API server's time."""
-    world.use_policy(inject=SLOW_START, start={"pause": "1s", "longestPause": "1s", "deadline": "30m"})
+    cluster.use_policy(inject=SLOW_START, start={"pause": "1s", "longestPause": "1s", "deadline": "30m"})
     quota = {"metadata": {"name": "small"}, "spec": {"hard": {"pods": "2"}}}
-    async with leading(world):
-        await world.submit("limited", timeLimit="30m")
-        await world.submit("slow")
-        await world.until(lambda: len(world.pods("slow")) == len(world.pods("limited")) == 1, "both have a Pod")
-        await world.behave("limited-1-0", start_delay="0s")
-        await world.reaches("limited", Phase.RUNNING)
-        await world.client.create(RESOURCE_QUOTAS, quota, world.namespace)
-        await world.submit("paused")
-        await world.until(lambda: world.status("paused").failed_starts > 0, "a start that was refused")
+    async with leading(cluster):
+        await cluster.submit("limited", timeLimit="30m")
+        await cluster.submit("slow")
+        await cluster.until(lambda: len(cluster.pods("slow")) == len(cluster.pods("limited")) == 1, "both have a Pod")
+        await cluster.behave("limited-1-0", start_delay="0s")
+        await cluster.reaches("limited", Phase.RUNNING)
+        await cluster.client.create(RESOURCE_QUOTAS, quota, cluster.namespace)
+        await cluster.submit("paused")
+        await cluster.until(lambda: cluster.status("paused").failed_starts > 0, "a start that was refused")
 
-    world.use_policy(start={"pause": "1s", "longestPause": "1s", "deadline": "30m"})
-    async with leading(world, hours_fast=hours_fast):
-        await world.client.delete(RESOURCE_QUOTAS, "small", world.namespace)
-        status = await world.reaches("paused", Phase.RUNNING)
+    cluster.use_policy(start={"pause": "1s", "longestPause": "1s", "deadline": "30m"})
+    async with leading(cluster, hours_fast=hours_fast):
+        await cluster.client.delete(RESOURCE_QUOTAS, "small", cluster.namespace)
+        status = await cluster.reaches("paused", Phase.RUNNING)
         started = parse_time(status.started_at)
         assert started is not None and abs(started - datetime.now(UTC)) < SOON
 
-    async with leading(world):
-        await world.submit("later")
-        await world.reaches("later", Phase.RUNNING)
+    async with leading(cluster):
+        await cluster.submit("later")
+        await cluster.reaches("later", Phase.RUNNING)
     for name, phase in (("limited", Phase.RUNNING), ("slow", Phase.STARTING), ("paused", Phase.RUNNING)):
-        assert world.status(name).phase is phase, world.describe()
-    assert (world.status("limited").attempts, world.status("slow").attempts) == (1, 1)
-    assert world.status("limited").reason is Reason.NONE
+        assert cluster.status(name).phase is phase, cluster.describe()
+    assert (cluster.status("limited").attempts, cluster.status("slow").attempts) == (1, 1)
+    assert cluster.status("limited").reason is Reason.NONE

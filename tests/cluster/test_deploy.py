@@ -10,8 +10,8 @@ import json
 from typing import Any
 
 import pytest
-from tests.helpers.deployed import DEPLOY, manifest
-from tests.helpers.real_cluster import RealCluster
+from tests.harness.deployed import DEPLOY, manifest
+from tests.harness.real_server import RealServer
 
 from kajitori.core.words import names
 from kajitori.errors import AlreadyExists, Forbidden
@@ -32,8 +32,8 @@ async def resource_of(client: KubeClient, document: dict[str, Any]) -> Resource:
 
 
 @pytest.mark.parametrize("name", MANIFESTS)
-async def test_every_field_of_a_manifest_is_known(real_cluster: RealCluster, name: str) -> None:
-    async with real_cluster.client() as client:
+async def test_every_field_of_a_manifest_is_known(real_server: RealServer, name: str) -> None:
+    async with real_server.client() as client:
         with contextlib.suppress(AlreadyExists):
             await client.create(NAMESPACES, {"metadata": {"name": names.NAMESPACE}})
         for document in manifest(name):
@@ -44,11 +44,11 @@ async def test_every_field_of_a_manifest_is_known(real_cluster: RealCluster, nam
             await client.request("PATCH", path, params=params, body=document, headers=headers)
 
 
-async def test_the_namespace_takes_the_parts_and_no_privileged_pod(real_cluster: RealCluster) -> None:
+async def test_the_namespace_takes_the_parts_and_no_privileged_pod(real_server: RealServer) -> None:
     """Kubernetes' strictest standard: Web API, controller and relay meet it; agents do not, as namespace.yaml says."""
     (namespace,) = manifest("namespace.yaml")
     name = "strict-as-deployed"
-    async with real_cluster.client() as client:
+    async with real_server.client() as client:
         labels = namespace["metadata"]["labels"]
         await client.create(NAMESPACES, {"metadata": {"name": name, "labels": labels}})
         for part in ("server.yaml", "controller.yaml", "relay.yaml", "agent.yaml"):

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from tests.harness.real_server import RealServer, require_binaries
 from tests.helpers.differential.explore import LENGTH
 from tests.helpers.differential.generate import fences, sequence
 from tests.helpers.differential.lockstep import smallest
 from tests.helpers.differential.servers import pair_of, real_server
-from tests.helpers.real_cluster import RealCluster, require_binaries
 
 pytestmark = [pytest.mark.real, pytest.mark.xdist_group("differential")]
 
@@ -27,14 +27,14 @@ of the catalogue or generator they make other sequences: find good ones with `ex
 
 
 @pytest.fixture(scope="module")
-def own_cluster() -> Iterator[RealCluster]:
+def own_cluster() -> Iterator[RealServer]:
     """A real API server for this module only."""
     require_binaries("kube-apiserver", "etcd")
     with real_server() as cluster:
         yield cluster
 
 
-async def test_random_sequences_are_answered_the_same(own_cluster: RealCluster) -> None:
+async def test_random_sequences_are_answered_the_same(own_cluster: RealServer) -> None:
     """Answers and watch events are the same, apart from identities, versions, times and texts."""
     different: dict[str, str] = {}
     async with pair_of(own_cluster) as pair:

@@ -8,21 +8,21 @@ import ssl
 from urllib.parse import urlsplit
 
 import pytest
-from tests.helpers.apiserver import TOKEN, EmbeddedApiServer, embedded_apiserver
+from tests.harness.embedded_server import TOKEN, EmbeddedServer, embedded_server
 
 WATCH = f"GET /api/v1/pods?watch=true HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {TOKEN}\r\n\r\n"
 
 
 async def test_who_leaves_before_the_answer_leaves_no_traceback(caplog: pytest.LogCaptureFixture) -> None:
     """A client that is killed is no fault of the server's."""
-    async with embedded_apiserver() as api:
+    async with embedded_server() as api:
         await asyncio.gather(*(_ask_and_leave(api) for _ in range(20)))
         answer = await api.call("GET", "/api/v1/pods")
     assert answer.code == 200
     assert [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR] == []
 
 
-async def _ask_and_leave(api: EmbeddedApiServer) -> None:
+async def _ask_and_leave(api: EmbeddedServer) -> None:
     trusting = ssl.create_default_context()
     trusting.check_hostname = False
     trusting.verify_mode = ssl.CERT_NONE

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.helpers.apiserver import embedded_apiserver
-from tests.helpers.real_cluster import RealCluster, require_binaries, running_cluster
+from tests.harness.embedded_server import embedded_server
+from tests.harness.real_server import RealServer, require_binaries, running_real_server
 
 from kajitori import errors
 from kajitori.embedded.apiserver.certificates import issue_serving
@@ -33,10 +33,10 @@ PATIENCE_SECONDS = 60.0
 
 
 @pytest.fixture(scope="module")
-def real_server() -> Iterator[RealCluster]:
+def own_server() -> Iterator[RealServer]:
     """One of our own: the node life cycle judges every node that there is."""
     require_binaries("kube-apiserver", "etcd")
-    with running_cluster() as cluster:
+    with running_real_server() as cluster:
         yield cluster
 
 
@@ -47,15 +47,15 @@ Server = tuple[KubeClient, tuple[Path, Path] | None]
 @pytest.fixture(params=["embedded", pytest.param("real", marks=pytest.mark.real)])
 async def server(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Server]:
     if request.param == "real":
-        real: RealCluster = request.getfixturevalue("real_server")
+        real: RealServer = request.getfixturevalue("own_server")
         async with real.client() as client:
             yield client, None
         return
-    async with embedded_apiserver() as embedded, KubeClient(KubeConfig.from_file(embedded.kubeconfig)) as client:
+    async with embedded_server() as embedded, KubeClient(KubeConfig.from_file(embedded.kubeconfig)) as client:
         yield client, issue_serving(embedded.certificates, tmp_path / "pki", "sim", ("127.0.0.1",))
 
 
-class World:
+class SmallCluster:
     """A pool of two nodes (4 cores each) and all controllers, for one test."""
 
     def __init__(self, server: Server, folder: Path) -> None:
@@ -69,7 +69,7 @@ class World:
         )
 
     @contextlib.asynccontextmanager
-    async def running(self) -> AsyncIterator[World]:
+    async def running(self) -> AsyncIterator[SmallCluster]:
         stop, stop_sim = asyncio.Event(), asyncio.Event()
         self._stop_sim = stop_sim
         self._sim_task = asyncio.create_task(self.sim.run(stop_sim))
@@ -142,9 +142,9 @@ class World:
 
 
 @pytest.fixture
-async def world(server: Server, tmp_path: Path) -> AsyncIterator[World]:
+async def cluster(server: Server, tmp_path: Path) -> AsyncIterator[SmallCluster]:
     client, _ = server
-    async with World(server, tmp_path / "volumes").running() as running:
+    async with SmallCluster(server, tmp_path / "volumes").running() as running:
         yield running
         await client.delete_collection(PODS, NS, label_selector="", grace_seconds=0)
         for name in running.sim.numbers:
@@ -160,53 +160,53 @@ def condition(thing: dict[str, Any], kind: str) -> dict[str, Any]:
     return next((c for c in thing["status"].get("conditions", []) if c["type"] == kind), {})
 
 
-async def test_pods_are_placed_run_and_end_as_their_annotations_say(world: World) -> None:
+async def test_pods_are_placed_run_and_end_as_their_annotations_say(cluster: SmallCluster) -> None:
     """A pinned one on its node, with an address and a log; one ends with an exit code, one is deleted."""
-    await world.pod("pinned", node="sim-00002")
-    await world.pod("short", duration="1s", exit_code="3")
-    await world.phase_is("pinned", "Running")
-    pod = await world.client.get(PODS, "pinned", NS)
+    await cluster.pod("pinned", node="sim-00002")
+    await cluster.pod("short", duration="1s", exit_code="3")
+    await cluster.phase_is("pinned", "Running")
+    pod = await cluster.client.get(PODS, "pinned", NS)
     assert pod["spec"]["nodeName"] == "sim-00002"
     assert pod["status"]["podIP"].startswith("10.0.2.")
-    log = await world.client.open_log(NS, "pinned")
+    log = await cluster.client.open_log(NS, "pinned")
     assert b"simulated" in b"".join([chunk async for chunk in log])
-    await world.phase_is("short", "Failed")
-    ended = (await world.client.get(PODS, "short", NS))["status"]["containerStatuses"][0]["state"]["terminated"]
+    await cluster.phase_is("short", "Failed")
+    ended = (await cluster.client.get(PODS, "short", NS))["status"]["containerStatuses"][0]["state"]["terminated"]
     assert ended["exitCode"] == 3
-    await world.client.delete(PODS, "pinned", NS)
-    await world.is_gone(PODS, "pinned", NS)
+    await cluster.client.delete(PODS, "pinned", NS)
+    await cluster.is_gone(PODS, "pinned", NS)
 
 
-async def test_a_pod_that_does_not_fit_says_why_and_starts_when_there_is_room(world: World) -> None:
+async def test_a_pod_that_does_not_fit_says_why_and_starts_when_there_is_room(cluster: SmallCluster) -> None:
     """Without anybody asking again."""
-    await world.pod("first", cpu="3", node="sim-00001")
-    await world.phase_is("first", "Running")
-    await world.pod("second", cpu="3", node="sim-00001")
+    await cluster.pod("first", cpu="3", node="sim-00001")
+    await cluster.phase_is("first", "Running")
+    await cluster.pod("second", cpu="3", node="sim-00001")
 
     async def told() -> bool:
-        scheduled = condition(await world.client.get(PODS, "second", NS), "PodScheduled")
+        scheduled = condition(await cluster.client.get(PODS, "second", NS), "PodScheduled")
         return "1 Insufficient cpu" in scheduled.get("message", "") and scheduled["reason"] == "Unschedulable"
 
-    await world.until(told)
-    await world.client.delete(PODS, "first", NS)
-    await world.phase_is("second", "Running")
-    assert condition(await world.client.get(PODS, "second", NS), "PodScheduled")["status"] == "True"
+    await cluster.until(told)
+    await cluster.client.delete(PODS, "first", NS)
+    await cluster.phase_is("second", "Running")
+    assert condition(await cluster.client.get(PODS, "second", NS), "PodScheduled")["status"] == "True"
 
 
-async def test_a_simulator_that_starts_again_starts_no_pod_twice(world: World) -> None:
+async def test_a_simulator_that_starts_again_starts_no_pod_twice(cluster: SmallCluster) -> None:
     """Start time and address are those of before; what ended meanwhile ends."""
-    await world.pod("long")
-    await world.pod("timed", duration="2s")
-    await world.phase_is("long", "Running")
-    before = (await world.client.get(PODS, "long", NS))["status"]
-    await world.restart_sim()
-    await world.phase_is("timed", "Succeeded")
-    after = (await world.client.get(PODS, "long", NS))["status"]
+    await cluster.pod("long")
+    await cluster.pod("timed", duration="2s")
+    await cluster.phase_is("long", "Running")
+    before = (await cluster.client.get(PODS, "long", NS))["status"]
+    await cluster.restart_sim()
+    await cluster.phase_is("timed", "Succeeded")
+    after = (await cluster.client.get(PODS, "long", NS))["status"]
     assert after["podIP"] == before["podIP"]
     assert after["containerStatuses"] == before["containerStatuses"]
 
 
-async def test_a_claim_gets_a_folder_with_its_first_pod_and_gives_it_back(world: World) -> None:
+async def test_a_claim_gets_a_folder_with_its_first_pod_and_gives_it_back(cluster: SmallCluster) -> None:
     """Bound both ways; the folder goes with the claim, once no Pod uses it."""
     body = {
         "apiVersion": "v1",
@@ -217,12 +217,12 @@ async def test_a_claim_gets_a_folder_with_its_first_pod_and_gives_it_back(world:
 
     async def has_default_class() -> bool:
         with contextlib.suppress(errors.KajitoriError):
-            made = await world.client.create(CLAIMS, body, dry_run=True)
+            made = await cluster.client.create(CLAIMS, body, dry_run=True)
             return bool(made["spec"].get("storageClassName") == "kajitori-local")
         return False
 
-    await world.until(has_default_class)
-    await world.client.create(CLAIMS, body)
+    await cluster.until(has_default_class)
+    await cluster.client.create(CLAIMS, body)
     pod = {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -233,87 +233,87 @@ async def test_a_claim_gets_a_folder_with_its_first_pod_and_gives_it_back(world:
             "volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}],
         },
     }
-    await world.client.create(PODS, pod)
-    await world.phase_is("user", "Running")
-    claim = await world.client.get(CLAIMS, "data", NS)
-    volume = await world.client.get(PERSISTENT_VOLUMES, claim["spec"]["volumeName"])
+    await cluster.client.create(PODS, pod)
+    await cluster.phase_is("user", "Running")
+    claim = await cluster.client.get(CLAIMS, "data", NS)
+    volume = await cluster.client.get(PERSISTENT_VOLUMES, claim["spec"]["volumeName"])
     folder = Path(volume["spec"]["hostPath"]["path"])
-    assert folder.parent == world.folder
+    assert folder.parent == cluster.folder
     assert is_there(folder)
     assert volume["spec"]["claimRef"]["uid"] == claim["metadata"]["uid"]
-    await world.client.delete(CLAIMS, "data", NS)
-    assert (await world.client.get(CLAIMS, "data", NS))["metadata"]["deletionTimestamp"]
-    await world.client.delete(PODS, "user", NS)
-    await world.is_gone(CLAIMS, "data", NS)
-    await world.is_gone(PERSISTENT_VOLUMES, volume["metadata"]["name"])
+    await cluster.client.delete(CLAIMS, "data", NS)
+    assert (await cluster.client.get(CLAIMS, "data", NS))["metadata"]["deletionTimestamp"]
+    await cluster.client.delete(PODS, "user", NS)
+    await cluster.is_gone(CLAIMS, "data", NS)
+    await cluster.is_gone(PERSISTENT_VOLUMES, volume["metadata"]["name"])
     assert not is_there(folder)
 
 
-async def test_slices_and_budgets_follow_the_pods(world: World) -> None:
+async def test_slices_and_budgets_follow_the_pods(cluster: SmallCluster) -> None:
     """Ready endpoints of a headless Service; how many may be evicted."""
     service = {"selector": {"app": "web"}, "clusterIP": "None", "ports": [{"port": 80}]}
     body = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web", "namespace": NS}, "spec": service}
-    await world.client.create(SERVICES, body)
+    await cluster.client.create(SERVICES, body)
     spec = {"minAvailable": 1, "selector": {"matchLabels": {"app": "web"}}}
     meta = {"name": "web", "namespace": NS}
-    await world.client.create(
+    await cluster.client.create(
         BUDGETS, {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": meta, "spec": spec}
     )
-    await world.pod("a")
-    await world.pod("b")
+    await cluster.pod("a")
+    await cluster.pod("b")
 
     async def ready(count: int) -> bool:
-        found = await world.client.list(ENDPOINT_SLICES, NS, label_selector="kubernetes.io/service-name=web")
+        found = await cluster.client.list(ENDPOINT_SLICES, NS, label_selector="kubernetes.io/service-name=web")
         endpoints = [e for s in found.items for e in s.get("endpoints") or [] if e["conditions"]["ready"]]
-        budget = (await world.client.get(BUDGETS, "web", NS)).get("status", {})
+        budget = (await cluster.client.get(BUDGETS, "web", NS)).get("status", {})
         return len(endpoints) == count and budget.get("disruptionsAllowed") == max(0, count - 1)
 
-    await world.until(lambda: ready(2))
-    await world.client.delete(PODS, "b", NS)
-    await world.until(lambda: ready(1))
-    await world.client.delete(SERVICES, "web", NS)
-    await world.client.delete(BUDGETS, "web", NS)
+    await cluster.until(lambda: ready(2))
+    await cluster.client.delete(PODS, "b", NS)
+    await cluster.until(lambda: ready(1))
+    await cluster.client.delete(SERVICES, "web", NS)
+    await cluster.client.delete(BUDGETS, "web", NS)
 
     async def no_slices() -> bool:
-        found = await world.client.list(ENDPOINT_SLICES, NS, label_selector="kubernetes.io/service-name=web")
+        found = await cluster.client.list(ENDPOINT_SLICES, NS, label_selector="kubernetes.io/service-name=web")
         return not found.items
 
-    await world.until(no_slices)
+    await cluster.until(no_slices)
 
 
-async def test_a_node_that_falls_silent_is_given_up_and_comes_back(world: World) -> None:
+async def test_a_node_that_falls_silent_is_given_up_and_comes_back(cluster: SmallCluster) -> None:
     """Unknown, tainted, its Pods not ready and marked for deletion; all of it ends when it answers again."""
-    await world.pod("there", node="sim-00001")
-    await world.phase_is("there", "Running")
+    await cluster.pod("there", node="sim-00001")
+    await cluster.phase_is("there", "Running")
     silent = {"metadata": {"annotations": {"sim.kajitori.dev/silent": "true"}}}
-    await world.client.patch(NODES, "sim-00001", silent)
+    await cluster.client.patch(NODES, "sim-00001", silent)
 
     async def given_up() -> bool:
-        node = await world.client.get(NODES, "sim-00001")
+        node = await cluster.client.get(NODES, "sim-00001")
         taints = {(t["key"], t["effect"]) for t in node["spec"].get("taints", [])}
         unreachable = "node.kubernetes.io/unreachable"
-        pod = await world.client.get(PODS, "there", NS)
+        pod = await cluster.client.get(PODS, "there", NS)
         return (
             condition(node, "Ready")["status"] == "Unknown"
             and taints == {(unreachable, "NoSchedule"), (unreachable, "NoExecute")}
             and condition(pod, "Ready")["status"] == "False"
         )
 
-    await world.until(given_up)
-    tolerations = (await world.client.get(PODS, "there", NS))["spec"]["tolerations"]
+    await cluster.until(given_up)
+    tolerations = (await cluster.client.get(PODS, "there", NS))["spec"]["tolerations"]
     assert {t["tolerationSeconds"] for t in tolerations} == {300}
-    await world.client.patch(NODES, "sim-00001", {"metadata": {"annotations": {"sim.kajitori.dev/silent": None}}})
+    await cluster.client.patch(NODES, "sim-00001", {"metadata": {"annotations": {"sim.kajitori.dev/silent": None}}})
 
     async def back() -> bool:
-        node = await world.client.get(NODES, "sim-00001")
+        node = await cluster.client.get(NODES, "sim-00001")
         return condition(node, "Ready")["status"] == "True" and not node["spec"].get("taints")
 
-    await world.until(back)
+    await cluster.until(back)
 
 
-async def test_pods_of_a_deleted_node_are_collected(world: World) -> None:
+async def test_pods_of_a_deleted_node_are_collected(cluster: SmallCluster) -> None:
     """Nobody is left who could end them."""
-    await world.pod("orphan", node="sim-00002")
-    await world.phase_is("orphan", "Running")
-    await world.client.delete(NODES, "sim-00002")
-    await world.is_gone(PODS, "orphan", NS)
+    await cluster.pod("orphan", node="sim-00002")
+    await cluster.phase_is("orphan", "Running")
+    await cluster.client.delete(NODES, "sim-00002")
+    await cluster.is_gone(PODS, "orphan", NS)

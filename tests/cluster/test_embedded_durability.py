@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import aiohttp
-from tests.helpers.apiserver import MERGE, TOKEN, embedded_apiserver
+from tests.harness.embedded_server import MERGE, TOKEN, embedded_server
 
 MAPS = "/api/v1/namespaces/default/configmaps"
 ROOT = Path(__file__).resolve().parents[2]
@@ -15,10 +15,10 @@ SERVER = """
 import asyncio, sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[2])
-from tests.helpers.apiserver import embedded_apiserver
+from tests.harness.embedded_server import embedded_server
 
 async def main():
-    async with embedded_apiserver(Path(sys.argv[1])) as api:
+    async with embedded_server(Path(sys.argv[1])) as api:
         print(api.url, flush=True)
         await asyncio.Event().wait()
 
@@ -52,7 +52,7 @@ async def test_what_was_acknowledged_survives_a_kill(tmp_path: Path) -> None:
             if process.returncode is None:
                 process.kill()
             await process.wait()
-        async with embedded_apiserver(tmp_path) as api:
+        async with embedded_server(tmp_path) as api:
             answer = await api.call("GET", MAPS)
             found = {item["metadata"]["name"]: item["data"]["x"] for item in answer.body["items"]}
         assert len(expected) > 20

@@ -7,7 +7,7 @@ import shutil
 from collections.abc import AsyncIterator
 
 import pytest
-from tests.helpers.apiserver import EmbeddedApiServer, embedded_apiserver
+from tests.harness.embedded_server import EmbeddedServer, embedded_server
 
 pytestmark = pytest.mark.skipif(
     shutil.which("kubectl") is None, reason="needs kubectl on $PATH: https://kubernetes.io/docs/tasks/tools"
@@ -17,18 +17,18 @@ CONFIG = '{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"},"data":{
 
 
 @pytest.fixture
-async def api() -> AsyncIterator[EmbeddedApiServer]:
-    async with embedded_apiserver() as server:
+async def api() -> AsyncIterator[EmbeddedServer]:
+    async with embedded_server() as server:
         yield server
 
 
-async def run(api: EmbeddedApiServer, *arguments: str, stdin: str = "") -> str:
+async def run(api: EmbeddedServer, *arguments: str, stdin: str = "") -> str:
     code, out, err = await api.kubectl(*arguments, stdin=stdin)
     assert code == 0, err
     return out
 
 
-async def test_apply_changes_and_takes_away(api: EmbeddedApiServer) -> None:
+async def test_apply_changes_and_takes_away(api: EmbeddedServer) -> None:
     """On the client's side and on the server's."""
     assert "created" in await run(api, "apply", "-f", "-", stdin=CONFIG)
     assert "unchanged" in await run(api, "apply", "-f", "-", stdin=CONFIG)
@@ -44,7 +44,7 @@ async def test_apply_changes_and_takes_away(api: EmbeddedApiServer) -> None:
     assert await run(api, "get", "cm", "b", "-o", "jsonpath={.data.x}") == "2"
 
 
-async def test_a_pods_life(api: EmbeddedApiServer) -> None:
+async def test_a_pods_life(api: EmbeddedServer) -> None:
     """run, get, describe, label, annotate, set image, patch, wait, delete."""
     await run(api, "run", "web", "--image=nginx", "--labels=app=x")
     assert "web" in await run(api, "get", "pods", "-o", "wide")
@@ -60,7 +60,7 @@ async def test_a_pods_life(api: EmbeddedApiServer) -> None:
     assert 'pod "web" deleted' in await run(api, "delete", "pod", "web", "--timeout=60s")
 
 
-async def test_nodes(api: EmbeddedApiServer) -> None:
+async def test_nodes(api: EmbeddedServer) -> None:
     """cordon, taint, drain, uncordon."""
     await run(api, "apply", "-f", "-", stdin='{"apiVersion":"v1","kind":"Node","metadata":{"name":"n"}}')
     await run(api, "cordon", "n")
@@ -95,12 +95,12 @@ async def test_nodes(api: EmbeddedApiServer) -> None:
         "version",
     ],
 )
-async def test_verbs_that_need_no_more_than_a_server(api: EmbeddedApiServer, arguments: str) -> None:
+async def test_verbs_that_need_no_more_than_a_server(api: EmbeddedServer, arguments: str) -> None:
     """Each ends well."""
     await run(api, *arguments.split())
 
 
-async def test_a_namespace_is_deleted_with_its_contents(api: EmbeddedApiServer) -> None:
+async def test_a_namespace_is_deleted_with_its_contents(api: EmbeddedServer) -> None:
     """kubectl waits until it is gone."""
     await run(api, "create", "namespace", "team")
     await run(api, "run", "web", "--image=x", "-n", "team")

@@ -13,8 +13,8 @@ from collections.abc import AsyncIterator, Mapping, Set
 from typing import Any
 
 import pytest
+from tests.harness.cluster import Cluster
 from tests.helpers.enforced import HOSTS, NODE, PROGRAM, WEB_API, EnforcedNode, Place, enforced_node, forward
-from tests.helpers.world import World
 
 from kajitori.api.app import create_app
 from kajitori.api.context import ApiDependencies
@@ -90,37 +90,37 @@ async def until_they_talk(places: Mapping[str, Place], allowed: Mapping[str, Set
 
 
 @contextlib.asynccontextmanager
-async def with_web_api(world: World, node: EnforcedNode) -> AsyncIterator[None]:
+async def with_web_api(cluster: Cluster, node: EnforcedNode) -> AsyncIterator[None]:
     """A Web API beyond the node, which members ask in their first step, and a controller."""
     with contextlib.suppress(AlreadyExists):
-        await world.client.create(NAMESPACES, {"metadata": {"name": LEASE_NAMESPACE}})
-    app = create_app(ApiDependencies(client=world.client, mirror=world.mirror, policy=world.policy))
+        await cluster.client.create(NAMESPACES, {"metadata": {"name": LEASE_NAMESPACE}})
+    app = create_app(ApiDependencies(client=cluster.client, mirror=cluster.mirror, policy=cluster.policy))
     async with ApiServer(app) as server, forward(node.outside, WEB_API, 8600, server.port):
-        world.policy.complete(lambda policy: with_first_step(policy, "kajitori:1", f"http://{WEB_API}:8600"))
-        world.start_controller()
+        cluster.policy.complete(lambda policy: with_first_step(policy, "kajitori:1", f"http://{WEB_API}:8600"))
+        cluster.start_controller()
         yield
 
 
 @pytest.mark.parametrize("flags", [(), ("--use-nftables-for-netpol",)], ids=["ipsets", "nftables"])
-@pytest.mark.parametrize("world", [pytest.param("real", marks=pytest.mark.real)], indirect=True)
-async def test_what_passes_is_what_was_asked_for(world: World, flags: tuple[str, ...]) -> None:
+@pytest.mark.parametrize("cluster", [pytest.param("real", marks=pytest.mark.real)], indirect=True)
+async def test_what_passes_is_what_was_asked_for(cluster: Cluster, flags: tuple[str, ...]) -> None:
     """Members of a gang find each other, the Web API and resolvers behind a Service, whatever they may reach besides;
     an edit holds without a restart."""
-    resolvers = {"namespace": world.namespace, "labels": {"app": "dns"}}
-    world.use_policy(**RULES, network={"dns": resolvers})
-    async with enforced_node(world, *flags) as node, with_web_api(world, node):
-        await world.client.create(PODS, RESOLVER, world.namespace)
+    resolvers = {"namespace": cluster.namespace, "labels": {"app": "dns"}}
+    cluster.use_policy(**RULES, network={"dns": resolvers})
+    async with enforced_node(cluster, *flags) as node, with_web_api(cluster, node):
+        await cluster.client.create(PODS, RESOLVER, cluster.namespace)
         for name, wish in NETWORKS.items():
             spec = SMALL if wish is None else SMALL | {"network": {"from": wish, "to": wish}}
-            await world.submit(name, **spec, replicas=2 if name == "alone" else 1, nodeSelector=node.selector)
+            await cluster.submit(name, **spec, replicas=2 if name == "alone" else 1, nodeSelector=node.selector)
         for name in NETWORKS:
-            await world.reaches(name, Phase.RUNNING, attempt=1, seconds=PATIENCE_SECONDS)
-        places = node.hosts | {pod.metadata.name: node.pod(pod) for name in NETWORKS for pod in world.pods(name)}
+            await cluster.reaches(name, Phase.RUNNING, attempt=1, seconds=PATIENCE_SECONDS)
+        places = node.hosts | {pod.metadata.name: node.pod(pod) for name in NETWORKS for pod in cluster.pods(name)}
         assert places.keys() == EVERYBODY
         await until_they_talk(places, ALLOWED)
-        names = node.service(world.mirror.pods[world.namespace, "dns"])
+        names = node.service(cluster.mirror.pods[cluster.namespace, "dns"])
         assert await asyncio.to_thread(places["alone-1-0"].reaches, names)
 
-        await world.change("alone", network={"from": ["all"], "to": ["all"]})
-        await world.change("anywhere", network={"from": ["storage"], "to": ["storage"]})
+        await cluster.change("alone", network={"from": ["all"], "to": ["all"]})
+        await cluster.change("anywhere", network={"from": ["storage"], "to": ["storage"]})
         await until_they_talk(places, ALLOWED | {"alone": EVERYBODY, "anywhere": {"storage"}})

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 from aiohttp import web
-from tests.helpers.world import GPUS, World, this_machine
+from tests.harness.cluster import GPUS, Cluster, this_machine
 from tests.unit.kube.fake_api import serving
 
 from kajitori.api.app import create_app
@@ -42,23 +42,23 @@ with open(f"{os.environ['FOLDER']}/{os.environ['KAJI_RANK']}", "w") as file:
 
 
 @contextlib.asynccontextmanager
-async def web_api(world: World) -> AsyncIterator[str]:
+async def web_api(cluster: Cluster) -> AsyncIterator[str]:
     """A Web API beside the controllers that start from now on, and members are told of it."""
     with contextlib.suppress(AlreadyExists):
-        await world.client.create(NAMESPACES, {"metadata": {"name": LEASE_NAMESPACE}})
-    app = create_app(ApiDependencies(client=world.client, mirror=world.mirror, policy=world.policy))
+        await cluster.client.create(NAMESPACES, {"metadata": {"name": LEASE_NAMESPACE}})
+    app = create_app(ApiDependencies(client=cluster.client, mirror=cluster.mirror, policy=cluster.policy))
     async with ApiServer(app) as server:
-        world.policy.complete(lambda policy: with_first_step(policy, "kajitori:1", server.url))
+        cluster.policy.complete(lambda policy: with_first_step(policy, "kajitori:1", server.url))
         yield server.url
 
 
-async def looked_around(world: World, *, namespaces: bool = True) -> list[dict[str, object]]:
+async def looked_around(cluster: Cluster, *, namespaces: bool = True) -> list[dict[str, object]]:
     """What two real members that start together see of each other, by rank."""
-    folder = world.folder / "seen"
+    folder = cluster.folder / "seen"
     folder.mkdir()
-    async with this_machine(world, namespaces=namespaces) as selector, web_api(world):
-        world.start_controller()
-        await world.submit(
+    async with this_machine(cluster, namespaces=namespaces) as selector, web_api(cluster):
+        cluster.start_controller()
+        await cluster.submit(
             "bert",
             replicas=2,
             command=[sys.executable, "-c", LOOK],
@@ -66,16 +66,16 @@ async def looked_around(world: World, *, namespaces: bool = True) -> list[dict[s
             nodeSelector=selector,
             resources=SMALL,
         )
-        status = await world.reaches("bert", Phase.SUCCEEDED)
+        status = await cluster.reaches("bert", Phase.SUCCEEDED)
         assert (status.attempts, status.interruptions) == (1, 0)
     return [json.loads((folder / str(rank)).read_text()) for rank in range(2)]
 
 
-async def test_real_members_find_each_other_by_name(world: World) -> None:
+async def test_real_members_find_each_other_by_name(cluster: Cluster) -> None:
     """Each finds the same list, and every name in it resolves before the program's first line."""
-    if why_not := try_mounts(world.folder / "probe" / "root").why_not:
+    if why_not := try_mounts(cluster.folder / "probe" / "root").why_not:
         pytest.skip(f"member names need mount namespaces: run as root, or allow user namespaces ({why_not})")
-    one, other = await looked_around(world)
+    one, other = await looked_around(cluster)
     assert one == other
     assert one == {
         "hosts": [["bert-1-0.bert", "slots=1"], ["bert-1-1.bert", "slots=1"]],
@@ -84,57 +84,57 @@ async def test_real_members_find_each_other_by_name(world: World) -> None:
     }
 
 
-async def test_real_members_find_each_other_where_nothing_can_be_mounted(world: World) -> None:
+async def test_real_members_find_each_other_where_nothing_can_be_mounted(cluster: Cluster) -> None:
     """By address: names cannot be made to resolve there."""
-    one, other = await looked_around(world, namespaces=False)
+    one, other = await looked_around(cluster, namespaces=False)
     assert one == other
     assert one["hosts"] == [["127.0.0.1", "slots=1"]] * 2
     assert one["master"] == "127.0.0.1"
 
 
 @pytest.mark.parametrize("host_network", [False, True])
-async def test_the_api_server_takes_such_members(world: World, host_network: bool) -> None:
+async def test_the_api_server_takes_such_members(cluster: Cluster, host_network: bool) -> None:
     """Two mounts of one volume, one of them /etc/hosts. The Pod's class is what it would be without the step, and so is
     what it takes of its node; a LimitRange that takes the member takes it."""
     limits = [{"type": "Container", "min": {"cpu": "2", "memory": "1Gi"}, "maxLimitRequestRatio": {"cpu": "1"}}]
-    await world.client.create(
-        LIMIT_RANGES, {"metadata": {"name": "large"}, "spec": {"limits": limits}}, world.namespace
+    await cluster.client.create(
+        LIMIT_RANGES, {"metadata": {"name": "large"}, "spec": {"limits": limits}}, cluster.namespace
     )
-    world.use_policy(security={"allowHostNetwork": True})
-    async with web_api(world):
-        world.start_controller()
+    cluster.use_policy(security={"allowHostNetwork": True})
+    async with web_api(cluster):
+        cluster.start_controller()
         whole = {"cpu": 4, "memory": "8Gi", "gpu": GPUS, "gpuType": "h100"}
-        await world.submit("bert", replicas=2, resources=whole, hostNetwork=host_network)
-        await world.reaches("bert", Phase.RUNNING)
-        pod = await world.client.get(PODS, "bert-1-0", world.namespace)
+        await cluster.submit("bert", replicas=2, resources=whole, hostNetwork=host_network)
+        await cluster.reaches("bert", Phase.RUNNING)
+        pod = await cluster.client.get(PODS, "bert-1-0", cluster.namespace)
         assert [each["name"] for each in pod["spec"]["initContainers"]] == [first_step.CONTAINER]
         assert pod["status"]["qosClass"] == "Guaranteed"
         assert pod["status"]["initContainerStatuses"][0]["state"]["terminated"]["exitCode"] == 0
-        usage = world.mirror.usage_of(pod["spec"]["nodeName"])
+        usage = cluster.mirror.usage_of(pod["spec"]["nodeName"])
         assert usage is not None and (usage.cpu_millis, usage.memory_bytes) == (4000, 8 * 2**30)
-        await world.succeed("bert")
-        await world.reaches("bert", Phase.SUCCEEDED)
+        await cluster.succeed("bert")
+        await cluster.reaches("bert", Phase.SUCCEEDED)
 
 
-async def test_each_attempt_has_a_ticket_of_its_own(world: World) -> None:
+async def test_each_attempt_has_a_ticket_of_its_own(cluster: Cluster) -> None:
     """The same for all its members, whoever led when they were made."""
-    async with web_api(world):
-        task = world.start_controller()
-        await world.submit("bert", replicas=3, restarts=1)
-        await world.reaches("bert", Phase.RUNNING)
-        await world.kill_controller(task)
-        world.start_controller()
-        await world.behave("bert-1-0", exit_code="1")
-        await world.reaches("bert", Phase.RUNNING, attempt=2)
-        key = await ensure_ticket_key(world.client, LEASE_NAMESPACE)
+    async with web_api(cluster):
+        task = cluster.start_controller()
+        await cluster.submit("bert", replicas=3, restarts=1)
+        await cluster.reaches("bert", Phase.RUNNING)
+        await cluster.kill_controller(task)
+        cluster.start_controller()
+        await cluster.behave("bert-1-0", exit_code="1")
+        await cluster.reaches("bert", Phase.RUNNING, attempt=2)
+        key = await ensure_ticket_key(cluster.client, LEASE_NAMESPACE)
         for rank in range(3):
-            pod = await world.client.get(PODS, f"bert-2-{rank}", world.namespace)
+            pod = await cluster.client.get(PODS, f"bert-2-{rank}", cluster.namespace)
             said = {each["name"]: each["value"] for each in pod["spec"]["initContainers"][0]["env"]}
             uid = pod["metadata"]["ownerReferences"][0]["uid"]
-            assert verify(said[first_step.TICKET_ENV], key) == Ticket(world.namespace, "bert", uid, 2, 3)
+            assert verify(said[first_step.TICKET_ENV], key) == Ticket(cluster.namespace, "bert", uid, 2, 3)
 
 
-async def test_a_first_step_that_is_refused_costs_no_restart(world: World) -> None:
+async def test_a_first_step_that_is_refused_costs_no_restart(cluster: Cluster) -> None:
     """The run says which member could not start, and why; then it starts as if nothing had been."""
     first: list[str] = []
 
@@ -147,17 +147,17 @@ async def test_a_first_step_that_is_refused_costs_no_restart(world: World) -> No
 
     app = web.Application()
     app.router.add_get("/v1/members/hosts", hosts)
-    async with this_machine(world) as selector, serving(app) as url:
+    async with this_machine(cluster) as selector, serving(app) as url:
         with contextlib.suppress(AlreadyExists):
-            await world.client.create(NAMESPACES, {"metadata": {"name": LEASE_NAMESPACE}})
-        world.policy.complete(lambda policy: with_first_step(policy, "kajitori:1", url))
-        world.start_controller()
-        await world.submit("bert", replicas=2, command=["true"], nodeSelector=selector, resources=SMALL)
-        seen = await world.until(
-            lambda: status if (status := world.status("bert")).failed_starts else None, "a start that failed"
+            await cluster.client.create(NAMESPACES, {"metadata": {"name": LEASE_NAMESPACE}})
+        cluster.policy.complete(lambda policy: with_first_step(policy, "kajitori:1", url))
+        cluster.start_controller()
+        await cluster.submit("bert", replicas=2, command=["true"], nodeSelector=selector, resources=SMALL)
+        seen = await cluster.until(
+            lambda: status if (status := cluster.status("bert")).failed_starts else None, "a start that failed"
         )
         assert seen is not None and seen.reason is Reason.FIRST_STEP_REFUSED
         assert "refused: NotStarting: not for you" in seen.message and url in seen.message
-        status = await world.reaches("bert", Phase.SUCCEEDED)
+        status = await cluster.reaches("bert", Phase.SUCCEEDED)
         assert (status.restarts, status.attempts) == (0, 2)
         assert not status.avoid_nodes

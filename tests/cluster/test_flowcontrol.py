@@ -11,7 +11,7 @@ from typing import Any
 import aiohttp
 import pytest
 import yaml
-from tests.helpers.real_cluster import RealCluster
+from tests.harness.real_server import RealServer
 
 from kajitori.errors import AlreadyExists
 from kajitori.kube.client import KubeClient
@@ -31,9 +31,9 @@ PATIENCE_SECONDS = 60.0
 pytestmark = [pytest.mark.real, pytest.mark.xdist_group("real")]
 
 
-async def test_parts_have_a_queue_of_their_own(real_cluster: RealCluster) -> None:
+async def test_parts_have_a_queue_of_their_own(real_server: RealServer) -> None:
     """And their lease does not wait in it."""
-    async with real_cluster.client() as client:
+    async with real_server.client() as client:
         uids = {}
         for document in yaml.safe_load_all((ROOT / "deploy/flowcontrol.yaml").read_text()):
             made = await client.create(KINDS[document["kind"]], document)
@@ -42,7 +42,7 @@ async def test_parts_have_a_queue_of_their_own(real_cluster: RealCluster) -> Non
     ours, leader = uids["FlowSchema", "kajitori"], uids["FlowSchema", "kajitori-leader"]
     lease = "/apis/coordination.k8s.io/v1/namespaces/kajitori/leases/kajitori-controller"
     deadline = asyncio.get_running_loop().time() + PATIENCE_SECONDS
-    while (found := [await _schema_of(real_cluster, token, path) for path in ("/api/v1/pods", lease)]) != [
+    while (found := [await _schema_of(real_server, token, path) for path in ("/api/v1/pods", lease)]) != [
         ours,
         leader,
     ]:
@@ -62,7 +62,7 @@ async def _token(client: KubeClient) -> str:
     return str(answer["status"]["token"])
 
 
-async def _schema_of(cluster: RealCluster, token: str, path: str) -> str:
+async def _schema_of(cluster: RealServer, token: str, path: str) -> str:
     """The UID of the FlowSchema that a request falls under."""
     trusting = ssl.create_default_context(cafile=str(cluster.config.ca_file))
     headers = {"Authorization": f"Bearer {token}"}

@@ -8,7 +8,7 @@ from typing import Any
 
 import httpx2
 import pytest
-from tests.helpers.world import PATIENCE_SECONDS, SIM, World
+from tests.harness.cluster import PATIENCE_SECONDS, SIM, Cluster
 
 from kajitori.api.app import create_app
 from kajitori.api.context import ApiDependencies
@@ -30,18 +30,18 @@ OWN = "kajitori.dev/test"
 class Mallory:
     """Somebody who may create Pods, in a namespace of his own and in the run's."""
 
-    def __init__(self, world: World, client: KubeClient) -> None:
-        self.world = world
+    def __init__(self, cluster: Cluster, client: KubeClient) -> None:
+        self.cluster = cluster
         self.client = client
         """Its changes carry the field manager `mallory`, so that changes of Kajitori are told from his."""
-        self.namespace = f"{world.namespace}-mallory"
+        self.namespace = f"{cluster.namespace}-mallory"
         self.made: dict[tuple[str, str], str] = {}
         """UIDs of his Pods."""
 
     async def pod(self, name: str, namespace: str = "", **written: Any) -> None:
         """A Pod that carries what a member of `victim` carries, as far as it is public, and runs on a node of his
         choice."""
-        run = self.world.run("victim")
+        run = self.cluster.run("victim")
         assert run is not None
         member = names.read_pod_name(name)
         assert member is not None
@@ -62,16 +62,16 @@ class Mallory:
         namespace = namespace or self.namespace
         said = {f"{SIM}exit-code": "1", f"{SIM}memory": "900Gi"}
         await self.client.patch(PODS, name, {"metadata": {"annotations": said}}, namespace)
-        await self.world.until(lambda: self.shown(name, namespace).is_finished, f"{name} has ended")
+        await self.cluster.until(lambda: self.shown(name, namespace).is_finished, f"{name} has ended")
 
     def shown(self, name: str, namespace: str = "") -> Pod:
         """The Pod as the mirror shows it."""
-        return self.world.mirror.pods[namespace or self.namespace, name]
+        return self.cluster.mirror.pods[namespace or self.namespace, name]
 
     async def untouched(self) -> None:
         """All of his Pods are there as he made them: not deleted, and their labels and owners are his own."""
         for namespace, name in self.made:
-            meta = (await self.world.client.get(PODS, name, namespace))["metadata"]
+            meta = (await self.cluster.client.get(PODS, name, namespace))["metadata"]
             assert "deletionTimestamp" not in meta, name
             assert (meta["uid"], meta["annotations"][OWN]) == (self.made[namespace, name], "mine")
             managers = {each["manager"] for each in meta["managedFields"] if each.get("subresource") != "status"}
@@ -79,113 +79,113 @@ class Mallory:
 
 
 @pytest.fixture
-async def mallory(world: World) -> AsyncIterator[Mallory]:
+async def mallory(cluster: Cluster) -> AsyncIterator[Mallory]:
     """With a gang of three called `victim` that runs, and a controller."""
-    world.start_controller()
-    await world.submit("victim", replicas=3, restarts=2)
-    await world.reaches("victim", Phase.RUNNING)
-    async with KubeClient(world.client.config, user_agent=MALLORY) as client:
-        there = Mallory(world, client)
-        await world.client.create(NAMESPACES, {"metadata": {"name": there.namespace}})
+    cluster.start_controller()
+    await cluster.submit("victim", replicas=3, restarts=2)
+    await cluster.reaches("victim", Phase.RUNNING)
+    async with KubeClient(cluster.client.config, user_agent=MALLORY) as client:
+        there = Mallory(cluster, client)
+        await cluster.client.create(NAMESPACES, {"metadata": {"name": there.namespace}})
         yield there
-    for namespace in (there.namespace, world.namespace):
-        await world.client.delete_collection(PODS, namespace, label_selector="", grace_seconds=0)
+    for namespace in (there.namespace, cluster.namespace):
+        await cluster.client.delete_collection(PODS, namespace, label_selector="", grace_seconds=0)
 
 
-def members_of_victim(world: World) -> list[str]:
-    run = world.run("victim")
+def members_of_victim(cluster: Cluster) -> list[str]:
+    run = cluster.run("victim")
     assert run is not None
-    return sorted(pod.metadata.name for pod in world.mirror.pods_of_run(run))
+    return sorted(pod.metadata.name for pod in cluster.mirror.pods_of_run(run))
 
 
-async def settled(world: World) -> None:
+async def settled(cluster: Cluster) -> None:
     """The controller has looked at the victim after everything that was seen so far: a change of it was acted on."""
-    run = world.run("victim")
+    run = cluster.run("victim")
     assert run is not None and run.status is not None
-    await world.change("victim", priority="high" if b'"high"' not in bytes(run.spec) else "normal")
+    await cluster.change("victim", priority="high" if b'"high"' not in bytes(run.spec) else "normal")
     generation = run.metadata.generation + 1
-    await world.until(lambda: world.status("victim").observed_generation >= generation, "the victim was looked at")
+    await cluster.until(lambda: cluster.status("victim").observed_generation >= generation, "the victim was looked at")
 
 
 async def test_pods_of_another_namespace_are_no_members(mallory: Mallory) -> None:
     """With the run's labels, under names of its present and its next attempt. They fail, and stay where they are."""
-    world = mallory.world
+    cluster = mallory.cluster
     for name in ("victim-1-0", "victim-1-1", "victim-2-0", "victim-1-7"):
         await mallory.pod(name)
         await mallory.ends(name)
-    await settled(world)
-    status = world.status("victim")
+    await settled(cluster)
+    status = cluster.status("victim")
     assert (status.phase, status.attempts, status.restarts, status.interruptions) == (Phase.RUNNING, 1, 0, 0)
     assert (status.members.total, status.members.running, status.members.failed) == (3, 3, 0)
     assert status.memory is None or status.memory.peak_bytes < 2**40 // 2
     assert status.avoid_nodes == {} and status.notable == []
-    assert members_of_victim(world) == ["victim-1-0", "victim-1-1", "victim-1-2"]
+    assert members_of_victim(cluster) == ["victim-1-0", "victim-1-1", "victim-1-2"]
     await mallory.untouched()
 
 
 async def test_pods_with_the_label_alone_are_no_members(mallory: Mallory) -> None:
     """In the run's own namespace, too: a rank beyond its members, one of the next attempt, and a copied signature.
     They outlive the run, though its own Pods are deleted by that very label."""
-    world = mallory.world
-    found = await world.client.get(PODS, "victim-1-2", world.namespace)
+    cluster = mallory.cluster
+    found = await cluster.client.get(PODS, "victim-1-2", cluster.namespace)
     signature = found["metadata"]["annotations"][names.ANNOTATION_SIGNATURE]
     copied = {names.ANNOTATION_SIGNATURE: signature}
-    await mallory.pod("victim-1-7", world.namespace, annotations=copied)
-    await mallory.pod("victim-1-3", world.namespace)
+    await mallory.pod("victim-1-7", cluster.namespace, annotations=copied)
+    await mallory.pod("victim-1-3", cluster.namespace)
     await mallory.pod("victim-1-2", annotations=copied)
-    await mallory.ends("victim-1-3", world.namespace)
-    await settled(world)
-    status = world.status("victim")
+    await mallory.ends("victim-1-3", cluster.namespace)
+    await settled(cluster)
+    status = cluster.status("victim")
     assert (status.phase, status.attempts, status.members.total, status.members.running) == (Phase.RUNNING, 1, 3, 3)
-    assert members_of_victim(world) == ["victim-1-0", "victim-1-1", "victim-1-2"]
-    assert await listed(world) == [0, 1, 2]
-    await world.behave("victim-1-1", exit_code="1")
-    status = await world.reaches("victim", Phase.RUNNING, attempt=2)
+    assert members_of_victim(cluster) == ["victim-1-0", "victim-1-1", "victim-1-2"]
+    assert await listed(cluster) == [0, 1, 2]
+    await cluster.behave("victim-1-1", exit_code="1")
+    status = await cluster.reaches("victim", Phase.RUNNING, attempt=2)
     assert (status.restarts, status.members.total, status.members.running) == (1, 3, 3)
-    await world.client.delete(RUNS, "victim", world.namespace)
-    await world.until(lambda: world.run("victim") is None, "the run is gone")
-    left = {key for key in world.mirror.pods if key[0] in (world.namespace, mallory.namespace)}
+    await cluster.client.delete(RUNS, "victim", cluster.namespace)
+    await cluster.until(lambda: cluster.run("victim") is None, "the run is gone")
+    left = {key for key in cluster.mirror.pods if key[0] in (cluster.namespace, mallory.namespace)}
     assert left == set(mallory.made)
     await mallory.untouched()
 
 
-async def listed(world: World) -> list[int]:
+async def listed(cluster: Cluster) -> list[int]:
     """Ranks of the members as the Web API lists them."""
-    app = create_app(ApiDependencies(client=world.client, mirror=world.mirror, policy=world.policy))
-    headers = {"Authorization": f"Bearer {world.client.config.credentials.token}"}
+    app = create_app(ApiDependencies(client=cluster.client, mirror=cluster.mirror, policy=cluster.policy))
+    headers = {"Authorization": f"Bearer {cluster.client.config.credentials.token}"}
     async with ApiServer(app) as server, httpx2.AsyncClient(base_url=server.url, headers=headers) as http:
-        answer = await http.get(f"/v1/runs/{world.namespace}/victim/members", timeout=PATIENCE_SECONDS)
+        answer = await http.get(f"/v1/runs/{cluster.namespace}/victim/members", timeout=PATIENCE_SECONDS)
     return [each["rank"] for each in answer.json()["items"]]
 
 
 async def test_an_owner_reference_from_another_namespace_proves_nothing(mallory: Mallory) -> None:
     """Kubernetes' garbage collector may remove such a Pod, since its owner does not exist there; the run goes on."""
-    world = mallory.world
-    run = world.run("victim")
+    cluster = mallory.cluster
+    run = cluster.run("victim")
     assert run is not None
     owner = manifests.owner_of_members("victim", run.metadata.uid)
     await mallory.pod("victim-1-0", ownerReferences=[owner])
     said = {f"{SIM}exit-code": "1"}
     with contextlib.suppress(NotFound):  # it was garbage already
-        await world.client.patch(PODS, "victim-1-0", {"metadata": {"annotations": said}}, mallory.namespace)
-    await settled(world)
-    status = world.status("victim")
+        await cluster.client.patch(PODS, "victim-1-0", {"metadata": {"annotations": said}}, mallory.namespace)
+    await settled(cluster)
+    status = cluster.status("victim")
     assert (status.phase, status.attempts, status.restarts, status.members.running) == (Phase.RUNNING, 1, 0, 3)
 
 
 async def test_a_rank_that_was_not_planned_is_not_counted(mallory: Mallory) -> None:
     """Even with the owner reference, which anyone may write who may create Pods there; it goes with the run."""
-    world = mallory.world
-    run = world.run("victim")
+    cluster = mallory.cluster
+    run = cluster.run("victim")
     assert run is not None
     owner = manifests.owner_of_members("victim", run.metadata.uid)
-    await mallory.pod("victim-1-7", world.namespace, ownerReferences=[owner])
-    await mallory.ends("victim-1-7", world.namespace)
-    await settled(world)
-    status = world.status("victim")
+    await mallory.pod("victim-1-7", cluster.namespace, ownerReferences=[owner])
+    await mallory.ends("victim-1-7", cluster.namespace)
+    await settled(cluster)
+    status = cluster.status("victim")
     assert (status.phase, status.restarts, status.members.total, status.members.running) == (Phase.RUNNING, 0, 3, 3)
-    assert (status.members.failed, status.notable, members_of_victim(world)[-1]) == (0, [], "victim-1-2")
-    await world.client.delete(RUNS, "victim", world.namespace)
-    await world.until(
-        lambda: not any(key[0] == world.namespace for key in world.mirror.pods), "all of its Pods are gone"
+    assert (status.members.failed, status.notable, members_of_victim(cluster)[-1]) == (0, [], "victim-1-2")
+    await cluster.client.delete(RUNS, "victim", cluster.namespace)
+    await cluster.until(
+        lambda: not any(key[0] == cluster.namespace for key in cluster.mirror.pods), "all of its Pods are gone"
     )

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.helpers.apiserver import MERGE, embedded_apiserver
+from tests.harness.embedded_server import MERGE, embedded_server
 
 from kajitori.blobs.blobs import Blobs
 from kajitori.blobs.code import CodeStore
@@ -66,7 +66,7 @@ def disk(tmp_path: Path) -> Iterator[Disk]:
 async def test_what_was_acknowledged_stays_and_nothing_else_does(disk: Disk) -> None:
     """Watchers are told of nothing that was refused; reads go on; so do writes once there is room, and a restart."""
     big = {"x": "y" * 200_000}
-    async with embedded_apiserver(disk.path, controllers=False) as api:
+    async with embedded_server(disk.path, controllers=False) as api:
         await api.call("POST", MAPS, {"metadata": {"name": "first"}, "data": {"x": "1"}})
         disk.fill(leave_bytes=1 << 20)
         acknowledged = {"first"}
@@ -88,7 +88,7 @@ async def test_what_was_acknowledged_stays_and_nothing_else_does(disk: Disk) -> 
         told = [(each["type"], each["object"]["metadata"]["name"]) for each in seen]
         assert {name for _, name in told} == acknowledged
         assert told[-1] == ("MODIFIED", "first")
-    async with embedded_apiserver(disk.path, controllers=False) as again:
+    async with embedded_server(disk.path, controllers=False) as again:
         items = (await again.call("GET", MAPS)).body["items"]
         assert {each["metadata"]["name"] for each in items} == acknowledged
         assert (await again.call("GET", f"{MAPS}/first")).body["data"] == {"x": "2"}

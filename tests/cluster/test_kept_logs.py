@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from tests.helpers.world import World
+from tests.harness.cluster import Cluster
 
 from kajitori.blobs.logs import KeptLogs
 from kajitori.blobs.opening import open_blobs
@@ -16,7 +16,7 @@ from kajitori.kube.resources import EVENTS
 
 
 @pytest.fixture
-async def nodes_answer(world: World, monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
+async def nodes_answer(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
     """Set once kubelets say something about logs; what they say then is that there is none."""
     answers = asyncio.Event()
 
@@ -26,39 +26,39 @@ async def nodes_answer(world: World, monkeypatch: pytest.MonkeyPatch) -> asyncio
         raise InvalidInput.one("", f"{pod} has said nothing")
 
     monkeypatch.setattr(KubeClient, "open_log", open_log)
-    world.kept_logs = KeptLogs(await open_blobs((world.folder / "blobs").as_uri()))
+    cluster.kept_logs = KeptLogs(await open_blobs((cluster.folder / "blobs").as_uri()))
     return answers
 
 
-async def test_a_gang_starts_again_while_a_log_is_waited_for(world: World, nodes_answer: asyncio.Event) -> None:
+async def test_a_gang_starts_again_while_a_log_is_waited_for(cluster: Cluster, nodes_answer: asyncio.Event) -> None:
     """The next attempt runs beside the Pod that failed in the last one, which goes once its log is settled."""
-    world.start_controller()
-    await world.submit("bert", replicas=2, restarts=3)
-    await world.reaches("bert", Phase.RUNNING)
-    await world.behave("bert-1-1", exit_code="137")
-    await world.reaches("bert", Phase.RUNNING, attempt=2)
-    await world.until(lambda: [pod.metadata.name for pod in world.pods("bert", 1)] == ["bert-1-1"], "one is left")
+    cluster.start_controller()
+    await cluster.submit("bert", replicas=2, restarts=3)
+    await cluster.reaches("bert", Phase.RUNNING)
+    await cluster.behave("bert-1-1", exit_code="137")
+    await cluster.reaches("bert", Phase.RUNNING, attempt=2)
+    await cluster.until(lambda: [pod.metadata.name for pod in cluster.pods("bert", 1)] == ["bert-1-1"], "one is left")
     nodes_answer.set()
-    await world.until(lambda: not world.pods("bert", 1), "it went")
-    assert world.status("bert").attempts == 2
+    await cluster.until(lambda: not cluster.pods("bert", 1), "it went")
+    assert cluster.status("bert").attempts == 2
 
 
-async def test_a_log_that_nobody_can_read_is_given_up_in_the_end(world: World, nodes_answer: asyncio.Event) -> None:
+async def test_a_log_that_nobody_can_read_is_given_up_in_the_end(cluster: Cluster, nodes_answer: asyncio.Event) -> None:
     """After as long as policy says, which an Event says."""
-    world.use_policy(logs={"keepWithin": "3s"})
-    world.start_controller()
-    await world.submit("grid", array="0-1", restarts=0)
-    await world.reaches("grid", Phase.RUNNING)
-    await world.until(
-        lambda: len([pod for pod in world.pods("grid") if pod.status.phase == "Running"]) == 2, "both run"
+    cluster.use_policy(logs={"keepWithin": "3s"})
+    cluster.start_controller()
+    await cluster.submit("grid", array="0-1", restarts=0)
+    await cluster.reaches("grid", Phase.RUNNING)
+    await cluster.until(
+        lambda: len([pod for pod in cluster.pods("grid") if pod.status.phase == "Running"]) == 2, "both run"
     )
-    for pod in world.pods("grid"):
-        await world.behave(pod.metadata.name, exit_code="7")
-    await world.reaches("grid", Phase.FAILED)
-    await world.until(lambda: not world.pods("grid"), "their Pods went")
+    for pod in cluster.pods("grid"):
+        await cluster.behave(pod.metadata.name, exit_code="7")
+    await cluster.reaches("grid", Phase.FAILED)
+    await cluster.until(lambda: not cluster.pods("grid"), "their Pods went")
 
     async def lost() -> set[str]:
-        listed = await world.client.list(EVENTS, world.namespace)
+        listed = await cluster.client.list(EVENTS, cluster.namespace)
         return {each["message"] for each in listed.items if each["reason"] == "LogLost"}
 
     told = await lost()

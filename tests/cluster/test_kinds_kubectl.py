@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 import yaml
-from tests.helpers.boats import boat, definition
-from tests.helpers.platform import kubectl_binary
+from tests.harness.local_cluster import kubectl_binary
+from tests.helpers.custom_resource import boat, definition
 
 from kajitori.embedded.apiserver import certificates
 from kajitori.embedded.apiserver.auth import ADMINISTRATOR, Authenticator

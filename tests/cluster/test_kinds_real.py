@@ -7,9 +7,9 @@ import json
 from typing import Any
 
 import pytest
+from tests.harness.real_server import RealServer
 from tests.helpers import kinds_cases
 from tests.helpers.kinds_cases import Case
-from tests.helpers.real_cluster import RealCluster
 
 from kajitori.embedded.apiserver.reads import tables
 from kajitori.embedded.apiserver.registry import KindRegistry, built_in
@@ -46,10 +46,10 @@ async def _ask(client: KubeClient, path: str, case: Case) -> tuple[int, dict[str
 
 
 @pytest.mark.parametrize("file", ["pods", "others", "definitions", "admission_policies"])
-async def test_recorded_answers_are_still_those_of_a_real_server(real_cluster: RealCluster, file: str) -> None:
+async def test_recorded_answers_are_still_those_of_a_real_server(real_server: RealServer, file: str) -> None:
     """A real server still answers every recorded case with the same code and object."""
     registry = built_in()
-    async with real_cluster.client() as client:
+    async with real_server.client() as client:
         for case in kinds_cases.load(file):
             code, obj = await _ask(client, _path(registry, case.body), case)
             assert (case.name, code) == (case.name, case.code)
@@ -58,12 +58,12 @@ async def test_recorded_answers_are_still_those_of_a_real_server(real_cluster: R
                 assert kinds_cases.comparable(obj) == case.object
 
 
-async def test_recorded_answers_about_custom_resources(real_cluster: RealCluster) -> None:
+async def test_recorded_answers_about_custom_resources(real_server: RealServer) -> None:
     """The same for custom resources, whose definition is created before and deleted afterwards."""
     registry = built_in()
     definition = kinds_cases.definition()
     name = definition["metadata"]["name"]
-    async with real_cluster.client() as client:
+    async with real_server.client() as client:
         await client.create(CUSTOM_RESOURCES, definition)
         try:
             for _ in range(TRIES):
@@ -92,13 +92,13 @@ async def _served(client: KubeClient, path: str, case: Case) -> tuple[int, dict[
     return answer
 
 
-async def test_openapi_names_the_same_merge_keys(real_cluster: RealCluster) -> None:
+async def test_openapi_names_the_same_merge_keys(real_server: RealServer) -> None:
     """Types, merge keys, list types and required fields of every built-in type agree with the real OpenAPI."""
     registry = built_in()
     ours = OpenApi(registry)
     differences: list[str] = []
     compared = 0
-    async with real_cluster.client() as client:
+    async with real_server.client() as client:
         for path in sorted({_document(one.resource) for one in registry.all()}):
             real = json.loads(await client.request("GET", f"/openapi/v3/{path}"))["components"]["schemas"]
             document = ours.v3(path)
@@ -138,9 +138,9 @@ def _differences(name: str, ours: dict[str, Any], real: dict[str, Any] | None) -
     return found
 
 
-async def test_tables_have_the_same_columns(real_cluster: RealCluster) -> None:
+async def test_tables_have_the_same_columns(real_server: RealServer) -> None:
     """Names, types, formats and priorities of the columns of every built-in kind."""
-    async with real_cluster.client() as client:
+    async with real_server.client() as client:
         for kind in built_in().all():
             if kind.virtual:
                 continue
@@ -151,10 +151,10 @@ async def test_tables_have_the_same_columns(real_cluster: RealCluster) -> None:
             assert [[one[key] for key in keys] for one in mine["columnDefinitions"]] == real, kind.resource.plural
 
 
-async def test_tables_have_the_same_cells(real_cluster: RealCluster) -> None:
+async def test_tables_have_the_same_cells(real_server: RealServer) -> None:
     """Cells that a real server shows of its own objects."""
     registry = built_in()
-    async with real_cluster.client() as client:
+    async with real_server.client() as client:
         for plural in ("namespaces", "services", "priorityclasses", "configmaps", "leases", "endpointslices"):
             kind = next(one for one in registry.all() if one.resource.plural == plural)
             path = kind.resource.path()
@@ -168,11 +168,11 @@ async def test_tables_have_the_same_cells(real_cluster: RealCluster) -> None:
                         assert ours == real, (plural, name)
 
 
-async def test_protobuf_means_the_same_as_json(real_cluster: RealCluster) -> None:
+async def test_protobuf_means_the_same_as_json(real_server: RealServer) -> None:
     """A protobuf answer of a real server reads like its JSON answer."""
     registry = built_in()
     compared = 0
-    async with real_cluster.client() as client:
+    async with real_server.client() as client:
         for case in (*kinds_cases.load("pods"), *kinds_cases.load("others")):
             if case.object is None:
                 continue

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from tests.helpers.real_cluster import USERS, AnyCluster, RealCluster
+from tests.harness.real_server import USERS, KubeServer, RealServer
 
 from kajitori.kube.client import KubeClient, PatchKind
 from kajitori.kube.errors import (
@@ -28,8 +28,8 @@ from kajitori.kube.watch import WatchSettings
 
 
 @pytest.fixture
-async def client(any_cluster: AnyCluster) -> AsyncIterator[KubeClient]:
-    async with any_cluster.client() as client:
+async def client(kube_server: KubeServer) -> AsyncIterator[KubeClient]:
+    async with kube_server.client() as client:
         yield client
 
 
@@ -137,9 +137,9 @@ async def test_the_mirror_follows(client: KubeClient, own_namespace: str) -> Non
 
 @pytest.mark.real
 @pytest.mark.xdist_group("real")
-async def test_a_mirror_of_a_kind_that_is_not_served_says_so(real_cluster: RealCluster) -> None:
+async def test_a_mirror_of_a_kind_that_is_not_served_says_so(real_server: RealServer) -> None:
     """Before the custom resource definition is there, a mirror of Runs ends with a typed error and a hint."""
-    async with real_cluster.client() as client:
+    async with real_server.client() as client:
         await without_runs(client)
         async with Mirror(client, [RUNS]) as mirror:
             with pytest.raises(NotFoundError) as caught:
@@ -162,21 +162,21 @@ async def without_runs(client: KubeClient) -> None:
 
 @pytest.mark.real
 @pytest.mark.xdist_group("real")
-async def test_a_plain_user_may_do_nothing(real_cluster: RealCluster) -> None:
+async def test_a_plain_user_may_do_nothing(real_server: RealServer) -> None:
     """RBAC is on: a user without rights is known, and refused."""
-    async with real_cluster.client(USERS[0]) as client:
+    async with real_server.client(USERS[0]) as client:
         with pytest.raises(ForbiddenError, match=USERS[0]):
             await client.list(PODS, "default")
 
 
 @pytest.mark.real
 @pytest.mark.xdist_group("real")
-async def test_an_api_server_that_dies_and_comes_back_loses_nobody(real_cluster: RealCluster) -> None:
+async def test_an_api_server_that_dies_and_comes_back_loses_nobody(real_server: RealServer) -> None:
     """SIGKILL in the middle of watches: the mirror goes on by itself and shows what happened since."""
     settings = WatchSettings(base_seconds=0.1, cap_seconds=0.5)
-    async with real_cluster.client() as client, Mirror(client, [PODS], settings=settings) as mirror:
+    async with real_server.client() as client, Mirror(client, [PODS], settings=settings) as mirror:
         await mirror.wait_synced()
-        real_cluster.restart_apiserver()  # also stops this event loop for a while, as a busy process would
+        real_server.restart_apiserver()  # also stops this event loop for a while, as a busy process would
         changed = asyncio.Event()
         mirror.on_change(lambda resource, namespace, name: changed.set())
         await client.create(PODS, pod("afterwards"), "default")
@@ -196,7 +196,7 @@ async def has_default_account(client: KubeClient) -> bool:
 @pytest.mark.real
 @pytest.mark.xdist_group("real")
 async def test_the_scheduler_binds_and_the_controller_manager_fills_in(
-    with_scheduler: RealCluster, with_controller_manager: RealCluster
+    with_scheduler: RealServer, with_controller_manager: RealServer
 ) -> None:
     """With both running, a Pod finds its node, and a namespace gets its default service account."""
     async with with_scheduler.client() as client:

@@ -16,8 +16,8 @@ from typing import IO, Any
 
 import pytest
 import yaml
+from tests.harness.local_cluster import NODE, LocalCluster, kubectl_binary
 from tests.helpers.folders import texts_below
-from tests.helpers.platform import NODE, Platform, kubectl_binary
 
 HERE = json.dumps({"spec": {"nodeSelector": {"kubernetes.io/hostname": NODE}, "terminationGracePeriodSeconds": 1}})
 
@@ -25,8 +25,8 @@ HERE = json.dumps({"spec": {"nodeSelector": {"kubernetes.io/hostname": NODE}, "t
 class Kubectl:
     """kubectl in a namespace of the test's own."""
 
-    def __init__(self, platform: Platform, namespace: str) -> None:
-        self.platform = platform
+    def __init__(self, local_cluster: LocalCluster, namespace: str) -> None:
+        self.platform = local_cluster
         self.namespace = namespace
 
     def __call__(self, *arguments: str, **options: Any) -> str:
@@ -57,10 +57,10 @@ class Kubectl:
 
 
 @pytest.fixture
-def kubectl(platform: Platform) -> Iterator[Kubectl]:
+def kubectl(local_cluster: LocalCluster) -> Iterator[Kubectl]:
     namespace = f"tour-{secrets.token_hex(3)}"
-    platform.kubectl("create", "namespace", namespace)
-    run = Kubectl(platform, namespace)
+    local_cluster.kubectl("create", "namespace", namespace)
+    run = Kubectl(local_cluster, namespace)
     try:
         yield run
     finally:

@@ -6,7 +6,7 @@ import asyncio
 import time
 from pathlib import Path
 
-from tests.helpers.kubelet_node import ANY_SERVER, BOUND_SECONDS, Node
+from tests.harness.kubelet_node import ANY_SERVER, BOUND_SECONDS, Node
 
 from kajitori.kube.resources import NODES, PODS
 

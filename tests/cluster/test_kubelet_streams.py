@@ -16,7 +16,7 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import pytest
-from tests.helpers.kubelet_node import BOUND_SECONDS, Node
+from tests.harness.kubelet_node import BOUND_SECONDS, Node
 
 WEBSOCKET = {"KUBECTL_REMOTE_COMMAND_WEBSOCKETS": "true", "KUBECTL_PORT_FORWARD_WEBSOCKETS": "true"}
 SPDY = {"KUBECTL_REMOTE_COMMAND_WEBSOCKETS": "false", "KUBECTL_PORT_FORWARD_WEBSOCKETS": "false"}
@@ -43,8 +43,8 @@ while True:
 
 HERE = [("embedded", "websocket"), ("embedded", "spdy")]
 REAL = [pytest.param(server, "websocket", marks=pytest.mark.real) for server in ("websocket", "spdy")]
-EMBEDDED = pytest.mark.parametrize(("cluster", "env"), HERE, indirect=True)
-EVERYWHERE = pytest.mark.parametrize(("cluster", "env"), [*HERE, *REAL], indirect=True)
+EMBEDDED = pytest.mark.parametrize(("kubelet_server", "env"), HERE, indirect=True)
+EVERYWHERE = pytest.mark.parametrize(("kubelet_server", "env"), [*HERE, *REAL], indirect=True)
 """A real API server speaks one of the protocols with the kubelet, whatever kubectl speaks with it."""
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from tests.helpers.real_cluster import AnyCluster
+from tests.harness.real_server import KubeServer
 
 from kajitori.controllers.leadership import Leadership, NotLeading
 from kajitori.core.leadership import LEASE_NAME, Terms
@@ -14,9 +14,9 @@ from kajitori.kube.resources import LEASES
 TERMS = Terms(lease_seconds=3.0, lead_seconds=2.0, interval_seconds=0.1, look_seconds=0.1)
 
 
-async def test_a_candidate_whose_work_failed_may_lead_again(any_cluster: AnyCluster, own_namespace: str) -> None:
+async def test_a_candidate_whose_work_failed_may_lead_again(kube_server: KubeServer, own_namespace: str) -> None:
     """What failed is started again by whoever supervises it; the Lease was given back meanwhile."""
-    leadership = Leadership(any_cluster.config, own_namespace, "c1", terms=TERMS)
+    leadership = Leadership(kube_server.config, own_namespace, "c1", terms=TERMS)
     with pytest.raises(NotLeading):
         leadership.permit()
 
@@ -28,7 +28,7 @@ async def test_a_candidate_whose_work_failed_may_lead_again(any_cluster: AnyClus
             await leadership.lead(fails, asyncio.Event())
     with pytest.raises(NotLeading):
         leadership.permit()
-    async with any_cluster.client() as client:
+    async with kube_server.client() as client:
         lease = await client.get(LEASES, LEASE_NAME, own_namespace)
         assert lease["spec"].get("holderIdentity", "") == ""
 

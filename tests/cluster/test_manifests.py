@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from tests.helpers.real_cluster import RealCluster
+from tests.harness.real_server import RealServer
 
 from kajitori.core.admission.decide import Facts, RunIdentity, decide
 from kajitori.core.pods.manifests import MemberPods, headless_service, launcher_of
@@ -101,9 +101,9 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
 
 
 @pytest.fixture
-async def client(real_cluster: RealCluster) -> AsyncIterator[KubeClient]:
+async def client(real_server: RealServer) -> AsyncIterator[KubeClient]:
     """A client of a cluster in which Kajitori is installed, with a namespace for these tests."""
-    async with real_cluster.client() as opened:
+    async with real_server.client() as opened:
         await install(opened)
         names = {each["metadata"]["name"] for each in (await opened.list(NAMESPACES)).items}
         if NAMESPACE not in names:

@@ -8,9 +8,9 @@ import json
 import sys
 
 import pytest
-from tests.helpers.platform import NODE, Platform
-from tests.helpers.real_cluster import unicast_address
-from tests.helpers.world import GPUS, World, this_machine
+from tests.harness.cluster import GPUS, Cluster, this_machine
+from tests.harness.local_cluster import NODE, LocalCluster
+from tests.harness.real_server import unicast_address
 
 from kajitori.core.spec.reasons import Phase, Reason
 from kajitori.core.spec.status import MemoryPeak
@@ -29,103 +29,103 @@ def need_a_network(is_real: bool) -> None:
         )
 
 
-def peak_of(world: World, name: str) -> MemoryPeak:
-    peak = world.status(name).memory
+def peak_of(cluster: Cluster, name: str) -> MemoryPeak:
+    peak = cluster.status(name).memory
     return peak or MemoryPeak(peak_bytes=0)
 
 
-async def test_a_peak_is_found_out_kept_over_attempts_and_told_to_the_next_run(world: World) -> None:
+async def test_a_peak_is_found_out_kept_over_attempts_and_told_to_the_next_run(cluster: Cluster) -> None:
     """The kubelets' own figures come through the API server's proxy; a restart forgets nothing."""
-    need_a_network(world.serving is None)
-    world.use_policy(**OFTEN)
-    task = world.start_controller()
+    need_a_network(cluster.serving is None)
+    cluster.use_policy(**OFTEN)
+    task = cluster.start_controller()
     roomy = {"cpu": 1, "memory": "8Gi"}
-    await world.submit("bert-1", replicas=2, restarts=1, resources=roomy, args=["--seed", "1"])
-    await world.reaches("bert-1", Phase.RUNNING)
-    await world.behave("bert-1-1-0", memory="1Gi")
-    await world.behave("bert-1-1-1", memory="3Gi")
-    await world.until(lambda: peak_of(world, "bert-1").total_bytes == 4 * GI, "the peak of all members")
-    peak = peak_of(world, "bert-1")
+    await cluster.submit("bert-1", replicas=2, restarts=1, resources=roomy, args=["--seed", "1"])
+    await cluster.reaches("bert-1", Phase.RUNNING)
+    await cluster.behave("bert-1-1-0", memory="1Gi")
+    await cluster.behave("bert-1-1-1", memory="3Gi")
+    await cluster.until(lambda: peak_of(cluster, "bert-1").total_bytes == 4 * GI, "the peak of all members")
+    peak = peak_of(cluster, "bert-1")
     assert (peak.peak_bytes, peak.rank, peak.attempt, peak.limit_bytes) == (3 * GI, 1, 1, 8 * GI)
-    assert peak.node == world.nodes_of("bert-1")[1] and peak.at
+    assert peak.node == cluster.nodes_of("bert-1")[1] and peak.at
 
-    await world.behave("bert-1-1-0", exit_code="1")
-    await world.reaches("bert-1", Phase.RUNNING, attempt=2)
-    await world.kill_controller(task)
-    world.start_controller()
-    await world.behave("bert-1-2-0", memory="2Gi")
-    await world.succeed("bert-1")
-    await world.reaches("bert-1", Phase.SUCCEEDED)
-    assert (peak_of(world, "bert-1").peak_bytes, peak_of(world, "bert-1").attempt) == (3 * GI, 1)
+    await cluster.behave("bert-1-1-0", exit_code="1")
+    await cluster.reaches("bert-1", Phase.RUNNING, attempt=2)
+    await cluster.kill_controller(task)
+    cluster.start_controller()
+    await cluster.behave("bert-1-2-0", memory="2Gi")
+    await cluster.succeed("bert-1")
+    await cluster.reaches("bert-1", Phase.SUCCEEDED)
+    assert (peak_of(cluster, "bert-1").peak_bytes, peak_of(cluster, "bert-1").attempt) == (3 * GI, 1)
 
-    await world.submit("bert-2", resources={"cpu": 1, "memory": "2Gi"}, args=["--seed", "2"])
-    await world.reaches("bert-2", Phase.RUNNING)
-    findings = {each.code: each.message for each in world.status("bert-2").findings}
+    await cluster.submit("bert-2", resources={"cpu": 1, "memory": "2Gi"}, args=["--seed", "2"])
+    await cluster.reaches("bert-2", Phase.RUNNING)
+    findings = {each.code: each.message for each in cluster.status("bert-2").findings}
     assert findings["MemoryBelowPeak"].startswith("earlier runs of this kind peaked at 3Gi a member (bert-1, ")
 
 
-async def test_culprits_and_victims_are_told_apart(world: World) -> None:
+async def test_culprits_and_victims_are_told_apart(cluster: Cluster) -> None:
     """Who kept to what he had asked for is started again at no cost; who did not is not carried to another node."""
-    world.start_controller()
+    cluster.start_controller()
     burst = {"qos": "burstable", "resources": {"cpu": 1, "memory": "4Gi", "memoryRequest": "512Mi"}}
     apart = {"cpu": 1, "memory": "1Gi", "gpu": GPUS}  # of a culprit whose node runs out at that moment nobody can tell
-    await world.submit("victim", replicas=2, resources=apart)
-    await world.submit("evicted", replicas=2)
-    await world.submit("culprit", replicas=2, restarts=5)
-    await world.submit("greedy", replicas=2, restarts=5, **burst)
-    await asyncio.gather(*(world.reaches(name, Phase.RUNNING) for name in ("victim", "evicted", "culprit", "greedy")))
+    await cluster.submit("victim", replicas=2, resources=apart)
+    await cluster.submit("evicted", replicas=2)
+    await cluster.submit("culprit", replicas=2, restarts=5)
+    await cluster.submit("greedy", replicas=2, restarts=5, **burst)
+    await asyncio.gather(*(cluster.reaches(name, Phase.RUNNING) for name in ("victim", "evicted", "culprit", "greedy")))
     await asyncio.gather(
-        world.behave("victim-1-1", oom="node"),
-        world.behave("evicted-1-1", evict="true", memory="1Gi"),
-        world.behave("culprit-1-1", oom="true"),
-        world.behave("greedy-1-1", evict="true", memory="2Gi"),
+        cluster.behave("victim-1-1", oom="node"),
+        cluster.behave("evicted-1-1", evict="true", memory="1Gi"),
+        cluster.behave("culprit-1-1", oom="true"),
+        cluster.behave("greedy-1-1", evict="true", memory="2Gi"),
     )
     for name, reason in (("victim", Reason.NODE_OUT_OF_MEMORY), ("evicted", Reason.EVICTED)):
-        status = await world.reaches(name, Phase.RUNNING, attempt=2)
+        status = await cluster.reaches(name, Phase.RUNNING, attempt=2)
         assert (status.restarts, status.interruptions) == (0, 1)
         assert [note.reason for note in status.notable if note.attempt == 1] == [reason.value]
     for name, used in (("culprit", GI), ("greedy", 2 * GI)):
-        status = await world.reaches(name, Phase.FAILED)
+        status = await cluster.reaches(name, Phase.FAILED)
         assert (status.reason, status.attempts) == (Reason.OUT_OF_MEMORY, 1)
         assert status.memory is not None
         assert (status.memory.peak_bytes, status.memory.rank, status.memory.ran_out) == (used, 1, True)
-    assert "it used 2Gi and had requested 512Mi" in world.status("greedy").message
+    assert "it used 2Gi and had requested 512Mi" in cluster.status("greedy").message
 
 
-async def test_what_nothing_limits_stays_alone(world: World) -> None:
+async def test_what_nothing_limits_stays_alone(cluster: Cluster) -> None:
     """Beside a run without a memory limit no other is placed, and it is placed beside none; what may have been its
     doing ends it."""
-    world.use_policy(memoryWithoutLimit="unlimited")
-    world.start_controller()
+    cluster.use_policy(memoryWithoutLimit="unlimited")
+    cluster.start_controller()
     unlimited = {"cpu": 1}
-    await world.submit("small-1", replicas=3)
-    await world.reaches("small-1", Phase.RUNNING)
-    await world.submit("hog-1", replicas=2, restarts=5, resources=unlimited)
-    await world.submit("hog-2", resources=unlimited)
+    await cluster.submit("small-1", replicas=3)
+    await cluster.reaches("small-1", Phase.RUNNING)
+    await cluster.submit("hog-1", replicas=2, restarts=5, resources=unlimited)
+    await cluster.submit("hog-2", resources=unlimited)
     for name in ("hog-1", "hog-2"):
-        await world.reaches(name, Phase.RUNNING)
-    await world.submit("small-2", replicas=8)
-    await world.reaches("small-2", Phase.RUNNING)
-    small = set(world.nodes_of("small-1")) | set(world.nodes_of("small-2"))
-    hogs = [set(world.nodes_of("hog-1")), set(world.nodes_of("hog-2"))]
+        await cluster.reaches(name, Phase.RUNNING)
+    await cluster.submit("small-2", replicas=8)
+    await cluster.reaches("small-2", Phase.RUNNING)
+    small = set(cluster.nodes_of("small-1")) | set(cluster.nodes_of("small-2"))
+    hogs = [set(cluster.nodes_of("hog-1")), set(cluster.nodes_of("hog-2"))]
     assert not hogs[0] & hogs[1] and not small & (hogs[0] | hogs[1])
-    assert "memory" not in world.pods("hog-1")[0].spec.containers[0].resources.limits
+    assert "memory" not in cluster.pods("hog-1")[0].spec.containers[0].resources.limits
 
-    await world.behave("hog-1-1-0", evict="true")
-    status = await world.reaches("hog-1", Phase.FAILED)
+    await cluster.behave("hog-1-1-0", evict="true")
+    status = await cluster.reaches("hog-1", Phase.FAILED)
     assert (status.reason, status.attempts) == (Reason.EVICTED, 1)
     assert "not carried to another node" in status.message
 
 
-async def test_a_real_process_tells_its_peak_as_it_ends(world: World) -> None:
+async def test_a_real_process_tells_its_peak_as_it_ends(cluster: Cluster) -> None:
     """Also one that is gone long before anybody would have asked."""
-    async with this_machine(world) as selector:
-        world.start_controller()
+    async with this_machine(cluster) as selector:
+        cluster.start_controller()
         command = [sys.executable, "-I", "-S", "-c", "a = bytearray(96 << 20)"]
         resources = {"cpu": "100m", "memory": "512Mi"}
-        await world.submit("quick", command=command, resources=resources, nodeSelector=selector)
-        await world.reaches("quick", Phase.SUCCEEDED)
-        peak = await world.until(lambda: world.status("quick").memory, "the peak")
+        await cluster.submit("quick", command=command, resources=resources, nodeSelector=selector)
+        await cluster.reaches("quick", Phase.SUCCEEDED)
+        peak = await cluster.until(lambda: cluster.status("quick").memory, "the peak")
         assert peak is not None and 96 << 20 < peak.peak_bytes < 256 << 20
         assert (peak.node, peak.limit_bytes, peak.ran_out) == ("here", 512 << 20, False)
 
@@ -141,38 +141,38 @@ class Available:
         return 0 if short else 64 * GI
 
 
-async def test_a_real_machine_that_runs_short_ends_the_culprit_and_moves_the_victim(world: World) -> None:
+async def test_a_real_machine_that_runs_short_ends_the_culprit_and_moves_the_victim(cluster: Cluster) -> None:
     """Who is above his request goes first and for good; then who is within it, and is started again."""
     available = Available()
     often = EvictionThresholds(interval_seconds=0.2, pressure_seconds=0.1)
-    async with this_machine(world, available_memory=available, eviction=often) as selector:
-        world.start_controller()
+    async with this_machine(cluster, available_memory=available, eviction=often) as selector:
+        cluster.start_controller()
         hold = "a = bytearray(64 << 20); import signal; signal.pause()"
         spec = {"command": [sys.executable, "-I", "-S", "-c", hold], "nodeSelector": selector, "restarts": 0}
         roomy = {"cpu": "100m", "memory": "512Mi"}
-        await world.submit("within", resources=roomy, **spec)
-        await world.submit("above", qos="burstable", resources={**roomy, "memoryRequest": "1Mi"}, **spec)
+        await cluster.submit("within", resources=roomy, **spec)
+        await cluster.submit("above", qos="burstable", resources={**roomy, "memoryRequest": "1Mi"}, **spec)
         for name in ("within", "above"):
-            await world.reaches(name, Phase.RUNNING)
+            await cluster.reaches(name, Phase.RUNNING)
         available.short = True
-        status = await world.reaches("above", Phase.FAILED)
+        status = await cluster.reaches("above", Phase.FAILED)
         assert (status.reason, status.attempts) == (Reason.OUT_OF_MEMORY, 1)
         assert status.memory is not None and status.memory.ran_out
-        assert world.status("within").attempts == 1
+        assert cluster.status("within").attempts == 1
         available.short = True
-        status = await world.reaches("within", Phase.RUNNING, attempt=2)
+        status = await cluster.reaches("within", Phase.RUNNING, attempt=2)
         assert (status.restarts, status.interruptions) == (0, 1)
         assert [note.reason for note in status.notable] == [Reason.EVICTED.value]
 
 
-async def test_kubelets_tell_what_pods_hold_through_the_api_server(platform: Platform) -> None:
+async def test_kubelets_tell_what_pods_hold_through_the_api_server(local_cluster: LocalCluster) -> None:
     """`/stats/summary` of this machine and of a simulated node, as whoever may use the proxy reads it."""
-    need_a_network(platform.is_real)
-    await asyncio.to_thread(_look_at_figures, platform)
+    need_a_network(local_cluster.is_real)
+    await asyncio.to_thread(_look_at_figures, local_cluster)
 
 
-def _look_at_figures(platform: Platform) -> None:
-    summary = json.loads(platform.kubectl("get", "--raw", f"/api/v1/nodes/{NODE}/proxy/stats/summary"))
+def _look_at_figures(local_cluster: LocalCluster) -> None:
+    summary = json.loads(local_cluster.kubectl("get", "--raw", f"/api/v1/nodes/{NODE}/proxy/stats/summary"))
     assert summary["node"]["nodeName"] == NODE and summary["node"]["memory"]["workingSetBytes"] > 0
-    simulated = json.loads(platform.kubectl("get", "--raw", "/api/v1/nodes/gpu-00001/proxy/stats/summary"))
+    simulated = json.loads(local_cluster.kubectl("get", "--raw", "/api/v1/nodes/gpu-00001/proxy/stats/summary"))
     assert simulated["node"]["nodeName"] == "gpu-00001"

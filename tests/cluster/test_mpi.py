@@ -13,9 +13,9 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
+from tests.harness.cluster import Cluster, this_machine
 from tests.helpers.folders import texts_below
 from tests.helpers.members import kill_member
-from tests.helpers.world import World, this_machine
 
 from kajitori.api.app import create_app
 from kajitori.api.context import ApiDependencies
@@ -63,21 +63,21 @@ import ctypes, os, sys, time
 mpi = ctypes.CDLL(os.environ["LIBRARY"], ctypes.RTLD_GLOBAL)
 if hasattr(mpi, "ompi_mpi_comm_world"):
     names = "ompi_mpi_comm_world", "ompi_mpi_int", "ompi_mpi_op_sum"
-    world, integer, total = (ctypes.byref(ctypes.c_char.in_dll(mpi, name)) for name in names)
+    cluster, integer, total = (ctypes.byref(ctypes.c_char.in_dll(mpi, name)) for name in names)
 else:  # as MPICH and all that share its binary interface number them
-    world, integer, total = map(ctypes.c_int, (0x44000000, 0x4C000405, 0x58000003))
+    cluster, integer, total = map(ctypes.c_int, (0x44000000, 0x4C000405, 0x58000003))
 rank, size, added, step = (ctypes.c_int() for _ in range(4))
 path, last, pause_at, go = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
 
 mpi.MPI_Init(None, None)
-mpi.MPI_Comm_rank(world, ctypes.byref(rank))
-mpi.MPI_Comm_size(world, ctypes.byref(size))
+mpi.MPI_Comm_rank(cluster, ctypes.byref(rank))
+mpi.MPI_Comm_size(cluster, ctypes.byref(size))
 step = int(open(path).read()) if os.path.exists(path) else 0
 member = os.environ["KAJI_RANK"]
 line = f"rank {rank.value} of {size.value} is member {member} as {os.getuid()} from step {step}\n"
 os.write(1, line.encode())  # in one call: ranks share the pipe, and an unbuffered print() writes the line's end apart
 while step < last:
-    mpi.MPI_Allreduce(ctypes.byref(rank), ctypes.byref(added), 1, integer, total, world)
+    mpi.MPI_Allreduce(ctypes.byref(rank), ctypes.byref(added), 1, integer, total, cluster)
     assert added.value == size.value * (size.value - 1) // 2
     step += 1
     if rank.value == 0:
@@ -96,34 +96,34 @@ exec /usr/sbin/sshd "$@"
 
 
 @contextlib.asynccontextmanager
-async def machine_with_networks(world: World) -> AsyncIterator[dict[str, str]]:
+async def machine_with_networks(cluster: Cluster) -> AsyncIterator[dict[str, str]]:
     """This machine as a node whose Pods have addresses of their own, and a Web API that they reach."""
     number = os.getpid() % (100 * 250)
     network = f"10.{128 + number // 250}.{number % 250}"
     async with (
-        this_machine(world, pod_network="namespace", pod_cidr=f"{network}.0/24", cpu_millis=MANY_CORES) as selector,
-        with_web_api(world, f"{network}.1"),
+        this_machine(cluster, pod_network="namespace", pod_cidr=f"{network}.0/24", cpu_millis=MANY_CORES) as selector,
+        with_web_api(cluster, f"{network}.1"),
     ):
         yield selector
 
 
 @contextlib.asynccontextmanager
-async def with_web_api(world: World, address: str) -> AsyncIterator[None]:
+async def with_web_api(cluster: Cluster, address: str) -> AsyncIterator[None]:
     """A Web API that members are told of, and a controller."""
     with contextlib.suppress(AlreadyExists):
-        await world.client.create(NAMESPACES, {"metadata": {"name": LEASE_NAMESPACE}})
-    app = create_app(ApiDependencies(client=world.client, mirror=world.mirror, policy=world.policy))
+        await cluster.client.create(NAMESPACES, {"metadata": {"name": LEASE_NAMESPACE}})
+    app = create_app(ApiDependencies(client=cluster.client, mirror=cluster.mirror, policy=cluster.policy))
     async with ApiServer(app, host=address) as server:
-        world.policy.complete(lambda policy: with_first_step(policy, "kajitori:1", server.url))
-        world.start_controller()
+        cluster.policy.complete(lambda policy: with_first_step(policy, "kajitori:1", server.url))
+        cluster.start_controller()
         yield
 
 
-def said(world: World, run: str, attempt: int) -> list[str]:
+def said(cluster: Cluster, run: str, attempt: int) -> list[str]:
     """What the ranks wrote, through rank 0 of an attempt, in order of the alphabet. An mpirun may add words of its own:
     Open MPI's sometimes complains of files of its own that were gone already."""
-    pod = world.pods(run, attempt)[0]
-    logs = world.folder / "kubelet" / "logs" / f"{world.namespace}_{pod.metadata.name}_{pod.metadata.uid}"
+    pod = cluster.pods(run, attempt)[0]
+    logs = cluster.folder / "kubelet" / "logs" / f"{cluster.namespace}_{pod.metadata.name}_{pod.metadata.uid}"
     texts = texts_below(logs / names.MEMBER_CONTAINER).values()
     lines = [line.split(" ", 3)[-1].strip() for text in texts for line in text.splitlines()]
     return sorted(line for line in lines if line.startswith("rank "))
@@ -146,9 +146,9 @@ def shared() -> Iterator[Path]:
         yield path
 
 
-@pytest.mark.parametrize(("world", "implementation"), MPIS, indirect=["world"])
+@pytest.mark.parametrize(("cluster", "implementation"), MPIS, indirect=["cluster"])
 async def test_two_mpi_runs_on_one_machine_and_a_member_that_is_killed(
-    world: World, implementation: str, shared: Path
+    cluster: Cluster, implementation: str, shared: Path
 ) -> None:
     """One as root, one as a user whom nobody knows, whose last sshd comes late; it goes on from its checkpoint."""
     mpirun, library = installed(implementation)
@@ -161,57 +161,57 @@ async def test_two_mpi_runs_on_one_machine_and_a_member_that_is_killed(
     (shared / "count.py").write_text(COUNT)
     program = [mpirun, PYTHON, str(shared / "count.py")]
     env = YIELDING | {"LIBRARY": library}
-    async with machine_with_networks(world) as selector:
+    async with machine_with_networks(cluster) as selector:
         common = {"launcher": "mpi", "nodeSelector": selector, "resources": SMALL}
         go = shared / "state" / "go"
-        await world.submit(
+        await cluster.submit(
             "nobody",
             **common,
             replicas=3,
             user=str(NOBODY),
             restarts=1,
-            env=env | {"PATH": f"{shared}/bin:{os.environ['PATH']}", "WHOSE": world.namespace},
+            env=env | {"PATH": f"{shared}/bin:{os.environ['PATH']}", "WHOSE": cluster.namespace},
             command=[*program, str(shared / "state" / "nobody"), "6", "3", str(go)],
         )
-        await world.submit(
+        await cluster.submit(
             "root",
             **common,
             replicas=2,
             env=env,
             command=[*program, str(shared / "state" / "root"), "5", "0", "/"],
         )
-        await world.reaches("root", Phase.SUCCEEDED, seconds=PATIENCE_SECONDS)
+        await cluster.reaches("root", Phase.SUCCEEDED, seconds=PATIENCE_SECONDS)
         at_three = lambda: (file := shared / "state" / "nobody").exists() and file.read_text() == "3"  # noqa: E731
-        await world.until(at_three, "the other run has come to step 3", seconds=PATIENCE_SECONDS)
-        assert said(world, "nobody", 1) == [f"rank {n} of 3 is member {n} as {NOBODY} from step 0" for n in range(3)]
-        assert said(world, "root", 1) == [f"rank {n} of 2 is member {n} as 0 from step 0" for n in range(2)]
-        told = [await world.client.list(PODS, world.namespace), await world.client.list(RUNS, world.namespace)]
+        await cluster.until(at_three, "the other run has come to step 3", seconds=PATIENCE_SECONDS)
+        assert said(cluster, "nobody", 1) == [f"rank {n} of 3 is member {n} as {NOBODY} from step 0" for n in range(3)]
+        assert said(cluster, "root", 1) == [f"rank {n} of 2 is member {n} as 0 from step 0" for n in range(2)]
+        told = [await cluster.client.list(PODS, cluster.namespace), await cluster.client.list(RUNS, cluster.namespace)]
         assert "PRIVATE KEY" not in str(told)
 
-        assert kill_member("WHOSE", world.namespace, 1)
-        await world.reaches("nobody", Phase.RUNNING, attempt=2, seconds=PATIENCE_SECONDS)
+        assert kill_member("WHOSE", cluster.namespace, 1)
+        await cluster.reaches("nobody", Phase.RUNNING, attempt=2, seconds=PATIENCE_SECONDS)
         go.touch()
-        status = await world.reaches("nobody", Phase.SUCCEEDED, seconds=PATIENCE_SECONDS)
+        status = await cluster.reaches("nobody", Phase.SUCCEEDED, seconds=PATIENCE_SECONDS)
         assert (status.restarts, status.exit_code) == (1, 0)
-        assert said(world, "nobody", 2) == [f"rank {n} of 3 is member {n} as {NOBODY} from step 3" for n in range(3)]
-        over = lambda: all(pod.is_finished for pod in (*world.pods("root"), *world.pods("nobody")))  # noqa: E731
-        await world.until(over, "the other members have ended with rank 0")
+        assert said(cluster, "nobody", 2) == [f"rank {n} of 3 is member {n} as {NOBODY} from step 3" for n in range(3)]
+        over = lambda: all(pod.is_finished for pod in (*cluster.pods("root"), *cluster.pods("nobody")))  # noqa: E731
+        await cluster.until(over, "the other members have ended with rank 0")
 
 
 @pytest.mark.parametrize("namespaces", [True, False], ids=["mounts", "no mounts"])
-@pytest.mark.parametrize(("world", "implementation"), MPIS, indirect=["world"])
+@pytest.mark.parametrize(("cluster", "implementation"), MPIS, indirect=["cluster"])
 async def test_members_that_share_an_address_are_one_machine_to_mpi(
-    world: World, implementation: str, namespaces: bool
+    cluster: Cluster, implementation: str, namespaces: bool
 ) -> None:
     """On a laptop, say: rank 0 runs the processes of both, and the other member waits until they are done."""
     mpirun, _ = installed(implementation)
     rank, size = "${OMPI_COMM_WORLD_RANK-$PMI_RANK}", "${OMPI_COMM_WORLD_SIZE-$PMI_SIZE}"
     ranks = [mpirun, "/bin/sh", "-c", f"echo rank {rank} of {size} in $KAJI_RANK"]
     async with (
-        this_machine(world, namespaces=namespaces, cpu_millis=MANY_CORES) as selector,
-        with_web_api(world, "127.0.0.1"),
+        this_machine(cluster, namespaces=namespaces, cpu_millis=MANY_CORES) as selector,
+        with_web_api(cluster, "127.0.0.1"),
     ):
-        await world.submit("pi", launcher="mpi", replicas=2, nodeSelector=selector, resources=SMALL, command=ranks)
-        status = await world.reaches("pi", Phase.SUCCEEDED, seconds=PATIENCE_SECONDS)
+        await cluster.submit("pi", launcher="mpi", replicas=2, nodeSelector=selector, resources=SMALL, command=ranks)
+        status = await cluster.reaches("pi", Phase.SUCCEEDED, seconds=PATIENCE_SECONDS)
         assert status.attempts == 1
-        assert said(world, "pi", 1) == ["rank 0 of 2 in 0", "rank 1 of 2 in 0"]
+        assert said(cluster, "pi", 1) == ["rank 0 of 2 in 0", "rank 1 of 2 in 0"]

@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import httpx2
-from tests.helpers.deployed import grant_tests
-from tests.helpers.real_cluster import CONTROLLER
-from tests.helpers.world import GPUS, World
+from tests.harness.cluster import GPUS, Cluster
+from tests.harness.deployed import grant_tests
+from tests.harness.real_server import CONTROLLER
 
 from kajitori.api.app import create_app
 from kajitori.api.context import ApiDependencies
@@ -26,113 +26,114 @@ WHOLE = {"cpu": 4, "memory": "8Gi", "gpu": GPUS, "gpuType": "h100"}
 QUICK = {"after": "0s", "backAfter": "1s", "provenAfter": "1s", "atMostPercent": 10}
 
 
-def node(world: World, name: str) -> Node:
-    return world.mirror.nodes[name]
+def node(cluster: Cluster, name: str) -> Node:
+    return cluster.mirror.nodes[name]
 
 
-def taints(world: World, name: str) -> dict[str, str]:
-    return {taint.key: taint.value for taint in node(world, name).spec.taints}
+def taints(cluster: Cluster, name: str) -> dict[str, str]:
+    return {taint.key: taint.value for taint in node(cluster, name).spec.taints}
 
 
-def trail(world: World, name: str) -> tuple[Entry, ...]:
-    return read_trail(node(world, name).metadata.annotations.get(names.ANNOTATION_HEALTH, ""))
+def trail(cluster: Cluster, name: str) -> tuple[Entry, ...]:
+    return read_trail(node(cluster, name).metadata.annotations.get(names.ANNOTATION_HEALTH, ""))
 
 
 @contextlib.asynccontextmanager
-async def restored(world: World, *nodes: str) -> AsyncIterator[None]:
+async def restored(cluster: Cluster, *nodes: str) -> AsyncIterator[None]:
     """The nodes without any of our marks at the end, when nobody marks them any more: others use them, too."""
     try:
         yield
     finally:
-        await world.stop_controllers()
+        await cluster.stop_controllers()
         nothing = dict.fromkeys((names.ANNOTATION_HEALTH, names.ANNOTATION_TEST_WANTED, names.ANNOTATION_DRAIN))
         for name in nodes:
             patch = {"metadata": {"annotations": nothing}, "spec": {"taints": None, "unschedulable": None}}
-            await world.client.patch(NODES, name, patch)
+            await cluster.client.patch(NODES, name, patch)
             if any(
-                each.type == "KernelDeadlock" and each.status == "True" for each in node(world, name).status.conditions
+                each.type == "KernelDeadlock" and each.status == "True"
+                for each in node(cluster, name).status.conditions
             ):
-                await say(world, name, "False")
+                await say(cluster, name, "False")
 
 
-async def say(world: World, name: str, status: str) -> None:
+async def say(cluster: Cluster, name: str, status: str) -> None:
     """What node-problem-detector writes."""
     condition = {"type": "KernelDeadlock", "status": status, "reason": "DockerHung", "message": "task blocked"}
-    condition |= {"lastTransitionTime": world.mirror.now().strftime("%Y-%m-%dT%H:%M:%SZ")}
+    condition |= {"lastTransitionTime": cluster.mirror.now().strftime("%Y-%m-%dT%H:%M:%SZ")}
     patch = {"status": {"conditions": [condition]}}
-    await world.client.patch(NODES, name, patch, kind=PatchKind.STRATEGIC, subresource="status")
+    await cluster.client.patch(NODES, name, patch, kind=PatchKind.STRATEGIC, subresource="status")
 
 
-def members_testing(world: World, name: str) -> list[Pod]:
+def members_testing(cluster: Cluster, name: str) -> list[Pod]:
     """The members of runs that test a node, which have not ended."""
     found = []
-    for run in world.mirror.runs.values():
+    for run in cluster.mirror.runs.values():
         if run.metadata.annotations.get(names.ANNOTATION_TESTED_NODE) == name:
-            found += [pod for pod in world.mirror.pods_of_run(run) if not pod.is_finished]
+            found += [pod for pod in cluster.mirror.pods_of_run(run) if not pod.is_finished]
     return found
 
 
-async def use_tests(world: World, **rules: Any) -> None:
+async def use_tests(cluster: Cluster, **rules: Any) -> None:
     """A policy with a test, whose runs live in this test's namespace; controllers may make them there."""
-    if world.controllers is not world.client.config:
-        await grant_tests(world.client, CONTROLLER, world.namespace)
-    preflight = {"image": "registry/preflight:1", "namespace": world.namespace, "cpu": 1, "memory": "1Gi", **rules}
-    world.use_policy(nodeHealth=QUICK, preflight=preflight)
+    if cluster.controllers is not cluster.client.config:
+        await grant_tests(cluster.client, CONTROLLER, cluster.namespace)
+    preflight = {"image": "registry/preflight:1", "namespace": cluster.namespace, "cpu": 1, "memory": "1Gi", **rules}
+    cluster.use_policy(nodeHealth=QUICK, preflight=preflight)
 
 
-async def test_a_node_leaves_for_its_condition_and_comes_back(world: World) -> None:
+async def test_a_node_leaves_for_its_condition_and_comes_back(cluster: Cluster) -> None:
     """What runs on it goes on; the next run goes elsewhere; what others put on the node stays."""
-    world.use_policy(nodeHealth=QUICK)
-    world.start_controller()
-    await world.submit("bert", replicas=2, resources=WHOLE)
-    await world.reaches("bert", Phase.RUNNING)
-    sick = world.nodes_of("bert")[0]
-    async with restored(world, sick):
+    cluster.use_policy(nodeHealth=QUICK)
+    cluster.start_controller()
+    await cluster.submit("bert", replicas=2, resources=WHOLE)
+    await cluster.reaches("bert", Phase.RUNNING)
+    sick = cluster.nodes_of("bert")[0]
+    async with restored(cluster, sick):
         other = {"key": "team", "value": "vision", "effect": "PreferNoSchedule"}
-        await world.client.patch(NODES, sick, {"spec": {"taints": [other]}})
-        await say(world, sick, "True")
-        await world.until(lambda: names.TAINT_UNHEALTHY in taints(world, sick), f"{sick} is out")
-        assert taints(world, sick) == {"team": "vision", names.TAINT_UNHEALTHY: "KernelDeadlock"}
-        (out,) = trail(world, sick)
+        await cluster.client.patch(NODES, sick, {"spec": {"taints": [other]}})
+        await say(cluster, sick, "True")
+        await cluster.until(lambda: names.TAINT_UNHEALTHY in taints(cluster, sick), f"{sick} is out")
+        assert taints(cluster, sick) == {"team": "vision", names.TAINT_UNHEALTHY: "KernelDeadlock"}
+        (out,) = trail(cluster, sick)
         assert (out.what, out.reason, out.by) == (TrailEvent.OUT, "KernelDeadlock", "")
         assert "task blocked" in out.evidence[0]
-        await world.submit("next", replicas=6, resources=WHOLE)
-        await world.reaches("next", Phase.RUNNING)
-        assert sick not in world.nodes_of("next")
-        assert (world.status("bert").phase, world.status("bert").attempts) == (Phase.RUNNING, 1)
-        await say(world, sick, "False")
-        await world.until(lambda: names.TAINT_UNHEALTHY not in taints(world, sick), f"{sick} is back")
-        assert taints(world, sick) == {"team": "vision"}
-        assert [(each.what, each.reason) for each in trail(world, sick)][1:] == [(TrailEvent.BACK, CONDITION_GONE)]
-        events = await world.client.list(EVENTS, "default", field_selector=f"involvedObject.name={sick}")
+        await cluster.submit("next", replicas=6, resources=WHOLE)
+        await cluster.reaches("next", Phase.RUNNING)
+        assert sick not in cluster.nodes_of("next")
+        assert (cluster.status("bert").phase, cluster.status("bert").attempts) == (Phase.RUNNING, 1)
+        await say(cluster, sick, "False")
+        await cluster.until(lambda: names.TAINT_UNHEALTHY not in taints(cluster, sick), f"{sick} is back")
+        assert taints(cluster, sick) == {"team": "vision"}
+        assert [(each.what, each.reason) for each in trail(cluster, sick)][1:] == [(TrailEvent.BACK, CONDITION_GONE)]
+        events = await cluster.client.list(EVENTS, "default", field_selector=f"involvedObject.name={sick}")
         assert "NodeOut" in {event["reason"] for event in events.items}
 
 
-async def test_policy_may_have_runs_moved_away(world: World) -> None:
+async def test_policy_may_have_runs_moved_away(cluster: Cluster) -> None:
     """As kaji drain does; and what was cordoned for that is not any more when the node is back."""
-    world.use_policy(nodeHealth=QUICK | {"drain": True})
-    world.start_controller()
-    await world.submit("bert", replicas=1, resources=WHOLE)
-    await world.reaches("bert", Phase.RUNNING)
-    sick = world.nodes_of("bert")[0]
-    async with restored(world, sick):
-        await say(world, sick, "True")
-        status = await world.reaches("bert", Phase.RUNNING, attempt=2)
-        assert sick not in world.nodes_of("bert")
-        assert (status.restarts, node(world, sick).drained_by) == (0, "kajitori: KernelDeadlock")
-        await say(world, sick, "False")
-        await world.until(lambda: not node(world, sick).spec.unschedulable, f"{sick} is back")
-        assert not node(world, sick).metadata.annotations.get(names.ANNOTATION_DRAIN)
-        await world.until(lambda: len(world.pods("bert")) == 1, "attempt 1 is gone")
+    cluster.use_policy(nodeHealth=QUICK | {"drain": True})
+    cluster.start_controller()
+    await cluster.submit("bert", replicas=1, resources=WHOLE)
+    await cluster.reaches("bert", Phase.RUNNING)
+    sick = cluster.nodes_of("bert")[0]
+    async with restored(cluster, sick):
+        await say(cluster, sick, "True")
+        status = await cluster.reaches("bert", Phase.RUNNING, attempt=2)
+        assert sick not in cluster.nodes_of("bert")
+        assert (status.restarts, node(cluster, sick).drained_by) == (0, "kajitori: KernelDeadlock")
+        await say(cluster, sick, "False")
+        await cluster.until(lambda: not node(cluster, sick).spec.unschedulable, f"{sick} is back")
+        assert not node(cluster, sick).metadata.annotations.get(names.ANNOTATION_DRAIN)
+        await cluster.until(lambda: len(cluster.pods("bert")) == 1, "attempt 1 is gone")
 
 
 @contextlib.asynccontextmanager
-async def web_api(world: World) -> AsyncIterator[httpx2.AsyncClient]:
-    """The Web API above this world, for its administrator."""
+async def web_api(cluster: Cluster) -> AsyncIterator[httpx2.AsyncClient]:
+    """The Web API above this cluster, for its administrator."""
     dependencies = ApiDependencies(
-        client=world.client, mirror=world.mirror, policy=world.policy, namespace=world.namespace
+        client=cluster.client, mirror=cluster.mirror, policy=cluster.policy, namespace=cluster.namespace
     )
-    token = {"Authorization": f"Bearer {world.client.config.credentials.token}"}
+    token = {"Authorization": f"Bearer {cluster.client.config.credentials.token}"}
     async with (
         ApiServer(create_app(dependencies)) as server,
         httpx2.AsyncClient(base_url=server.url, headers=token) as http,
@@ -140,92 +141,94 @@ async def web_api(world: World) -> AsyncIterator[httpx2.AsyncClient]:
         yield http
 
 
-async def fail_on(world: World, run: str, sick: str, exit_code: str) -> None:
+async def fail_on(cluster: Cluster, run: str, sick: str, exit_code: str) -> None:
     """The run's member on this node fails, or is refused by its kubelet where that is no number, until the run is
     elsewhere."""
-    while sick in world.nodes_of(run):
-        status = await world.reaches(run, Phase.RUNNING)
-        await world.behave(names.pod_name(run, status.attempts, world.nodes_of(run).index(sick)), exit_code=exit_code)
-        await world.reaches(run, Phase.RUNNING, attempt=status.attempts + 1)
+    while sick in cluster.nodes_of(run):
+        status = await cluster.reaches(run, Phase.RUNNING)
+        await cluster.behave(
+            names.pod_name(run, status.attempts, cluster.nodes_of(run).index(sick)), exit_code=exit_code
+        )
+        await cluster.reaches(run, Phase.RUNNING, attempt=status.attempts + 1)
 
 
-async def test_two_runs_that_fail_on_a_node_and_do_well_elsewhere_take_it_out(world: World) -> None:
+async def test_two_runs_that_fail_on_a_node_and_do_well_elsewhere_take_it_out(cluster: Cluster) -> None:
     """One of them could not start there. And by hand it comes back, for good: what was before does not count any
     more."""
-    world.use_policy(nodeHealth=QUICK, start={"pause": "1s", "longestPause": "1s"})
-    world.start_controller()
-    await world.submit("bert", replicas=1, resources=WHOLE, restarts=5)
-    await world.reaches("bert", Phase.RUNNING)
-    sick = world.nodes_of("bert")[0]
-    async with restored(world, sick):
+    cluster.use_policy(nodeHealth=QUICK, start={"pause": "1s", "longestPause": "1s"})
+    cluster.start_controller()
+    await cluster.submit("bert", replicas=1, resources=WHOLE, restarts=5)
+    await cluster.reaches("bert", Phase.RUNNING)
+    sick = cluster.nodes_of("bert")[0]
+    async with restored(cluster, sick):
         for name, owner, exit_code in (("bert", "ada", "139"), ("gpt", "ben", "refused")):
             if name == "gpt":
-                await world.submit(
+                await cluster.submit(
                     name, replicas=1, resources=WHOLE, restarts=5, nodeSelector={"kubernetes.io/hostname": sick}
                 )
-                await world.reaches(name, Phase.RUNNING)
-                await world.change(name, nodeSelector={"kubernetes.io/hostname": None})
-            await world.give(name, owner)
-            assert names.TAINT_UNHEALTHY not in taints(world, sick)
-            await fail_on(world, name, sick, exit_code)
-        await world.until(lambda: names.TAINT_UNHEALTHY in taints(world, sick), f"{sick} is out")
-        (out,) = trail(world, sick)
+                await cluster.reaches(name, Phase.RUNNING)
+                await cluster.change(name, nodeSelector={"kubernetes.io/hostname": None})
+            await cluster.give(name, owner)
+            assert names.TAINT_UNHEALTHY not in taints(cluster, sick)
+            await fail_on(cluster, name, sick, exit_code)
+        await cluster.until(lambda: names.TAINT_UNHEALTHY in taints(cluster, sick), f"{sick} is out")
+        (out,) = trail(cluster, sick)
         assert (out.reason, len(out.evidence)) == (MEMBERS_FAIL, 2)
         assert "bert (ada): member 0 of attempt 2 failed" in out.evidence[0], out.evidence
         assert "gpt (ben): member 0 of attempt 2 could not start" in out.evidence[1], out.evidence
-        async with web_api(world) as http:
+        async with web_api(cluster) as http:
             answer = await http.post(f"/v1/nodes/{sick}/healthy")
             assert (answer.status_code, answer.json()["why"]) == (200, ""), answer.text
-        await world.submit("third", replicas=1, resources=WHOLE, nodeSelector={"kubernetes.io/hostname": sick})
-        await world.reaches("third", Phase.RUNNING)
-        assert names.TAINT_UNHEALTHY not in taints(world, sick), "what was before does not count any more"
-        assert trail(world, sick)[-1].reason == BY_HAND
+        await cluster.submit("third", replicas=1, resources=WHOLE, nodeSelector={"kubernetes.io/hostname": sick})
+        await cluster.reaches("third", Phase.RUNNING)
+        assert names.TAINT_UNHEALTHY not in taints(cluster, sick), "what was before does not count any more"
+        assert trail(cluster, sick)[-1].reason == BY_HAND
 
 
-async def test_a_new_node_is_tested_before_it_takes_work(world: World) -> None:
+async def test_a_new_node_is_tested_before_it_takes_work(cluster: Cluster) -> None:
     """Once, though the controller was killed meanwhile."""
-    await use_tests(world)
+    await use_tests(cluster)
     name = "gpu-00003"
-    async with restored(world, name):
+    async with restored(cluster, name):
         new = {"key": names.TAINT_PREFLIGHT, "effect": "NoSchedule"}
-        await world.client.patch(NODES, name, {"spec": {"taints": [new]}})
-        await world.until(lambda: names.TAINT_PREFLIGHT in taints(world, name), "it has the taint")
-        first = world.start_controller()
-        await world.submit("wide", replicas=8, resources=WHOLE)
-        await world.reaches("wide", Phase.QUEUED)
-        (pod,) = await world.until(lambda: members_testing(world, name), "its test")
-        await world.until(lambda: "not tested yet" in world.status("wide").message, "said to whoever waits")
+        await cluster.client.patch(NODES, name, {"spec": {"taints": [new]}})
+        await cluster.until(lambda: names.TAINT_PREFLIGHT in taints(cluster, name), "it has the taint")
+        first = cluster.start_controller()
+        await cluster.submit("wide", replicas=8, resources=WHOLE)
+        await cluster.reaches("wide", Phase.QUEUED)
+        (pod,) = await cluster.until(lambda: members_testing(cluster, name), "its test")
+        await cluster.until(lambda: "not tested yet" in cluster.status("wide").message, "said to whoever waits")
         assert pod.spec.node_name in ("", name)
-        await world.kill_controller(first)
-        await world.behave(pod.metadata.name, exit_code="0")
-        world.start_controller()
-        await world.reaches("wide", Phase.RUNNING)
-        assert [each.what for each in trail(world, name)] == [TrailEvent.PASSED]
-        assert not taints(world, name)
-        await world.until(lambda: [run for _, run in world.mirror.runs] == ["wide"], "the run of the test is gone")
+        await cluster.kill_controller(first)
+        await cluster.behave(pod.metadata.name, exit_code="0")
+        cluster.start_controller()
+        await cluster.reaches("wide", Phase.RUNNING)
+        assert [each.what for each in trail(cluster, name)] == [TrailEvent.PASSED]
+        assert not taints(cluster, name)
+        await cluster.until(lambda: [run for _, run in cluster.mirror.runs] == ["wide"], "the run of the test is gone")
 
 
-async def test_a_node_that_fails_its_test_stays_out_and_comes_back_by_the_next(world: World) -> None:
+async def test_a_node_that_fails_its_test_stays_out_and_comes_back_by_the_next(cluster: Cluster) -> None:
     """A person asks for the next one; the runs of tests are gone when nobody needs them any more."""
-    await use_tests(world)
-    world.start_controller()
+    await use_tests(cluster)
+    cluster.start_controller()
     name = "gpu-00005"
-    async with restored(world, name):
+    async with restored(cluster, name):
         new = {"key": names.TAINT_PREFLIGHT, "effect": "NoSchedule"}
-        await world.client.patch(NODES, name, {"spec": {"taints": [new]}})
-        (pod,) = await world.until(lambda: members_testing(world, name), "its test")
-        await world.behave(pod.metadata.name, exit_code="3")
-        await world.until(lambda: names.TAINT_UNHEALTHY in taints(world, name), f"{name} is out")
-        assert taints(world, name) == {names.TAINT_UNHEALTHY: PREFLIGHT_FAILED}
-        (out,) = trail(world, name)
+        await cluster.client.patch(NODES, name, {"spec": {"taints": [new]}})
+        (pod,) = await cluster.until(lambda: members_testing(cluster, name), "its test")
+        await cluster.behave(pod.metadata.name, exit_code="3")
+        await cluster.until(lambda: names.TAINT_UNHEALTHY in taints(cluster, name), f"{name} is out")
+        assert taints(cluster, name) == {names.TAINT_UNHEALTHY: PREFLIGHT_FAILED}
+        (out,) = trail(cluster, name)
         assert (out.what, out.reason) == (TrailEvent.OUT, PREFLIGHT_FAILED)
         assert "exit code 3" in out.evidence[0]
-        assert [run for _, run in world.mirror.runs] == [out.run], "it stays to be read"
-        await world.client.patch(NODES, name, {"metadata": {"annotations": {names.ANNOTATION_TEST_WANTED: "ada"}}})
-        (again,) = await world.until(lambda: members_testing(world, name), "its next test")
-        await world.behave(again.metadata.name, exit_code="0")
-        await world.until(lambda: not taints(world, name), f"{name} is back")
-        back = trail(world, name)[-1]
+        assert [run for _, run in cluster.mirror.runs] == [out.run], "it stays to be read"
+        await cluster.client.patch(NODES, name, {"metadata": {"annotations": {names.ANNOTATION_TEST_WANTED: "ada"}}})
+        (again,) = await cluster.until(lambda: members_testing(cluster, name), "its next test")
+        await cluster.behave(again.metadata.name, exit_code="0")
+        await cluster.until(lambda: not taints(cluster, name), f"{name} is back")
+        back = trail(cluster, name)[-1]
         assert (back.what, back.by) == (TrailEvent.BACK, "ada")
-        assert names.ANNOTATION_TEST_WANTED not in node(world, name).metadata.annotations
-        await world.until(lambda: not world.mirror.runs, "no run of a test is left")
+        assert names.ANNOTATION_TEST_WANTED not in node(cluster, name).metadata.annotations
+        await cluster.until(lambda: not cluster.mirror.runs, "no run of a test is left")

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.helpers.apiserver import embedded_apiserver
-from tests.helpers.real_cluster import RealCluster, require_binaries
+from tests.harness.embedded_server import embedded_server
+from tests.harness.real_server import RealServer, require_binaries
 
 from kajitori.embedded.controller_manager import ControllerManager
 from kajitori.embedded.kubelet.kubelet import Kubelet
@@ -55,7 +55,7 @@ CALL = "import socket, sys; s = socket.create_connection((sys.argv[1], 8000), 20
 async def client(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[KubeClient]:
     if request.param == "real":
         require_binaries("kube-controller-manager")
-        real: RealCluster = request.getfixturevalue("real_cluster")
+        real: RealServer = request.getfixturevalue("real_server")
         async with real.client() as client:
             for left in (await client.list(NODES)).items:  # with ranges beside this one the allocator does not start
                 await client.delete(NODES, left["metadata"]["name"])
@@ -64,7 +64,7 @@ async def client(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterato
             async with real.client() as client:
                 yield client
         return
-    async with embedded_apiserver() as embedded, KubeClient(KubeConfig.from_file(embedded.kubeconfig)) as client:
+    async with embedded_server() as embedded, KubeClient(KubeConfig.from_file(embedded.kubeconfig)) as client:
         stop = asyncio.Event()
         managing = asyncio.create_task(ControllerManager(client, tmp_path / "volumes", cluster_cidr=CLUSTER).run(stop))
         yield client

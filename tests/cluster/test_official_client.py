@@ -14,7 +14,7 @@ from typing import Any
 import kubernetes
 import kubernetes.stream
 import pytest
-from tests.helpers.platform import BOUND_SECONDS, NODE, Platform
+from tests.harness.local_cluster import BOUND_SECONDS, NODE, LocalCluster
 
 _official: Any = kubernetes
 """Its types are partial and make every field optional, which says nothing here."""
@@ -24,9 +24,9 @@ GROUP, VERSION, PLURAL = "kajitori.dev", "v1alpha1", "runs"
 
 
 @pytest.fixture(scope="module")
-def api(platform: Platform) -> Iterator[Any]:
+def api(local_cluster: LocalCluster) -> Iterator[Any]:
     """The official client, configured by the kubeconfig."""
-    with k8s_config.new_client_from_config(str(platform.kubeconfig)) as made:
+    with k8s_config.new_client_from_config(str(local_cluster.kubeconfig)) as made:
         yield made
 
 

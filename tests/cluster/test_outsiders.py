@@ -13,9 +13,9 @@ from typing import Any
 
 import httpx2
 import pytest
+from tests.harness.cluster import Cluster
+from tests.harness.real_server import RealServer
 from tests.helpers.memory_blobs import MemoryBlobs
-from tests.helpers.real_cluster import RealCluster
-from tests.helpers.world import World
 from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 from websockets.typing import Subprotocol
@@ -28,7 +28,7 @@ from kajitori.core.spec.reasons import Phase
 from kajitori.kube.resources import RUNS
 from kajitori.kube.streams import EXEC_PROTOCOL
 
-pytestmark = pytest.mark.parametrize("world", [pytest.param("real", marks=pytest.mark.real)], indirect=True)
+pytestmark = pytest.mark.parametrize("cluster", [pytest.param("real", marks=pytest.mark.real)], indirect=True)
 
 RUN = "victim"
 SECRETS = ("victims-image", "victims-word", "victims-value")
@@ -73,25 +73,25 @@ DIGEST = "sha256:" + "0" * 64
 class Scene:
     """A Web API above a cluster where somebody's run is at work."""
 
-    world: World
+    cluster: Cluster
     url: str
     http: httpx2.AsyncClient
     ada: dict[str, str]
     """The headers of a user with no rights anywhere."""
 
     def filled(self, path: str, name: str = RUN) -> str:
-        node = next(iter(self.world.nodes_of(RUN)))
-        known = {"namespace": self.world.namespace, "digest": DIGEST, "number": "0", "node": node}
+        node = next(iter(self.cluster.nodes_of(RUN)))
+        known = {"namespace": self.cluster.namespace, "digest": DIGEST, "number": "0", "node": node}
         return re.sub(r"\{(\w+)\}", lambda m: known.get(m[1], node if "/nodes/" in path else name), path)
 
     def body(self, path: str) -> dict[str, Any] | None:
         """A body that is right as far as it goes, so that only rights can be the reason of a refusal."""
-        asked: dict[str, Any] = {"namespace": self.world.namespace, "name": "intruder", "spec": {"image": "x"}}
+        asked: dict[str, Any] = {"namespace": self.cluster.namespace, "name": "intruder", "spec": {"image": "x"}}
         bodies: dict[str, dict[str, Any]] = {
             "/v1/runs": asked,
             "/v1/what-if": asked,
-            "/v1/secrets": {"namespace": self.world.namespace, "name": "intruder", "data": {"key": "eA=="}},
-            "/v1/preflight": {"nodes": [next(iter(self.world.nodes_of(RUN)))]},
+            "/v1/secrets": {"namespace": self.cluster.namespace, "name": "intruder", "data": {"key": "eA=="}},
+            "/v1/preflight": {"nodes": [next(iter(self.cluster.nodes_of(RUN)))]},
             "/v1/runs/{namespace}/{name}/stop": {"grace": "1s"},
             "/v1/code/{digest}/complete": {"parts": [DIGEST], "size": 1},
             "/v1/nodes/{node}/traffic": {},
@@ -103,7 +103,7 @@ class Scene:
     async def call(self, method: str, path: str, headers: dict[str, str], name: str = RUN) -> httpx2.Response:
         """One call as OpenAPI describes it, aimed at the run's namespace."""
         operation = openapi_document()["paths"][path][method]
-        known = {"namespace": self.world.namespace, "rank": "0", "sha256": "0" * 64}
+        known = {"namespace": self.cluster.namespace, "rank": "0", "sha256": "0" * 64}
         queries = {each["name"] for each in operation.get("parameters", ()) if each["in"] == "query"}
         params = {key: value for key, value in known.items() if key in queries}
         if "follow" in queries:
@@ -116,26 +116,26 @@ class Scene:
 
 
 @pytest.fixture
-async def scene(runs_server: RealCluster, world: World) -> AsyncIterator[Scene]:
-    world.start_controller()
+async def scene(real_control_plane: RealServer, cluster: Cluster) -> AsyncIterator[Scene]:
+    cluster.start_controller()
     blobs = MemoryBlobs()
     app = create_app(
         ApiDependencies(
-            client=world.client,
-            mirror=world.mirror,
-            policy=world.policy,
-            namespace=world.namespace,
+            client=cluster.client,
+            mirror=cluster.mirror,
+            policy=cluster.policy,
+            namespace=cluster.namespace,
             code=CodeStore(blobs, lambda: CodeLimits(size_bytes=1 << 20)),
             blobs=blobs,
         )
     )
-    owner = {"Authorization": f"Bearer {world.client.config.credentials.token}"}
-    ada = {"Authorization": f"Bearer {runs_server.tokens['ada']}"}
+    owner = {"Authorization": f"Bearer {cluster.client.config.credentials.token}"}
+    ada = {"Authorization": f"Bearer {real_control_plane.tokens['ada']}"}
     async with ApiServer(app) as server, httpx2.AsyncClient(base_url=server.url, timeout=60.0) as http:
         made = await http.post("/v1/runs", headers=owner, json={"name": RUN, "spec": SPEC})
         assert made.status_code == 201, made.text
-        await world.reaches(RUN, Phase.RUNNING)
-        yield Scene(world, server.url, http, ada)
+        await cluster.reaches(RUN, Phase.RUNNING)
+        yield Scene(cluster, server.url, http, ada)
 
 
 def shows_nothing(scene: Scene, answer: httpx2.Response) -> bool:
@@ -144,7 +144,7 @@ def shows_nothing(scene: Scene, answer: httpx2.Response) -> bool:
 
 async def test_no_call_opens_a_namespace_to_who_has_no_rights_there(scene: Scene) -> None:
     """Nor says whether a run of some name is there. Afterwards all is as it was."""
-    before = await scene.world.client.get(RUNS, RUN, scene.world.namespace)
+    before = await scene.cluster.client.get(RUNS, RUN, scene.cluster.namespace)
     tried = set()
     for path, method, _ in operations(openapi_document()):
         call = f"{method.upper()} {path}"
@@ -163,10 +163,10 @@ async def test_no_call_opens_a_namespace_to_who_has_no_rights_there(scene: Scene
         answer = await scene.http.get(call.split()[1], headers=scene.ada)
         listed = [each for key in ("items", "names", "beginnings") for each in answer.json().get(key, ())]
         assert (answer.status_code, listed) == (200, []), call
-    after = await scene.world.client.get(RUNS, RUN, scene.world.namespace)
+    after = await scene.cluster.client.get(RUNS, RUN, scene.cluster.namespace)
     assert after["spec"] == before["spec"]
     assert not after["metadata"].get("deletionTimestamp")
-    assert [name for where, name in scene.world.mirror.runs if where == scene.world.namespace] == [RUN]
+    assert [name for where, name in scene.cluster.mirror.runs if where == scene.cluster.namespace] == [RUN]
 
 
 @pytest.mark.parametrize("token", ["", "Bearer nobody-knows-this"])
@@ -186,7 +186,7 @@ async def test_no_call_is_answered_without_credentials(scene: Scene, token: str)
 
 async def test_no_program_is_run_in_a_member_of_others(scene: Scene) -> None:
     """Nor is a WebSocket opened."""
-    url = f"{scene.url.replace('http', 'ws')}/v1/runs/{scene.world.namespace}/{RUN}/exec?command=sh"
+    url = f"{scene.url.replace('http', 'ws')}/v1/runs/{scene.cluster.namespace}/{RUN}/exec?command=sh"
     for headers, status in ((scene.ada, 403), ({}, 401), ({"Authorization": "Bearer nobody"}, 401)):
         with pytest.raises(InvalidStatus) as refused:
             async with connect(url, subprotocols=[Subprotocol(EXEC_PROTOCOL)], additional_headers=headers, proxy=None):

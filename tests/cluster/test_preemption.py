@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from tests.helpers.world import GPUS, SIM, World, this_machine
+from tests.harness.cluster import GPUS, SIM, Cluster, this_machine
 
 from kajitori.configuration.policy_file import PolicyFile
 from kajitori.controllers.runs.statuses import write_status
@@ -43,13 +43,13 @@ time.sleep(600)
 """Writes its checkpoint when it is asked to end, which takes a second; with a checkpoint it has nothing left to do."""
 
 
-async def test_a_preempted_program_writes_a_checkpoint_and_resumes(world: World) -> None:
+async def test_a_preempted_program_writes_a_checkpoint_and_resumes(cluster: Cluster) -> None:
     """It costs no restart, and it keeps its place in the queue. Whoever looks at its events sees for whom it left."""
-    async with this_machine(world, cpu_millis=1000) as selector:
-        world.policy = PolicyFile(None, without_file=at_once(world.policy.current().policy))
-        world.start_controller()
+    async with this_machine(cluster, cpu_millis=1000) as selector:
+        cluster.policy = PolicyFile(None, without_file=at_once(cluster.policy.current().policy))
+        cluster.start_controller()
         resources = {"cpu": 0.6, "memory": "64Mi"}
-        await world.submit(
+        await cluster.submit(
             "training",
             command=[sys.executable, "-c", TRAINING],
             checkpoint={"path": "/ckpt"},
@@ -58,159 +58,163 @@ async def test_a_preempted_program_writes_a_checkpoint_and_resumes(world: World)
             nodeSelector=selector,
             resources=resources,
         )
-        before = await world.reaches("training", Phase.RUNNING)
-        listening = world.folder / "ckpt" / world.namespace / "training" / "listening"
-        await world.until(listening.exists, "the program listens")
-        await world.submit("urgent", command=["sleep", "0.1"], nodeSelector=selector, resources=resources)
-        status = await world.reaches("urgent", Phase.SUCCEEDED)
+        before = await cluster.reaches("training", Phase.RUNNING)
+        listening = cluster.folder / "ckpt" / cluster.namespace / "training" / "listening"
+        await cluster.until(listening.exists, "the program listens")
+        await cluster.submit("urgent", command=["sleep", "0.1"], nodeSelector=selector, resources=resources)
+        status = await cluster.reaches("urgent", Phase.SUCCEEDED)
         assert status.attempts == 1
-        status = await world.reaches("training", Phase.SUCCEEDED)
+        status = await cluster.reaches("training", Phase.SUCCEEDED)
     assert (status.attempts, status.restarts, status.interruptions) == (2, 0, 1)
     assert status.queued_at == before.queued_at
-    words = f"preempted by {world.namespace}/urgent (normal)"
-    said = await world.client.list(EVENTS, world.namespace)
+    words = f"preempted by {cluster.namespace}/urgent (normal)"
+    said = await cluster.client.list(EVENTS, cluster.namespace)
     told = [(each["message"], each["count"]) for each in said.items if each["reason"] == Reason.PREEMPTED]
     assert told == [(words, 1)]
     assert status.setback is not None
     assert (status.setback.reason, status.setback.message, status.setback.attempt) == ("Preempted", words, 1)
 
 
-async def test_just_enough_is_preempted_and_its_nodes_are_reserved(world: World) -> None:
+async def test_just_enough_is_preempted_and_its_nodes_are_reserved(cluster: Cluster) -> None:
     """One large gang instead of two small ones, after its minimum run time; while its members take their grace nobody
     else is asked, and nobody else takes what comes free. Then it comes back."""
-    world.use_policy(preemption={"minimumRunTime": "2s"}, inject=SLOW_END)
-    world.start_controller()
+    cluster.use_policy(preemption={"minimumRunTime": "2s"}, inject=SLOW_END)
+    cluster.start_controller()
     for name, members in (("large", 4), ("small-a", 2), ("small-b", 2)):
-        await world.submit(name, replicas=members, resources=WHOLE, priority="low")
+        await cluster.submit(name, replicas=members, resources=WHOLE, priority="low")
     for name in ("large", "small-a", "small-b"):
-        await world.reaches(name, Phase.RUNNING)
-    nodes, told = set(world.nodes_of("large")), set[str]()
-    world.mirror.on_change(lambda *_: told.add(world.status("urgent").message))
-    await world.submit("urgent", replicas=4, resources=WHOLE, priority="high")
-    asked = await world.until(lambda: world.status("large").preemption, "large is asked")
-    assert asked and (asked.by, asked.guaranteed) == (f"{world.namespace}/urgent", False)
-    assert ran_for(world.status("large"), asked) >= timedelta(seconds=2)
-    await world.submit("sneak", replicas=1, resources=WHOLE, priority="low")
+        await cluster.reaches(name, Phase.RUNNING)
+    nodes, told = set(cluster.nodes_of("large")), set[str]()
+    cluster.mirror.on_change(lambda *_: told.add(cluster.status("urgent").message))
+    await cluster.submit("urgent", replicas=4, resources=WHOLE, priority="high")
+    asked = await cluster.until(lambda: cluster.status("large").preemption, "large is asked")
+    assert asked and (asked.by, asked.guaranteed) == (f"{cluster.namespace}/urgent", False)
+    assert ran_for(cluster.status("large"), asked) >= timedelta(seconds=2)
+    await cluster.submit("sneak", replicas=1, resources=WHOLE, priority="low")
 
-    await world.reaches("urgent", Phase.RUNNING)
-    assert set(world.nodes_of("urgent")) == nodes
-    said = f"preempts {world.namespace}/large (low); its nodes are free by "
+    await cluster.reaches("urgent", Phase.RUNNING)
+    assert set(cluster.nodes_of("urgent")) == nodes
+    said = f"preempts {cluster.namespace}/large (low); its nodes are free by "
     assert any(message.startswith(said) for message in told), told
-    assert [world.status(name).attempts for name in ("small-a", "small-b", "sneak")] == [1, 1, 0]
-    assert all(world.status(name).preemption is None for name in ("small-a", "small-b"))
-    waiting = await world.until(
-        lambda: (status := world.status("large")).phase is Phase.QUEUED and "needs" in status.message and status,
+    assert [cluster.status(name).attempts for name in ("small-a", "small-b", "sneak")] == [1, 1, 0]
+    assert all(cluster.status(name).preemption is None for name in ("small-a", "small-b"))
+    waiting = await cluster.until(
+        lambda: (status := cluster.status("large")).phase is Phase.QUEUED and "needs" in status.message and status,
         "large waits",
     )
     assert waiting and waiting.reason is Reason.PREEMPTED
-    assert waiting.message.startswith(f"preempted by {world.namespace}/urgent (high); needs 32 h100")
+    assert waiting.message.startswith(f"preempted by {cluster.namespace}/urgent (high); needs 32 h100")
 
-    await world.change("sneak", stopped=True)  # it may pass: of none of them anybody knows how long it takes
-    await world.reaches("sneak", Phase.STOPPED)
-    await world.succeed("urgent")
-    back = await world.reaches("large", Phase.RUNNING, attempt=2)
+    await cluster.change("sneak", stopped=True)  # it may pass: of none of them anybody knows how long it takes
+    await cluster.reaches("sneak", Phase.STOPPED)
+    await cluster.succeed("urgent")
+    back = await cluster.reaches("large", Phase.RUNNING, attempt=2)
     assert (back.restarts, back.interruptions, back.preemption) == (0, 1, None)
 
 
-async def test_only_as_many_sweep_members_are_preempted_as_needed(world: World) -> None:
+async def test_only_as_many_sweep_members_are_preempted_as_needed(cluster: Cluster) -> None:
     """The youngest, for two runs that come while nobody leads, and under a controller that is killed in between; the
     others notice nothing, and no restart is counted."""
-    world.use_policy(preemption={"minimumRunTime": "0s"}, inject=SLOW_END)
-    task = world.start_controller()
-    await world.submit("grid", array="0-7", restarts=0, resources=WHOLE, priority="low")
-    await world.until(lambda: world.status("grid").members.running == 8, "all members run")
-    before = {pod.metadata.name: pod.metadata.uid for pod in world.pods("grid")}
-    await world.kill_controller(task)
-    await world.submit("urgent", replicas=3, resources=WHOLE, priority="high")
-    await world.submit("second", replicas=1, resources=WHOLE)
-    task = world.start_controller()
-    asks = await world.until(
-        lambda: len(a := gang.preemptions_of(world.status("grid"))) == 2 and a, "some of it are asked"
+    cluster.use_policy(preemption={"minimumRunTime": "0s"}, inject=SLOW_END)
+    task = cluster.start_controller()
+    await cluster.submit("grid", array="0-7", restarts=0, resources=WHOLE, priority="low")
+    await cluster.until(lambda: cluster.status("grid").members.running == 8, "all members run")
+    before = {pod.metadata.name: pod.metadata.uid for pod in cluster.pods("grid")}
+    await cluster.kill_controller(task)
+    await cluster.submit("urgent", replicas=3, resources=WHOLE, priority="high")
+    await cluster.submit("second", replicas=1, resources=WHOLE)
+    task = cluster.start_controller()
+    asks = await cluster.until(
+        lambda: len(a := gang.preemptions_of(cluster.status("grid"))) == 2 and a, "some of it are asked"
     )
-    await world.kill_controller(task)
-    world.start_controller()
+    await cluster.kill_controller(task)
+    cluster.start_controller()
     assert asks and {(each.by, len(expand_ranks(each.ranks))) for each in asks} == {
-        (f"{world.namespace}/urgent", 3),
-        (f"{world.namespace}/second", 1),
+        (f"{cluster.namespace}/urgent", 3),
+        (f"{cluster.namespace}/second", 1),
     }
-    assert f"preempted by {world.namespace}/urgent (high)" in world.status("grid").message
+    assert f"preempted by {cluster.namespace}/urgent (high)" in cluster.status("grid").message
     for name in ("urgent", "second"):
-        await world.reaches(name, Phase.RUNNING)
-    await world.until(lambda: world.status("grid").preemption is None, "it is told that this is over")
-    status = world.status("grid")
+        await cluster.reaches(name, Phase.RUNNING)
+    await cluster.until(lambda: cluster.status("grid").preemption is None, "it is told that this is over")
+    status = cluster.status("grid")
     assert (status.phase, status.restarts, status.members.running) == (Phase.RUNNING, 0, 4)
-    left = {pod.metadata.name: pod.metadata.uid for pod in world.pods("grid")}
+    left = {pod.metadata.name: pod.metadata.uid for pod in cluster.pods("grid")}
     assert left.items() <= before.items() and len(left) == 4
     for name in ("urgent", "second"):
-        await world.succeed(name)
-    await world.until(lambda: world.status("grid").members.running == 8, "all members run again")
-    anew = {pod.member.rank for pod in world.pods("grid") if pod.metadata.name not in before and pod.member}
+        await cluster.succeed(name)
+    await cluster.until(lambda: cluster.status("grid").members.running == 8, "all members run again")
+    anew = {pod.member.rank for pod in cluster.pods("grid") if pod.metadata.name not in before and pod.member}
     assert anew == {rank for each in asks for rank in expand_ranks(each.ranks)}
 
 
-async def test_a_controller_that_is_killed_before_it_told_anybody_is_followed_by_one_that_does(world: World) -> None:
+async def test_a_controller_that_is_killed_before_it_told_anybody_is_followed_by_one_that_does(
+    cluster: Cluster,
+) -> None:
     """What it had written counts: the gang leaves for whoever still waits, and nobody leaves for one who does not."""
-    world.use_policy(preemption={"minimumRunTime": "10m"})  # nobody is asked anew
-    task = world.start_controller()
+    cluster.use_policy(preemption={"minimumRunTime": "10m"})  # nobody is asked anew
+    task = cluster.start_controller()
     for name in ("first", "second"):
-        await world.submit(name, replicas=4, resources=WHOLE, priority="low")
-        await world.reaches(name, Phase.RUNNING)
+        await cluster.submit(name, replicas=4, resources=WHOLE, priority="low")
+        await cluster.reaches(name, Phase.RUNNING)
     for name in ("urgent", "gone"):
-        await world.submit(name, replicas=4, resources=WHOLE, priority="high")
-        await world.until(lambda name=name: world.status(name).message, "it waits")  # type: ignore[misc]
-    await world.kill_controller(task)
-    await intend(world, "first", to="urgent")
-    await intend(world, "second", to="gone")
-    await world.change("gone", stopped=True)
-    world.start_controller()
-    await world.reaches("urgent", Phase.RUNNING)
-    assert world.status("first").interruptions == 1
-    second = await world.until(
-        lambda: (status := world.status("second")).preemption is None and status, "second goes on"
+        await cluster.submit(name, replicas=4, resources=WHOLE, priority="high")
+        await cluster.until(lambda name=name: cluster.status(name).message, "it waits")  # type: ignore[misc]
+    await cluster.kill_controller(task)
+    await intend(cluster, "first", to="urgent")
+    await intend(cluster, "second", to="gone")
+    await cluster.change("gone", stopped=True)
+    cluster.start_controller()
+    await cluster.reaches("urgent", Phase.RUNNING)
+    assert cluster.status("first").interruptions == 1
+    second = await cluster.until(
+        lambda: (status := cluster.status("second")).preemption is None and status, "second goes on"
     )
     assert second and (second.phase, second.attempts, second.interruptions) == (Phase.RUNNING, 1, 0)
-    assert len(world.pods("second", 1)) == 4
+    assert len(cluster.pods("second", 1)) == 4
 
 
-async def test_a_sweep_and_a_service_are_preempted_as_a_whole_and_restart(world: World) -> None:
+async def test_a_sweep_and_a_service_are_preempted_as_a_whole_and_restart(cluster: Cluster) -> None:
     """The sweep with as many members as find room beside the one it was preempted by; the service with all or none."""
-    world.use_policy(preemption={"minimumRunTime": "0s"})
-    world.start_controller()
-    await world.submit("sweep", array="0-4", resources=WHOLE, priority="low")
-    await world.submit("web", type="service", replicas=3, resources=WHOLE, priority="low")
+    cluster.use_policy(preemption={"minimumRunTime": "0s"})
+    cluster.start_controller()
+    await cluster.submit("sweep", array="0-4", resources=WHOLE, priority="low")
+    await cluster.submit("web", type="service", replicas=3, resources=WHOLE, priority="low")
     for name, members in (("sweep", 5), ("web", 3)):
-        await world.until(lambda n=name, m=members: world.status(n).members.running == m, f"{name} runs")  # type: ignore[misc]
-    await world.submit("urgent", replicas=7, resources=WHOLE)
-    await world.reaches("urgent", Phase.RUNNING)
-    sweep = await world.until(lambda: (s := world.status("sweep")).members.running == 1 and s, "one of the sweep runs")
+        await cluster.until(lambda n=name, m=members: cluster.status(n).members.running == m, f"{name} runs")  # type: ignore[misc]
+    await cluster.submit("urgent", replicas=7, resources=WHOLE)
+    await cluster.reaches("urgent", Phase.RUNNING)
+    sweep = await cluster.until(
+        lambda: (s := cluster.status("sweep")).members.running == 1 and s, "one of the sweep runs"
+    )
     assert sweep and (sweep.interruptions, sweep.restarts, sweep.members.failed) == (1, 0, 0)
-    assert (world.status("web").phase, world.status("web").interruptions) == (Phase.QUEUED, 1)
-    assert not world.pods("web")
-    await world.succeed("urgent")
-    await world.until(lambda: world.status("sweep").members.running == 5, "all of the sweep run again")
-    status = await world.reaches("web", Phase.RUNNING)
+    assert (cluster.status("web").phase, cluster.status("web").interruptions) == (Phase.QUEUED, 1)
+    assert not cluster.pods("web")
+    await cluster.succeed("urgent")
+    await cluster.until(lambda: cluster.status("sweep").members.running == 5, "all of the sweep run again")
+    status = await cluster.reaches("web", Phase.RUNNING)
     assert (status.members.running, status.restarts, status.preemption) == (3, 0, None)
 
 
-async def test_a_team_gets_back_what_it_is_guaranteed(world: World) -> None:
+async def test_a_team_gets_back_what_it_is_guaranteed(cluster: Cluster) -> None:
     """Another team borrowed it for a run of normal priority, which is asked first and gives it back; the rest of what
     it holds it keeps. Each resource counts by itself: there are more GPUs than cores for them."""
-    ours = {"namespace": world.namespace, "gpus": 9 * GPUS, "cpu": 2 * WHOLE["cpu"]}
-    world.use_policy(preemption={"minimumRunTime": "0s"}, guarantees=[ours])
-    world.start_controller()
-    async with other_team(world) as team:
+    ours = {"namespace": cluster.namespace, "gpus": 9 * GPUS, "cpu": 2 * WHOLE["cpu"]}
+    cluster.use_policy(preemption={"minimumRunTime": "0s"}, guarantees=[ours])
+    cluster.start_controller()
+    async with other_team(cluster) as team:
         for name, members in (("six", 6), ("two", 2)):
-            await submit_there(world, team, name, members)
-            await world.until(lambda name=name: there(world, team, name).phase is Phase.RUNNING, f"{name} runs")  # type: ignore[misc]
-        await world.submit("beyond", replicas=3, resources=WHOLE)
-        await world.until(lambda: world.status("beyond").message, "beyond waits")
-        await world.submit("ours", replicas=2, resources=WHOLE, priority="low")
-        status = await world.reaches("ours", Phase.RUNNING)
-        borrowed = there(world, team, "two")
+            await submit_there(cluster, team, name, members)
+            await cluster.until(lambda name=name: there(cluster, team, name).phase is Phase.RUNNING, f"{name} runs")  # type: ignore[misc]
+        await cluster.submit("beyond", replicas=3, resources=WHOLE)
+        await cluster.until(lambda: cluster.status("beyond").message, "beyond waits")
+        await cluster.submit("ours", replicas=2, resources=WHOLE, priority="low")
+        status = await cluster.reaches("ours", Phase.RUNNING)
+        borrowed = there(cluster, team, "two")
         assert status.attempts == 1 and borrowed.preemption is not None and borrowed.preemption.guaranteed
         assert "whose team is guaranteed what it asks for" in borrowed.message
-        assert (there(world, team, "six").phase, there(world, team, "six").preemption) == (Phase.RUNNING, None)
-        assert world.status("beyond").attempts == 0
+        assert (there(cluster, team, "six").phase, there(cluster, team, "six").preemption) == (Phase.RUNNING, None)
+        assert cluster.status("beyond").attempts == 0
 
 
 # ------------------------------------------------------------------------------------------------ helpers
@@ -230,37 +234,37 @@ def ran_for(status: RunStatus, asked: Preempted) -> timedelta:
     return since - started
 
 
-async def intend(world: World, name: str, *, to: str) -> None:
+async def intend(cluster: Cluster, name: str, *, to: str) -> None:
     """What a controller writes before anything else."""
-    run, waiting = world.run(name), world.run(to)
+    run, waiting = cluster.run(name), cluster.run(to)
     assert run is not None and run.status is not None and waiting is not None
     asked = Preempted(
-        by=f"{world.namespace}/{to}", uid=waiting.metadata.uid, who=to, since=format_time(datetime.now(UTC))
+        by=f"{cluster.namespace}/{to}", uid=waiting.metadata.uid, who=to, since=format_time(datetime.now(UTC))
     )
-    await write_status(world.client, run, gang.preempt(run.status, asked))
+    await write_status(cluster.client, run, gang.preempt(run.status, asked))
 
 
 @contextlib.asynccontextmanager
-async def other_team(world: World) -> AsyncIterator[str]:
+async def other_team(cluster: Cluster) -> AsyncIterator[str]:
     """A second namespace; its runs are gone at the end."""
-    team = f"{world.namespace}-other"
-    await world.client.create(NAMESPACES, {"metadata": {"name": team}})
+    team = f"{cluster.namespace}-other"
+    await cluster.client.create(NAMESPACES, {"metadata": {"name": team}})
     try:
         yield team
     finally:
-        for _, name in [key for key in world.mirror.runs if key[0] == team]:
+        for _, name in [key for key in cluster.mirror.runs if key[0] == team]:
             with contextlib.suppress(NotFound):
-                await world.client.delete(RUNS, name, team)
-        await world.until(lambda: not any(space == team for space, _ in world.mirror.runs), "its runs are gone")
+                await cluster.client.delete(RUNS, name, team)
+        await cluster.until(lambda: not any(space == team for space, _ in cluster.mirror.runs), "its runs are gone")
 
 
-async def submit_there(world: World, team: str, name: str, members: int) -> None:
+async def submit_there(cluster: Cluster, team: str, name: str, members: int) -> None:
     spec: dict[str, Any] = {"image": "bert:3", "command": ["train"], "grace": "2s"}
     spec |= {"resources": WHOLE, "replicas": members}
     document = {"apiVersion": names.API_VERSION, "kind": names.KIND, "metadata": {"name": name}, "spec": spec}
-    await world.client.create(RUNS, document, team)
+    await cluster.client.create(RUNS, document, team)
 
 
-def there(world: World, team: str, name: str) -> RunStatus:
-    run = world.mirror.runs.get((team, name))
+def there(cluster: Cluster, team: str, name: str) -> RunStatus:
+    run = cluster.mirror.runs.get((team, name))
     return (run.status if run else None) or RunStatus()

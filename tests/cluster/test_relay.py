@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.helpers.real_cluster import AnyCluster
+from tests.harness.real_server import KubeServer
 
 from kajitori.agent.relay import RelayPods
 from kajitori.agent.servers import Servers
@@ -58,10 +58,10 @@ async def add_pod(client: KubeClient, namespace: str, name: str, address: str, *
 
 
 async def test_an_agent_knows_its_nodes_pods_and_whose_they_are(
-    any_cluster: AnyCluster, own_namespace: str, tmp_path: Path
+    kube_server: KubeServer, own_namespace: str, tmp_path: Path
 ) -> None:
     """Also after its relay was replaced by another, of which it is told all."""
-    async with any_cluster.client() as client:
+    async with kube_server.client() as client:
         await install(client)
         run = await client.create(
             RUNS,
@@ -108,9 +108,9 @@ async def test_an_agent_knows_its_nodes_pods_and_whose_they_are(
         await client.delete(RUNS, "bert", own_namespace)
 
 
-async def test_an_agent_that_was_told_nothing_forgets_nobody(any_cluster: AnyCluster, tmp_path: Path) -> None:
+async def test_an_agent_that_was_told_nothing_forgets_nobody(kube_server: KubeServer, tmp_path: Path) -> None:
     """A token that is not the relay's, say: then its node's Pods are unknown, which is not that there are none."""
-    async with any_cluster.client() as client:
+    async with kube_server.client() as client:
         await install(client)
         async with Mirror(client, (PODS, RUNS)) as mirror:
             await mirror.wait_synced()

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-from tests.helpers.real_cluster import free_port
+from tests.harness.real_server import free_port
 
 from kajitori.embedded.cluster import EmbeddedCluster, EmbeddedSettings
 from kajitori.embedded.kubelet.kubelet import Kubelet

@@ -9,9 +9,9 @@ from collections.abc import AsyncIterator
 from datetime import datetime
 
 import yaml
-from tests.helpers.forks import ControllerPart
-from tests.helpers.storm import Chaos, Parts, Watchman
-from tests.helpers.world import POLICY, World
+from tests.harness.cluster import POLICY, Cluster
+from tests.harness.part_processes import ControllerPart
+from tests.helpers.chaos import Chaos, Parts, Watchman
 
 from kajitori.core.leadership import LEASE_NAME, Terms
 from kajitori.core.spec.reasons import Phase
@@ -24,27 +24,27 @@ ACKNOWLEDGED = 25
 
 
 @contextlib.asynccontextmanager
-async def candidates(world: World) -> AsyncIterator[Parts]:
+async def candidates(cluster: Cluster) -> AsyncIterator[Parts]:
     """Two processes, of which the first leads."""
-    world.use_policy(start=POLICY["start"] | {"deadline": "2m"})  # a busy machine is no reason for a second attempt
-    policy = world.folder / "policy.yaml"
-    policy.write_text(yaml.safe_dump(world.policy_document))
+    cluster.use_policy(start=POLICY["start"] | {"deadline": "2m"})  # a busy machine is no reason for a second attempt
+    policy = cluster.folder / "policy.yaml"
+    policy.write_text(yaml.safe_dump(cluster.policy_document))
     parts = Parts()
     try:
-        parts.add("first", ControllerPart(world.kubeconfig, policy, "first", TERMS, world.namespace))
-        await world.submit("early")
-        await world.reaches("early", Phase.RUNNING)
-        parts.add("second", ControllerPart(world.kubeconfig, policy, "second", TERMS, world.namespace))
+        parts.add("first", ControllerPart(cluster.kubeconfig, policy, "first", TERMS, cluster.namespace))
+        await cluster.submit("early")
+        await cluster.reaches("early", Phase.RUNNING)
+        parts.add("second", ControllerPart(cluster.kubeconfig, policy, "second", TERMS, cluster.namespace))
         yield parts
     finally:
         parts.kill_all()
 
 
-async def last_writes(world: World) -> dict[str, datetime]:
+async def last_writes(cluster: Cluster) -> dict[str, datetime]:
     """When each controller last changed anything, as the API server wrote it down."""
     found: dict[str, datetime] = {}
     for resource in (RUNS, PODS):
-        for thing in (await world.client.list(resource, world.namespace)).items:
+        for thing in (await cluster.client.list(resource, cluster.namespace)).items:
             for entry in thing["metadata"]["managedFields"]:
                 moment = parse_time(entry["time"])
                 assert moment is not None
@@ -52,64 +52,66 @@ async def last_writes(world: World) -> dict[str, datetime]:
     return found
 
 
-async def test_a_leader_that_was_stopped_in_a_burst_writes_nothing_when_it_continues(world: World) -> None:
+async def test_a_leader_that_was_stopped_in_a_burst_writes_nothing_when_it_continues(cluster: Cluster) -> None:
     """Another took over and finished the burst: one attempt, a Pod for each rank, no node double; and what was deleted
     meanwhile does not come back."""
     names = [f"run-{number}" for number in range(RUNS_COUNT)]
-    async with candidates(world) as parts:
+    async with candidates(cluster) as parts:
         stopped = asyncio.Event()
 
         def stop(resource: Resource, namespace: str, name: str) -> None:
-            if sum(len(world.pods(name)) for name in names) >= SEEN_OF_BURST and not stopped.is_set():
+            if sum(len(cluster.pods(name)) for name in names) >= SEEN_OF_BURST and not stopped.is_set():
                 parts.pause("first")
                 stopped.set()
 
-        unsubscribe = world.mirror.on_change(stop)
-        with Watchman(world, one_writer=True).watching() as watchman:
+        unsubscribe = cluster.mirror.on_change(stop)
+        with Watchman(cluster, one_writer=True).watching() as watchman:
             for name in names:
-                await world.submit(name, replicas=MEMBERS, restarts=1, resources={"cpu": "100m", "memory": "16Mi"})
+                await cluster.submit(name, replicas=MEMBERS, restarts=1, resources={"cpu": "100m", "memory": "16Mi"})
             async with asyncio.timeout(60):
                 await stopped.wait()
             unsubscribe()
-            moment = world.mirror.now()
-            await world.client.delete(RUNS, names[0], world.namespace)
+            moment = cluster.mirror.now()
+            await cluster.client.delete(RUNS, names[0], cluster.namespace)
             for name in names[1:]:
-                await world.reaches(name, Phase.RUNNING, attempt=1, seconds=60)
-            await world.until(lambda: not world.run(names[0]) and not world.pods(names[0]), "the deleted one is gone")
-            lease = await world.client.get(LEASES, LEASE_NAME, world.namespace)
+                await cluster.reaches(name, Phase.RUNNING, attempt=1, seconds=60)
+            await cluster.until(
+                lambda: not cluster.run(names[0]) and not cluster.pods(names[0]), "the deleted one is gone"
+            )
+            lease = await cluster.client.get(LEASES, LEASE_NAME, cluster.namespace)
             assert lease["spec"]["holderIdentity"] == "second"
 
             came_back: list[str] = []
-            unsubscribe = world.mirror.on_change(
-                lambda _resource, _namespace, name: came_back.append(name) if world.pods(names[0]) else None
+            unsubscribe = cluster.mirror.on_change(
+                lambda _resource, _namespace, name: came_back.append(name) if cluster.pods(names[0]) else None
             )
             parts.go_on("first")
             await asyncio.sleep(TERMS.lead_seconds)
-            await world.behave(f"{names[1]}-1-0", exit_code="1")
-            await world.reaches(names[1], Phase.RUNNING, attempt=2)
+            await cluster.behave(f"{names[1]}-1-0", exit_code="1")
+            await cluster.reaches(names[1], Phase.RUNNING, attempt=2)
             unsubscribe()
         assert came_back == []
-        writes = await last_writes(world)
+        writes = await last_writes(cluster)
         assert (writes["first"] - moment).total_seconds() < 1.5 < (writes["second"] - moment).total_seconds(), writes
     assert watchman.wrong == []
     for name, attempt in ((names[1], 2), (names[2], 1)):
-        assert [pod.metadata.name for pod in world.pods(name, attempt)] == [
+        assert [pod.metadata.name for pod in cluster.pods(name, attempt)] == [
             f"{name}-{attempt}-{rank}" for rank in range(MEMBERS)
         ]
-        assert [pod.spec.node_name for pod in world.pods(name, attempt)] == world.nodes_of(name)
+        assert [pod.spec.node_name for pod in cluster.pods(name, attempt)] == cluster.nodes_of(name)
 
 
-async def test_two_controllers_at_once_do_no_harm(world: World) -> None:
+async def test_two_controllers_at_once_do_no_harm(cluster: Cluster) -> None:
     """Nobody asks who leads. Compare-and-swap lets one of them win each step: never two attempts live, no GPU is taken
     twice, one end per run, and nothing is left of what was deleted."""
-    chaos, over = Chaos(world, random.Random(7)), asyncio.Event()
-    with Watchman(world, one_writer=False).watching() as watchman:
-        world.start_controller()
-        world.start_controller()
+    chaos, over = Chaos(cluster, random.Random(7)), asyncio.Event()
+    with Watchman(cluster, one_writer=False).watching() as watchman:
+        cluster.start_controller()
+        cluster.start_controller()
         stream = asyncio.create_task(chaos.stream(over))
         # Services never end by themselves: how many others there are is chance.
         enough = lambda: chaos.acknowledged >= ACKNOWLEDGED and watchman.ends > 2  # noqa: E731
-        await world.until(enough, "enough was done, and some runs ended")
+        await cluster.until(enough, "enough was done, and some runs ended")
         over.set()
         await stream
         assert await chaos.broken_promises() == []

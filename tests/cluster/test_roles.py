@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 import pytest_asyncio
 import yaml
-from tests.helpers import deployed
-from tests.helpers.real_cluster import RealCluster
-from tests.helpers.stage import Completed, Stage, manifest, staged
+from tests.harness import deployed
+from tests.harness.real_server import RealServer
+from tests.harness.web_api import Completed, WebApi, manifest, running_web_api
 
 from kajitori.core.spec.reasons import Phase
 from kajitori.core.words import names
@@ -42,38 +42,38 @@ SPEC: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Town:
-    """A stage with people on it."""
+    """A web with people on it."""
 
-    stage: Stage
+    web: WebApi
     tokens: dict[str, str]
 
     async def kaji(self, person: str, *arguments: str) -> Completed:
-        return await self.stage.kaji(*arguments, KAJI_TOKEN=self.tokens[person])
+        return await self.web.kaji(*arguments, KAJI_TOKEN=self.tokens[person])
 
     async def kubectl(self, person: str, *arguments: str, stdin: str = "") -> Completed:
         """As that person; the token takes the place of the administrator's."""
-        return await self.stage.kubectl(f"--token={self.tokens[person]}", *arguments, stdin=stdin)
+        return await self.web.kubectl(f"--token={self.tokens[person]}", *arguments, stdin=stdin)
 
     def client(self, person: str) -> KubeClient:
-        return KubeClient(self.stage.world.client.config.with_token(self.tokens[person]))
+        return KubeClient(self.web.cluster.client.config.with_token(self.tokens[person]))
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def town(runs_server: RealCluster, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Town]:
+async def town(real_control_plane: RealServer, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Town]:
     """The roles as they are delivered, bound to service accounts."""
     policy = {"checkpoint": {"kind": "claim"}}
-    async with staged(tmp_path_factory.mktemp("town"), runs_server, policy=policy) as stage:
-        namespace = stage.world.namespace
+    async with running_web_api(tmp_path_factory.mktemp("town"), real_control_plane, policy=policy) as web:
+        namespace = web.cluster.namespace
         documents = [each for each in deployed.manifest("rbac.yaml") if each["kind"] == "ClusterRole"]
         bindings = [("RoleBinding", person, role) for person, roles in PEOPLE.items() for role in roles]
         for kind, person, role in (*bindings, ("ClusterRoleBinding", "ines", "kajitori-installer")):
             documents.append(_binding(kind, person, role, namespace))
         people = [*PEOPLE, "ines"]
         documents += [_account(person, namespace) for person in people]
-        applied = await stage.kubectl("apply", "-f", "-", stdin=yaml.safe_dump_all(documents))
+        applied = await web.kubectl("apply", "-f", "-", stdin=yaml.safe_dump_all(documents))
         assert applied.code == 0, applied
-        tokens = {person: (await stage.kubectl("create", "token", person)).out.strip() for person in people}
-        yield Town(stage, tokens)
+        tokens = {person: (await web.kubectl("create", "token", person)).out.strip() for person in people}
+        yield Town(web, tokens)
 
 
 def _account(person: str, namespace: str) -> dict[str, Any]:
@@ -93,10 +93,10 @@ def _binding(kind: str, person: str, role: str, namespace: str) -> dict[str, Any
 
 async def test_a_viewer_sees_runs_and_changes_nothing(town: Town) -> None:
     """Neither through Kajitori nor with kubectl; Pods, logs and Secrets are not a viewer's either."""
-    world = town.stage.world
-    await world.submit("theirs")
-    await world.reaches("theirs", Phase.RUNNING)
-    before = await world.client.get(RUNS, "theirs", world.namespace)
+    cluster = town.web.cluster
+    await cluster.submit("theirs")
+    await cluster.reaches("theirs", Phase.RUNNING)
+    before = await cluster.client.get(RUNS, "theirs", cluster.namespace)
     assert "theirs" in (await town.kaji("vera", "ps", "--all-users")).out
     shown = await town.kaji("vera", "describe", "theirs")
     assert shown.code == 0 and "theirs" in shown.out, shown
@@ -118,40 +118,40 @@ async def test_a_viewer_sees_runs_and_changes_nothing(town: Town) -> None:
         refused = await town.kubectl("vera", *arguments, stdin=manifest("hers", SPEC))
         assert refused.code == 1 and "orbidden" in refused.err, (arguments, refused)
     assert (await town.kaji("vera", "logs", "theirs")).code == 2
-    assert world.run("hers") is None
-    after = await world.client.get(RUNS, "theirs", world.namespace)
+    assert cluster.run("hers") is None
+    after = await cluster.client.get(RUNS, "theirs", cluster.namespace)
     assert (after["spec"], after["metadata"]["uid"]) == (before["spec"], before["metadata"]["uid"])
 
 
 async def test_a_checkpoint_goes_only_with_who_may_delete_it(town: Town) -> None:
     """Without that role a run can't be deleted with its checkpoint, only without; with it both go."""
-    world = town.stage.world
+    cluster = town.web.cluster
     for person in ("grace", "ada"):
         run = f"of-{person}"
         made = await town.kaji(person, "run", "-d", "--name", run, "--checkpoint", "/ckpt:1Gi", "bert:3", "train")
         assert made.code == 0, made
-        await world.until(lambda name=run: world.pods(name), f"the member of {run}")  # type: ignore[misc]
+        await cluster.until(lambda name=run: cluster.pods(name), f"the member of {run}")  # type: ignore[misc]
         claim = names.checkpoint_claim(run)
-        assert (await world.client.get(CLAIMS, claim, world.namespace))["spec"]["resources"]["requests"]
+        assert (await cluster.client.get(CLAIMS, claim, cluster.namespace))["spec"]["resources"]["requests"]
         answer = await town.kaji(person, "rm", "-f", "-v", run)
         if person == "grace":
             assert answer.code == 2 and "persistentvolumeclaims" in answer.err, answer
-            assert world.run(run) is not None and not await _is_going(town, claim), "both go, or none"
+            assert cluster.run(run) is not None and not await _is_going(town, claim), "both go, or none"
             assert (await town.kaji(person, "rm", "-f", run)).code == 0
         else:
             assert answer.code == 0, answer
             assert await _is_going(town, claim)
-        await world.until(lambda name=run: world.run(name) is None, f"{run} gone")  # type: ignore[misc]
+        await cluster.until(lambda name=run: cluster.run(name) is None, f"{run} gone")  # type: ignore[misc]
     assert not await _is_going(town, names.checkpoint_claim("of-grace")), "it outlives its run"
     async with town.client("ada") as ada:
-        for forbidden in (ada.list(SECRETS, world.namespace), ada.delete(PODS, "theirs-1-0", world.namespace)):
+        for forbidden in (ada.list(SECRETS, cluster.namespace), ada.delete(PODS, "theirs-1-0", cluster.namespace)):
             with pytest.raises(Forbidden):
                 await forbidden
 
 
 async def test_secrets_are_for_who_may_have_them(town: Town) -> None:
     """With the role a secret is made, replaced, seen without its value, used and deleted; without it none of that."""
-    world, file = town.stage.world, town.stage.world.folder / "value"
+    cluster, file = town.web.cluster, town.web.cluster.folder / "value"
     file.write_text("s3cr3t")
     made = ("secret", "create", "wandb", "--from-file", f"key={file}")
     refused = [await town.kaji("grace", *words) for words in (made, ("secret", "ls"), ("secret", "rm", "wandb"))]
@@ -163,7 +163,7 @@ async def test_secrets_are_for_who_may_have_them(town: Town) -> None:
     assert "wandb" in listed.out and "key" in listed.out and "s3cr3t" not in listed.out, listed
     used = await town.kaji("sofia", "run", "-d", "--name", "tracked", "--secret", "wandb", "bert:3", "train")
     assert used.code == 0, used
-    await world.until(lambda: world.run("tracked") is not None, "the run is known")
+    await cluster.until(lambda: cluster.run("tracked") is not None, "the run is known")
     assert "used by tracked" in (await town.kaji("sofia", "secret", "rm", "wandb")).err
     assert (await town.kaji("sofia", "rm", "-f", "tracked")).code == 0
     assert (await town.kaji("sofia", "secret", "rm", "wandb")).code == 0
@@ -172,7 +172,7 @@ async def test_secrets_are_for_who_may_have_them(town: Town) -> None:
 async def _is_going(town: Town, claim: str) -> bool:
     """Whether a claim is gone, or kept by its protection alone: nobody here takes that away."""
     try:
-        found = await town.stage.world.client.get(CLAIMS, claim, town.stage.world.namespace)
+        found = await town.web.cluster.client.get(CLAIMS, claim, town.web.cluster.namespace)
     except NotFound:
         return True
     return bool(found["metadata"].get("deletionTimestamp"))
@@ -180,7 +180,7 @@ async def _is_going(town: Town, claim: str) -> bool:
 
 async def test_an_installer_installs_and_does_nothing_else(town: Town) -> None:
     """What was removed is there again, as it was; runs, Pods, nodes and Secrets are not an installer's."""
-    admin, namespace = town.stage.world.client, town.stage.world.namespace
+    admin, namespace = town.web.cluster.client, town.web.cluster.namespace
     (definition,) = [
         each for each in (await admin.list(CUSTOM_RESOURCES)).items if each["spec"]["group"] == names.GROUP
     ]

@@ -7,8 +7,8 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.helpers.real_cluster import AnyCluster
-from tests.helpers.world import World
+from tests.harness.cluster import Cluster
+from tests.harness.real_server import KubeServer
 
 from kajitori.controllers.runs.networks import NetworkKeeper
 from kajitori.core.pods.reach import Reach, network_rules
@@ -40,10 +40,10 @@ async def policy_of(client: KubeClient, namespace: str, name: str = "bert") -> d
     return await client.get(NETWORK_POLICIES, name, namespace)
 
 
-async def test_a_server_keeps_it_as_it_was_written(any_cluster: AnyCluster, own_namespace: str) -> None:
+async def test_a_server_keeps_it_as_it_was_written(kube_server: KubeServer, own_namespace: str) -> None:
     """Nothing is added or taken away, so that a second look writes nothing; another wish is written at once."""
     run = run_in(own_namespace)
-    async with any_cluster.client() as client:
+    async with kube_server.client() as client:
         keeper = NetworkKeeper(client, lambda key: None)
         await keeper.ensure(run, rules("internet", "storage"))
         made = await policy_of(client, own_namespace)
@@ -59,66 +59,66 @@ async def test_a_server_keeps_it_as_it_was_written(any_cluster: AnyCluster, own_
         assert not await keeper.is_there(run)
 
 
-async def test_a_strangers_is_left_alone(any_cluster: AnyCluster, own_namespace: str) -> None:
+async def test_a_strangers_is_left_alone(kube_server: KubeServer, own_namespace: str) -> None:
     theirs = {"metadata": {"name": "bert"}, "spec": {"podSelector": {}}}
-    async with any_cluster.client() as client:
+    async with kube_server.client() as client:
         await client.create(NETWORK_POLICIES, theirs, own_namespace)
         with pytest.raises(AlreadyExists, match="belongs to something else"):
             await NetworkKeeper(client, lambda key: None).ensure(run_in(own_namespace), rules("internal"))
         assert "ingress" not in (await policy_of(client, own_namespace))["spec"]
 
 
-async def until_it_says(world: World, spec: dict[str, Any] | None) -> None:
+async def until_it_says(cluster: Cluster, spec: dict[str, Any] | None) -> None:
     """Waits until a run's NetworkPolicy says this, or is gone."""
     for _ in range(200):
         try:
-            found = (await policy_of(world.client, world.namespace))["spec"]
+            found = (await policy_of(cluster.client, cluster.namespace))["spec"]
         except NotFound:
             found = None
         if found == spec:
             return
         await asyncio.sleep(0.1)
-    raise AssertionError(f"{found}; {world.describe()}")
+    raise AssertionError(f"{found}; {cluster.describe()}")
 
 
-async def test_it_lives_as_long_as_its_run(world: World) -> None:
+async def test_it_lives_as_long_as_its_run(cluster: Cluster) -> None:
     """Deleted or edited by somebody it comes back, by the next leader where the first was killed meanwhile; a run that
     is over has none, one that is resumed has it again."""
-    world.use_policy(defaults={"network": {"to": ["internal"]}})
-    first = world.start_controller()
-    await world.submit("bert", replicas=2, network={"from": ["namespace"]})
-    await world.reaches("bert", Phase.RUNNING)
-    made = await policy_of(world.client, world.namespace)
+    cluster.use_policy(defaults={"network": {"to": ["internal"]}})
+    first = cluster.start_controller()
+    await cluster.submit("bert", replicas=2, network={"from": ["namespace"]})
+    await cluster.reaches("bert", Phase.RUNNING)
+    made = await policy_of(cluster.client, cluster.namespace)
     wanted = made["spec"]
-    assert wanted["podSelector"]["matchLabels"] == {names.LABEL_RUN_UID: world.pods("bert")[0].owner_run_uid}
+    assert wanted["podSelector"]["matchLabels"] == {names.LABEL_RUN_UID: cluster.pods("bert")[0].owner_run_uid}
     assert made["metadata"]["ownerReferences"][0]["kind"] == "Run"
     assert sorted(wanted["policyTypes"]) == ["Egress", "Ingress"]
-    await world.client.delete(NETWORK_POLICIES, "bert", world.namespace)
-    await until_it_says(world, wanted)
-    await world.client.patch(NETWORK_POLICIES, "bert", {"spec": {"egress": [{}]}}, world.namespace)
-    await until_it_says(world, wanted)
-    await world.kill_controller(first)
-    await world.client.delete(NETWORK_POLICIES, "bert", world.namespace)
-    world.start_controller()
-    await until_it_says(world, wanted)
-    assert world.status("bert").attempts == 1
-    await world.change("bert", stopped=True)
-    await world.reaches("bert", Phase.STOPPED)
-    await until_it_says(world, None)
-    await world.change("bert", stopped=False, resumes=1)
-    await world.reaches("bert", Phase.RUNNING)
-    await until_it_says(world, wanted)
-    await world.change("bert", network={"from": ["all"], "to": ["all"]})  # at once: nothing has to be started again
-    await until_it_says(world, None)
-    assert world.status("bert").attempts == 2
+    await cluster.client.delete(NETWORK_POLICIES, "bert", cluster.namespace)
+    await until_it_says(cluster, wanted)
+    await cluster.client.patch(NETWORK_POLICIES, "bert", {"spec": {"egress": [{}]}}, cluster.namespace)
+    await until_it_says(cluster, wanted)
+    await cluster.kill_controller(first)
+    await cluster.client.delete(NETWORK_POLICIES, "bert", cluster.namespace)
+    cluster.start_controller()
+    await until_it_says(cluster, wanted)
+    assert cluster.status("bert").attempts == 1
+    await cluster.change("bert", stopped=True)
+    await cluster.reaches("bert", Phase.STOPPED)
+    await until_it_says(cluster, None)
+    await cluster.change("bert", stopped=False, resumes=1)
+    await cluster.reaches("bert", Phase.RUNNING)
+    await until_it_says(cluster, wanted)
+    await cluster.change("bert", network={"from": ["all"], "to": ["all"]})  # at once: nothing has to be started again
+    await until_it_says(cluster, None)
+    assert cluster.status("bert").attempts == 2
 
 
-async def test_no_pod_exists_before_it(world: World) -> None:
+async def test_no_pod_exists_before_it(cluster: Cluster) -> None:
     """Where it can't be made, members do not start unrestricted: none is made, and the run says why."""
     theirs = {"metadata": {"name": "bert"}, "spec": {"podSelector": {"matchLabels": {"app": "theirs"}}}}
-    await world.client.create(NETWORK_POLICIES, theirs, world.namespace)
-    world.start_controller()
-    await world.submit("bert", network={"to": []})
-    await world.until(lambda: world.status("bert").reason == Reason.ADMISSION, "it says so")
-    assert "NetworkPolicy bert belongs to something else" in world.status("bert").message
-    assert not world.pods("bert")
+    await cluster.client.create(NETWORK_POLICIES, theirs, cluster.namespace)
+    cluster.start_controller()
+    await cluster.submit("bert", network={"to": []})
+    await cluster.until(lambda: cluster.status("bert").reason == Reason.ADMISSION, "it says so")
+    assert "NetworkPolicy bert belongs to something else" in cluster.status("bert").message
+    assert not cluster.pods("bert")

@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from tests.harness.cluster import GPUS, NODES_COUNT, SIM, Cluster
 from tests.helpers.meddling_client import MeddlingClient
-from tests.helpers.world import GPUS, NODES_COUNT, SIM, World
 
 from kajitori.core.spec.reasons import Phase, Reason
 from kajitori.core.words import names
@@ -18,9 +18,9 @@ WHOLE = {"cpu": 4, "memory": "8Gi", "gpu": GPUS, "gpuType": "h100"}
 START = {"pause": "1s", "longestPause": "2s", "deadline": "2s", "restartGrace": "1s"}
 
 
-async def test_an_image_that_one_member_cannot_pull_frees_all_nodes(world: World) -> None:
+async def test_an_image_that_one_member_cannot_pull_frees_all_nodes(cluster: Cluster) -> None:
     """Whoever waits gets them meanwhile; the pauses grow; in the end it runs, and no restart was counted."""
-    world.use_policy(start=START | {"deadline": "5s"})  # the others start within it, whatever else the machine does
+    cluster.use_policy(start=START | {"deadline": "5s"})  # the others start within it, whatever else the machine does
     said: dict[int, str] = {}
 
     async def spoil(pod: dict[str, Any]) -> None:
@@ -29,90 +29,90 @@ async def test_an_image_that_one_member_cannot_pull_frees_all_nodes(world: World
             pod["metadata"].setdefault("annotations", {})[f"{SIM}image-pull"] = "fail"
 
     def note(*_: object) -> None:
-        status = world.status("big")
+        status = cluster.status("big")
         if status.failed_starts:
             said.setdefault(status.failed_starts, status.message)
 
-    world.mirror.on_change(note)
-    async with MeddlingClient(world.controllers, spoil) as client:
-        controller = world.start_controller(client=client)
-        await world.submit("big", replicas=NODES_COUNT, resources=WHOLE, restarts=0)
-        await world.until(lambda: world.pods("big"), "its members")
-        await world.submit("next", replicas=NODES_COUNT, resources=WHOLE)
-        status = await world.until(lambda: (s := world.status("big")).failed_starts and s, "a failed start")
+    cluster.mirror.on_change(note)
+    async with MeddlingClient(cluster.controllers, spoil) as client:
+        controller = cluster.start_controller(client=client)
+        await cluster.submit("big", replicas=NODES_COUNT, resources=WHOLE, restarts=0)
+        await cluster.until(lambda: cluster.pods("big"), "its members")
+        await cluster.submit("next", replicas=NODES_COUNT, resources=WHOLE)
+        status = await cluster.until(lambda: (s := cluster.status("big")).failed_starts and s, "a failed start")
         assert status and (status.phase, status.reason) == (Phase.QUEUED, Reason.IMAGE_PULL)
         assert "member 3: simulated: the image can't be pulled" in status.message
-        await world.reaches("next", Phase.RUNNING)
-        assert not world.pods("big")
-        await world.succeed("next")
-        status = await world.reaches("big", Phase.RUNNING)
+        await cluster.reaches("next", Phase.RUNNING)
+        assert not cluster.pods("big")
+        await cluster.succeed("next")
+        status = await cluster.reaches("big", Phase.RUNNING)
         assert (status.restarts, status.failed_starts) == (0, 0) and status.interruptions == status.attempts - 1 >= 2
-        await world.stop_controller(controller)
+        await cluster.stop_controller(controller)
     assert said[1].endswith("; tried again in 1 s") and said[2].endswith("2 starts failed, tried again in 2 s")
 
 
 @pytest.mark.parametrize("bind", ["scheduler", "direct"])
-async def test_a_foreign_pod_that_was_quicker(world: World, bind: str) -> None:
+async def test_a_foreign_pod_that_was_quicker(cluster: Cluster, bind: str) -> None:
     """Between plan and Pod: the scheduler, or with direct binding the kubelet, says no; the gang goes elsewhere."""
-    world.use_policy(start=START, binding={"bind": bind})
+    cluster.use_policy(start=START, binding={"bind": bind})
     taken: list[str] = []
 
     async def be_quicker(pod: dict[str, Any]) -> None:
         if taken or not pod["metadata"]["name"].endswith("-1"):
             return
-        taken.append(world.nodes_of("bert")[1])
+        taken.append(cluster.nodes_of("bert")[1])
         amounts = {"cpu": "1", "memory": "1Gi", names.GPU_RESOURCE: str(GPUS)}
         container = {"name": "x", "image": "x", "resources": {"limits": amounts}}
         spec = {"nodeName": taken[0], "containers": [container]}
-        await world.client.create(PODS, {"metadata": {"name": "quicker"}, "spec": spec}, world.namespace)
+        await cluster.client.create(PODS, {"metadata": {"name": "quicker"}, "spec": spec}, cluster.namespace)
 
-    async with MeddlingClient(world.controllers, be_quicker) as client:
-        controller = world.start_controller(client=client)
-        await world.submit("bert", replicas=3, resources=WHOLE, restarts=0)
-        status = await world.until(lambda: (s := world.status("bert")).failed_starts and s, "a failed start")
+    async with MeddlingClient(cluster.controllers, be_quicker) as client:
+        controller = cluster.start_controller(client=client)
+        await cluster.submit("bert", replicas=3, resources=WHOLE, restarts=0)
+        status = await cluster.until(lambda: (s := cluster.status("bert")).failed_starts and s, "a failed start")
         assert status and status.reason is (Reason.UNSCHEDULED if bind == "scheduler" else Reason.KUBELET_REFUSED)
         assert "nvidia.com/gpu" in status.message
-        status = await world.reaches("bert", Phase.RUNNING)
+        status = await cluster.reaches("bert", Phase.RUNNING)
         assert status.restarts == 0 and status.interruptions == status.attempts - 1 >= 1
-        assert taken and taken[0] not in world.nodes_of("bert")
-        assert not world.pods("bert", 1)
-        await world.stop_controller(controller)
+        assert taken and taken[0] not in cluster.nodes_of("bert")
+        assert not cluster.pods("bert", 1)
+        await cluster.stop_controller(controller)
 
 
-async def test_a_volume_in_another_zone(world: World) -> None:
+async def test_a_volume_in_another_zone(cluster: Cluster) -> None:
     """No scheduler lets a member where its volume is not: it says so, and nodes that did not do are left in the end."""
-    world.use_policy(start=START | {"longestPause": "1s"}, volumes={"data": {"claim": "data"}})
-    there = sorted(world.mirror.nodes)[2:]
-    await bound_claim(world, there)
-    world.start_controller()
+    cluster.use_policy(start=START | {"longestPause": "1s"}, volumes={"data": {"claim": "data"}})
+    there = sorted(cluster.mirror.nodes)[2:]
+    await bound_claim(cluster, there)
+    cluster.start_controller()
     mount = [{"name": "data", "path": "/data"}]
-    await world.submit("bert", replicas=2, resources=WHOLE, restarts=0, volumes=mount)
-    status = await world.until(lambda: (s := world.status("bert")).failed_starts and s, "a failed start")
+    await cluster.submit("bert", replicas=2, resources=WHOLE, restarts=0, volumes=mount)
+    status = await cluster.until(lambda: (s := cluster.status("bert")).failed_starts and s, "a failed start")
     assert status and status.reason is Reason.UNSCHEDULED and "PersistentVolume's node affinity" in status.message
-    assert not set(world.nodes_of("bert")) & set(there)
-    status = await world.reaches("bert", Phase.RUNNING)
-    assert set(world.nodes_of("bert")) <= set(there)
+    assert not set(cluster.nodes_of("bert")) & set(there)
+    status = await cluster.reaches("bert", Phase.RUNNING)
+    assert set(cluster.nodes_of("bert")) <= set(there)
     assert status.restarts == 0
-    await world.client.delete(PERSISTENT_VOLUMES, world.namespace)
+    await cluster.client.delete(PERSISTENT_VOLUMES, cluster.namespace)
 
 
-async def bound_claim(world: World, nodes: list[str]) -> None:
+async def bound_claim(cluster: Cluster, nodes: list[str]) -> None:
     """A claim `data` bound to a volume that only these nodes reach, as whoever binds claims leaves the two."""
     size = {"storage": "1Gi"}
     affinity = {"key": "kubernetes.io/hostname", "operator": "In", "values": nodes}
     common: dict[str, Any] = {"accessModes": ["ReadWriteMany"], "storageClassName": ""}
     completed = {"pv.kubernetes.io/bind-completed": "yes", "pv.kubernetes.io/bound-by-controller": "yes"}
-    claim = await world.client.create(
+    claim = await cluster.client.create(
         CLAIMS,
         {
             "metadata": {"name": "data", "annotations": completed},
-            "spec": {**common, "resources": {"requests": size}, "volumeName": world.namespace},
+            "spec": {**common, "resources": {"requests": size}, "volumeName": cluster.namespace},
         },
-        world.namespace,
+        cluster.namespace,
     )
-    reference = {"name": "data", "namespace": world.namespace, "uid": claim["metadata"]["uid"]}
+    reference = {"name": "data", "namespace": cluster.namespace, "uid": claim["metadata"]["uid"]}
     volume = {
-        "metadata": {"name": world.namespace},
+        "metadata": {"name": cluster.namespace},
         "spec": {
             **common,
             "capacity": size,
@@ -121,27 +121,29 @@ async def bound_claim(world: World, nodes: list[str]) -> None:
             "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [affinity]}]}},
         },
     }
-    await world.client.create(PERSISTENT_VOLUMES, volume)
+    await cluster.client.create(PERSISTENT_VOLUMES, volume)
     bound = {"status": {"phase": "Bound", "accessModes": ["ReadWriteMany"], "capacity": size}}
-    await world.client.patch(CLAIMS, "data", bound, world.namespace, subresource="status")
+    await cluster.client.patch(CLAIMS, "data", bound, cluster.namespace, subresource="status")
 
 
-async def test_a_missing_storage_class_is_named_and_no_node_is_blamed(world: World) -> None:
+async def test_a_missing_storage_class_is_named_and_no_node_is_blamed(cluster: Cluster) -> None:
     """The first start fails on a node that has nothing to do with it; the next ones ask the claim's events, and make no
     Pod."""
-    world.use_policy(volumes={"data": {"claim": "data"}}, start={"pause": "1s", "longestPause": "1s", "deadline": "3s"})
+    cluster.use_policy(
+        volumes={"data": {"claim": "data"}}, start={"pause": "1s", "longestPause": "1s", "deadline": "3s"}
+    )
     spec = {
         "accessModes": ["ReadWriteOnce"],
         "storageClassName": "nosuch",
         "resources": {"requests": {"storage": "1Gi"}},
     }
-    claim = await world.client.create(CLAIMS, {"metadata": {"name": "data"}, "spec": spec}, world.namespace)
+    claim = await cluster.client.create(CLAIMS, {"metadata": {"name": "data"}, "spec": spec}, cluster.namespace)
     said = 'storageclass.storage.k8s.io "nosuch" not found'
     event = {
         "metadata": {"name": "data.1"},
         "involvedObject": {
             "kind": "PersistentVolumeClaim",
-            "namespace": world.namespace,
+            "namespace": cluster.namespace,
             "name": "data",
             "uid": claim["metadata"]["uid"],
         },
@@ -150,11 +152,13 @@ async def test_a_missing_storage_class_is_named_and_no_node_is_blamed(world: Wor
         "message": said,
         "lastTimestamp": format_time(datetime.now(UTC)),
     }
-    await world.client.create(EVENTS, event, world.namespace)  # as a real cluster's controller of volumes, not run here
-    world.start_controller()
-    await world.submit("bert", volumes=[{"name": "data", "path": "/data"}])
+    await cluster.client.create(
+        EVENTS, event, cluster.namespace
+    )  # as a real cluster's controller of volumes, not run here
+    cluster.start_controller()
+    await cluster.submit("bert", volumes=[{"name": "data", "path": "/data"}])
     told = f"PersistentVolumeClaim data: {said}"
-    await world.until(lambda: told in world.status("bert").message, "the class is named")
-    status = world.status("bert")
+    await cluster.until(lambda: told in cluster.status("bert").message, "the class is named")
+    status = cluster.status("bert")
     assert (status.phase, status.reason, status.avoid_nodes) == (Phase.QUEUED, Reason.STORAGE, {})
-    assert not world.pods("bert"), "nothing is held meanwhile"
+    assert not cluster.pods("bert"), "nothing is held meanwhile"

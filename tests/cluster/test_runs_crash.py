@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 import yaml
-from tests.helpers.forks import IMPATIENT, ControllerPart, KubeletPart, ServerPart
-from tests.helpers.real_cluster import RealCluster, free_port
-from tests.helpers.storm import HERE, Chaos, Parts, Watchman, members_alive, storm
-from tests.helpers.world import PATIENCE_SECONDS, POLICY, SIM, World
+from tests.harness.cluster import PATIENCE_SECONDS, POLICY, SIM, Cluster
+from tests.harness.part_processes import IMPATIENT, ControllerPart, KubeletPart, ServerPart
+from tests.harness.real_server import RealServer, free_port
+from tests.helpers.chaos import HERE, Chaos, Parts, Watchman, members_alive, storm
 
 from kajitori.embedded.kubelet.settings import KubeletSettings
 from kajitori.errors import KajitoriError, NotFound
@@ -32,17 +32,17 @@ SLOW_END = {"annotations": {f"{SIM}ignore-sigterm": "true"}}
 
 
 @dataclass(frozen=True)
-class Stage:
-    """A world whose controller, process kubelet and, where it is the embedded one, API server may be killed."""
+class KillableCluster:
+    """A cluster whose controller, process kubelet and, where it is the embedded one, API server may be killed."""
 
-    world: World
+    cluster: Cluster
     parts: Parts
     victims: Sequence[tuple[str, ...]]
     """Who may be killed together."""
 
 
 @pytest.fixture(params=["embedded", pytest.param("real", marks=[pytest.mark.real, pytest.mark.xdist_group("runs")])])
-async def stage(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Stage]:
+async def killable(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[KillableCluster]:
     """Everything is at work but the controller."""
     policy = tmp_path / "policy.yaml"
     policy.write_text(yaml.safe_dump(POLICY | {"security": OWN_MACHINE, "inject": SLOW_END}))
@@ -50,7 +50,7 @@ async def stage(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
         parts = Parts()
         victims: list[tuple[str, ...]] = [("controller",), ("controller",), ("kubelet",)]
         if request.param == "real":
-            real: RealCluster = request.getfixturevalue("runs_server")
+            real: RealServer = request.getfixturevalue("real_control_plane")
             kubeconfig = real.kubeconfig
         else:
             kubeconfig = tmp_path / "cluster" / "kubeconfig"
@@ -62,15 +62,17 @@ async def stage(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
             closing.push_async_callback(_forget_this_machine, client)
         closing.callback(parts.kill_all)
         closing.push_async_callback(_members_ended, tmp_path / "locks")
-        world = await closing.enter_async_context(World(client, kubeconfig, tmp_path, watching=IMPATIENT).running())
+        cluster = await closing.enter_async_context(Cluster(client, kubeconfig, tmp_path, watching=IMPATIENT).running())
         kubelet = KubeletSettings(
             "here", tmp_path / "kubelet", labels=HERE, address="127.0.0.1", cgroups=False, namespaces=False
         )
         parts.add("kubelet", KubeletPart(kubeconfig, kubelet))
-        await world.until(lambda: (node := world.mirror.nodes.get("here")) and node.is_ready, "this machine is ready")
+        await cluster.until(
+            lambda: (node := cluster.mirror.nodes.get("here")) and node.is_ready, "this machine is ready"
+        )
         await client.patch(NODES, "here", {"spec": {"taints": None}})
         parts.add("controller", ControllerPart(kubeconfig, policy))
-        yield Stage(world, parts, victims)
+        yield KillableCluster(cluster, parts, victims)
 
 
 async def _forget_this_machine(client: KubeClient) -> None:
@@ -99,26 +101,26 @@ async def _client(kubeconfig: Path) -> KubeClient:
 
 
 @pytest.mark.timeout(300 + 3 * KILLS)
-async def test_killed_at_random_moments_nothing_is_lost_or_done_twice(stage: Stage) -> None:
+async def test_killed_at_random_moments_nothing_is_lost_or_done_twice(killable: KillableCluster) -> None:
     """Controller, kubelet and embedded server get SIGKILL in a stream of submissions, failures, stops, resumptions,
     drains and deletions of gangs, services and sweeps: no process of two attempts at once, one end per run, no GPU
     taken twice, no member of a sweep again that has succeeded, nothing acknowledged lost, and not a Pod or process left
     at the end."""
     print(f"KAJI_TEST_STORM_SEED={SEED} KAJI_TEST_STORM_KILLS={KILLS}")
-    world, over = stage.world, asyncio.Event()
-    chaos = Chaos(world, random.Random(SEED), processes=True)
-    with Watchman(world, one_writer=True).watching() as watchman:
+    cluster, over = killable.cluster, asyncio.Event()
+    chaos = Chaos(cluster, random.Random(SEED), processes=True)
+    with Watchman(cluster, one_writer=True).watching() as watchman:
         stream = asyncio.create_task(chaos.stream(over))
-        await storm(world, stage.parts, stage.victims, KILLS, random.Random(SEED + 1))
+        await storm(cluster, killable.parts, killable.victims, KILLS, random.Random(SEED + 1))
         enough = lambda: chaos.acknowledged > KILLS / 4 and watchman.ends > 0  # noqa: E731
-        await world.until(enough, "enough was done, and some run ended", seconds=PATIENCE_SECONDS)
+        await cluster.until(enough, "enough was done, and some run ended", seconds=PATIENCE_SECONDS)
         over.set()
         await stream
         assert await chaos.broken_promises() == []
         await chaos.all_end()
         await chaos.all_gone()
     assert watchman.wrong == []
-    locks = world.folder / "locks"
+    locks = cluster.folder / "locks"
     assert members_alive(locks) == []
     assert not (locks / "wrong").exists(), (locks / "wrong").read_text()
     print(f"{chaos.acknowledged} acknowledged, {watchman.ends} ends")

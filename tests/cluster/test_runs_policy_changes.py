@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 import yaml
+from tests.harness.cluster import GPUS, NODES_COUNT, Cluster
 from tests.helpers.meddling_client import MeddlingClient
-from tests.helpers.world import GPUS, NODES_COUNT, World
 
 from kajitori.core.spec.reasons import Phase, Reason
 from kajitori.kube.resources import PODS, Resource
@@ -20,53 +20,55 @@ WHOLE = {"cpu": 4, "memory": "8Gi", "gpu": GPUS, "gpuType": "h100"}
 NO_BERT = {"images": {"deny": ["bert*"]}}
 
 
-def write(world: World, path: Path, **rules: Any) -> None:
+def write(cluster: Cluster, path: Path, **rules: Any) -> None:
     """Another policy, in force from now on."""
-    path.write_text(yaml.safe_dump(world.policy_document | rules))
+    path.write_text(yaml.safe_dump(cluster.policy_document | rules))
 
 
-async def variables_of(world: World, pod: str) -> set[str]:
+async def variables_of(cluster: Cluster, pod: str) -> set[str]:
     """The variables that a member is told."""
-    found = await world.client.get(PODS, pod, world.namespace)
+    found = await cluster.client.get(PODS, pod, cluster.namespace)
     return {variable["name"] for variable in found["spec"]["containers"][0]["env"]}
 
 
-async def test_a_run_that_waits_is_judged_by_the_policy_of_its_start(world: World) -> None:
+async def test_a_run_that_waits_is_judged_by_the_policy_of_its_start(cluster: Cluster) -> None:
     """It was admitted under another: what starts when there is room was asked for under the one in force."""
-    path = world.use_policy_file()
+    path = cluster.use_policy_file()
     made: set[str] = set()
 
     def note(resource: Resource, _: str, name: str) -> None:
         if resource == PODS:
             made.add(name.rsplit("-", 2)[0])
 
-    world.mirror.on_change(note)
-    world.start_controller()
-    await world.submit("first", image="other:1", replicas=NODES_COUNT, resources=WHOLE)
-    await world.reaches("first", Phase.RUNNING)
-    await world.submit("bert", replicas=2, resources=WHOLE)
-    await world.submit("other", image="other:1", replicas=2, resources=WHOLE)
+    cluster.mirror.on_change(note)
+    cluster.start_controller()
+    await cluster.submit("first", image="other:1", replicas=NODES_COUNT, resources=WHOLE)
+    await cluster.reaches("first", Phase.RUNNING)
+    await cluster.submit("bert", replicas=2, resources=WHOLE)
+    await cluster.submit("other", image="other:1", replicas=2, resources=WHOLE)
     waiting = ("bert", "other")
-    await world.until(lambda: all(world.status(each).reason is Reason.WAITING_FOR_GPU for each in waiting), "they wait")
-    write(world, path, **NO_BERT, inject={"labels": {"under": "the-new"}})
-    await world.succeed("first")
-    status = await world.reaches("bert", Phase.FAILED)
+    await cluster.until(
+        lambda: all(cluster.status(each).reason is Reason.WAITING_FOR_GPU for each in waiting), "they wait"
+    )
+    write(cluster, path, **NO_BERT, inject={"labels": {"under": "the-new"}})
+    await cluster.succeed("first")
+    status = await cluster.reaches("bert", Phase.FAILED)
     assert status.reason is Reason.REFUSED and "bert:3" in status.message
-    await world.reaches("other", Phase.RUNNING)
-    assert {pod.metadata.labels.get("under") for pod in world.pods("other")} == {"the-new"}
+    await cluster.reaches("other", Phase.RUNNING)
+    assert {pod.metadata.labels.get("under") for pod in cluster.pods("other")} == {"the-new"}
     assert "bert" not in made
 
-    write(world, path)  # loosened: whoever resumes it now gets it started
-    await world.change("bert", resumes=1)
-    await world.reaches("bert", Phase.RUNNING)
+    write(cluster, path)  # loosened: whoever resumes it now gets it started
+    await cluster.change("bert", resumes=1)
+    await cluster.reaches("bert", Phase.RUNNING)
 
 
-async def test_what_is_under_way_is_kept_and_can_be_ended(world: World) -> None:
+async def test_what_is_under_way_is_kept_and_can_be_ended(cluster: Cluster) -> None:
     """Policy comes to refuse runs that are starting and running: they stay as they were begun, until they are over.
 
     So does one whose spec is edited in the middle of its burst, while nobody leads.
     """
-    path = world.use_policy_file()
+    path = cluster.use_policy_file()
     held_up = asyncio.Event()
 
     async def hold_up(pod: dict[str, Any]) -> None:
@@ -75,51 +77,51 @@ async def test_what_is_under_way_is_kept_and_can_be_ended(world: World) -> None:
             held_up.set()
             await asyncio.Event().wait()
 
-    async with MeddlingClient(world.controllers, hold_up) as client:
-        first = world.start_controller(client=client)
+    async with MeddlingClient(cluster.controllers, hold_up) as client:
+        first = cluster.start_controller(client=client)
         for name in ("stopped", "limited", "failing"):
             limit = {"timeLimit": "4s"} if name == "limited" else {}
-            await world.submit(name, replicas=2, restarts=5, **limit)
-            await world.reaches(name, Phase.RUNNING)
-        await world.submit("begun", replicas=3)
+            await cluster.submit(name, replicas=2, restarts=5, **limit)
+            await cluster.reaches(name, Phase.RUNNING)
+        await cluster.submit("begun", replicas=3)
         await asyncio.wait_for(held_up.wait(), 60)
-        await world.until(lambda: world.pods("begun"), "its first member")
-        await world.kill_controller(first)
-    await world.change("begun", launcher="torchrun", env={"LR": "1"})
-    write(world, path, **NO_BERT, inject={"labels": {"under": "the-new"}}, binding={"bind": "direct"})
-    world.start_controller()
+        await cluster.until(lambda: cluster.pods("begun"), "its first member")
+        await cluster.kill_controller(first)
+    await cluster.change("begun", launcher="torchrun", env={"LR": "1"})
+    write(cluster, path, **NO_BERT, inject={"labels": {"under": "the-new"}}, binding={"bind": "direct"})
+    cluster.start_controller()
 
-    status = await world.reaches("begun", Phase.RUNNING, attempt=1)
+    status = await cluster.reaches("begun", Phase.RUNNING, attempt=1)
     assert (status.interruptions, status.failed_starts) == (0, 0)
-    assert not [pod for pod in world.pods("begun") if "under" in pod.metadata.labels]
-    assert {"KAJI_RANK", "MASTER_ADDR"} <= (told := await variables_of(world, "begun-1-0"))
-    assert told == await variables_of(world, "begun-1-1") == await variables_of(world, "begun-1-2")
-    await world.change("stopped", stopped=True)
-    assert (await world.reaches("stopped", Phase.STOPPED)).reason is Reason.STOPPED_BY_USER
-    assert (await world.reaches("limited", Phase.FAILED)).reason is Reason.TIME_LIMIT
-    await world.behave("failing-1-0", exit_code="3")
-    status = await world.reaches("failing", Phase.FAILED)
+    assert not [pod for pod in cluster.pods("begun") if "under" in pod.metadata.labels]
+    assert {"KAJI_RANK", "MASTER_ADDR"} <= (told := await variables_of(cluster, "begun-1-0"))
+    assert told == await variables_of(cluster, "begun-1-1") == await variables_of(cluster, "begun-1-2")
+    await cluster.change("stopped", stopped=True)
+    assert (await cluster.reaches("stopped", Phase.STOPPED)).reason is Reason.STOPPED_BY_USER
+    assert (await cluster.reaches("limited", Phase.FAILED)).reason is Reason.TIME_LIMIT
+    await cluster.behave("failing-1-0", exit_code="3")
+    status = await cluster.reaches("failing", Phase.FAILED)
     assert (status.reason, status.exit_code, status.attempts) == (Reason.PROGRAM_FAILED, 3, 1)
-    await world.change("failing", resumes=1)
-    await world.until(lambda: world.status("failing").reason is Reason.REFUSED, "whoever resumes it is told")
-    await world.client.delete(PODS, "begun-1-1", world.namespace, grace_seconds=0)
-    status = await world.reaches("begun", Phase.FAILED)
+    await cluster.change("failing", resumes=1)
+    await cluster.until(lambda: cluster.status("failing").reason is Reason.REFUSED, "whoever resumes it is told")
+    await cluster.client.delete(PODS, "begun-1-1", cluster.namespace, grace_seconds=0)
+    status = await cluster.reaches("begun", Phase.FAILED)
     assert status.reason is Reason.REFUSED and status.attempts == 1
-    await world.until(lambda: all(pod.is_finished for pod in world.pods("begun")), "nothing of it runs on")
+    await cluster.until(lambda: all(pod.is_finished for pod in cluster.pods("begun")), "nothing of it runs on")
 
 
-async def test_a_broken_policy_changes_nothing(world: World) -> None:
+async def test_a_broken_policy_changes_nothing(cluster: Cluster) -> None:
     """Unreadable, faulty or gone half-written: runs start and restart under the last good one."""
-    path = world.use_policy_file(inject={"labels": {"under": "the-good"}})
-    world.start_controller()
-    await world.submit("bert", replicas=2, restarts=1)
-    await world.reaches("bert", Phase.RUNNING)
+    path = cluster.use_policy_file(inject={"labels": {"under": "the-good"}})
+    cluster.start_controller()
+    await cluster.submit("bert", replicas=2, restarts=1)
+    await cluster.reaches("bert", Phase.RUNNING)
     path.write_text("start: [\n")
-    await world.behave("bert-1-1", exit_code="1")
-    await world.submit("next", replicas=2)
-    await world.reaches("next", Phase.RUNNING)
+    await cluster.behave("bert-1-1", exit_code="1")
+    await cluster.submit("next", replicas=2)
+    await cluster.reaches("next", Phase.RUNNING)
     path.write_text(yaml.safe_dump({"images": {"denny": ["*"]}}))
-    await world.reaches("bert", Phase.RUNNING, attempt=2)
-    pods = [*world.pods("next"), *world.pods("bert", 2)]
+    await cluster.reaches("bert", Phase.RUNNING, attempt=2)
+    pods = [*cluster.pods("next"), *cluster.pods("bert", 2)]
     assert {pod.metadata.labels.get("under") for pod in pods} == {"the-good"}
-    assert world.policy.current().faults
+    assert cluster.policy.current().faults

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from tests.helpers.real_cluster import RealCluster, require_binaries
+from tests.harness.real_server import RealServer, require_binaries
 
 from kajitori.embedded.simulator import SimSettings, SimulatedNodes
 from kajitori.kube.client import KubeClient
@@ -22,7 +22,7 @@ PATIENCE_SECONDS = 60.0
 
 
 @contextlib.asynccontextmanager
-async def simulated(server: RealCluster, settings: SimSettings) -> AsyncIterator[KubeClient]:
+async def simulated(server: RealServer, settings: SimSettings) -> AsyncIterator[KubeClient]:
     async with server.client() as client:
         sim, stop = SimulatedNodes(client, settings), asyncio.Event()
         task = asyncio.create_task(sim.run(stop))
@@ -59,23 +59,23 @@ async def running_pods(client: KubeClient, count: int, **spec: Any) -> list[dict
         await asyncio.sleep(0.1)
 
 
-async def test_kube_scheduler_places_pods_on_simulated_nodes(real_cluster: RealCluster) -> None:
+async def test_kube_scheduler_places_pods_on_simulated_nodes(real_server: RealServer) -> None:
     """Without kube-controller-manager the simulator takes the taint of new nodes away itself."""
     require_binaries("kube-scheduler")
     settings = SimSettings(count=3, prefix="gpu-", gpus=8, gpu_product="H100", remove_not_ready_taint=True)
-    with real_cluster.scheduler():
-        async with simulated(real_cluster, settings) as client:
+    with real_server.scheduler():
+        async with simulated(real_server, settings) as client:
             pods = await running_pods(client, 6, nodeSelector={"nvidia.com/gpu.product": "H100"})
             assert {pod["spec"]["nodeName"] for pod in pods} == {"gpu-00001", "gpu-00002", "gpu-00003"}
             assert len({pod["status"]["podIP"] for pod in pods}) == 6
 
 
-async def test_kube_controller_manager_finds_simulated_nodes_healthy(real_cluster: RealCluster) -> None:
+async def test_kube_controller_manager_finds_simulated_nodes_healthy(real_server: RealServer) -> None:
     """It takes the taint of new nodes away, and its Pods' end is final: all of them can be deleted."""
     require_binaries("kube-scheduler", "kube-controller-manager")
     settings = SimSettings(count=2, prefix="gpu-", gpus=8, heartbeat_seconds=1.0)
-    with real_cluster.scheduler(), real_cluster.controller_manager():
-        async with simulated(real_cluster, settings) as client:
+    with real_server.scheduler(), real_server.controller_manager():
+        async with simulated(real_server, settings) as client:
             await running_pods(client, 2)
             deadline = time.monotonic() + PATIENCE_SECONDS
             while any(node["spec"].get("taints") for node in (await client.list(NODES)).items):

@@ -12,9 +12,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.harness.cluster import Cluster, this_machine
 from tests.helpers.folders import texts_below
 from tests.helpers.members import kill_member
-from tests.helpers.world import World, this_machine
 
 from kajitori.core.spec.reasons import Phase
 
@@ -29,27 +29,27 @@ pytestmark = pytest.mark.skipif(
 
 
 @pytest.mark.parametrize("backend", ["static", "c10d"])
-async def test_a_training_comes_back_from_its_checkpoint(world: World, backend: str) -> None:
+async def test_a_training_comes_back_from_its_checkpoint(cluster: Cluster, backend: str) -> None:
     """With either rendezvous `torchrun train.py` is all there is to write."""
-    checkpoint = world.folder / "ckpt" / world.namespace / "ddp" / "model.pt"
+    checkpoint = cluster.folder / "ckpt" / cluster.namespace / "ddp" / "model.pt"
     rendezvous = {} if backend == "static" else {"PET_RDZV_BACKEND": backend}
-    async with this_machine(world) as selector:
-        world.start_controller()
-        await world.submit(
+    async with this_machine(cluster) as selector:
+        cluster.start_controller()
+        await cluster.submit(
             "ddp",
             replicas=2,
             launcher="torchrun",
             restarts=1,
             command=[PYTHON, "-m", "torch.distributed.run", str(EXAMPLE), "--steps", "60", "--seconds-per-step", "0.1"],
-            env=rendezvous | {"OMP_NUM_THREADS": "1", "WHOSE": world.namespace},
+            env=rendezvous | {"OMP_NUM_THREADS": "1", "WHOSE": cluster.namespace},
             nodeSelector=selector,
             resources={"cpu": 1, "memory": "2Gi"},
             checkpoint={"path": str(checkpoint.parent)},
         )
-        await world.until(checkpoint.exists, "a checkpoint", seconds=PATIENCE_SECONDS)
-        assert kill_member("WHOSE", world.namespace, 1)
-        status = await world.reaches("ddp", Phase.SUCCEEDED, attempt=2, seconds=PATIENCE_SECONDS)
+        await cluster.until(checkpoint.exists, "a checkpoint", seconds=PATIENCE_SECONDS)
+        assert kill_member("WHOSE", cluster.namespace, 1)
+        status = await cluster.reaches("ddp", Phase.SUCCEEDED, attempt=2, seconds=PATIENCE_SECONDS)
         assert (status.restarts, status.exit_code) == (1, 0)
-        logs = "".join(texts_below(world.folder / "kubelet", "*.log").values())
+        logs = "".join(texts_below(cluster.folder / "kubelet", "*.log").values())
         assert "2 members on cpu, from step 20" in logs or "2 members on cpu, from step 40" in logs
         assert "done: largest error of a weight" in logs

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 import yaml
+from tests.harness.real_server import KubeServer
 from tests.helpers.memory_blobs import MemoryBlobs
-from tests.helpers.real_cluster import AnyCluster
 from tests.unit.agent.test_telling import counting
 
 from kajitori.agent.counting import Counting
@@ -54,7 +54,7 @@ async def token_of(client: KubeClient, account: str, namespace: str, **spec: Any
 
 
 @asynccontextmanager
-async def agents_token(cluster: AnyCluster, client: KubeClient, node: str) -> AsyncIterator[str]:
+async def agents_token(cluster: KubeServer, client: KubeClient, node: str) -> AsyncIterator[str]:
     """What the kubelet of a node puts into its agent's Pod; on the embedded server, which makes no tokens, an
     administrator's."""
     if not cluster.is_real:
@@ -72,7 +72,7 @@ async def agents_token(cluster: AnyCluster, client: KubeClient, node: str) -> As
 
 
 @asynccontextmanager
-async def as_deployed(cluster: AnyCluster, client: KubeClient, role: str, space: str) -> AsyncIterator[KubeClient]:
+async def as_deployed(cluster: KubeServer, client: KubeClient, role: str, space: str) -> AsyncIterator[KubeClient]:
     """A client with the rights that a file under deploy/ gives this part, and no others."""
     if not cluster.is_real:
         yield client
@@ -110,12 +110,12 @@ def agent(url: str, token: Path, node: str, counted: Counting) -> Reporting:
 
 
 async def test_an_agent_tells_its_node_and_is_told_it(
-    any_cluster: AnyCluster, own_namespace: str, tmp_path: Path
+    kube_server: KubeServer, own_namespace: str, tmp_path: Path
 ) -> None:
     """With a token that speaks for one node alone. Two servers that are told the same count it once."""
     node, other = f"{own_namespace}-1", f"{own_namespace}-2"
     async with AsyncExitStack() as closing:
-        client = await closing.enter_async_context(any_cluster.client())
+        client = await closing.enter_async_context(kube_server.client())
         await install(client)
         for name in (node, other):
             await client.create(NODES, {"metadata": {"name": name}})
@@ -123,19 +123,19 @@ async def test_an_agent_tells_its_node_and_is_told_it(
         spec = {"nodeName": node, "containers": [{"name": "main", "image": "x"}]}
         await client.create(PODS, {"metadata": {"name": "bert-1-0"}, "spec": spec}, own_namespace)
         token = tmp_path / "token"
-        token.write_text(await closing.enter_async_context(agents_token(any_cluster, client, node)))
+        token.write_text(await closing.enter_async_context(agents_token(kube_server, client, node)))
 
         # What it is told: its own node.
-        ours = await closing.enter_async_context(as_deployed(any_cluster, client, "kajitori-relay", own_namespace))
+        ours = await closing.enter_async_context(as_deployed(kube_server, client, "kajitori-relay", own_namespace))
         mirror = await closing.enter_async_context(Mirror(ours, (PODS, RUNS)))
         await mirror.wait_synced()
-        agents = AgentTokens(ours, mirror) if any_cluster.is_real else None
+        agents = AgentTokens(ours, mirror) if kube_server.is_real else None
         relay = await closing.enter_async_context(RelayServer(mirror, agents=agents))
         followed = RelayPods(Servers([relay.url], token), node, interface_of=lambda _: "")
         followed.start()
         closing.push_async_callback(asyncio.to_thread, followed.stop)
         assert "bert-1-0" in {pod.name for pod in (await listed(followed)).values()}
-        if any_cluster.is_real:
+        if kube_server.is_real:
             connection = http.client.HTTPConnection(relay.url.removeprefix("http://"), timeout=20)
             headers = {"Authorization": f"Bearer {token.read_text()}"}
             await asyncio.to_thread(connection.request, "GET", f"/v1/nodes/{other}/pods", headers=headers)
@@ -144,7 +144,7 @@ async def test_an_agent_tells_its_node_and_is_told_it(
             connection.close()
 
         # What it tells: its own node.
-        ours = await closing.enter_async_context(as_deployed(any_cluster, client, "kajitori-server", own_namespace))
+        ours = await closing.enter_async_context(as_deployed(kube_server, client, "kajitori-server", own_namespace))
         mirror = await closing.enter_async_context(Mirror(ours))
         await mirror.wait_synced()
         blobs, urls, apis = MemoryBlobs(), [], []
@@ -158,7 +158,7 @@ async def test_an_agent_tells_its_node_and_is_told_it(
         for api in (*apis, *apis):
             await api.traffic.sync()
         assert [sent(api) for api in apis] == [100, 100]
-        if any_cluster.is_real:
+        if kube_server.is_real:
             with pytest.raises(http.client.HTTPException, match=f"answered 403: .* on node {node}, not {other}"):
                 await asyncio.to_thread(agent(urls[0], token, other, counted).send)
         fresh = TrafficKeeper(blobs, apis[0].now)

@@ -9,8 +9,8 @@ from typing import Any
 
 import httpx2
 import pytest
-from tests.helpers.real_cluster import RealCluster
-from tests.helpers.world import World
+from tests.harness.cluster import Cluster
+from tests.harness.real_server import RealServer
 
 from kajitori.api.app import create_app
 from kajitori.api.context import ApiDependencies
@@ -34,18 +34,18 @@ SPEC: dict[str, Any] = {
 
 
 @pytest.fixture
-async def http(world: World) -> AsyncIterator[httpx2.AsyncClient]:
-    """A client of a Web API in front of the world, with a controller at work behind it."""
-    world.start_controller()
+async def http(cluster: Cluster) -> AsyncIterator[httpx2.AsyncClient]:
+    """A client of a Web API in front of the cluster, with a controller at work behind it."""
+    cluster.start_controller()
     app = create_app(
         ApiDependencies(
-            client=world.client,
-            mirror=world.mirror,
-            policy=world.policy,
-            namespace=world.namespace,
+            client=cluster.client,
+            mirror=cluster.mirror,
+            policy=cluster.policy,
+            namespace=cluster.namespace,
         )
     )
-    headers = {"Authorization": f"Bearer {world.client.config.credentials.token}"}
+    headers = {"Authorization": f"Bearer {cluster.client.config.credentials.token}"}
     async with (
         ApiServer(app) as server,
         httpx2.AsyncClient(base_url=server.url, headers=headers, timeout=60.0) as client,
@@ -69,12 +69,12 @@ async def lines(http: httpx2.AsyncClient, path: str, **params: Any) -> AsyncIter
 
 
 async def test_a_run_from_submission_to_its_end(
-    request: pytest.FixtureRequest, world: World, http: httpx2.AsyncClient
+    request: pytest.FixtureRequest, cluster: Cluster, http: httpx2.AsyncClient
 ) -> None:
     """Watched, with members, logs over a restart, and events; and resumed after that."""
     view = await submit(http, "bert", replicas=3, restarts=1)
     assert view["owner"]
-    path = f"/v1/runs/{world.namespace}/bert"
+    path = f"/v1/runs/{cluster.namespace}/bert"
     seen: list[tuple[int, str]] = []
     logged = asyncio.create_task(_collect(lines(http, f"{path}/logs", allRanks="true", follow="true")))
     async for view in lines(http, f"{path}/watch"):  # at most five a second: short phases may be left out
@@ -83,13 +83,13 @@ async def test_a_run_from_submission_to_its_end(
             continue
         seen.append((attempt, view["status"]["phase"]))
         if seen[-1] == (1, "Running"):
-            await world.behave("bert-1-1", exit_code="5")
+            await cluster.behave("bert-1-1", exit_code="5")
         elif seen[-1] == (2, "Running"):
             members = (await http.get(f"{path}/members")).json()["items"]
             assert [(each["rank"], each["attempt"], each["phase"]) for each in members] == [
                 (rank, 2, "Running") for rank in range(3)
             ]
-            await world.succeed("bert")
+            await cluster.succeed("bert")
     assert {(1, "Running"), (2, "Running")} < set(seen)
     assert seen[-1] == (2, "Succeeded")
     if "real" in request.node.name:  # the embedded server does not trust the certificates of simulated kubelets
@@ -99,34 +99,34 @@ async def test_a_run_from_submission_to_its_end(
     reasons = [each["reason"] async for each in lines(http, f"{path}/events")]
     assert "Succeeded" in reasons
     assert (await http.post(f"{path}/resume")).status_code == 200
-    await world.reaches("bert", Phase.RUNNING, attempt=3)
+    await cluster.reaches("bert", Phase.RUNNING, attempt=3)
 
 
 async def _collect(documents: AsyncIterator[dict[str, Any]]) -> list[dict[str, Any]]:
     return [document async for document in documents]
 
 
-async def test_a_run_is_stopped_and_deleted(world: World, http: httpx2.AsyncClient) -> None:
+async def test_a_run_is_stopped_and_deleted(cluster: Cluster, http: httpx2.AsyncClient) -> None:
     """Deleted means gone, with its members, and a watch ends then."""
     await submit(http, "bert")
-    await world.reaches("bert", Phase.RUNNING)
-    path = f"/v1/runs/{world.namespace}/bert"
+    await cluster.reaches("bert", Phase.RUNNING)
+    path = f"/v1/runs/{cluster.namespace}/bert"
     assert (await http.post(f"{path}/stop", json={"grace": "1s"})).status_code == 200
-    await world.reaches("bert", Phase.STOPPED)
+    await cluster.reaches("bert", Phase.STOPPED)
     assert (await http.delete(path, params={"checkpoint": "true"})).status_code == 202
-    await world.until(lambda: world.run("bert") is None, "the run is gone")
+    await cluster.until(lambda: cluster.run("bert") is None, "the run is gone")
     assert (await http.get(path)).status_code == 404
     assert (await http.delete(path)).status_code == 404
 
 
-async def test_a_missing_definition_of_runs_is_not_an_empty_list(world: World, http: httpx2.AsyncClient) -> None:
+async def test_a_missing_definition_of_runs_is_not_an_empty_list(cluster: Cluster, http: httpx2.AsyncClient) -> None:
     """Whoever deleted it deleted all runs; the server says what installs it, and goes on once that was done."""
     definition = custom_resource_definition()
     await submit(http, "bert")
-    await world.client.delete(CUSTOM_RESOURCES, definition["metadata"]["name"])
+    await cluster.client.delete(CUSTOM_RESOURCES, definition["metadata"]["name"])
     try:
-        await world.until(lambda: world.mirror.lacks(RUNS), "the definition is gone")
-        path = f"/v1/runs/{world.namespace}/bert"
+        await cluster.until(lambda: cluster.mirror.lacks(RUNS), "the definition is gone")
+        path = f"/v1/runs/{cluster.namespace}/bert"
         calls = [
             ("GET", "/v1/runs"),
             ("GET", path),
@@ -142,22 +142,22 @@ async def test_a_missing_definition_of_runs_is_not_an_empty_list(world: World, h
             assert "definition of runs" in answer.json()["detail"], where
             assert "kaji controller" in answer.json()["hint"]
     finally:
-        await install(world.client)
-    await world.until(lambda: not world.mirror.lacks(RUNS), "the definition is there again")
+        await install(cluster.client)
+    await cluster.until(lambda: not cluster.mirror.lacks(RUNS), "the definition is there again")
     assert (await http.get("/v1/runs")).json()["items"] == []
     await submit(http, "bert")
 
 
-async def test_a_waiting_run_is_explained_and_the_board_says_why(world: World, http: httpx2.AsyncClient) -> None:
+async def test_a_waiting_run_is_explained_and_the_board_says_why(cluster: Cluster, http: httpx2.AsyncClient) -> None:
     """Who holds it, how much is missing, and that the board adds up."""
     whole = {"cpu": 4, "memory": "8Gi", "gpu": 8, "gpuType": "h100"}
     await submit(http, "big", replicas=6, resources=whole)
-    await world.reaches("big", Phase.RUNNING)
+    await cluster.reaches("big", Phase.RUNNING)
     await submit(http, "mine", replicas=4, resources=whole)
-    await world.until(lambda: world.status("mine").reason.value == "WaitingForGPU", "waits")
-    answer = (await http.get(f"/v1/runs/{world.namespace}/mine/explain")).json()
+    await cluster.until(lambda: cluster.status("mine").reason.value == "WaitingForGPU", "waits")
+    answer = (await http.get(f"/v1/runs/{cluster.namespace}/mine/explain")).json()
     assert answer["missing"] == {"members": 2, "gpu": 16}
-    assert [(each["holder"], each["gpus"]) for each in answer["held"]] == [(f"{world.namespace}/big", 48)]
+    assert [(each["holder"], each["gpus"]) for each in answer["held"]] == [(f"{cluster.namespace}/big", 48)]
     board = (await http.get("/v1/gpus")).json()
     assert board["types"] == [{"type": "h100", "total": 64, "used": 48, "free": 16, "broken": 0}]
     dry = await http.post(
@@ -166,7 +166,7 @@ async def test_a_waiting_run_is_explained_and_the_board_says_why(world: World, h
     assert dry.json()["start"]["missing"] == {"members": 1, "gpu": 8}
 
 
-async def test_freeing_just_what_explain_names_starts_the_run(world: World, http: httpx2.AsyncClient) -> None:
+async def test_freeing_just_what_explain_names_starts_the_run(cluster: Cluster, http: httpx2.AsyncClient) -> None:
     """Seven whole nodes of eight, of which one has stopped answering and one is cordoned: without any one of the things
     that are named the run waits, with all of them it runs. A what-if says the same before it is submitted."""
     gpu = {"cpu": 1, "memory": "1Gi", "gpuType": "h100"}
@@ -175,22 +175,22 @@ async def test_freeing_just_what_explain_names_starts_the_run(world: World, http
     await submit(http, "one", resources={**gpu, "gpu": 4}, timeLimit="10m")
     await submit(http, "other", resources={**gpu, "gpu": 4}, timeLimit="20m")
     for name in ("big", "one", "other"):
-        await world.reaches(name, Phase.RUNNING)
-    assert len({*world.nodes_of("one"), *world.nodes_of("other")}) == 1
-    held = {node for name in ("big", "one") for node in world.nodes_of(name)}
-    cordoned, silent = sorted(set(world.mirror.nodes) - held)[:2]
-    await world.client.patch(NODES, cordoned, {"spec": {"unschedulable": True}})
+        await cluster.reaches(name, Phase.RUNNING)
+    assert len({*cluster.nodes_of("one"), *cluster.nodes_of("other")}) == 1
+    held = {node for name in ("big", "one") for node in cluster.nodes_of(name)}
+    cordoned, silent = sorted(set(cluster.mirror.nodes) - held)[:2]
+    await cluster.client.patch(NODES, cordoned, {"spec": {"unschedulable": True}})
     try:
-        await world.silence(silent)
-        await world.until(lambda: not world.mirror.nodes[silent].is_ready, "a node is silent")
+        await cluster.silence(silent)
+        await cluster.until(lambda: not cluster.mirror.nodes[silent].is_ready, "a node is silent")
         asked = {**SPEC, "replicas": 7, "resources": whole}
         guessed = (await http.post("/v1/what-if", json={"spec": asked})).json()
         await submit(http, "mine", replicas=7, resources=whole)
-        await world.until(lambda: world.status("mine").reason.value == "WaitingForGPU", "waits")
-        told = (await http.get(f"/v1/runs/{world.namespace}/mine/explain")).json()
+        await cluster.until(lambda: cluster.status("mine").reason.value == "WaitingForGPU", "waits")
+        told = (await http.get(f"/v1/runs/{cluster.namespace}/mine/explain")).json()
         steps = [(each["kind"], each["name"]) for each in told["toFree"]]
         assert set(steps) == {
-            *(("run", f"{world.namespace}/{name}") for name in ("big", "one", "other")),
+            *(("run", f"{cluster.namespace}/{name}") for name in ("big", "one", "other")),
             ("cordoned", cordoned),
         }
         assert [(each["kind"], each["name"]) for each in guessed["start"]["toFree"]] == steps
@@ -198,58 +198,58 @@ async def test_freeing_just_what_explain_names_starts_the_run(world: World, http
         assert told["room"] == {"free": 2, "reserved": 0, "held": 4, "cordoned": 1, "broken": 1}
         last, *less = steps
         for step in less:
-            await happens(world, http, *step)
+            await happens(cluster, http, *step)
         await submit(http, "probe")  # once this runs, a whole cycle has been over all that wait
-        await world.reaches("probe", Phase.RUNNING)
-        assert world.status("mine").phase is Phase.QUEUED
-        left = (await http.get(f"/v1/runs/{world.namespace}/mine/explain")).json()
+        await cluster.reaches("probe", Phase.RUNNING)
+        assert cluster.status("mine").phase is Phase.QUEUED
+        left = (await http.get(f"/v1/runs/{cluster.namespace}/mine/explain")).json()
         assert [(each["kind"], each["name"]) for each in left["toFree"]] == [last]
-        await happens(world, http, *last)
-        await world.reaches("mine", Phase.RUNNING)
+        await happens(cluster, http, *last)
+        await cluster.reaches("mine", Phase.RUNNING)
     finally:
-        await world.client.patch(NODES, cordoned, {"spec": {"unschedulable": False}})
+        await cluster.client.patch(NODES, cordoned, {"spec": {"unschedulable": False}})
 
 
-async def test_a_run_that_would_delay_another_is_told_so(world: World, http: httpx2.AsyncClient) -> None:
+async def test_a_run_that_would_delay_another_is_told_so(cluster: Cluster, http: httpx2.AsyncClient) -> None:
     """Nodes are free, and kept for who is before it. Without that one it starts; and so would a shorter one."""
     whole = {"cpu": 4, "memory": "8Gi", "gpu": 8, "gpuType": "h100"}
     await submit(http, "half", replicas=4, resources=whole, timeLimit="2h")
-    await world.reaches("half", Phase.RUNNING)
+    await cluster.reaches("half", Phase.RUNNING)
     await submit(http, "large", replicas=8, resources=whole, timeLimit="2h")
-    await world.until(lambda: world.status("large").reason.value == "WaitingForGPU", "waits")
+    await cluster.until(lambda: cluster.status("large").reason.value == "WaitingForGPU", "waits")
     await submit(http, "mine", resources=whole, timeLimit="9h")
-    await world.until(lambda: world.status("mine").reason.value == "WaitingItsTurn", "waits its turn")
-    large = f"{world.namespace}/large"
-    told = (await http.get(f"/v1/runs/{world.namespace}/mine/explain")).json()
+    await cluster.until(lambda: cluster.status("mine").reason.value == "WaitingItsTurn", "waits its turn")
+    large = f"{cluster.namespace}/large"
+    told = (await http.get(f"/v1/runs/{cluster.namespace}/mine/explain")).json()
     assert [(each["kind"], each["name"]) for each in told["toFree"]] == [("ahead", large)]
     assert (told["behind"], told["room"]["free"], told["room"]["reserved"]) == ([large], 0, 1)
     assert told["sooner"] == ["--time-limit 1h"]
     shorter = {**SPEC, "resources": whole, "timeLimit": "1h"}
     assert (await http.post("/v1/what-if", json={"name": "mine", "spec": shorter})).json()["starts"] is True
-    await happens(world, http, *[told["toFree"][0][key] for key in ("kind", "name")])
-    await world.reaches("mine", Phase.RUNNING)
+    await happens(cluster, http, *[told["toFree"][0][key] for key in ("kind", "name")])
+    await cluster.reaches("mine", Phase.RUNNING)
 
 
-async def happens(world: World, http: httpx2.AsyncClient, kind: str, name: str) -> None:
+async def happens(cluster: Cluster, http: httpx2.AsyncClient, kind: str, name: str) -> None:
     """What an explanation named happens, and the cluster has seen it."""
     if kind == "cordoned":
-        await world.client.patch(NODES, name, {"spec": {"unschedulable": False}})
-        await world.until(lambda: not world.mirror.nodes[name].spec.unschedulable, f"{name} is uncordoned")
+        await cluster.client.patch(NODES, name, {"spec": {"unschedulable": False}})
+        await cluster.until(lambda: not cluster.mirror.nodes[name].spec.unschedulable, f"{name} is uncordoned")
     else:
         run = name.partition("/")[2]
         assert (await http.delete(f"/v1/runs/{name}")).status_code == 202
-        await world.until(lambda: not world.run(run) and not world.pods(run), f"{run} is gone")
+        await cluster.until(lambda: not cluster.run(run) and not cluster.pods(run), f"{run} is gone")
 
 
-@pytest.mark.parametrize("world", [pytest.param("real", marks=pytest.mark.real)], indirect=True)
+@pytest.mark.parametrize("cluster", [pytest.param("real", marks=pytest.mark.real)], indirect=True)
 async def test_people_may_do_what_kubernetes_lets_them(
-    runs_server: RealCluster, world: World, http: httpx2.AsyncClient
+    real_control_plane: RealServer, cluster: Cluster, http: httpx2.AsyncClient
 ) -> None:
     """Nothing without a role; with one in a namespace, reading and writing there and nowhere else. The embedded server
     has one user."""
-    ada = {"Authorization": f"Bearer {runs_server.tokens['ada']}"}
+    ada = {"Authorization": f"Bearer {real_control_plane.tokens['ada']}"}
     await submit(http, "theirs")
-    path = f"/v1/runs/{world.namespace}/theirs"
+    path = f"/v1/runs/{cluster.namespace}/theirs"
     assert (await http.get("/v1/version", headers=ada)).json()["user"] == "ada"
     assert (await http.get("/v1/runs", headers=ada)).json()["items"] == []
     for method, target in (("GET", path), ("GET", f"{path}/logs"), ("DELETE", path), ("POST", f"{path}/stop")):
@@ -260,7 +260,7 @@ async def test_people_may_do_what_kubernetes_lets_them(
     rules = [{"apiGroups": [names.GROUP], "resources": [names.PLURAL], "verbs": ["*"]}]
     role = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "runner"}}
     apply = {"kind": PatchKind.APPLY, "force": True}
-    await world.client.patch(CLUSTER_ROLES, "runner", role | {"rules": rules}, **apply)  # type: ignore[arg-type]
+    await cluster.client.patch(CLUSTER_ROLES, "runner", role | {"rules": rules}, **apply)  # type: ignore[arg-type]
     binding = {
         "apiVersion": "rbac.authorization.k8s.io/v1",
         "kind": "RoleBinding",
@@ -268,10 +268,10 @@ async def test_people_may_do_what_kubernetes_lets_them(
         "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "runner"},
         "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "ada"}],
     }
-    await world.client.create(ROLE_BINDINGS, binding, world.namespace)
+    await cluster.client.create(ROLE_BINDINGS, binding, cluster.namespace)
     made = await _until_allowed(http, ada)
     assert made["owner"] == "ada"
-    stored = await world.client.get(RUNS, made["name"], world.namespace)
+    stored = await cluster.client.get(RUNS, made["name"], cluster.namespace)
     assert stored["metadata"]["annotations"][names.ANNOTATION_OWNER] == "ada"
     elsewhere = await http.post("/v1/runs", headers=ada, json={"namespace": "default", "spec": SPEC})
     assert elsewhere.status_code == 403
@@ -288,15 +288,15 @@ async def _until_allowed(http: httpx2.AsyncClient, headers: dict[str, str]) -> d
             await asyncio.sleep(0.1)
 
 
-async def test_nodes_that_run_out_of_addresses_are_named(world: World, http: httpx2.AsyncClient) -> None:
+async def test_nodes_that_run_out_of_addresses_are_named(cluster: Cluster, http: httpx2.AsyncClient) -> None:
     """By their own ranges and what their kubelets take, as the API server has them."""
-    name = f"narrow-{world.namespace}"
+    name = f"narrow-{cluster.namespace}"
     amounts = {"cpu": "1", "memory": "1Gi", "pods": "110"}
     spec = {"podCIDR": "10.250.0.0/28", "podCIDRs": ["10.250.0.0/28"], "unschedulable": True}
     body = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "spec": spec}
-    await world.client.create(NODES, {**body, "status": {"capacity": amounts, "allocatable": amounts}})
+    await cluster.client.create(NODES, {**body, "status": {"capacity": amounts, "allocatable": amounts}})
     try:
-        await world.until(lambda: world.mirror.nodes.get(name), "the mirror to show the node")
+        await cluster.until(lambda: cluster.mirror.nodes.get(name), "the mirror to show the node")
         items = {each["name"]: each for each in (await http.get("/v1/networks/use")).json()["items"]}
         assert items[name] == {
             "name": name,
@@ -307,4 +307,4 @@ async def test_nodes_that_run_out_of_addresses_are_named(world: World, http: htt
             "runsOut": "its kubelet admits 110 Pods, but 10.250.0.0/28 has 13 addresses for them",
         }
     finally:
-        await world.client.delete(NODES, name)
+        await cluster.client.delete(NODES, name)

@@ -15,8 +15,8 @@ import httpx2
 import msgspec
 import pytest
 import pytest_asyncio
-from tests.helpers.commands import clean_environment
-from tests.helpers.platform import NODE, Platform
+from tests.harness.commands import clean_environment
+from tests.harness.local_cluster import NODE, LocalCluster
 
 from kajitori.api.app import create_app
 from kajitori.api.context import ApiDependencies
@@ -43,7 +43,7 @@ SPEC: dict[str, Any] = {
 
 
 class Web:
-    """A Web API in front of the platform."""
+    """A Web API in front of the local_cluster."""
 
     def __init__(self, url: str, token: str) -> None:
         self.url = url
@@ -118,9 +118,9 @@ class Program:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def web(platform: Platform) -> AsyncIterator[Web]:
+async def web(local_cluster: LocalCluster) -> AsyncIterator[Web]:
     """With a run `sleeper` that runs."""
-    config = KubeConfig.from_file(platform.kubeconfig)
+    config = KubeConfig.from_file(local_cluster.kubeconfig)
     async with KubeClient(config) as client, Mirror(client) as mirror:
         await mirror.wait_synced()
         app = create_app(ApiDependencies(client=client, mirror=mirror, policy=PolicyFile(None), namespace="default"))

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 
 import httpx2
 import pytest
-from tests.helpers.world import World
+from tests.harness.cluster import Cluster
 
 from kajitori.api.app import create_app
 from kajitori.api.context import ApiDependencies
@@ -19,11 +19,13 @@ VALUE = base64.b64encode(b"s3cr3t").decode()
 
 
 @pytest.fixture
-async def http(world: World) -> AsyncIterator[httpx2.AsyncClient]:
-    world.use_policy(checkpoint={"kind": "claim"}, volumes={"imagenet": {"claim": "nowhere"}})
-    world.start_controller()
-    deps = ApiDependencies(client=world.client, mirror=world.mirror, policy=world.policy, namespace=world.namespace)
-    headers = {"Authorization": f"Bearer {world.client.config.credentials.token}"}
+async def http(cluster: Cluster) -> AsyncIterator[httpx2.AsyncClient]:
+    cluster.use_policy(checkpoint={"kind": "claim"}, volumes={"imagenet": {"claim": "nowhere"}})
+    cluster.start_controller()
+    deps = ApiDependencies(
+        client=cluster.client, mirror=cluster.mirror, policy=cluster.policy, namespace=cluster.namespace
+    )
+    headers = {"Authorization": f"Bearer {cluster.client.config.credentials.token}"}
     async with (
         ApiServer(create_app(deps)) as server,
         httpx2.AsyncClient(base_url=server.url, headers=headers, timeout=60.0) as client,
@@ -31,16 +33,16 @@ async def http(world: World) -> AsyncIterator[httpx2.AsyncClient]:
         yield client
 
 
-async def test_a_secret_is_made_shown_replaced_and_deleted(world: World, http: httpx2.AsyncClient) -> None:
+async def test_a_secret_is_made_shown_replaced_and_deleted(cluster: Cluster, http: httpx2.AsyncClient) -> None:
     """What the API server says of types and numbers of keys is what is shown; the value is where runs look for it."""
     body = {"name": "wandb", "data": {"key": VALUE}}
     assert (await http.post("/v1/secrets", json=body)).status_code == 201
     assert (await http.post("/v1/secrets", json=body)).status_code == 409
     more = {"name": "wandb", "data": {"a": VALUE, "b": VALUE}}
     assert (await http.post("/v1/secrets", json=more, params={"replace": "true"})).status_code == 201
-    stored = await world.client.get(SECRETS, "wandb", world.namespace)
+    stored = await cluster.client.get(SECRETS, "wandb", cluster.namespace)
     assert (stored["type"], stored["data"]) == ("Opaque", {"a": VALUE, "b": VALUE})
-    await world.client.patch(SECRETS, "wandb", {"data": {"c": VALUE}}, world.namespace)
+    await cluster.client.patch(SECRETS, "wandb", {"data": {"c": VALUE}}, cluster.namespace)
     answer = await http.get("/v1/secrets")
     (shown,) = [each for each in answer.json()["items"] if each["name"] == "wandb"]
     assert (shown["type"], shown["keyCount"], shown["keys"]) == ("Opaque", 3, None)
@@ -49,16 +51,16 @@ async def test_a_secret_is_made_shown_replaced_and_deleted(world: World, http: h
     assert (await http.delete("/v1/secrets/wandb")).status_code == 404
 
 
-async def test_a_checkpoint_is_shown_and_deleted_after_its_run(world: World, http: httpx2.AsyncClient) -> None:
+async def test_a_checkpoint_is_shown_and_deleted_after_its_run(cluster: Cluster, http: httpx2.AsyncClient) -> None:
     """It outlives the run; a volume whose claim is not there is named."""
     checkpoint = {"path": "/ckpt", "size": "1Gi"}
-    await world.submit("bert", checkpoint=checkpoint)
+    await cluster.submit("bert", checkpoint=checkpoint)
 
     async def claim() -> dict[str, object] | None:
         found = [each for each in (await http.get("/v1/volumes")).json()["items"] if each["kind"] == "checkpoint"]
         return found[0] if found else None
 
-    await world.until(lambda: world.pods("bert"), "its member is made, and so is the claim")
+    await cluster.until(lambda: cluster.pods("bert"), "its member is made, and so is the claim")
     shown = await claim()
     assert shown is not None and (shown["name"], shown["sizeBytes"], shown["usedBy"]) == (
         "bert-checkpoint",
@@ -68,8 +70,8 @@ async def test_a_checkpoint_is_shown_and_deleted_after_its_run(world: World, htt
     states = {each["name"]: each["state"] for each in (await http.get("/v1/volumes")).json()["items"]}
     assert states["imagenet"] == "Missing"
     assert (await http.delete("/v1/volumes/bert-checkpoint")).status_code == 409
-    await world.change("bert", stopped=True)
-    await world.reaches("bert", Phase.STOPPED)
+    await cluster.change("bert", stopped=True)
+    await cluster.reaches("bert", Phase.STOPPED)
     assert (await http.delete("/v1/volumes/bert-checkpoint")).status_code == 202
-    found = await world.client.list(CLAIMS, world.namespace)
+    found = await cluster.client.list(CLAIMS, cluster.namespace)
     assert all(each["metadata"].get("deletionTimestamp") for each in found.items), "gone, or kept by its protection"

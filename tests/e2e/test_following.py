@@ -8,8 +8,8 @@ import time
 from pathlib import Path
 
 import pytest
+from tests.harness.kaji_up import KajiUp, until
 from tests.helpers.counted import Following, assert_whole, command, followed
-from tests.helpers.laptop import Laptop, until
 
 LINES, FAILS_AT = 500, 250
 PATIENCE_SECONDS = 120.0
@@ -23,8 +23,8 @@ def test_followers_lose_no_line_when_kaji_up_is_killed(tmp_path: Path, seed: int
     """Kills at random moments, by SIGKILL or SIGTERM, and over a restart of the gang. `kaji run` shows everything and
     ends with the run's exit code."""
     chance = random.Random(seed)
-    it = Laptop(tmp_path)
-    it.up()
+    it = KajiUp(tmp_path)
+    it.start()
     counting = command(LINES, rank_1_fails_at=FAILS_AT)
     asked = ("-n", "2", "--cpus", "0.2", "--restarts", "1", "--grace", "5s", "python:3", *counting)
     run = Following(tmp_path, "run", it.environment, "run", "--name", "counts", *asked)
@@ -41,7 +41,7 @@ def test_followers_lose_no_line_when_kaji_up_is_killed(tmp_path: Path, seed: int
                     break
                 it.kill(chance.choice([signal.SIGKILL, signal.SIGTERM]))
                 time.sleep(chance.uniform(0.0, 0.5))
-                it.up()
+                it.start()
             assert run.end(PATIENCE_SECONDS) == 3, run.err.read_text()
             assert one.end(PATIENCE_SECONDS) == 0, one.err.read_text()
         assert_whole(run.counted(), LINES, FAILS_AT)

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from tests.helpers.commands import quick_kaji
+from tests.harness.commands import quick_kaji
 
 DOCS = Path(__file__).parents[2] / "docs"
 

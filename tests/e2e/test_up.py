@@ -16,15 +16,15 @@ from typing import Any
 import httpx2
 import psutil
 import pytest
+from tests.harness.commands import kaji, server
+from tests.harness.kaji_up import KajiUp, until
 from tests.helpers.brought_code import assert_all_get_the_same
-from tests.helpers.commands import kaji, server
-from tests.helpers.laptop import Laptop, until
 
 
 @pytest.fixture(scope="module")
-def laptop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Laptop]:
-    it = Laptop(tmp_path_factory.mktemp("laptop"))
-    it.up("--nodes", "4", "--gpus", "8", "--gpu-type", "h100")
+def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KajiUp]:
+    it = KajiUp(tmp_path_factory.mktemp("up"))
+    it.start("--nodes", "4", "--gpus", "8", "--gpu-type", "h100")
     try:
         yield it
     finally:
@@ -38,9 +38,9 @@ def laptop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Laptop]:
 pytestmark = pytest.mark.xdist_group("e2e-up")
 
 
-def test_a_sweep_from_its_first_word_to_its_table(laptop: Laptop) -> None:
+def test_a_sweep_from_its_first_word_to_its_table(up: KajiUp) -> None:
     """Each member of it a process with its own index; the run's exit code is that of the member that failed."""
-    folder = laptop.home / "grid"
+    folder = up.home / "grid"
     folder.mkdir()
     script = """import json, os, sys
 index = int(os.environ["KAJI_ARRAY_INDEX"])
@@ -51,28 +51,28 @@ json.dump({"square": index * index}, open(os.environ["KAJI_RESULT"], "w"))
 """
     (folder / "step.py").write_text(script)
     asked = ("--name", "grid", "--array", "2,4-5%2", "--restarts", "0", "--cpus", "0.5", "-m", "64m")
-    answer = laptop.kaji("run", *asked, "--code", "grid", "python:3", "python3", "step.py")
+    answer = up.kaji("run", *asked, "--code", "grid", "python:3", "python3", "step.py")
     assert answer.returncode == 7, answer.stderr
     assert "3 of 3 ended, 1 of them failed" in answer.stderr
-    rows = json.loads(laptop.kaji("results", "grid", "-o", "json").stdout)["items"]
+    rows = json.loads(up.kaji("results", "grid", "-o", "json").stdout)["items"]
     found = [(row["index"], row["state"], row.get("exitCode"), row.get("result")) for row in rows]
     assert found == [
         (2, "Succeeded", 0, {"square": 4}),
         (4, "Failed", 7, None),
         (5, "Succeeded", 0, {"square": 25}),
     ]
-    assert laptop.kaji("logs", "grid", "--index", "5").stdout == "this is 5 alone in 1\n"
-    assert laptop.kaji("run", "--array", "5-1", "python:3", "true").returncode == 2
+    assert up.kaji("logs", "grid", "--index", "5").stdout == "this is 5 alone in 1\n"
+    assert up.kaji("run", "--array", "5-1", "python:3", "true").returncode == 2
 
 
-def test_a_program_runs_and_its_output_and_exit_code_come_back(laptop: Laptop) -> None:
-    answer = laptop.kaji("run", "-q", "--name", "sum", "python:3.12", "python3", "-c", "print(6 * 7)")
+def test_a_program_runs_and_its_output_and_exit_code_come_back(up: KajiUp) -> None:
+    answer = up.kaji("run", "-q", "--name", "sum", "python:3.12", "python3", "-c", "print(6 * 7)")
     assert (answer.returncode, answer.stdout) == (0, "42\n"), answer.stderr
 
 
 def test_it_is_ready_once_this_machine_is_there(tmp_path: Path) -> None:
     """Whoever waits for /readyz finds the node."""
-    it = Laptop(tmp_path)
+    it = KajiUp(tmp_path)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -99,29 +99,29 @@ def test_it_is_ready_once_this_machine_is_there(tmp_path: Path) -> None:
     ("command", "code"),
     [(("sh", "-c", "exit 3"), 3), (("no-such-program",), 127), (("sh", "-c", "kill -9 $$"), 137)],
 )
-def test_the_exit_code_is_the_programs_own(laptop: Laptop, command: tuple[str, ...], code: int) -> None:
-    answer = laptop.kaji("run", "-q", "--restarts", "0", "busybox", *command)
+def test_the_exit_code_is_the_programs_own(up: KajiUp, command: tuple[str, ...], code: int) -> None:
+    answer = up.kaji("run", "-q", "--restarts", "0", "busybox", *command)
     assert answer.returncode == code, answer
 
 
-def test_what_is_refused_names_every_reason_and_leaves_nothing(laptop: Laptop) -> None:
+def test_what_is_refused_names_every_reason_and_leaves_nothing(up: KajiUp) -> None:
     """Of words, spec and policy at once."""
     wrong = ("--env-file", "no.env", "-m", "lots", "--priority", "urgent")
     arguments = ("--gpus", "9", "--gpu-type", "b300", "--privileged", "-v", "/etc:/elsewhere", *wrong)
-    answer = laptop.kaji("run", "--name", "greedy", *arguments, "busybox", "true")
+    answer = up.kaji("run", "--name", "greedy", *arguments, "busybox", "true")
     assert answer.returncode == 2
     for word in ("6 reasons", "b300", "h100", "privileged", "/etc", "no.env", "lots", "urgent"):
         assert word in answer.stderr
     assert "Traceback" not in answer.stderr
-    assert laptop.kaji("describe", "greedy").returncode == 2
+    assert up.kaji("describe", "greedy").returncode == 2
 
 
-def test_members_of_a_gang_find_each_other(laptop: Laptop) -> None:
+def test_members_of_a_gang_find_each_other(up: KajiUp) -> None:
     """KAJI_HOSTS names all, in rank order, before the program begins; whoever is alone is told of nobody."""
     script = 'sed "s/^[^ ]*/$KAJI_RANK sees &/" "$KAJI_HOSTS"; echo "meets at $MASTER_ADDR"'
-    answer = laptop.kaji("run", "-q", "--name", "found", "-n", "2", "--cpus", "0.2", "busybox", "sh", "-c", script)
+    answer = up.kaji("run", "-q", "--name", "found", "-n", "2", "--cpus", "0.2", "busybox", "sh", "-c", script)
     assert answer.returncode == 0, answer.stderr
-    logs = laptop.kaji("logs", "--all-ranks", "found").stdout
+    logs = up.kaji("logs", "--all-ranks", "found").stdout
     lines = [line for line in logs.splitlines() if "sees" in line]
     assert len(lines) == 4, logs
     for rank in range(2):
@@ -130,148 +130,148 @@ def test_members_of_a_gang_find_each_other(laptop: Laptop) -> None:
             ["found-1-0.found slots=1", "found-1-1.found slots=1"],
             ["127.0.0.1 slots=1", "127.0.0.1 slots=1"],  # where names cannot be made to resolve
         )
-    alone = laptop.kaji("run", "-q", "busybox", "sh", "-c", "echo ${KAJI_HOSTS-nobody}")
+    alone = up.kaji("run", "-q", "busybox", "sh", "-c", "echo ${KAJI_HOSTS-nobody}")
     assert alone.stdout == "nobody\n"
 
 
-def test_the_network_of_this_machine_is_measured(laptop: Laptop) -> None:
+def test_the_network_of_this_machine_is_measured(up: KajiUp) -> None:
     """Real runs over loopback, which says what it is; none of them is left."""
     here = socket.gethostname().lower()
-    answer = laptop.kaji("network", "bench", here, here, "--seconds", "0.2", "--cpus", "0.2", "-o", "json")
+    answer = up.kaji("network", "bench", here, here, "--seconds", "0.2", "--cpus", "0.2", "-o", "json")
     assert answer.returncode == 0, answer.stderr
     found = json.loads(answer.stdout)
     assert [each["kind"] for each in found["items"]] == ["pods", "hosts"]
     assert all(each["bitsPerSecond"] > 0 and each["mtu"] >= 1280 for each in found["items"])
     assert found["conclusions"][0].startswith(f"Both ends are on {here}")
-    until(lambda: "network-" not in laptop.kaji("ps", "-a").stdout)
+    until(lambda: "network-" not in up.kaji("ps", "-a").stdout)
 
 
-def test_a_lost_member_takes_the_gang_back_and_it_ends(laptop: Laptop) -> None:
+def test_a_lost_member_takes_the_gang_back_and_it_ends(up: KajiUp) -> None:
     """kill -9 of one of two members: a new attempt of both, counted once."""
     script = "until [ $KAJI_ATTEMPT = 2 ]; do sleep 0.1; done; echo attempt $KAJI_ATTEMPT rank $KAJI_RANK"
-    mark = ("-e", f"MARK={laptop.home}")
+    mark = ("-e", f"MARK={up.home}")
     arguments = ("--name", "pair", "-n", "2", "--restarts", "2", "--cpus", "0.2", *mark, "busybox", "sh", "-c", script)
-    assert laptop.kaji("run", "-d", *arguments).returncode == 0
-    until(lambda: len(laptop.members("pair")) == 2 and laptop.status("pair")["phase"] == "Running")
-    os.kill(laptop.members("pair")[1], signal.SIGKILL)
-    assert laptop.kaji("wait", "pair").stdout.strip() == "0"
-    status = laptop.status("pair")
+    assert up.kaji("run", "-d", *arguments).returncode == 0
+    until(lambda: len(up.members("pair")) == 2 and up.status("pair")["phase"] == "Running")
+    os.kill(up.members("pair")[1], signal.SIGKILL)
+    assert up.kaji("wait", "pair").stdout.strip() == "0"
+    status = up.status("pair")
     assert (status["phase"], status["restarts"], status["attempts"]) == ("Succeeded", 1, 2)
-    logs = laptop.kaji("logs", "--all-ranks", "pair").stdout
+    logs = up.kaji("logs", "--all-ranks", "pair").stdout
     assert "attempt 2 rank 0" in logs and "attempt 2 rank 1" in logs
 
 
-def test_every_member_of_every_attempt_gets_the_same_code(laptop: Laptop) -> None:
-    assert_all_get_the_same(laptop.kaji, laptop.home / "brought", "--cpus", "0.5", "-m", "64m")
+def test_every_member_of_every_attempt_gets_the_same_code(up: KajiUp) -> None:
+    assert_all_get_the_same(up.kaji, up.home / "brought", "--cpus", "0.5", "-m", "64m")
 
 
-def test_a_waiting_run_says_what_is_missing_and_who_holds_it(laptop: Laptop) -> None:
+def test_a_waiting_run_says_what_is_missing_and_who_holds_it(up: KajiUp) -> None:
     gang = ("--gpus", "8", "--gpu-type", "h100", "busybox", "sleep", "inf")
-    assert laptop.kaji("run", "-d", "--name", "holder", "-n", "3", *gang).returncode == 0
-    until(lambda: laptop.status("holder")["phase"] == "Running", lambda: laptop.status("holder"))
-    assert laptop.kaji("run", "-d", "--name", "waiter", "-n", "2", *gang).returncode == 0
-    until(lambda: laptop.status("waiter").get("reason") == "WaitingForGPU", lambda: laptop.status("waiter"))
-    said = laptop.kaji("explain", "waiter").stdout
+    assert up.kaji("run", "-d", "--name", "holder", "-n", "3", *gang).returncode == 0
+    until(lambda: up.status("holder")["phase"] == "Running", lambda: up.status("holder"))
+    assert up.kaji("run", "-d", "--name", "waiter", "-n", "2", *gang).returncode == 0
+    until(lambda: up.status("waiter").get("reason") == "WaitingForGPU", lambda: up.status("waiter"))
+    said = up.kaji("explain", "waiter").stdout
     assert "holder" in said and "h100" in said
-    assert laptop.kaji("stop", "holder").returncode == 0
-    until(lambda: laptop.status("waiter")["phase"] == "Running", lambda: laptop.status("waiter"))
-    assert laptop.kaji("rm", "-f", "holder", "waiter").returncode == 0
+    assert up.kaji("stop", "holder").returncode == 0
+    until(lambda: up.status("waiter")["phase"] == "Running", lambda: up.status("waiter"))
+    assert up.kaji("rm", "-f", "holder", "waiter").returncode == 0
 
 
-def test_a_run_over_its_memory_limit_is_not_started_again(laptop: Laptop) -> None:
+def test_a_run_over_its_memory_limit_is_not_started_again(up: KajiUp) -> None:
     hog = "x = []\nwhile True: x.append(bytearray(4 << 20))"
     arguments = ("--name", "hog", "-m", "128m", "--restarts", "5", "python:3.12", "python3", "-c", hog)
-    assert laptop.kaji("run", "-q", *arguments).returncode == 137
-    status = laptop.status("hog")
+    assert up.kaji("run", "-q", *arguments).returncode == 137
+    status = up.status("hog")
     assert (status["reason"], status["attempts"], status.get("restarts", 0)) == ("OutOfMemory", 1, 0)
 
 
-def test_a_checkpoint_outlives_its_run_until_it_is_deleted_with_one(laptop: Laptop) -> None:
+def test_a_checkpoint_outlives_its_run_until_it_is_deleted_with_one(up: KajiUp) -> None:
     """The next run of the same name goes on where the last one was; after `rm -v` it begins anew."""
     script = "cd $KAJI_CHECKPOINT_DIR; cat step 2>/dev/null || echo 0; echo 1 > step"
     command = ("run", "-q", "--rm", "--name", "saved", "--checkpoint", "/ckpt", "busybox:1", "sh", "-c", script)
-    assert laptop.kaji(*command).stdout == "0\n"
-    until(lambda: laptop.kaji("describe", "saved").returncode == 2)
-    assert laptop.kaji(*(word for word in command if word != "--rm")).stdout == "1\n"
-    assert laptop.kaji("rm", "-v", "saved").returncode == 0
-    until(lambda: laptop.kaji("describe", "saved").returncode == 2)
-    assert laptop.kaji(*command).stdout == "0\n"
+    assert up.kaji(*command).stdout == "0\n"
+    until(lambda: up.kaji("describe", "saved").returncode == 2)
+    assert up.kaji(*(word for word in command if word != "--rm")).stdout == "1\n"
+    assert up.kaji("rm", "-v", "saved").returncode == 0
+    until(lambda: up.kaji("describe", "saved").returncode == 2)
+    assert up.kaji(*command).stdout == "0\n"
 
 
 STUBBORN = ("bash", "-c", "trap '' TERM; echo ready; sleep 600 & while :; do wait; done")
 """A program that SIGTERM does not end."""
 
 
-def test_a_name_is_free_when_rm_returns(laptop: Laptop) -> None:
+def test_a_name_is_free_when_rm_returns(up: KajiUp) -> None:
     """Whatever the program does with SIGTERM, and however long its grace is: rm -f kills it, as docker does."""
     for _ in range(2):
-        made = laptop.kaji("run", "-q", "-d", "--name", "again", "--grace", "1h", "bash:5", *STUBBORN)
+        made = up.kaji("run", "-q", "-d", "--name", "again", "--grace", "1h", "bash:5", *STUBBORN)
         assert made.returncode == 0, made.stderr
-        until(lambda: "ready" in laptop.kaji("logs", "again").stdout, lambda: laptop.kaji("describe", "again").stdout)
+        until(lambda: "ready" in up.kaji("logs", "again").stdout, lambda: up.kaji("describe", "again").stdout)
         began = time.monotonic()
-        assert laptop.kaji("rm", "-f", "again").stdout == "again\n"
+        assert up.kaji("rm", "-f", "again").stdout == "again\n"
         assert time.monotonic() - began < 30
-        assert "no run 'again'" in laptop.kaji("describe", "again").stderr
+        assert "no run 'again'" in up.kaji("describe", "again").stderr
 
 
-def test_with_rm_the_cluster_deletes_a_detached_run(laptop: Laptop) -> None:
+def test_with_rm_the_cluster_deletes_a_detached_run(up: KajiUp) -> None:
     """Once somebody who waits for it has heard of its end."""
-    assert laptop.kaji("run", "-q", "-d", "--rm", "--name", "brief", "python:3.12", "true").returncode == 0
-    assert laptop.kaji("wait", "brief").stdout == "0\n"
-    until(lambda: "brief" not in laptop.kaji("ps", "-a", "-q").stdout, lambda: laptop.kaji("describe", "brief").stdout)
+    assert up.kaji("run", "-q", "-d", "--rm", "--name", "brief", "python:3.12", "true").returncode == 0
+    assert up.kaji("wait", "brief").stdout == "0\n"
+    until(lambda: "brief" not in up.kaji("ps", "-a", "-q").stdout, lambda: up.kaji("describe", "brief").stdout)
 
 
-def test_files_go_into_a_member_and_come_out(laptop: Laptop) -> None:
+def test_files_go_into_a_member_and_come_out(up: KajiUp) -> None:
     """Through tar in the member; and its processes are listed, without those of the rest of this machine."""
-    there, here = laptop.home / "there", laptop.home / "here"
+    there, here = up.home / "there", up.home / "here"
     (here / "sub").mkdir(parents=True)
     there.mkdir()
     content = os.urandom(300_000)
     (here / "sub" / "file").write_bytes(content)
-    assert laptop.kaji("run", "-q", "-d", "--name", "desk", "bash:5", *STUBBORN).returncode == 0
-    until(lambda: "ready" in laptop.kaji("logs", "desk").stdout, lambda: laptop.kaji("describe", "desk").stdout)
-    copied = laptop.kaji("cp", str(here), f"desk:{there}")
+    assert up.kaji("run", "-q", "-d", "--name", "desk", "bash:5", *STUBBORN).returncode == 0
+    until(lambda: "ready" in up.kaji("logs", "desk").stdout, lambda: up.kaji("describe", "desk").stdout)
+    copied = up.kaji("cp", str(here), f"desk:{there}")
     assert copied.returncode == 0, copied.stderr
     assert (there / "here" / "sub" / "file").read_bytes() == content
-    copied = laptop.kaji("cp", f"desk:{there}/here", str(laptop.home / "back"))
+    copied = up.kaji("cp", f"desk:{there}/here", str(up.home / "back"))
     assert copied.returncode == 0, copied.stderr
-    assert (laptop.home / "back" / "sub" / "file").read_bytes() == content
-    missing = laptop.kaji("cp", f"desk:{there}/nope", str(laptop.home))
+    assert (up.home / "back" / "sub" / "file").read_bytes() == content
+    missing = up.kaji("cp", f"desk:{there}/nope", str(up.home))
     assert missing.returncode == 2 and "No such file" in missing.stderr, missing
-    shown = json.loads(laptop.kaji("top", "desk", "-o", "json").stdout)["items"]
+    shown = json.loads(up.kaji("top", "desk", "-o", "json").stdout)["items"]
     assert sorted(process["command"].split()[0] for process in shown) == ["bash", "sleep"], shown
-    assert laptop.kaji("kill", "desk").stdout == "desk\n"
-    assert laptop.kaji("wait", "desk").returncode == 0
-    assert laptop.kaji("rm", "desk").stdout == "desk\n"
+    assert up.kaji("kill", "desk").stdout == "desk\n"
+    assert up.kaji("wait", "desk").returncode == 0
+    assert up.kaji("rm", "desk").stdout == "desk\n"
 
 
-def test_nobody_else_can_read_the_token(laptop: Laptop) -> None:
+def test_nobody_else_can_read_the_token(up: KajiUp) -> None:
     for name in ("kaji.json", "token", "kubeconfig"):
-        assert (laptop.data / name).stat().st_mode & 0o077 == 0, name
+        assert (up.data / name).stat().st_mode & 0o077 == 0, name
 
 
-def test_kubectl_sees_the_runs(laptop: Laptop) -> None:
-    laptop.kaji("run", "-q", "--name", "seen", "busybox", "true")
-    environment = {**laptop.environment, "KUBECONFIG": str(laptop.data / "kubeconfig")}
+def test_kubectl_sees_the_runs(up: KajiUp) -> None:
+    up.kaji("run", "-q", "--name", "seen", "busybox", "true")
+    environment = {**up.environment, "KUBECONFIG": str(up.data / "kubeconfig")}
     command = ["kubectl", "get", "run", "seen", "-o", "jsonpath={.status.phase}"]
     answer = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
     assert answer.stdout == "Succeeded", answer.stderr
 
 
-def test_a_second_kaji_up_on_the_same_folder_is_refused(laptop: Laptop) -> None:
+def test_a_second_kaji_up_on_the_same_folder_is_refused(up: KajiUp) -> None:
     """And harms nothing: not one file of the first is written, and it goes on."""
-    files = [laptop.data / name for name in ("kaji.json", "kubeconfig", "token", "ports.json", "pki/ca.crt")]
+    files = [up.data / name for name in ("kaji.json", "kubeconfig", "token", "ports.json", "pki/ca.crt")]
     before = [(file.read_bytes(), file.stat().st_mtime_ns) for file in files]
-    answer = laptop.kaji("up", "--data", str(laptop.data), "--nodes", "1")
+    answer = up.kaji("up", "--data", str(up.data), "--nodes", "1")
     assert answer.returncode == 125
-    assert str(laptop.data) in answer.stderr and "Traceback" not in answer.stderr
+    assert str(up.data) in answer.stderr and "Traceback" not in answer.stderr
     assert [(file.read_bytes(), file.stat().st_mtime_ns) for file in files] == before
-    assert laptop.kaji("run", "-q", "--rm", "busybox", "echo", "still here").stdout == "still here\n"
+    assert up.kaji("run", "-q", "--rm", "busybox", "echo", "still here").stdout == "still here\n"
 
 
-def test_kaji_up_names_what_it_cannot_use(laptop: Laptop, tmp_path: Path) -> None:
+def test_kaji_up_names_what_it_cannot_use(up: KajiUp, tmp_path: Path) -> None:
     """A folder that is none, another machine's address, a port that is taken: the option, and never a traceback."""
-    port = json.loads((laptop.data / "kaji.json").read_text())["url"].rpartition(":")[2]
+    port = json.loads((up.data / "kaji.json").read_text())["url"].rpartition(":")[2]
     file = tmp_path / "file"
     file.touch()
     for options, code, words in (
@@ -279,15 +279,15 @@ def test_kaji_up_names_what_it_cannot_use(laptop: Laptop, tmp_path: Path) -> Non
         (("--host", "192.0.2.1"), 2, "--host: 192.0.2.1: Cannot assign requested address"),
         (("--port", port), 125, f"cannot listen on 127.0.0.1:{port}: the port is in use"),
     ):
-        answer = laptop.kaji("up", "--data", str(tmp_path / "data"), *options)
+        answer = up.kaji("up", "--data", str(tmp_path / "data"), *options)
         assert (answer.returncode, words in answer.stderr) == (code, True), answer.stderr
 
 
-def test_kaji_up_says_which_policy_is_in_force(laptop: Laptop, tmp_path: Path) -> None:
+def test_kaji_up_says_which_policy_is_in_force(up: KajiUp, tmp_path: Path) -> None:
     """A file in its folder takes the place of the policy for one's own machine: nobody should have to guess that. One
     that was asked for has to be there, and no cluster is started under a faulty one."""
-    until(lambda: "The policy is the default for one machine" in laptop.log.read_text(), laptop.log.read_text)
-    it = Laptop(tmp_path)
+    until(lambda: "The policy is the default for one machine" in up.log.read_text(), up.log.read_text)
+    it = KajiUp(tmp_path)
     it.data.mkdir()
     missing = it.kaji("up", "--data", str(it.data), "--policy", "no.yaml")
     assert (missing.returncode, "there is no file no.yaml" in missing.stderr) == (2, True)
@@ -298,7 +298,7 @@ def test_kaji_up_says_which_policy_is_in_force(laptop: Laptop, tmp_path: Path) -
     assert not (it.data / "kubeconfig").exists()
     file.write_text("defaults: {restarts: 1}")
     try:
-        it.up("--no-kubelet", "--nodes", "1", "--memory")
+        it.start("--no-kubelet", "--nodes", "1", "--memory")
         until(lambda: f"The policy is {file}, which replaces" in it.log.read_text(), it.log.read_text)
     finally:
         it.kill()
@@ -306,29 +306,29 @@ def test_kaji_up_says_which_policy_is_in_force(laptop: Laptop, tmp_path: Path) -
 
 def test_what_other_machines_reach_is_served_with_tls(tmp_path: Path) -> None:
     """With an authority of the folder's own, which commands and members trust; no token goes in plain text."""
-    laptop = Laptop(tmp_path)
-    laptop.up("--host", "0.0.0.0")
+    up = KajiUp(tmp_path)
+    up.start("--host", "0.0.0.0")
     try:
-        said = json.loads((laptop.data / "kaji.json").read_text())
+        said = json.loads((up.data / "kaji.json").read_text())
         assert said["url"].startswith("https://127.0.0.1:")
-        assert laptop.kaji("run", "--rm", "--replicas", "2", "x", "sh", "-c", "cat $KAJI_HOSTS").returncode == 0
-        url = next(word for word in laptop.log.read_text().split() if word.startswith("KAJI_SERVER=https://"))
-        token = (laptop.data / "token").read_text().strip()
+        assert up.kaji("run", "--rm", "--replicas", "2", "x", "sh", "-c", "cat $KAJI_HOSTS").returncode == 0
+        url = next(word for word in up.log.read_text().split() if word.startswith("KAJI_SERVER=https://"))
+        token = (up.data / "token").read_text().strip()
         elsewhere = {"KAJI_SERVER": url.partition("=")[2], "KAJI_TOKEN": token}
-        trusted = laptop.environment | elsewhere | {"KAJI_CA": str(laptop.data / "pki" / "ca.crt")}
-        assert kaji("ps", env=trusted, cwd=laptop.home).returncode == 0
-        assert "can't be trusted" in kaji("ps", env=laptop.environment | elsewhere, cwd=laptop.home).stderr
+        trusted = up.environment | elsewhere | {"KAJI_CA": str(up.data / "pki" / "ca.crt")}
+        assert kaji("ps", env=trusted, cwd=up.home).returncode == 0
+        assert "can't be trusted" in kaji("ps", env=up.environment | elsewhere, cwd=up.home).stderr
         plain = {"KAJI_SERVER": elsewhere["KAJI_SERVER"].replace("https", "http")}
-        refused = kaji("ps", env=trusted | plain, cwd=laptop.home)
+        refused = kaji("ps", env=trusted | plain, cwd=up.home)
         assert (refused.returncode, "plain text" in refused.stderr) == (2, True)
     finally:
-        laptop.kill()
+        up.kill()
 
 
 def test_killed_and_started_again_nothing_is_lost(tmp_path: Path) -> None:
     """SIGKILL of the whole platform: the member runs on, is adopted, and its end and its log are known."""
-    it = Laptop(tmp_path)
-    it.up()
+    it = KajiUp(tmp_path)
+    it.start()
     try:
         gate = it.home / "gate"
         script = f"echo before; until [ -e {gate} ]; do sleep 0.1; done; echo after; exit 5"
@@ -341,7 +341,7 @@ def test_killed_and_started_again_nothing_is_lost(tmp_path: Path) -> None:
         assert answer.returncode == 125 and "kaji up" in answer.stderr
         assert psutil.pid_exists(pid)
         gate.touch()
-        it.up()
+        it.start()
         assert it.kaji("wait", "survivor").stdout.strip() == "5"
         assert it.status("survivor")["attempts"] == 1
         assert it.kaji("logs", "survivor").stdout == "before\nafter\n"
@@ -353,8 +353,8 @@ def test_killed_and_started_again_nothing_is_lost(tmp_path: Path) -> None:
 
 def test_on_the_data_of_a_backup_nothing_runs_twice(tmp_path: Path) -> None:
     """What ran since is ended, whether its run is in the backup or not; what is in the backup begins anew."""
-    it = Laptop(tmp_path)
-    it.up()
+    it = KajiUp(tmp_path)
+    it.start()
     try:
         mark = ("-e", f"MARK={it.home}", "busybox", "sh", "-c", "sleep 1000; exit")
         assert it.kaji("run", "-d", "--name", "known", "--restarts", "3", *mark).returncode == 0
@@ -372,7 +372,7 @@ def test_on_the_data_of_a_backup_nothing_runs_twice(tmp_path: Path) -> None:
         shutil.rmtree(it.data)
         (tmp_path / "backup").rename(it.data)
         (it.data / "kaji.json").unlink()
-        it.up()
+        it.start()
         until(lambda: it.status("known")["phase"] == "Running" and it.status("known")["attempts"] == 2)
         until(lambda: bool(it.members("known")))
         assert not [pid for pid in late.values() if psutil.pid_exists(pid)]

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
-from tests.helpers.laptop import until
+from tests.harness.kaji_up import until
 
 ROOT = Path(__file__).parents[2]
 NOT_OF_THE_COMMAND_LINE = {"numpy", "fastapi", "aiohttp", "uvicorn", "cryptography", "psutil"}

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from tests.helpers.real_cluster import search_path
-from tests.helpers.world import World
+from tests.harness.cluster import Cluster
+from tests.harness.real_server import search_path
 
 from kajitori.core.words.times import format_time
 from kajitori.embedded.simulator import SimSettings, SimulatedNodes
@@ -38,7 +38,7 @@ POOL: dict[str, Any] = {
     "pause": "1s",
     "longestPause": "2s",
 }
-"""A pool for policies, whose nodes are of a kind that the world has not got."""
+"""A pool for policies, whose nodes are of a kind that the cluster has not got."""
 
 
 def definition() -> dict[str, Any]:
@@ -57,10 +57,10 @@ Behaviour = Callable[["Autoscaler", dict[str, Any]], Coroutine[Any, Any, None]]
 
 
 class Autoscaler:
-    """Serves the requests of one world; what it does about each new one says `behaves`."""
+    """Serves the requests of one cluster; what it does about each new one says `behaves`."""
 
-    def __init__(self, world: World) -> None:
-        self.world = world
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
         self.behaves: Behaviour = provide
         self.seen: list[dict[str, Any]] = []
         """Every request that was made, in order."""
@@ -74,14 +74,14 @@ class Autoscaler:
 
     async def install(self, served: Resource = REQUESTS) -> None:
         """Makes the kind known, in one version of its API."""
-        client, wanted = self.world.client, definition()
+        client, wanted = self.cluster.client, definition()
         newest = wanted["spec"]["versions"][0]
         wanted["spec"]["versions"] = [newest | {"name": served.version, "served": True, "storage": True}]
         with contextlib.suppress(AlreadyExists):
             await client.create(CUSTOM_RESOURCES, wanted)
         while True:
             with contextlib.suppress(NotFound):
-                await client.list(served, self.world.namespace)
+                await client.list(served, self.cluster.namespace)
                 return
             await asyncio.sleep(0.05)
 
@@ -99,22 +99,22 @@ class Autoscaler:
             for task in self._tasks:
                 task.cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)
-            await self.world.client.delete(CUSTOM_RESOURCES, NAME)
+            await self.cluster.client.delete(CUSTOM_RESOURCES, NAME)
 
     def _start(self, work: Coroutine[Any, Any, None], name: str = "") -> None:
         self._tasks.add(asyncio.create_task(work, name=name))
 
     async def _serve(self) -> None:
-        async for change in watch(self.world.client, REQUESTS, ProvisioningRequest, namespace=self.world.namespace):
+        async for change in watch(self.cluster.client, REQUESTS, ProvisioningRequest, namespace=self.cluster.namespace):
             if isinstance(change, Deleted):
                 self.there.pop(change.object.metadata.name, None)
             elif isinstance(change, Added):
                 name = change.object.metadata.name
-                request = await self.world.client.get(REQUESTS, name, self.world.namespace)
+                request = await self.cluster.client.get(REQUESTS, name, self.cluster.namespace)
                 self.seen.append(request)
                 self.there[name] = request
                 self._start(self.behaves(self, request))
-            self.world.touch()
+            self.cluster.touch()
 
     # ------------------------------------------------------------------------------------------ what it does
 
@@ -122,7 +122,7 @@ class Autoscaler:
         """One condition more."""
         name, namespace = request["metadata"]["name"], request["metadata"]["namespace"]
         with contextlib.suppress(NotFound):
-            found = await self.world.client.get(REQUESTS, name, namespace)
+            found = await self.cluster.client.get(REQUESTS, name, namespace)
             condition = {
                 "type": kind,
                 "status": status,
@@ -132,18 +132,18 @@ class Autoscaler:
             }
             others = [each for each in (found.get("status") or {}).get("conditions", ()) if each["type"] != kind]
             status_patch = {"status": {"conditions": [*others, condition]}}
-            await self.world.client.patch(REQUESTS, name, status_patch, namespace, subresource="status")
+            await self.cluster.client.patch(REQUESTS, name, status_patch, namespace, subresource="status")
 
     async def template_of(self, request: dict[str, Any]) -> dict[str, Any]:
         """The PodTemplate that a request refers to, which has to be there when it comes."""
         (pod_set,) = request["spec"]["podSets"]
         name = pod_set["podTemplateRef"]["name"]
-        return await self.world.client.get(POD_TEMPLATES, name, request["metadata"]["namespace"])
+        return await self.cluster.client.get(POD_TEMPLATES, name, request["metadata"]["namespace"])
 
     def missing(self, request: dict[str, Any]) -> int:
         """How many nodes there are too few for whole-node members."""
         (pod_set,) = request["spec"]["podSets"]
-        mirror = self.world.mirror
+        mirror = self.cluster.mirror
         free = [
             node
             for name, node in mirror.nodes.items()
@@ -166,11 +166,11 @@ class Autoscaler:
             pod_network=11,
             heartbeat_seconds=5.0,
             remove_not_ready_taint=True,
-            address=self.world.address,
+            address=self.cluster.address,
             delete_nodes_at_stop=True,
         )
         self._nodes += count
-        self._start(SimulatedNodes(self.world.client, settings, serving=self.world.serving).run(self._stop), "sim")
+        self._start(SimulatedNodes(self.cluster.client, settings, serving=self.cluster.serving).run(self._stop), "sim")
 
 
 async def provide(scaler: Autoscaler, request: dict[str, Any]) -> None:

@@ -8,7 +8,7 @@ import subprocess
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-from tests.helpers.commands import Kaji
+from tests.harness.commands import Kaji
 
 _WORD = re.compile(r"<(\d+)/(\d+)/(\d+)>")
 PROGRAM = """

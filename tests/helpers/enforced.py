@@ -13,9 +13,9 @@ import sys
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
+from tests.harness.cluster import Cluster
+from tests.harness.real_server import free_port
 from tests.helpers.netns import Namespace, Server, connect, namespaces
-from tests.helpers.real_cluster import free_port
-from tests.helpers.world import World
 
 from kajitori.kube.objects import Pod
 from kajitori.kube.resources import PODS
@@ -82,12 +82,12 @@ class EnforcedNode:
 
 
 @contextlib.asynccontextmanager
-async def enforced_node(world: World, *flags: str) -> AsyncIterator[EnforcedNode]:
+async def enforced_node(cluster: Cluster, *flags: str) -> AsyncIterator[EnforcedNode]:
     """A node of a real cluster. It finds the cluster's API at the same address of its own loopback as we do.
 
     flags: more flags of kube-router.
     """
-    api_port = int(world.client.config.server.rpartition(":")[2])
+    api_port = int(cluster.client.config.server.rpartition(":")[2])
     with namespaces("node", "outside") as found:
         node, outside = found["node"], found["outside"]
         connect(node, "eth0", outside, "eth0")
@@ -97,24 +97,24 @@ async def enforced_node(world: World, *flags: str) -> AsyncIterator[EnforcedNode
         outside.run(f"ip route add 10.88.0.0/16 via {NODE_ADDRESS}")
         async with contextlib.AsyncExitStack() as stack:
             await stack.enter_async_context(forward(node, "127.0.0.1", api_port, api_port))
-            whose = f"--kubeconfig={world.kubeconfig}"
+            whose = f"--kubeconfig={cluster.kubeconfig}"
             kaji = [str(Path(sys.executable).with_name("kaji")), "node", whose, f"--name={NODE}", "--port=0"]
-            kaji += [f"--data={world.folder / 'node'}", f"--label=kajitori.dev/machine={NODE}"]
+            kaji += [f"--data={cluster.folder / 'node'}", f"--label=kajitori.dev/machine={NODE}"]
             kaji += ["--pod-network=namespace", f"--address={NODE_ADDRESS}", "--cpus=64"]
-            stack.enter_context(_running(node, kaji, world.folder / "node.log"))
-            await world.until(
-                lambda: NODE in world.mirror.nodes and world.mirror.nodes[NODE].is_ready, "the node is ready"
+            stack.enter_context(_running(node, kaji, cluster.folder / "node.log"))
+            await cluster.until(
+                lambda: NODE in cluster.mirror.nodes and cluster.mirror.nodes[NODE].is_ready, "the node is ready"
             )
             router = [PROGRAM, whose, f"--hostname-override={NODE}", "--run-firewall=true", "--run-router=false"]
             router += ["--run-service-proxy=false", "--metrics-port=0", f"--health-port={free_port()}", *flags]
-            stack.enter_context(_running(node, router, world.folder / "kube-router.log"))
+            stack.enter_context(_running(node, router, cluster.folder / "kube-router.log"))
             try:
                 yield EnforcedNode(node, outside, stack)
             finally:
-                await world.stop_controllers()
-                await world.client.delete_collection(PODS, world.namespace, label_selector="", grace_seconds=1)
-                pods = world.mirror.pods
-                await world.until(lambda: not any(each.spec.node_name == NODE for each in pods.values()), "Pods gone")
+                await cluster.stop_controllers()
+                await cluster.client.delete_collection(PODS, cluster.namespace, label_selector="", grace_seconds=1)
+                pods = cluster.mirror.pods
+                await cluster.until(lambda: not any(each.spec.node_name == NODE for each in pods.values()), "Pods gone")
 
 
 @contextlib.contextmanager

@@ -4,126 +4,129 @@ from __future__ import annotations
 
 from typing import Any
 
+from tests.harness.installation import POLICY, SERVER, TOGETHER, Installation
 from tests.helpers.brought_code import assert_all_get_the_same
-from tests.helpers.site import POLICY, SERVER, TOGETHER, Site
 
 pytestmark = TOGETHER
 
 
-def test_a_gang_runs_end_to_end_for_a_plain_user(site: Site) -> None:
+def test_a_gang_runs_end_to_end_for_a_plain_user(installed: Installation) -> None:
     """Two real processes, their output, an exit code; logs and exec want rights of their own."""
     here = ("--node-selector", "kubernetes.io/hostname=here", "--cpus", "0.2", "-m", "64m", "--restarts", "0")
     gang = ("run", "-q", "--name", "pair", "-n", "2", *here, "busybox", "sh", "-c", "echo rank $KAJI_RANK")
-    answer = site.kaji(*gang)
+    answer = installed.kaji(*gang)
     assert answer.returncode == 0 and "rank 0" in answer.stdout, answer
-    logs = site.kaji("logs", "--all-ranks", "pair").stdout
+    logs = installed.kaji("logs", "--all-ranks", "pair").stdout
     assert "rank 0" in logs and "rank 1" in logs
-    owner = site.kubectl("get", "run", "pair", "-n", "vision", "-o", "jsonpath={.metadata.annotations}").stdout
+    owner = installed.kubectl("get", "run", "pair", "-n", "vision", "-o", "jsonpath={.metadata.annotations}").stdout
     assert "system:serviceaccount:kajitori:ada" in owner
-    assert site.kaji("logs", "pair", user="grace").returncode == 2
+    assert installed.kaji("logs", "pair", user="grace").returncode == 2
     script = "while true; do sleep 0.2; done"
     assert (
-        site.kaji("run", "-d", "--name", "long", "--network=none", *here, "busybox", "sh", "-c", script).returncode == 0
+        installed.kaji("run", "-d", "--name", "long", "--network=none", *here, "busybox", "sh", "-c", script).returncode
+        == 0
     )
-    site.until(lambda: site.phase("long") == "Running", "long runs")
-    said = site.kaji("exec", "long", "sh", "-c", "echo $KAJI_RUN; exit 7")
+    installed.until(lambda: installed.phase("long") == "Running", "long runs")
+    said = installed.kaji("exec", "long", "sh", "-c", "echo $KAJI_RUN; exit 7")
     assert (said.returncode, said.stdout) == (7, "long\n"), said
-    refused = site.kaji("exec", "long", "true", user="grace")
+    refused = installed.kaji("exec", "long", "true", user="grace")
     assert refused.returncode not in (0, 7) and "pods/exec" in refused.stderr, refused
     budgets = ("get", "pdb", "-n", "vision", "-l", "app.kubernetes.io/managed-by=kajitori", "-o", "name")
-    site.until(lambda: site.kubectl(*budgets).stdout.split() == ["poddisruptionbudget.policy/long"], "its budget alone")
+    installed.until(
+        lambda: installed.kubectl(*budgets).stdout.split() == ["poddisruptionbudget.policy/long"], "its budget alone"
+    )
     restricted = ("get", "netpol", "long", "-n", "vision", "-o", "jsonpath={.spec.policyTypes}")
-    assert site.kubectl(*restricted).stdout == '["Ingress","Egress"]'
-    assert site.kaji("rm", "-f", "long", "pair").returncode == 0
-    site.until(lambda: not site.kubectl(*budgets).stdout, "no budget left")
+    assert installed.kubectl(*restricted).stdout == '["Ingress","Egress"]'
+    assert installed.kaji("rm", "-f", "long", "pair").returncode == 0
+    installed.until(lambda: not installed.kubectl(*budgets).stdout, "no budget left")
 
 
-def test_members_of_a_gang_are_told_of_each_other(site: Site) -> None:
+def test_members_of_a_gang_are_told_of_each_other(installed: Installation) -> None:
     """Controller and Web API agree on tickets by a Secret that nobody else can read, and none of them any other."""
-    rules = POLICY | {"start": {**POLICY["start"], "image": "kajitori:1", "server": site.url}}
-    site.use_policy(rules)
+    rules = POLICY | {"start": {**POLICY["start"], "image": "kajitori:1", "server": installed.url}}
+    installed.use_policy(rules)
     try:
         here = ("--node-selector", "kubernetes.io/hostname=here", "--cpus", "0.2", "-m", "64m", "--restarts", "0")
         script = 'echo "rank $KAJI_RANK: $(grep -c slots=1 $KAJI_HOSTS) hosts"'
-        answer = site.kaji("run", "-q", "--name", "found", "-n", "2", *here, "busybox", "sh", "-c", script)
-        assert answer.returncode == 0, (answer, site.explain())
-        logs = site.kaji("logs", "--all-ranks", "found").stdout
+        answer = installed.kaji("run", "-q", "--name", "found", "-n", "2", *here, "busybox", "sh", "-c", script)
+        assert answer.returncode == 0, (answer, installed.explain())
+        logs = installed.kaji("logs", "--all-ranks", "found").stdout
         assert "rank 0: 2 hosts" in logs and "rank 1: 2 hosts" in logs
     finally:
-        site.use_policy(POLICY)
+        installed.use_policy(POLICY)
     secrets = {"c1": ("kajitori", "kajitori-tickets"), SERVER: ("kajitori", "kajitori-tickets"), "ada": ("", "")}
     for user, (namespace, name) in secrets.items():
         who = f"--as=system:serviceaccount:kajitori:{user}"
         for where in ("kajitori", "vision"):
             for secret in ("kajitori-tickets", "other"):
                 asked = ("auth", "can-i", "get", f"secrets/{secret}", "-n", where, who)
-                may = site.kubectl(*asked, check=False).stdout.strip()
+                may = installed.kubectl(*asked, check=False).stdout.strip()
                 assert may == ("yes" if (where, secret) == (namespace, name) else "no"), asked
-    ticket = site.kubectl("get", "pods", "-n", "vision", "-l", "kajitori.dev/run=found", "-o", "yaml").stdout
+    ticket = installed.kubectl("get", "pods", "-n", "vision", "-l", "kajitori.dev/run=found", "-o", "yaml").stdout
     shown = ticket.split("KAJI_START_TICKET")[1].split("value: ")[1].split()[0]
-    assert not any(shown in site.log(part) for part in site.processes)
+    assert not any(shown in installed.log(part) for part in installed.processes)
 
 
-def test_every_member_of_every_attempt_gets_the_same_code(site: Site) -> None:
+def test_every_member_of_every_attempt_gets_the_same_code(installed: Installation) -> None:
     """It is uploaded to one part, and asked for by another's tickets."""
-    rules = POLICY | {"start": {**POLICY["start"], "image": "kajitori:1", "server": site.url}}
-    site.use_policy(rules)
+    rules = POLICY | {"start": {**POLICY["start"], "image": "kajitori:1", "server": installed.url}}
+    installed.use_policy(rules)
     try:
         here = ("--node-selector", "kubernetes.io/hostname=here", "--cpus", "0.2", "-m", "64m")
-        assert_all_get_the_same(site.kaji, site.folder / "code", *here)
+        assert_all_get_the_same(installed.kaji, installed.folder / "code", *here)
     finally:
-        site.use_policy(POLICY)
+        installed.use_policy(POLICY)
 
 
-def test_logs_of_an_attempt_that_is_over_are_read_by_who_may_read_logs(site: Site) -> None:
+def test_logs_of_an_attempt_that_is_over_are_read_by_who_may_read_logs(installed: Installation) -> None:
     """They were kept by the controller and are read by the server, which share a store."""
     here = ("--node-selector", "kubernetes.io/hostname=here", "--cpus", "0.2", "-m", "64m", "--restarts", "1")
     script = "echo life $KAJI_ATTEMPT; exit $((2 - KAJI_ATTEMPT))"
-    answer = site.kaji("run", "-q", "--name", "twice", *here, "busybox", "sh", "-c", script)
+    answer = installed.kaji("run", "-q", "--name", "twice", *here, "busybox", "sh", "-c", script)
     assert answer.returncode == 0, answer
-    first = site.kaji("logs", "--attempt", "1", "twice")
+    first = installed.kaji("logs", "--attempt", "1", "twice")
     assert (first.returncode, first.stdout) == (0, "life 1\n"), first
-    refused = site.kaji("logs", "--attempt", "1", "twice", user="grace")
+    refused = installed.kaji("logs", "--attempt", "1", "twice", user="grace")
     assert refused.returncode == 2 and "pods/log" in refused.stderr, refused
 
 
-def test_who_may_not_read_logs_still_sees_his_run_end(site: Site) -> None:
+def test_who_may_not_read_logs_still_sees_his_run_end(installed: Installation) -> None:
     """Rights on runs alone are enough: to submit, to wait, to know the exit code."""
     here = ("--node-selector", "kubernetes.io/hostname=here", "--cpus", "0.2", "-m", "64m", "--restarts", "0")
-    answer = site.kaji("run", "--name", "blind", *here, "busybox", "sh", "-c", "exit 4", user="grace")
+    answer = installed.kaji("run", "--name", "blind", *here, "busybox", "sh", "-c", "exit 4", user="grace")
     assert answer.returncode == 4 and "pods/log" in answer.stderr, answer
-    assert site.kaji("rm", "-f", "blind", user="grace").returncode == 0
+    assert installed.kaji("rm", "-f", "blind", user="grace").returncode == 0
 
 
-def test_an_operator_tests_a_node(site: Site) -> None:
+def test_an_operator_tests_a_node(installed: Installation) -> None:
     """This machine's: it leaves the pool when it fails, and comes back when it passes. Nobody has more rights for it
     than his role gives him."""
-    well = site.folder / "well"
+    well = installed.folder / "well"
     script = f"test -e {well} || {{ echo broken; exit 4; }}"
     test: dict[str, Any] = {"image": "busybox", "command": ["sh", "-c", script]}
     test |= {"cpu": 0.2, "memory": "64Mi", "nodes": {"kubernetes.io/hostname": "here"}}
-    site.use_policy(POLICY | {"preflight": test})
+    installed.use_policy(POLICY | {"preflight": test})
     try:
-        failed = site.kaji("preflight", "here", user="olga")
-        assert failed.returncode == 1 and "exit code 4: broken" in failed.stdout, (failed, site.explain())
-        shown = site.kaji("nodes", "here", user="ada").stdout
+        failed = installed.kaji("preflight", "here", user="olga")
+        assert failed.returncode == 1 and "exit code 4: broken" in failed.stdout, (failed, installed.explain())
+        shown = installed.kaji("nodes", "here", user="ada").stdout
         assert "unhealthy: PreflightFailed" in shown and "asked for by system:serviceaccount:kajitori:olga" in shown
         well.touch()
-        passed = site.kaji("preflight", "--all", user="olga")
+        passed = installed.kaji("preflight", "--all", user="olga")
         assert passed.returncode == 0 and "policy has no test for 4 of 5 nodes" in passed.stderr, passed
-        assert "unhealthy" not in site.kubectl("get", "node", "here", "-o", "jsonpath={.spec.taints}").stdout
+        assert "unhealthy" not in installed.kubectl("get", "node", "here", "-o", "jsonpath={.spec.taints}").stdout
         for command in (("preflight", "here"), ("nodes", "here", "--healthy")):
-            refused = site.kaji(*command, user="ada")
+            refused = installed.kaji(*command, user="ada")
             assert refused.returncode == 2 and "may not patch nodes" in refused.stderr, refused
     finally:
-        site.use_policy(POLICY)
+        installed.use_policy(POLICY)
 
 
-def test_who_has_no_rights_is_told_so(site: Site) -> None:
+def test_who_has_no_rights_is_told_so(installed: Installation) -> None:
     """403, exit code 2, and the command that asks Kubernetes; a wrong token is 401, exit code 125."""
-    answer = site.kaji("run", "-d", "busybox", "true", user="eve")
+    answer = installed.kaji("run", "-d", "busybox", "true", user="eve")
     assert answer.returncode == 2 and "kubectl auth can-i" in answer.stderr
-    assert site.kaji("ps", "-a", user="eve").stdout.count("\n") <= 1
-    assert site.kaji("run", "-d", "busybox", "true", KAJI_TOKEN="wrong").returncode == 125
+    assert installed.kaji("ps", "-a", user="eve").stdout.count("\n") <= 1
+    assert installed.kaji("run", "-d", "busybox", "true", KAJI_TOKEN="wrong").returncode == 125
     for name in ("server", "c1", "c2"):
-        assert site.token_in("ada") not in site.log(name)
+        assert installed.token_in("ada") not in installed.log(name)

@@ -6,9 +6,9 @@ import contextlib
 from datetime import UTC, datetime
 from typing import Any
 
+from tests.harness.deployed import Right, rights
+from tests.harness.installation import CONTROLLERS, POLICY, RELAY, RUNS, SERVER, SMALL, TOGETHER, Installation
 from tests.helpers.autoscaler import POOL, definition
-from tests.helpers.deployed import Right, rights
-from tests.helpers.site import CONTROLLERS, POLICY, RELAY, RUNS, SERVER, SMALL, TOGETHER, Site
 
 from kajitori.core.pods.tickets import Ticket, sign
 from kajitori.core.words import names
@@ -28,72 +28,76 @@ REQUESTS = "/apis/autoscaling.x-k8s.io/v1/namespaces/vision/provisioningrequests
 pytestmark = TOGETHER
 
 
-def test_what_is_not_installed_is_said(site: Site) -> None:
+def test_what_is_not_installed_is_said(installed: Installation) -> None:
     """Without the right to install, and with nobody who has: exit code 2, and what to do."""
-    answer = site.before_installation
+    answer = installed.before_installation
     assert answer.returncode == 2 and "not installed" in answer.stderr and "deploy/rbac.yaml" in answer.stderr
 
 
-def test_the_web_api_has_the_rights_that_it_uses_and_no_others(site: Site) -> None:
+def test_the_web_api_has_the_rights_that_it_uses_and_no_others(installed: Installation) -> None:
     """All that deploy/server.yaml lets its account do, it has done by now, as the audit log tells; what else it asked
     for everybody may, or it was refused, as the right to install."""
-    assert site.kaji("events").returncode == 0
-    token = site.kubectl("create", "token", "ada", "-n", "kajitori", "--audience=kajitori").stdout.strip()
-    assert site.refusal("/v1/nodes/here/traffic", token, b"{}") == 401, "no agent's token, and none of the cluster's"
+    assert installed.kaji("events").returncode == 0
+    token = installed.kubectl("create", "token", "ada", "-n", "kajitori", "--audience=kajitori").stdout.strip()
+    assert installed.refusal("/v1/nodes/here/traffic", token, b"{}") == 401, (
+        "no agent's token, and none of the cluster's"
+    )
     ticket = sign(Ticket("vision", "nobody", "uid", 1, 2), b"another key")
-    assert site.refusal("/v1/members/hosts", ticket) in (401, 503), "503 where the key was read a moment ago"
+    assert installed.refusal("/v1/members/hosts", ticket) in (401, 503), "503 where the key was read a moment ago"
     may = rights("server.yaml")
-    used, beyond = site.used_by(SERVER, of=may)
+    used, beyond = installed.used_by(SERVER, of=may)
     assert (used, beyond) == (may, {INSTALLING})
 
 
-def test_the_relay_has_the_rights_that_it_uses_and_no_others(site: Site) -> None:
+def test_the_relay_has_the_rights_that_it_uses_and_no_others(installed: Installation) -> None:
     """Those of deploy/relay.yaml: it reads what agents are told of, and asks whose their tokens are."""
-    url = site.log("relay").split("relay: ")[1].split()[0]
-    token = site.kubectl("create", "token", "ada", "-n", "kajitori", "--audience=kajitori").stdout.strip()
-    assert site.refusal("/v1/nodes/here/pods", token, url=url) == 401
+    url = installed.log("relay").split("relay: ")[1].split()[0]
+    token = installed.kubectl("create", "token", "ada", "-n", "kajitori", "--audience=kajitori").stdout.strip()
+    assert installed.refusal("/v1/nodes/here/pods", token, url=url) == 401
     may = rights("relay.yaml")
-    assert site.used_by(RELAY, of=may) == (may, set())
+    assert installed.used_by(RELAY, of=may) == (may, set())
 
 
-def test_a_controller_has_the_rights_that_it_uses_and_no_others(site: Site) -> None:
+def test_a_controller_has_the_rights_that_it_uses_and_no_others(installed: Installation) -> None:
     """All that deploy/controller.yaml lets its account do, the two have done by now or do it here, as the audit log
     tells; what else they tried is for whoever installs, or granted on purpose."""
-    site.change("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition())
-    site.until(lambda: site.api.get(REQUESTS).status_code == 200, "the kind is served")
+    installed.change("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition())
+    installed.until(lambda: installed.api.get(REQUESTS).status_code == 200, "the kind is served")
     rules: dict[str, Any] = {"nodePools": {"spot": POOL}, "checkpoint": {"kind": "claim"}}
-    site.use_policy(POLICY | rules)
+    installed.use_policy(POLICY | rules)
     try:
-        an_earlier_run_left_what_it_had(site, "again", "grow")
-        members_nodes_and_rules_are_meddled_with(site, "again")
-        members_end_in_every_way(site)
-        a_gang_asks_for_nodes(site, "grow")
-        the_api_server_refuses(site)
+        an_earlier_run_left_what_it_had(installed, "again", "grow")
+        members_nodes_and_rules_are_meddled_with(installed, "again")
+        members_end_in_every_way(installed)
+        a_gang_asks_for_nodes(installed, "grow")
+        the_api_server_refuses(installed)
         may = rights("controller.yaml")
         missing: set[Right] = set()
 
         def all_is_used() -> bool:
             missing.clear()
-            missing.update(may - {BLOCKS_ITS_OWNER} - site.used_by(*CONTROLLERS, of=may)[0])
+            missing.update(may - {BLOCKS_ITS_OWNER} - installed.used_by(*CONTROLLERS, of=may)[0])
             return not missing
 
         with contextlib.suppress(AssertionError):
-            site.until(all_is_used, "all is used")
+            installed.until(all_is_used, "all is used")
         assert not missing
-        assert site.used_by(*CONTROLLERS, of=may)[1] == ON_PURPOSE
+        assert installed.used_by(*CONTROLLERS, of=may)[1] == ON_PURPOSE
     finally:
-        site.use_policy(POLICY)
+        installed.use_policy(POLICY)
     for name in ("again", "hog", "sweep", "grow", "kept"):
-        site.change("DELETE", f"{RUNS}/{name}")
-    site.until(lambda: not any(site.run(name) for name in ("again", "hog", "sweep", "grow", "kept")), "they are gone")
+        installed.change("DELETE", f"{RUNS}/{name}")
+    installed.until(
+        lambda: not any(installed.run(name) for name in ("again", "hog", "sweep", "grow", "kept")), "they are gone"
+    )
 
 
-def an_earlier_run_left_what_it_had(site: Site, run: str, grown: str) -> None:
+def an_earlier_run_left_what_it_had(installed: Installation, run: str, grown: str) -> None:
     """Of the same name, and nobody has collected it yet: its successor makes it way."""
     owner = {"apiVersion": names.API_VERSION, "kind": names.KIND, "name": run, "uid": "gone"}
 
     def left(path: str, name: str, **rest: Any) -> None:
-        site.change("POST", path, {"metadata": {"name": name, "ownerReferences": [owner]}, **rest})
+        installed.change("POST", path, {"metadata": {"name": name, "ownerReferences": [owner]}, **rest})
 
     left(f"{CORE}/services", run, spec={"clusterIP": "None", "ports": [{"port": 1}]})
     left(POLICY_GROUP, run, spec={"minAvailable": 1, "selector": {"matchLabels": {"of": "gone"}}})
@@ -110,44 +114,48 @@ def an_earlier_run_left_what_it_had(site: Site, run: str, grown: str) -> None:
             "podSets": [{"count": 1, "podTemplateRef": {"name": f"{grown}-1-1"}}],
         },
     )
-    site.submit(run, replicas=2, resources=SMALL | {"gpu": 5}, network={"from": [], "to": []}, restarts=3)
-    site.until(lambda: site.phase(run) == "Running", f"{run} runs")
+    installed.submit(run, replicas=2, resources=SMALL | {"gpu": 5}, network={"from": [], "to": []}, restarts=3)
+    installed.until(lambda: installed.phase(run) == "Running", f"{run} runs")
 
 
-def members_nodes_and_rules_are_meddled_with(site: Site, run: str) -> None:
+def members_nodes_and_rules_are_meddled_with(installed: Installation, run: str) -> None:
     """Somebody takes a member's owner away, edits what restricts the gang, cordons a node of it: all is put right."""
-    site.change("PATCH", f"{CORE}/pods/{run}-1-0", {"metadata": {"ownerReferences": None}})
-    restricts = site.get(f"{NETWORK_GROUP}/{run}")["spec"]
-    site.change("PATCH", f"{NETWORK_GROUP}/{run}", {"spec": {"ingress": [{}]}})
-    member = site.get(f"{CORE}/pods/{run}-1-1")
+    installed.change("PATCH", f"{CORE}/pods/{run}-1-0", {"metadata": {"ownerReferences": None}})
+    restricts = installed.get(f"{NETWORK_GROUP}/{run}")["spec"]
+    installed.change("PATCH", f"{NETWORK_GROUP}/{run}", {"spec": {"ingress": [{}]}})
+    member = installed.get(f"{CORE}/pods/{run}-1-1")
     node = f"/api/v1/nodes/{member['spec']['nodeName']}"
-    site.change("PATCH", node, {"spec": {"unschedulable": True}})
-    site.until(lambda: bool(site.get(f"{CORE}/pods/{run}-1-0")["metadata"].get("ownerReferences")), "its owner is back")
-    site.until(lambda: site.get(f"{NETWORK_GROUP}/{run}")["spec"] == restricts, "what restricts it is as it was")
-    site.until(lambda: site.get(f"{POLICY_GROUP}/{run}")["spec"]["minAvailable"] == 1, "one may be evicted")
-    site.change("PATCH", node, {"spec": {"unschedulable": None}})
+    installed.change("PATCH", node, {"spec": {"unschedulable": True}})
+    installed.until(
+        lambda: bool(installed.get(f"{CORE}/pods/{run}-1-0")["metadata"].get("ownerReferences")), "its owner is back"
+    )
+    installed.until(
+        lambda: installed.get(f"{NETWORK_GROUP}/{run}")["spec"] == restricts, "what restricts it is as it was"
+    )
+    installed.until(lambda: installed.get(f"{POLICY_GROUP}/{run}")["spec"]["minAvailable"] == 1, "one may be evicted")
+    installed.change("PATCH", node, {"spec": {"unschedulable": None}})
 
 
-def members_end_in_every_way(site: Site) -> None:
+def members_end_in_every_way(installed: Installation) -> None:
     """A gang that starts anew says again what it said; the kernel ends a member; of a sweep each goes when it is done;
     a run is removed after its end; a Pod is left of a run that nobody knows."""
-    site.change("PATCH", f"{CORE}/pods/again-1-0", ends("exit-code", "1"))
-    site.submit("hog")
-    site.submit("sweep", array="0-1")
-    site.submit("brief", removeAfter="0s")
+    installed.change("PATCH", f"{CORE}/pods/again-1-0", ends("exit-code", "1"))
+    installed.submit("hog")
+    installed.submit("sweep", array="0-1")
+    installed.submit("brief", removeAfter="0s")
     wanted = ("hog", "sweep", "brief")
-    site.until(lambda: {site.phase(name) for name in wanted} == {"Running"}, "all run")
-    site.change("PATCH", f"{CORE}/pods/brief-1-0", ends("exit-code", "0"))
-    site.until(lambda: not site.run("brief"), "it is removed")
-    site.change("PATCH", f"{CORE}/pods/hog-1-0", ends("oom", "true"))
-    site.change("PATCH", f"{CORE}/pods/sweep-1-0", ends("exit-code", "0"))
-    site.until(lambda: not site.get(f"{CORE}/pods/sweep-1-0"), "it went")
+    installed.until(lambda: {installed.phase(name) for name in wanted} == {"Running"}, "all run")
+    installed.change("PATCH", f"{CORE}/pods/brief-1-0", ends("exit-code", "0"))
+    installed.until(lambda: not installed.run("brief"), "it is removed")
+    installed.change("PATCH", f"{CORE}/pods/hog-1-0", ends("oom", "true"))
+    installed.change("PATCH", f"{CORE}/pods/sweep-1-0", ends("exit-code", "0"))
+    installed.until(lambda: not installed.get(f"{CORE}/pods/sweep-1-0"), "it went")
     labels = {names.LABEL_MANAGED_BY: names.MANAGED_BY} | names.member_labels("ghost", "gone", 1, 0)
     owner = {"apiVersion": names.API_VERSION, "kind": names.KIND, "name": "ghost", "uid": "gone", "controller": True}
     ghost = {"metadata": {"name": "ghost-1-0", "labels": labels, "ownerReferences": [owner]}}
-    site.change("POST", f"{CORE}/pods", ghost | {"spec": {"containers": [{"name": "main", "image": "x"}]}})
-    site.until(lambda: not site.get(f"{CORE}/pods/ghost-1-0"), "nothing is left of it")
-    site.until(lambda: site.attempt("again") == (2, "Running"), "again runs again")
+    installed.change("POST", f"{CORE}/pods", ghost | {"spec": {"containers": [{"name": "main", "image": "x"}]}})
+    installed.until(lambda: not installed.get(f"{CORE}/pods/ghost-1-0"), "nothing is left of it")
+    installed.until(lambda: installed.attempt("again") == (2, "Running"), "again runs again")
 
 
 def ends(how: str, value: str) -> dict[str, Any]:
@@ -155,27 +163,27 @@ def ends(how: str, value: str) -> dict[str, Any]:
     return {"metadata": {"annotations": {f"sim.kajitori.dev/{how}": value}}}
 
 
-def a_gang_asks_for_nodes(site: Site, run: str) -> None:
+def a_gang_asks_for_nodes(installed: Installation, run: str) -> None:
     """Of a kind that only comes when somebody asks; it is taken back when nobody wants it any more."""
-    site.submit(run, resources=SMALL | {"gpu": 8, "gpuType": "a100", "wholeNode": True})
+    installed.submit(run, resources=SMALL | {"gpu": 8, "gpuType": "a100", "wholeNode": True})
 
     def asked_for() -> bool:
-        (owner,) = site.get(f"{REQUESTS}/{run}-1-1").get("metadata", {}).get("ownerReferences", [{}])
+        (owner,) = installed.get(f"{REQUESTS}/{run}-1-1").get("metadata", {}).get("ownerReferences", [{}])
         return bool(owner.get("controller"))
 
-    site.until(asked_for, "it asks")
-    site.change("PATCH", f"{RUNS}/{run}", {"spec": {"stopped": True}})
-    site.until(lambda: not site.get(f"{REQUESTS}/{run}-1-1"), "it is taken back")
+    installed.until(asked_for, "it asks")
+    installed.change("PATCH", f"{RUNS}/{run}", {"spec": {"stopped": True}})
+    installed.until(lambda: not installed.get(f"{REQUESTS}/{run}-1-1"), "it is taken back")
 
 
-def the_api_server_refuses(site: Site) -> None:
+def the_api_server_refuses(installed: Installation) -> None:
     """A member that is larger than a LimitRange allows, which is named; then its checkpoint's claim finds no volume, as
     whoever provides storage would report it."""
     limits = [{"type": "Container", "max": {"memory": "2Gi"}}]
-    site.change("POST", f"{CORE}/limitranges", {"metadata": {"name": "small"}, "spec": {"limits": limits}})
+    installed.change("POST", f"{CORE}/limitranges", {"metadata": {"name": "small"}, "spec": {"limits": limits}})
     checkpoint = {"path": "/ckpt", "size": "1Gi"}
-    site.submit("kept", resources=SMALL | {"memory": "3Gi"}, checkpoint=checkpoint)
-    site.until(lambda: "LimitRange small" in str(site.run("kept").get("message")), "it is named")
+    installed.submit("kept", resources=SMALL | {"memory": "3Gi"}, checkpoint=checkpoint)
+    installed.until(lambda: "LimitRange small" in str(installed.run("kept").get("message")), "it is named")
     claim = {"kind": "PersistentVolumeClaim", "namespace": "vision", "name": "kept-checkpoint"}
     event = {"metadata": {"name": "kept-checkpoint.1"}, "involvedObject": claim, "type": "Warning"}
     event |= {
@@ -183,6 +191,8 @@ def the_api_server_refuses(site: Site) -> None:
         "message": "no disks left",
         "lastTimestamp": format_time(datetime.now(UTC)),
     }
-    site.change("POST", f"{CORE}/events", event)
-    site.until(lambda: "kept-checkpoint: no disks left" in str(site.run("kept").get("message")), "the claim is named")
-    site.change("DELETE", f"{CORE}/limitranges/small")
+    installed.change("POST", f"{CORE}/events", event)
+    installed.until(
+        lambda: "kept-checkpoint: no disks left" in str(installed.run("kept").get("message")), "the claim is named"
+    )
+    installed.change("DELETE", f"{CORE}/limitranges/small")

@@ -9,26 +9,26 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from tests.helpers.apiserver import embedded_apiserver
-from tests.helpers.boats import definition
+from tests.harness.embedded_server import embedded_server
+from tests.harness.real_server import RealServer, running_real_server
+from tests.helpers.custom_resource import definition
 from tests.helpers.differential.lockstep import Pair, connection
 from tests.helpers.differential.operations import Operation
-from tests.helpers.real_cluster import RealCluster, running_cluster
 
 from kajitori.core.spec.definition import custom_resource_definition
 
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 
-def real_server() -> contextlib.AbstractContextManager[RealCluster]:
+def real_server() -> contextlib.AbstractContextManager[RealServer]:
     """Start a real API server without the admission plugins whose effects need controllers."""
-    return running_cluster("--disable-admission-plugins=TaintNodesByCondition,StorageObjectInUseProtection")
+    return running_real_server("--disable-admission-plugins=TaintNodesByCondition,StorageObjectInUseProtection")
 
 
 @asynccontextmanager
-async def pair_of(real: RealCluster) -> AsyncIterator[Pair]:
+async def pair_of(real: RealServer) -> AsyncIterator[Pair]:
     """Start an embedded server beside the real one."""
-    async with embedded_apiserver(controllers=False) as embedded:
+    async with embedded_server(controllers=False) as embedded:
         real_trust = ssl.create_default_context(cafile=str(real.config.ca_file))
         our_trust = ssl.create_default_context(cafile=str(embedded.certificates.ca))
         async with (

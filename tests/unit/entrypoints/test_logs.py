@@ -14,7 +14,7 @@ from typing import Any
 import click
 import pytest
 import yaml
-from tests.helpers.commands import kaji
+from tests.harness.commands import kaji
 
 from kajitori.entrypoints import logs
 from kajitori.errors import Fault, InvalidInput, Unavailable

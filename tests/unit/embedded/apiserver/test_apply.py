@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from tests.helpers.apiserver import APPLY, MERGE, Answer, EmbeddedApiServer, embedded_apiserver
+from tests.harness.embedded_server import APPLY, MERGE, Answer, EmbeddedServer, embedded_server
 
 MAP = "/api/v1/namespaces/default/configmaps/a"
 POD = "/api/v1/namespaces/default/pods/p"
@@ -64,8 +64,8 @@ FOO = "/apis/x.io/v1/namespaces/default/foos/f"
 
 
 @pytest.fixture
-async def api() -> AsyncIterator[EmbeddedApiServer]:
-    async with embedded_apiserver() as server:
+async def api() -> AsyncIterator[EmbeddedServer]:
+    async with embedded_server() as server:
         yield server
 
 
@@ -77,7 +77,7 @@ def foo(**spec: Any) -> dict[str, Any]:
     return {"apiVersion": "x.io/v1", "kind": "Foo", "metadata": {"name": "f"}, "spec": spec}
 
 
-async def apply(api: EmbeddedApiServer, path: str, body: Any, manager: str = "one", **params: str) -> Answer:
+async def apply(api: EmbeddedServer, path: str, body: Any, manager: str = "one", **params: str) -> Answer:
     return await api.call("PATCH", path, body, content_type=APPLY, params={"fieldManager": manager, **params})
 
 
@@ -86,7 +86,7 @@ def owners(answer: Answer) -> dict[str, Any]:
     return {entry["manager"]: entry["fieldsV1"] for entry in answer.body["metadata"]["managedFields"]}
 
 
-async def test_applying_creates_and_then_owns_what_it_names(api: EmbeddedApiServer) -> None:
+async def test_applying_creates_and_then_owns_what_it_names(api: EmbeddedServer) -> None:
     """Fields that are no longer applied are removed; nobody manages defaults."""
     made = await apply(api, MAP, config({"x": "1", "y": "2"}))
     assert made.code == 201
@@ -97,7 +97,7 @@ async def test_applying_creates_and_then_owns_what_it_names(api: EmbeddedApiServ
     assert same.version == changed.version
 
 
-async def test_a_conflict_names_manager_and_field_and_changes_nothing(api: EmbeddedApiServer) -> None:
+async def test_a_conflict_names_manager_and_field_and_changes_nothing(api: EmbeddedServer) -> None:
     """409 with a cause for each field; with force the field changes its manager."""
     made = await apply(api, MAP, config({"x": "1", "y": "1"}))
     refused = await apply(api, MAP, config({"x": "2", "y": "2"}), "two")
@@ -111,7 +111,7 @@ async def test_a_conflict_names_manager_and_field_and_changes_nothing(api: Embed
     assert owners(forced) == {"one": {"f:data": {"f:y": {}}}, "two": {"f:data": {"f:x": {}}}}
 
 
-async def test_the_same_value_may_be_owned_by_several(api: EmbeddedApiServer) -> None:
+async def test_the_same_value_may_be_owned_by_several(api: EmbeddedServer) -> None:
     """The field stays until its last manager gives it up."""
     await apply(api, MAP, config({"x": "1"}))
     shared = await apply(api, MAP, config({"x": "1"}), "two")
@@ -121,7 +121,7 @@ async def test_the_same_value_may_be_owned_by_several(api: EmbeddedApiServer) ->
     assert "data" not in last.body
 
 
-async def test_an_update_takes_ownership_of_what_it_changes(api: EmbeddedApiServer) -> None:
+async def test_an_update_takes_ownership_of_what_it_changes(api: EmbeddedServer) -> None:
     """The manager that applied it is told at its next apply."""
     await apply(api, MAP, config({"x": "1"}))
     updated = await api.call("PATCH", MAP, {"data": {"x": "2"}}, content_type=MERGE, params={"fieldManager": "editor"})
@@ -130,7 +130,7 @@ async def test_an_update_takes_ownership_of_what_it_changes(api: EmbeddedApiServ
     assert 'conflict with "editor" using v1: .data.x' in refused.body["message"]
 
 
-async def test_list_items_are_owned_by_their_keys(api: EmbeddedApiServer) -> None:
+async def test_list_items_are_owned_by_their_keys(api: EmbeddedServer) -> None:
     """Two managers keep their own containers' fields and their own items of a set."""
     spec = {"containers": [{"name": "c", "image": "i", "ports": [{"containerPort": 80}]}]}
     body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": spec}
@@ -145,7 +145,7 @@ async def test_list_items_are_owned_by_their_keys(api: EmbeddedApiServer) -> Non
     assert less.body["spec"] == {"set": ["b", "c"], "list": [{"k": "y", "v": "2"}]}
 
 
-async def test_status_and_scale_have_owners_of_their_own(api: EmbeddedApiServer) -> None:
+async def test_status_and_scale_have_owners_of_their_own(api: EmbeddedServer) -> None:
     """The entry in managedFields names the subresource."""
     await api.call("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", DEFINITION)
     await apply(api, FOO, foo(replicas=1))
@@ -164,7 +164,7 @@ async def test_status_and_scale_have_owners_of_their_own(api: EmbeddedApiServer)
     }
 
 
-async def test_a_dry_run_of_a_scale_shows_the_change_and_stores_nothing(api: EmbeddedApiServer) -> None:
+async def test_a_dry_run_of_a_scale_shows_the_change_and_stores_nothing(api: EmbeddedServer) -> None:
     """The answer has the new number; the object keeps its own."""
     await api.call("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", DEFINITION)
     await apply(api, FOO, foo(replicas=1))
@@ -186,7 +186,7 @@ async def test_a_dry_run_of_a_scale_shows_the_change_and_stores_nothing(api: Emb
     ],
 )
 async def test_a_configuration_that_can_not_be_is_refused(
-    api: EmbeddedApiServer, body: Any, code: int, message: str
+    api: EmbeddedServer, body: Any, code: int, message: str
 ) -> None:
     """Nothing changes."""
     made = await apply(api, MAP, config({"x": "1"}))
@@ -196,13 +196,13 @@ async def test_a_configuration_that_can_not_be_is_refused(
     assert (await api.call("GET", MAP)).body == made.body
 
 
-async def test_applying_needs_a_manager(api: EmbeddedApiServer) -> None:
+async def test_applying_needs_a_manager(api: EmbeddedServer) -> None:
     """A field manager is required."""
     refused = await api.call("PATCH", MAP, config({}), content_type=APPLY)
     assert (refused.code, refused.body["details"]["causes"][0]["field"]) == (422, "fieldManager")
 
 
-async def test_ten_updaters_are_remembered_and_the_older_ones_together(api: EmbeddedApiServer) -> None:
+async def test_ten_updaters_are_remembered_and_the_older_ones_together(api: EmbeddedServer) -> None:
     """Older entries are merged, so that metadata stays small."""
     await api.call("POST", MAP.rpartition("/")[0], config({"first": "1"}))
     for index in range(14):

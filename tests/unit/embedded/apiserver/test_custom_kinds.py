@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 import pytest
-from tests.helpers.boats import boat, definition
+from tests.helpers.custom_resource import boat, definition
 from tests.helpers.kinds_pipeline import MemoryView, create, fresh
 
 from kajitori.embedded.apiserver import discovery

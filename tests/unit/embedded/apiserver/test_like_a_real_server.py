@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from tests.helpers.apiserver import APPLY, MERGE, EmbeddedApiServer, embedded_apiserver
+from tests.harness.embedded_server import APPLY, MERGE, EmbeddedServer, embedded_server
 
 PODS = "/api/v1/namespaces/default/pods"
 EVENTS = "/api/v1/namespaces/default/events"
@@ -20,12 +20,12 @@ POD: dict[str, Any] = {
 
 
 @pytest.fixture
-async def api() -> AsyncIterator[EmbeddedApiServer]:
-    async with embedded_apiserver() as server:
+async def api() -> AsyncIterator[EmbeddedServer]:
+    async with embedded_server() as server:
         yield server
 
 
-async def test_a_service_may_be_replaced_without_its_address(api: EmbeddedApiServer) -> None:
+async def test_a_service_may_be_replaced_without_its_address(api: EmbeddedServer) -> None:
     """The Service keeps its address."""
     body = {
         "apiVersion": "v1",
@@ -39,7 +39,7 @@ async def test_a_service_may_be_replaced_without_its_address(api: EmbeddedApiSer
     assert replaced.body["spec"]["clusterIP"] == made.body["spec"]["clusterIP"]
 
 
-async def test_a_pod_may_be_replaced_without_its_priority(api: EmbeddedApiServer) -> None:
+async def test_a_pod_may_be_replaced_without_its_priority(api: EmbeddedServer) -> None:
     """Computed fields are kept."""
     await api.call("POST", PODS, POD)
     replaced = await api.call("PUT", f"{PODS}/p", POD)
@@ -47,7 +47,7 @@ async def test_a_pod_may_be_replaced_without_its_priority(api: EmbeddedApiServer
     assert replaced.body["spec"]["priority"] == 0
 
 
-async def test_names_of_events_are_generated_after_a_dot(api: EmbeddedApiServer) -> None:
+async def test_names_of_events_are_generated_after_a_dot(api: EmbeddedServer) -> None:
     """As controllers do; nobody manages the fields that the event's writer left out."""
     body = {
         "apiVersion": "v1",
@@ -66,14 +66,14 @@ async def test_names_of_events_are_generated_after_a_dot(api: EmbeddedApiServer)
     }
 
 
-async def test_warnings_come_with_refusals(api: EmbeddedApiServer) -> None:
+async def test_warnings_come_with_refusals(api: EmbeddedServer) -> None:
     """An unknown field is named even if the object does not exist."""
     answer = await api.call("PUT", f"{PODS}/p", {**POD, "metadata": {"name": "p", "nonsense": 1}})
     assert answer.code == 404
     assert "metadata.nonsense" in answer.headers["Warning"]
 
 
-async def test_who_applies_nothing_manages_nothing(api: EmbeddedApiServer) -> None:
+async def test_who_applies_nothing_manages_nothing(api: EmbeddedServer) -> None:
     """Applying an object without fields creates it; nobody manages any field."""
     path = "/api/v1/namespaces/default/configmaps/c"
     body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}}
@@ -82,7 +82,7 @@ async def test_who_applies_nothing_manages_nothing(api: EmbeddedApiServer) -> No
     assert "managedFields" not in made.body["metadata"]
 
 
-async def test_a_put_that_means_another_object_makes_none(api: EmbeddedApiServer) -> None:
+async def test_a_put_that_means_another_object_makes_none(api: EmbeddedServer) -> None:
     """Kinds that a PUT creates: a given UID must exist; a dry run names the key without its prefix."""
     body = {
         "apiVersion": "v1",
@@ -97,7 +97,7 @@ async def test_a_put_that_means_another_object_makes_none(api: EmbeddedApiServer
     assert "Key: /services/specs/default/web," in tried.body["message"]
 
 
-async def test_a_claim_grows_only_once_it_is_bound(api: EmbeddedApiServer) -> None:
+async def test_a_claim_grows_only_once_it_is_bound(api: EmbeddedServer) -> None:
     """Before, there is no volume that could grow."""
     path = "/api/v1/namespaces/default/persistentvolumeclaims"
     body = {
@@ -120,7 +120,7 @@ async def test_a_claim_grows_only_once_it_is_bound(api: EmbeddedApiServer) -> No
 
 
 @pytest.mark.parametrize("address", ["1.2.3", "127.0.0.1", "0.0.0.0", "169.254.1.1", "224.0.0.5"])
-async def test_external_addresses_are_checked(api: EmbeddedApiServer, address: str) -> None:
+async def test_external_addresses_are_checked(api: EmbeddedServer, address: str) -> None:
     """Loopback and similar addresses cannot be reached from outside."""
     body = {
         "apiVersion": "v1",
@@ -150,9 +150,7 @@ async def test_external_addresses_are_checked(api: EmbeddedApiServer, address: s
         ({"scopes": ["BestEffort"], "hard": {"cpu": "1"}}, "scopes", "does not apply to cpu"),
     ],
 )
-async def test_scopes_of_a_quota_are_checked(
-    api: EmbeddedApiServer, spec: dict[str, Any], field: str, said: str
-) -> None:
+async def test_scopes_of_a_quota_are_checked(api: EmbeddedServer, spec: dict[str, Any], field: str, said: str) -> None:
     """A scope that does not apply would leave the quota without effect."""
     body = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q"}, "spec": spec}
     refused = await api.call("POST", "/api/v1/namespaces/default/resourcequotas", body)
@@ -160,7 +158,7 @@ async def test_scopes_of_a_quota_are_checked(
     assert any(one["field"].endswith(field) and said in one["message"] for one in refused.body["details"]["causes"])
 
 
-async def test_only_the_series_of_a_new_event_changes(api: EmbeddedApiServer) -> None:
+async def test_only_the_series_of_a_new_event_changes(api: EmbeddedServer) -> None:
     """In events.k8s.io, other fields of an event are immutable."""
     path = "/apis/events.k8s.io/v1/namespaces/default/events"
     body = {
@@ -184,7 +182,7 @@ async def test_only_the_series_of_a_new_event_changes(api: EmbeddedApiServer) ->
     assert [one["field"] for one in refused.body["details"]["causes"]] == ["reason"]
 
 
-async def test_nobody_manages_what_has_its_managers_taken_away(api: EmbeddedApiServer) -> None:
+async def test_nobody_manages_what_has_its_managers_taken_away(api: EmbeddedServer) -> None:
     """A patch with an empty list removes all managers."""
     await api.call("POST", PODS, POD)
     cleared = await api.call("PATCH", f"{PODS}/p", {"metadata": {"managedFields": []}}, content_type=MERGE)
@@ -192,12 +190,12 @@ async def test_nobody_manages_what_has_its_managers_taken_away(api: EmbeddedApiS
     assert "managedFields" not in cleared.body["metadata"]
 
 
-async def test_a_patch_for_nothing_is_not_looked_at(api: EmbeddedApiServer) -> None:
+async def test_a_patch_for_nothing_is_not_looked_at(api: EmbeddedServer) -> None:
     """404 takes precedence over faults of the patch."""
     assert (await api.call("PATCH", f"{PODS}/nobody", 5, content_type=MERGE)).code == 404
 
 
-async def test_a_binding_may_name_the_version_that_it_means(api: EmbeddedApiServer) -> None:
+async def test_a_binding_may_name_the_version_that_it_means(api: EmbeddedServer) -> None:
     """A Pod that was changed meanwhile is not bound."""
     await api.call("POST", PODS, POD)
     binding = {"metadata": {"name": "p", "resourceVersion": "1"}, "target": {"kind": "Node", "name": "n"}}
@@ -206,7 +204,7 @@ async def test_a_binding_may_name_the_version_that_it_means(api: EmbeddedApiServ
     assert "ResourceVersion in precondition: 1," in refused.body["message"]
 
 
-async def test_states_of_containers_are_complete(api: EmbeddedApiServer) -> None:
+async def test_states_of_containers_are_complete(api: EmbeddedServer) -> None:
     """Clients read `lastState` and the times of a state without checking whether they exist."""
     await api.call("POST", PODS, POD)
     one = {"name": "main", "image": "x", "imageID": "", "ready": False, "restartCount": 0}
@@ -217,20 +215,20 @@ async def test_states_of_containers_are_complete(api: EmbeddedApiServer) -> None
     assert state["state"]["terminated"] == {"exitCode": 3, "startedAt": None, "finishedAt": None}
 
 
-async def test_what_is_no_base64_is_said_where(api: EmbeddedApiServer) -> None:
+async def test_what_is_no_base64_is_said_where(api: EmbeddedServer) -> None:
     """The message names the field."""
     body = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}, "data": {"a": "not base64!"}}
     refused = await api.call("POST", "/api/v1/namespaces/default/secrets", body)
     assert refused.body["message"].partition("data.a: not base64")[1]
 
 
-async def test_finalizers_of_a_namespace_have_an_owner(api: EmbeddedApiServer) -> None:
+async def test_finalizers_of_a_namespace_have_an_owner(api: EmbeddedServer) -> None:
     """A finalizer of an unknown owner would keep the object forever."""
     body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "n"}, "spec": {"finalizers": ["nodomain"]}}
     assert (await api.call("POST", "/api/v1/namespaces", body)).code == 422
 
 
-async def test_a_budget_names_an_eviction_policy_that_there_is(api: EmbeddedApiServer) -> None:
+async def test_a_budget_names_an_eviction_policy_that_there_is(api: EmbeddedServer) -> None:
     """At creation and at updates."""
     path = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
     body = {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "b"}, "spec": {}}

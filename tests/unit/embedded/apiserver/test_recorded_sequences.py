@@ -6,7 +6,7 @@ import json
 import ssl
 from pathlib import Path
 
-from tests.helpers.apiserver import embedded_apiserver
+from tests.harness.embedded_server import embedded_server
 from tests.helpers.differential import recorded
 from tests.helpers.differential.generate import fences
 from tests.helpers.differential.lockstep import connection, replay
@@ -19,7 +19,7 @@ CASES = Path(__file__).parent / "cases" / "sequences.jsonl"
 async def test_recorded_sequences_are_answered_as_a_real_server_did() -> None:
     """Found by `tests.helpers.differential.explore --record`, in their shortest form."""
     wrong = []
-    async with embedded_apiserver(controllers=False) as embedded:
+    async with embedded_server(controllers=False) as embedded:
         for body in definitions():
             assert (await embedded.call("POST", DEFINITIONS, body)).code == 201
         trust = ssl.create_default_context(cafile=str(embedded.certificates.ca))

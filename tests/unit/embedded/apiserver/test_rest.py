@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.helpers.apiserver import (
+from tests.harness.embedded_server import (
     JSON_PATCH,
     MERGE,
     STRATEGIC,
-    EmbeddedApiServer,
-    embedded_apiserver,
+    EmbeddedServer,
+    embedded_server,
 )
 
 from kajitori.embedded.apiserver.schemas.formats import parse_body
@@ -32,15 +32,15 @@ def pod(name: str, **meta: Any) -> dict[str, Any]:
 
 
 @pytest.fixture
-async def api() -> AsyncIterator[EmbeddedApiServer]:
-    async with embedded_apiserver() as server:
+async def api() -> AsyncIterator[EmbeddedServer]:
+    async with embedded_server() as server:
         yield server
 
 
 # --- writing ---------------------------------------------------------------------------------------------------------
 
 
-async def test_an_object_gets_what_the_server_sets(api: EmbeddedApiServer) -> None:
+async def test_an_object_gets_what_the_server_sets(api: EmbeddedServer) -> None:
     """The server sets name, UID, time, version and managers of fields, and ignores those that a client sends."""
     made = await api.call("POST", MAPS, config("a", {"x": "1"}, uid="mine", creationTimestamp="2000-01-01T00:00:00Z"))
     meta = made.body["metadata"]
@@ -52,7 +52,7 @@ async def test_an_object_gets_what_the_server_sets(api: EmbeddedApiServer) -> No
     assert (await api.call("GET", f"{MAPS}/a")).body == made.body
 
 
-async def test_generated_names_differ(api: EmbeddedApiServer) -> None:
+async def test_generated_names_differ(api: EmbeddedServer) -> None:
     """Five random characters follow, from a set that forms no words."""
     names = {(await api.call("POST", MAPS, config("", generateName="x-"))).name for _ in range(5)}
     assert len(names) == 5
@@ -79,7 +79,7 @@ async def test_generated_names_differ(api: EmbeddedApiServer) -> None:
     ],
 )
 async def test_what_can_not_be_created_is_refused_and_leaves_nothing(
-    api: EmbeddedApiServer, path: str, body: Any, code: int, message: str
+    api: EmbeddedServer, path: str, body: Any, code: int, message: str
 ) -> None:
     """Each with its status and message."""
     await api.call("POST", MAPS, config("taken"))
@@ -90,7 +90,7 @@ async def test_what_can_not_be_created_is_refused_and_leaves_nothing(
     assert (await api.call("GET", MAPS)).body["items"] == before
 
 
-async def test_unknown_fields_are_warned_of_and_dropped(api: EmbeddedApiServer) -> None:
+async def test_unknown_fields_are_warned_of_and_dropped(api: EmbeddedServer) -> None:
     """Warn is the default, as kubectl relies on it; Ignore is silent."""
     made = await api.call("POST", MAPS, {**config("a"), "foo": 1})
     assert made.headers["Warning"] == '299 - "unknown field \\"foo\\""'
@@ -99,7 +99,7 @@ async def test_unknown_fields_are_warned_of_and_dropped(api: EmbeddedApiServer) 
     assert "Warning" not in silent.headers
 
 
-async def test_a_dry_run_answers_and_changes_nothing(api: EmbeddedApiServer) -> None:
+async def test_a_dry_run_answers_and_changes_nothing(api: EmbeddedServer) -> None:
     """For each verb that writes."""
     made = await api.call("POST", f"{MAPS}?dryRun=All", config("a"))
     assert made.code == 201
@@ -113,7 +113,7 @@ async def test_a_dry_run_answers_and_changes_nothing(api: EmbeddedApiServer) -> 
     assert (await api.call("GET", f"{MAPS}/a")).body == kept.body
 
 
-async def test_an_update_needs_the_present_version_where_it_names_one(api: EmbeddedApiServer) -> None:
+async def test_an_update_needs_the_present_version_where_it_names_one(api: EmbeddedServer) -> None:
     """409 for an old version; without a version the update succeeds; without a change there is no new version."""
     made = await api.call("POST", MAPS, config("a"))
     changed = await api.call("PUT", f"{MAPS}/a", config("a", {"x": "1"}, resourceVersion=made.version))
@@ -127,7 +127,7 @@ async def test_an_update_needs_the_present_version_where_it_names_one(api: Embed
     assert (await api.call("PUT", f"{MAPS}/nope", config("nope"))).code == 404
 
 
-async def test_a_lease_is_made_by_its_first_update_and_needs_a_version_then(api: EmbeddedApiServer) -> None:
+async def test_a_lease_is_made_by_its_first_update_and_needs_a_version_then(api: EmbeddedServer) -> None:
     """Leader election relies on both."""
     path = "/apis/coordination.k8s.io/v1/namespaces/default/leases/l"
     body: dict[str, Any] = {"metadata": {"name": "l"}, "spec": {"holderIdentity": "x"}}
@@ -137,7 +137,7 @@ async def test_a_lease_is_made_by_its_first_update_and_needs_a_version_then(api:
     assert "metadata.resourceVersion: Invalid value: 0: must be specified for an update" in refused.body["message"]
 
 
-async def test_concurrent_patches_all_go_through(api: EmbeddedApiServer) -> None:
+async def test_concurrent_patches_all_go_through(api: EmbeddedServer) -> None:
     """A patch without a version is retried until it applies to the stored object."""
     await api.call("POST", MAPS, config("a"))
     patches = [api.call("PATCH", f"{MAPS}/a", {"data": {str(i): "x"}}, content_type=MERGE) for i in range(20)]
@@ -145,7 +145,7 @@ async def test_concurrent_patches_all_go_through(api: EmbeddedApiServer) -> None
     assert len((await api.call("GET", f"{MAPS}/a")).body["data"]) == 20
 
 
-async def test_spec_and_status_change_apart(api: EmbeddedApiServer) -> None:
+async def test_spec_and_status_change_apart(api: EmbeddedServer) -> None:
     """`/status` keeps the spec, the object itself keeps the status; the generation counts changes of the spec."""
     made = await api.call("POST", PODS, {**pod("p"), "status": {"phase": "Failed"}})
     assert made.body["status"]["phase"] == "Pending"
@@ -176,7 +176,7 @@ async def test_spec_and_status_change_apart(api: EmbeddedApiServer) -> None:
     ],
 )
 async def test_a_patch_that_can_not_be_is_refused(
-    api: EmbeddedApiServer, content_type: str, patch: Any, code: int, message: str
+    api: EmbeddedServer, content_type: str, patch: Any, code: int, message: str
 ) -> None:
     """The object is not changed."""
     made = await api.call("POST", MAPS, config("a", {"x": "1"}))
@@ -186,7 +186,7 @@ async def test_a_patch_that_can_not_be_is_refused(
     assert (await api.call("GET", f"{MAPS}/a")).body == made.body
 
 
-async def test_a_body_over_the_limit_is_refused(api: EmbeddedApiServer) -> None:
+async def test_a_body_over_the_limit_is_refused(api: EmbeddedServer) -> None:
     """413, whether or not the length was announced."""
     big = b'{"data":{"x":"' + b"x" * (4 << 20) + b'"}}'
     try:
@@ -196,7 +196,7 @@ async def test_a_body_over_the_limit_is_refused(api: EmbeddedApiServer) -> None:
     assert (answer.code, answer.body["reason"]) == (413, "RequestEntityTooLarge")
 
 
-async def test_bodies_may_be_yaml_and_so_may_answers(api: EmbeddedApiServer) -> None:
+async def test_bodies_may_be_yaml_and_so_may_answers(api: EmbeddedServer) -> None:
     """Dates stay text; other media types are refused."""
     body = b"kind: ConfigMap\nmetadata: {name: y}\ndata: {day: '2026-01-01'}\n"
     assert (await api.call("POST", MAPS, body, content_type="application/yaml")).code == 201
@@ -215,7 +215,7 @@ def test_json_under_the_name_of_yaml_is_read_as_json() -> None:
 # --- listing ---------------------------------------------------------------------------------------------------------
 
 
-async def test_pages_show_one_moment(api: EmbeddedApiServer) -> None:
+async def test_pages_show_one_moment(api: EmbeddedServer) -> None:
     """Objects that are created or deleted between two pages do not show; the number of remaining objects does."""
     for index in range(5):
         await api.call("POST", MAPS, config(f"c{index}"))
@@ -233,7 +233,7 @@ async def test_pages_show_one_moment(api: EmbeddedApiServer) -> None:
     assert names == ["c0", "c1", "c2", "c3", "c4"]
 
 
-async def test_a_token_that_is_too_old_has_expired(api: EmbeddedApiServer) -> None:
+async def test_a_token_that_is_too_old_has_expired(api: EmbeddedServer) -> None:
     """410, so that the client starts again; an invalid token is 400."""
     for index in range(3):
         await api.call("POST", MAPS, config(f"c{index}"))
@@ -245,7 +245,7 @@ async def test_a_token_that_is_too_old_has_expired(api: EmbeddedApiServer) -> No
     assert (await api.call("GET", MAPS, params={"continue": "abc"})).code == 400
 
 
-async def test_lists_may_name_a_version(api: EmbeddedApiServer) -> None:
+async def test_lists_may_name_a_version(api: EmbeddedServer) -> None:
     """Exactly a version, at least a version; a future version is 504 with a cause of its own."""
     made = await api.call("POST", MAPS, config("a"))
     await api.call("POST", MAPS, config("b"))
@@ -273,7 +273,7 @@ async def test_lists_may_name_a_version(api: EmbeddedApiServer) -> None:
         ({"fieldSelector": "spec.nodeName="}, ["x", "y", "z"]),
     ],
 )
-async def test_selectors(api: EmbeddedApiServer, parameters: dict[str, str], names: list[str]) -> None:
+async def test_selectors(api: EmbeddedServer, parameters: dict[str, str], names: list[str]) -> None:
     """Equality- and set-based label selectors, and the kind's fields."""
     for name, labels in (("x", {"a": "1"}), ("y", {"a": "2", "b": "1"}), ("z", {})):
         await api.call("POST", PODS, pod(name, labels=labels))
@@ -294,13 +294,13 @@ async def test_selectors(api: EmbeddedApiServer, parameters: dict[str, str], nam
         ),
     ],
 )
-async def test_what_is_no_selector(api: EmbeddedApiServer, path: str, parameters: dict[str, str], message: str) -> None:
+async def test_what_is_no_selector(api: EmbeddedServer, path: str, parameters: dict[str, str], message: str) -> None:
     """400, rather than a list of something else."""
     answer = await api.call("GET", path, params=parameters)
     assert (answer.code, answer.body["message"]) == (400, message)
 
 
-async def test_items_of_built_in_lists_bear_no_kind(api: EmbeddedApiServer) -> None:
+async def test_items_of_built_in_lists_bear_no_kind(api: EmbeddedServer) -> None:
     """In the order of kube-apiserver; large answers are compressed on request."""
     await api.call("POST", MAPS, config("big", {"x": "y" * 200_000}))
     headers = {"Accept-Encoding": "gzip", "Authorization": f"Bearer {api.token}"}
@@ -311,7 +311,7 @@ async def test_items_of_built_in_lists_bear_no_kind(api: EmbeddedApiServer) -> N
     assert "kind" not in body["items"][0]
 
 
-async def test_tables_and_partial_metadata(api: EmbeddedApiServer) -> None:
+async def test_tables_and_partial_metadata(api: EmbeddedServer) -> None:
     """As requested by `kubectl get` and by metadata informers."""
     await api.call("POST", MAPS, config("a", {"x": "1"}))
     table = await api.call("GET", MAPS, headers=TABLE)
@@ -326,7 +326,7 @@ async def test_tables_and_partial_metadata(api: EmbeddedApiServer) -> None:
 # --- watching --------------------------------------------------------------------------------------------------------
 
 
-async def test_a_watch_shows_what_its_selector_sees(api: EmbeddedApiServer) -> None:
+async def test_a_watch_shows_what_its_selector_sees(api: EmbeddedServer) -> None:
     """An object that enters the selection is added, one that leaves it is deleted, in its last selected state."""
     version = (await api.call("GET", MAPS)).version
     async with api.watch(MAPS, resourceVersion=version, labelSelector="w=1") as events:
@@ -342,7 +342,7 @@ async def test_a_watch_shows_what_its_selector_sees(api: EmbeddedApiServer) -> N
     assert seen[1]["object"]["metadata"]["resourceVersion"] == left.version
 
 
-async def test_a_watch_without_a_version_begins_with_what_is_there(api: EmbeddedApiServer) -> None:
+async def test_a_watch_without_a_version_begins_with_what_is_there(api: EmbeddedServer) -> None:
     """A watch with `sendInitialEvents` says when these end."""
     await api.call("POST", MAPS, config("a"))
     async with api.watch(MAPS) as events:
@@ -356,7 +356,7 @@ async def test_a_watch_without_a_version_begins_with_what_is_there(api: Embedded
         assert (await events.next())["object"]["metadata"]["name"] == "b"
 
 
-async def test_a_watch_from_too_long_ago_ends_with_an_error(api: EmbeddedApiServer) -> None:
+async def test_a_watch_from_too_long_ago_ends_with_an_error(api: EmbeddedServer) -> None:
     """410 as an event: the client lists again."""
     version = (await api.call("GET", MAPS)).version
     await api.call("POST", MAPS, config("a"))
@@ -367,7 +367,7 @@ async def test_a_watch_from_too_long_ago_ends_with_an_error(api: EmbeddedApiServ
         assert await events.next() is None
 
 
-async def test_a_watch_ends_after_its_timeout_with_a_bookmark(api: EmbeddedApiServer) -> None:
+async def test_a_watch_ends_after_its_timeout_with_a_bookmark(api: EmbeddedServer) -> None:
     """The bookmark names the version to continue from."""
     version = (await api.call("GET", MAPS)).version
     async with api.watch(MAPS, resourceVersion=version, timeoutSeconds="1", allowWatchBookmarks="true") as events:
@@ -378,7 +378,7 @@ async def test_a_watch_ends_after_its_timeout_with_a_bookmark(api: EmbeddedApiSe
         assert await events.next() is None
 
 
-async def test_watches_do_not_outlive_their_clients(api: EmbeddedApiServer) -> None:
+async def test_watches_do_not_outlive_their_clients(api: EmbeddedServer) -> None:
     """A client that disconnects leaves no watch behind."""
     collection = api.store._collection("/configmaps")
     async with api.watch(MAPS) as events:
@@ -392,7 +392,7 @@ async def test_watches_do_not_outlive_their_clients(api: EmbeddedApiServer) -> N
 # --- around ----------------------------------------------------------------------------------------------------------
 
 
-async def test_who_is_not_known_gets_nothing(api: EmbeddedApiServer) -> None:
+async def test_who_is_not_known_gets_nothing(api: EmbeddedServer) -> None:
     """401 for a wrong token, 403 for none."""
     answer = await api.call("GET", MAPS, headers={"Authorization": "Bearer wrong"})
     assert (answer.code, answer.body["message"]) == (401, "Unauthorized")
@@ -417,12 +417,12 @@ async def test_who_is_not_known_gets_nothing(api: EmbeddedApiServer) -> None:
         ("DELETE", f"{PODS}/p/status", 405),
     ],
 )
-async def test_paths_outside_of_what_is_served(api: EmbeddedApiServer, method: str, path: str, code: int) -> None:
+async def test_paths_outside_of_what_is_served(api: EmbeddedServer, method: str, path: str, code: int) -> None:
     """Health and version are served; what is not served is refused."""
     assert (await api.call(method, path)).code == code
 
 
-async def test_metrics_count_requests(api: EmbeddedApiServer) -> None:
+async def test_metrics_count_requests(api: EmbeddedServer) -> None:
     """By verb, resource and code."""
     await api.call("GET", f"{MAPS}/nope")
     text = (await api.call("GET", "/metrics")).body.decode()
@@ -433,9 +433,9 @@ async def test_metrics_count_requests(api: EmbeddedApiServer) -> None:
 async def test_a_second_start_finds_everything(tmp_path: Path) -> None:
     """After a restart: objects, custom kinds, and versions that only grow. Watchers list again, since the data may be
     from a backup."""
-    async with embedded_apiserver(tmp_path) as api:
+    async with embedded_server(tmp_path) as api:
         made = await api.call("POST", MAPS, config("a"))
-    async with embedded_apiserver(tmp_path) as api:
+    async with embedded_server(tmp_path) as api:
         assert (await api.call("GET", f"{MAPS}/a")).body == made.body
         later = await api.call("POST", MAPS, config("b"))
         assert int(later.version) > int(made.version)
@@ -452,7 +452,7 @@ async def test_a_second_start_finds_everything(tmp_path: Path) -> None:
         ("/apis/rbac.authorization.k8s.io/v1/clusterroles/a", "its one user is the administrator"),
     ],
 )
-async def test_kinds_that_are_left_out_are_refused_with_a_reason(api: EmbeddedApiServer, path: str, why: str) -> None:
+async def test_kinds_that_are_left_out_are_refused_with_a_reason(api: EmbeddedServer, path: str, why: str) -> None:
     answer = await api.call("GET", path)
     assert (answer.code, answer.body["reason"]) == (404, "NotFound")
     assert "does not serve" in answer.body["message"] and why in answer.body["message"]

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from tests.helpers.apiserver import MERGE, EmbeddedApiServer, embedded_apiserver
+from tests.harness.embedded_server import MERGE, EmbeddedServer, embedded_server
 
 GROUP = "/apis/admissionregistration.k8s.io/v1"
 MAPS = "/api/v1/namespaces/default/configmaps"
@@ -18,13 +18,13 @@ EVERYTHING = {"apiGroups": ["*"], "apiVersions": ["*"], "operations": ["*"], "re
 
 
 @pytest.fixture
-async def api() -> AsyncIterator[EmbeddedApiServer]:
-    async with embedded_apiserver() as server:
+async def api() -> AsyncIterator[EmbeddedServer]:
+    async with embedded_server() as server:
         yield server
 
 
 async def enforce(
-    api: EmbeddedApiServer,
+    api: EmbeddedServer,
     expression: str,
     *,
     rule: dict[str, Any] | None = None,
@@ -68,14 +68,12 @@ def config(name: str, **meta: Any) -> dict[str, Any]:
         ({"resourceNames": ["b"]}, False),
     ],
 )
-async def test_a_rule_says_which_requests_it_is_about(
-    api: EmbeddedApiServer, rule: dict[str, Any], refused: bool
-) -> None:
+async def test_a_rule_says_which_requests_it_is_about(api: EmbeddedServer, rule: dict[str, Any], refused: bool) -> None:
     await enforce(api, "false", rule=rule)
     assert (await api.call("POST", MAPS, config("a"))).code == (422 if refused else 201)
 
 
-async def test_parts_of_objects_are_asked_about(api: EmbeddedApiServer) -> None:
+async def test_parts_of_objects_are_asked_about(api: EmbeddedServer) -> None:
     """To a policy, the status of a Node is a resource of its own."""
     await enforce(api, "false", rule={"resources": ["nodes/status"]})
     assert (await api.call("POST", "/api/v1/nodes", {"metadata": {"name": "n"}})).code == 201
@@ -86,7 +84,7 @@ async def test_parts_of_objects_are_asked_about(api: EmbeddedApiServer) -> None:
 
 
 @pytest.mark.parametrize(("policy", "code"), [("Equivalent", 422), ("Exact", 201)])
-async def test_the_same_objects_under_another_group(api: EmbeddedApiServer, policy: str, code: int) -> None:
+async def test_the_same_objects_under_another_group(api: EmbeddedServer, policy: str, code: int) -> None:
     """Events are served by two groups; a policy about one of them matches both unless it says otherwise."""
     rule = {"apiGroups": ["events.k8s.io"], "resources": ["events"]}
     await enforce(api, "request.resource.group == ''", rule=rule, constraints={"matchPolicy": policy})
@@ -98,7 +96,7 @@ async def test_the_same_objects_under_another_group(api: EmbeddedApiServer, poli
     assert (await api.call("POST", "/api/v1/namespaces/default/events", event)).code == code
 
 
-async def test_namespaces_are_selected_by_their_labels(api: EmbeddedApiServer) -> None:
+async def test_namespaces_are_selected_by_their_labels(api: EmbeddedServer) -> None:
     """Objects in the namespace as well; objects that are not namespaced are always selected."""
     selector = {"namespaceSelector": {"matchLabels": {"strict": "yes"}}}
     await enforce(api, "request.operation != 'CREATE'", constraints=selector)
@@ -114,7 +112,7 @@ async def test_namespaces_are_selected_by_their_labels(api: EmbeddedApiServer) -
 
 
 @pytest.mark.parametrize(("reason", "code"), [("Forbidden", 403), ("Invalid", 422), ("RequestEntityTooLarge", 413)])
-async def test_the_reason_decides_the_code(api: EmbeddedApiServer, reason: str, code: int) -> None:
+async def test_the_reason_decides_the_code(api: EmbeddedServer, reason: str, code: int) -> None:
     await enforce(api, "false", reason=reason)
     answer = await api.call("POST", MAPS, config("a"))
     said = "ValidatingAdmissionPolicy 'p' with binding 'p' denied request: no"
@@ -123,14 +121,14 @@ async def test_the_reason_decides_the_code(api: EmbeddedApiServer, reason: str, 
     assert answer.body["details"]["causes"] == [{"message": said}]
 
 
-async def test_a_policy_may_warn_only(api: EmbeddedApiServer) -> None:
+async def test_a_policy_may_warn_only(api: EmbeddedServer) -> None:
     await enforce(api, "false", actions=("Warn", "Audit"))
     answer = await api.call("POST", MAPS, config("a"))
     assert answer.code == 201
     assert "Validation failed for ValidatingAdmissionPolicy 'p' with binding 'p': no" in answer.headers["Warning"]
 
 
-async def test_nothing_is_stored_of_what_is_denied(api: EmbeddedApiServer) -> None:
+async def test_nothing_is_stored_of_what_is_denied(api: EmbeddedServer) -> None:
     """No creation, change or deletion, of one object or of a collection."""
     assert (await api.call("POST", MAPS, config("a"))).code == 201
     await enforce(api, "false", rule={"resources": ["configmaps"]})
@@ -142,7 +140,7 @@ async def test_nothing_is_stored_of_what_is_denied(api: EmbeddedApiServer) -> No
     assert "data" not in (await api.call("GET", f"{MAPS}/a")).body
 
 
-async def test_a_changed_policy_is_the_one_that_is_asked(api: EmbeddedApiServer) -> None:
+async def test_a_changed_policy_is_the_one_that_is_asked(api: EmbeddedServer) -> None:
     """A policy applies at once; one without a binding, or whose binding was deleted, does not."""
     await enforce(api, "false", rule={"resources": ["configmaps"]})
     assert (await api.call("POST", MAPS, config("a"))).code == 422
@@ -154,7 +152,7 @@ async def test_a_changed_policy_is_the_one_that_is_asked(api: EmbeddedApiServer)
     assert (await api.call("POST", MAPS, config("b"))).code == 201
 
 
-async def test_what_is_not_served_is_refused_when_it_is_written(api: EmbeddedApiServer) -> None:
+async def test_what_is_not_served_is_refused_when_it_is_written(api: EmbeddedServer) -> None:
     """A real server evaluates policies with parameters; here they would protect nothing."""
     spec = {
         "paramKind": {"apiVersion": "v1", "kind": "ConfigMap"},
@@ -170,7 +168,7 @@ async def test_what_is_not_served_is_refused_when_it_is_written(api: EmbeddedApi
     assert (await api.call("POST", path, {"metadata": {"name": "b"}, "spec": bound})).code == 422
 
 
-async def test_the_kinds_have_columns(api: EmbeddedApiServer) -> None:
+async def test_the_kinds_have_columns(api: EmbeddedServer) -> None:
     await enforce(api, "false")
     table = {"Accept": "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"}
     policies = (await api.call("GET", f"{GROUP}/validatingadmissionpolicies", headers=table)).body

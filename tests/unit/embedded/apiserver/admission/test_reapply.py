@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from tests.helpers.apiserver import APPLY, EmbeddedApiServer, embedded_apiserver
-from tests.helpers.boats import definition
+from tests.harness.embedded_server import APPLY, EmbeddedServer, embedded_server
+from tests.helpers.custom_resource import definition
 
 from kajitori.core.admission.owner_policy import owner_policy
 from kajitori.core.spec.definition import custom_resource_definition
@@ -20,12 +20,12 @@ DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 
 @pytest.fixture
-async def api() -> AsyncIterator[EmbeddedApiServer]:
-    async with embedded_apiserver() as server:
+async def api() -> AsyncIterator[EmbeddedServer]:
+    async with embedded_server() as server:
         yield server
 
 
-async def test_a_changed_schema_is_checked_again(api: EmbeddedApiServer) -> None:
+async def test_a_changed_schema_is_checked_again(api: EmbeddedServer) -> None:
     """Also one that differs only in a type: in Python, 1 and true are equal."""
     wanted = definition()
     version = wanted["spec"]["versions"][1]
@@ -37,14 +37,14 @@ async def test_a_changed_schema_is_checked_again(api: EmbeddedApiServer) -> None
     assert await apply(api, DEFINITIONS, wanted) == 422
 
 
-async def apply(api: EmbeddedApiServer, path: str, wanted: dict[str, Any]) -> int:
+async def apply(api: EmbeddedServer, path: str, wanted: dict[str, Any]) -> int:
     place = f"{path}/{wanted['metadata']['name']}?fieldManager=kajitori&force=true"
     return (await api.call("PATCH", place, wanted, content_type=APPLY)).code
 
 
 @pytest.mark.parametrize(("path", "wanted"), [(POLICIES, owner_policy()), (DEFINITIONS, custom_resource_definition())])
 async def test_what_is_applied_unchanged_is_not_compiled_again(
-    api: EmbeddedApiServer, path: str, wanted: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    api: EmbeddedServer, path: str, wanted: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A restart does not load the library for CEL, which takes 15 MB and a twentieth of a second."""
     assert await apply(api, path, wanted) == 201

@@ -7,15 +7,15 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from tests.helpers.apiserver import (
+from tests.harness.embedded_server import (
     APPLY,
     JSON,
     JSON_PATCH,
     MERGE,
     STRATEGIC,
     Answer,
-    EmbeddedApiServer,
-    embedded_apiserver,
+    EmbeddedServer,
+    embedded_server,
 )
 
 from kajitori.embedded.apiserver.schemas.nesting import DEEPEST
@@ -43,8 +43,8 @@ def definition(schema: Any) -> dict[str, Any]:
 
 
 @pytest.fixture
-async def api() -> AsyncIterator[EmbeddedApiServer]:
-    async with embedded_apiserver() as server:
+async def api() -> AsyncIterator[EmbeddedServer]:
+    async with embedded_server() as server:
         made = await server.call(
             "POST", DEFINITIONS, definition({"type": "object", "x-kubernetes-preserve-unknown-fields": True})
         )
@@ -71,7 +71,7 @@ def as_yaml(document: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("value", [objects, lists])
-async def test_what_is_nested_too_deeply_is_refused(api: EmbeddedApiServer, value: Any) -> None:
+async def test_what_is_nested_too_deeply_is_refused(api: EmbeddedServer, value: Any) -> None:
     """Bodies of every kind of request, in every format; the server continues to work."""
     assert (await api.call("POST", THINGS, thing("there", b"1"))).code == 201
     for levels in DEPTHS:
@@ -101,7 +101,7 @@ def _refused(answer: Answer, what: Any) -> None:
 
 
 @pytest.mark.parametrize("value", [objects, lists])
-async def test_what_is_nested_as_deep_as_is_read_can_be_used(api: EmbeddedApiServer, value: Any) -> None:
+async def test_what_is_nested_as_deep_as_is_read_can_be_used(api: EmbeddedServer, value: Any) -> None:
     """Created, read in each format, changed, watched and deleted."""
     deep = value(DEEPEST - 8)
     assert (await api.call("POST", THINGS, thing("a", deep))).code == 201
@@ -117,7 +117,7 @@ async def test_what_is_nested_as_deep_as_is_read_can_be_used(api: EmbeddedApiSer
     assert (await api.call("DELETE", f"{THINGS}/a")).code == 200
 
 
-async def test_a_deep_schema_hides_nothing(api: EmbeddedApiServer) -> None:
+async def test_a_deep_schema_hides_nothing(api: EmbeddedServer) -> None:
     """An accepted definition is also in the OpenAPI documents, which every client reads."""
     assert (await api.call("DELETE", f"{DEFINITIONS}/things.test.dev")).code == 200
     for levels, code in ((DEEPEST // 2 - 8, 201), (DEEPEST, 400)):
@@ -130,7 +130,7 @@ async def test_a_deep_schema_hides_nothing(api: EmbeddedApiServer) -> None:
         await api.call("DELETE", f"{DEFINITIONS}/things.test.dev")
 
 
-async def test_patches_that_build_depth_or_size_are_refused(api: EmbeddedApiServer) -> None:
+async def test_patches_that_build_depth_or_size_are_refused(api: EmbeddedServer) -> None:
     """Each operation is small: one more level, or a copy of everything."""
     assert (await api.call("POST", THINGS, thing("a", b"{}"))).code == 201
     deeper = [{"op": "add", "path": "/x" + "/a" * level, "value": {}} for level in range(1, 2 * DEEPEST)]
@@ -144,7 +144,7 @@ async def test_patches_that_build_depth_or_size_are_refused(api: EmbeddedApiServ
     assert (await api.call("GET", f"{THINGS}/a")).body["x"] == {}
 
 
-async def test_yaml_that_stands_for_far_more_is_refused(api: EmbeddedApiServer) -> None:
+async def test_yaml_that_stands_for_far_more_is_refused(api: EmbeddedServer) -> None:
     """Aliases may repeat values, but not without limit, and not themselves."""
     head = b"apiVersion: test.dev/v1\nkind: Thing\nmetadata: {name: a}\n"
     fine = await api.call("POST", THINGS, head + b"x: &x [1, 2]\ny: *x\n", content_type=YAML)
@@ -159,7 +159,7 @@ async def test_yaml_that_stands_for_far_more_is_refused(api: EmbeddedApiServer) 
     _refused(await api.call("POST", THINGS, head + deep, content_type=YAML), "aliases in aliases")
 
 
-async def test_deep_json_in_protobuf_is_refused(api: EmbeddedApiServer) -> None:
+async def test_deep_json_in_protobuf_is_refused(api: EmbeddedServer) -> None:
     """Protobuf messages are not nested deeply; the JSON in one of them may be."""
 
     def varint(number: int) -> bytes:
@@ -174,7 +174,7 @@ async def test_deep_json_in_protobuf_is_refused(api: EmbeddedApiServer) -> None:
     _refused(await api.call("POST", MAPS, body, content_type=PROTOBUF), "protobuf")
 
 
-async def test_deep_json_in_other_places_is_refused(api: EmbeddedApiServer) -> None:
+async def test_deep_json_in_other_places_is_refused(api: EmbeddedServer) -> None:
     """In a continue token, and in a Secret of registry credentials."""
     token = base64.urlsafe_b64encode(lists(2_000)).decode()
     answer = await api.call("GET", MAPS, params={"continue": token, "limit": "1"})

@@ -15,7 +15,7 @@ import pytest
 import uvloop
 from aiohttp import web
 from cryptography import x509
-from tests.helpers.apiserver import MERGE, EmbeddedApiServer, embedded_apiserver
+from tests.harness.embedded_server import MERGE, EmbeddedServer, embedded_server
 
 from kajitori.embedded import names
 from kajitori.embedded.apiserver import server as apiserver
@@ -78,7 +78,7 @@ class Kubelet:
 
 
 @asynccontextmanager
-async def kubelet_of(api: EmbeddedApiServer, folder: Path, *, joined: bool = False) -> AsyncIterator[Kubelet]:
+async def kubelet_of(api: EmbeddedServer, folder: Path, *, joined: bool = False) -> AsyncIterator[Kubelet]:
     """A kubelet with the cluster's certificate, or one that it signed itself and its node does not name; its node, and
     a Pod on it."""
     kubelet = Kubelet()
@@ -121,12 +121,12 @@ async def until(condition: Callable[[], bool]) -> None:
 
 
 @pytest.fixture
-async def api() -> AsyncIterator[EmbeddedApiServer]:
-    async with embedded_apiserver() as server:
+async def api() -> AsyncIterator[EmbeddedServer]:
+    async with embedded_server() as server:
         yield server
 
 
-async def test_logs_come_from_the_kubelet_of_the_pods_node(api: EmbeddedApiServer, tmp_path: Path) -> None:
+async def test_logs_come_from_the_kubelet_of_the_pods_node(api: EmbeddedServer, tmp_path: Path) -> None:
     """With the parameters as they are; the API server shows its own client certificate."""
     async with kubelet_of(api, tmp_path) as kubelet:
         answer = await api.call("GET", f"{POD}/log", params={"follow": "true", "tailLines": "5", "unknown": "x"})
@@ -140,7 +140,7 @@ async def test_logs_come_from_the_kubelet_of_the_pods_node(api: EmbeddedApiServe
         assert (refused.code, refused.body["message"]) == (400, "previous terminated container not found")
 
 
-async def test_what_a_kubelet_tells_of_its_node_is_passed_on(api: EmbeddedApiServer, tmp_path: Path) -> None:
+async def test_what_a_kubelet_tells_of_its_node_is_passed_on(api: EmbeddedServer, tmp_path: Path) -> None:
     """With the parameters, and with the path that was asked for: one kubelet may speak for several nodes."""
     path = "/api/v1/nodes/n/proxy/stats/summary"
     async with kubelet_of(api, tmp_path) as kubelet:
@@ -154,9 +154,7 @@ async def test_what_a_kubelet_tells_of_its_node_is_passed_on(api: EmbeddedApiSer
     assert (await api.call("GET", path)).code == 503
 
 
-async def test_a_self_signed_certificate_is_trusted_if_its_node_names_it(
-    api: EmbeddedApiServer, tmp_path: Path
-) -> None:
+async def test_a_self_signed_certificate_is_trusted_if_its_node_names_it(api: EmbeddedServer, tmp_path: Path) -> None:
     """That one and no other; nothing is sent to who shows another."""
     async with kubelet_of(api, tmp_path, joined=True) as kubelet:
 
@@ -177,7 +175,7 @@ async def test_a_self_signed_certificate_is_trusted_if_its_node_names_it(
         assert subject["organizationName"] == "system:masters"
 
 
-async def test_exec_passes_frames_both_ways(api: EmbeddedApiServer, tmp_path: Path) -> None:
+async def test_exec_passes_frames_both_ways(api: EmbeddedServer, tmp_path: Path) -> None:
     """Commands in order, streams under the kubelet's names, the protocol that both speak."""
     async with kubelet_of(api, tmp_path) as kubelet:
         url = f"{api.url}{POD}/exec?command=sh&command=-c&command=cat&stdin=true&stdout=true&tty=false"
@@ -196,7 +194,7 @@ async def test_exec_passes_frames_both_ways(api: EmbeddedApiServer, tmp_path: Pa
         ]
 
 
-async def test_a_client_that_hangs_up_early_leaves_no_connection(api: EmbeddedApiServer, tmp_path: Path) -> None:
+async def test_a_client_that_hangs_up_early_leaves_no_connection(api: EmbeddedServer, tmp_path: Path) -> None:
     """Also while the kubelet has not answered yet."""
     headers = {"Authorization": f"Bearer {api.token}", "Connection": "Upgrade", "Upgrade": "SPDY/3.1"}
     async with kubelet_of(api, tmp_path) as kubelet:
@@ -209,7 +207,7 @@ async def test_a_client_that_hangs_up_early_leaves_no_connection(api: EmbeddedAp
 
 @pytest.mark.parametrize("method", ["GET", "POST"])
 @pytest.mark.parametrize("stream", ["exec", "attach", "portforward"])
-async def test_streams_are_for_known_users(api: EmbeddedApiServer, method: str, stream: str) -> None:
+async def test_streams_are_for_known_users(api: EmbeddedServer, method: str, stream: str) -> None:
     """A request without credentials is refused with a Status before the Pod is looked up."""
     async with api.session.request(method, f"{api.url}{POD}/{stream}") as answer:
         refused = await answer.json()
@@ -218,7 +216,7 @@ async def test_streams_are_for_known_users(api: EmbeddedApiServer, method: str, 
     assert f'User "system:anonymous" cannot {verb} resource "pods/{stream}"' in refused["message"]
 
 
-async def test_a_reader_opens_no_stream(api: EmbeddedApiServer, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_reader_opens_no_stream(api: EmbeddedServer, monkeypatch: pytest.MonkeyPatch) -> None:
     """A WebSocket begins with a GET, but needs the permission to create."""
     asked: list[str] = []
 
@@ -241,7 +239,7 @@ async def test_a_reader_opens_no_stream(api: EmbeddedApiServer, monkeypatch: pyt
     ],
 )
 async def test_a_kubelets_refusal_to_upgrade_is_a_status(
-    api: EmbeddedApiServer, tmp_path: Path, port: str, code: int, message: str
+    api: EmbeddedServer, tmp_path: Path, port: str, code: int, message: str
 ) -> None:
     """The kubelet receives the protocols that the client offers, but not the client's credentials."""
     headers = {"Connection": "Upgrade", "Upgrade": "SPDY/3.1", "X-Stream-Protocol-Version": "portforward.k8s.io"}
@@ -257,7 +255,7 @@ def test_streams_are_joined_under_uvloop_too(tmp_path: Path) -> None:
     """`kaji up` runs on uvloop."""
 
     async def story() -> None:
-        async with embedded_apiserver() as api:
+        async with embedded_server() as api:
             await test_exec_passes_frames_both_ways(api, tmp_path)
 
     uvloop.run(story())
@@ -277,7 +275,7 @@ def test_streams_are_joined_under_uvloop_too(tmp_path: Path) -> None:
         (f"{POD}/portforward?ports=80,web", 400, "'web' is not a port"),
     ],
 )
-async def test_what_can_not_be_passed_on_is_refused(api: EmbeddedApiServer, path: str, code: int, message: str) -> None:
+async def test_what_can_not_be_passed_on_is_refused(api: EmbeddedServer, path: str, code: int, message: str) -> None:
     """Before any kubelet is asked."""
     await api.call("POST", "/api/v1/nodes", {"metadata": {"name": "n"}})
     body = {"metadata": {"name": "p"}, "spec": {"nodeName": "n", "containers": [{"name": "c", "image": "i"}]}}
@@ -287,7 +285,7 @@ async def test_what_can_not_be_passed_on_is_refused(api: EmbeddedApiServer, path
     assert message in answer.body["message"]
 
 
-async def test_a_pod_with_several_containers_needs_a_name(api: EmbeddedApiServer) -> None:
+async def test_a_pod_with_several_containers_needs_a_name(api: EmbeddedServer) -> None:
     """The message lists them; the annotation that kubectl reads chooses one. Without a node the log is empty."""
     containers = [{"name": name, "image": "i"} for name in ("a", "b")]
     await api.call("POST", POD.rpartition("/")[0], {"metadata": {"name": "p"}, "spec": {"containers": containers}})

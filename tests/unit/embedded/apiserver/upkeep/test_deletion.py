@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from tests.helpers.apiserver import MERGE, Answer, EmbeddedApiServer, embedded_apiserver
+from tests.harness.embedded_server import MERGE, Answer, EmbeddedServer, embedded_server
 from tests.unit.embedded.apiserver.test_apply import DEFINITION
 
 SPACE = "/api/v1/namespaces/team"
@@ -18,8 +18,8 @@ FOOS = "/apis/x.io/v1/namespaces/team/foos"
 
 
 @pytest.fixture
-async def api() -> AsyncIterator[EmbeddedApiServer]:
-    async with embedded_apiserver() as server:
+async def api() -> AsyncIterator[EmbeddedServer]:
+    async with embedded_server() as server:
         await server.call("POST", "/api/v1/namespaces", {"metadata": {"name": "team"}})
         yield server
 
@@ -35,14 +35,14 @@ def owned_by(owner: Answer, *, block: bool = False) -> dict[str, Any]:
     }
 
 
-async def make(api: EmbeddedApiServer, name: str, *owners: dict[str, Any], finalizers: tuple[str, ...] = ()) -> Answer:
+async def make(api: EmbeddedServer, name: str, *owners: dict[str, Any], finalizers: tuple[str, ...] = ()) -> Answer:
     meta = {"name": name, "ownerReferences": list(owners), "finalizers": list(finalizers)}
     answer = await api.call("POST", MAPS, {"metadata": meta})
     assert answer.code == 201, answer.body
     return answer
 
 
-async def make_pod(api: EmbeddedApiServer, name: str, node: str = "", **labels: str) -> Answer:
+async def make_pod(api: EmbeddedServer, name: str, node: str = "", **labels: str) -> Answer:
     spec = {"containers": [{"name": "c", "image": "i:1"}]}
     answer = await api.call("POST", PODS, {"metadata": {"name": name, "labels": labels}, "spec": spec})
     if node:
@@ -51,21 +51,21 @@ async def make_pod(api: EmbeddedApiServer, name: str, node: str = "", **labels: 
     return answer
 
 
-async def gone(api: EmbeddedApiServer, path: str) -> None:
+async def gone(api: EmbeddedServer, path: str) -> None:
     """Wait until nothing is there."""
     async with asyncio.timeout(60), api.watch(path.rpartition("/")[0]) as events:
         while (await api.call("GET", path)).code != 404:
             await events.next()
 
 
-async def names(api: EmbeddedApiServer) -> list[str]:
+async def names(api: EmbeddedServer) -> list[str]:
     return [item["metadata"]["name"] for item in (await api.call("GET", MAPS)).body["items"]]
 
 
 # --- grace -----------------------------------------------------------------------------------------------------------
 
 
-async def test_a_pod_on_a_node_stays_until_its_kubelet_lets_it_go(api: EmbeddedApiServer) -> None:
+async def test_a_pod_on_a_node_stays_until_its_kubelet_lets_it_go(api: EmbeddedServer) -> None:
     """The grace may be shortened, never prolonged; grace 0 ends it."""
     await make_pod(api, "p", "n")
     first = await api.call("DELETE", f"{PODS}/p", {"gracePeriodSeconds": 20})
@@ -80,7 +80,7 @@ async def test_a_pod_on_a_node_stays_until_its_kubelet_lets_it_go(api: EmbeddedA
     assert (await api.call("GET", f"{PODS}/p")).code == 404
 
 
-async def test_a_pod_without_a_node_goes_at_once(api: EmbeddedApiServer) -> None:
+async def test_a_pod_without_a_node_goes_at_once(api: EmbeddedServer) -> None:
     """Nothing runs that could need time."""
     await make_pod(api, "p")
     assert (await api.call("DELETE", f"{PODS}/p")).body["metadata"]["deletionGracePeriodSeconds"] == 0
@@ -99,7 +99,7 @@ async def test_a_pod_without_a_node_goes_at_once(api: EmbeddedApiServer) -> None
     ],
 )
 async def test_a_deletion_that_can_not_be_is_refused(
-    api: EmbeddedApiServer, options: dict[str, Any], code: int, message: str
+    api: EmbeddedServer, options: dict[str, Any], code: int, message: str
 ) -> None:
     """The object stays."""
     await make(api, "a")
@@ -109,7 +109,7 @@ async def test_a_deletion_that_can_not_be_is_refused(
     assert await names(api) == ["a"]
 
 
-async def test_finalizers_hold_an_object(api: EmbeddedApiServer) -> None:
+async def test_finalizers_hold_an_object(api: EmbeddedServer) -> None:
     """It is marked, takes no new finalizers, and goes with the last of them."""
     await make(api, "a", finalizers=("x.io/f",))
     marked = await api.call("DELETE", f"{MAPS}/a")
@@ -121,7 +121,7 @@ async def test_finalizers_hold_an_object(api: EmbeddedApiServer) -> None:
     assert (await api.call("GET", f"{MAPS}/a")).code == 404
 
 
-async def test_a_collection_is_deleted_by_its_selector(api: EmbeddedApiServer) -> None:
+async def test_a_collection_is_deleted_by_its_selector(api: EmbeddedServer) -> None:
     """What does not match stays; the answer lists what went."""
     await make_pod(api, "a", l="1")
     await make_pod(api, "b", l="2")
@@ -133,7 +133,7 @@ async def test_a_collection_is_deleted_by_its_selector(api: EmbeddedApiServer) -
 # --- owners ----------------------------------------------------------------------------------------------------------
 
 
-async def test_dependents_go_with_their_owner(api: EmbeddedApiServer) -> None:
+async def test_dependents_go_with_their_owner(api: EmbeddedServer) -> None:
     """All generations of them; those of another owner stay."""
     owner = await make(api, "owner")
     child = await make(api, "child", owned_by(owner))
@@ -144,7 +144,7 @@ async def test_dependents_go_with_their_owner(api: EmbeddedApiServer) -> None:
     assert await names(api) == ["other"]
 
 
-async def test_a_dependent_with_another_owner_left_stays(api: EmbeddedApiServer) -> None:
+async def test_a_dependent_with_another_owner_left_stays(api: EmbeddedServer) -> None:
     """It only loses the reference."""
     first, second = await make(api, "first"), await make(api, "second")
     await make(api, "child", owned_by(first), owned_by(second))
@@ -156,7 +156,7 @@ async def test_a_dependent_with_another_owner_left_stays(api: EmbeddedApiServer)
 
 
 @pytest.mark.parametrize("change", [{"uid": "made-up"}, {"name": "nobody"}])
-async def test_an_owner_that_never_was_is_an_owner_that_went(api: EmbeddedApiServer, change: dict[str, str]) -> None:
+async def test_an_owner_that_never_was_is_an_owner_that_went(api: EmbeddedServer, change: dict[str, str]) -> None:
     """Names never suffice: the UID has to agree."""
     owner = await make(api, "owner")
     await make(api, "child", owned_by(owner) | change)
@@ -164,7 +164,7 @@ async def test_an_owner_that_never_was_is_an_owner_that_went(api: EmbeddedApiSer
     assert await names(api) == ["owner"]
 
 
-async def test_an_owner_of_an_unknown_kind_is_left_alone(api: EmbeddedApiServer) -> None:
+async def test_an_owner_of_an_unknown_kind_is_left_alone(api: EmbeddedServer) -> None:
     """It can't be told whether it exists."""
     owner = await make(api, "owner")
     await make(api, "child", owned_by(owner) | {"kind": "Unheard", "apiVersion": "un.heard/v1"})
@@ -173,7 +173,7 @@ async def test_an_owner_of_an_unknown_kind_is_left_alone(api: EmbeddedApiServer)
     assert await names(api) == ["child", "owner"]
 
 
-async def test_orphans_stay_without_their_owner(api: EmbeddedApiServer) -> None:
+async def test_orphans_stay_without_their_owner(api: EmbeddedServer) -> None:
     """Their reference is taken away before the owner goes."""
     owner = await make(api, "owner")
     await make(api, "child", owned_by(owner))
@@ -182,7 +182,7 @@ async def test_orphans_stay_without_their_owner(api: EmbeddedApiServer) -> None:
     assert "ownerReferences" not in (await api.call("GET", f"{MAPS}/child")).body["metadata"]
 
 
-async def test_in_the_foreground_an_owner_waits_for_what_blocks_it(api: EmbeddedApiServer) -> None:
+async def test_in_the_foreground_an_owner_waits_for_what_blocks_it(api: EmbeddedServer) -> None:
     """Only dependents with blockOwnerDeletion do."""
     owner = await make(api, "owner")
     await make(api, "blocks", owned_by(owner, block=True), finalizers=("x.io/f",))
@@ -201,7 +201,7 @@ async def test_in_the_foreground_an_owner_waits_for_what_blocks_it(api: Embedded
 # --- namespaces and definitions --------------------------------------------------------------------------------------
 
 
-async def test_a_namespace_goes_with_everything_in_it(api: EmbeddedApiServer) -> None:
+async def test_a_namespace_goes_with_everything_in_it(api: EmbeddedServer) -> None:
     """It says what it waits for, and takes in nothing new."""
     await make(api, "held", finalizers=("x.io/f",))
     await make(api, "free")
@@ -221,14 +221,14 @@ async def test_a_namespace_goes_with_everything_in_it(api: EmbeddedApiServer) ->
     await gone(api, SPACE)
 
 
-async def test_what_everybody_needs_is_not_deleted(api: EmbeddedApiServer) -> None:
+async def test_what_everybody_needs_is_not_deleted(api: EmbeddedServer) -> None:
     """default and the system's namespaces."""
     for name in ("default", "kube-system", "kube-public"):
         refused = await api.call("DELETE", f"/api/v1/namespaces/{name}")
         assert (refused.code, refused.body["reason"]) == (403, "Forbidden")
 
 
-async def test_a_definition_goes_with_its_objects(api: EmbeddedApiServer) -> None:
+async def test_a_definition_goes_with_its_objects(api: EmbeddedServer) -> None:
     """Afterwards the kind is not served any more, and may be defined anew without finding the old objects."""
     assert (await api.call("POST", DEFINITIONS, DEFINITION)).code == 201
     body = {"apiVersion": "x.io/v1", "kind": "Foo", "metadata": {"name": "f", "finalizers": ["x.io/f"]}}
@@ -248,7 +248,7 @@ async def test_a_definition_goes_with_its_objects(api: EmbeddedApiServer) -> Non
 # --- eviction --------------------------------------------------------------------------------------------------------
 
 
-async def test_a_budget_keeps_pods_from_being_evicted(api: EmbeddedApiServer) -> None:
+async def test_a_budget_keeps_pods_from_being_evicted(api: EmbeddedServer) -> None:
     """429 until it allows a disruption; an eviction uses one up."""
     await make_pod(api, "p", "n", app="x")
     running = {"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}}

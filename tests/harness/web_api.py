@@ -12,12 +12,12 @@ from typing import Any
 
 import httpx2
 import yaml
-from tests.helpers.apiserver import embedded_apiserver
-from tests.helpers.commands import clean_environment, kaji
+from tests.harness.cluster import POLICY, Cluster
+from tests.harness.commands import clean_environment, kaji
+from tests.harness.embedded_server import embedded_server
+from tests.harness.local_cluster import kubectl_binary
+from tests.harness.real_server import CONTROLLER, RealServer
 from tests.helpers.faulty_proxy import FaultyProxy
-from tests.helpers.platform import kubectl_binary
-from tests.helpers.real_cluster import CONTROLLER, RealCluster
-from tests.helpers.world import POLICY, World
 
 from kajitori.api.app import create_app
 from kajitori.api.context import ApiDependencies
@@ -68,10 +68,10 @@ async def completed(*command: str, stdin: str = "", env: dict[str, str], cwd: Pa
 
 
 @dataclass(frozen=True)
-class Stage:
-    """Everything that a person has in front of him, and the world behind it."""
+class WebApi:
+    """Everything that a person has in front of him, and the cluster behind it."""
 
-    world: World
+    cluster: Cluster
     http: httpx2.AsyncClient
     url: str
     token: str
@@ -85,20 +85,20 @@ class Stage:
 
     async def kaji(self, *arguments: str, stdin: str = "", **environment: str) -> Completed:
         """A `kaji` of its own against this Web API; further environment comes before what leads there."""
-        target = {"KAJI_SERVER": self.url, "KAJI_TOKEN": self.token, "KAJI_NAMESPACE": self.world.namespace}
-        own = clean_environment(self.world.folder, **target | environment)
+        target = {"KAJI_SERVER": self.url, "KAJI_TOKEN": self.token, "KAJI_NAMESPACE": self.cluster.namespace}
+        own = clean_environment(self.cluster.folder, **target | environment)
         done = await asyncio.to_thread(kaji, *arguments, stdin=stdin, env=own, timeout=TIMEOUT_SECONDS)
         return Completed(done.returncode, done.stdout, done.stderr)
 
     async def kubectl(self, *arguments: str, stdin: str = "") -> Completed:
-        """kubectl as admin, in the world's namespace."""
+        """kubectl as admin, in the cluster's namespace."""
         return await completed(
             kubectl_binary(),
-            f"--kubeconfig={self.world.kubeconfig}",
-            f"--namespace={self.world.namespace}",
+            f"--kubeconfig={self.cluster.kubeconfig}",
+            f"--namespace={self.cluster.namespace}",
             *arguments,
             stdin=stdin,
-            env={**os.environ, "HOME": str(self.world.folder)},
+            env={**os.environ, "HOME": str(self.cluster.folder)},
         )
 
     async def apply(self, name: str, spec: dict[str, Any]) -> Completed:
@@ -109,7 +109,7 @@ class Stage:
         """Every object of ours in the namespace, as the API server has it now."""
         found = []
         for resource in (RUNS, PODS, SERVICES):
-            listing = await self.world.client.list(resource, self.world.namespace)
+            listing = await self.cluster.client.list(resource, self.cluster.namespace)
             found += [f"{resource.plural}/{item['metadata']['name']}" for item in listing.items]
         return found
 
@@ -126,30 +126,32 @@ def manifests(specs: Mapping[str, dict[str, Any]]) -> str:
 
 
 @contextlib.asynccontextmanager
-async def staged(
-    folder: Path, real: RealCluster | None, *, policy: dict[str, Any], faulty: bool = False
-) -> AsyncIterator[Stage]:
-    """A stage on a real cluster (the fixture `runs_server`), or on an embedded one of its own. It is gone at the end.
+async def running_web_api(
+    folder: Path, real: RealServer | None, *, policy: dict[str, Any], faulty: bool = False
+) -> AsyncIterator[WebApi]:
+    """Run a controller and a Web API on `real` (the fixture `real_control_plane`), or on an embedded server of its own.
 
-    faulty: controller and Web API reach the API server through a proxy that fails on demand (`Stage.proxy`).
+    faulty: controller and Web API reach the API server through a proxy that fails on demand (`WebApi.proxy`).
     """
     async with contextlib.AsyncExitStack() as closing:
         if real is not None:
             kubeconfig = real.kubeconfig
             client = await closing.enter_async_context(real.client())
         else:
-            embedded = await closing.enter_async_context(embedded_apiserver())
+            embedded = await closing.enter_async_context(embedded_server())
             kubeconfig = embedded.kubeconfig
             client = await closing.enter_async_context(KubeClient(KubeConfig.from_file(kubeconfig)))
             managing = ControllerManager(client, folder / "volumes", workload=RUN_WORKLOAD)
             await closing.enter_async_context(working(managing.run))
         controllers = real.config_of(CONTROLLER) if real is not None else client.config
-        world = await closing.enter_async_context(World(client, kubeconfig, folder, controllers=controllers).running())
+        cluster = await closing.enter_async_context(
+            Cluster(client, kubeconfig, folder, controllers=controllers).running()
+        )
         policy_file = folder / "policy.yaml"
         policy_file.write_text(yaml.safe_dump(POLICY | policy))
         policies = PolicyFile(policy_file)
         proxy: FaultyProxy | None = None
-        ours, mirror = client, world.mirror
+        ours, mirror = client, cluster.mirror
         theirs = await closing.enter_async_context(KubeClient(controllers))
         if faulty:
             proxy = await closing.enter_async_context(FaultyProxy(client.config).running())
@@ -158,7 +160,7 @@ async def staged(
             await mirror.wait_synced()
         controller = RunController(theirs, mirror, ClusterView(mirror, policies))
         await closing.enter_async_context(working(controller.run))
-        app = create_app(ApiDependencies(client=ours, mirror=mirror, policy=policies, namespace=world.namespace))
+        app = create_app(ApiDependencies(client=ours, mirror=mirror, policy=policies, namespace=cluster.namespace))
         server = await closing.enter_async_context(ApiServer(app))
         token = client.config.credentials.token
         http = await closing.enter_async_context(
@@ -166,7 +168,7 @@ async def staged(
                 base_url=server.url, headers={"Authorization": f"Bearer {token}"}, timeout=TIMEOUT_SECONDS
             )
         )
-        yield Stage(world, http, server.url, token, policy_file, proxy)
+        yield WebApi(cluster, http, server.url, token, policy_file, proxy)
 
 
 @contextlib.asynccontextmanager

@@ -1,6 +1,7 @@
-"""A whole platform for everyday tours: an API server (embedded or real) with a scheduler, a process kubelet, simulated
-nodes and the controller of runs, in a thread of its own, so that tests may use whatever blocks: kubectl, the official
-client."""
+"""A cluster with this machine as a node, in a thread, so that tests may use clients that block: kubectl, for example.
+
+It has an API server (embedded or real), a scheduler, the kubelet of this machine, simulated nodes and a run controller.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +17,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from tests.helpers.certificates import client_certificate
-from tests.helpers.real_cluster import find_binary, require_binaries, running_cluster, unicast_address
-from tests.helpers.shared import SHARED_SERVERS
+from tests.harness.certificates import client_certificate
+from tests.harness.real_server import find_binary, require_binaries, running_real_server, unicast_address
+from tests.harness.shared_servers import SHARED_SERVERS
 
 from kajitori.blobs.logs import KeptLogs
 from kajitori.blobs.opening import open_blobs
@@ -46,7 +47,7 @@ POLICY = {"start": {"pause": "1s", "longestPause": "2s", "deadline": "30s", "res
 
 
 @dataclass(frozen=True)
-class Platform:
+class LocalCluster:
     """A running one."""
 
     kubeconfig: Path
@@ -86,18 +87,18 @@ def kubectl_binary() -> str:
 
 
 @contextlib.contextmanager
-def running_platform(*, real: bool) -> Iterator[Platform]:
+def running_local_cluster(*, real: bool) -> Iterator[LocalCluster]:
     """All of it, ready: the node of this machine and the simulated ones take Pods. Gone at the end."""
-    folder = Path(tempfile.mkdtemp(prefix="kajitori-platform-"))
+    folder = Path(tempfile.mkdtemp(prefix="kajitori-local_cluster-"))
     try:
         if not real:
             with _in_thread(_embedded(folder)) as kubeconfig:
-                yield Platform(kubeconfig, is_real=False, blobs=folder / BLOBS)
+                yield LocalCluster(kubeconfig, is_real=False, blobs=folder / BLOBS)
             return
         require_binaries("kube-apiserver", "etcd", "kube-scheduler")
         authority = client_certificate(folder)
         with (
-            running_cluster(
+            running_real_server(
                 f"--kubelet-client-certificate={folder}/client.crt", f"--kubelet-client-key={folder}/client.key"
             ) as cluster,
             cluster.scheduler(),
@@ -105,7 +106,7 @@ def running_platform(*, real: bool) -> Iterator[Platform]:
             server = ServerSettings(client_ca=authority)
             around = _around(cluster.config, cluster.kubeconfig, server, folder, address=unicast_address())
             with _in_thread(around) as kubeconfig:
-                yield Platform(kubeconfig, is_real=True, blobs=folder / BLOBS)
+                yield LocalCluster(kubeconfig, is_real=True, blobs=folder / BLOBS)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -205,13 +206,13 @@ def _in_thread(manager: contextlib.AbstractAsyncContextManager[Path]) -> Iterato
         finally:
             started.set()
 
-    thread = threading.Thread(target=work, name="platform")
+    thread = threading.Thread(target=work, name="local_cluster")
     thread.start()
     try:
         started.wait(BOUND_SECONDS)
         first = told[0] if told else None
         if not isinstance(first, Path):
-            raise RuntimeError("the platform did not start") from first
+            raise RuntimeError("the local_cluster did not start") from first
         yield first
     finally:
         for loop, end in ends:
@@ -220,15 +221,15 @@ def _in_thread(manager: contextlib.AbstractAsyncContextManager[Path]) -> Iterato
         thread.join(BOUND_SECONDS)
     failed = [one for one in told if isinstance(one, BaseException)]
     if failed:
-        raise RuntimeError("the platform failed") from failed[0]
+        raise RuntimeError("the local_cluster failed") from failed[0]
 
 
 @pytest.fixture(scope="session", params=["embedded", pytest.param("real", marks=pytest.mark.real)])
-def platform(request: pytest.FixtureRequest) -> Iterator[Platform]:
+def local_cluster(request: pytest.FixtureRequest) -> Iterator[LocalCluster]:
     """One for all tests of this group: give each a namespace of its own.
 
     Of session scope, so that all tests on one kind of server come before those on the other.
     """
-    name = f"platform-{request.param}"
-    yield SHARED_SERVERS.get(name, lambda: running_platform(real=request.param == "real"))
+    name = f"local_cluster-{request.param}"
+    yield SHARED_SERVERS.get(name, lambda: running_local_cluster(real=request.param == "real"))
     SHARED_SERVERS.end(name)

@@ -27,7 +27,7 @@ import pytest
 import yaml
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
-from tests.helpers.shared import SHARED_SERVERS
+from tests.harness.shared_servers import SHARED_SERVERS
 
 from kajitori.embedded.apiserver.certificates import Certificates, ensure_certificates
 from kajitori.kube.client import KubeClient
@@ -36,7 +36,7 @@ from kajitori.kube.resources import NAMESPACES, PODS
 
 START_SECONDS = 180.0
 USERS = ("ada", "grace")
-"""Plain users that may do nothing until somebody lets them; `RealCluster.config_of` knows their tokens."""
+"""Plain users that may do nothing until somebody lets them; `RealServer.config_of` knows their tokens."""
 CONTROLLER = "controller"
 """Who controllers of runs are where deploy/ says what they may; nothing, until somebody lets them."""
 
@@ -47,7 +47,7 @@ _PR_SET_PDEATHSIG = 1
 
 
 @dataclass(frozen=True)
-class AnyCluster:
+class KubeServer:
     """What a test needs that runs on the embedded API server and on a real one."""
 
     config: KubeConfig
@@ -61,7 +61,7 @@ class AnyCluster:
 
 
 @dataclass(frozen=True)
-class RealCluster:
+class RealServer:
     """A running API server. Extra components end with it."""
 
     config: KubeConfig
@@ -260,7 +260,7 @@ def _current_etcd() -> Path:
 
 
 @contextlib.contextmanager
-def running_cluster(*extra_flags: str) -> Iterator[RealCluster]:
+def running_real_server(*extra_flags: str) -> Iterator[RealServer]:
     """etcd and kube-apiserver, ready, with RBAC, an admin and two plain users. All of it is gone at the end.
 
     extra_flags: more flags of kube-apiserver. Start it from the main thread: the servers die with the thread.
@@ -285,7 +285,7 @@ def running_cluster(*extra_flags: str) -> Iterator[RealCluster]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _start(folder: Path, processes: list[_Process], extra_flags: Sequence[str]) -> RealCluster:
+def _start(folder: Path, processes: list[_Process], extra_flags: Sequence[str]) -> RealServer:
     etcd_port, peer_port, port = free_port(), free_port(), free_port()
     etcd_url = f"http://127.0.0.1:{etcd_port}"
     etcd = _Process(
@@ -339,7 +339,7 @@ def _start(folder: Path, processes: list[_Process], extra_flags: Sequence[str]) 
     config = KubeConfig(server=f"https://127.0.0.1:{port}", ca_file=_certificates(folder).ca)
     kubeconfig = folder / "kubeconfig"
     _write_kubeconfig(kubeconfig, config, tokens["admin"])
-    return RealCluster(config.with_token(tokens["admin"]), kubeconfig, folder, etcd_url, tokens, apiserver)
+    return RealServer(config.with_token(tokens["admin"]), kubeconfig, folder, etcd_url, tokens, apiserver)
 
 
 def _certificates(folder: Path) -> Certificates:
@@ -411,50 +411,50 @@ def free_port() -> int:
 
 
 @pytest.fixture(scope="module")
-def real_cluster() -> RealCluster:
+def real_server() -> RealServer:
     """One real API server for all tests of this group: give each test a namespace of its own."""
     require_binaries("kube-apiserver", "etcd")
-    return SHARED_SERVERS.get("real_cluster", running_cluster)
+    return SHARED_SERVERS.get("real_server", running_real_server)
 
 
 @pytest.fixture(scope="module")
-def with_scheduler(real_cluster: RealCluster) -> Iterator[RealCluster]:
+def with_scheduler(real_server: RealServer) -> Iterator[RealServer]:
     """The real API server, with kube-scheduler as long as this module's tests run."""
     require_binaries("kube-scheduler")
-    with real_cluster.scheduler():
-        yield real_cluster
+    with real_server.scheduler():
+        yield real_server
 
 
 @pytest.fixture(scope="module")
-def with_controller_manager(real_cluster: RealCluster) -> Iterator[RealCluster]:
+def with_controller_manager(real_server: RealServer) -> Iterator[RealServer]:
     """The real API server, with kube-controller-manager as long as this module's tests run."""
     require_binaries("kube-controller-manager")
-    with real_cluster.controller_manager():
-        yield real_cluster
+    with real_server.controller_manager():
+        yield real_server
 
 
 @pytest.fixture(params=["embedded", pytest.param("real", marks=REAL)])
-async def any_cluster(request: pytest.FixtureRequest) -> AsyncIterator[AnyCluster]:
+async def kube_server(request: pytest.FixtureRequest) -> AsyncIterator[KubeServer]:
     """The embedded API server of this test alone, then a real one that other tests of this worker use, too.
 
     Nothing but an API server: Pods stay where they are, nodes are made by the test.
     """
     if request.param == "real":
-        real: RealCluster = request.getfixturevalue("real_cluster")
-        yield AnyCluster(real.config, real.kubeconfig, is_real=True, tokens=real.tokens)
+        real: RealServer = request.getfixturevalue("real_server")
+        yield KubeServer(real.config, real.kubeconfig, is_real=True, tokens=real.tokens)
         return
-    from tests.helpers.apiserver import embedded_apiserver
+    from tests.harness.embedded_server import embedded_server
 
-    async with embedded_apiserver(users=USERS) as embedded:
+    async with embedded_server(users=USERS) as embedded:
         config = KubeConfig.from_file(embedded.kubeconfig)
-        yield AnyCluster(config, embedded.kubeconfig, is_real=False, tokens=embedded.tokens)
+        yield KubeServer(config, embedded.kubeconfig, is_real=False, tokens=embedded.tokens)
 
 
 @pytest.fixture
-async def own_namespace(any_cluster: AnyCluster) -> AsyncIterator[str]:
+async def own_namespace(kube_server: KubeServer) -> AsyncIterator[str]:
     """A namespace of this test's own, and its Pods gone at the end."""
     name = f"test-{secrets.token_hex(4)}"
-    async with any_cluster.client() as client:
+    async with kube_server.client() as client:
         await client.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
         try:
             yield name

@@ -1,6 +1,6 @@
 """A cluster with simulated nodes, a mirror and run controllers, for one test of the life of runs.
 
-`world` is parametrised over both kinds of server: the embedded one with its binder, and a real kube-apiserver with a
+`cluster` is parametrised over both kinds of server: the embedded one with its binder, and a real kube-apiserver with a
 real kube-scheduler and kube-controller-manager. What a test leaves behind is cleaned up.
 """
 
@@ -18,10 +18,10 @@ from typing import Any, TypeVar
 
 import pytest
 import yaml
-from tests.helpers.apiserver import embedded_apiserver
-from tests.helpers.deployed import grant_controller
-from tests.helpers.real_cluster import CONTROLLER, RealCluster, require_binaries, running_cluster, unicast_address
-from tests.helpers.shared import SHARED_SERVERS
+from tests.harness.deployed import grant_controller
+from tests.harness.embedded_server import embedded_server
+from tests.harness.real_server import CONTROLLER, RealServer, require_binaries, running_real_server, unicast_address
+from tests.harness.shared_servers import SHARED_SERVERS
 
 from kajitori.blobs.logs import KeptLogs
 from kajitori.cluster.view import ClusterView
@@ -71,7 +71,7 @@ that no run has, or that nobody reads here (addresses, certificates, accounts), 
 T = TypeVar("T")
 
 
-class World:
+class Cluster:
     """One test's view of a cluster: its own namespace, eight nodes of eight GPUs, one controller or several."""
 
     def __init__(
@@ -105,7 +105,7 @@ class World:
     # ---------------------------------------------------------------------------------------------- life
 
     @contextlib.asynccontextmanager
-    async def running(self) -> AsyncIterator[World]:
+    async def running(self) -> AsyncIterator[Cluster]:
         """With nodes that are ready and a mirror; without a controller."""
         await install(self.client)
         await self.client.create(NAMESPACES, {"metadata": {"name": self.namespace}})
@@ -341,25 +341,30 @@ class World:
 
 @contextlib.asynccontextmanager
 async def this_machine(
-    world: World, *, available_memory: Callable[[], int] = available_memory_bytes, **settings: Any
+    cluster: Cluster, *, available_memory: Callable[[], int] = available_memory_bytes, **settings: Any
 ) -> AsyncIterator[dict[str, str]]:
     """This machine as one more node, whose Pods are processes; a node selector for it."""
     selector = {"kajitori.dev/machine": "this"}
     kubelet_settings = KubeletSettings(
-        "here", world.folder / "kubelet", labels=selector, address="127.0.0.1", **settings
+        "here", cluster.folder / "kubelet", labels=selector, address="127.0.0.1", **settings
     )
-    kubelet = Kubelet(world.client, kubelet_settings, available_memory=available_memory, adapter=RunPods())
+    kubelet = Kubelet(cluster.client, kubelet_settings, available_memory=available_memory, adapter=RunPods())
     stop = asyncio.Event()
     task = asyncio.create_task(kubelet.run(stop))
-    world.policy = PolicyFile(
+    cluster.policy = PolicyFile(
         None,
         without_file=own_machine_policy(
-            str(world.folder), mounts=False, checkpoint_root=str(world.folder / "ckpt"), folders=(str(world.folder),)
+            str(cluster.folder),
+            mounts=False,
+            checkpoint_root=str(cluster.folder / "ckpt"),
+            folders=(str(cluster.folder),),
         ),
     )
     try:
-        await world.until(lambda: (node := world.mirror.nodes.get("here")) and node.is_ready, "this machine is ready")
-        await world.client.patch(NODES, "here", {"spec": {"taints": None}})
+        await cluster.until(
+            lambda: (node := cluster.mirror.nodes.get("here")) and node.is_ready, "this machine is ready"
+        )
+        await cluster.client.patch(NODES, "here", {"spec": {"taints": None}})
         yield selector
     finally:
         await kubelet.end_all(1.0)
@@ -368,47 +373,47 @@ async def this_machine(
 
 
 @pytest.fixture(scope="module")
-def runs_server() -> RealCluster:
+def real_control_plane() -> RealServer:
     """A real API server, scheduler and controller manager, for these tests alone: they count what is free on all nodes.
     Controllers of runs have no more rights there than the manifests under deploy/ give them.
 
     Nodes that do not renew their leases are noticed after 20 s, where Kubernetes' default is 50.
     """
     require_binaries("kube-apiserver", "etcd", "kube-scheduler", "kube-controller-manager")
-    return SHARED_SERVERS.get("runs_server", _running_runs_server)
+    return SHARED_SERVERS.get("real_control_plane", _running_runs_server)
 
 
 @contextlib.contextmanager
-def _running_runs_server() -> Iterator[RealCluster]:
+def _running_runs_server() -> Iterator[RealServer]:
     fast = ("--kube-api-qps=500", "--kube-api-burst=1000")
     manager = (f"--controllers={','.join(CONTROLLERS)}", "--node-monitor-grace-period=20s")
-    with running_cluster() as cluster, cluster.scheduler(*fast), cluster.controller_manager(*manager, *fast):
+    with running_real_server() as cluster, cluster.scheduler(*fast), cluster.controller_manager(*manager, *fast):
         with ThreadPoolExecutor(1) as thread:  # the calling thread may run an event loop
             thread.submit(asyncio.run, _let_control(cluster)).result()
         yield cluster
 
 
-async def _let_control(cluster: RealCluster) -> None:
+async def _let_control(cluster: RealServer) -> None:
     async with cluster.client() as client:
         await grant_controller(client, CONTROLLER)
 
 
 @pytest.fixture(params=["embedded", pytest.param("real", marks=pytest.mark.real)])
-async def world(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[World]:
+async def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Cluster]:
     """A cluster without a controller, on each kind of server."""
     if request.param == "real":
-        real: RealCluster = request.getfixturevalue("runs_server")
+        real: RealServer = request.getfixturevalue("real_control_plane")
         async with real.client() as client:
-            there = World(client, real.kubeconfig, tmp_path, controllers=real.config_of(CONTROLLER))
+            there = Cluster(client, real.kubeconfig, tmp_path, controllers=real.config_of(CONTROLLER))
             there.address = unicast_address()
             async with there.running():
                 yield there
         return
-    async with embedded_apiserver() as embedded, KubeClient(KubeConfig.from_file(embedded.kubeconfig)) as client:
+    async with embedded_server() as embedded, KubeClient(KubeConfig.from_file(embedded.kubeconfig)) as client:
         stop = asyncio.Event()
         managing = asyncio.create_task(ControllerManager(client, tmp_path / "volumes", workload=RUN_WORKLOAD).run(stop))
         try:
-            there = World(client, embedded.kubeconfig, tmp_path)
+            there = Cluster(client, embedded.kubeconfig, tmp_path)
             there.serving = issue_serving(embedded.certificates, tmp_path / "sim", "sim", ("127.0.0.1",))
             async with there.running():
                 yield there

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from tests.helpers.forks import Fork, Part
-from tests.helpers.world import GPUS, World
+from tests.harness.cluster import GPUS, Cluster
+from tests.harness.part_processes import Fork, Part
 
 from kajitori.core.spec.reasons import Phase
 from kajitori.core.words import names
@@ -54,8 +54,8 @@ class Watchman:
     create the same attempt, the slower may come too late for that: this is what leadership is for.
     """
 
-    def __init__(self, world: World, *, one_writer: bool) -> None:
-        self.world = world
+    def __init__(self, cluster: Cluster, *, one_writer: bool) -> None:
+        self.cluster = cluster
         self.wrong: list[str] = []
         self.ends = 0
         self._one_writer = one_writer
@@ -68,21 +68,21 @@ class Watchman:
     @contextlib.contextmanager
     def watching(self) -> Iterator[Watchman]:
         """As long as the context lasts."""
-        unsubscribe = self.world.mirror.on_change(self._note)
+        unsubscribe = self.cluster.mirror.on_change(self._note)
         try:
             yield self
         finally:
             unsubscribe()
 
     def _note(self, resource: Resource, namespace: str, name: str) -> None:
-        if namespace != self.world.namespace:
+        if namespace != self.cluster.namespace:
             return
         if resource == RUNS:
-            run = self.world.run(name)
+            run = self.cluster.run(name)
             if run is not None and run.status is not None:
                 self._note_run(run)
         elif resource == PODS:
-            if self.world.mirror.trouble:  # it is being listed anew: what it shows is whole when the list was read
+            if self.cluster.mirror.trouble:  # it is being listed anew: what it shows is whole when the list was read
                 asyncio.get_running_loop().call_soon(self._note_pod, name)
             else:
                 self._note_pod(name)
@@ -102,19 +102,19 @@ class Watchman:
             self.ends += 1
 
     def _note_pod(self, name: str) -> None:
-        world = self.world
-        pod = world.mirror.pods.get((world.namespace, name))
+        cluster = self.cluster
+        pod = cluster.mirror.pods.get((cluster.namespace, name))
         if pod is None:
             run_name, attempt_number, _ = name.rsplit("-", 2)
-            attempt = world.status(run_name).attempt
+            attempt = cluster.status(run_name).attempt
             if attempt is not None and attempt.number == int(attempt_number) and attempt.created:
-                self._lost.add(f"{_uid(world, run_name)}/{name}")
+                self._lost.add(f"{_uid(cluster, run_name)}/{name}")
             return
-        if self._one_writer and f"{world.mirror.run_uid_of(pod)}/{name}" in self._lost:
+        if self._one_writer and f"{cluster.mirror.run_uid_of(pod)}/{name}" in self._lost:
             self.wrong.append(f"{name} was lost, and made again")
         self._note_members(pod)
         if pod.spec.node_name:
-            usage = world.mirror.usage_of(pod.spec.node_name)
+            usage = cluster.mirror.usage_of(pod.spec.node_name)
             used = usage.other(names.GPU_RESOURCE) if usage else 0
             if used > GPUS:
                 self.wrong.append(f"{used} GPUs are taken on {pod.spec.node_name}, {name} is there")
@@ -122,14 +122,14 @@ class Watchman:
     def _note_members(self, pod: Pod) -> None:
         """Of a gang no two attempts live at once; of members that are on their own no two of one rank, and none again
         that has succeeded."""
-        world = self.world
-        uid = world.mirror.run_uid_of(pod)
+        cluster = self.cluster
+        uid = cluster.mirror.run_uid_of(pod)
         alive = [
             each
-            for each in world.mirror.owned_pods(pod.metadata.namespace, pod.metadata.labels[names.LABEL_RUN], uid)
+            for each in cluster.mirror.owned_pods(pod.metadata.namespace, pod.metadata.labels[names.LABEL_RUN], uid)
             if not each.is_finished
         ]
-        run = world.run(pod.metadata.labels[names.LABEL_RUN])
+        run = cluster.run(pod.metadata.labels[names.LABEL_RUN])
         spec = msgspec.json.decode(run.spec) if run is not None and run.metadata.uid == uid else {}
         ranks = [each.metadata.labels[names.LABEL_RANK] for each in alive]
         if "array" not in spec and spec.get("type") != "service":
@@ -158,8 +158,8 @@ class Promise:
 class Chaos:
     """A stream of submissions, failures, stops, resumptions and deletions, and what was acknowledged of it."""
 
-    def __init__(self, world: World, chance: random.Random, *, processes: bool = False) -> None:
-        self.world = world
+    def __init__(self, cluster: Cluster, chance: random.Random, *, processes: bool = False) -> None:
+        self.cluster = cluster
         self.chance = chance
         self.acknowledged = 0
         self._processes = processes
@@ -196,7 +196,7 @@ class Chaos:
         resources = {"cpu": "100m", "memory": "16Mi", "gpu": self.chance.choice([2, 4, 8]), "gpuType": "h100"}
         spec: dict[str, Any] = {"restarts": 100, "grace": "1s"} | self._some_shape()
         if here:
-            locks = self.world.folder / "locks" / f"{name}.{self._count}"
+            locks = self.cluster.folder / "locks" / f"{name}.{self._count}"
             locks.mkdir(parents=True)
             command = ["sh", "-c", MEMBER]
             resources = {"cpu": "10m", "memory": "16Mi"}
@@ -204,7 +204,7 @@ class Chaos:
             spec |= {"command": command, "env": {"LOCKS": str(locks)}}
         before = self._promises.pop(name, None)
         try:
-            made = await self.world.submit(name, resources=resources, **spec)
+            made = await self.cluster.submit(name, resources=resources, **spec)
         except AlreadyExists:
             if before is not None:
                 self._promises[name] = before
@@ -221,11 +221,11 @@ class Chaos:
 
     async def drain(self) -> None:
         """A node is emptied, or takes work again."""
-        node = self._drained or self.chance.choice([each for each in self.world.mirror.nodes if each[:4] == "gpu-"])
+        node = self._drained or self.chance.choice([each for each in self.cluster.mirror.nodes if each[:4] == "gpu-"])
         who = None if self._drained else "ada"
         patch = {"metadata": {"annotations": {names.ANNOTATION_DRAIN: who}}, "spec": {"unschedulable": bool(who)}}
         self._drained = node  # also where the answer is lost
-        await self.world.client.patch(NODES, node, patch)
+        await self.cluster.client.patch(NODES, node, patch)
         self._drained = node if who else ""
 
     async def fail(self) -> None:
@@ -233,10 +233,10 @@ class Chaos:
         if pod is None:
             return
         if pod.spec.node_name.startswith("gpu-"):
-            await self.world.behave(pod.metadata.name, exit_code="1")
+            await self.cluster.behave(pod.metadata.name, exit_code="1")
         else:
             attempt, rank = (pod.metadata.labels[label] for label in (names.LABEL_ATTEMPT, names.LABEL_RANK))
-            run = self.world.run(pod.metadata.labels[names.LABEL_RUN])
+            run = self.cluster.run(pod.metadata.labels[names.LABEL_RUN])
             if run is not None:
                 locks = Path(msgspec.json.decode(run.spec)["env"]["LOCKS"])
                 with contextlib.suppress(OSError, ValueError):
@@ -246,13 +246,13 @@ class Chaos:
         """Somebody deletes a Pod; at once where no process can be left behind by that."""
         if pod := self._some_pod():
             grace = 0 if pod.spec.node_name.startswith("gpu-") else 1
-            await self.world.client.delete(PODS, pod.metadata.name, self.world.namespace, grace_seconds=grace)
+            await self.cluster.client.delete(PODS, pod.metadata.name, self.cluster.namespace, grace_seconds=grace)
 
     async def stop(self) -> None:
         await self._change(self.unfinished(), stopped=True)
 
     async def resume(self) -> None:
-        over = [name for name in self._known() if self.world.status(name).phase.is_final]
+        over = [name for name in self._known() if self.cluster.status(name).phase.is_final]
         await self._change(over, stopped=False, resumes=self._count)
 
     async def _change(self, names: list[str], **spec: Any) -> None:
@@ -261,7 +261,7 @@ class Chaos:
         if promise is None or promise.deletion:
             return
         promised, promise.spec = promise.spec, None
-        await self.world.change(name, **spec)
+        await self.cluster.change(name, **spec)
         promise.spec = (promised or {}) | spec
         self.acknowledged += 1
 
@@ -273,7 +273,7 @@ class Chaos:
     async def _delete(self, name: str) -> None:
         promise = self._promises[name]
         promise.deletion = "asked"
-        await self.world.client.delete(RUNS, name, self.world.namespace, uid=promise.uid)
+        await self.cluster.client.delete(RUNS, name, self.cluster.namespace, uid=promise.uid)
         promise.deletion = "promised"
         self.acknowledged += 1
 
@@ -281,19 +281,19 @@ class Chaos:
 
     def unfinished(self) -> list[str]:
         """Runs that wait or run, as far as the mirror knows."""
-        return [name for name in self._known() if not self.world.status(name).phase.is_final]
+        return [name for name in self._known() if not self.cluster.status(name).phase.is_final]
 
     def _known(self) -> list[str]:
         """Of some nobody knows whether they were accepted."""
-        return [name for namespace, name in self.world.mirror.runs if namespace == self.world.namespace]
+        return [name for namespace, name in self.cluster.mirror.runs if namespace == self.cluster.namespace]
 
     def _some_pod(self) -> Pod | None:
-        pods = [pod for name in self.unfinished() for pod in self.world.pods(name) if pod.status.phase == "Running"]
+        pods = [pod for name in self.unfinished() for pod in self.cluster.pods(name) if pod.status.phase == "Running"]
         return self.chance.choice(pods) if pods else None
 
     async def broken_promises(self) -> list[str]:
         """What was acknowledged and is not so."""
-        listing = await self.world.client.list(RUNS, self.world.namespace)
+        listing = await self.cluster.client.list(RUNS, self.cluster.namespace)
         found = {run["metadata"]["uid"]: run for run in listing.items}
         wrong = []
         for name, promise in self._promises.items():
@@ -309,35 +309,35 @@ class Chaos:
 
     async def all_end(self, seconds: float = 30.0) -> None:
         """Whatever runs or waits now reaches its end: members on simulated nodes end well, processes are stopped."""
-        world, deadline = self.world, time.monotonic() + seconds
+        cluster, deadline = self.cluster, time.monotonic() + seconds
         while self._drained:
             await self.drain()
         while unfinished := self.unfinished():
-            assert time.monotonic() < deadline, world.describe()
+            assert time.monotonic() < deadline, cluster.describe()
             for name in unfinished:
                 with contextlib.suppress(KajitoriError):
-                    nodes = {pod.spec.node_name for pod in world.pods(name)} - {""}
-                    run = world.run(name)
+                    nodes = {pod.spec.node_name for pod in cluster.pods(name)} - {""}
+                    run = cluster.run(name)
                     endless = run is not None and msgspec.json.decode(run.spec).get("type") == "service"
                     if endless or any(not node.startswith("gpu-") for node in nodes):
-                        await world.change(name, stopped=True)
-                    elif world.status(name).phase is Phase.RUNNING:
-                        for pod in world.pods(name):
+                        await cluster.change(name, stopped=True)
+                    elif cluster.status(name).phase is Phase.RUNNING:
+                        for pod in cluster.pods(name):
                             if not pod.is_finished:
-                                await world.behave(pod.metadata.name, exit_code="0")
+                                await cluster.behave(pod.metadata.name, exit_code="0")
             with contextlib.suppress(AssertionError):
-                await world.until(lambda: not self.unfinished(), "everything ended", seconds=0.5)
+                await cluster.until(lambda: not self.unfinished(), "everything ended", seconds=0.5)
         for name in self._known():
-            status = world.status(name)
+            status = cluster.status(name)
             assert status.phase in (Phase.SUCCEEDED, Phase.STOPPED), (name, status)
 
     async def all_gone(self) -> None:
         """All runs are deleted; not a Pod and not a process is left."""
-        world = self.world
+        cluster = self.cluster
         for name in self._known():
-            await world.client.delete(RUNS, name, world.namespace)
-        await world.until(
-            lambda: not any(space == world.namespace for space, _ in [*world.mirror.runs, *world.mirror.pods]),
+            await cluster.client.delete(RUNS, name, cluster.namespace)
+        await cluster.until(
+            lambda: not any(space == cluster.namespace for space, _ in [*cluster.mirror.runs, *cluster.mirror.pods]),
             "nothing is left",
         )
 
@@ -391,14 +391,14 @@ class Parts:
 
 
 async def storm(
-    world: World, parts: Parts, victims: Sequence[tuple[str, ...]], kills: int, chance: random.Random
+    cluster: Cluster, parts: Parts, victims: Sequence[tuple[str, ...]], kills: int, chance: random.Random
 ) -> None:
     """Kills so many times: each time some of the parts at once, which are back a moment later.
 
     A moment is told by what happens, not by the clock: a busy machine would see all of them while things start.
     """
     seen, killed = _Seen(), 0
-    unsubscribe = world.mirror.on_change(seen.note)
+    unsubscribe = cluster.mirror.on_change(seen.note)
     try:
         while killed < kills:
             await seen.changes(int(chance.expovariate(1 / CHANGES_BETWEEN_KILLS)))
@@ -435,6 +435,6 @@ class _Seen:
                 await asyncio.wait_for(self._enough.wait(), QUIET_SECONDS)
 
 
-def _uid(world: World, name: str) -> str:
-    run = world.run(name)
+def _uid(cluster: Cluster, name: str) -> str:
+    run = cluster.run(name)
     return run.metadata.uid if run else ""

@@ -18,11 +18,11 @@ from typing import Any
 import httpx2
 import pytest
 import yaml
-from tests.helpers.certificates import client_certificate
-from tests.helpers.commands import Kaji, clean_environment, kaji, server
-from tests.helpers.deployed import BINDINGS, Right, bindings, manifest
-from tests.helpers.platform import kubectl
-from tests.helpers.real_cluster import RealCluster, running_cluster
+from tests.harness.certificates import client_certificate
+from tests.harness.commands import Kaji, clean_environment, kaji, server
+from tests.harness.deployed import BINDINGS, Right, bindings, manifest
+from tests.harness.local_cluster import kubectl
+from tests.harness.real_server import RealServer, running_real_server
 
 from kajitori.core.words import names
 from kajitori.kube.platform.install import install
@@ -64,10 +64,10 @@ RUNS = f"/apis/{names.API_VERSION}/namespaces/vision/{names.PLURAL}"
 SMALL = {"cpu": 1, "memory": "1Gi", "gpu": 1}
 
 
-class Site:
+class Installation:
     """A cluster with an installed Kajitori, people with rights, and processes that end with the test."""
 
-    def __init__(self, cluster: RealCluster, folder: Path) -> None:
+    def __init__(self, cluster: RealServer, folder: Path) -> None:
         self.cluster = cluster
         self.folder = folder
         self.url = ""
@@ -290,7 +290,7 @@ class Site:
 
 
 @contextlib.contextmanager
-def running_site(folder: Path) -> Iterator[Site]:
+def running_installation(folder: Path) -> Iterator[Installation]:
     """Controllers c1 and c2, a Web API, a relay, this machine as a node, and four simulated ones; gone at the end."""
     authority = client_certificate(folder)
     (folder / "audit.yaml").write_text(yaml.safe_dump(AUDIT))
@@ -302,8 +302,8 @@ def running_site(folder: Path) -> Iterator[Site]:
         f"--audit-log-path={folder}/audit.log",
         "--enable-admission-plugins=OwnerReferencesPermissionEnforcement",
     )
-    with running_cluster(*flags) as cluster, cluster.scheduler():
-        it = Site(cluster, folder)
+    with running_real_server(*flags) as cluster, cluster.scheduler():
+        it = Installation(cluster, folder)
         it.grant()
         try:
             it.before_installation = it.kaji("server", "--kubeconfig", str(it.kubeconfig(SERVER)), "--port", "0")
@@ -315,7 +315,7 @@ def running_site(folder: Path) -> Iterator[Site]:
             it.api.close()
 
 
-async def _install(cluster: RealCluster) -> None:
+async def _install(cluster: RealServer) -> None:
     async with cluster.client() as client:
         await install(client)
 

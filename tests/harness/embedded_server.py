@@ -45,7 +45,7 @@ class Answer:
 
 
 @dataclass
-class EmbeddedApiServer:
+class EmbeddedServer:
     """A running one, and how to reach it."""
 
     url: str
@@ -137,9 +137,9 @@ class EventReader:
 
 
 @asynccontextmanager
-async def embedded_apiserver(
+async def embedded_server(
     folder: Path | None = None, *, controllers: bool = True, users: Sequence[str] = ()
-) -> AsyncIterator[EmbeddedApiServer]:
+) -> AsyncIterator[EmbeddedServer]:
     """An API server on a free port of the loopback interface; gone, with everything in it, at the end.
 
     With a `folder` what is stored lies in it and stays. Without `controllers` nobody collects garbage. `users`: who has
@@ -163,7 +163,7 @@ async def embedded_apiserver(
             trust = ssl.create_default_context(cafile=str(certificates.ca))
             connector = aiohttp.TCPConnector(ssl=trust, limit=0)
             async with aiohttp.ClientSession(connector=connector) as session:
-                yield EmbeddedApiServer(server.url, TOKEN, kubeconfig, store, server, certificates, session, tokens)
+                yield EmbeddedServer(server.url, TOKEN, kubeconfig, store, server, certificates, session, tokens)
         finally:
             await server.stop()
             await store.close()

@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-from tests.helpers.commands import Kaji, clean_environment, kaji, server
+from tests.harness.commands import Kaji, clean_environment, kaji, server
 
 PATIENCE_SECONDS = 60.0
 Completed = subprocess.CompletedProcess[str]
 
 
-class Laptop:
+class KajiUp:
     """One `kaji up`, and commands that find it as a user's do: by the link that it leaves in the user's home."""
 
     def __init__(self, folder: Path) -> None:
@@ -29,7 +29,7 @@ class Laptop:
         self.process: Kaji | None = None
         self.log = folder / "up.log"
 
-    def up(self, *options: str) -> None:
+    def start(self, *options: str) -> None:
         with self.log.open("ab") as log:
             self.process = server(
                 "up", "--data", str(self.data), *options, env=self.environment, cwd=self.home, log=log

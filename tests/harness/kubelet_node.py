@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 import yaml
-from tests.helpers.apiserver import embedded_apiserver
-from tests.helpers.certificates import client_certificate
-from tests.helpers.platform import kubectl_binary
-from tests.helpers.real_cluster import RealCluster, require_binaries, running_cluster
+from tests.harness.certificates import client_certificate
+from tests.harness.embedded_server import embedded_server
+from tests.harness.local_cluster import kubectl_binary
+from tests.harness.real_server import RealServer, require_binaries, running_real_server
 
 from kajitori.embedded.kubelet.kubelet import Kubelet
 from kajitori.embedded.kubelet.settings import KubeletSettings, ServerSettings
@@ -29,9 +29,9 @@ REAL = {"websocket": "true", "spdy": "false"}
 
 
 @pytest.fixture(scope="module", params=["embedded", *(pytest.param(name, marks=pytest.mark.real) for name in REAL)])
-def cluster(
+def kubelet_server(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[tuple[RealCluster, Path] | None]:
+) -> Iterator[tuple[RealServer, Path] | None]:
     """A real server and the authority of its client certificate; None for the embedded one."""
     if request.param == "embedded":
         yield None
@@ -39,7 +39,7 @@ def cluster(
     require_binaries("kube-apiserver", "etcd")
     folder = tmp_path_factory.mktemp("pki")
     authority = client_certificate(folder)
-    with running_cluster(
+    with running_real_server(
         f"--kubelet-client-certificate={folder}/client.crt",
         f"--kubelet-client-key={folder}/client.key",
         f"--feature-gates=ExtendWebSocketsToKubelet={REAL[request.param]}",
@@ -94,21 +94,21 @@ class Node:
 
 
 ANY_SERVER = pytest.mark.parametrize(
-    "cluster", ["embedded", pytest.param("websocket", marks=pytest.mark.real)], indirect=True
+    "kubelet_server", ["embedded", pytest.param("websocket", marks=pytest.mark.real)], indirect=True
 )
 """For what is passed on the same way by both."""
 
 
 @pytest.fixture
-async def node(cluster: tuple[RealCluster, Path] | None, tmp_path: Path) -> AsyncIterator[Node]:
+async def node(kubelet_server: tuple[RealServer, Path] | None, tmp_path: Path) -> AsyncIterator[Node]:
     kubectl_binary()  # else it is skipped
-    if cluster is not None:
-        running, authority = cluster
+    if kubelet_server is not None:
+        running, authority = kubelet_server
         server = ServerSettings(client_ca=authority)
         async for node in _node(running.config, running.kubeconfig, server, tmp_path):
             yield node
         return
-    async with embedded_apiserver() as embedded:
+    async with embedded_server() as embedded:
         config = KubeConfig.from_file(embedded.kubeconfig)
         # As one that joined by hand: with a certificate of its own, and nobody told it whose clients to believe.
         async for node in _node(config, embedded.kubeconfig, ServerSettings(), tmp_path):
