@@ -160,4 +160,9 @@ def _converted(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> Sch
 
 
 def _limits(schema: Mapping[str, Any]) -> Schema:
-    return {name: schema[name] for name in _LIMITS if name in schema}
+    """Return the restrictions of a field. A minimum that a rule states in our words is left to the rule: the API server
+    would report it twice."""
+    limits = {name: schema[name] for name in _LIMITS if name in schema}
+    if any(rule["rule"] == f"self >= {limits.get('minimum')}" for rule in limits.get(RULES, ())):
+        del limits["minimum"]
+    return limits

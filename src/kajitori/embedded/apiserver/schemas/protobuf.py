@@ -1,18 +1,23 @@
 """Bodies in Kubernetes' protobuf form, which kubectl and other Go clients send for built-in kinds.
 
 They are only read: these clients accept JSON answers. The envelope is `runtime.Unknown` of k8s.io/apimachinery.
+
+`protobuf_fields.txt` has a line per type: its name and the names of its fields by number, from k8s.io/api's
+generated.proto files. `-` is an unused number, `+type` an embedded type whose fields belong to the object itself. Types
+that nothing here acts on (volumes of cloud providers and the like) are left out: an object with one is refused.
 """
 
 from __future__ import annotations
 
 import base64
+import functools
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from importlib import resources
 from typing import Any
 
 from kajitori.embedded.apiserver.schemas.models import PACKAGES, model_schema
 from kajitori.embedded.apiserver.schemas.nesting import decode_json
-from kajitori.embedded.apiserver.schemas.protobuf_fields import FIELDS
 from kajitori.embedded.apiserver.schemas.schema import Schema
 
 MEDIA_TYPE = "application/vnd.kubernetes.protobuf"
@@ -21,6 +26,13 @@ _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _MODULES = {package: module for module, package in PACKAGES.items()}
 _EVERYWHERE = ("DeleteOptions",)
 """Kinds of meta/v1 that are sent under every group."""
+
+
+@functools.cache
+def _types() -> dict[str, list[str]]:
+    """Return the names of the fields of each type, in the order of their numbers."""
+    text = (resources.files(__package__) / "protobuf_fields.txt").read_text()
+    return {name: fields for name, *fields in map(str.split, text.splitlines())}
 
 
 def decode(body: bytes) -> dict[str, Any]:
@@ -41,7 +53,7 @@ def decode(body: bytes) -> dict[str, Any]:
             raw = value
     group, _, version = api_version.rpartition("/")
     module = "meta_v1" if kind in _EVERYWHERE else f"{group.partition('.')[0] or 'core'}_{version}"
-    if module not in PACKAGES or f"{module}.{kind}" not in FIELDS:
+    if module not in PACKAGES or f"{module}.{kind}" not in _types():
         raise ValueError(f'no kind "{kind}" is registered for version "{api_version}" in protobuf')
     obj = _message(raw, f"{module}.{kind}", model_schema(module, kind))
     return {**obj, "apiVersion": api_version, "kind": kind}
@@ -54,7 +66,9 @@ def _message(data: bytes, key: str, schema: Schema) -> dict[str, Any]:
 
 
 def _read_into(obj: dict[str, Any], data: bytes, key: str, schema: Schema) -> None:
-    names = FIELDS[key].split(" ")
+    names = _types().get(key)
+    if names is None:
+        raise ValueError(f"{key.partition('.')[2]} is not read as protobuf here: send JSON")
     for number, value in _fields(data):
         name = names[number - 1] if number <= len(names) else "-"
         if name.startswith("+"):
