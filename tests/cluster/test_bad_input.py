@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from functools import partial
@@ -20,7 +21,7 @@ from tests.harness.web_api import WebApi, manifest, manifests, running_web_api
 
 from kajitori.core.spec.reasons import Phase, Reason
 from kajitori.errors import NotFound
-from kajitori.kube.resources import PODS, RUNS, SERVICES
+from kajitori.kube.resources import CLAIMS, PODS, PRIORITY_CLASSES, RUNS, SERVICES
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -382,6 +383,52 @@ async def test_a_faulty_policy_leaves_the_old_one_in_force(web: WebApi) -> None:
         web.policy_file.write_text(good)
         await remove(web, "fine")
     assert (await web.http.get("/v1/policy")).json()["faults"] == []
+
+
+SITE = """
+checkpoint: {storageClass: fastt}
+volumes: {imagenet: {claim: imagenet}, there: {claim: policy-claim}}
+images: {pullSecrets: [registry]}
+inject: {nodeSelector: {pool: nowhere}, runtimeClass: gvisor}
+priorities: {high: {value: 100, className: preempting}}
+guarantees: [{namespace: nobodys, gpuType: z9, gpus: 8}]
+network: {dns: {labels: {app: no-such-dns}}}
+nodePools: {spot: {nodeSelector: {pool: spot}, node: {cpu: 8, memory: 64Gi}, maxNodes: 4}}
+"""
+LACKS = {
+    "checkpoint.storageClass": "StorageClass fastt",
+    "volumes.imagenet.claim": "PersistentVolumeClaim imagenet",
+    "images.pullSecrets[0]": "Secret registry",
+    "inject.nodeSelector.pool": "pool=nowhere",
+    "inject.runtimeClass": "RuntimeClass gvisor",
+    "priorities.high.className": "lets single Pods preempt others",
+    "guarantees[0].namespace": "Namespace nobodys",
+    "guarantees[0].gpuType": "type z9",
+    "network.dns.labels": "app=no-such-dns",
+    "nodePools": "ProvisioningRequests",
+}
+
+
+async def test_names_of_a_policy_that_the_cluster_lacks_are_told(web: WebApi) -> None:
+    """With the field, what is missing and what to do; nothing that is there is named."""
+    client, namespace = web.cluster.client, web.cluster.namespace
+    claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    await client.create(CLAIMS, {"metadata": {"name": "policy-claim"}, "spec": claim}, namespace)
+    await client.create(PRIORITY_CLASSES, {"metadata": {"name": "preempting"}, "value": 5})
+    try:
+        checked = await web.kaji("policy", "check", "--cluster", "-N", namespace, "-o", "json", "-", stdin=SITE)
+        text = await web.kaji("policy", "check", "--cluster", "-N", namespace, "-", stdin=SITE)
+        in_force = await web.kaji("policy", "check", "--cluster", "-o", "json")
+    finally:
+        await client.delete(CLAIMS, "policy-claim", namespace)
+        await client.delete(PRIORITY_CLASSES, "preempting")
+    found = {fault["field"]: fault for fault in json.loads(checked.out)["faults"]}
+    assert checked.code == 2 and found.keys() == LACKS.keys(), checked
+    for path, words in LACKS.items():
+        assert words in found[path]["message"] and found[path]["hint"], found[path]
+    assert text.code == 2 and all(f"{path}: " in text.err for path in LACKS), text.err
+    lacking = {fault["field"] for fault in json.loads(in_force.out)["faults"]}
+    assert in_force.code == (2 if lacking else 0) and lacking <= {"checkpoint.storageClass"}, in_force
 
 
 NONSENSE: dict[str, dict[str, Any]] = {

@@ -47,6 +47,8 @@ TO_WHOEVER_IS_KNOWN = frozenset(
         "GET /v1/queue",
         "GET /v1/policy",
         "POST /v1/policy/check",
+        "GET /v1/policy/cluster",
+        "POST /v1/policy/cluster",
         "GET /v1/networks",
         "GET /v1/networks/use",
         "POST /v1/networks/check",
@@ -96,6 +98,7 @@ class Scene:
             "/v1/code/{digest}/complete": {"parts": [DIGEST], "size": 1},
             "/v1/nodes/{node}/traffic": {},
             "/v1/policy/check": {},
+            "/v1/policy/cluster": {},
             "/v1/networks/check": {},
         }
         return bodies.get(path)

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter, Request
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
-from kajitori.api.auth import Caller
+from kajitori.api.auth import Caller, User
 from kajitori.api.bodies import yaml_body
-from kajitori.api.context import Shared, answer, describes
-from kajitori.api.runs.views import PolicyCheck, PolicyView
+from kajitori.api.cluster_check import shortfall
+from kajitori.api.context import Api, Shared, answer, describes
+from kajitori.api.paging import Parameters
+from kajitori.api.runs.views import ClusterCheck, PolicyCheck, PolicyView
+from kajitori.core.documents.fields import DnsLabel
 from kajitori.core.policy.file import parse_policy
+from kajitori.core.policy.model import Policy
 from kajitori.core.queue.guarantees import beyond
 
 router = APIRouter(tags=["policy"])
@@ -27,13 +33,50 @@ async def get_policy(api: Shared, user: Caller) -> Response:
     return answer(PolicyView(path=path, version=current.version, policy=document, faults=faults, findings=findings))
 
 
+_YAML_BODY = {"requestBody": {"required": True, "content": {"application/yaml": {"schema": {"type": "string"}}}}}
+
+
+class ClusterCheckParameters(Parameters):
+    namespace: DnsLabel | None = None
+    """Namespace in which to look for the objects of a run's namespace, such as claims. Default: the server's own."""
+
+
 @router.post(
     "/v1/policy/check",
     responses=describes(PolicyCheck),
-    openapi_extra={"requestBody": {"required": True, "content": {"application/yaml": {"schema": {"type": "string"}}}}},
+    openapi_extra=_YAML_BODY,
     summary="Check a policy file",
 )
 async def check_policy(user: Caller, request: Request) -> Response:
     """Lists every fault with its line. The policy in force does not change."""
     policy = parse_policy(await yaml_body(request))
     return answer(PolicyCheck(policy=policy.model_dump(mode="json", by_alias=True, exclude_none=True)))
+
+
+@router.get(
+    "/v1/policy/cluster",
+    responses=describes(ClusterCheck),
+    summary="What the policy in force names and the cluster lacks",
+)
+async def check_cluster(api: Shared, user: Caller, query: Annotated[ClusterCheckParameters, Query()]) -> Response:
+    """Looks up objects with the caller's rights. Notes name what could not be read."""
+    return await _checked(api, user, api.policy.current().policy, query)
+
+
+@router.post(
+    "/v1/policy/cluster",
+    responses=describes(ClusterCheck),
+    openapi_extra=_YAML_BODY,
+    summary="What a policy file names and the cluster lacks",
+)
+async def check_file_against_cluster(
+    api: Shared, user: Caller, request: Request, query: Annotated[ClusterCheckParameters, Query()]
+) -> Response:
+    """The same for a policy file. 422 if the file is faulty. The policy in force does not change."""
+    return await _checked(api, user, parse_policy(await yaml_body(request)), query)
+
+
+async def _checked(api: Api, user: User, policy: Policy, query: ClusterCheckParameters) -> Response:
+    namespace = query.namespace or api.namespace
+    found = await shortfall(api, user, policy, namespace)
+    return answer(ClusterCheck(namespace=namespace, faults=list(found.faults), notes=list(found.notes)))

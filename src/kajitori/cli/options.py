@@ -28,14 +28,6 @@ def server_options(function: F) -> F:
         if value is not None:
             ctx.ensure_object(Cli).cluster = Path(value)
 
-    def set_debug(ctx: click.Context, _: click.Parameter, value: bool) -> None:
-        if value:
-            ctx.ensure_object(Cli).debug = True
-
-    def set_insecure(ctx: click.Context, _: click.Parameter, value: bool) -> None:
-        if value:
-            ctx.ensure_object(Cli).insecure_http = True
-
     cluster = click.option(
         "--cluster",
         metavar="NAME",
@@ -44,6 +36,20 @@ def server_options(function: F) -> F:
         shell_complete=complete_cluster,
         help="The local cluster to use if several run: its context or its data folder.",
     )
+    return cluster(connection_options(function))
+
+
+def connection_options(function: F) -> F:
+    """Add `--insecure-http` and `--debug`. For a command whose `--cluster` means something else."""
+
+    def set_debug(ctx: click.Context, _: click.Parameter, value: bool) -> None:
+        if value:
+            ctx.ensure_object(Cli).debug = True
+
+    def set_insecure(ctx: click.Context, _: click.Parameter, value: bool) -> None:
+        if value:
+            ctx.ensure_object(Cli).insecure_http = True
+
     debug = click.option(
         "--debug",
         is_flag=True,
@@ -59,7 +65,7 @@ def server_options(function: F) -> F:
         hidden=True,  # the error about plain HTTP names it
         help="Send the token over plain HTTP, to another machine too.",
     )
-    return cluster(insecure(debug(function)))
+    return insecure(debug(function))
 
 
 def namespace_option(text: str = "Look in this namespace only.") -> Callable[[F], F]:

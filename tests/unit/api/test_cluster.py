@@ -231,6 +231,20 @@ async def test_the_policy_in_force_and_a_check_of_another(world: World) -> None:
     assert any("line 2" in fault["field"] for fault in bad.json()["faults"])
 
 
+async def test_objects_that_the_caller_may_not_read_are_notes(world: World) -> None:
+    """The lookup uses the caller's rights: what they do not show is neither there nor missing."""
+    world.kubernetes.denied.add(("ada", "get", "secrets", "team"))
+    policy = b"{checkpoint: {kind: none}, images: {pullSecrets: [registry]}, network: {enforced: false}}"
+    for user, is_readable in (("ada", False), ("bob", True)):
+        headers = {"Authorization": f"Bearer {user}"}
+        answer = (await world.http.post("/v1/policy/cluster", content=policy, headers=headers)).json()
+        assert ("images.pullSecrets[0]" in {fault["field"] for fault in answer["faults"]}) is is_readable
+        assert (
+            bool([note for note in answer["notes"] if "images.pullSecrets[0] is not checked" in note])
+            is not is_readable
+        )
+
+
 async def test_ready_only_while_the_api_server_answers(world: World) -> None:
     """Alive all the while."""
     assert (await world.http.get("/readyz")).json()["status"] == "ok"

@@ -139,6 +139,7 @@ async def test_writing_answers_are_as_described(world: World) -> None:
         ("POST", "/v1/runs/{namespace}/{name}/stop", {"json": {"grace": "5s"}}, 200),
         ("DELETE", "/v1/runs/{namespace}/{name}", {}, 202),
         ("POST", "/v1/policy/check", {"content": b"defaults: {}"}, 200),
+        ("POST", "/v1/policy/cluster", {"content": b"checkpoint: {kind: none}"}, 200),
         ("POST", "/v1/networks/check", {"content": b"clusters: [{name: alpha, pods: [172.17.0.0/16]}]"}, 200),
         ("POST", "/v1/runs", {"json": {"spec": {}}}, 422),
     ]

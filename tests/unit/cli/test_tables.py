@@ -244,6 +244,24 @@ def test_policy_show() -> None:
     assert "There is no policy file" in invoke(FakeWebApi(answers={"GET /v1/policy": without}), "policy", "show").stderr
 
 
+def test_policy_check_against_the_cluster() -> None:
+    """Faults on stderr with field and way out, and exit code 2; notes alone are no fault."""
+    fault = {"field": "checkpoint.storageClass", "message": "the cluster has no StorageClass x", "hint": "create it"}
+    answer = {"namespace": "team", "faults": [fault], "notes": ["gpu.types: none"]}
+    result = invoke(FakeWebApi(answers={"GET /v1/policy/cluster": answer}), "policy", "check", "--cluster")
+    assert result.exit_code == 2
+    assert printed(result.stderr)[:3] == [
+        "kaji: The policy in force names one thing that the cluster lacks (looked in namespace team):",
+        "  checkpoint.storageClass: the cluster has no StorageClass x",
+        "      create it",
+    ]
+    fine = FakeWebApi(answers={"GET /v1/policy/cluster": answer | {"faults": []}})
+    result = invoke(fine, "policy", "check", "--cluster", "-N", "vision")
+    assert "note: gpu.types: none" in result.stderr and "nothing that it names" in result.stdout
+    assert fine.calls[-1].query == {"namespace": ["vision"]}
+    assert "name a policy file" in invoke(fine, "policy", "check").stderr
+
+
 def test_version_of_both_ends() -> None:
     """The client's version, the server's, and who one is there."""
     answers = {"GET /v1/version": {"version": "0.1.0", "kubernetes": "v1.36.2", "user": "alice"}}

@@ -236,6 +236,17 @@ class PolicyCheck(View):
     policy: dict[str, Any]
 
 
+class ClusterCheck(View):
+    """What a policy names and the cluster lacks."""
+
+    namespace: str
+    """Namespace in which objects of a run's namespace were looked for."""
+    faults: list[Fault]
+    """One for each field that names something that the cluster lacks."""
+    notes: list[str]
+    """What could not be looked up, and what may be intended."""
+
+
 class NetworkRange(View, omit_defaults=True):
     """A range of addresses, its owner, and how it is reached from outside of its cluster."""
 

@@ -8,7 +8,13 @@ from pathlib import Path
 import click
 
 from kajitori.cli.context import Cli
-from kajitori.cli.options import complete_file, output_option, server_options
+from kajitori.cli.options import (
+    complete_file,
+    connection_options,
+    namespace_option,
+    output_option,
+    server_options,
+)
 from kajitori.cli.terminal import echo, say
 
 
@@ -42,21 +48,75 @@ def show(cli: Cli, output: str | None) -> None:
     print_document(answer["policy"], "yaml")
 
 
-@command.command(epilog="\b\nExample:\n  kaji policy check policy.yaml")
-@click.argument("file", metavar="FILE", shell_complete=complete_file)
+@command.command(
+    epilog="\b\nExamples:\n  kaji policy check policy.yaml\n"
+    "  kaji policy check --cluster policy.yaml\n  kaji policy check --cluster -N vision"
+)
+@click.argument("file", metavar="[FILE]", required=False, shell_complete=complete_file)
+@click.option("--cluster", is_flag=True, help="Also look up in the cluster what the policy names; asks the server.")
+@namespace_option("With --cluster: look for claims, ConfigMaps and Secrets in this namespace.")
 @click.option("-q", "--quiet", is_flag=True, help="Print nothing if the file is right.")
-def check(file: str, quiet: bool) -> None:
-    """Check a policy file; needs no server.
+@output_option("json")
+@connection_options
+@click.pass_obj
+def check(cli: Cli, file: str | None, cluster: bool, namespace: str | None, quiet: bool, output: str | None) -> int:
+    """Check a policy file.
 
-    Names every fault at once, with its line; `-` reads stdin.
+    Names every fault at once, with its line; `-` reads stdin. With --cluster it also names every StorageClass,
+    PriorityClass, namespace, claim, Secret, GPU type, node label and so on that the policy names and the cluster
+    lacks; without FILE it checks the policy in force. Ends with 2 if there are faults. If several clusters run, name
+    one before the verb: `kaji --cluster NAME policy check --cluster`.
     """
     from kajitori.core.policy.file import parse_policy
+
+    if not cluster:
+        if file is None:
+            raise click.UsageError("name a policy file, or say --cluster to check the policy in force")
+        if namespace is not None or output is not None:
+            raise click.UsageError("-N and -o need --cluster")
+    text = _read(file) if file is not None else None
+    if text is not None:
+        parse_policy(text)
+    name = file or "The policy in force"
+    if not cluster:
+        if not quiet:
+            echo(f"{name} is a policy without faults.")
+        return 0
+    return _check_cluster(cli, name, text, namespace, quiet=quiet, output=output)
+
+
+def _read(file: str) -> bytes:
     from kajitori.errors import InvalidInput
 
     try:
-        text = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+        return sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
     except OSError as error:
         raise InvalidInput.one("FILE", f"{file} can't be read: {error.strerror}", hint="check the path") from error
-    parse_policy(text)
-    if not quiet:
-        echo(f"{file} is a policy without faults.")
+
+
+def _check_cluster(
+    cli: Cli, name: str, text: bytes | None, namespace: str | None, *, quiet: bool, output: str | None
+) -> int:
+    from kajitori.cli.output import print_document
+
+    path, params = "/v1/policy/cluster", {"namespace": namespace} if namespace else {}
+    with cli.api() as api:
+        answer = api.get(path, params) if text is None else api.post(path, text, params)
+    faults = answer.get("faults") or ()
+    code = 2 if faults else 0
+    if output is not None:
+        print_document(answer, output)
+        return code
+    where = f"looked in namespace {answer.get('namespace')}"
+    if faults:
+        things = f"{len(faults)} things" if len(faults) > 1 else "one thing"
+        say(f"kaji: {name} names {things} that the cluster lacks ({where}):")
+    for fault in faults:
+        say(f"  {fault.get('field')}: {fault.get('message')}")
+        if fault.get("hint"):
+            say(f"      {fault.get('hint')}")
+    for note in answer.get("notes") or () if not quiet else ():
+        say(f"note: {note}")
+    if not faults and not quiet:
+        echo(f"{name} is a policy without faults; nothing that it names was found missing ({where}).")
+    return code
