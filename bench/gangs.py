@@ -20,7 +20,7 @@ from kajitori.api.context import ApiDependencies
 from kajitori.api.serving.server import ApiServer
 from kajitori.cluster.view import ClusterView
 from kajitori.configuration.policy_file import PolicyFile
-from kajitori.controllers.runs.controller import RunController
+from kajitori.controllers.run_controller import RunController
 from kajitori.core.policy.file import Policy
 from kajitori.core.spec.reasons import Phase
 from kajitori.core.spec.status import RunStatus

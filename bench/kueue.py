@@ -43,7 +43,7 @@ from bench.gangs import lacks, simulated_nodes
 from bench.processes import helper, in_words, processor_seconds, say, since
 from kajitori.cluster.view import ClusterView
 from kajitori.configuration.policy_file import PolicyFile
-from kajitori.controllers.runs.controller import RunController
+from kajitori.controllers.run_controller import RunController
 from kajitori.core.policy.file import parse_policy
 from kajitori.core.spec.reasons import Phase
 from kajitori.core.words import names

@@ -12,7 +12,7 @@ import pytest
 from tests.harness.cluster import Cluster
 
 from kajitori.cluster.view import ClusterView
-from kajitori.controllers.runs.controller import RunController
+from kajitori.controllers.run_controller import RunController
 from kajitori.core.spec.reasons import Phase, Reason
 from kajitori.core.words.times import parse_time
 from kajitori.kube.client import KubeClient

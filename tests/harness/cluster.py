@@ -27,7 +27,7 @@ from kajitori.blobs.logs import KeptLogs
 from kajitori.cluster.view import ClusterView
 from kajitori.configuration.policy_file import PolicyFile
 from kajitori.configuration.settings import LEASE_NAMESPACE
-from kajitori.controllers.runs.controller import RunController
+from kajitori.controllers.run_controller import RunController
 from kajitori.core.admission.owner_policy import POLICY_NAME
 from kajitori.core.policy.file import own_machine_policy, parse_policy
 from kajitori.core.spec.reasons import Phase

@@ -25,7 +25,7 @@ from kajitori.blobs.logs import KeptLogs
 from kajitori.blobs.opening import open_blobs
 from kajitori.cluster.view import ClusterView
 from kajitori.configuration.policy_file import PolicyFile
-from kajitori.controllers.runs.controller import RunController
+from kajitori.controllers.run_controller import RunController
 from kajitori.core.policy.file import parse_policy
 from kajitori.embedded.apiserver.certificates import issue_serving
 from kajitori.embedded.cluster import EmbeddedCluster, EmbeddedSettings

@@ -16,7 +16,7 @@ from pathlib import Path
 from kajitori.cluster.view import ClusterView
 from kajitori.configuration.policy_file import PolicyFile
 from kajitori.controllers.leadership import Leadership
-from kajitori.controllers.runs.controller import RunController
+from kajitori.controllers.run_controller import RunController
 from kajitori.core.leadership import Terms
 from kajitori.embedded.cluster import EmbeddedCluster, EmbeddedSettings
 from kajitori.embedded.kubelet.kubelet import Kubelet

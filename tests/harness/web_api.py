@@ -24,7 +24,7 @@ from kajitori.api.context import ApiDependencies
 from kajitori.api.serving.server import ApiServer
 from kajitori.cluster.view import ClusterView
 from kajitori.configuration.policy_file import PolicyFile
-from kajitori.controllers.runs.controller import RunController
+from kajitori.controllers.run_controller import RunController
 from kajitori.core.words import names
 from kajitori.embedded.controller_manager import ControllerManager
 from kajitori.entrypoints.run_adapter import RUN_WORKLOAD

@@ -10,7 +10,7 @@ from kajitori.cluster.view import ClusterView
 from kajitori.configuration.policy_file import PolicyFile
 from kajitori.configuration.settings import ControllerOptions
 from kajitori.configuration.tls_files import ServingCertificate, followed
-from kajitori.controllers.runs.controller import RunController
+from kajitori.controllers.run_controller import RunController
 from kajitori.entrypoints.leader import candidate
 from kajitori.entrypoints.logs import say
 from kajitori.entrypoints.members_start import members_start

@@ -26,7 +26,7 @@ from kajitori.configuration import cluster_file
 from kajitori.configuration.networks_file import NetworksFile
 from kajitori.configuration.policy_file import PolicyFile
 from kajitori.configuration.settings import LEASE_NAMESPACE, UpOptions, WebLimits
-from kajitori.controllers.runs.controller import RunController
+from kajitori.controllers.run_controller import RunController
 from kajitori.core.leadership import LeaderState
 from kajitori.core.policy.file import Policy, on_own_cluster, own_machine_policy
 from kajitori.embedded.apiserver.certificates import ensure_token, issue_serving

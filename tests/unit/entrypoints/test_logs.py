@@ -51,7 +51,7 @@ def lines(capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
 def test_every_line_is_a_document(begin: Begin, capsys: pytest.CaptureFixture[str]) -> None:
     """With time, level, logger, message, what was given beside it, and a traceback on the same line."""
     begin(Options())
-    logging.getLogger("kajitori.controllers.runs.controller").warning(
+    logging.getLogger("kajitori.controllers.run_controller").warning(
         "two\nlines of %s", "x", extra={"run": "vision/bert"}
     )
     try:
@@ -59,7 +59,7 @@ def test_every_line_is_a_document(begin: Begin, capsys: pytest.CaptureFixture[st
     except ValueError:
         logging.getLogger("aiohttp").exception("it broke")
     first, second = lines(capsys)
-    assert (first["level"], first["logger"]) == ("warning", "kajitori.controllers.runs.controller")
+    assert (first["level"], first["logger"]) == ("warning", "kajitori.controllers.run_controller")
     assert (first["message"], first["run"]) == ("two\nlines of x", "vision/bert")
     assert first["time"].endswith("Z") and "T" in first["time"]
     assert "ValueError: no" in second["exception"]
