@@ -20,10 +20,10 @@ from kajitori.api.context import ApiDependencies
 from kajitori.api.serving.server import ApiServer
 from kajitori.cluster.view import ClusterView
 from kajitori.configuration.policy_file import PolicyFile
-from kajitori.controllers.run_controller import RunController
 from kajitori.core.policy.file import Policy
 from kajitori.core.spec.reasons import Phase
 from kajitori.core.spec.status import RunStatus
+from kajitori.entrypoints.run_controller import run_controller
 from kajitori.kube.client import KubeClient
 from kajitori.kube.mirror.mirror import Mirror
 from kajitori.kube.objects import Pod
@@ -83,7 +83,7 @@ async def platform(client: KubeClient, policy: Policy, namespace: str) -> AsyncI
     async with Mirror(client) as mirror:
         await mirror.wait_synced()
         cluster = ClusterView(mirror, policy_file)
-        controller = asyncio.create_task(RunController(client, mirror, cluster).run(stop))
+        controller = asyncio.create_task(run_controller(client, mirror, cluster).run(stop))
         cluster.table()
         web = ApiServer(create_app(ApiDependencies(client=client, mirror=mirror, policy=policy_file)))
         await web.start()

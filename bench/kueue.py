@@ -43,11 +43,11 @@ from bench.gangs import lacks, simulated_nodes
 from bench.processes import helper, in_words, processor_seconds, say, since
 from kajitori.cluster.view import ClusterView
 from kajitori.configuration.policy_file import PolicyFile
-from kajitori.controllers.run_controller import RunController
 from kajitori.core.policy.file import parse_policy
 from kajitori.core.spec.reasons import Phase
 from kajitori.core.words import names
 from kajitori.entrypoints.process import reduce_garbage_collection
+from kajitori.entrypoints.run_controller import run_controller
 from kajitori.kube.client import KubeClient
 from kajitori.kube.config import KubeConfig
 from kajitori.kube.mirror.mirror import Mirror
@@ -272,7 +272,7 @@ async def measure(cluster: RealServer, share: float, *, pods: bool) -> Outcome:
                 await mirror.wait_synced()
                 view = ClusterView(mirror, PolicyFile(None, without_file=parse_policy(POLICY)))
                 before = processor_seconds()
-                controller = asyncio.create_task(RunController(client, mirror, view).run(stop))
+                controller = asyncio.create_task(run_controller(client, mirror, view).run(stop))
                 generator = helper("bench.kueue", "--generate", str(cluster.kubeconfig), "--share", str(share))
                 try:
                     await _until_all_ended(record, runs_of(share), controller)

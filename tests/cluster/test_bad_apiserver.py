@@ -19,7 +19,7 @@ from tests.harness.web_api import WebApi, running_web_api
 from tests.helpers.faulty_proxy import FaultyProxy
 
 from kajitori.api import health
-from kajitori.controllers.runs import controller as runs
+from kajitori.controllers import reconciler
 from kajitori.core.spec.reasons import Phase
 from kajitori.kube.resources import PODS, RUNS, Resource
 
@@ -160,7 +160,7 @@ async def test_members_that_came_up_unseen_are_neither_late_nor_lost(
 ) -> None:
     """No Pods are shown for longer than anybody waits for them: it is judged by the time of what was last seen."""
     proxy, cluster = proxy_of(web), web.cluster
-    monkeypatch.setattr(runs, "UNSEEN_PATIENCE", timedelta(seconds=1))
+    monkeypatch.setattr(reconciler, "UNSEEN_PATIENCE", timedelta(seconds=1))
     monkeypatch.setattr(health, "STALE_SECONDS", 1.0)
     before = web.policy_file.read_text()
     made = Made(cluster)

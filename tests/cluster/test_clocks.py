@@ -12,9 +12,9 @@ import pytest
 from tests.harness.cluster import Cluster
 
 from kajitori.cluster.view import ClusterView
-from kajitori.controllers.run_controller import RunController
 from kajitori.core.spec.reasons import Phase, Reason
 from kajitori.core.words.times import parse_time
+from kajitori.entrypoints.run_controller import run_controller
 from kajitori.kube.client import KubeClient
 from kajitori.kube.mirror.mirror import Mirror
 from kajitori.kube.resources import RESOURCE_QUOTAS
@@ -29,7 +29,7 @@ async def leading(cluster: Cluster, *, hours_fast: int = 0) -> AsyncIterator[Non
     """A controller at work, on a machine whose clock is wrong by so much; killed at the end."""
     environment = Environment(wall=lambda: time.time() + 3600 * hours_fast)
     async with KubeClient(cluster.controllers, environment=environment) as client, Mirror(client) as mirror:
-        controller = RunController(client, mirror, ClusterView(mirror, cluster.policy))
+        controller = run_controller(client, mirror, ClusterView(mirror, cluster.policy))
         task = asyncio.create_task(controller.run(asyncio.Event()))
         try:
             yield

@@ -27,7 +27,6 @@ from kajitori.blobs.logs import KeptLogs
 from kajitori.cluster.view import ClusterView
 from kajitori.configuration.policy_file import PolicyFile
 from kajitori.configuration.settings import LEASE_NAMESPACE
-from kajitori.controllers.run_controller import RunController
 from kajitori.core.admission.owner_policy import POLICY_NAME
 from kajitori.core.policy.file import own_machine_policy, parse_policy
 from kajitori.core.spec.reasons import Phase
@@ -41,6 +40,7 @@ from kajitori.embedded.kubelet.kubelet import Kubelet
 from kajitori.embedded.kubelet.settings import KubeletSettings
 from kajitori.embedded.simulator import SimSettings, SimulatedNodes
 from kajitori.entrypoints.run_adapter import RUN_WORKLOAD, RunPods
+from kajitori.entrypoints.run_controller import run_controller
 from kajitori.errors import AlreadyExists, Forbidden, KajitoriError, NotFound
 from kajitori.kube.client import KubeClient, PatchKind
 from kajitori.kube.config import KubeConfig
@@ -178,7 +178,7 @@ class Cluster:
         """One more controller, with its own memory of things and maybe a client; they share a mirror."""
         stop = asyncio.Event()
         view = ClusterView(self.mirror, self.policy)
-        controller = RunController(
+        controller = run_controller(
             client or self._theirs, self.mirror, view, node_patience=node_patience, kept_logs=self.kept_logs
         )
         task = asyncio.create_task(controller.run(stop))

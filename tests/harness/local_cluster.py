@@ -34,6 +34,7 @@ from kajitori.embedded.kubelet.kubelet import Kubelet
 from kajitori.embedded.kubelet.settings import KubeletSettings, ServerSettings
 from kajitori.embedded.simulator import SimSettings, SimulatedNodes
 from kajitori.entrypoints.run_adapter import RUN_WORKLOAD, RunPods
+from kajitori.entrypoints.run_controller import run_controller
 from kajitori.kube.client import KubeClient
 from kajitori.kube.config import KubeConfig
 from kajitori.kube.mirror.mirror import Mirror
@@ -157,7 +158,7 @@ async def _around(
         async with Mirror(client) as mirror, _working(kubelet), _working(nodes):
             await asyncio.wait_for(mirror.wait_synced(), BOUND_SECONDS)
             kept = KeptLogs(await open_blobs((folder / BLOBS).as_uri()))
-            async with _working(RunController(client, mirror, ClusterView(mirror, policy), kept_logs=kept)):
+            async with _working(run_controller(client, mirror, ClusterView(mirror, policy), kept_logs=kept)):
                 await asyncio.wait_for(_ready(mirror), BOUND_SECONDS)
                 yield kubeconfig
                 await kubelet.end_all(1.0)

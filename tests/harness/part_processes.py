@@ -16,13 +16,13 @@ from pathlib import Path
 from kajitori.cluster.view import ClusterView
 from kajitori.configuration.policy_file import PolicyFile
 from kajitori.controllers.leadership import Leadership
-from kajitori.controllers.run_controller import RunController
 from kajitori.core.leadership import Terms
 from kajitori.embedded.cluster import EmbeddedCluster, EmbeddedSettings
 from kajitori.embedded.kubelet.kubelet import Kubelet
 from kajitori.embedded.kubelet.settings import KubeletSettings
 from kajitori.entrypoints.process import run_loop
 from kajitori.entrypoints.run_adapter import RUN_WORKLOAD, RunPods
+from kajitori.entrypoints.run_controller import run_controller
 from kajitori.kube.client import KubeClient
 from kajitori.kube.config import KubeConfig
 from kajitori.kube.mirror.mirror import Mirror
@@ -59,7 +59,7 @@ class ControllerPart:
             view = ClusterView(mirror, PolicyFile(self.policy))
 
             async def work(stop: asyncio.Event) -> None:
-                await RunController(client, mirror, view).run(stop)
+                await run_controller(client, mirror, view).run(stop)
 
             await (leadership.lead(work, forever) if leadership else work(forever))
 

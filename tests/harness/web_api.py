@@ -24,10 +24,10 @@ from kajitori.api.context import ApiDependencies
 from kajitori.api.serving.server import ApiServer
 from kajitori.cluster.view import ClusterView
 from kajitori.configuration.policy_file import PolicyFile
-from kajitori.controllers.run_controller import RunController
 from kajitori.core.words import names
 from kajitori.embedded.controller_manager import ControllerManager
 from kajitori.entrypoints.run_adapter import RUN_WORKLOAD
+from kajitori.entrypoints.run_controller import run_controller
 from kajitori.kube.client import KubeClient
 from kajitori.kube.config import KubeConfig
 from kajitori.kube.mirror.mirror import Mirror
@@ -158,7 +158,7 @@ async def running_web_api(
             ours = theirs = await closing.enter_async_context(KubeClient(proxy.config))
             mirror = await closing.enter_async_context(Mirror(ours, settings=IMPATIENT))
             await mirror.wait_synced()
-        controller = RunController(theirs, mirror, ClusterView(mirror, policies))
+        controller = run_controller(theirs, mirror, ClusterView(mirror, policies))
         await closing.enter_async_context(working(controller.run))
         app = create_app(ApiDependencies(client=ours, mirror=mirror, policy=policies, namespace=cluster.namespace))
         server = await closing.enter_async_context(ApiServer(app))

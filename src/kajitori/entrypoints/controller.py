@@ -10,11 +10,11 @@ from kajitori.cluster.view import ClusterView
 from kajitori.configuration.policy_file import PolicyFile
 from kajitori.configuration.settings import ControllerOptions
 from kajitori.configuration.tls_files import ServingCertificate, followed
-from kajitori.controllers.run_controller import RunController
 from kajitori.entrypoints.leader import candidate
 from kajitori.entrypoints.logs import say
 from kajitori.entrypoints.members_start import members_start
 from kajitori.entrypoints.process import run_until_told, stop_signal
+from kajitori.entrypoints.run_controller import run_controller
 from kajitori.entrypoints.stores import blobs_of
 from kajitori.kube.client import KubeClient
 from kajitori.kube.config import KubeConfig
@@ -62,7 +62,7 @@ def controller(options: ControllerOptions) -> int:
             say(f"Kajitori's controller is at work; metrics and probes: {probes.url}")
 
             async def lead(over: asyncio.Event) -> None:
-                running = RunController(
+                running = run_controller(
                     client, mirror, view, namespace=options.namespace, kept_logs=kept_logs, code=code, metrics=metrics
                 )
                 await running.run(over)

@@ -26,7 +26,6 @@ from kajitori.configuration import cluster_file
 from kajitori.configuration.networks_file import NetworksFile
 from kajitori.configuration.policy_file import PolicyFile
 from kajitori.configuration.settings import LEASE_NAMESPACE, UpOptions, WebLimits
-from kajitori.controllers.run_controller import RunController
 from kajitori.core.leadership import LeaderState
 from kajitori.core.policy.file import Policy, on_own_cluster, own_machine_policy
 from kajitori.embedded.apiserver.certificates import ensure_token, issue_serving
@@ -41,6 +40,7 @@ from kajitori.entrypoints.leader import candidate
 from kajitori.entrypoints.logs import say
 from kajitori.entrypoints.process import Part, ensure_namespace, node_name, run_until_told, stop_signal, supervise
 from kajitori.entrypoints.run_adapter import RUN_WORKLOAD, RunPods
+from kajitori.entrypoints.run_controller import run_controller
 from kajitori.entrypoints.serving import Serving, serving_of
 from kajitori.entrypoints.sim import pools_of
 from kajitori.entrypoints.stores import code_limits
@@ -138,18 +138,14 @@ async def _up_existing(options: UpOptions) -> None:
                     return KubeClient(config, user_agent=USER_AGENT)
                 return client.as_bearer(bearer_token, user_agent=USER_AGENT)
 
-            def run_controller(mirror: Mirror, blobs: Blobs) -> Part:
-                view = ClusterView(mirror, policy)
-                controller = partial(
-                    RunController,
-                    writer,
-                    mirror,
-                    view,
-                    kept_logs=KeptLogs(blobs),
-                    code=CodeStore(blobs),
-                    metrics=metrics,
-                )
-                return lambda stop: leadership.lead(lambda over: controller().run(over), stop)
+            def candidate_of(mirror: Mirror, blobs: Blobs) -> Part:
+                view, kept_logs, code = ClusterView(mirror, policy), KeptLogs(blobs), CodeStore(blobs)
+
+                async def lead(over: asyncio.Event) -> None:
+                    running = run_controller(writer, mirror, view, kept_logs=kept_logs, code=code, metrics=metrics)
+                    await running.run(over)
+
+                return lambda stop: leadership.lead(lead, stop)
 
             await _serve(
                 options,
@@ -161,7 +157,7 @@ async def _up_existing(options: UpOptions) -> None:
                 serving_of(options, None),
                 token=token,
                 kubeconfig=options.kubeconfig,
-                run_controller=run_controller,
+                candidate_of=candidate_of,
                 user_client=as_caller,
             )
 
@@ -177,23 +173,26 @@ async def _serve(
     *,
     token: str,
     kubeconfig: Path | None,
-    run_controller: Callable[[Mirror, Blobs], Part] | None = None,
+    candidate_of: Callable[[Mirror, Blobs], Part] | None = None,
     user_client: Callable[[str], KubeClient] | None = None,
     kubelet: Kubelet | None = None,
 ) -> None:
-    """Run mirror, controller and Web API together with the parts of the cluster until `stop` is set."""
+    """Run mirror, controller and Web API together with the parts of the cluster until `stop` is set.
+
+    `candidate_of` makes a controller that leads when it is elected; without it, the only controller is started.
+    """
     served = asyncio.Event()
     blobs = await open_blobs(options.blobs or (options.data / "blobs").as_uri(), field="--blobs")
     async with AsyncExitStack() as closing:
         mirror = await closing.enter_async_context(Mirror(client))
-        if run_controller is None:
+        if candidate_of is None:
             view = ClusterView(mirror, policy)
             kept_logs, code = KeptLogs(blobs), CodeStore(blobs)
-            running = RunController(client, mirror, view, kept_logs=kept_logs, code=code, metrics=metrics)
+            running = run_controller(client, mirror, view, kept_logs=kept_logs, code=code, metrics=metrics)
             own = _OwnController(running.run)
             controller: Part = own.run
         else:
-            own, controller = None, run_controller(mirror, blobs)
+            own, controller = None, candidate_of(mirror, blobs)
         parts.append(("run controller", _after(served, controller)))
         working = asyncio.create_task(supervise(parts, stop))
         closing.push_async_callback(_ended, working)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
 from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
@@ -16,6 +17,7 @@ from kajitori.cluster.view import ClusterView
 from kajitori.controllers.queue.controller import DOUBT_PATIENCE, Admitted, Cycle, Queue, QueueEntry
 from kajitori.controllers.queue.growing import Growing, Growth
 from kajitori.controllers.queue.provisioning import Ask, Provisioning
+from kajitori.controllers.queue.trigger import CycleTrigger
 from kajitori.controllers.runs.start_slots import StartSlots
 from kajitori.controllers.runs.starting import Starter
 from kajitori.controllers.runs.statuses import STATUS_INTERVAL, Statuses
@@ -30,6 +32,8 @@ from kajitori.core.words.times import parse_time
 from kajitori.kube.mirror.mirror import Mirror
 from kajitori.kube.objects import RunObject
 from kajitori.monitoring.controller import ControllerMetrics
+
+log = logging.getLogger(__name__)
 
 WAITING_INTERVAL = timedelta(seconds=5)
 """How often the message of a waiting run is renewed while its reason stays the same."""
@@ -59,6 +63,7 @@ class Planning:
         mirror: Mirror,
         cluster: ClusterView,
         work: WorkQueue,
+        trigger: CycleTrigger,
         statuses: Statuses,
         starter: Starter,
         provisioning: Provisioning,
@@ -69,21 +74,18 @@ class Planning:
         self._mirror = mirror
         self._cluster = cluster
         self._work = work
+        self._trigger = trigger
         self._statuses = statuses
         self._starter = starter
         self._provisioning = provisioning
         self._now = now
         self._queue = Queue(mirror, cluster, metrics)
-        self.growing = Growing(cluster)
+        self._growing = Growing(cluster)
         self.takeover = Takeover()
-        self._changed = False
-        """Whether something changed that may let a run start."""
         self._full_is_due = False
         """Whether a partial cycle ran since the last full one: a full one follows after its pause."""
         self._full_rests_until = 0.0
         self._partial_rests_until = 0.0
-        self._passed_over: set[Key] = set()
-        """Runs that could not be started or preempted because the controller was working on them."""
         self._start_slots = StartSlots(lambda: starter.at_a_time)
         self._being_told: set[Key] = set()
         self._outdated: set[Key] = set()
@@ -105,7 +107,7 @@ class Planning:
             return  # policy refuses it: its next reconciliation ends it
         request = request_of(run, admitted.decision, needs, status)
         if self._queue.wait(QueueEntry(run, request, admitted=admitted, status=status, version=version)):
-            self._changed = True
+            self._trigger.note_change()
         if admitted.is_outdated(self._cluster.policy_version, self._cluster.version):  # changed meanwhile
             self._outdated.add(key)
             self._work.add(key)
@@ -123,17 +125,7 @@ class Planning:
         self.takeover.note(key)
         self._outdated.discard(key)
         self._queue.forget(key)
-        self._changed = True
-
-    def note_change(self) -> None:
-        """Note that something changed that may let a run start."""
-        self._changed = True
-
-    def note_done(self, key: Key) -> None:
-        """Note that the controller has finished its work on this run."""
-        if key in self._passed_over:
-            self._passed_over.discard(key)
-            self._changed = True
+        self._trigger.note_change()
 
     def rest_seconds(self) -> float | None:
         """Return the time until the next cycle; None if neither a change nor time alone makes one due."""
@@ -143,7 +135,7 @@ class Planning:
             return None
         time = asyncio.get_running_loop().time()
         until_full = self._full_rests_until - time
-        if self._changed:
+        if self._trigger.is_set:
             return min(until_full, self._partial_rests_until - time)
         if self._full_is_due:
             return until_full
@@ -163,12 +155,14 @@ class Planning:
             return
         began = asyncio.get_running_loop().time()
         if began >= self._full_rests_until and self._needs_full_cycle():
-            self._changed = self._full_is_due = False
+            self._trigger.clear()
+            self._full_is_due = False
             with self._metrics.step("full"):
                 self._plan_all()
             self._full_rests_until = self._end_of_pause(began, FULL_REST, FULL_REST_WHEN_BUSY)
-        elif self._changed and began >= self._partial_rests_until:
-            self._changed, self._full_is_due = False, True
+        elif self._trigger.is_set and began >= self._partial_rests_until:
+            self._trigger.clear()
+            self._full_is_due = True
             self._look_for_outdated()
             busy = self._work.busy | self._outdated
             with self._metrics.step("partial"):
@@ -177,7 +171,7 @@ class Planning:
 
     def _needs_full_cycle(self) -> bool:
         again = self._look_again_at
-        return self._changed or self._full_is_due or (again is not None and self._now() >= again)
+        return self._trigger.is_set or self._full_is_due or (again is not None and self._now() >= again)
 
     def _end_of_pause(self, began: float, rest: int, rest_when_busy: int) -> float:
         """Return when to run the next cycle of a kind at the earliest, after one of this kind that began at `began`."""
@@ -189,7 +183,7 @@ class Planning:
         self._look_again_at = None
         self._look_for_outdated()
         cycle = self._queue.plan(self._work.busy | self._outdated, self._time_of_facts(), self._start_slots.left)
-        self._passed_over.update(cycle.busy)
+        self._trigger.pass_over(cycle.busy)
         for key in cycle.doubtful:
             self._work.wake(key, DOUBT_PATIENCE)
             self._plan_at(self._now() + DOUBT_PATIENCE)
@@ -269,7 +263,7 @@ class Planning:
     def _note_begun(self, key: Key) -> None:
         """Free the run's start slot; plan again if a run waits for it."""
         if self._start_slots.end(key):
-            self._changed = True
+            self._trigger.note_change()
 
     # ------------------------------------------------------------------------------------------ preemption
 
@@ -281,7 +275,7 @@ class Planning:
             waiting = self._mirror.runs.get(key_of(request.key))
             busy = self._work.busy & {key_of(victim.key) for victim in request.victims}
             if busy or waiting is None:
-                self._passed_over.update(busy)
+                self._trigger.pass_over(busy)
                 continue
             for key, status in self._queue.preemptions.statuses_for(request, waiting, self._now()).items():
                 run = self._mirror.runs.get(key)
@@ -297,16 +291,27 @@ class Planning:
             await self._statuses.write(run, gang.preempt(self._statuses.current_status(run), preemption))
         except BaseException:
             self._queue.preemptions.note_failed(key)
-            self._changed = True
+            self._trigger.note_change()
             raise
 
     # ------------------------------------------------------------------------------------------ growth
+
+    async def grow_forever(self) -> None:
+        """Let elastic gangs grow after there has been room for them for long enough, until cancelled."""
+        while True:
+            await asyncio.sleep(self._growing.pause_seconds)
+            if self._mirror.age_seconds():
+                continue  # the mirror is behind: nodes that look free may be taken
+            try:
+                self.grow()
+            except Exception:
+                log.exception("could not look for room for elastic gangs; tried again")
 
     def grow(self) -> None:
         """Let elastic gangs grow into nodes that no other run could use."""
         if self.takeover.seconds_left():
             return
-        for growth in self._queue.growing(self.growing, self._work.busy, self._time_of_facts()):
+        for growth in self._queue.growing(self._growing, self._work.busy, self._time_of_facts()):
             self._work.begin(growth.key, partial(self._grow, growth))
 
     async def _grow(self, growth: Growth) -> None:
@@ -314,8 +319,8 @@ class Planning:
         try:
             if not await self._starter.grow(growth):
                 self._queue.take_back(growth.key)
-                self.note_change()
-                self.growing.put_off(growth.key)
+                self._trigger.note_change()
+                self._growing.put_off(growth.key)
         except BaseException:
             self._queue.doubt(growth.key, self._now())
             raise

@@ -22,6 +22,7 @@ from kajitori.controllers.queue.planning import (
     Planning,
 )
 from kajitori.controllers.queue.provisioning import Provisioning
+from kajitori.controllers.queue.trigger import CycleTrigger
 from kajitori.controllers.runs.starting import Starter
 from kajitori.controllers.runs.statuses import Statuses
 from kajitori.controllers.workqueue import WorkQueue
@@ -65,6 +66,7 @@ class Scene(QueueScene):
     def __init__(self, nodes: int, slots: int) -> None:
         super().__init__(nodes)
         self.paused_starter = PausedStarter(slots)
+        self.trigger = CycleTrigger()
         self.work = WorkQueue(lambda: NOW)
         self.statuses = SimpleNamespace(written_at=lambda key: None, are_held_up=False, write=self.tell)
         self.told: list[str] = []
@@ -75,7 +77,7 @@ class Scene(QueueScene):
         clock = lambda: self.now  # noqa: E731
         statuses = cast(Statuses, self.statuses)
         self.planning = Planning(
-            self.mirror, self.cluster, self.work, statuses, starter, provisioning, clock, self.metrics
+            self.mirror, self.cluster, self.work, self.trigger, statuses, starter, provisioning, clock, self.metrics
         )
 
     async def tell(self, run: RunObject, *what: Any, **more: Any) -> str:
@@ -160,7 +162,7 @@ async def test_after_many_starts_the_next_runs_are_chosen_together() -> None:
     scene.paused_starter.begun["run-00"].set()
     await _until(lambda: ("team", "run-00") not in scene.work.busy)
     assert scene.planning.rest_seconds() is None
-    scene.planning.note_change()
+    scene.trigger.note_change()
     assert await scene.plan() == eight
     scene.paused_starter.begun["run-01"].set()
     await _until(lambda: ("team", "run-01") not in scene.work.busy)
@@ -216,10 +218,10 @@ async def test_partial_cycles_run_in_the_pause_and_a_full_one_follows(
     monkeypatch.setattr(scene.planning._queue, "plan_partially", lambda *what: cycle("partial", 1.0))
     scene.planning.plan()
     assert ran == ["full"] and scene.planning.rest_seconds() is None
-    scene.planning.note_change()
+    scene.trigger.note_change()
     scene.planning.plan()
     assert ran == ["full", "partial"] and scene.planning.rest_seconds() == full_rest * 2.0 - 1.0
-    scene.planning.note_change()
+    scene.trigger.note_change()
     assert scene.planning.rest_seconds() == partial_rest * 1.0
     scene.planning.plan()
     assert ran == ["full", "partial"]

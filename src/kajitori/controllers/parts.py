@@ -1,0 +1,89 @@
+"""The parts of a run controller, grouped by subject. `entrypoints` makes them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+
+from kajitori.blobs.code import CodeStore
+from kajitori.cluster.view import ClusterView
+from kajitori.controllers.nodes.health import HealthKeeper
+from kajitori.controllers.nodes.silence import Silence
+from kajitori.controllers.queue.planning import Planning
+from kajitori.controllers.queue.provisioning import Provisioning
+from kajitori.controllers.records.logs import LogKeeper
+from kajitori.controllers.records.memory import MemoryKeeper
+from kajitori.controllers.records.results import ResultKeeper
+from kajitori.controllers.runs.budgets import BudgetKeeper
+from kajitori.controllers.runs.memory_kills import Spared
+from kajitori.controllers.runs.networks import NetworkKeeper
+from kajitori.controllers.runs.orphans import Orphans
+from kajitori.controllers.runs.starting import Starter
+from kajitori.controllers.runs.statuses import Statuses
+from kajitori.kube.client import KubeClient
+from kajitori.kube.events import EventRecorder
+from kajitori.kube.mirror.mirror import Mirror
+from kajitori.kube.platform.ticket_key import SigningKey
+from kajitori.monitoring.controller import ControllerMetrics
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClusterParts:
+    """The cluster: how it is read, written and told about."""
+
+    client: KubeClient
+    mirror: Mirror
+    view: ClusterView
+    events: EventRecorder
+    now: Callable[[], datetime]
+    """The API server's time."""
+    metrics: ControllerMetrics
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunParts:
+    """The objects of one run in the cluster: its status, its Pods, and what belongs to them."""
+
+    statuses: Statuses
+    starter: Starter
+    key: SigningKey
+    """Signs members and their tickets."""
+    networks: NetworkKeeper
+    budgets: BudgetKeeper
+    spared: Spared
+    orphans: Orphans
+
+
+@dataclass(frozen=True, kw_only=True)
+class QueueParts:
+    """The runs that wait for nodes."""
+
+    planning: Planning
+    provisioning: Provisioning
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeParts:
+    """Unhealthy and silent nodes."""
+
+    health: HealthKeeper
+    silence: Silence
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecordParts:
+    """What remains of members after their Pods are gone."""
+
+    logs: LogKeeper | None
+    """None if logs are lost with their Pods."""
+    results: ResultKeeper
+    peaks: MemoryKeeper
+    code: CodeStore | None
+    """Uploaded code, of which the unused is deleted."""
+
+    async def close(self) -> None:
+        """Cancel what is under way; the next leader repeats it."""
+        await self.results.close()
+        if self.logs is not None:
+            await self.logs.close()

@@ -1,0 +1,291 @@
+"""The reconciliation of one run: asks `core` for its next step, writes the intent to its status, and acts on it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import timedelta
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from kajitori.cluster.queue.preemptions import preemptor_waits
+from kajitori.cluster.runs.members import member_of
+from kajitori.cluster.runs.stored_runs import life_of
+from kajitori.controllers.parts import ClusterParts, NodeParts, QueueParts, RecordParts, RunParts
+from kajitori.controllers.queue.controller import Admitted
+from kajitori.controllers.runs.attempts import delete_member, delete_members, is_meddled_with, put_right, reference_to
+from kajitori.controllers.runs.checkpoints import delete_checkpoint
+from kajitori.controllers.runs.statuses import STATUS_INTERVAL, UNSEEN_PATIENCE
+from kajitori.controllers.workqueue import Key, WorkQueue
+from kajitori.core import gang
+from kajitori.core.admission.decide import Decision
+from kajitori.core.logs.kept import without
+from kajitori.core.pods.budgets import budget_spec
+from kajitori.core.spec.reasons import Phase
+from kajitori.core.spec.run import RunSpec
+from kajitori.core.spec.status import RunStatus
+from kajitori.core.words import names
+from kajitori.errors import Forbidden, InvalidInput
+from kajitori.kube.mirror.pod_index import coverage_of
+from kajitori.kube.objects import Pod, RunObject
+from kajitori.kube.resources import RUNS
+
+log = logging.getLogger(__name__)
+
+REMOVAL_REFUSED = timedelta(minutes=10)
+"""Time until a removal that the API server refused is tried again. An older role may lack the permission."""
+
+
+class Reconciler:
+    """Takes each Run that changed one step further, from Queued to its end."""
+
+    def __init__(
+        self,
+        cluster: ClusterParts,
+        work: WorkQueue,
+        *,
+        runs: RunParts,
+        queue: QueueParts,
+        nodes: NodeParts,
+        records: RecordParts,
+    ) -> None:
+        """`work` is told when to reconcile a run again."""
+        self._client = cluster.client
+        self._mirror = cluster.mirror
+        self._cluster = cluster.view
+        self._now = cluster.now
+        self._metrics = cluster.metrics
+        self._work = work
+        self._runs = runs
+        self._planning = queue.planning
+        self._provisioning = queue.provisioning
+        self._silence = nodes.silence
+        self._records = records
+        self._decided: dict[Key, tuple[tuple[str, int, int], tuple[RunSpec, Decision]]] = {}
+        """Policy's decision on each run, with the UID, generation and version of policy and cluster that it is for."""
+
+    async def reconcile(self, key: Key) -> None:
+        """Take the next step of one run, as the mirror shows it now."""
+        if key in self._runs.orphans:
+            await self._runs.orphans.delete(key)
+            self._forget(key)
+            return
+        run = self._mirror.runs.get(key)
+        if run is None:
+            self._forget(key)
+            return
+        if not self._runs.statuses.is_shown(run):
+            await self._runs.statuses.doubt(run)
+            self._work.wake(key, UNSEEN_PATIENCE)
+            return
+        deleting = bool(run.metadata.deletion_timestamp)
+        if names.FINALIZER not in run.metadata.finalizers:
+            if deleting:
+                self._planning.leave(key)
+            else:
+                await self._add_finalizer(run)
+            return
+        if run.status is None and not self._runs.statuses.knows(run):
+            await self._recall_attempts(run)
+        status = self._runs.statuses.current_status(run)
+        admitted = await self._admit(key, run, status)
+        if admitted is None:
+            self._planning.leave(key)
+            return
+        await self._advance(key, run, status, admitted)
+
+    async def _advance(self, key: Key, run: RunObject, status: RunStatus, admitted: Admitted) -> None:
+        """Decide the next step of a run from its members, and carry it out."""
+        pods = self._mirror.owned_pods(*reference_to(run))
+        is_over = admitted.life.deleting or status.phase.is_final
+        spared, unclear_seconds = await self._runs.spared.among(() if is_over else pods)
+        if unclear_seconds:
+            self._planning.takeover.note(key)
+            self._work.wake(key, timedelta(seconds=unclear_seconds))
+            return
+        began = asyncio.get_running_loop().time()
+        covered = {pod.metadata.uid for pod in self._mirror.pods_of_run(run)}
+        for pod in pods:
+            is_earlier = pod.member is not None and pod.member.attempt < status.attempts
+            if (is_earlier or pod.metadata.uid in covered) and is_meddled_with(run, pod):
+                await self._put_right(run, pod)
+        seen = [(pod, m) for pod in pods if (m := member_of(pod, self._mirror.nodes, spared)) is not None]
+        members = [self._patient(key, member) for _, member in seen]
+        counted = [each for each in seen if each[1].uid in covered]
+        still_waits = partial(preemptor_waits, self._mirror, self._cluster.specs)
+        life = replace(
+            admitted.life,
+            status=self._records.peaks.noted(run, admitted.life.status, counted),
+            withdrawn=frozenset(each.waiting for each in gang.preemptions_of(status) if not still_waits(each)),
+        )
+        if gang.has_lost_ledger(life, members):
+            kept = await self._records.results.succeeded(run.metadata.namespace, run.metadata.uid)
+            life = gang.with_succeeded(life, kept)
+        step = gang.next_step(life, members, self._mirror.shown_until(self._now()))
+        ended = asyncio.get_running_loop().time()
+        self._work.rest(key, ended - began)
+        self._metrics.note_step("reconcile", ended - began)
+        if admitted.life.sweep is not None:
+            step = self._take_away(run, step, seen)
+        await self._perform(key, run, admitted, step, members)
+
+    def _take_away(self, run: RunObject, step: gang.Step, seen: Sequence[tuple[Pod, gang.Member]]) -> gang.Step:
+        """Start keeping the results of ended members of a sweep and deleting their Pods; return the remaining step."""
+        over = {pod.metadata.uid for pod, member in seen if member.is_over}
+        ended = [act for act in step.actions if isinstance(act, gang.DeleteMember) and act.uid in over]
+        policy = self._cluster.policy
+        self._records.results.take_away(run, ended, seen, policy.sweeps, policy.logs.keep_within_seconds)
+        return replace(step, actions=tuple(act for act in step.actions if act not in ended))
+
+    async def _put_right(self, run: RunObject, pod: Pod) -> None:
+        """Restore the labels and the owner of a member that was edited, so that requests by label find it again."""
+        meta = pod.metadata
+        try:
+            await put_right(self._client, run, pod)
+        except (Forbidden, InvalidInput) as error:
+            log.warning("Pod %s/%s was edited and can't be restored: %s", meta.namespace, meta.name, error)
+        else:
+            log.warning("Pod %s/%s was edited; its labels and owner are restored", meta.namespace, meta.name)
+
+    def _patient(self, key: Key, member: gang.Member) -> gang.Member:
+        """Return the member. Its node counts as ready while it has been silent for less than the patience."""
+        left = self._silence.patience_left(member)
+        if not left:
+            return member
+        self._work.wake(key, left)
+        return replace(member, node_ready=True)
+
+    async def _admit(self, key: Key, run: RunObject, status: RunStatus) -> Admitted | None:
+        """Return the run as policy admits it now; None if policy refuses it, which ends the run (rule 12).
+
+        A refused run with a live attempt continues until the attempt ends.
+        """
+        policy_version = self._cluster.policy_version
+        version = (run.metadata.uid, run.metadata.generation, self._cluster.version)
+        try:
+            known = self._decided.get(key)
+            if known is None or known[0] != version:
+                known = self._decided[key] = version, self._cluster.decide(run)
+        except InvalidInput as refused:
+            waits = status.phase in (Phase.QUEUED, Phase.RESTARTING) or status.attempt is None
+            waits = waits and not status.phase.is_final
+            if waits and not run.metadata.deletion_timestamp:
+                reasons = "; ".join(str(fault) for fault in refused.faults)
+                await self._runs.statuses.write(run, gang.refuse(status, reasons, run.metadata.generation, self._now()))
+                return None
+            return Admitted(*self._cluster.outline(run, status))
+        spec, decision = known[1]
+        status = msgspec.structs.replace(status, findings=list(decision.findings))
+        life = life_of(run, spec, decision, status)
+        return Admitted(life, spec, decision, policy_version, version[-1])
+
+    async def _perform(
+        self, key: Key, run: RunObject, admitted: Admitted, step: gang.Step, members: Sequence[gang.Member]
+    ) -> None:
+        """Write the intent to the run's status, then act on it."""
+        over = admitted.life.deleting or admitted.life.stopped or step.status.phase.is_final
+        step = replace(step, status=await self._provisioning.settle(run, step.status, over=over))
+        version = run.metadata.resource_version
+        waits = any(isinstance(action, gang.NeedsNodes) for action in step.actions)
+        if step.status != run.status and not (waits and run.status is None):  # planning writes a new run's first status
+            if self._runs.statuses.may_write(key, run.status, step.status):
+                version = await self._runs.statuses.write(run, step.status)
+            else:
+                self._work.wake(key, STATUS_INTERVAL)
+        if step.wake_at is not None and not self._mirror.age_seconds():  # else it is reconciled after catching up
+            self._work.wake_at(key, step.wake_at)
+        if not waits:
+            self._planning.leave(key)
+        actions = step.actions
+        logs = self._records.logs
+        if logs is not None and not admitted.life.deleting:
+            reference, rules = reference_to(run), self._cluster.policy.logs
+            actions = (*actions, *logs.due_deletions(reference))
+            of_sweep = admitted.life.sweep is not None
+            left = await logs.keep_before(reference, actions, members, rules, of_sweep=of_sweep)  # rule 11
+            actions = without(actions, members, left)
+        for action in actions:
+            match action:
+                case gang.NeedsNodes():
+                    self._planning.add(key, run, admitted, step.status, action, version)
+                case gang.CreateMembers(ranks):
+                    await self._runs.starter.create(run, admitted, step.status, ranks, version)
+                case gang.DeleteMembers():
+                    await delete_members(self._client, self._mirror, reference_to(run), action)
+                case gang.DeleteMember():
+                    await delete_member(self._client, run, action)
+                case gang.Release():
+                    await self._release(run)
+                case gang.Remove():
+                    await self._remove(key, run, version)
+        if not admitted.life.deleting:
+            await self._runs.budgets.keep(run, self._budget_of(run, admitted, step.status, members))
+            await self._keep_network(run, admitted, step.status)
+
+    async def _keep_network(self, run: RunObject, admitted: Admitted, status: RunStatus) -> None:
+        """Update the run's NetworkPolicy to the present policy, which needs no restart of members. It is left unchanged
+        if policy no longer admits the run."""
+        if status.phase.is_final or not status.attempts:
+            await self._runs.networks.keep(run, None)
+        elif admitted.decision is not None:
+            await self._runs.networks.keep(run, admitted.decision.network)
+
+    def _budget_of(
+        self, run: RunObject, admitted: Admitted, status: RunStatus, members: Sequence[gang.Member]
+    ) -> dict[str, Any] | None:
+        if not self._cluster.policy.disruption_budgets:
+            return None
+        covered = coverage_of(run)
+        counted = [member for member in members if covered.covers(member.attempt, member.rank)]
+        return budget_spec(admitted.life.type, run.metadata.uid, status, counted)
+
+    async def _add_finalizer(self, run: RunObject) -> None:
+        meta = run.metadata
+        patch = {
+            "metadata": {
+                "finalizers": [*meta.finalizers, names.FINALIZER],
+                "resourceVersion": meta.resource_version,
+            }
+        }
+        await self._client.patch(RUNS, meta.name, patch, meta.namespace)
+        if run.status is None:
+            self._runs.statuses.note_attempts(run, 0)
+
+    async def _recall_attempts(self, run: RunObject) -> None:
+        """Find the number of attempts of a run without a status. It is new, or its status was removed; then the kept
+        logs show how many attempts it had."""
+        meta = run.metadata
+        kept = await self._records.logs.last_attempt(meta.namespace, meta.uid) if self._records.logs is not None else 0
+        self._runs.statuses.note_attempts(run, kept)
+
+    async def _release(self, run: RunObject) -> None:
+        meta = run.metadata
+        if self._records.logs is not None:
+            await self._records.logs.forget(meta.namespace, meta.uid)
+        await self._records.results.forget(meta.namespace, meta.uid)
+        await self._runs.budgets.keep(run, None)
+        await delete_checkpoint(self._client, self._cluster.policy, meta.namespace, meta.name)
+        left = [finalizer for finalizer in meta.finalizers if finalizer != names.FINALIZER]
+        patch = {"metadata": {"finalizers": left or None, "uid": meta.uid}}
+        await self._client.patch(RUNS, meta.name, patch, meta.namespace)
+
+    async def _remove(self, key: Key, run: RunObject, version: str) -> None:
+        """Delete a run that ended long ago, unless it has changed since it was read."""
+        meta = run.metadata
+        try:
+            await self._client.delete(
+                RUNS, meta.name, meta.namespace, propagation="Background", uid=meta.uid, resource_version=version
+            )
+        except Forbidden as error:
+            log.warning("run %s/%s has ended and is to be removed: %s", *key, error)
+            self._work.wake(key, REMOVAL_REFUSED)
+
+    def _forget(self, key: Key) -> None:
+        self._decided.pop(key, None)
+        self._runs.statuses.forget(key)
+        self._work.forget(key)
+        self._planning.forget(key)

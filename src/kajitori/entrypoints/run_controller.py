@@ -1,0 +1,85 @@
+"""Makes a run controller of its parts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+
+from kajitori.blobs.code import CodeStore
+from kajitori.blobs.logs import KeptLogs
+from kajitori.cluster.view import ClusterView
+from kajitori.configuration.settings import LEASE_NAMESPACE
+from kajitori.controllers.changes import Changes
+from kajitori.controllers.nodes.health import HealthKeeper
+from kajitori.controllers.nodes.silence import NODE_PATIENCE, Silence
+from kajitori.controllers.parts import ClusterParts, NodeParts, QueueParts, RecordParts, RunParts
+from kajitori.controllers.queue.planning import Planning
+from kajitori.controllers.queue.provisioning import Provisioning
+from kajitori.controllers.queue.trigger import CycleTrigger
+from kajitori.controllers.reconciler import Reconciler
+from kajitori.controllers.records.logs import LogKeeper
+from kajitori.controllers.records.memory import MemoryKeeper
+from kajitori.controllers.records.results import ResultKeeper
+from kajitori.controllers.run_controller import RunController
+from kajitori.controllers.runs.budgets import BudgetKeeper
+from kajitori.controllers.runs.memory_kills import Spared
+from kajitori.controllers.runs.networks import NetworkKeeper
+from kajitori.controllers.runs.orphans import Orphans
+from kajitori.controllers.runs.starting import Starter
+from kajitori.controllers.runs.statuses import Statuses
+from kajitori.controllers.workqueue import WorkQueue
+from kajitori.core.words import names
+from kajitori.kube.client import KubeClient
+from kajitori.kube.events import EventRecorder
+from kajitori.kube.mirror.mirror import Mirror
+from kajitori.kube.platform.ticket_key import SigningKey
+from kajitori.monitoring.controller import ControllerMetrics
+
+
+def run_controller(
+    client: KubeClient,
+    mirror: Mirror,
+    view: ClusterView,
+    *,
+    namespace: str = LEASE_NAMESPACE,
+    kept_logs: KeptLogs | None = None,
+    code: CodeStore | None = None,
+    now: Callable[[], datetime] | None = None,
+    node_patience: timedelta = NODE_PATIENCE,
+    metrics: ControllerMetrics | None = None,
+) -> RunController:
+    """Return a run controller. It begins when its `run` is called.
+
+    `namespace` holds the key that signs members and their tickets. Without `kept_logs`, logs are lost with their Pods.
+    Unused code is deleted from `code`. The time is the API server's by default. Silent nodes count as lost after
+    `node_patience`.
+    """
+    now, metrics = now or mirror.now, metrics or ControllerMetrics.unread()
+    events = EventRecorder(client, names.MANAGED_BY, clock=now)
+    trigger = CycleTrigger()
+    work = WorkQueue(now, trigger.note_done)
+    statuses = Statuses(client, mirror, events, now, metrics)
+    silence, orphans = Silence(mirror, now, node_patience), Orphans(client, mirror)
+    changes = Changes(mirror, view, work, trigger, statuses, silence, orphans, now)
+    networks = NetworkKeeper(client, changes.note_network)
+    provisioning = Provisioning(client, view, changes.note_request)
+    key = SigningKey(client, namespace, mirror.believe)
+    starter = Starter(client, mirror, view, statuses, provisioning, networks, key, now)
+    planning = Planning(mirror, view, work, trigger, statuses, starter, provisioning, now, metrics)
+    logs = LogKeeper(client, kept_logs, events=events, metrics=metrics, wake=work.wake) if kept_logs else None
+    results = ResultKeeper(client, logs, kept_logs.results if kept_logs else None, work.wake)
+    cluster = ClusterParts(client=client, mirror=mirror, view=view, events=events, now=now, metrics=metrics)
+    runs = RunParts(
+        statuses=statuses,
+        starter=starter,
+        key=key,
+        networks=networks,
+        budgets=BudgetKeeper(client),
+        spared=Spared(client),
+        orphans=orphans,
+    )
+    queue = QueueParts(planning=planning, provisioning=provisioning)
+    nodes = NodeParts(health=HealthKeeper(client, mirror, view, events, now), silence=silence)
+    records = RecordParts(logs=logs, results=results, peaks=MemoryKeeper(client, mirror, work.add, now), code=code)
+    reconciler = Reconciler(cluster, work, runs=runs, queue=queue, nodes=nodes, records=records)
+    return RunController(cluster, work, changes, reconciler, runs=runs, queue=queue, nodes=nodes, records=records)
