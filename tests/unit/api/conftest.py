@@ -1,4 +1,4 @@
-"""A Web API over a fake API server: in memory, and served on loopback."""
+"""A Web API over a fake API server, called in memory or over loopback."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ NOW = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)
 
 @dataclass
 class Clock:
-    """A clock that stands still until it is moved."""
+    """A clock that only tests move."""
 
     now: float = 1000.0
 
@@ -40,7 +40,7 @@ class Clock:
 
 @dataclass
 class World:
-    """A cluster, the mirror of it, and the Web API above."""
+    """The fake API server, the mirror of it, and the Web API."""
 
     kubernetes: FakeKubernetes
     mirror: Mirror
@@ -55,7 +55,7 @@ class World:
         return api
 
     async def caught_up(self) -> None:
-        """Returns when the mirror shows all that the cluster holds."""
+        """Wait until the mirror shows everything that the fake API server stores."""
         import asyncio
 
         changed = asyncio.Event()
@@ -89,7 +89,7 @@ class World:
 
 @pytest.fixture(autouse=True)
 def patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a machine that does much else nothing is left out of an answer."""
+    """Allow a minute per answer, so that no part is left out on a busy machine."""
     monkeypatch.setattr(state, "ANSWER_SECONDS", 60.0)
 
 
@@ -104,7 +104,7 @@ async def kubernetes() -> AsyncIterator[FakeKubernetes]:
 
 @pytest.fixture
 def limits() -> WebLimits:
-    """What the Web API takes from callers; a module may have its own."""
+    """The Web API's limits; a test module may override them."""
     return WebLimits()
 
 
@@ -136,7 +136,7 @@ async def world(kubernetes: FakeKubernetes, limits: WebLimits) -> AsyncIterator[
 
 @pytest.fixture
 async def served(world: World) -> AsyncIterator[httpx2.AsyncClient]:
-    """The same API behind a real HTTP server: for what goes on for long."""
+    """The same API behind a real HTTP server, for streams."""
     async with ApiServer(world.app) as server:
         headers = {"Authorization": "Bearer ada"}
         timeout = httpx2.Timeout(20.0)

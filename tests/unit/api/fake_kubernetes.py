@@ -1,4 +1,4 @@
-"""A small API server on loopback: objects in memory, watches, reviews of who may do what, logs, exec."""
+"""A small API server on loopback: objects in memory, watches, access reviews, logs and exec."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _STAMP = re.compile(r"^\d{4}-\d\d-\d\dT[\d:.]+Z ")
 
 
 class FakeLog:
-    """What one container has printed; more can be added while it is followed."""
+    """The output of one container; tests can add more while it is followed."""
 
     def __init__(self, *lines: str) -> None:
         self.lines = [f"{line}\n" for line in lines]
@@ -34,15 +34,15 @@ class FakeLog:
         self.open = 0
         self.status = 200
         self.sent = 0
-        """Bytes that were handed to the connection."""
+        """Number of bytes that were written to the connection."""
         self.breaks = False
-        """The connection breaks once everything was sent."""
+        """Whether the connection is aborted once everything was sent."""
         self.changed = asyncio.Event()
         self.left = asyncio.Event()
-        """Set when a reader has hung up."""
+        """Set when a reader has disconnected."""
 
     def print(self, *lines: str, end: str = "\n") -> None:
-        """Whole lines; or, with another end, parts of one."""
+        """Add lines; with another `end`, parts of one line."""
         self.lines += [f"{line}{end}" for line in lines]
         self.changed.set()
 
@@ -52,7 +52,8 @@ class FakeLog:
 
 
 class FakeKubernetes:
-    """`url` once it runs. Tokens are names of users; `denied` holds (user, verb, resource, namespace)."""
+    """The server; `url` is set once it runs. Tokens are names of users; `denied` holds (user, verb, resource,
+    namespace)."""
 
     def __init__(self) -> None:
         self.url = ""
@@ -61,21 +62,21 @@ class FakeKubernetes:
         self.unknown_tokens: set[str] = {"expired"}
         self.logs: dict[tuple[str, str], FakeLog] = {}
         self.requests: list[tuple[str, str, str]] = []
-        """Method, path and user of every request but watches."""
+        """Method, path and user of every request except watches."""
         self.log_requests: list[dict[str, str]] = []
         self.missing_namespaces: set[str] = set()
         self.failing = False
         self.disk_is_full = False
         self.hold_watches = False
-        """Nothing is told to watchers for now."""
+        """Whether events are withheld from watchers."""
         self._version = itertools.count(1000)
         self._watchers: list[tuple[str, str, asyncio.Queue[Object]]] = []
         self._held: list[tuple[str, Object]] = []
 
-    # ------------------------------------------------------------------------------------------ the tests' side
+    # ------------------------------------------------------------------------------------------ steps of the tests
 
     def put(self, plural: str, document: Object) -> Object:
-        """Creates or replaces an object."""
+        """Create or replace an object."""
         made = copy.deepcopy(document)
         meta = made["metadata"]
         key = (plural, meta.get("namespace", ""), meta["name"])
@@ -86,30 +87,30 @@ class FakeKubernetes:
         )
         meta.setdefault("creationTimestamp", "2026-11-21T10:00:00Z")
         self.objects[key] = made
-        self._tell(plural, {"type": "MODIFIED" if old else "ADDED", "object": made})
+        self._notify(plural, {"type": "MODIFIED" if old else "ADDED", "object": made})
         return made
 
     def change(self, plural: str, name: str, namespace: str = "team", **parts: Any) -> Object:
-        """Merges into an object's parts."""
+        """Merge parts into an object."""
         return self.put(plural, _merge(self.objects[plural, namespace, name], parts))
 
     def remove(self, plural: str, name: str, namespace: str = "team") -> None:
-        """Deletes an object."""
+        """Delete an object."""
         gone = copy.deepcopy(self.objects.pop((plural, namespace, name)))
         gone["metadata"]["resourceVersion"] = str(next(self._version))
-        self._tell(plural, {"type": "DELETED", "object": gone})
+        self._notify(plural, {"type": "DELETED", "object": gone})
 
     def release_watches(self) -> None:
-        """Watchers are told what was held back."""
+        """Send the withheld events."""
         self.hold_watches = False
         held, self._held = self._held, []
         for plural, event in held:
-            self._tell(plural, event)
+            self._notify(plural, event)
 
     def get(self, plural: str, name: str, namespace: str = "team") -> Object:
         return self.objects[plural, namespace, name]
 
-    # ------------------------------------------------------------------------------------------ the server's side
+    # ------------------------------------------------------------------------------------------ requests of clients
 
     def application(self) -> web.Application:
         app = web.Application(middlewares=[self._middleware])
@@ -153,7 +154,7 @@ class FakeKubernetes:
         return web.json_response({"kind": "SelfSubjectReview", "status": {"userInfo": info}}, status=201)
 
     async def _review_token(self, request: web.Request) -> web.Response:
-        """Tokens of Pods are `pod.ACCOUNT.AUDIENCE.NODE.POD.UID`, of namespace kajitori."""
+        """Accept tokens of Pods in namespace kajitori: `pod.ACCOUNT.AUDIENCE.NODE.POD.UID`."""
         asked = (await request.json())["spec"]
         status: Object = {"user": {}, "error": "not known"}
         kind, _, rest = asked["token"].partition(".")
@@ -204,7 +205,7 @@ class FakeKubernetes:
         finally:
             self._watchers.remove(entry)
 
-    def _tell(self, plural: str, event: Object) -> None:
+    def _notify(self, plural: str, event: Object) -> None:
         if self.hold_watches:
             self._held.append((plural, copy.deepcopy(event)))
             return
@@ -308,7 +309,7 @@ class FakeKubernetes:
             log.left.set()
 
     async def _exec(self, request: web.Request) -> web.StreamResponse:
-        """A program that says its command, then echoes standard input until that ends, and exits with 3."""
+        """Stand for a program that prints its command, then echoes standard input until that ends, and exits with 3."""
         if not self._may(request, "create", "pods/exec", request.match_info["namespace"]):
             return _status(403, "Forbidden", "may not create pods/exec")
         socket = web.WebSocketResponse(protocols=(EXEC_PROTOCOL,))
@@ -331,7 +332,7 @@ class FakeKubernetes:
 
 
 def node(name: str, *, gpus: int = 0, gpu_type: str = "", ready: bool = True, cordoned: bool = False) -> Object:
-    """A Node with 32 cores and 128 GiB."""
+    """Return a Node with 32 cores and 128 GiB."""
     amounts = {"cpu": "32", "memory": "128Gi", "pods": "110"} | ({"nvidia.com/gpu": str(gpus)} if gpus else {})
     condition = {"type": "Ready", "status": "True" if ready else "Unknown", "message": "" if ready else "silent"}
     return {
@@ -342,7 +343,7 @@ def node(name: str, *, gpus: int = 0, gpu_type: str = "", ready: bool = True, co
 
 
 def run(name: str, *, namespace: str = "team", owner: str = "ada", phase: str = "", **spec: Any) -> Object:
-    """A Run, as somebody made it; with a phase, as a controller saw it."""
+    """Return a Run as a user created it; with a phase, as a controller updated it."""
     document: Object = {
         "apiVersion": "kajitori.dev/v1alpha1",
         "kind": "Run",
@@ -357,7 +358,7 @@ def run(name: str, *, namespace: str = "team", owner: str = "ada", phase: str = 
 def pod(
     run: Object, *, attempt: int = 1, rank: int = 0, node: str = "n1", phase: str = "Running", gpus: int = 0
 ) -> Object:
-    """A member of a Run that stands in the cluster."""
+    """Return a Pod of a member of a Run."""
     meta = run["metadata"]
     states: dict[str, Object] = {
         "Running": {"running": {"startedAt": "2026-11-21T10:00:05Z"}},
@@ -385,7 +386,7 @@ def pod(
 
 
 def attempts(count: int, *, ranks: int = 1, **more: Any) -> Object:
-    """The part of a status that says how many attempts there were, and how many ranks the last one has."""
+    """Return the part of a status with the number of attempts, and the number of ranks of the last attempt."""
     attempt = {"number": count, "nodes": f"n1*{ranks}", "created": True, "startedAt": "2026-11-21T10:00:05Z"}
     return {"attempts": count, "attempt": attempt, **more}
 
@@ -403,7 +404,7 @@ def _merge(old: Object, patch: Object) -> Object:
 
 
 def _table(items: list[Object], limit: int, after: str) -> Object:
-    """A page of Secrets as `kubectl get` is told of them: titles on the first page only."""
+    """Return a page of Secrets as a table for `kubectl get`; only the first page has column titles."""
     begin = int(after or "0")
     page, rest = items[begin : begin + limit], items[begin + limit :]
     rows = [
@@ -432,7 +433,7 @@ def _status(code: int, reason: str, message: str) -> web.Response:
 
 @asynccontextmanager
 async def fake_kubernetes() -> AsyncIterator[FakeKubernetes]:
-    """A running FakeKubernetes."""
+    """Run a FakeKubernetes."""
     fake = FakeKubernetes()
     runner = web.AppRunner(fake.application(), shutdown_timeout=0.1, handler_cancellation=True)
     await runner.setup()

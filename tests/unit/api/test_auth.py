@@ -1,4 +1,4 @@
-"""Who calls and what he may do: asked of the API server, and remembered for a moment."""
+"""Authentication and authorisation: asked of the API server, and remembered for a short time."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from kajitori.kube.config import KubeConfig
 
 
 async def put_member(world: World) -> None:
-    """A run with a member that runs, has printed a line and met an Event."""
+    """Create a run with a running member that has printed a line and has an Event."""
     made = world.kubernetes.put("runs", run("bert") | {"status": attempts(1, phase="Running")})
     world.kubernetes.put("pods", pod(made))
     world.kubernetes.logs["team", "bert-1-0"] = FakeLog("2026-11-21T10:00:00Z hello")
@@ -41,8 +41,8 @@ def reviews(kubernetes: FakeKubernetes) -> list[str]:
 @pytest.mark.parametrize(
     "header", [None, "", "ada", "Basic YWRhOg==", "Bearer ", "Bearer a b", "Bearer \x7f", "Bearer expired"]
 )
-async def test_without_good_credentials_nothing_is_answered(world: World, header: str | None) -> None:
-    """401 as a problem, with a way out."""
+async def test_requests_without_valid_credentials_are_refused(world: World, header: str | None) -> None:
+    """The answer is a problem document with status 401 and a hint."""
     headers = {} if header is None else {"Authorization": header}
     del world.http.headers["Authorization"]
     response = await world.http.get("/v1/runs", headers=headers)
@@ -51,8 +51,7 @@ async def test_without_good_credentials_nothing_is_answered(world: World, header
     assert response.json()["hint"]
 
 
-async def test_who_it_is_is_asked_once_in_a_while(world: World) -> None:
-    """Not for every request, and not for ever."""
+async def test_an_identity_is_remembered_for_a_limited_time(world: World) -> None:
     for _ in range(3):
         assert (await world.http.get("/v1/version")).json()["user"] == "ada"
     assert reviews(world.kubernetes) == ["selfsubjectreviews"]
@@ -61,14 +60,14 @@ async def test_who_it_is_is_asked_once_in_a_while(world: World) -> None:
     assert reviews(world.kubernetes) == ["selfsubjectreviews"] * 2
 
 
-async def test_a_token_that_was_withdrawn_is_noticed(world: World) -> None:
+async def test_a_revoked_token_is_noticed(world: World) -> None:
     await world.http.get("/v1/version")
     world.kubernetes.unknown_tokens.add("ada")
     world.clock.now += auth.IDENTITY_SECONDS + 1
     assert (await world.http.get("/v1/version")).status_code == 401
 
 
-async def test_a_wrong_token_does_not_reach_the_api_server_again_and_again(world: World) -> None:
+async def test_a_wrong_token_is_remembered_for_a_short_time(world: World) -> None:
     for _ in range(5):
         assert (await world.http.get("/v1/version", headers={"Authorization": "Bearer expired"})).status_code == 401
     assert len(reviews(world.kubernetes)) == 1
@@ -77,8 +76,8 @@ async def test_a_wrong_token_does_not_reach_the_api_server_again_and_again(world
     assert (await world.http.get("/v1/version", headers={"Authorization": "Bearer expired"})).status_code == 200
 
 
-async def test_many_at_once_ask_once(world: World) -> None:
-    """A thousand streams that begin together are one review of each kind."""
+async def test_concurrent_requests_share_one_review(world: World) -> None:
+    """Many streams that begin together cause one review of each kind."""
     world.kubernetes.put("runs", run("bert"))
     await world.caught_up()
     answers = await asyncio.gather(*(world.http.get("/v1/runs/team/bert") for _ in range(50)))
@@ -86,7 +85,7 @@ async def test_many_at_once_ask_once(world: World) -> None:
     assert sorted(reviews(world.kubernetes)) == ["selfsubjectaccessreviews", "selfsubjectreviews"]
 
 
-async def test_a_right_that_was_withdrawn_is_noticed(world: World) -> None:
+async def test_a_revoked_right_is_noticed(world: World) -> None:
     world.kubernetes.put("runs", run("bert"))
     await world.caught_up()
     assert (await world.http.get("/v1/runs/team/bert")).status_code == 200
@@ -95,7 +94,7 @@ async def test_a_right_that_was_withdrawn_is_noticed(world: World) -> None:
     assert (await world.http.get("/v1/runs/team/bert")).status_code == 403
 
 
-async def test_an_api_server_that_is_away_is_no_wrong_password(world: World) -> None:
+async def test_an_unavailable_api_server_is_not_reported_as_a_wrong_token(world: World) -> None:
     world.kubernetes.failing = True
     response = await world.http.get("/v1/version")
     assert response.status_code == 503
@@ -103,7 +102,7 @@ async def test_an_api_server_that_is_away_is_no_wrong_password(world: World) -> 
     assert (await world.http.get("/v1/version")).status_code == 200
 
 
-async def test_no_token_reaches_a_log(world: World, caplog: pytest.LogCaptureFixture) -> None:
+async def test_no_token_is_logged_or_remembered_in_plain_text(world: World, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     for token in ("ada", "expired"):
         secret = {"Authorization": f"Bearer {token}"}
@@ -117,7 +116,7 @@ async def test_no_token_reaches_a_log(world: World, caplog: pytest.LogCaptureFix
 async def test_forgotten_callers_are_closed_when_their_last_request_ends(
     kubernetes: FakeKubernetes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The number of remembered callers is bounded; nobody's running request is cut off."""
+    """The number of remembered callers is limited, but no running request is aborted."""
     monkeypatch.setattr(auth, "MAX_SESSIONS", 2)
     closed: list[str] = []
 
@@ -137,23 +136,24 @@ async def test_forgotten_callers_are_closed_when_their_last_request_ends(
     assert sorted(closed) == ["first", "fourth", "second", "third"]
 
 
-async def test_bogus_tokens_push_nobody_out(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """They are told apart before anything is remembered of them but that they are refused."""
+async def test_invalid_tokens_do_not_displace_remembered_callers(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of an invalid token only its refusal is remembered."""
     monkeypatch.setattr(auth, "MAX_SESSIONS", 4)
     await world.http.get("/v1/version")
     bogus = [f"bogus{number}" for number in range(20)]
     world.kubernetes.unknown_tokens |= set(bogus)
-    answers = [await world.http.get("/v1/version", headers={"Authorization": f"Bearer {each}"}) for each in bogus]
+    answers = [await world.http.get("/v1/version", headers={"Authorization": f"Bearer {token}"}) for token in bogus]
     assert {answer.status_code for answer in answers} == {401}
     asked = len(reviews(world.kubernetes))
     assert (await world.http.get("/v1/version")).json()["user"] == "ada"
     assert len(reviews(world.kubernetes)) == asked
 
 
-async def test_an_address_with_many_unknown_tokens_keeps_no_other_waiting(
+async def test_many_unknown_tokens_of_one_address_do_not_delay_others(
     kubernetes: FakeKubernetes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The API server is asked about a few of one address at a time, and about more than may wait not at all."""
+    """The API server reviews a few tokens of one address at a time; requests beyond the limit of waiting ones are
+    refused."""
     monkeypatch.setattr(turns, "UNKNOWN_WAITING", 8)
     asked: list[str] = []
     answering = asyncio.Event()
@@ -177,10 +177,11 @@ async def test_an_address_with_many_unknown_tokens_keeps_no_other_waiting(
     await sessions.close()
 
 
-async def test_too_many_wrong_tokens_from_an_address_are_not_asked_about(
+async def test_too_many_wrong_tokens_of_an_address_are_not_reviewed(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nor as those of agents. Who is known there already is served, and a minute later all are asked about again."""
+    """Tokens of agents count as well. Known callers from that address are served, and a minute later tokens are
+    reviewed again."""
     limits = WebLimits(wrong_tokens=1000, wrong_tokens_per_address=5)
     monkeypatch.setattr(world.api.sessions, "_questions", questions := turns.Questions(limits, world.clock))
     monkeypatch.setattr(world.api, "questions", questions)
@@ -188,8 +189,8 @@ async def test_too_many_wrong_tokens_from_an_address_are_not_asked_about(
     bogus = [f"bogus{number}" for number in range(12)]
     world.kubernetes.unknown_tokens |= set(bogus)
     answers = []
-    for number, each in enumerate(bogus):
-        headers = {"Authorization": f"Bearer {each}"}
+    for number, token in enumerate(bogus):
+        headers = {"Authorization": f"Bearer {token}"}
         method, path = ("GET", "/v1/version") if number % 3 else ("POST", "/v1/nodes/g1/traffic")
         answers.append(await world.http.request(method, path, headers=headers))
     assert [answer.status_code for answer in answers] == [401] * 3 + [429] * 9
@@ -201,8 +202,10 @@ async def test_too_many_wrong_tokens_from_an_address_are_not_asked_about(
 
 
 @pytest.mark.parametrize("path", ["watch", "events?follow=true", "logs?follow=true"])
-async def test_a_stream_ends_when_its_token_was_revoked(world: World, served: httpx2.AsyncClient, path: str) -> None:
-    """And tells its reader that it is not complete; who asks again is refused."""
+async def test_a_stream_is_aborted_when_its_token_is_revoked(
+    world: World, served: httpx2.AsyncClient, path: str
+) -> None:
+    """The reader can tell that the answer is not complete; the next request is refused."""
     await put_member(world)
     async with served.stream("GET", f"/v1/runs/team/bert/{path}") as response:
         lines = response.aiter_lines()
@@ -220,17 +223,17 @@ async def test_a_stream_ends_when_its_token_was_revoked(world: World, served: ht
     ("path", "verb", "what"),
     [("watch", "get", "runs"), ("events?follow=true", "get", "runs"), ("logs?follow=true", "get", "pods/log")],
 )
-async def test_a_stream_ends_when_its_right_was_withdrawn(
+async def test_a_stream_is_aborted_when_its_right_is_revoked(
     world: World, served: httpx2.AsyncClient, path: str, verb: str, what: str
 ) -> None:
-    """That of somebody else goes on."""
+    """The stream of another caller goes on."""
     await put_member(world)
     other = {"Authorization": "Bearer eve"}
     async with (
-        served.stream("GET", f"/v1/runs/team/bert/{path}") as hers,
-        served.stream("GET", f"/v1/runs/team/bert/{path}", headers=other) as his,
+        served.stream("GET", f"/v1/runs/team/bert/{path}") as revoked_stream,
+        served.stream("GET", f"/v1/runs/team/bert/{path}", headers=other) as other_stream,
     ):
-        lines, others = hers.aiter_lines(), his.aiter_lines()
+        lines, others = revoked_stream.aiter_lines(), other_stream.aiter_lines()
         await anext(lines)
         await anext(others)
         world.kubernetes.denied.add(("ada", verb, what, "team"))
@@ -240,11 +243,11 @@ async def test_a_stream_ends_when_its_right_was_withdrawn(
                 pass
         world.kubernetes.change("runs", "bert", status={"phase": "Succeeded"})
         world.kubernetes.logs["team", "bert-1-0"].end()
-        async for _ in others:  # to its end
+        async for _ in others:  # until its regular end
             pass
 
 
-async def test_streams_cost_one_question_for_each_credential_and_right(
+async def test_rechecks_of_streams_cost_one_review_per_token_and_right(
     world: World, served: httpx2.AsyncClient
 ) -> None:
     await put_member(world)
@@ -258,7 +261,7 @@ async def test_streams_cost_one_question_for_each_credential_and_right(
     assert asked == ["selfsubjectreviews", "selfsubjectaccessreviews"]
 
 
-async def test_streams_go_on_while_the_api_server_is_away(world: World, served: httpx2.AsyncClient) -> None:
+async def test_streams_go_on_while_the_api_server_is_unavailable(world: World, served: httpx2.AsyncClient) -> None:
     await put_member(world)
     async with served.stream("GET", "/v1/runs/team/bert/watch") as response:
         lines = response.aiter_lines()
@@ -282,8 +285,7 @@ async def test_the_running_server_checks_open_streams_by_itself(world: World) ->
                     pass
 
 
-async def test_everything_but_health_wants_credentials(world: World) -> None:
-    """As the API says of itself."""
+async def test_credentials_are_needed_exactly_as_the_openapi_document_says(world: World) -> None:
     document = (await world.http.get("/openapi.json")).json()
     del world.http.headers["Authorization"]
     for path, item in document["paths"].items():

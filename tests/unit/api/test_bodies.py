@@ -1,4 +1,4 @@
-"""Documents that callers send: of the kind that they are said to be, and without keys that contradict each other."""
+"""Request bodies: their media type is checked, and repeated keys are refused."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SPEC = b'{"spec": {"image": "bert:3"}}'
         ("nonsense", 415),
     ],
 )
-async def test_only_what_is_said_to_be_json_is_taken_for_it(world: World, media_type: str, status: int) -> None:
+async def test_only_bodies_declared_as_json_are_accepted(world: World, media_type: str, status: int) -> None:
     headers = {"Content-Type": media_type} if media_type else {}
     answer = await world.http.post("/v1/runs", content=SPEC, headers=headers)
     assert answer.status_code == status
@@ -36,8 +36,8 @@ async def test_only_what_is_said_to_be_json_is_taken_for_it(world: World, media_
         assert "Content-Type: application/json" in answer.json()["hint"]
 
 
-async def test_no_call_takes_a_form_for_a_document(world: World) -> None:
-    """All calls that have a body, whatever is added to them later."""
+async def test_no_operation_accepts_a_form_as_a_document(world: World) -> None:
+    """All operations with a body are tried, including those added later."""
     tried = set()
     for path, method, operation in operations(openapi_document()):
         types = (operation.get("requestBody") or {}).get("content") or {}
@@ -61,8 +61,8 @@ async def test_no_call_takes_a_form_for_a_document(world: World) -> None:
         (b'{"spec": {"\\u0061": 1, "a": 2}}', ["spec.a"]),
     ],
 )
-async def test_a_key_that_stands_twice_is_refused_by_name(world: World, body: bytes, fields: list[str]) -> None:
-    """Readers differ in which of two they believe."""
+async def test_a_repeated_key_is_refused_and_named(world: World, body: bytes, fields: list[str]) -> None:
+    """JSON readers differ in which of two values they take."""
     answer = await world.http.post("/v1/runs", content=body)
     assert answer.status_code == 422
     faults: list[dict[str, Any]] = answer.json()["faults"]
@@ -70,8 +70,8 @@ async def test_a_key_that_stands_twice_is_refused_by_name(world: World, body: by
     assert not world.kubernetes.objects.get(("runs", "team", "a"))
 
 
-async def test_thousands_of_repeated_keys_are_found_in_time(world: World) -> None:
-    """In time linear in the body. A refusal names some of them."""
+async def test_thousands_of_repeated_keys_are_found_in_linear_time(world: World) -> None:
+    """The refusal names a limited number of them."""
     keys = ",".join(f'"k{number % 30_000}":1' for number in range(60_000))
     answer = await world.http.post("/v1/runs", content=f"{{{keys}}}".encode())
     assert (answer.status_code, len(answer.json()["faults"])) == (422, bodies.MAX_REPEATED_KEYS)

@@ -1,4 +1,4 @@
-"""Nodes, the GPU board, explain, policy, health, metrics."""
+"""Nodes, the GPU board, explain, policy, health and metrics."""
 
 from __future__ import annotations
 
@@ -23,11 +23,12 @@ async def get(world: World, path: str) -> Any:
 
 
 async def hold(world: World, name: str, *, owner: str, node: str, gpus: int) -> None:
+    """-"""
     made = world.kubernetes.put("runs", run(name, owner=owner) | {"status": attempts(1, phase="Running")})
     world.kubernetes.put("pods", pod(made, node=node, gpus=gpus))
 
 
-async def test_nodes_say_what_is_used_and_why_they_take_no_work(world: World) -> None:
+async def test_nodes_show_their_usage_and_why_they_take_no_work(world: World) -> None:
     world.kubernetes.put("nodes", node("g2", gpus=8, gpu_type="h100", cordoned=True))
     world.kubernetes.put("nodes", node("g3", gpus=8, gpu_type="h100", ready=False))
     await hold(world, "bert", owner="ada", node="g1", gpus=6)
@@ -39,8 +40,8 @@ async def test_nodes_say_what_is_used_and_why_they_take_no_work(world: World) ->
     assert [found[name]["why"] for name in ("n1", "g1", "g2", "g3")] == ["", "", "cordoned", "not ready: silent"]
 
 
-async def test_a_fresh_node_that_is_still_tainted_says_so(world: World) -> None:
-    """`kubectl get nodes` shows it as Ready before the taint is removed: nobody is told that it is not ready."""
+async def test_a_ready_node_that_is_still_tainted_is_explained(world: World) -> None:
+    """`kubectl get nodes` shows it as Ready before the taint is removed, so it is not called "not ready"."""
     fresh = node("g2", gpus=8, gpu_type="h100")
     fresh["spec"]["taints"] = [{"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}]
     world.kubernetes.put("nodes", fresh)
@@ -55,7 +56,7 @@ async def test_a_fresh_node_that_is_still_tainted_says_so(world: World) -> None:
 
 
 async def test_a_node_is_drained_in_the_callers_name(world: World) -> None:
-    """Asked twice it is the first who wanted it; letting it take work again undoes both."""
+    """A second drain keeps the first caller's name; uncordon undoes both."""
     response = await world.http.post("/v1/nodes/g1/drain")
     assert response.status_code == 200
     assert (response.json()["draining"], response.json()["why"]) == (True, "drained for ada")
@@ -74,7 +75,7 @@ async def test_a_node_is_drained_in_the_callers_name(world: World) -> None:
     assert "kajitori.dev/drain" not in world.kubernetes.get("nodes", "g1", "")["metadata"].get("annotations", {})
 
 
-async def test_who_may_not_drain_and_what_is_no_node(world: World) -> None:
+async def test_a_drain_without_rights_or_of_an_unknown_node_is_refused(world: World) -> None:
     world.kubernetes.denied.add(("ada", "patch", "nodes", "*"))
     response = await world.http.post("/v1/nodes/g1/drain")
     assert response.status_code == 403
@@ -84,8 +85,8 @@ async def test_who_may_not_drain_and_what_is_no_node(world: World) -> None:
     assert (response.status_code, response.json()["hint"]) == (404, "known: g1, g2, n1")
 
 
-def test_a_costly_answer_is_given_again_and_a_cheap_one_is_fresh() -> None:
-    """What is remembered costs a twentieth of the time at most, and is never older than a second."""
+def test_costly_answers_are_remembered_and_cheap_ones_are_computed() -> None:
+    """Computing takes at most a twentieth of the time, and no answer is older than a second."""
     clock = Clock()
     remembered = Remembered(clock, share=0.05, longest_seconds=1.0)
     made: list[float] = []
@@ -104,7 +105,7 @@ def test_a_costly_answer_is_given_again_and_a_cheap_one_is_fresh() -> None:
     assert [ask("all", 5.0, after=0.6) for _ in range(4)] == [b"6", b"6", b"7", b"7"]
 
 
-async def test_one_node_names_who_is_on_it(world: World) -> None:
+async def test_a_node_lists_the_pods_on_it(world: World) -> None:
     await hold(world, "bert", owner="ada", node="g1", gpus=6)
     stranger = {"metadata": {"name": "web", "namespace": "other"}, "spec": {"nodeName": "g1", "containers": []}}
     world.kubernetes.put("pods", stranger)
@@ -123,8 +124,8 @@ async def test_one_node_names_who_is_on_it(world: World) -> None:
     assert response.json()["hint"].startswith(("did you mean", "known"))
 
 
-async def test_the_board_adds_up(world: World) -> None:
-    """Used, free and broken are all GPUs of a type, wherever they stand; users by what they hold."""
+async def test_the_gpu_board_adds_up(world: World) -> None:
+    """Used, free and broken GPUs are all GPUs of a type; users are listed by the number of GPUs that they hold."""
     world.kubernetes.put("nodes", node("g2", gpus=8, gpu_type="h100", cordoned=True))
     sick = node("g4", gpus=8, gpu_type="a100")
     sick["status"]["allocatable"] = {**sick["status"]["allocatable"], "nvidia.com/gpu": "7"}
@@ -180,14 +181,14 @@ async def test_explain_names_what_is_missing_and_who_holds_it(world: World) -> N
     assert [(each["kind"], each["name"]) for each in first["toFree"]] == [("run", "team/big")]
 
 
-async def test_explain_of_a_run_that_does_not_wait_is_its_status(world: World) -> None:
+async def test_explaining_a_run_that_does_not_wait_returns_its_status(world: World) -> None:
     world.kubernetes.put("runs", run("bert") | {"status": {"phase": "Failed", "reason": "NodeLost", "message": "g1"}})
     await world.caught_up()
     assert await get(world, "/v1/runs/team/bert/explain") == {"phase": "Failed", "reason": "NodeLost", "message": "g1"}
 
 
-async def test_explain_of_an_elastic_gang_that_runs_says_what_it_takes_to_grow(world: World) -> None:
-    """How many members it has, how much room there is, and what has to be so for how long."""
+async def test_explaining_a_running_elastic_gang_says_when_it_can_grow(world: World) -> None:
+    """The message has the number of its members, the room for more, and the conditions with their times."""
     size: dict[str, Any] = {"replicas": 2, "minReplicas": 1, "resources": {"gpu": 8, "gpuType": "h100"}}
     members = {"total": 1, "pending": 0, "running": 1, "succeeded": 0, "failed": 0}
     status = attempts(1, phase="Running", members=members)
@@ -195,30 +196,30 @@ async def test_explain_of_an_elastic_gang_that_runs_says_what_it_takes_to_grow(w
     bert = world.kubernetes.put("runs", run("bert", **size) | {"status": status})
     world.kubernetes.put("pods", pod(bert, node="g1", gpus=8))
     await world.caught_up()
-    said = "1 of 1-2 members; there is room for 1 more: it restarts with them once there has been room for 10m and "
-    assert (await get(world, "/v1/runs/team/bert/explain"))["message"] == f"{said}it has run for 30m"
+    message = "1 of 1-2 members; there is room for 1 more: it restarts with them once there has been room for 10m and "
+    assert (await get(world, "/v1/runs/team/bert/explain"))["message"] == f"{message}it has run for 30m"
     queued = {"phase": "Queued", "queuedAt": "2026-11-21T10:05:00Z"}
     wants: dict[str, Any] = {"replicas": 2, "resources": {"gpu": 8, "gpuType": "h100"}}
     world.kubernetes.put("runs", run("mine", **wants) | {"status": queued})
     await world.caught_up()
-    said = "1 of 1-2 members; there is no room for more beside the waiting runs"
-    assert (await get(world, "/v1/runs/team/bert/explain"))["message"] == said
+    message = "1 of 1-2 members; there is no room for more beside the waiting runs"
+    assert (await get(world, "/v1/runs/team/bert/explain"))["message"] == message
 
 
-async def test_what_was_promised_to_a_starting_run_is_not_free(world: World) -> None:
-    """Its Pods are not bound yet; nobody else is told that there is room."""
+async def test_nodes_of_a_starting_run_are_not_free_for_others(world: World) -> None:
+    """Its Pods are not bound yet."""
     wants: dict[str, Any] = {"resources": {"gpu": 8, "gpuType": "h100"}}
     requests = {"cpu": "1", "memory": "2Gi", "nvidia.com/gpu": "8"}
     template = {"metadata": {}, "spec": {"containers": [{"name": "main", "resources": {"requests": requests}}]}}
-    promised = {"number": 1, "nodes": "g[1-2]", "created": True, "template": template_text(template)}
-    starting = {"phase": "Starting", "attempts": 1, "attempt": promised}
+    attempt = {"number": 1, "nodes": "g[1-2]", "created": True, "template": template_text(template)}
+    starting = {"phase": "Starting", "attempts": 1, "attempt": attempt}
     world.kubernetes.put("runs", run("first", replicas=2, **wants) | {"status": starting})
     world.kubernetes.put("runs", run("second", **wants) | {"status": {"phase": "Queued"}})
     await world.caught_up()
     assert (await get(world, "/v1/runs/team/second/explain"))["fitNow"] == 0
 
 
-async def test_the_policy_in_force_and_a_check_of_another(world: World) -> None:
+async def test_the_policy_is_shown_and_another_one_can_be_checked(world: World) -> None:
     current = await get(world, "/v1/policy")
     assert current["version"] == 1
     assert (current["faults"], current["findings"]) == ([], [])
@@ -245,16 +246,16 @@ async def test_objects_that_the_caller_may_not_read_are_notes(world: World) -> N
         )
 
 
-async def test_ready_only_while_the_api_server_answers(world: World) -> None:
-    """Alive all the while."""
+async def test_the_server_is_ready_only_while_the_api_server_answers(world: World) -> None:
+    """It is alive all the time."""
     assert (await world.http.get("/readyz")).json()["status"] == "ok"
     world.kubernetes.failing = True
     assert (await world.http.get("/readyz")).status_code == 503
     assert (await world.http.get("/healthz")).status_code == 200
 
 
-async def test_readiness_does_not_cost_a_request_each_time(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Anybody may ask: a flood of questions must not become a flood on the API server."""
+async def test_readiness_checks_share_requests_to_the_api_server(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Readiness needs no credentials, so a flood of checks must not become a flood on the API server."""
     asked, request = [], world.api.client.request
 
     async def answered_late(*args: Any, **options: Any) -> bytes:
@@ -272,8 +273,8 @@ async def test_readiness_does_not_cost_a_request_each_time(world: World, monkeyp
     assert len(asked) == 2
 
 
-async def test_not_ready_before_what_it_waits_for_is_there(world: World) -> None:
-    """As the node of this machine, of `kaji up`."""
+async def test_the_server_is_not_ready_before_its_dependencies_are(world: World) -> None:
+    """In `kaji up` it waits for the node of the user's machine."""
     awaited = ["the node laptop is not ready for runs yet"]
     world.api.awaited = lambda: "".join(awaited)
     answer = await world.http.get("/readyz")
@@ -282,8 +283,8 @@ async def test_not_ready_before_what_it_waits_for_is_there(world: World) -> None
     assert (await world.http.get("/readyz")).status_code == 200
 
 
-async def test_what_the_server_itself_is_refused_is_not_laid_upon_the_caller(world: World) -> None:
-    """The server's own credentials have expired: 503, never a 401 that sends people to log in anew."""
+async def test_a_refusal_of_the_servers_own_credentials_is_not_the_callers(world: World) -> None:
+    """If they have expired, the answer is 503, never a 401, which would make users log in again."""
     world.kubernetes.put("runs", run("bert", phase="Running"))
     await world.caught_up()
     assert (await world.http.get("/v1/runs/team/bert")).status_code == 200
@@ -295,7 +296,7 @@ async def test_what_the_server_itself_is_refused_is_not_laid_upon_the_caller(wor
         assert "www-authenticate" not in answer.headers
 
 
-async def test_metrics_follow_the_cluster_and_name_nobody(world: World) -> None:
+async def test_metrics_follow_the_cluster_and_name_no_run_or_user(world: World) -> None:
     await hold(world, "bert", owner="ada", node="g1", gpus=6)
     await world.caught_up()
     await world.http.get("/v1/runs/team/bert")
@@ -311,8 +312,8 @@ async def test_metrics_follow_the_cluster_and_name_nobody(world: World) -> None:
     assert "ada" not in text
 
 
-async def test_an_unhealthy_node_counts_as_one_whatever_else_it_is(world: World) -> None:
-    """It needs somebody; that it is cordoned as well, or not ready, is told with it."""
+async def test_an_unhealthy_node_counts_only_as_unhealthy(world: World) -> None:
+    """It needs attention first; `why` also says that it is cordoned."""
     unhealthy = {"key": "kajitori.dev/unhealthy", "value": "GpuLost", "effect": "NoSchedule"}
     for name, cordoned, ready in (("g1", True, True), ("g2", False, False), ("g3", False, True)):
         sick = node(name, gpus=8, gpu_type="h100", cordoned=cordoned, ready=ready)
@@ -328,7 +329,8 @@ async def test_an_unhealthy_node_counts_as_one_whatever_else_it_is(world: World)
 
 
 async def test_gpus_of_members_that_are_still_starting_are_used(world: World) -> None:
-    """From the moment that the attempt is stored: on the board, of the node, in metrics; each once when it is bound."""
+    """From the moment the attempt is stored they count on the board, of the node and in metrics; once a member is
+    bound, its GPUs still count once."""
     template = template_text({"spec": {"containers": [{"name": "main", "resources": GPUS_8}]}})
     attempt = {"number": 1, "nodes": "g[1-2]", "template": template, "plannedAt": "2026-11-21T10:00:00Z"}
     starting = {"phase": "Starting", "attempts": 1, "attempt": attempt, "members": {"total": 2}}
@@ -350,8 +352,8 @@ async def test_gpus_of_members_that_are_still_starting_are_used(world: World) ->
         assert 'kajitori_gpus{state="free",type="h100"} 0.0' in text
 
 
-async def test_what_teams_are_guaranteed_and_use_of_it(world: World) -> None:
-    """On the board, by team, in metrics, and for whoever waits for it."""
+async def test_guarantees_of_teams_and_their_use_are_shown(world: World) -> None:
+    """They are on the GPU board, in metrics, and in the explanation of a waiting run."""
     rules = {"guarantees": [{"namespace": "team", "gpuType": "h100", "gpus": 4}, {"namespace": "nlp", "cpu": 16}]}
     world.api.policy.complete(lambda _: parse_policy(rules))
     status: dict[str, Any] = {"phase": "Running", "members": {"total": 1, "running": 1}}
@@ -376,7 +378,7 @@ async def test_what_teams_are_guaranteed_and_use_of_it(world: World) -> None:
     assert (await get(world, "/v1/runs/team/next/explain"))["guarantees"] == [mine | nothing_of]
 
 
-async def test_how_far_the_mirror_lags_is_measured(world: World) -> None:
+async def test_the_lag_of_the_mirror_is_measured(world: World) -> None:
     await world.http.post("/v1/runs", json={"spec": {"image": "bert:3"}})
     await world.caught_up()
     assert "kajitori_mirror_lag_seconds_count 1.0" in (await world.http.get("/metrics")).text

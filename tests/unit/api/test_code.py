@@ -1,4 +1,4 @@
-"""Code over the Web API: by whom, in which order, and how much."""
+"""Uploading and reading code over the Web API: rights, order and limits."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ NO_CODE = "sha256:" + "0" * 64
 
 @pytest.fixture
 def packed(tmp_path: Path) -> Pack:
-    """Two parts; the first does not get smaller."""
+    """An archive of two parts; the first does not compress."""
     folder = tmp_path / "source"
     folder.mkdir()
     (folder / "data.bin").write_bytes(os.urandom(PART_BYTES))
@@ -64,8 +64,8 @@ async def _upload(http: httpx2.AsyncClient, packed: Pack, **options: Any) -> Non
     assert answer.status_code == 200, answer.text
 
 
-async def test_an_upload_step_by_step(served: httpx2.AsyncClient, packed: Pack, tmp_path: Path) -> None:
-    """Over a real connection, since only there bodies come in pieces."""
+async def test_an_upload_can_be_done_step_by_step(served: httpx2.AsyncClient, packed: Pack, tmp_path: Path) -> None:
+    """The connection is real, since only then bodies come in pieces."""
     place = f"/v1/code/{packed.digest}"
     document = (await served.get("/openapi.json")).json()
 
@@ -81,12 +81,12 @@ async def test_an_upload_step_by_step(served: httpx2.AsyncClient, packed: Pack, 
     limits = {"partBytes": PART_BYTES, "maxBytes": 64 << 20}
     assert (await served.get(f"{place}/parts")).json() == {"items": [], **limits}
 
-    said = described("/v1/code/{digest}/parts/{number}", await _put(served, packed, 1), "put")
-    assert said == {"number": 1, "sha256": [_sum(packed.part(1))]}
+    stored_part = described("/v1/code/{digest}/parts/{number}", await _put(served, packed, 1), "put")
+    assert stored_part == {"number": 1, "sha256": [_sum(packed.part(1))]}
     refused = await served.post(f"{place}/complete", json=_all(packed))
     assert (refused.status_code, refused.json()["code"]) == (409, "PartsMissing")
-    there = described("/v1/code/{digest}/parts", await served.get(f"{place}/parts"))
-    assert there == {"items": [{"number": 1, "sha256": [_sum(packed.part(1))]}], **limits}
+    stored_parts = described("/v1/code/{digest}/parts", await served.get(f"{place}/parts"))
+    assert stored_parts == {"items": [{"number": 1, "sha256": [_sum(packed.part(1))]}], **limits}
 
     assert (await _put(served, packed, 0)).status_code == 200
     compressed = sum(len(compress(packed.part(number))) for number in range(2))
@@ -104,8 +104,8 @@ async def test_an_upload_step_by_step(served: httpx2.AsyncClient, packed: Pack, 
     assert (tmp_path / "code" / "train.py").read_text() == "print('hello')\n"
 
 
-async def _drive(http: httpx2.AsyncClient, conversation: Conversation, asked: list[Ask]) -> Uploaded:
-    """What the command line does with a conversation, in short."""
+async def _answer_all(http: httpx2.AsyncClient, conversation: Conversation, asked: list[Ask]) -> Uploaded:
+    """Send the conversation's requests and pass it the answers, as the command line does."""
     reply: Reply | None = None
     while True:
         try:
@@ -120,7 +120,7 @@ async def _drive(http: httpx2.AsyncClient, conversation: Conversation, asked: li
         reply = Reply(answer.status_code, answer.content)
 
 
-async def test_a_conversation_uploads_what_is_missing_and_nothing_twice(world: World, packed: Pack) -> None:
+async def test_an_upload_sends_only_missing_parts(world: World, packed: Pack) -> None:
     asked: list[Ask] = []
     seen: list[int] = []
     interrupted = upload(packed, progress=seen.append)
@@ -132,12 +132,12 @@ async def test_a_conversation_uploads_what_is_missing_and_nothing_twice(world: W
 
     world.http.event_hooks = {"request": [until_second_part], "response": []}
     with pytest.raises(httpx2.ConnectError):
-        await _drive(world.http, interrupted, asked)
+        await _answer_all(world.http, interrupted, asked)
     assert seen == [PART_BYTES]
 
     world.http.event_hooks = {}
     asked.clear()
-    uploaded = await _drive(world.http, upload(packed, "team", progress=seen.append), asked)
+    uploaded = await _answer_all(world.http, upload(packed, "team", progress=seen.append), asked)
     assert uploaded.parts == 1
     assert [(ask.method, ask.path.rpartition("/")[2]) for ask in asked[1:]] == [
         ("GET", "parts"),
@@ -145,11 +145,11 @@ async def test_a_conversation_uploads_what_is_missing_and_nothing_twice(world: W
         ("POST", "complete"),
     ]
     assert seen == [PART_BYTES, PART_BYTES, packed.size_bytes]
-    assert await _drive(world.http, upload(packed), []) == Uploaded(0, 0)
+    assert await _answer_all(world.http, upload(packed), []) == Uploaded(0, 0)
 
 
-async def test_a_conversation_sends_again_what_the_server_lost(world: World, packed: Pack) -> None:
-    """While somebody tidies up, an upload that took very long may have to begin again."""
+async def test_an_upload_sends_parts_again_that_the_server_lost(world: World, packed: Pack) -> None:
+    """Tidying may remove the parts of a very slow upload."""
     asked: list[Ask] = []
     assert world.api.code is not None
     store = world.api.code
@@ -162,23 +162,23 @@ async def test_a_conversation_sends_again_what_the_server_lost(world: World, pac
             await store.collect(set, timedelta(seconds=-1))
 
     world.http.event_hooks = {"request": [tidy_up], "response": []}
-    uploaded = await _drive(world.http, upload(packed), asked)
+    uploaded = await _answer_all(world.http, upload(packed), asked)
     assert uploaded.parts == 4
     assert [ask.method for ask in asked] == ["GET", "GET", "PUT", "PUT", "POST", "GET", "PUT", "PUT", "POST"]
     assert (await world.http.head(f"/v1/code/{packed.digest}")).status_code == 200
 
 
-async def test_a_conversation_ends_before_the_first_part_of_what_is_too_large(world: World, packed: Pack) -> None:
-    """And names the largest files, as if the folder had been looked at by the server."""
+async def test_an_upload_that_is_too_large_ends_before_its_first_part(world: World, packed: Pack) -> None:
+    """The error names the largest files."""
     world.api.code = CodeStore(MemoryBlobs(), lambda: CodeLimits(size_bytes=1 << 20))
     asked: list[Ask] = []
     with pytest.raises(TooLarge, match=r"1\.0 MiB are allowed\. The largest: data.bin \(8\.0 MiB\), train.py"):
-        await _drive(world.http, upload(packed), asked)
+        await _answer_all(world.http, upload(packed), asked)
     assert [ask.method for ask in asked] == ["GET", "GET"]
 
 
-async def test_a_namespace_that_is_full_names_what_keeps_it_so(world: World, packed: Pack) -> None:
-    """The archives that take most, and the runs that refer to them."""
+async def test_a_full_namespace_names_its_largest_archives(world: World, packed: Pack) -> None:
+    """It also names the runs that refer to them."""
     held, limits = MemoryBlobs(), CodeLimits(namespace_bytes=4 << 20)
     world.api.code = CodeStore(held, lambda: limits)
     await held.put(f"code/team/{'a' * 64}/parts/00000001/000000-{'b' * 64}", bytes(4 << 20))
@@ -191,7 +191,7 @@ async def test_a_namespace_that_is_full_names_what_keeps_it_so(world: World, pac
     assert "kaji rm" in problem["hint"]
 
 
-async def test_a_conversation_does_not_go_on_for_ever(packed: Pack) -> None:
+async def test_an_upload_gives_up_if_the_server_keeps_losing_parts(packed: Pack) -> None:
     conversation = upload(packed)
     ask = next(conversation)
     with pytest.raises(Conflict, match="loses parts"):
@@ -202,8 +202,8 @@ async def test_a_conversation_does_not_go_on_for_ever(packed: Pack) -> None:
                 ask = conversation.send(Reply((ask.expects or (200,))[0], b"{}"))
 
 
-async def test_only_who_may_create_runs_in_a_namespace_has_to_do_with_its_code(world: World, packed: Pack) -> None:
-    """Knowing a digest is no right, and reading runs is none either."""
+async def test_code_needs_the_right_to_create_runs_in_its_namespace(world: World, packed: Pack) -> None:
+    """Knowing a digest is not enough, and neither is the right to read runs."""
     await _upload(world.http, packed)
     world.kubernetes.denied.add(("eve", "create", "runs", "team"))
     eve: dict[str, Any] = {"headers": {"Authorization": "Bearer eve"}}
@@ -225,7 +225,7 @@ async def test_only_who_may_create_runs_in_a_namespace_has_to_do_with_its_code(w
     assert (await world.http.get(place, headers={"Authorization": ""})).status_code == 401
 
 
-async def test_each_namespace_has_its_own(world: World, packed: Pack) -> None:
+async def test_each_namespace_has_its_own_code(world: World, packed: Pack) -> None:
     await _upload(world.http, packed, params={"namespace": "other"})
     place = f"/v1/code/{packed.digest}"
     assert (await world.http.get(place)).status_code == 404
@@ -233,7 +233,7 @@ async def test_each_namespace_has_its_own(world: World, packed: Pack) -> None:
     assert (await world.http.get(f"{place}/bytes", params={"namespace": "a/../other"})).status_code == 422
 
 
-async def test_what_is_wrong_is_named(world: World, packed: Pack) -> None:
+async def test_faults_of_code_requests_name_the_field(world: World, packed: Pack) -> None:
     place = f"/v1/code/{packed.digest}"
     calls: list[tuple[str, str, dict[str, Any], str]] = [
         ("GET", "/v1/code/sha256:abc", {}, "digest"),
@@ -265,7 +265,7 @@ async def test_a_body_over_the_limit_is_refused(served: httpx2.AsyncClient, pack
     assert (answer.status_code, answer.json()["code"]) == (413, "TooLarge")
 
 
-async def test_an_archive_over_the_limit_is_refused_at_its_first_part_beyond(world: World, packed: Pack) -> None:
+async def test_a_part_beyond_the_limit_is_refused(world: World, packed: Pack) -> None:
     answer = await _put(world.http, packed, 0)
     assert answer.status_code == 200
     path = f"/v1/code/{packed.digest}/parts/8"
@@ -274,7 +274,7 @@ async def test_an_archive_over_the_limit_is_refused_at_its_first_part_beyond(wor
     assert ".kajiignore" in answer.json()["hint"]
 
 
-async def test_a_part_that_breaks_off_is_not_kept(served: httpx2.AsyncClient, world: World, packed: Pack) -> None:
+async def test_an_incomplete_part_is_not_kept(served: httpx2.AsyncClient, world: World, packed: Pack) -> None:
     async def broken() -> AsyncIterator[bytes]:
         yield b"x" * 1000
         raise ConnectionError
@@ -284,10 +284,10 @@ async def test_a_part_that_breaks_off_is_not_kept(served: httpx2.AsyncClient, wo
     assert (await served.get(f"/v1/code/{packed.digest}/parts")).json()["items"] == []
 
 
-async def test_code_that_breaks_off_is_no_complete_answer(
+async def test_an_aborted_download_of_code_is_no_complete_answer(
     served: httpx2.AsyncClient, world: World, packed: Pack
 ) -> None:
-    """A part is gone from the store, whatever became of it: the reader can tell that from an end."""
+    """A part has disappeared from the store; the reader can tell that from a regular end."""
     await _upload(served, packed)
     memory = world.blobs
     [part] = [key for key in memory.held if "/000001-" in key]
@@ -296,15 +296,15 @@ async def test_code_that_breaks_off_is_no_complete_answer(
         await served.get(f"/v1/code/{packed.digest}/bytes")
 
 
-async def test_a_server_without_a_store_says_so(world: World) -> None:
+async def test_a_server_without_a_store_refuses_code(world: World) -> None:
     world.api.code = None
     answer = await world.http.get(f"/v1/code/{NO_CODE}")
     assert (answer.status_code, answer.json()["code"]) == (501, "Unsupported")
     assert answer.json()["hint"]
 
 
-async def test_nobody_keeps_others_from_uploading() -> None:
-    """He has his share of the turns; the next of his wait."""
+async def test_one_user_does_not_keep_others_from_uploading() -> None:
+    """Each user has a limited number of uploads at a time; further ones wait."""
     uploads = Turns(at_once=3, for_one=2)
     inside: list[str] = []
     leave = asyncio.Event()
@@ -323,10 +323,11 @@ async def test_nobody_keeps_others_from_uploading() -> None:
     assert sorted(inside) == ["ada", "ada", "ada", "eve", "eve"]
 
 
-async def test_a_run_of_code_that_nobody_brought_is_not_made(
+async def test_a_run_with_code_that_was_not_uploaded_is_refused(
     world: World, served: httpx2.AsyncClient, packed: Pack
 ) -> None:
-    """It would fail in the first step of each of its members; here it is still known who asked for it."""
+    """Otherwise it would fail in the first step of each member; at submission the user is still there to read the
+    reason."""
     world.api.policy.complete(partial(with_first_step, image="kajitori", server="http://kajitori:8600"))
     run = {"name": "bert", "spec": {"image": "x", "code": {"digest": packed.digest}}}
     answer = await served.post("/v1/runs", json=run)

@@ -1,5 +1,5 @@
-"""What `kaji explain` says is what the controller's next look at the queue does: with everything at once that policy
-and runs may be, in a mirror that is filled by hand."""
+"""`kaji explain` agrees with the controller's next cycle, for random policies, nodes and runs in a mirror without an
+API server."""
 
 from __future__ import annotations
 
@@ -43,7 +43,8 @@ POOL = {"nodeSelector": {"pool": "spot"}, "node": {"cpu": 16, "memory": "64Gi", 
 
 @dataclass
 class Case:
-    """All that the API server holds, as documents; the scene is made of it anew, whatever has happened."""
+    """Everything the API server holds, as documents. Each scene is built from it and from the steps that have
+    happened."""
 
     policy: dict[str, Any]
     nodes: list[dict[str, Any]]
@@ -51,7 +52,7 @@ class Case:
     waiting: list[dict[str, Any]]
     foreign: list[dict[str, Any]]
     gone: set[tuple[str, str]] = field(default_factory=set)
-    """Steps that have happened."""
+    """Steps that have happened, by kind and name."""
 
     def after(self, steps: Sequence[StepView]) -> Case:
         case = deepcopy(self)
@@ -80,25 +81,25 @@ class Scene(QueueScene):
         for each in case.foreign:
             if ("pod", f"ops/{each['name']}") not in case.gone:
                 self.show_foreign(each)
-        for each in case.running:  # once all have been put where they are
+        for each in case.running:  # only now, since a run that ended early would leave its nodes to the next one
             if f"{each['team']}/{each['name']}" in ended:
                 self.run_ends(each["team"], each["name"])
         for kind, name in case.gone:
             if kind == "member":
                 self.member_ends(*name.split("/"))
 
-    def show_waiting(self, each: dict[str, Any], *, stopped: bool) -> None:
+    def show_waiting(self, run: dict[str, Any], *, stopped: bool) -> None:
         status = RunStatus(
             phase=Phase.STOPPED if stopped else Phase.QUEUED,
-            queued_at=ago(minutes=each["minutes"]),
+            queued_at=ago(minutes=run["minutes"]),
             members=MemberCounts(total=1),
         )
-        if each["kept"]:
+        if run["has_nodes_kept"]:
             asked = NodeRequest(
                 pool="spot", nodes=4, attempt=1, number=1, state=RequestState.PROVISIONED, first_asked_at=ago(minutes=5)
             )
             status = msgspec.structs.replace(status, node_request=asked)
-        self.show(each["name"], status, team=each["team"], owner=each["owner"], **each["spec"])
+        self.show(run["name"], status, team=run["team"], owner=run["owner"], **run["spec"])
 
     def show_running(self, each: dict[str, Any]) -> None:
         template = _template(each["spec"])
@@ -138,26 +139,30 @@ class Scene(QueueScene):
             total = len(nodes) + each["sweep"]
             counts = MemberCounts(total=total, running=len(nodes) if each["bound"] else 0)
             status = msgspec.structs.replace(status, sweep=SweepState(), members=counts)
-        to = each["to"]
-        if to is not None and (waiting := self.mirror.runs.get(("red", to))) is not None and each["bound"]:
-            asked = Preempted(by=f"red/{to}", uid=waiting.metadata.uid, who=to, since=ago(seconds=5))
+        preemptor = each["preempted_for"]
+        if (
+            preemptor is not None
+            and (waiting := self.mirror.runs.get(("red", preemptor))) is not None
+            and each["bound"]
+        ):
+            asked = Preempted(by=f"red/{preemptor}", uid=waiting.metadata.uid, who=preemptor, since=ago(seconds=5))
             if not each["sweep"]:
                 status = msgspec.structs.replace(status, preemption=asked)
         self.show(each["name"], status, team=each["team"], owner=each["owner"], **spec)
 
-    def show_foreign(self, each: dict[str, Any]) -> None:
+    def show_foreign(self, foreign: dict[str, Any]) -> None:
         document = {
-            "metadata": {"name": each["name"], "namespace": "ops"},
-            "spec": {"nodeName": each["node"], "containers": _containers(each["resources"])},
+            "metadata": {"name": foreign["name"], "namespace": "ops"},
+            "spec": {"nodeName": foreign["node"], "containers": _containers(foreign["resources"])},
             "status": {"phase": "Running"},
         }
         pod = msgspec.convert(document, Pod)
-        self.mirror.pods["ops", each["name"]] = pod
+        self.mirror.pods["ops", foreign["name"]] = pod
         self.mirror._index(Added(pod))
 
-    def remove_pods(self, uid: str, of: Callable[[Pod], bool] = lambda _: True) -> None:
+    def remove_pods(self, uid: str, is_removed: Callable[[Pod], bool] = lambda _: True) -> None:
         for pod in [pod for pod in self.mirror.pods.values() if pod.owner_run_uid == uid]:
-            if of(pod):
+            if is_removed(pod):
                 del self.mirror.pods[pod.metadata.namespace, pod.metadata.name]
                 self.mirror._index(Deleted(pod))
                 self.mirror._tell(PODS, pod.metadata.namespace, pod.metadata.name)
@@ -189,7 +194,7 @@ class Scene(QueueScene):
         self.mirror._tell(RUNS, team, name)
 
     def explains(self) -> dict[str, ExplanationView]:
-        """What is said of each run that waits, by `namespace/name`."""
+        """Return the explanation of each waiting run, by `namespace/name`."""
 
         async def ask() -> dict[str, ExplanationView]:
             client = KubeClient(KubeConfig(server="http://unused"))
@@ -200,34 +205,35 @@ class Scene(QueueScene):
         return asyncio.run(ask())
 
     def cycle(self) -> Cycle:
-        """What a controller that comes new to this cluster does first."""
+        """Return the first cycle of a new controller."""
         queue = Queue(self.mirror, self.cluster)
-        for applicant in asyncio.run(PendingRuns(self.mirror, self.cluster).all(NOW)):
-            queue.wait(in_queue(applicant))
+        for pending in asyncio.run(PendingRuns(self.mirror, self.cluster).all(NOW)):
+            queue.wait(in_queue(pending))
         return queue.plan((), NOW)
 
     def preempts_for_other_than(self, key: str) -> bool:
-        """Whether nodes come free for another run: where that is put may change with everything that ends meanwhile."""
+        """Whether nodes are being freed for another run. Its placement may change with everything that ends
+        meanwhile."""
         asks = (run.status.preemption for run in self.mirror.runs.values() if run.status is not None)
         return any(asked is not None and asked.by != key for asked in asks)
 
 
 def in_order(cycle: Cycle) -> list[str]:
-    """All that waited."""
+    """Return the keys of all waiting runs, in order."""
     return [run.key for run in cycle.plan.queue] if cycle.plan is not None else []
 
 
-def _node(each: dict[str, Any], *, well: bool) -> Node:
-    amounts = {"cpu": "16", "memory": "64Gi", "pods": "20"} | ({names.GPU_RESOURCE: "8"} if each["type"] else {})
-    labels = {"kajitori.dev/gpu-type": each["type"]} if each["type"] else {}
-    created = ago(minutes=1 if each["state"] == "new" else 999)
-    ready = "True" if well or each["state"] != "lost" else "False"
+def _node(node: dict[str, Any], *, well: bool) -> Node:
+    amounts = {"cpu": "16", "memory": "64Gi", "pods": "20"} | ({names.GPU_RESOURCE: "8"} if node["type"] else {})
+    labels = {"kajitori.dev/gpu-type": node["type"]} if node["type"] else {}
+    created = ago(minutes=1 if node["state"] == "new" else 999)
+    ready = "True" if well or node["state"] != "lost" else "False"
     out = [{"key": names.TAINT_UNHEALTHY, "value": "gpu", "effect": "NoSchedule"}]
     document = {
-        "metadata": {"name": each["name"], "labels": labels | each["pool"], "creationTimestamp": created},
+        "metadata": {"name": node["name"], "labels": labels | node["pool"], "creationTimestamp": created},
         "spec": {
-            "unschedulable": each["state"] == "cordoned" and not well,
-            "taints": out if each["state"] == "unhealthy" and not well else [],
+            "unschedulable": node["state"] == "cordoned" and not well,
+            "taints": out if node["state"] == "unhealthy" and not well else [],
         },
         "status": {"allocatable": amounts, "conditions": [{"type": "Ready", "status": ready}]},
     }
@@ -251,7 +257,7 @@ def _attempt(template: dict[str, Any]) -> Attempt:
     return Attempt(number=1, nodes="", template=template_text(template))
 
 
-# ------------------------------------------------------------------------------------------------ any case
+# ------------------------------------------------------------------------------------------------ random cases
 
 RESOURCES = st.fixed_dictionaries(
     {"cpu": st.sampled_from([1, 6, 12]), "memory": st.sampled_from(["1Gi", "30Gi"])},
@@ -273,7 +279,7 @@ def cases(draw: st.DrawFn) -> Case:
         }
         for i in range(count)
     ]
-    # What came for a run is kept for it from then on: nobody else is on it.
+    # Nodes that came for a run are kept for it from then on, so no other run is on them.
     settled = [each["name"] for each in nodes if each["state"] != "new"] or ["n0"]
     some = st.lists(st.sampled_from(settled), min_size=1, max_size=4)
     types = st.sampled_from(["", "", "h100", "a100"])
@@ -307,7 +313,7 @@ def cases(draw: st.DrawFn) -> Case:
                 "team": draw(st.sampled_from(["red", "blue"])),
                 "owner": draw(st.sampled_from(["ada", "bob"])),
                 "minutes": draw(st.integers(1, 90)),
-                "kept": draw(st.sampled_from([False, False, False, True])),
+                "has_nodes_kept": draw(st.sampled_from([False, False, False, True])),
                 "spec": spec(name) | size,
             }
         )
@@ -323,7 +329,7 @@ def cases(draw: st.DrawFn) -> Case:
                 "nodes": draw(some),
                 "bound": draw(st.sampled_from([True, True, True, False])),
                 "sweep": draw(st.integers(1, 3)) if kind == "sweep" else 0,
-                "to": draw(st.sampled_from([None, None, None, *(each["name"] for each in waiting)])),
+                "preempted_for": draw(st.sampled_from([None, None, None, *(each["name"] for each in waiting)])),
                 "spec": spec(name) | ({"type": "service"} if kind == "service" else {}),
             }
         )
@@ -345,21 +351,21 @@ def cases(draw: st.DrawFn) -> Case:
     return Case(policy, nodes, running, waiting, foreign)
 
 
-@settings(deadline=None, max_examples=20, phases=[Stage.generate])  # to shrink one takes too long
+@settings(deadline=None, max_examples=20, phases=[Stage.generate])  # shrinking a case takes too long
 @given(cases())
 def test_explanations_agree_with_the_controller(case: Case) -> None:
-    """Who starts, whom others are asked for, and what has to be freed: just that starts the run in the next cycle, and
-    less does not, as long as the order stays as it is."""
+    """They agree on who starts, who is preempted, and what has to be freed: exactly that lets the run start in the next
+    cycle, and less does not, as long as the order stays the same."""
     scene = case.scene()
-    cycle, said = scene.cycle(), scene.explains()
+    cycle, explanations = scene.cycle(), scene.explains()
     starts = {"/".join(waiting.key) for waiting, _ in cycle.starts}
-    asks = {each.key: {victim.key for victim in each.victims} for each in cycle.preemptions.requests}
-    for key, view in said.items():
+    preempted = {each.key: {victim.key for victim in each.victims} for each in cycle.preemptions.requests}
+    for key, view in explanations.items():
         assert (view.to_free == []) == (key in starts), key
         if key in starts:
             continue
-        if not starts:  # else others take nodes in the same cycle that this one asks for
-            assert set(view.asks or ()) == asks.get(key, set()), key
+        if not starts:  # otherwise other runs take the nodes in this cycle
+            assert set(view.asks or ()) == preempted.get(key, set()), key
         if view.to_free is UNKNOWN or not view.exact or scene.preempts_for_other_than(key):
             continue
         for left_out in (None, *view.to_free):

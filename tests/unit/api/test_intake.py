@@ -1,4 +1,4 @@
-"""How much the Web API takes from callers, above all before it knows them: on sockets, as hostile callers use them."""
+"""Limits on callers, above all unauthenticated ones, on sockets as hostile callers use them."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ async def status_of(reader: asyncio.StreamReader) -> int:
 
 
 async def answer_of(reader: asyncio.StreamReader) -> tuple[int, dict[str, str]]:
-    """The status and the problem."""
+    """Return the status and the problem document."""
     status = await status_of(reader)
     async with asyncio.timeout(30):
         head = (await reader.readuntil(b"\r\n\r\n")).lower()
@@ -76,25 +76,25 @@ async def answer_of(reader: asyncio.StreamReader) -> tuple[int, dict[str, str]]:
 
 
 async def ends(reader: asyncio.StreamReader) -> bool:
-    """Returns once the server has closed the connection, whatever it sent before."""
+    """Wait until the server has closed the connection."""
     async with asyncio.timeout(30):
         with suppress(ConnectionError):
             await reader.read()
     return True
 
 
-async def test_a_body_is_not_waited_for_before_the_caller_is_known(server: ApiServer) -> None:
-    """The answer comes, though nothing of the body was sent."""
+async def test_an_unknown_caller_is_refused_before_its_body_arrives(server: ApiServer) -> None:
     for token in ("", "expired"):
         async with connected(server) as (reader, writer):
             writer.write(header("POST", "/v1/runs", f"Content-Length: {BODY_LIMIT}", token=token))
             assert await status_of(reader) == 401
 
 
-async def test_what_follows_a_refusal_is_thrown_away_for_a_while_only(
+async def test_the_body_after_a_refusal_is_read_for_a_limited_time(
     server: ApiServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A caller that sends its whole body before it looks sees the answer; one that goes on for ever is cut off."""
+    """A caller that sends its whole body before it reads sees the answer; one that sends without end is
+    disconnected."""
     monkeypatch.setattr(protocols, "LINGER_SECONDS", 0.3)
     async with httpx2.AsyncClient(base_url=server.url) as http:
         answer = await http.post("/v1/runs", content=b"x" * BODY_LIMIT)
@@ -112,14 +112,14 @@ async def test_what_follows_a_refusal_is_thrown_away_for_a_while_only(
 
 
 @pytest.mark.parametrize("sent", [b"", b"GET /v1/runs HTTP/1.1\r\nHost: ka"])
-async def test_a_header_has_to_arrive_in_time(server: ApiServer, sent: bytes) -> None:
+async def test_a_header_must_arrive_in_time(server: ApiServer, sent: bytes) -> None:
     async with connected(server) as (reader, writer):
         writer.write(sent)
         assert await ends(reader)
 
 
-async def test_a_header_that_trickles_is_not_in_time(server: ApiServer) -> None:
-    """Each byte of it does not begin the time anew, nor does a request that was answered before it."""
+async def test_a_header_sent_byte_by_byte_must_arrive_in_time(server: ApiServer) -> None:
+    """Neither a further byte nor an earlier request on the connection extends the time."""
     async with connected(server) as (reader, writer):
         writer.write(header("GET", "/healthz"))
         assert (await answer_of(reader))[0] == 200
@@ -134,16 +134,16 @@ async def test_a_header_that_trickles_is_not_in_time(server: ApiServer) -> None:
         assert await ended
 
 
-async def test_a_body_has_to_arrive_in_time(server: ApiServer) -> None:
-    """Even that of a caller who is known."""
+async def test_a_body_must_arrive_in_time(server: ApiServer) -> None:
+    """This holds for authenticated callers, too."""
     async with connected(server) as (reader, writer):
         writer.write(header("POST", "/v1/runs", "Content-Length: 100", token="ada") + b"{")
         status, problem = await answer_of(reader)
     assert (status, problem["code"]) == (408, "TooSlow")
 
 
-async def test_bodies_together_take_no_more_memory_than_they_may(server: ApiServer) -> None:
-    """A caller has a share of it, and another one has room meanwhile."""
+async def test_the_memory_for_all_bodies_is_limited(server: ApiServer) -> None:
+    """Each caller has a share of it, so another one has room meanwhile."""
     body = json.dumps({"spec": {"image": "bert:3"}}).encode()
     async with connected(server) as (reader, writer):
         writer.write(header("POST", "/v1/runs", "Content-Length: 1025", token="ada") + b" " * 1025)
@@ -156,7 +156,7 @@ async def test_bodies_together_take_no_more_memory_than_they_may(server: ApiServ
             assert await status_of(reader) == 201
 
 
-async def test_a_caller_that_hangs_up_in_a_body_is_no_bug(
+async def test_a_caller_that_disconnects_in_its_body_is_not_logged_as_an_error(
     world: World, server: ApiServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
@@ -170,15 +170,15 @@ async def test_a_caller_that_hangs_up_in_a_body_is_no_bug(
     assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
 
 
-async def test_what_is_not_http_leaves_no_line_in_the_log(server: ApiServer, caplog: pytest.LogCaptureFixture) -> None:
+async def test_bytes_that_are_not_http_are_not_logged(server: ApiServer, caplog: pytest.LogCaptureFixture) -> None:
     async with connected(server) as (reader, writer):
         writer.write(b"\x16\x03\x01 hello\r\n\r\n")
         assert await status_of(reader) == 400
     assert not caplog.records
 
 
-async def test_strangers_are_closed_for_newer_ones(world: World, server: ApiServer) -> None:
-    """One who is known stays, from the same address as well, and the next caller from there is served."""
+async def test_the_oldest_unauthenticated_connection_is_closed_for_a_new_one(world: World, server: ApiServer) -> None:
+    """Authenticated connections stay, also from the same address, and the next caller from there is served."""
     async with connected(server) as known:
         known[1].write(header("GET", "/v1/version", token="ada"))
         assert (await answer_of(known[0]))[0] == 200
@@ -192,8 +192,8 @@ async def test_strangers_are_closed_for_newer_ones(world: World, server: ApiServ
     assert 'kajitori_api_closed_connections_total{why="evicted"} 1.0' in metrics
 
 
-async def test_no_credentials_help_over_the_bound_of_an_address(world: World, server: ApiServer) -> None:
-    """And who comes from another one has room."""
+async def test_the_limit_of_an_address_holds_for_authenticated_callers(world: World, server: ApiServer) -> None:
+    """Callers from other addresses are served."""
     async with httpx2.AsyncClient(base_url=server.url, headers={"Authorization": "Bearer ada"}) as http:
         world.kubernetes.put("runs", run("bert"))
         await world.caught_up()
@@ -206,14 +206,14 @@ async def test_no_credentials_help_over_the_bound_of_an_address(world: World, se
         async with connected(server, "127.0.0.2") as (reader, writer):
             writer.write(header("GET", "/v1/version", token="ada"))
             assert await status_of(reader) == 200
-        for each in opened:
-            await each.__aexit__(None, None, None)
+        for stream in opened:
+            await stream.__aexit__(None, None, None)
 
 
-async def test_an_answer_that_nobody_takes_is_broken_off(
+async def test_an_answer_that_is_not_read_is_aborted(
     world: World, server: ApiServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The memory behind it is free again."""
+    """Its memory is freed."""
     monkeypatch.setattr(protocols, "FLUSH_SECONDS", 0.1)
     with socket.create_connection((server.host, server.port)) as reader:
         reader.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
@@ -222,8 +222,8 @@ async def test_an_answer_that_nobody_takes_is_broken_off(
         await until(lambda: _open(world) == 0)
 
 
-async def test_a_websocket_counts_until_it_is_closed(world: World, server: ApiServer) -> None:
-    """As one of somebody who is known, and one that is refused does not stay."""
+async def test_a_websocket_counts_as_a_connection_until_it_is_closed(world: World, server: ApiServer) -> None:
+    """It counts as authenticated; a refused one is closed at once."""
     made = world.kubernetes.put("runs", run("bert") | {"status": attempts(1, phase="Running")})
     world.kubernetes.put("pods", pod(made))
     world.kubernetes.logs["team", "bert-1-0"] = FakeLog()
@@ -241,16 +241,16 @@ async def test_a_websocket_counts_until_it_is_closed(world: World, server: ApiSe
     async with connected(server) as (reader, writer):
         writer.write(header("GET", path, *upgrade, protocol, token="ada"))
         assert await status_of(reader) == 101
-        assert (_open(world), _strangers(world)) == (1, 0)
+        assert (_open(world), _unauthenticated(world)) == (1, 0)
     await until(lambda: _open(world) == 0)
 
 
-async def test_tls_has_to_be_spoken_in_time(world: World, tmp_path: Path) -> None:
-    """And a connection in a handshake counts as a stranger's."""
+async def test_a_tls_handshake_must_end_in_time(world: World, tmp_path: Path) -> None:
+    """A connection in a handshake counts as unauthenticated."""
     made = ensure_certificates(tmp_path)
     async with ApiServer(world.app, certificate=made.server, key=made.server_key) as server:
         async with connected(server) as (reader, _):
-            await until(lambda: _strangers(world) == 1)
+            await until(lambda: _unauthenticated(world) == 1)
             assert await ends(reader)
         async with connected(server) as first, connected(server), connected(server), connected(server):
             assert await ends(first[0])
@@ -270,5 +270,5 @@ def _open(world: World) -> float:
     return float(world.api.registry.get_sample_value("kajitori_api_connections") or 0)
 
 
-def _strangers(world: World) -> float:
+def _unauthenticated(world: World) -> float:
     return float(world.api.registry.get_sample_value("kajitori_api_unauthenticated_connections") or 0)

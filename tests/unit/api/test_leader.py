@@ -1,4 +1,4 @@
-"""Whoever asks the Web API learns when no controller is at work: nothing starts then, whatever room there is."""
+"""The Web API reports when no controller is at work: no run starts then, whatever room there is."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kajitori.kube.platform.leader_watch import LeaderWatch
 WORDS = "no controller has renewed its lease for 43 s; runs do not start or stop until one is back"
 
 
-async def look(world: World) -> None:
+async def check_lease(world: World) -> None:
     assert isinstance(world.api.leader, LeaderWatch)
     await world.api.leader.look()
 
@@ -23,11 +23,11 @@ def renew(world: World, holder: str = "c1") -> None:
 
 
 async def be_absent(world: World) -> None:
-    """The leader renewed its Lease once, 43 seconds ago."""
+    """Let the leader renew its Lease once, 43 seconds ago."""
     renew(world)
-    await look(world)
+    await check_lease(world)
     world.clock.now += 43
-    await look(world)
+    await check_lease(world)
 
 
 async def get(world: World, path: str) -> Any:
@@ -38,38 +38,38 @@ async def get(world: World, path: str) -> Any:
 
 async def figure(world: World) -> str:
     text = (await world.http.get("/metrics")).text
-    found = [line for line in text.splitlines() if line.startswith("kajitori_controller_lease_age_seconds ")]
-    return found[0].split()[1] if found else ""
+    lines = [line for line in text.splitlines() if line.startswith("kajitori_controller_lease_age_seconds ")]
+    return lines[0].split()[1] if lines else ""
 
 
-async def test_a_lease_that_changes_is_a_controller_at_work(world: World) -> None:
+async def test_a_lease_that_changes_means_a_working_controller(world: World) -> None:
     for _ in range(5):
         renew(world)
-        await look(world)
+        await check_lease(world)
         world.clock.now += 15
-    await look(world)
+    await check_lease(world)
     found = await get(world, "/v1/controller")
     assert found == {"leader": "c1", "ageSeconds": 15, "absent": False, "says": ""}
     assert await figure(world) == "15.0"
     assert "kajitori-notice" not in (await world.http.get("/v1/gpus")).headers
 
 
-async def test_a_lease_that_does_not_change_is_told_everywhere(world: World) -> None:
-    """In what lists the queue, explains a run, tells versions and readiness, in metrics, and on every other answer."""
+async def test_a_lease_that_does_not_change_is_reported_everywhere(world: World) -> None:
+    """The queue, explanations, the version, readiness and metrics report it, and a header of every other answer."""
     world.kubernetes.put("runs", run("mine", resources={"gpu": 1}))
     await world.caught_up()
     assert "expectedAt" in (await get(world, "/v1/queue"))["items"][0]
     await be_absent(world)
-    told = {"leader": "c1", "ageSeconds": 43, "absent": True, "says": WORDS}
-    assert await get(world, "/v1/controller") == told
+    report = {"leader": "c1", "ageSeconds": 43, "absent": True, "says": WORDS}
+    assert await get(world, "/v1/controller") == report
     queue = await get(world, "/v1/queue")
-    assert queue["controller"] == told
+    assert queue["controller"] == report
     assert "expectedAt" not in queue["items"][0]
     explained = await get(world, "/v1/runs/team/mine/explain")
-    assert explained["controller"] == told
+    assert explained["controller"] == report
     assert "expectedAt" not in explained
-    assert (await get(world, "/v1/version"))["controller"] == told
-    assert (await get(world, "/readyz"))["controller"] == told
+    assert (await get(world, "/v1/version"))["controller"] == report
+    assert (await get(world, "/readyz"))["controller"] == report
     assert await figure(world) == "43.0"
     for path in ("/v1/gpus", "/v1/runs"):
         assert (await world.http.get(path)).headers["kajitori-notice"] == WORDS
@@ -77,33 +77,33 @@ async def test_a_lease_that_does_not_change_is_told_everywhere(world: World) -> 
     assert stopped.headers["kajitori-notice"] == WORDS
 
 
-async def test_a_lease_that_never_was_or_was_given_back_is_absence_too(world: World) -> None:
-    await look(world)
+async def test_a_missing_or_released_lease_means_no_controller_after_a_while(world: World) -> None:
+    await check_lease(world)
     world.clock.now += 19
-    await look(world)
+    await check_lease(world)
     assert not (await get(world, "/v1/controller"))["absent"]
     world.clock.now += 1
-    await look(world)
+    await check_lease(world)
     assert (await get(world, "/v1/controller"))["absent"]
     renew(world, holder="")
-    await look(world)
+    await check_lease(world)
     assert not (await get(world, "/v1/controller"))["absent"]
     world.clock.now += 20
-    await look(world)
+    await check_lease(world)
     assert (await get(world, "/v1/controller"))["absent"]
 
 
-async def test_what_cannot_be_read_is_no_absence(world: World) -> None:
-    """Without the right to read the Lease nobody claims that the controllers are gone, and the reason is told."""
+async def test_a_lease_that_may_not_be_read_is_not_reported_as_absence(world: World) -> None:
+    """The report has the reason instead."""
     assert await get(world, "/v1/controller") == {"leader": "", "ageSeconds": None, "absent": False, "says": ""}
     renew(world)
-    await look(world)
+    await check_lease(world)
     world.kubernetes.denied.add(("server", "get", "leases", "*"))
     world.clock.now += 25
-    await look(world)
+    await check_lease(world)
     assert (await get(world, "/v1/controller"))["ageSeconds"] == 0
     world.clock.now += 25
-    await look(world)
+    await check_lease(world)
     found = await get(world, "/v1/controller")
     assert (found["ageSeconds"], found["absent"]) == (None, False)
     assert "may not get leases" in found["says"]

@@ -1,4 +1,4 @@
-"""What the API says of itself is what it does."""
+"""The OpenAPI document and the behaviour of the API agree."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from kajitori.errors import InvalidInput
 
 
 def resolved(document: dict[str, Any], schema: dict[str, Any]) -> dict[str, Any]:
-    """The schema behind a reference."""
+    """Return the schema behind a reference."""
     while "$ref" in schema:
         schema = document["components"]["schemas"][schema["$ref"].rsplit("/", 1)[1]]
     return schema
 
 
 def assert_fits(document: dict[str, Any], schema: dict[str, Any], value: Any, where: str) -> None:
-    """The parts of JSON Schema that our types use."""
+    """Check a value against the parts of JSON Schema that our types use."""
     schema = resolved(document, schema)
     if "anyOf" in schema:
         fitting = []
@@ -67,7 +67,7 @@ def assert_fits(document: dict[str, Any], schema: dict[str, Any], value: Any, wh
 
 
 async def furnish(world: World) -> None:
-    """A cluster in which every answer has something in it."""
+    """Create a cluster for which no answer is empty."""
     made = world.kubernetes.put("runs", run("bert", replicas=2) | {"status": attempts(1, phase="Running")})
     waiting = run("queued", replicas=9, resources={"gpu": 8, "gpuType": "h100"})
     world.kubernetes.put("runs", waiting | {"status": {"phase": "Queued"}})
@@ -84,7 +84,7 @@ async def furnish(world: World) -> None:
 
 
 async def test_overlapping_first_requests_build_no_description(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """FastAPI's builder fails when two threads run it at once, so an application starts with its description."""
+    """FastAPI's builder fails when two threads run it at once, so the application builds it at its start."""
 
     def too_late(**_: Any) -> dict[str, Any]:
         raise AssertionError("a request builds the description")
@@ -95,7 +95,8 @@ async def test_overlapping_first_requests_build_no_description(world: World, mon
 
 
 def test_every_route_is_described() -> None:
-    """But for these, which tests/cluster/test_outsiders.py tries by themselves: who adds one adds it there."""
+    """The exceptions are tested separately in tests/cluster/test_outsiders.py; a new exception belongs there as
+    well."""
     described = {(path, method.upper()) for path, method, _ in operations(openapi_document())}
     routes: list[Any] = [route for router in app.ROUTERS for route in router.routes]
     sockets = {route.path for route in routes if isinstance(route, WebSocketRoute)}
@@ -104,9 +105,8 @@ def test_every_route_is_described() -> None:
     assert calls - described == {("/metrics", "GET")}
 
 
-async def test_every_answer_is_as_described(world: World) -> None:
-    """All reading routes, against the document; those for members want a ticket (test_discovery), those for code some
-    that was uploaded (test_code)."""
+async def test_answers_to_reads_match_the_document(world: World) -> None:
+    """Routes of members need a ticket (start/test_routes.py), those of code an upload (test_code.py)."""
     await furnish(world)
     document = (await world.http.get("/openapi.json")).json()
     assert document["openapi"].startswith("3.1")
@@ -124,13 +124,13 @@ async def test_every_answer_is_as_described(world: World) -> None:
             schema = operation["responses"]["200"]["content"][media_type]["schema"]
             documents = response.text.splitlines() if "ndjson" in media_type else [response.text]
             assert documents
-            for each in documents:
-                assert_fits(document, schema, json.loads(each), target)
+            for text in documents:
+                assert_fits(document, schema, json.loads(text), target)
             checked.add(path)
     assert len(checked) >= 12
 
 
-async def test_writing_answers_are_as_described(world: World) -> None:
+async def test_answers_to_writes_match_the_document(world: World) -> None:
     document = (await world.http.get("/openapi.json")).json()
     body = {"name": "bert", "spec": {"image": "bert:3", "checkpoint": {"path": "/c"}}}
     calls: list[tuple[str, str, dict[str, Any], int]] = [
@@ -151,10 +151,10 @@ async def test_writing_answers_are_as_described(world: World) -> None:
         assert_fits(document, schema, response.json(), path)
 
 
-async def test_a_parameter_that_a_call_does_not_have_is_refused(world: World) -> None:
-    """Nobody is to think that he filtered what he did not. Probes may be wordy."""
+async def test_an_unknown_query_parameter_is_refused(world: World) -> None:
+    """A caller must not believe that a misspelt filter took effect. Probes may have other parameters."""
     reads = [path for path, calls in openapi_document()["paths"].items() if "get" in calls and path.startswith("/v1/")]
-    reads = [path for path in reads if not path.startswith("/v1/members/")]  # who shows a ticket
+    reads = [path for path in reads if not path.startswith("/v1/members/")]  # they need a ticket
     for path in reads:
         filled = path.format(namespace="team", name="bert", digest="sha256:" + "0" * 64)
         answer = await world.http.get(filled, params={"nonsense": "1"})
@@ -163,8 +163,7 @@ async def test_a_parameter_that_a_call_does_not_have_is_refused(world: World) ->
     assert (await world.http.get("/healthz", params={"verbose": ""})).status_code == 200
 
 
-async def test_no_reference_leads_nowhere(world: World) -> None:
-    """And each operation says what it does."""
+async def test_references_resolve_and_every_operation_has_a_description(world: World) -> None:
     document = (await world.http.get("/openapi.json")).json()
     assert document == json.loads(json.dumps(openapi_document()))
     known = document["components"]["schemas"]
@@ -210,12 +209,14 @@ PARAMETERS = ["limit", "continue", "name", "owner", "phase", "labelSelector", "r
 
 @settings(max_examples=250, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(data=st.data())
-async def test_nothing_that_is_sent_is_a_bug(world: World, data: st.DataObject) -> None:
-    """Whatever arrives is answered, or refused as a problem; the server itself never fails."""
+async def test_no_random_request_causes_an_internal_error(world: World, data: st.DataObject) -> None:
+    """Each request is answered, or refused with a problem document."""
     if not world.kubernetes.objects.get(("runs", "team", "bert")):
         await furnish(world)
     path, method, _ = data.draw(
-        st.sampled_from([each for each in operations(world.app.openapi()) if not each[0].endswith("/watch")])
+        st.sampled_from(
+            [operation for operation in operations(world.app.openapi()) if not operation[0].endswith("/watch")]
+        )
     )
     part = WORDS.map(lambda text: quote(text.encode("utf-8", "replace"), safe="") or "x")
     filled = path.replace("{namespace}", data.draw(st.just("team") | part)).replace(
@@ -234,8 +235,8 @@ async def test_nothing_that_is_sent_is_a_bug(world: World, data: st.DataObject) 
 
 
 @given(TEXT)
-def test_any_text_is_a_token_or_refused(text: str) -> None:
-    """And what was written is read back."""
+def test_a_continue_token_is_decoded_or_refused(text: str) -> None:
+    """An encoded value is decoded unchanged."""
     with pytest.raises(InvalidInput):
         decode_token(text + "!", int)
     assert decode_token(encode_token(("2026", text.encode("utf-8", "replace").decode(), "x")), tuple[str, str, str])

@@ -1,4 +1,4 @@
-"""Each error of ours as HTTP."""
+"""Every type of error as an HTTP answer."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ TREE: list[tuple[KajitoriError, int, str]] = [
 
 
 @pytest.mark.parametrize(("error", "status", "code"), TREE, ids=lambda each: getattr(each, "code", None))
-def test_the_tree(error: KajitoriError, status: int, code: str) -> None:
-    """Status, code, and every fault."""
+def test_each_error_type_has_a_status_and_a_code(error: KajitoriError, status: int, code: str) -> None:
+    """The answer has every fault."""
     problem = problem_of(error)
     assert (problem.status, problem.code, problem.type) == (status, code, f"tag:kajitori.dev,2026:{code}")
     assert len(problem.faults) == len(getattr(error, "faults", ()))
@@ -39,16 +39,15 @@ ANSWERS |= {501: 501, 504: 503}
 
 
 @pytest.mark.parametrize(("kubernetes", "status"), ANSWERS.items())
-def test_what_an_api_server_answers(kubernetes: int, status: int) -> None:
-    """Nothing that it says is a bug of ours."""
+def test_an_error_of_the_api_server_is_never_an_internal_error(kubernetes: int, status: int) -> None:
     error = error_from_status({"message": "x", "code": kubernetes, "details": {"retryAfterSeconds": 7}})
     response = error_response(error)
     assert response.status_code == status
     assert response.headers.get("retry-after") == ("7" if status in (429, 503) else None)
 
 
-def test_a_bug_shows_no_traceback(caplog: pytest.LogCaptureFixture) -> None:
-    """The caller gets a number; the log has the rest under it."""
+def test_an_internal_error_shows_no_traceback(caplog: pytest.LogCaptureFixture) -> None:
+    """The caller gets a number, under which the log has the traceback."""
     try:
         raise ZeroDivisionError("internal matters")
     except ZeroDivisionError as error:

@@ -1,4 +1,4 @@
-"""Secrets through the Web API: made, listed and deleted in the caller's own name, and no value is ever answered."""
+"""Secrets through the Web API: created, listed and deleted with the caller's own rights; no answer holds a value."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ async def make(world: World, name: str = "wandb", *, user: str = "ada", **more: 
     return await world.http.post("/v1/secrets", json=body, headers={"Authorization": f"Bearer {user}"}, **more)
 
 
-async def test_a_secret_is_made_in_the_callers_name(world: World) -> None:
+async def test_a_secret_is_created_with_the_callers_rights(world: World) -> None:
     response = await make(world)
     assert (response.status_code, response.json()["keys"]) == (201, ["key"])
     assert VALUE not in response.text and ENCODED not in response.text
@@ -30,8 +30,8 @@ async def test_a_secret_is_made_in_the_callers_name(world: World) -> None:
     assert ("POST", "/api/v1/namespaces/team/secrets", "ada") in world.kubernetes.requests
 
 
-async def test_what_may_be_done_says_the_api_server(world: World) -> None:
-    """To the caller: this server has no right of its own to Secrets."""
+async def test_the_api_server_decides_what_a_caller_may_do_with_secrets(world: World) -> None:
+    """This server has no right of its own to Secrets."""
     await make(world)
     world.kubernetes.denied = {("bob", verb, "secrets", "team") for verb in ("create", "list", "delete", "update")}
     headers = {"Authorization": "Bearer bob"}
@@ -45,7 +45,7 @@ async def test_what_may_be_done_says_the_api_server(world: World) -> None:
 
 
 async def test_a_list_holds_no_values(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keys are known of Secrets that were made here and not changed since; page by page."""
+    """Names of keys are known of Secrets that were created here and not changed since. The list comes in pages."""
     monkeypatch.setattr(tables, "PAGE_SIZE", 2)
     await make(world)
     changed = world.kubernetes.get("secrets", "wandb")
@@ -65,8 +65,8 @@ async def test_a_list_holds_no_values(world: World, monkeypatch: pytest.MonkeyPa
     ]
 
 
-async def test_one_that_is_there_is_replaced_on_request_only(world: World) -> None:
-    """With all of its keys."""
+async def test_an_existing_secret_is_replaced_only_on_request(world: World) -> None:
+    """All its keys are replaced."""
     await make(world)
     taken = await make(world, body={"data": {"other": ENCODED}})
     assert (taken.status_code, taken.json()["code"]) == (409, "AlreadyExists")
@@ -75,8 +75,8 @@ async def test_one_that_is_there_is_replaced_on_request_only(world: World) -> No
     assert world.kubernetes.get("secrets", "wandb")["data"] == {"other": ENCODED}
 
 
-async def test_a_secret_that_a_run_uses_stays(world: World) -> None:
-    """Runs that have ended do not count; and nobody learns of runs that it may not list."""
+async def test_a_secret_that_a_run_uses_is_not_deleted(world: World) -> None:
+    """Ended runs do not count. A caller who may not list runs does not learn their names."""
     await make(world)
     world.kubernetes.put("runs", run("bert", phase="Running", secrets=[{"name": "wandb"}]))
     world.kubernetes.put("runs", run("old", phase="Failed", secrets=[{"name": "wandb"}]))
@@ -108,16 +108,16 @@ async def test_a_secret_that_a_run_uses_stays(world: World) -> None:
         {"name": "No Name"},
     ],
 )
-async def test_a_refusal_says_no_value(world: World, body: dict[str, Any]) -> None:
-    """Wherever it stood; nothing is made."""
+async def test_a_refusal_does_not_repeat_the_value(world: World, body: dict[str, Any]) -> None:
+    """Nothing is created."""
     response = await make(world, body=body)
     assert response.status_code == 422, response.text
     assert VALUE not in response.text and "1234567890" not in response.text
     assert not [key for key in world.kubernetes.objects if key[0] == "secrets"]
 
 
-async def test_a_namespace_of_the_callers_choice(world: World) -> None:
-    """One that is no name leads to no other path."""
+async def test_secrets_can_be_in_another_namespace(world: World) -> None:
+    """A namespace that is no valid name does not lead to another path."""
     await make(world, body={"namespace": "other"})
     assert world.kubernetes.get("secrets", "wandb", "other")["data"] == {"key": ENCODED}
     assert len((await world.http.get("/v1/secrets", params={"namespace": "other"})).json()["items"]) == 1

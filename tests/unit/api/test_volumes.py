@@ -1,4 +1,4 @@
-"""What runs can mount, and what is left of their checkpoints."""
+"""The volumes that runs can mount, and the claims of their checkpoints."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ def checkpoint(run_name: str) -> dict[str, Any]:
     return claim(f"{run_name}-checkpoint", **{key.replace("/", "__"): value for key, value in labels.items()})
 
 
-async def test_what_can_be_mounted_and_who_uses_it(offered: World) -> None:
-    """Each kind in words; of claims whether they are there."""
+async def test_volumes_are_listed_with_their_source_and_their_users(offered: World) -> None:
+    """Each kind is described in words; for claims the list shows whether they exist."""
     offered.kubernetes.put("persistentvolumeclaims", claim("imagenet-data"))
     offered.kubernetes.put("persistentvolumeclaims", checkpoint("bert"))
     offered.kubernetes.put("persistentvolumeclaims", claim("mine-checkpoint", **{"kajitori.dev__run": "mine"}))
@@ -56,8 +56,8 @@ async def test_what_can_be_mounted_and_who_uses_it(offered: World) -> None:
     await offered.caught_up()
     answer = (await offered.http.get("/v1/volumes")).json()
     rows = [
-        (each["name"], each["kind"], each["source"], each["state"], each["sizeBytes"], each["usedBy"])
-        for each in answer["items"]
+        (item["name"], item["kind"], item["source"], item["state"], item["sizeBytes"], item["usedBy"])
+        for item in answer["items"]
     ]
     assert rows == [
         ("conf", "configMap", "settings", "", None, []),
@@ -73,23 +73,23 @@ async def test_what_can_be_mounted_and_who_uses_it(offered: World) -> None:
     assert answer["note"] == ""
 
 
-async def test_who_may_not_list_claims_sees_what_policy_offers(offered: World) -> None:
-    """And is told what is missing."""
+async def test_without_the_right_to_list_claims_policys_volumes_are_listed(offered: World) -> None:
+    """A note says what is missing."""
     offered.kubernetes.denied = {("ada", "list", "persistentvolumeclaims", "team")}
     offered.kubernetes.put("persistentvolumeclaims", checkpoint("bert"))
     answer = (await offered.http.get("/v1/volumes")).json()
-    assert {each["kind"] for each in answer["items"]} & {"checkpoint"} == set()
+    assert {item["kind"] for item in answer["items"]} & {"checkpoint"} == set()
     assert "ada may not list claims in namespace team" in answer["note"]
-    assert [each["state"] for each in answer["items"] if each["name"] == "lost"] == [""]
+    assert [item["state"] for item in answer["items"] if item["name"] == "lost"] == [""]
 
 
-async def test_who_may_not_list_runs_sees_nothing_of_a_namespace(offered: World) -> None:
+async def test_volumes_need_the_right_to_list_runs(offered: World) -> None:
     offered.kubernetes.denied = {("ada", "list", "runs", "team")}
     assert (await offered.http.get("/v1/volumes")).status_code == 403
 
 
 async def test_a_checkpoint_is_deleted_once_its_run_has_ended(offered: World) -> None:
-    """Other claims are not; who may not delete claims is refused by the API server."""
+    """Other claims are not deleted. The API server refuses a caller without the right to delete claims."""
     offered.kubernetes.put("persistentvolumeclaims", checkpoint("bert"))
     offered.kubernetes.put("persistentvolumeclaims", claim("data"))
     offered.kubernetes.put("runs", run("bert", phase="Running"))
@@ -106,7 +106,7 @@ async def test_a_checkpoint_is_deleted_once_its_run_has_ended(offered: World) ->
     assert [key[2] for key in offered.kubernetes.objects if key[0] == "persistentvolumeclaims"] == ["data"]
 
 
-async def test_checkpoints_in_folders_are_told_of(world: World) -> None:
+async def test_a_note_names_the_folder_of_checkpoints(world: World) -> None:
     policy = {"checkpoint": {"kind": "folder", "root": "/ckpt"}}
     world.api.cluster = ClusterView(world.mirror, PolicyFile(None, without_file=parse_policy(policy)))
     assert (await world.http.get("/v1/volumes")).json()["note"] == "checkpoints are folders below /ckpt/team"

@@ -1,4 +1,4 @@
-"""Logs: one member and several, followed over restarts, merged by time."""
+"""Logs of one member and of several: followed over restarts, merged by time."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ async def read(http: httpx2.AsyncClient, **params: Any) -> str:
     return response.text
 
 
-async def test_one_members_lines_as_they_were_printed(world: World) -> None:
-    """With their times only if asked for; an empty line stays one, and what has no time is kept."""
+async def test_lines_of_one_member_are_returned_as_printed(world: World) -> None:
+    """Timestamps are added only on request. Empty lines and lines without a timestamp are kept."""
     put_member(world, put_run(world), FakeLog(at(1, "one"), at(2, ""), "unable to read more"))
     await world.caught_up()
     assert await read(world.http) == "one\n\nunable to read more\n"
@@ -53,7 +53,7 @@ async def test_one_members_lines_as_they_were_printed(world: World) -> None:
 
 
 async def test_tail_and_since_narrow_what_is_read(world: World) -> None:
-    """The API server counts whole seconds; the exact moment is ours."""
+    """The API server counts whole seconds; the Web API applies the exact time."""
     put_member(world, put_run(world), FakeLog(*(at(second, str(second)) for second in range(10))))
     await world.caught_up()
     assert await read(world.http, tail=2) == "8\n9\n"
@@ -72,7 +72,7 @@ async def test_a_member_that_has_not_started_has_no_log_yet(world: World) -> Non
 
 @pytest.fixture
 async def kept(world: World, tmp_path: Path) -> KeptLogs:
-    """Logs of attempt 1, whose Pods are gone, of a run in its second."""
+    """Stored logs of attempt 1, whose Pods are gone, of a run in its second attempt."""
     kept = world.api.kept_logs = KeptLogs(await open_blobs(tmp_path.as_uri()))
     made = put_run(world, attempt=2, phase="Running", replicas=4)
     put_member(world, made, FakeLog(at(30, "second life")), attempt=2)
@@ -84,7 +84,7 @@ async def kept(world: World, tmp_path: Path) -> KeptLogs:
     return kept
 
 
-async def test_what_was_kept_is_read_like_any_log(world: World, kept: KeptLogs) -> None:
+async def test_stored_logs_are_read_like_other_logs(world: World, kept: KeptLogs) -> None:
     assert await read(world.http) == "second life\n"
     assert (await read(world.http, attempt=1)).splitlines() == [f"rank 0, line {number}" for number in range(1, 6)]
     assert await read(world.http, attempt=1, rank=2, tail=1) == "rank 2, line 5\n"
@@ -94,8 +94,8 @@ async def test_what_was_kept_is_read_like_any_log(world: World, kept: KeptLogs) 
     assert await read(world.http, attempt=1, tail=1, follow="true") == "rank 0, line 5\n"
 
 
-async def test_kept_logs_of_several_members_are_merged(world: World, kept: KeptLogs) -> None:
-    """Those that were not kept are left out."""
+async def test_stored_logs_of_several_members_are_merged(world: World, kept: KeptLogs) -> None:
+    """Members without a stored log are left out."""
     response = await world.http.get(PATH, params={"attempt": 1, "allRanks": "true", "tail": 1})
     lines = [json.loads(line) for line in response.text.splitlines()]
     assert [(line["rank"], line["attempt"], line["line"]) for line in lines] == [
@@ -104,10 +104,10 @@ async def test_kept_logs_of_several_members_are_merged(world: World, kept: KeptL
     ]
 
 
-async def test_what_was_kept_is_looked_up_once_for_all_members(
+async def test_stored_logs_are_listed_once_for_all_members(
     world: World, kept: KeptLogs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However many are asked for; those of which nothing was kept are not looked for one by one."""
+    """Only logs that exist are read."""
     calls: list[str] = []
 
     def counted(name: str) -> None:
@@ -125,7 +125,7 @@ async def test_what_was_kept_is_looked_up_once_for_all_members(
     assert sorted(calls) == ["of_run", "read", "read"]
 
 
-async def test_what_was_not_kept_says_what_was(world: World, kept: KeptLogs) -> None:
+async def test_a_missing_log_is_answered_with_the_stored_ones(world: World, kept: KeptLogs) -> None:
     response = await world.http.get(PATH, params={"attempt": 1, "rank": 1})
     assert response.status_code == 404
     assert response.json()["hint"] == "attempt 1 has stored logs of these ranks: 0,2"
@@ -134,15 +134,14 @@ async def test_what_was_not_kept_says_what_was(world: World, kept: KeptLogs) -> 
     assert response.json()["faults"][0]["hint"] == "name one of 1 to 2"
 
 
-async def test_kept_logs_are_for_who_may_read_logs(world: World, kept: KeptLogs) -> None:
-    """As the Pod's own log was."""
+async def test_stored_logs_need_the_right_to_read_logs_of_pods(world: World, kept: KeptLogs) -> None:
     world.kubernetes.denied.add(("ada", "get", "pods/log", "team"))
     response = await world.http.get(PATH, params={"attempt": 1})
     assert response.status_code == 403
     assert "pods/log" in response.json()["detail"]
 
 
-async def test_a_log_that_went_with_its_pod_is_said_to_be_gone(world: World) -> None:
+async def test_a_log_deleted_with_its_pod_is_reported_as_gone(world: World) -> None:
     put_run(world, phase="Failed")
     await world.caught_up()
     for params in ({}, {"follow": "true"}):
@@ -151,8 +150,8 @@ async def test_a_log_that_went_with_its_pod_is_said_to_be_gone(world: World) -> 
         assert "gone with its Pod" in response.json()["detail"]
 
 
-async def test_an_attempt_that_will_never_be_is_not_said_to_be_gone(world: World) -> None:
-    """Of a run that is over; one that goes on may still come to it."""
+async def test_an_attempt_that_an_ended_run_never_had_is_refused(world: World) -> None:
+    """A run that is active may still have that attempt."""
     put_member(world, put_run(world, phase="Failed"), FakeLog(at(1, "a")), phase="Failed")
     await world.caught_up()
     for params in ({}, {"follow": "true"}):
@@ -161,10 +160,10 @@ async def test_an_attempt_that_will_never_be_is_not_said_to_be_gone(world: World
         assert response.json()["faults"][0]["message"] == "bert was started once"
 
 
-async def test_following_waits_for_the_start_and_goes_on_over_a_restart(
+async def test_following_waits_for_the_start_and_goes_on_after_a_restart(
     world: World, served: httpx2.AsyncClient
 ) -> None:
-    """Until the run is final: nothing twice, nothing lost, and nothing of it asked for twice."""
+    """It ends with the run; no line is repeated or lost."""
     made = put_run(world, phase="Starting")
     first, second = FakeLog(at(1, "hello")), FakeLog(at(9, "again"))
     put_member(world, made, first, phase="Pending")
@@ -189,8 +188,8 @@ async def test_following_waits_for_the_start_and_goes_on_over_a_restart(
         assert [line async for line in lines] == []
 
 
-async def test_a_connection_that_breaks_is_taken_up_where_it_was(world: World, served: httpx2.AsyncClient) -> None:
-    """Two lines of the very same moment are two lines."""
+async def test_a_broken_connection_is_resumed_where_it_ended(world: World, served: httpx2.AsyncClient) -> None:
+    """Two lines with the same timestamp are two lines."""
     made = put_run(world)
     log = FakeLog(at(1, "a"), at(1, "b"))
     put_member(world, made, log)
@@ -198,15 +197,15 @@ async def test_a_connection_that_breaks_is_taken_up_where_it_was(world: World, s
     async with served.stream("GET", PATH, params={"follow": "true"}) as response:
         lines = response.aiter_lines()
         assert [await anext(lines), await anext(lines)] == ["a", "b"]
-        log.end()  # the connection ends, the container does not
+        log.end()  # the connection ends, but the container does not
         log.print(at(1, "c"), at(2, "d"))
         assert [await anext(lines), await anext(lines)] == ["c", "d"]
 
 
-async def test_the_next_attempt_is_read_from_its_beginning_though_nobody_saw_the_last_one_end(
+async def test_the_next_attempt_is_read_from_its_start_though_no_end_was_seen(
     world: World, served: httpx2.AsyncClient
 ) -> None:
-    """Both may have said their first words in one second, as clocks of nodes tell it."""
+    """Lines of both attempts may have the same timestamp."""
     made = put_run(world)
     first = FakeLog(at(1, "a"))
     put_member(world, made, first)
@@ -221,10 +220,10 @@ async def test_the_next_attempt_is_read_from_its_beginning_though_nobody_saw_the
         assert [await anext(lines), await anext(lines)] == ["b", "c"]
 
 
-async def test_a_member_on_a_node_that_fell_silent_is_left(
+async def test_after_the_loss_of_a_node_the_next_attempt_is_read(
     world: World, served: httpx2.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A dead node says no good-bye: when its Pod is gone, the next attempt is read."""
+    """The connection to a dead node does not end by itself; it is given up once the Pod is gone."""
     monkeypatch.setattr(log_source, "SILENCE_SECONDS", 0.05)
     made = put_run(world)
     put_member(world, made, FakeLog(at(1, "a")))
@@ -239,10 +238,10 @@ async def test_a_member_on_a_node_that_fell_silent_is_left(
         assert await anext(lines) == "b"
 
 
-async def test_what_a_broken_connection_did_not_bring_comes_from_what_was_kept(
+async def test_lines_lost_with_a_connection_come_from_the_stored_log(
     world: World, served: httpx2.AsyncClient, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """And so does an attempt that came and went between two looks: of a restart nothing is lost that was kept."""
+    """So do lines of an attempt that started and ended while the connection was broken."""
     monkeypatch.setattr(log_source, "SILENCE_SECONDS", 0.05)
     kept = world.api.kept_logs = KeptLogs(await open_blobs(tmp_path.as_uri()))
     made = put_run(world)
@@ -261,15 +260,18 @@ async def test_what_a_broken_connection_did_not_bring_comes_from_what_was_kept(
 
 
 @pytest.mark.parametrize("params", [{}, {"allRanks": "true"}])
-async def test_who_was_cut_off_goes_on_with_the_attempt_that_he_read(
+async def test_a_resumed_reader_goes_on_with_the_attempt_it_was_reading(
     world: World, served: httpx2.AsyncClient, tmp_path: Path, params: dict[str, str]
 ) -> None:
-    """Its Pod is gone, and another attempt came and went: what was kept of both is told before the newest."""
+    """That attempt's Pod is gone, and another attempt has started and ended: the stored logs of both come before the
+    newest."""
     kept = world.api.kept_logs = KeptLogs(await open_blobs(tmp_path.as_uri()))
     made = put_run(world, attempt=4)
     uid = made["metadata"]["uid"]
-    for attempt, said in {1: ["old"], 2: ["seen", "last words"], 3: ["a short life"]}.items():
-        content = "".join(f"{at(10 - attempt + number, line)}\n" for number, line in enumerate(said))  # clocks differ
+    for attempt, lines_said in {1: ["old"], 2: ["seen", "last words"], 3: ["a short life"]}.items():
+        content = "".join(
+            f"{at(10 - attempt + number, line)}\n" for number, line in enumerate(lines_said)
+        )  # clocks differ between nodes
         await kept.keep(MemberLogName("team", uid, attempt, 0), content.encode())
     last = FakeLog(at(1, "the fourth"))
     put_member(world, made, last, attempt=4)
@@ -282,8 +284,8 @@ async def test_who_was_cut_off_goes_on_with_the_attempt_that_he_read(
     }
     async with served.stream("GET", PATH, params=resumed | params) as response:
         lines = response.aiter_lines()
-        told = [json.loads(await anext(lines)) for _ in range(3)]
-        assert [(each["attempt"], each["line"]) for each in told] == [
+        documents = [json.loads(await anext(lines)) for _ in range(3)]
+        assert [(each["attempt"], each["line"]) for each in documents] == [
             (2, "last words"),
             (3, "a short life"),
             (4, "the fourth"),
@@ -294,10 +296,11 @@ async def test_who_was_cut_off_goes_on_with_the_attempt_that_he_read(
         assert [line async for line in lines] == []
 
 
-async def test_a_member_that_was_not_in_the_first_attempts_is_told_once(
+async def test_the_log_of_a_member_of_later_attempts_is_returned_once(
     world: World, served: httpx2.AsyncClient, tmp_path: Path
 ) -> None:
-    """As those of sweeps: it is read, and gone before its end was seen; what was kept is told once, and since, too."""
+    """Members of sweeps start in any attempt. The Pod is deleted before its end was seen; the rest comes from the
+    stored log, and so does an attempt that was missed."""
     kept = world.api.kept_logs = KeptLogs(await open_blobs(tmp_path.as_uri()))
     made = put_run(world, attempt=20)
     uid = made["metadata"]["uid"]
@@ -308,22 +311,22 @@ async def test_a_member_that_was_not_in_the_first_attempts_is_told_once(
     async with served.stream("GET", PATH, params=params) as response:
         lines = response.aiter_lines()
         assert json.loads(await anext(lines))["line"] == "a"
-        log.end()  # its Pod runs on for all that is known
+        log.end()  # as far as the server knows, the Pod is still running
         await kept.keep(MemberLogName("team", uid, 20, 0), f"{at(1, 'a')}\n{at(2, 'last words')}\n".encode())
         await kept.keep(MemberLogName("team", uid, 33, 0), f"{at(1, 'a short life')}\n".encode())
         world.kubernetes.remove("pods", "bert-20-0")
         world.kubernetes.change("runs", "bert", status=attempts(140, phase="Running"))
         put_member(world, made, FakeLog(at(1, "b")), attempt=140)
-        told = [json.loads(await anext(lines)) for _ in range(3)]
-        assert [(each["attempt"], each["line"]) for each in told] == [
+        documents = [json.loads(await anext(lines)) for _ in range(3)]
+        assert [(each["attempt"], each["line"]) for each in documents] == [
             (20, "last words"),
             (33, "a short life"),
             (140, "b"),
         ]
 
 
-async def test_who_was_cut_off_learns_the_end_of_a_run_that_is_over(world: World, tmp_path: Path) -> None:
-    """It was restarted and stopped meanwhile: all its Pods are gone."""
+async def test_a_resumed_reader_gets_the_end_of_an_ended_run(world: World, tmp_path: Path) -> None:
+    """The run was restarted and stopped meanwhile, and all its Pods are gone."""
     kept = world.api.kept_logs = KeptLogs(await open_blobs(tmp_path.as_uri()))
     uid = put_run(world, attempt=2, phase="Stopped")["metadata"]["uid"]
     for attempt in (1, 2):
@@ -333,8 +336,8 @@ async def test_who_was_cut_off_learns_the_end_of_a_run_that_is_over(world: World
     assert await read(world.http, follow="true") == "end of 2\n"
 
 
-async def test_of_two_members_one_may_be_gone(world: World) -> None:
-    """Who asks for two is answered with documents all the same."""
+async def test_a_member_without_a_log_is_left_out_of_several(world: World) -> None:
+    """The answer consists of documents, though only one member is left."""
     put_member(world, put_run(world, replicas=2), FakeLog(at(1, "one")), rank=1)
     world.api.kept_logs = None
     await world.caught_up()
@@ -342,8 +345,8 @@ async def test_of_two_members_one_may_be_gone(world: World) -> None:
     assert [json.loads(line)["line"] for line in response.text.splitlines()] == ["one"]
 
 
-async def test_a_very_long_line_comes_in_pieces(world: World) -> None:
-    """As documents; none of its signs is cut in two."""
+async def test_a_very_long_line_is_returned_in_pieces(world: World) -> None:
+    """Each piece is a document; no character is split."""
     long = "語" * (8 * LINE_LIMIT_BYTES // 3)
     put_member(world, put_run(world), FakeLog(at(1, long), at(2, "short")))
     await world.caught_up()
@@ -351,10 +354,10 @@ async def test_a_very_long_line_comes_in_pieces(world: World) -> None:
     *pieces, last, short = [json.loads(line) for line in lines]
     assert pieces and all(piece["goesOn"] for piece in pieces)
     assert "".join(piece["line"] for piece in [*pieces, last]) == long
-    assert [("goesOn" in each) for each in (last, short)] == [False, False]
+    assert [("goesOn" in document) for document in (last, short)] == [False, False]
 
 
-async def test_what_is_refused_is_refused_before_the_answer_begins(world: World) -> None:
+async def test_a_refusal_comes_before_the_answer_begins(world: World) -> None:
     put_member(world, put_run(world), FakeLog())
     await world.caught_up()
     world.kubernetes.denied.add(("ada", "get", "pods/log", "team"))
@@ -366,7 +369,7 @@ Frame = tuple[dict[str, Any], str]
 
 
 def frames_of(content: bytes) -> list[Frame]:
-    """The header of each frame and its text; of those with any."""
+    """Return the header and the text of each frame that has text."""
     found = []
     while content:
         head, _, content = content.partition(b"\n")
@@ -377,7 +380,7 @@ def frames_of(content: bytes) -> list[Frame]:
 
 
 class Frames:
-    """Frames of a stream, as they come."""
+    """Reads the frames of a stream."""
 
     def __init__(self, response: httpx2.Response) -> None:
         self._chunks = response.aiter_bytes()
@@ -385,21 +388,21 @@ class Frames:
         self.cursor = ""
 
     async def text(self, wanted: str) -> None:
-        """Reads until this was said, and nothing else."""
-        said = ""
-        while said != wanted:
-            assert wanted.startswith(said), said
+        """Read exactly this text."""
+        text_read = ""
+        while text_read != wanted:
+            assert wanted.startswith(text_read), text_read
             head, newline, rest = self._rest.partition(b"\n")
             header: dict[str, Any] = json.loads(head) if newline else {"size": 1}
             if len(rest) < header["size"]:
                 self._rest += await anext(self._chunks)
                 continue
-            said += rest[: header["size"]].decode()
+            text_read += rest[: header["size"]].decode()
             self.cursor, self._rest = header["cursor"], rest[header["size"] :]
 
 
-async def test_a_line_is_told_before_its_end(world: World, served: httpx2.AsyncClient) -> None:
-    """A progress bar that is redrawn; who goes on after a broken connection goes on in the middle of it."""
+async def test_a_line_is_sent_before_it_is_complete(world: World, served: httpx2.AsyncClient) -> None:
+    """A progress bar is redrawn in one line; a resumed reader continues in the middle of it."""
     made = put_run(world)
     log = FakeLog(at(1, "begins"))
     put_member(world, made, log)
@@ -420,7 +423,7 @@ async def test_a_line_is_told_before_its_end(world: World, served: httpx2.AsyncC
         await again.text("more\n")
 
 
-async def test_parts_of_lines_are_documents_that_go_on(world: World, served: httpx2.AsyncClient) -> None:
+async def test_parts_of_a_line_are_documents_with_goes_on(world: World, served: httpx2.AsyncClient) -> None:
     log = FakeLog(at(1, "語"[:1]))
     put_member(world, put_run(world), log)
     await world.caught_up()
@@ -439,8 +442,8 @@ async def test_parts_of_lines_are_documents_that_go_on(world: World, served: htt
         assert json.loads(await anext(lines))["line"] == "20%"
 
 
-async def test_frames_go_on_for_each_member_where_it_was(world: World, served: httpx2.AsyncClient) -> None:
-    """In whatever attempt that is: none of its lines is told twice, none is left out."""
+async def test_frames_are_resumed_for_each_member_separately(world: World, served: httpx2.AsyncClient) -> None:
+    """In any attempt, no line of a member is repeated or left out."""
     made = put_run(world, attempt=2, replicas=3)
     logs = [FakeLog(at(1, "a0"), at(1, "b0"), at(4, "c0")), FakeLog(at(2, "a1"), at(3, "b1")), FakeLog(at(5, "a2"))]
     for rank, log in enumerate(logs):
@@ -460,8 +463,8 @@ async def test_frames_go_on_for_each_member_where_it_was(world: World, served: h
     assert wrong.json()["faults"][0]["field"] == "resume"
 
 
-async def test_lines_that_were_rotated_away_meanwhile_are_said_to_be(world: World, served: httpx2.AsyncClient) -> None:
-    """A kubelet of ours says so itself, and by how much; another's log just goes on later."""
+async def test_lines_lost_to_rotation_during_an_outage_are_reported(world: World, served: httpx2.AsyncClient) -> None:
+    """Kajitori's kubelet reports the loss and its size itself; another kubelet's log only continues later."""
     made = put_run(world)
     log = FakeLog(at(1, "a"), at(2, "half of a line"))
     put_member(world, made, log)
@@ -477,15 +480,15 @@ async def test_lines_that_were_rotated_away_meanwhile_are_said_to_be(world: Worl
     async with served.stream("GET", PATH, params=params | {"resume": frames.cursor}) as response:
         again = Frames(response)
         await again.text(f"{gap}node n1 rotated the log\nb\n")
-    said = dropped_by_rotation(1234)
-    world.kubernetes.logs["team", "bert-1-0"] = FakeLog(at(7, said), at(8, "b"))
+    notice = dropped_by_rotation(1234)
+    world.kubernetes.logs["team", "bert-1-0"] = FakeLog(at(7, notice), at(8, "b"))
     async with served.stream("GET", PATH, params=params | {"resume": frames.cursor}) as response:
         again = Frames(response)
-        await again.text(f"{said}\nb\n")
+        await again.text(f"{notice}\nb\n")
 
 
 async def test_several_members_are_merged_by_time(world: World) -> None:
-    """As documents with rank and attempt; those whose log is gone are left out."""
+    """Each line is a document with rank and attempt; members without a log are left out."""
     made = put_run(world, replicas=4)
     for rank in range(3):
         lines = [at(rank + 3 * number, f"{rank}/{number}") for number in range(5)]
@@ -500,7 +503,7 @@ async def test_several_members_are_merged_by_time(world: World) -> None:
 
 
 async def test_following_several_members_ends_with_the_run(world: World, served: httpx2.AsyncClient) -> None:
-    """A member that says nothing does not hold up the others."""
+    """A member that prints nothing does not delay the others."""
     made = put_run(world, replicas=3)
     logs = [FakeLog(), FakeLog(at(1, "one")), FakeLog()]
     for rank, log in enumerate(logs):
@@ -518,8 +521,8 @@ async def test_following_several_members_ends_with_the_run(world: World, served:
         assert [line async for line in lines] == []
 
 
-async def test_a_reader_that_hangs_up_leaves_nothing_behind(world: World, served: httpx2.AsyncClient) -> None:
-    """No connection to the API server, no slot, no subscription."""
+async def test_a_disconnected_reader_frees_all_its_resources(world: World, served: httpx2.AsyncClient) -> None:
+    """The connections to the API server are closed, and the slots are free."""
     made = put_run(world, replicas=2)
     logs = [FakeLog(at(1, "a")), FakeLog(at(1, "b"))]
     for rank, log in enumerate(logs):
@@ -554,7 +557,7 @@ async def test_wrong_parameters_are_named(world: World, params: dict[str, Any], 
     assert fault["hint"] or field in ("rank[0]", "tail")
 
 
-async def test_more_logs_than_one_answer_may_merge(world: World) -> None:
+async def test_too_many_logs_for_one_answer_are_refused(world: World) -> None:
     put_run(world, replicas=1000)
     await world.caught_up()
     response = await world.http.get(PATH, params={"allRanks": "true"})

@@ -1,4 +1,4 @@
-"""How nodes are, as it is shown, and what people may do about it."""
+"""The health of nodes as the Web API shows it, and the requests that change it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ OUT = new_entry(
 
 
 async def mark(world: World, name: str, *taints: dict[str, str], trail: tuple[Any, ...] = (), **spec: Any) -> None:
-    """What stands on a Node."""
+    """Put these taints, this trail and these annotations on a Node."""
     annotations = {names.ANNOTATION_HEALTH: write_trail(trail)} if trail else {}
     annotations |= spec.pop("annotations", {})
     world.kubernetes.change("nodes", name, "", metadata={"annotations": annotations}, spec={"taints": taints, **spec})
@@ -45,7 +45,7 @@ async def get(world: World, name: str) -> Any:
     return response.json()
 
 
-async def test_why_it_is_out_and_how_it_got_there(world: World) -> None:
+async def test_the_reason_and_the_trail_of_an_unhealthy_node_are_shown(world: World) -> None:
     await mark(
         world, "g1", SICK, trail=(new_entry(NOW - timedelta(hours=2), TrailEvent.PASSED, by="ben", run="test-0"), OUT)
     )
@@ -61,7 +61,7 @@ async def test_why_it_is_out_and_how_it_got_there(world: World) -> None:
     assert (board["total"], board["free"], board["broken"]) == (16, 8, 8)
 
 
-async def test_marked_by_hand_or_not_tested_yet(world: World) -> None:
+async def test_a_node_marked_by_hand_and_an_untested_one_are_explained(world: World) -> None:
     await mark(world, "g1", SICK | {"value": "smoke"})
     assert (await get(world, "g1"))["why"] == "unhealthy: smoke"
     await mark(world, "g2", NEW)
@@ -73,8 +73,8 @@ async def test_marked_by_hand_or_not_tested_yet(world: World) -> None:
     assert (await get(world, "g2"))["why"] == "not tested yet; could not be tested; no such image"
 
 
-async def test_it_is_let_back_by_hand(world: World) -> None:
-    """With what others put on it left in place, and with who did it; whether that changed anything or not."""
+async def test_a_user_puts_a_node_back_into_the_pool(world: World) -> None:
+    """Taints of others stay, and the trail names the user. A repeated request changes nothing."""
     drained = {names.ANNOTATION_DRAIN: f"{DRAINED_BY}{PREFLIGHT_FAILED}"}
     await mark(world, "g1", OTHER, SICK, NEW, trail=(OUT,), unschedulable=True, annotations=drained)
     response = await world.http.post("/v1/nodes/g1/healthy")
@@ -95,7 +95,7 @@ async def test_an_operators_own_cordon_stays(world: World) -> None:
     assert response.json()["why"] == "drained for ben"
 
 
-async def test_somebody_asks_for_a_test(world: World) -> None:
+async def test_a_requested_test_is_recorded_and_shown(world: World) -> None:
     use_test(world)
     response = await world.http.post("/v1/preflight", json={"nodes": ["g1", "g1"]})
     assert (response.status_code, response.json()) == (200, {"nodes": ["g1"]})
@@ -117,8 +117,8 @@ async def test_somebody_asks_for_a_test(world: World) -> None:
     )
 
 
-async def test_all_that_can_be_tested_are_asked_at_once(world: World) -> None:
-    """Those that are cordoned, or that policy has no test for, are left out."""
+async def test_a_test_can_be_requested_for_all_suitable_nodes(world: World) -> None:
+    """Cordoned nodes, and nodes for which policy has no test, are left out."""
     use_test(world)
     await mark(world, "g2", unschedulable=True)
     response = await world.http.post("/v1/preflight", json={"all": True})
@@ -128,28 +128,28 @@ async def test_all_that_can_be_tested_are_asked_at_once(world: World) -> None:
         assert (names.ANNOTATION_TEST_WANTED in annotations) == is_asked
 
 
-async def test_what_cannot_be_tested_is_said_with_the_way_out(world: World) -> None:
-    """Of every node that was named; then none is tested."""
+async def test_a_refused_test_names_the_cause_and_the_remedy(world: World) -> None:
+    """Each such node is named, and no node is tested."""
 
-    async def said(*nodes: str, every: bool = False) -> list[tuple[str, str]]:
+    async def faults(*nodes: str, every: bool = False) -> list[tuple[str, str]]:
         response = await world.http.post("/v1/preflight", json={"all": True} if every else {"nodes": nodes})
         assert (response.status_code, response.json()["code"]) == (422, "Invalid")
         return [(fault["message"], fault["hint"]) for fault in response.json()["faults"]]
 
-    for answer in (await said("g1", "g2"), await said(every=True)):
+    for answer in (await faults("g1", "g2"), await faults(every=True)):
         ((message, hint),) = answer
         assert message == "policy names no image for tests, so no node can be tested"
         assert hint.startswith("add to the policy: preflight: {image: REGISTRY/IMAGE")
     use_test(world, nodes={"pool": "gpu"})
-    ((message, _),) = await said("g1")
+    ((message, _),) = await faults("g1")
     assert message == "g1 can't be tested: policy tests only nodes with pool=gpu"
     use_test(world)
     await mark(world, "g1", unschedulable=True)
     ready = world.kubernetes.get("nodes", "n1", "")["status"]["conditions"]
-    silent = [each | {"status": "Unknown"} if each["type"] == "Ready" else each for each in ready]
+    silent = [condition | {"status": "Unknown"} if condition["type"] == "Ready" else condition for condition in ready]
     world.kubernetes.change("nodes", "n1", "", status={"conditions": silent})
     await world.caught_up()
-    assert await said("g1", "g2", "n1") == [
+    assert await faults("g1", "g2", "n1") == [
         ("g1 can't be tested: it is cordoned", "kaji uncordon g1"),
         ("n1 can't be tested: it is not ready", "wait until its kubelet answers"),
     ]
@@ -161,8 +161,8 @@ async def test_what_cannot_be_tested_is_said_with_the_way_out(world: World) -> N
         assert (response.status_code, response.json()["faults"][0]["hint"]) == (422, "give nodes, or all: true")
 
 
-async def test_they_are_counted(world: World) -> None:
-    """Nodes by state and by test, and those that should have left but for the bound."""
+async def test_metrics_count_nodes_by_health_and_by_test(world: World) -> None:
+    """Nodes that stay in the pool only because of the limit are counted as well."""
     use_test(world)
     await mark(world, "g1", SICK, trail=(OUT,))
     await mark(world, "g2", NEW)
@@ -178,7 +178,7 @@ async def test_they_are_counted(world: World) -> None:
     assert counted['kajitori_node_tests{state="failed"}'] == 1
 
 
-async def test_who_may_not_and_what_is_no_node(world: World) -> None:
+async def test_a_caller_without_rights_and_an_unknown_node_are_refused(world: World) -> None:
     use_test(world)
     world.kubernetes.denied.add(("ada", "patch", "nodes", "*"))
     for name, status in (("g1", 403), ("g7", 404)):

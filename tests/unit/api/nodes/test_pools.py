@@ -1,4 +1,4 @@
-"""Pools that can grow, as submission, explanations, board and nodes tell of them."""
+"""Pools that can grow, in submission, explanations, the GPU board and the list of nodes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ POOL = {
 
 
 def grow(world: World, **pool: Any) -> None:
-    """From now on policy names a pool."""
+    """Add a pool to the policy."""
     pools = parse_policy({"nodePools": {"spot": POOL | pool}}).node_pools
 
     def fill(policy: Policy) -> Policy:
@@ -49,8 +49,8 @@ ASKED = NodeRequest(
 )
 
 
-async def test_what_a_pool_may_get_counts_at_submission(world: World) -> None:
-    """Two nodes are there and four may come: five are queued, seven are refused, and why is said."""
+async def test_nodes_that_a_pool_may_get_count_at_submission(world: World) -> None:
+    """There are two nodes and four may come: five members are queued, and seven are refused with the reason."""
     spec = {"image": "bert:3", "replicas": 5, "resources": WHOLE}
     refused = await world.http.post("/v1/runs", json={"name": "bert", "spec": spec})
     assert refused.status_code == 422 and refused.json()["faults"][0]["code"] == "LargerThanTheCluster"
@@ -59,12 +59,12 @@ async def test_what_a_pool_may_get_counts_at_submission(world: World) -> None:
     assert made.status_code == 201, made.text
     refused = await world.http.post("/v1/runs", json={"name": "gpt", "spec": spec | {"replicas": 7}})
     (fault,) = refused.json()["faults"]
-    said = "the whole cluster has room for at most 6 such members, including all nodes that its pools may get"
-    assert said in fault["message"] and "at most 6 replicas" in fault["hint"]
+    message = "the whole cluster has room for at most 6 such members, including all nodes that its pools may get"
+    assert message in fault["message"] and "at most 6 replicas" in fault["hint"]
 
 
-async def test_a_kind_of_gpu_that_only_a_pool_would_bring_is_known(world: World) -> None:
-    """And how many of them a whole node has."""
+async def test_a_gpu_type_that_only_a_pool_has_is_known(world: World) -> None:
+    """The number of GPUs of a whole node is known as well."""
     grow(world, labels={"kajitori.dev/gpu-type": "b200"})
     spec = {"image": "bert:3", "replicas": 2, "resources": {"gpuType": "b200", "wholeNode": True}}
     answer = await world.http.post("/v1/runs", json={"name": "bert", "spec": spec})
@@ -75,8 +75,8 @@ async def test_a_kind_of_gpu_that_only_a_pool_would_bring_is_known(world: World)
     assert "known: b200, h100" in found["faults"][0]["hint"]
 
 
-async def test_what_a_run_asked_for_is_explained(world: World) -> None:
-    """How long ago, and how that stands; that it takes part in the board."""
+async def test_a_runs_request_for_nodes_is_explained(world: World) -> None:
+    """The message has its age and its state; the GPU board and the list of nodes count it."""
     grow(world)
     world.kubernetes.put("runs", waiting("bert", 5, ASKED))
     await world.caught_up()
@@ -88,8 +88,8 @@ async def test_what_a_run_asked_for_is_explained(world: World) -> None:
     assert (await world.http.get("/v1/nodes")).json()["pools"] == [pool]
 
 
-async def test_what_a_run_would_ask_for_is_told_before_it_is_made(world: World) -> None:
-    """And that a pool has no room left for it."""
+async def test_what_if_names_the_nodes_that_a_run_would_request(world: World) -> None:
+    """It also says that a pool has no room left for the run."""
     grow(world, askAfter="90s")
     spec = {"image": "bert:3", "replicas": 5, "resources": WHOLE}
     found = (await world.http.post("/v1/what-if", json={"spec": spec})).json()["start"]
@@ -101,7 +101,7 @@ async def test_what_a_run_would_ask_for_is_told_before_it_is_made(world: World) 
     assert found["message"].startswith(full)
 
 
-async def test_without_pools_nothing_is_said_of_them(world: World) -> None:
+async def test_without_pools_no_answer_mentions_pools(world: World) -> None:
     world.kubernetes.put("runs", waiting("bert", 5))
     await world.caught_up()
     for path in ("/v1/gpus", "/v1/nodes"):

@@ -1,4 +1,4 @@
-"""The queue as the Web API tells it: order, numbers, and when each is expected to start."""
+"""The queue in the Web API: order, figures, and when each run is expected to start."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ async def get(world: World, path: str) -> Any:
 
 
 def runs(world: World, name: str, node: str, *, since: str, **spec: Any) -> None:
-    """A run with a member of eight GPUs on that node."""
+    """Create a run with one member of eight GPUs on that node."""
     attempt = {"number": 1, "nodes": node, "created": True, "template": template_text(TEMPLATE), "startedAt": since}
     status = {"phase": "Running", "attempts": 1, "attempt": attempt, "startedAt": since, "members": {"total": 1}}
     made = world.kubernetes.put("runs", run(name, owner="grace", **WANTS, **spec) | {"status": status})
@@ -44,8 +44,8 @@ def waits(world: World, name: str, *, since: str, **spec: Any) -> None:
     world.kubernetes.put("runs", run(name, **WANTS, **spec) | {"status": queued})
 
 
-async def test_who_waits_in_order_with_the_numbers_of_each_place(world: World) -> None:
-    """And what explain says of one is what the queue says of it."""
+async def test_the_queue_lists_waiting_runs_in_order_with_their_figures(world: World) -> None:
+    """`explain` and the queue agree about each run."""
     runs(world, "now", "g1", since=ago(10), timeLimit="1h")
     waits(world, "long", since=ago(30), timeLimit="3h")
     waits(world, "large", since=ago(60), timeLimit="1h", replicas=2)
@@ -77,12 +77,12 @@ async def test_who_waits_in_order_with_the_numbers_of_each_place(world: World) -
     assert "kept" not in long
     for item in (large, long):
         explained = await get(world, f"/v1/runs/team/{item['name']}/explain")
-        for said in ("place", "behind", "kept", "expectedAt"):
-            assert explained.get(said) == item.get(said)
+        for field in ("place", "behind", "kept", "expectedAt"):
+            assert explained.get(field) == item.get(field)
     assert (await get(world, "/v1/runs/team/long/explain"))["reason"] == "WaitingItsTurn"
 
 
-async def test_what_waits_for_no_known_end_has_no_expected_start(world: World) -> None:
+async def test_a_run_that_waits_for_a_service_has_no_expected_start(world: World) -> None:
     runs(world, "now", "g1", since=ago(10), type="service")
     waits(world, "large", since=ago(60), replicas=2)
     await world.caught_up()
@@ -91,8 +91,8 @@ async def test_what_waits_for_no_known_end_has_no_expected_start(world: World) -
     assert large["place"]["expectedFrom"] == "unknown"
 
 
-async def test_no_time_is_told_that_rests_on_a_length_that_was_assumed(world: World) -> None:
-    """The first run has a reservation all the same; a run that waits for a known end is told its time."""
+async def test_no_start_is_predicted_from_an_assumed_run_time(world: World) -> None:
+    """The first run has a reservation nevertheless."""
     runs(world, "now", "g1", since=ago(10))
     runs(world, "limited", "g2", since=ago(10), timeLimit="1h")
     waits(world, "large", since=ago(60), timeLimit="1h", replicas=2, priority="high")
@@ -104,7 +104,7 @@ async def test_no_time_is_told_that_rests_on_a_length_that_was_assumed(world: Wo
     assert (explained["kept"], "expectedAt" in explained) == ({"nodes": "g[1-2]"}, False)
 
 
-async def test_what_is_expected_before_such_an_end_is_told(world: World) -> None:
+async def test_a_start_before_an_assumed_end_is_predicted(world: World) -> None:
     runs(world, "now", "g1", since=ago(10))
     runs(world, "limited", "g2", since=ago(10), timeLimit="1h")
     waits(world, "small", since=ago(60), timeLimit="1h")
@@ -115,7 +115,7 @@ async def test_what_is_expected_before_such_an_end_is_told(world: World) -> None
     assert "expectedAt" not in large
 
 
-async def test_of_a_sweep_no_member_has_an_end_that_was_assumed(world: World) -> None:
+async def test_members_of_a_sweep_without_a_limit_have_no_expected_end(world: World) -> None:
     attempt = {"number": 1, "nodes": "g[1-2]", "ranks": "0-1", "created": True}
     attempt |= {"template": template_text(TEMPLATE), "startedAt": ago(10), "launcher": "sweep"}
     status = {"phase": "Running", "attempts": 1, "attempt": attempt, "startedAt": ago(10), "sweep": {}}
@@ -124,12 +124,12 @@ async def test_of_a_sweep_no_member_has_an_end_that_was_assumed(world: World) ->
         world.kubernetes.put("pods", pod(made, rank=rank, node=f"g{rank + 1}", gpus=8))
     await world.caught_up()
     explained = await get(world, "/v1/runs/team/grid/explain")
-    assert {each["kind"] for each in explained["toFree"]} == {"member"}
-    assert ([each["until"] for each in explained["toFree"]], "expectedAt" in explained) == ([""], False)
+    assert {blocker["kind"] for blocker in explained["toFree"]} == {"member"}
+    assert ([blocker["until"] for blocker in explained["toFree"]], "expectedAt" in explained) == ([""], False)
 
 
-async def test_how_long_a_run_is_expected_to_take(world: World) -> None:
-    """Whether it waits, runs or is over; and the evidence."""
+async def test_the_expected_run_time_comes_with_its_source(world: World) -> None:
+    """It is known for waiting, running and ended runs."""
     runs(world, "now", "g1", since=ago(10), timeLimit="1h")
     waits(world, "large", since=ago(60), replicas=2)
     runs(world, "web", "g2", since=ago(10), type="service")
@@ -150,13 +150,13 @@ async def test_how_long_a_run_is_expected_to_take(world: World) -> None:
     assert (await world.http.get("/v1/runs/team/none/expected")).status_code == 404
 
 
-async def test_nobody_waits(world: World) -> None:
+async def test_an_empty_queue_is_an_empty_list(world: World) -> None:
     found = await get(world, "/v1/queue")
     assert (found["order"], found["formula"], found["items"]) == ("length", "", [])
 
 
-async def test_who_waits_for_longer_than_a_calendar_reaches_breaks_nothing(world: World) -> None:
-    """One user with very many very long limits would else have kept the whole queue from everybody."""
+async def test_an_expected_start_beyond_the_year_9999_is_cut_to_it(world: World) -> None:
+    """Otherwise one user with many very long limits could hide the whole queue from everyone."""
     runs(world, "now", "g[1-2]", since=ago(10), timeLimit="24000d", replicas=2)
     for number in range(130):
         waits(world, f"r{number}", since=ago(130 - number), timeLimit="24000d", replicas=2)

@@ -20,11 +20,11 @@ async def what_if(world: World, spec: dict[str, Any], **more: Any) -> httpx2.Res
 
 
 def writes(world: World) -> list[tuple[str, str, str]]:
-    return [each for each in world.kubernetes.requests if each[0] != "GET" and "reviews" not in each[1]]
+    return [request for request in world.kubernetes.requests if request[0] != "GET" and "reviews" not in request[1]]
 
 
-async def test_a_run_that_would_start_is_told_where(world: World) -> None:
-    """And nothing is made, not even in a dry run of the API server."""
+async def test_what_if_names_the_nodes_on_which_a_run_would_start(world: World) -> None:
+    """Nothing is created, not even in a dry run of the API server."""
     answer = await what_if(world, WANTS)
     assert answer.status_code == 200, answer.text
     found = answer.json()
@@ -35,8 +35,8 @@ async def test_a_run_that_would_start_is_told_where(world: World) -> None:
     assert writes(world) == []
 
 
-async def test_a_run_that_would_wait_is_explained_like_one_that_waits(world: World) -> None:
-    """Behind those that wait already."""
+async def test_what_if_explains_why_a_run_would_wait(world: World) -> None:
+    """It would come after the runs that wait already."""
     made = world.kubernetes.put("runs", run("big", owner="grace") | {"status": attempts(1, phase="Running")})
     world.kubernetes.put("pods", pod(made, node="g1", gpus=8))
     queued = {"phase": "Queued", "queuedAt": "2026-11-21T11:05:00Z"}
@@ -49,13 +49,13 @@ async def test_a_run_that_would_wait_is_explained_like_one_that_waits(world: Wor
         ("run", "team/big"),
         ("ahead", "team/huge"),
     }
-    there = (await what_if(world, WANTS, name="huge")).json()  # in its place
-    assert [(each["kind"], each["name"]) for each in there["start"]["toFree"]] == [("run", "team/big")]
+    renamed = (await what_if(world, WANTS, name="huge")).json()  # in place of the run with this name
+    assert [(each["kind"], each["name"]) for each in renamed["start"]["toFree"]] == [("run", "team/big")]
 
 
 async def test_a_namespace_quota_counts_before_submission(world: World) -> None:
-    """As it would be afterwards: a gang does not start, one that takes what fits starts with less. Who may not see
-    quotas is told what nodes there are."""
+    """A gang that exceeds it does not start, and an elastic one starts with fewer members. A caller without the right
+    to list quotas gets an answer from the nodes alone."""
     hard = {"requests.nvidia.com/gpu": "12"}
     quota = {"metadata": {"name": "q", "namespace": "team"}, "spec": {"hard": hard}, "status": {"hard": hard}}
     world.kubernetes.put("resourcequotas", quota)
@@ -71,8 +71,8 @@ async def test_a_namespace_quota_counts_before_submission(world: World) -> None:
 
 
 async def test_what_if_names_the_runs_that_would_be_preempted(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A run of high priority does not wait for the end of one of low priority; one of low priority does. While nodes
-    come and go nobody is named."""
+    """A run of high priority preempts one of low priority; a run of low priority waits. While nodes come and go no run
+    is named."""
     requests = {"cpu": "1", "memory": "2Gi", "nvidia.com/gpu": "8"}
     template = {"metadata": {}, "spec": {"containers": [{"name": "main", "resources": {"requests": requests}}]}}
     attempt = {
@@ -87,7 +87,7 @@ async def test_what_if_names_the_runs_that_would_be_preempted(world: World, monk
     world.kubernetes.put("pods", pod(made, node="g1", gpus=8))
     await world.caught_up()
     start = (await what_if(world, WANTS | {"priority": "high"})).json()["start"]
-    assert (start["asks"], [each["name"] for each in start["toFree"]]) == (["team/cheap"], ["team/cheap"])
+    assert (start["asks"], [blocker["name"] for blocker in start["toFree"]]) == (["team/cheap"], ["team/cheap"])
     assert (await what_if(world, WANTS | {"priority": "low"})).json()["start"]["asks"] == []
 
     def while_a_node_goes(*asked: Any) -> Answer:
@@ -97,11 +97,11 @@ async def test_what_if_names_the_runs_that_would_be_preempted(world: World, monk
 
     monkeypatch.setattr("kajitori.api.queue.waiting.ask", while_a_node_goes)
     start = (await what_if(world, WANTS | {"priority": "high"})).json()["start"]
-    assert (start["asks"], [each["name"] for each in start["toFree"]]) == ([], ["team/cheap"])
+    assert (start["asks"], [blocker["name"] for blocker in start["toFree"]]) == ([], ["team/cheap"])
 
 
-async def test_one_question_is_not_answered_with_what_another_was_told(world: World) -> None:
-    """Nothing of a run that was only asked about is remembered: neither its time limit nor its name."""
+async def test_answers_to_what_if_do_not_influence_each_other(world: World) -> None:
+    """Neither the time limit nor the name of a run that was only asked about is remembered."""
     for limit, seconds in (("1h", 3600), ("9h", 32_400)):
         place = (await what_if(world, WANTS | {"timeLimit": limit})).json()["start"]["place"]
         assert (place["expectedSeconds"], place["expectedFrom"]) == (seconds, "limit")
@@ -111,12 +111,12 @@ async def test_one_question_is_not_answered_with_what_another_was_told(world: Wo
     assert not {"a", "b", "c"} & {name for _, name in world.api.outlook.past._known}
 
 
-async def test_what_is_refused_is_refused_as_at_its_submission(world: World) -> None:
-    """Faults of the request, the rights that are missing, and policy's refusals, all of them at once."""
+async def test_what_if_refuses_what_submission_refuses(world: World) -> None:
+    """Invalid fields, missing rights and violations of policy are reported all at once."""
     spec = {**WANTS, "privileged": True, "resources": {"gpu": 4, "gpuType": "h900"}}
-    told, submitted = await what_if(world, spec), await world.http.post("/v1/runs", json={"spec": spec})
-    assert told.status_code == submitted.status_code == 422
-    assert told.json()["faults"] == submitted.json()["faults"]
+    answer, submitted = await what_if(world, spec), await world.http.post("/v1/runs", json={"spec": spec})
+    assert answer.status_code == submitted.status_code == 422
+    assert answer.json()["faults"] == submitted.json()["faults"]
     assert (await what_if(world, {"image": "bert:3", "replicas": 0})).json()["faults"][0]["field"] == "spec.replicas"
     assert (await what_if(world, {"image": "bert:3", "stopped": True})).json()["start"]["phase"] == "Stopped"
     assert writes(world) == []

@@ -1,4 +1,4 @@
-"""The table of a sweep's results: what status, Pods and store know, together."""
+"""The table of a sweep's results, from status, Pods and store."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from kajitori.core.gang.results import MemberResult
 KEPT = MemberResult(index=1, state="Succeeded", attempt=1, exit_code=0, node="n1", result={"loss": 0.5})
 
 
-async def a_sweep(world: World, **status: Any) -> dict[str, Any]:
-    """Members 0 to 5, of which 1 has succeeded, 2 has failed, 3 runs and 4 has to be started anew."""
+async def put_sweep(world: World, **status: Any) -> dict[str, Any]:
+    """Create members 0 to 5: 1 succeeded, 2 failed, 3 is running, and 4 has to start again."""
     sweep = {"succeeded": "1", "failed": "2", "again": "4", "restarts": {"2": "2", "1": "3-4"}}
     note = {"rank": 2, "reason": "ProgramFailed", "message": "exit code 7", "exitCode": 7, "attempt": 4}
     more = {"phase": "Running", "attempts": 5, "sweep": sweep, "notable": [note]} | status
@@ -34,8 +34,8 @@ async def table(world: World, **params: Any) -> dict[str, Any]:
     return answer
 
 
-async def test_every_member_has_a_row(world: World, tmp_path: Path) -> None:
-    made = await a_sweep(world)
+async def test_every_member_of_a_sweep_has_a_row(world: World, tmp_path: Path) -> None:
+    made = await put_sweep(world)
     kept = world.api.kept_logs = KeptLogs(await open_blobs(tmp_path.as_uri()))
     await kept.results.keep("team", made["metadata"]["uid"], KEPT)
     answer = await table(world)
@@ -47,8 +47,8 @@ async def test_every_member_has_a_row(world: World, tmp_path: Path) -> None:
     assert "incomplete" not in answer
 
 
-async def test_pages_and_states(world: World) -> None:
-    await a_sweep(world)
+async def test_rows_come_in_pages_and_can_be_filtered_by_state(world: World) -> None:
+    await put_sweep(world)
     first = await table(world, limit=4)
     assert [row["index"] for row in first["items"]] == [0, 1, 2, 3]
     rest = await table(world, limit=4, **{"continue": first["continue"]})
@@ -58,22 +58,22 @@ async def test_pages_and_states(world: World) -> None:
     assert [row["index"] for row in some["items"]] == [2, 3]
 
 
-async def test_what_is_missing_is_said(world: World) -> None:
-    """Without a store the states are known all the same."""
-    await a_sweep(world)
+async def test_results_are_marked_incomplete_without_a_store(world: World) -> None:
+    """The members' states are known nevertheless."""
+    await put_sweep(world)
     world.api.kept_logs = None
     answer = await table(world)
     assert answer["incomplete"]
     assert [row["state"] for row in answer["items"]][1:3] == ["Succeeded", "Failed"]
 
 
-async def test_who_never_ran_when_it_ended(world: World) -> None:
-    await a_sweep(world, phase="Stopped")
+async def test_members_that_never_ran_are_marked_when_the_sweep_ended(world: World) -> None:
+    await put_sweep(world, phase="Stopped")
     states = [row["state"] for row in (await table(world))["items"]]
     assert states == ["NotRun", "Succeeded", "Failed", "Running", "NotRun", "NotRun"]
 
 
-async def test_only_sweeps_have_one(world: World) -> None:
+async def test_a_run_that_is_no_sweep_has_no_results(world: World) -> None:
     world.kubernetes.put("runs", run("bert", replicas=2))
     await world.caught_up()
     response = await world.http.get("/v1/runs/team/bert/results")
@@ -81,9 +81,9 @@ async def test_only_sweeps_have_one(world: World) -> None:
     assert "is no sweep" in response.text
 
 
-async def test_logs_are_read_by_index(world: World, tmp_path: Path) -> None:
-    """What was kept of a member is that of the attempt that it was started in last, whichever that is."""
-    made = await a_sweep(world)
+async def test_logs_of_a_sweeps_members_are_read_by_index(world: World, tmp_path: Path) -> None:
+    """A stored log is that of the attempt in which the member started last."""
+    made = await put_sweep(world)
     kept = world.api.kept_logs = KeptLogs(await open_blobs(tmp_path.as_uri()))
     for attempt in (1, 4):
         name = MemberLogName("team", made["metadata"]["uid"], attempt, 2)

@@ -1,4 +1,4 @@
-"""Reading runs: list, paging, names, prefixes, watching, members."""
+"""Reading runs: lists, pages, names, prefixes, watches and members."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ async def names_of(world: World, **params: Any) -> list[str]:
 
 
 async def test_a_run_view_has_spec_with_defaults_and_status_without_the_template(world: World) -> None:
-    """What one reads is what runs, without the bulk that only the controller needs."""
+    """The view shows what runs, without the large template that only the controller needs."""
     status = attempts(1, phase="Running", members={"total": 1, "running": 1})
     status["attempt"]["template"] = '{"spec": {"containers": []}}'
     world.kubernetes.put("runs", run("bert", resources={"cpu": 2}) | {"status": status})
@@ -38,7 +38,7 @@ async def test_a_run_view_has_spec_with_defaults_and_status_without_the_template
     assert "template" not in view["status"]["attempt"]
 
 
-async def test_a_run_that_no_controller_saw_yet_is_queued(world: World) -> None:
+async def test_a_run_without_a_status_is_queued(world: World) -> None:
     world.kubernetes.put("runs", run("bert", replicas=4))
     await world.caught_up()
     status = (await world.http.get("/v1/runs/team/bert")).json()["status"]
@@ -47,16 +47,16 @@ async def test_a_run_that_no_controller_saw_yet_is_queued(world: World) -> None:
     assert status["members"]["total"] == 4
 
 
-async def test_a_spec_that_nobody_can_read_is_shown_as_it_stands(world: World) -> None:
-    """It came by kubectl; its refusal stands in the status, and the list still works."""
+async def test_an_invalid_spec_is_shown_unchanged(world: World) -> None:
+    """It was written with kubectl. Its status has the refusal, and the list still works."""
     world.kubernetes.put("runs", run("odd", repliccas="many"))
     await world.caught_up()
     assert (await world.http.get("/v1/runs/team/odd")).json()["spec"]["repliccas"] == "many"
     assert await names_of(world) == ["odd"]
 
 
-async def test_pages_stay_right_while_runs_come_and_go(world: World) -> None:
-    """Nothing is shown twice and nothing that stays is missed."""
+async def test_pages_are_consistent_while_runs_come_and_go(world: World) -> None:
+    """No run is shown twice, and no run that stays is missed."""
     for number in range(7):
         await put_run(world, f"run-{number}", created=f"2026-11-21T10:0{number // 2}:00Z")
     await world.caught_up()
@@ -76,8 +76,8 @@ async def test_pages_stay_right_while_runs_come_and_go(world: World) -> None:
     assert everything[:2] == ["run-6", "run-4"]
 
 
-async def test_runs_of_one_second_are_told_apart_by_when_they_were_submitted(world: World) -> None:
-    """Newest first, to the microsecond; those that came by kubectl stand behind them, by name, on whatever page."""
+async def test_runs_of_one_second_are_ordered_by_submission_time(world: World) -> None:
+    """The newest is first, to the microsecond. Runs created with kubectl follow them by name, on any page."""
     for minute, name in ((1, "zoe"), (3, "bert"), (2, "gpt")):
         document = run(name)
         document["metadata"]["creationTimestamp"] = "2026-11-21T10:00:00Z"
@@ -111,8 +111,8 @@ async def test_runs_of_one_second_are_told_apart_by_when_they_were_submitted(wor
         ({"labelSelector": "!stage"}, ["b", "c"]),
     ],
 )
-async def test_filters(world: World, params: dict[str, Any], expected: list[str]) -> None:
-    """Owner, phase, activity, namespace, name and labels narrow the list."""
+async def test_filters_narrow_the_list_of_runs(world: World, params: dict[str, Any], expected: list[str]) -> None:
+    """Filters are owner, phase, activity, namespace, name and labels."""
     first = run("a", phase="Running")
     first["metadata"]["labels"] = {"stage": "train"}
     world.kubernetes.put("runs", first)
@@ -122,8 +122,8 @@ async def test_filters(world: World, params: dict[str, Any], expected: list[str]
     assert sorted(await names_of(world, **params)) == expected
 
 
-async def test_what_is_no_selector_is_refused_with_an_example(world: World) -> None:
-    """In Kubernetes' words for it."""
+async def test_an_invalid_selector_is_refused_with_an_example(world: World) -> None:
+    """The message is that of Kubernetes."""
     answer = await world.http.get("/v1/runs", params={"labelSelector": "stage in (train"})
     assert answer.status_code == 422
     fault = answer.json()["faults"][0]
@@ -133,7 +133,7 @@ async def test_what_is_no_selector_is_refused_with_an_example(world: World) -> N
 
 
 async def test_a_name_is_exact_or_a_prefix(world: World) -> None:
-    """The run of that very name alone; else all that begin so."""
+    """The run with exactly this name alone, or all runs whose names begin with it."""
     for name in ("bert", "bert-2", "bertha", "gpt"):
         world.kubernetes.put("runs", run(name))
     await world.caught_up()
@@ -154,7 +154,7 @@ async def test_an_ambiguous_prefix_lists_the_candidates(world: World) -> None:
     assert "bert-1, bert-2" in fault["message"]
 
 
-async def test_what_is_not_there_is_not_found(world: World) -> None:
+async def test_an_unknown_run_is_not_found(world: World) -> None:
     response = await world.http.get("/v1/runs/team/ghost")
     assert response.status_code == 404
     assert response.headers["content-type"] == "application/problem+json"
@@ -162,14 +162,14 @@ async def test_what_is_not_there_is_not_found(world: World) -> None:
 
 
 async def test_a_run_is_found_before_the_mirror_shows_it(world: World) -> None:
-    """Whoever has just created a run sees it."""
+    """A user who has just created a run sees it."""
     world.kubernetes.hold_watches = True
     world.kubernetes.put("runs", run("bert"))
     assert ("team", "bert") not in world.mirror.runs
     assert (await world.http.get("/v1/runs/team/bert")).json()["name"] == "bert"
 
 
-async def test_only_namespaces_that_one_may_read_are_listed(world: World) -> None:
+async def test_only_runs_of_readable_namespaces_are_listed(world: World) -> None:
     world.kubernetes.put("runs", run("a"))
     world.kubernetes.put("runs", run("b", namespace="secret"))
     await world.caught_up()
@@ -185,27 +185,31 @@ async def test_only_namespaces_that_one_may_read_are_listed(world: World) -> Non
     assert (await world.http.get("/v1/runs", params={"namespace": "secret"})).status_code == 403
 
 
-async def test_a_restart_is_never_left_out_however_short(world: World, served: httpx2.AsyncClient) -> None:
-    """A reader is told of changes five times a second. A program that fails at once restarts more often than that."""
+async def test_a_watch_shows_every_restart_however_short(world: World, served: httpx2.AsyncClient) -> None:
+    """A watch shows changes five times a second, but a program that fails at once restarts more often."""
     world.kubernetes.put("runs", run("bert", phase="Running"))
     await world.caught_up()
     async with served.stream("GET", "/v1/runs/team/bert/watch") as response:
         lines = response.aiter_lines()
         assert json.loads(await anext(lines))["status"]["phase"] == "Running"
         for count in (1, 2, 3):
-            why = {"phase": "Restarting", "reason": "ProgramFailed", "message": f"exit {count}", "restarts": count}
-            world.kubernetes.change("runs", "bert", status=why)
+            status = {"phase": "Restarting", "reason": "ProgramFailed", "message": f"exit {count}", "restarts": count}
+            world.kubernetes.change("runs", "bert", status=status)
             await world.caught_up()
             world.kubernetes.change("runs", "bert", status={"phase": "Running", "message": "", "restarts": count})
             await world.caught_up()
         world.kubernetes.change("runs", "bert", status={"phase": "Failed", "restarts": 3})
-        told = [json.loads(line)["status"] async for line in lines if line.strip()]
-    assert [each["message"] for each in told if each["phase"] == "Restarting"] == ["exit 1", "exit 2", "exit 3"]
-    assert told[-1]["phase"] == "Failed"
+        statuses = [json.loads(line)["status"] async for line in lines if line.strip()]
+    assert [status["message"] for status in statuses if status["phase"] == "Restarting"] == [
+        "exit 1",
+        "exit 2",
+        "exit 3",
+    ]
+    assert statuses[-1]["phase"] == "Failed"
 
 
-async def test_members_by_rank_in_their_newest_attempt(world: World) -> None:
-    """Page by page. A Pod of an earlier attempt, or beyond the run's members, is not shown."""
+async def test_members_are_listed_by_rank_with_their_newest_attempt(world: World) -> None:
+    """They come in pages. A Pod of an earlier attempt, or beyond the run's members, is not shown."""
     status = attempts(2, ranks=3, phase="Running")
     made = world.kubernetes.put("runs", run("bert", replicas=3) | {"status": status})
     for rank in (0, 1, 2, 7):
@@ -224,9 +228,9 @@ async def test_members_by_rank_in_their_newest_attempt(world: World) -> None:
     assert "continue" not in rest
 
 
-async def test_nodes_of_members_that_were_started_earlier_are_shown(world: World) -> None:
-    """After a drain the attempt of a service covers the member that was replaced. Its other members are where they
-    were; so it is with a sweep. Of a gang the attempt says it of all."""
+async def test_nodes_of_members_from_earlier_attempts_are_shown(world: World) -> None:
+    """After a drain the attempt of a service covers only the replaced member; the others stay on their nodes. The same
+    is true of sweeps. A gang's attempt names the nodes of all members."""
     replaced = attempts(2, ranks=3, phase="Running")
     replaced["attempt"] |= {"nodes": "n7", "ranks": "1", "worldSize": 3}
     service = world.kubernetes.put("runs", run("web", type="service", replicas=3) | {"status": replaced})
@@ -246,7 +250,7 @@ async def test_nodes_of_members_that_were_started_earlier_are_shown(world: World
     assert nodes == {"web": "n[5,7,5]", "grid": "n[9-10]", "gang": "n1*3"}
     world.kubernetes.put("pods", pod(service, attempt=1, rank=0, node="n6"))
     await world.caught_up()
-    assert (await world.http.get("/v1/runs/team/web")).json()["nodes"] == "n[6-7,5]", "though its Run is the same"
+    assert (await world.http.get("/v1/runs/team/web")).json()["nodes"] == "n[6-7,5]", "though the Run is unchanged"
 
 
 async def read_lines(http: httpx2.AsyncClient, path: str, **params: Any) -> list[str]:
@@ -271,7 +275,7 @@ async def test_a_watch_shows_each_change_and_ends_with_the_run(world: World, ser
 
 
 async def test_a_watch_ends_when_the_run_is_deleted(world: World, served: httpx2.AsyncClient) -> None:
-    """Also when another run takes the name at once."""
+    """It also ends if another run takes the name at once."""
     world.kubernetes.put("runs", run("bert", phase="Running"))
     await world.caught_up()
     async with served.stream("GET", "/v1/runs/team/bert/watch") as response:
@@ -282,7 +286,7 @@ async def test_a_watch_ends_when_the_run_is_deleted(world: World, served: httpx2
         assert [line async for line in lines] == []
 
 
-async def test_a_watch_of_a_run_that_the_mirror_does_not_show_yet(world: World, served: httpx2.AsyncClient) -> None:
+async def test_a_run_can_be_watched_before_the_mirror_shows_it(world: World, served: httpx2.AsyncClient) -> None:
     world.kubernetes.hold_watches = True
     world.kubernetes.put("runs", run("bert"))
     async with served.stream("GET", "/v1/runs/team/bert/watch") as response:
@@ -294,8 +298,9 @@ async def test_a_watch_of_a_run_that_the_mirror_does_not_show_yet(world: World, 
     assert phases[-1] == "Failed"
 
 
-async def test_names_for_a_shell(world: World) -> None:
-    """Those of the caller's own runs that fit; everybody's where he has none; beginnings where they are too many."""
+async def test_run_names_for_completion(world: World) -> None:
+    """The caller's own runs are offered, or everyone's if the caller has none that fit; common prefixes if there are
+    too many."""
 
     async def offered(**params: Any) -> tuple[list[str], list[str]]:
         found = (await world.http.get("/v1/run-names", params=params)).json()

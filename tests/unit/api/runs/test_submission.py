@@ -20,11 +20,11 @@ async def submit(world: World, body: Any, **params: Any) -> httpx2.Response:
 
 
 def writes(world: World) -> list[tuple[str, str, str]]:
-    return [each for each in world.kubernetes.requests if each[0] != "GET" and "reviews" not in each[1]]
+    return [request for request in world.kubernetes.requests if request[0] != "GET" and "reviews" not in request[1]]
 
 
-async def test_a_run_is_made_with_the_submitters_own_credentials(world: World) -> None:
-    """And marked as his, whatever he writes; the answer has what policy changed."""
+async def test_a_run_is_created_with_the_callers_own_credentials(world: World) -> None:
+    """The caller is its owner. The answer shows what policy changed."""
     response = await submit(world, {"name": "bert", "labels": {"stage": "train"}, "spec": {"image": "bert:3"}})
     assert response.status_code == 201, response.text
     view = response.json()
@@ -40,13 +40,13 @@ async def test_a_run_is_made_with_the_submitters_own_credentials(world: World) -
     assert writes(world) == [("POST", "/apis/kajitori.dev/v1alpha1/namespaces/team/runs", "ada")]
 
 
-async def test_a_name_is_made_from_the_image(world: World) -> None:
+async def test_a_name_is_derived_from_the_image(world: World) -> None:
     response = await submit(world, {"spec": {"image": "registry.example.org/bert:3"}})
     assert response.status_code == 201
     assert response.json()["name"].startswith("bert-")
 
 
-async def test_a_taken_name_is_a_conflict_with_a_way_out(world: World) -> None:
+async def test_a_taken_name_is_a_conflict_and_names_the_remedy(world: World) -> None:
     world.kubernetes.put("runs", run("bert"))
     response = await submit(world, {"name": "bert", "spec": {"image": "bert:3"}})
     assert response.status_code == 409
@@ -55,23 +55,23 @@ async def test_a_taken_name_is_a_conflict_with_a_way_out(world: World) -> None:
 
 
 @pytest.mark.parametrize("spec", [{"image": "bert:3"}, {"image": "bert:3", "replicas": 0}])
-async def test_a_name_whose_run_is_on_its_way_out_is_waited_for(world: World, spec: dict[str, Any]) -> None:
-    """To delete that run once more is no way out; alone and beside other faults."""
+async def test_for_the_name_of_a_run_being_deleted_the_user_is_told_to_wait(world: World, spec: dict[str, Any]) -> None:
+    """Deleting that run again would not help. The fault is reported alone and beside other faults."""
     leaving = run("bert")
     leaving["metadata"] |= {"deletionTimestamp": "2026-11-21T10:00:00Z", "finalizers": ["kajitori.dev/members"]}
     world.kubernetes.put("runs", leaving)
     await world.caught_up()
     problem = (await submit(world, {"name": "bert", "spec": spec})).json()
-    (told,) = [each for each in problem["faults"] if each["field"] == "name"] or [
+    (fault,) = [reported for reported in problem["faults"] if reported["field"] == "name"] or [
         problem | {"message": problem["detail"]}
     ]
-    assert told["code"] == "AlreadyExists"
-    assert "is being deleted" in told["message"]
-    assert "wait until it is gone: kaji rm bert" in told["hint"]
+    assert fault["code"] == "AlreadyExists"
+    assert "is being deleted" in fault["message"]
+    assert "wait until it is gone: kaji rm bert" in fault["hint"]
 
 
-async def test_everything_that_is_wrong_is_said_at_once(world: World) -> None:
-    """Faults of the request, of its labels and of the spec stand side by side; nothing is made."""
+async def test_all_faults_of_a_submission_are_reported_at_once(world: World) -> None:
+    """Faults of the request, of its labels and of the spec are in one answer, and nothing is created."""
     body = {
         "name": "No Good",
         "nmespace": "x",
@@ -85,7 +85,7 @@ async def test_everything_that_is_wrong_is_said_at_once(world: World) -> None:
     assert writes(world) == []
 
 
-async def test_what_policy_refuses_is_refused_with_every_reason(world: World) -> None:
+async def test_a_refusal_by_policy_names_every_reason(world: World) -> None:
     spec = {"image": "bert:3", "privileged": True, "resources": {"gpu": 4, "gpuType": "h900"}}
     response = await submit(world, {"name": "bert", "spec": spec})
     assert response.status_code == 422
@@ -95,8 +95,8 @@ async def test_what_policy_refuses_is_refused_with_every_reason(world: World) ->
     assert writes(world) == []
 
 
-async def test_faults_and_refusals_are_named_together(world: World) -> None:
-    """Whoever mends what is wrong with his request is not refused for what he could have been told the first time."""
+async def test_invalid_fields_and_refusals_by_policy_are_reported_together(world: World) -> None:
+    """A user who corrects all of them is not refused again for another one."""
     world.kubernetes.put("runs", run("bert"))
     await world.caught_up()
     spec = {
@@ -122,8 +122,7 @@ async def test_faults_and_refusals_are_named_together(world: World) -> None:
     assert writes(world) == []
 
 
-async def test_a_taken_name_is_not_told_to_who_may_not_create(world: World) -> None:
-    """What others have there is not his to know."""
+async def test_a_caller_who_may_not_create_runs_does_not_learn_taken_names(world: World) -> None:
     world.kubernetes.put("runs", run("bert"))
     await world.caught_up()
     world.kubernetes.denied.add(("ada", "create", "runs", "team"))
@@ -131,7 +130,7 @@ async def test_a_taken_name_is_not_told_to_who_may_not_create(world: World) -> N
     assert [fault["field"] for fault in response.json()["faults"]] == ["spec.privileged"]
 
 
-async def test_a_missing_secret_is_refused_and_its_contents_are_not_read(world: World) -> None:
+async def test_a_missing_secret_is_refused(world: World) -> None:
     world.kubernetes.put("secrets", {"metadata": {"name": "token", "namespace": "team"}})
     secrets = [{"name": "token"}, {"name": "tokn"}]
     response = await submit(world, {"spec": {"image": "bert:3", "secrets": secrets}})
@@ -140,7 +139,7 @@ async def test_a_missing_secret_is_refused_and_its_contents_are_not_read(world: 
     assert "tokn" in fault["message"] + fault["value"]
 
 
-async def test_a_dry_run_shows_what_would_be_made_and_makes_nothing(world: World) -> None:
+async def test_a_dry_run_shows_the_manifests_and_creates_nothing(world: World) -> None:
     spec = {
         "image": "bert:3",
         "replicas": 2,
@@ -150,15 +149,15 @@ async def test_a_dry_run_shows_what_would_be_made_and_makes_nothing(world: World
     response = await submit(world, {"name": "bert", "spec": spec}, dryRun="true")
     assert response.status_code == 200, response.text
     shown = response.json()
-    assert [each["kind"] for each in shown["manifests"]] == ["Run", "Pod", "Service", "PersistentVolumeClaim"]
+    assert [manifest["kind"] for manifest in shown["manifests"]] == ["Run", "Pod", "Service", "PersistentVolumeClaim"]
     assert shown["manifests"][1]["metadata"]["name"] == "bert-1-0"
     assert shown["start"]["message"] == "there is room for it on g[1-2]"
     assert shown["findings"] == shown["run"]["status"]["findings"]
     assert not [key for key in world.kubernetes.objects if key[0] == "runs"]
 
 
-async def test_a_dry_run_says_what_is_missing(world: World) -> None:
-    """As explain does for a run that waits."""
+async def test_a_dry_run_explains_why_the_run_would_wait(world: World) -> None:
+    """The explanation is that of `explain` for a waiting run."""
     world.kubernetes.put("nodes", {**world.kubernetes.get("nodes", "g2", ""), "spec": {"unschedulable": True}})
     await world.caught_up()
     spec = {"image": "bert:3", "replicas": 2, "resources": {"gpu": 8, "gpuType": "h100"}}
@@ -166,13 +165,13 @@ async def test_a_dry_run_says_what_is_missing(world: World) -> None:
     assert shown["start"]["missing"] == {"members": 1, "gpu": 8}
     assert shown["start"]["blocked"] == [{"why": "cordoned", "nodes": "g2", "count": 1}]
     assert shown["start"]["sooner"] == ["--replicas 1", "--gpus 4"]
-    assert [(each["kind"], each["name"]) for each in shown["start"]["toFree"]] == [("cordoned", "g2")]
+    assert [(blocker["kind"], blocker["name"]) for blocker in shown["start"]["toFree"]] == [("cordoned", "g2")]
     assert shown["start"]["room"] == {"free": 1, "reserved": 0, "held": 0, "cordoned": 1, "broken": 0}
     assert "affinity" not in shown["manifests"][1]["spec"]
 
 
 async def test_a_body_over_the_limit_is_refused_before_it_is_read(world: World) -> None:
-    """Also when its length is not announced."""
+    """This holds with and without a Content-Length."""
     large = b'{"name": "' + b"x" * (1 << 20) + b'"}'
 
     async def pieces() -> Any:
@@ -185,7 +184,7 @@ async def test_a_body_over_the_limit_is_refused_before_it_is_read(world: World) 
         assert response.json()["code"] == "TooLarge"
 
 
-async def test_what_is_no_json_is_told_so_once(world: World) -> None:
+async def test_a_body_that_is_no_json_is_one_fault(world: World) -> None:
     response = await world.http.post("/v1/runs", content=b"rubbish")
     (fault,) = response.json()["faults"]
     assert (response.status_code, fault["field"]) == (422, "body")
@@ -193,14 +192,14 @@ async def test_what_is_no_json_is_told_so_once(world: World) -> None:
     assert "Content-Type: application/json" in fault["hint"]
 
 
-async def test_who_may_not_create_is_told_so(world: World) -> None:
+async def test_a_caller_who_may_not_create_runs_is_refused(world: World) -> None:
     world.kubernetes.denied.add(("ada", "create", "runs", "team"))
     response = await submit(world, {"spec": {"image": "bert:3"}})
     assert response.status_code == 403
 
 
 @pytest.mark.parametrize("dry_run", ["true", "false"])
-async def test_a_namespace_that_is_not_there_is_named(world: World, dry_run: str) -> None:
+async def test_a_missing_namespace_is_named(world: World, dry_run: str) -> None:
     world.kubernetes.missing_namespaces.add("elsewhere")
     request = {"namespace": "elsewhere", "spec": {"image": "bert:3"}}
     answer = await world.http.post("/v1/runs", json=request, params={"dryRun": dry_run})
@@ -209,7 +208,7 @@ async def test_a_namespace_that_is_not_there_is_named(world: World, dry_run: str
     assert problem["hint"] == "name a namespace that you may use; the cluster's operators create new ones"
 
 
-async def test_an_api_server_in_trouble_is_unavailable(world: World) -> None:
+async def test_a_failing_api_server_is_reported_as_unavailable(world: World) -> None:
     await world.http.get("/v1/version")
     world.kubernetes.failing = True
     response = await submit(world, {"spec": {"image": "bert:3"}})
@@ -217,8 +216,9 @@ async def test_an_api_server_in_trouble_is_unavailable(world: World) -> None:
     assert response.headers["retry-after"]
 
 
-async def test_a_full_disk_is_told_from_a_failure_after_which_nobody_knows(world: World) -> None:
-    """Nothing was made: nobody is told to look for it."""
+async def test_a_full_disk_is_reported_as_no_change(world: World) -> None:
+    """Another failure leaves open whether the run was created; this one does not, so no search for the run is
+    suggested."""
     world.kubernetes.disk_is_full = True
     answer = await submit(world, {"spec": {"image": "bert:3"}})
     problem = answer.json()
@@ -227,7 +227,7 @@ async def test_a_full_disk_is_told_from_a_failure_after_which_nobody_knows(world
     assert "Retry-After" not in answer.headers
 
 
-async def test_stop_is_an_intent_in_the_spec(world: World) -> None:
+async def test_stop_is_written_into_the_spec(world: World) -> None:
     world.kubernetes.put("runs", run("bert", phase="Running"))
     response = await world.http.post("/v1/runs/team/bert/stop", json={"grace": "10s"})
     assert response.status_code == 200, response.text
@@ -236,13 +236,13 @@ async def test_stop_is_an_intent_in_the_spec(world: World) -> None:
     assert response.json()["spec"]["stopped"] is True
 
 
-async def test_stop_leaves_a_run_alone_that_has_ended(world: World) -> None:
+async def test_stop_changes_nothing_in_a_run_that_has_ended(world: World) -> None:
     world.kubernetes.put("runs", run("bert", phase="Succeeded"))
     assert (await world.http.post("/v1/runs/team/bert/stop")).status_code == 200
     assert "stopped" not in world.kubernetes.get("runs", "bert")["spec"]
 
 
-async def test_stop_refuses_a_grace_that_policy_forbids_and_nothing_else(world: World) -> None:
+async def test_stop_refuses_only_a_grace_that_policy_forbids(world: World) -> None:
     """A run that policy would refuse for other reasons can still be stopped."""
     world.kubernetes.put("runs", run("bert", phase="Running", privileged=True))
     refused = await world.http.post("/v1/runs/team/bert/stop", json={"grace": "7d"})
@@ -253,8 +253,8 @@ async def test_stop_refuses_a_grace_that_policy_forbids_and_nothing_else(world: 
     assert unknown.json()["faults"][0]["hint"] == "did you mean grace?"
 
 
-async def test_stopping_with_a_grace_leaves_the_grace_of_the_run(world: World) -> None:
-    """It counts for this once: a run that was killed and resumed has its own grace again."""
+async def test_the_grace_of_a_stop_does_not_change_the_runs_own_grace(world: World) -> None:
+    """It applies once: a run that was killed and resumed has its own grace again."""
     world.kubernetes.put("runs", run("bert", phase="Running", grace="10m"))
     killed = await world.http.post("/v1/runs/team/bert/stop", json={"grace": "0s"})
     assert killed.json()["graceSeconds"] == 1
@@ -267,7 +267,7 @@ async def test_stopping_with_a_grace_leaves_the_grace_of_the_run(world: World) -
 
 
 async def test_deleting_with_a_grace_writes_it_first(world: World) -> None:
-    """Only into a run that has not ended; who may not change the run deletes it all the same."""
+    """It is written only into a run that has not ended. A caller who may not change the run deletes it nevertheless."""
     for phase, user, methods in (
         ("Running", "ada", ["PATCH", "DELETE"]),
         ("Succeeded", "ada", ["DELETE"]),
@@ -283,7 +283,7 @@ async def test_deleting_with_a_grace_writes_it_first(world: World) -> None:
         assert ("runs", "team", "bert") not in world.kubernetes.objects
 
 
-async def test_resume_counts_up_and_is_done_once_however_often_it_is_asked(world: World) -> None:
+async def test_repeated_resume_requests_resume_a_run_once(world: World) -> None:
     world.kubernetes.put("runs", run("bert", phase="Stopped", stopped=True))
     for _ in range(2):
         assert (await world.http.post("/v1/runs/team/bert/resume")).status_code == 200
@@ -301,7 +301,7 @@ async def test_a_run_that_has_not_ended_cannot_be_resumed(world: World) -> None:
     assert "is Running" in response.json()["detail"]
 
 
-async def test_delete_takes_the_checkpoint_only_if_asked(world: World) -> None:
+async def test_the_checkpoint_is_deleted_with_its_run_only_on_request(world: World) -> None:
     claim = {"metadata": {"name": "bert-checkpoint", "namespace": "team"}}
     for wanted in (False, True):
         world.kubernetes.put("runs", run("bert", phase="Running"))
@@ -313,9 +313,9 @@ async def test_delete_takes_the_checkpoint_only_if_asked(world: World) -> None:
 
 
 @pytest.mark.parametrize("deletable", [True, False])
-async def test_a_checkpoint_in_a_folder_goes_with_its_run_where_policy_says_so(world: World, deletable: bool) -> None:
-    """The run is marked for the controller; where that may not delete folders, nothing happens. A run without any
-    checkpoint just goes."""
+async def test_a_checkpoint_folder_is_deleted_only_if_policy_allows_it(world: World, deletable: bool) -> None:
+    """The run is marked for the controller. If the controller may not delete folders, nothing is deleted. A run without
+    a checkpoint is deleted."""
     document = {"checkpoint": {"kind": "folder", "root": "/c", "deletable": deletable}}
     policy = PolicyFile(None, without_file=parse_policy(document))
     world.app.state.kajitori.cluster = ClusterView(world.mirror, policy)
@@ -329,8 +329,8 @@ async def test_a_checkpoint_in_a_folder_goes_with_its_run_where_policy_says_so(w
     assert [method for method, _, _ in writes(world)][1:] == (["PATCH", "DELETE"] if deletable else [])
 
 
-async def test_run_and_checkpoint_go_both_or_none(world: World) -> None:
-    """Who may not delete claims is refused before the run is gone."""
+async def test_run_and_checkpoint_are_deleted_both_or_not_at_all(world: World) -> None:
+    """A caller who may not delete claims is refused before the run is deleted."""
     world.kubernetes.put("runs", run("bert"))
     world.kubernetes.denied.add(("ada", "delete", "persistentvolumeclaims", "team"))
     response = await world.http.delete("/v1/runs/team/bert", params={"checkpoint": "true"})
@@ -338,8 +338,8 @@ async def test_run_and_checkpoint_go_both_or_none(world: World) -> None:
     assert ("runs", "team", "bert") in world.kubernetes.objects
 
 
-async def test_deleting_what_is_not_there(world: World) -> None:
-    """A prefix is not enough for a write."""
+async def test_deleting_an_unknown_run_is_refused(world: World) -> None:
+    """A prefix of a name is not enough for a write."""
     world.kubernetes.put("runs", run("bert"))
     await world.caught_up()
     for name in ("ghost", "ber", "No Name"):
@@ -347,12 +347,12 @@ async def test_deleting_what_is_not_there(world: World) -> None:
         assert response.status_code == 404, name
 
 
-async def test_a_run_is_told_what_earlier_ones_of_its_kind_needed(world: World) -> None:
-    """In the answer and in a dry run; others' runs and other programs say nothing."""
+async def test_a_finding_names_the_memory_peak_of_earlier_similar_runs(world: World) -> None:
+    """It is in the answer and in a dry run. Runs of others and of other programs do not count."""
     for name, owner, peak in (("bert-1", "ada", 41), ("bert-2", "bob", 63)):
-        told = run(name, owner=owner, phase="Succeeded", args=["train.py", "--seed", "1"])
-        told["status"]["memory"] = {"peakBytes": peak * 2**30, "at": "2026-11-20T08:00:00Z"}
-        world.kubernetes.put("runs", told)
+        earlier = run(name, owner=owner, phase="Succeeded", args=["train.py", "--seed", "1"])
+        earlier["status"]["memory"] = {"peakBytes": peak * 2**30, "at": "2026-11-20T08:00:00Z"}
+        world.kubernetes.put("runs", earlier)
     await world.caught_up()
     spec = {"image": "python:3.12", "args": ["train.py", "--seed", "2"], "resources": {"memory": "32Gi"}}
     for params, status in (({"dryRun": True}, 200), ({}, 201)):
@@ -360,8 +360,8 @@ async def test_a_run_is_told_what_earlier_ones_of_its_kind_needed(world: World) 
         assert response.status_code == status, response.text
         answer = response.json()
         findings = answer["findings"] if params else answer["status"]["findings"]
-        (finding,) = [each for each in findings if each["code"].startswith("Memory")]
+        (finding,) = [found for found in findings if found["code"].startswith("Memory")]
         assert finding["code"] == "MemoryBelowPeak"
         assert "41Gi a member (bert-1, 2026-11-20)" in finding["message"]
     response = await submit(world, {"spec": {**spec, "args": ["eval.py"]}})
-    assert not [each for each in response.json()["status"]["findings"] if each["code"].startswith("Memory")]
+    assert not [finding for finding in response.json()["status"]["findings"] if finding["code"].startswith("Memory")]

@@ -1,4 +1,4 @@
-"""The Web API on a socket: how streams end, slow readers, and what is left to whoever runs the event loop."""
+"""The Web API on a socket: how streams end, slow readers, signals and ports."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ async def put_member(world: World, log: FakeLog) -> None:
 
 
 @pytest.mark.parametrize("path", ["/v1/runs/team/bert/watch", "/v1/runs/team/bert/logs?follow=true"])
-async def test_a_server_that_stops_breaks_streams_off(world: World, path: str) -> None:
-    """Their readers can tell that from an end, and come back; the server does not wait for them."""
+async def test_a_stopping_server_aborts_open_streams(world: World, path: str) -> None:
+    """Readers can tell that from a regular end, and connect again; the server does not wait for them."""
     await put_member(world, FakeLog("2026-11-21T10:00:00Z hello"))
     server = ApiServer(world.app)
     await server.start()
@@ -43,8 +43,8 @@ async def test_a_server_that_stops_breaks_streams_off(world: World, path: str) -
             await http.get("/healthz")
 
 
-async def test_a_stream_whose_source_breaks_is_no_complete_answer(world: World, served: httpx2.AsyncClient) -> None:
-    """Half a log does not pass for a whole one."""
+async def test_a_stream_with_a_broken_source_is_no_complete_answer(world: World, served: httpx2.AsyncClient) -> None:
+    """A part of a log is not taken for the whole log."""
     log = FakeLog("2026-11-21T10:00:00Z hello")
     log.breaks = True
     await put_member(world, log)
@@ -53,13 +53,13 @@ async def test_a_stream_whose_source_breaks_is_no_complete_answer(world: World, 
     assert 'kajitori_api_broken_streams_total{kind="logs"} 1.0' in (await served.get("/metrics")).text
 
 
-async def test_nothing_is_read_for_a_reader_that_does_not_read(world: World, served: httpx2.AsyncClient) -> None:
-    """What lies in between is bounded by the sockets' buffers, and nothing is lost when he reads on."""
+async def test_a_slow_reader_stops_the_reading_of_its_source(world: World, served: httpx2.AsyncClient) -> None:
+    """The buffers of sockets limit what is in between, and nothing is lost when the reader continues."""
     line = "2026-11-21T10:00:00Z " + "x" * 65_000
     log = FakeLog(*[line] * 2000)
     await put_member(world, log)
     async with served.stream("GET", "/v1/runs/team/bert/logs") as response:
-        while True:  # until nothing moves any more
+        while True:  # until no more bytes move
             before = log.sent
             await asyncio.sleep(0.2)
             if before == log.sent > 0:
@@ -80,7 +80,7 @@ async def test_open_streams_are_counted(world: World, served: httpx2.AsyncClient
 
 
 async def test_the_end_of_an_answer_does_not_wait_for_the_reader(world: World) -> None:
-    """Without TCP_NODELAY it waits for an acknowledgement, which the reader's kernel puts off for 40 ms."""
+    """Without TCP_NODELAY it waits for an acknowledgement, which the reader's kernel delays by 40 ms."""
     async with ApiServer(world.app) as server:
         reader, writer = await asyncio.open_connection(server.host, server.port)
         writer.write(b"GET /healthz HTTP/1.1\r\nHost: kaji\r\n\r\n")
@@ -93,7 +93,7 @@ async def test_the_end_of_an_answer_does_not_wait_for_the_reader(world: World) -
         await writer.wait_closed()
 
 
-async def test_an_address_that_is_taken(world: World) -> None:
+async def test_an_address_in_use_is_reported(world: World) -> None:
     async with ApiServer(world.app) as first:
         with pytest.raises(Unavailable) as refused:
             await ApiServer(world.app, port=first.port).start()
@@ -104,15 +104,15 @@ async def test_an_address_that_is_taken(world: World) -> None:
     assert "--host" in refused.value.hint
 
 
-async def test_signals_are_left_alone(world: World) -> None:
-    """Whoever runs the event loop decides what SIGTERM means."""
-    before = [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)]
+async def test_the_server_does_not_change_signal_handlers(world: World) -> None:
+    """The owner of the event loop decides about SIGTERM."""
+    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
     async with ApiServer(world.app):
-        assert [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)] == before
+        assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
 
 
-async def test_a_request_that_is_being_worked_on_is_finished(world: World) -> None:
-    """A submission is not cut off in the middle by an orderly stop."""
+async def test_a_stopping_server_finishes_requests_in_progress(world: World) -> None:
+    """A submission is not aborted by an orderly stop."""
     server = ApiServer(world.app)
     await server.start()
     async with httpx2.AsyncClient(base_url=server.url, headers=HEADERS) as http:

@@ -1,4 +1,4 @@
-"""Members that are starting learn where all of them are: from the mirror, once all addresses are known."""
+"""Starting members get the addresses of all members from the mirror, once all are known."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ KEY_IS_READ = ("GET", "/api/v1/namespaces/kajitori/secrets/kajitori-tickets", "s
 
 
 def secret(key: bytes = KEY) -> Object:
-    """The Secret that the controller has made."""
+    """Return the Secret that the controller creates."""
     meta = {"name": "kajitori-tickets", "namespace": "kajitori"}
     return {"metadata": meta, "data": {"key": base64.b64encode(key).decode()}}
 
 
 class Gang:
-    """A run of three members, and what they show."""
+    """A run of three members, and their Pods."""
 
     def __init__(self, world: World, name: str = "bert", attempt: int = 1) -> None:
         self.world, self.attempt = world, attempt
@@ -49,13 +49,13 @@ class Gang:
         self.ticket = Ticket("team", name, self.run["metadata"]["uid"], attempt, 3)
 
     def start(self, rank: int, address: str = "", **status: Any) -> None:
-        """The member is in its first step; without an address its node has not begun yet."""
+        """Put the member into its first step; without an address its Pod has not started on its node."""
         member = pod(self.run, attempt=self.attempt, rank=rank, phase="Pending")
         member["status"] |= {"podIP": address, **status}
         self.world.kubernetes.put("pods", member)
 
     def run_program(self, rank: int, address: str, phase: str = "Running") -> None:
-        """The member's first step is done, and its program was started."""
+        """Let the member's first step be done, and its program be started."""
         member = pod(self.run, attempt=self.attempt, rank=rank, phase=phase)
         member["status"]["podIP"] = address
         self.world.kubernetes.put("pods", member)
@@ -77,12 +77,12 @@ async def gang(world: World) -> AsyncIterator[Gang]:
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody waits for what is still missing."""
+    """Answer at once, even if addresses are missing."""
     monkeypatch.setattr(discovery, "POLL_SECONDS", 0.0)
 
 
-async def test_all_addresses_by_rank(gang: Gang) -> None:
-    """As JSON, and packed for whoever can unpack."""
+async def test_addresses_are_returned_by_rank(gang: Gang) -> None:
+    """As JSON, or compressed on request."""
     for rank in (2, 0, 1):
         gang.start(rank, f"10.0.0.{rank}")
     await gang.world.caught_up()
@@ -94,7 +94,7 @@ async def test_all_addresses_by_rank(gang: Gang) -> None:
     assert json.loads(gzip.decompress(raw)) == answer.json()
 
 
-async def test_answers_are_as_described(gang: Gang, impatient: None) -> None:
+async def test_answers_match_the_openapi_document(gang: Gang, impatient: None) -> None:
     document = openapi_document()
     described = document["paths"][HOSTS]["get"]["responses"]
     assert document["paths"][HOSTS]["get"]["security"] == [{"ticket": []}]
@@ -108,8 +108,8 @@ async def test_answers_are_as_described(gang: Gang, impatient: None) -> None:
     assert_fits(document, described["200"]["content"]["application/json"]["schema"], answer.json(), HOSTS)
 
 
-async def test_it_answers_when_the_last_one_is_known(gang: Gang) -> None:
-    """All who wait are answered together, without asking again."""
+async def test_waiting_members_are_answered_when_the_last_address_is_known(gang: Gang) -> None:
+    """All are answered together, without another request."""
     gang.start(0, "10.0.0.0")
     gang.start(1)
     await gang.world.caught_up()
@@ -121,8 +121,8 @@ async def test_it_answers_when_the_last_one_is_known(gang: Gang) -> None:
     assert {answer.text for answer in answers} == {'{"addresses":["10.0.0.0","10.0.0.1","10.0.0.2"]}'}
 
 
-async def test_who_is_missing_is_told_in_time(gang: Gang, impatient: None) -> None:
-    """Before a proxy hangs up; then the member asks again."""
+async def test_missing_members_are_named_before_a_proxys_timeout(gang: Gang, impatient: None) -> None:
+    """Then the member asks again."""
     gang.start(0, "10.0.0.0")
     gang.start(1)
     await gang.world.caught_up()
@@ -134,7 +134,7 @@ async def test_who_is_missing_is_told_in_time(gang: Gang, impatient: None) -> No
 
 
 async def test_the_api_server_is_not_asked_for_each_member(gang: Gang) -> None:
-    """Once for the key, whatever the number of members."""
+    """It is asked once for the key, however many members there are."""
     for rank in range(3):
         gang.start(rank, f"10.0.0.{rank}")
     await gang.world.caught_up()
@@ -144,8 +144,8 @@ async def test_the_api_server_is_not_asked_for_each_member(gang: Gang) -> None:
     assert gang.world.kubernetes.requests == [KEY_IS_READ]
 
 
-async def test_what_lingers_of_other_attempts_is_in_no_list(gang: Gang, impatient: None) -> None:
-    """Nor is a member that failed, is on its way out, or is none of ours (rules 1 and 6)."""
+async def test_only_active_members_of_the_present_attempt_are_listed(gang: Gang, impatient: None) -> None:
+    """Members of other attempts, foreign Pods, and failed or leaving members are left out (rules 1 and 6)."""
     old = Gang(gang.world, attempt=1)
     old.start(0, "10.9.9.9")
     new = Gang(gang.world, attempt=2)
@@ -166,9 +166,9 @@ async def test_what_lingers_of_other_attempts_is_in_no_list(gang: Gang, impatien
     assert (await new.ask()).json()["missing"] == ["bert-2-1", "bert-2-2"]
 
 
-async def test_no_foreign_pod_is_in_a_list(gang: Gang, impatient: None) -> None:
-    """Pods under a member's name with the run's labels: in another namespace even with its owner reference, in its own
-    with the labels alone. Rank 0 is where torchrun meets."""
+async def test_no_foreign_pod_is_listed(gang: Gang, impatient: None) -> None:
+    """Foreign Pods with a member's name and the run's labels: one in another namespace with the run's owner reference,
+    one in the run's namespace with the labels alone. torchrun meets at rank 0."""
     for rank in (1, 2):
         gang.start(rank, f"10.0.0.{rank}")
     elsewhere, unowned = pod(gang.run, phase="Pending"), pod(gang.run, phase="Pending")
@@ -181,8 +181,8 @@ async def test_no_foreign_pod_is_in_a_list(gang: Gang, impatient: None) -> None:
     assert (await gang.ask()).json() == {"known": 2, "total": 3, "missing": ["bert-1-0"]}
 
 
-async def test_a_quick_member_that_has_ended_is_still_in_the_list(gang: Gang) -> None:
-    """The others have yet to learn where it was."""
+async def test_a_member_that_has_succeeded_already_is_still_listed(gang: Gang) -> None:
+    """The others still need its address."""
     gang.run_program(0, "10.0.0.0", phase="Succeeded")
     gang.run_program(1, "10.0.0.1")
     gang.start(2, "10.0.0.2")
@@ -190,8 +190,8 @@ async def test_a_quick_member_that_has_ended_is_still_in_the_list(gang: Gang) ->
     assert (await gang.ask()).json() == {"addresses": ["10.0.0.0", "10.0.0.1", "10.0.0.2"]}
 
 
-async def test_an_old_attempt_is_told_at_once(gang: Gang) -> None:
-    """A member that was cut off does not wait for what will never come."""
+async def test_a_member_of_an_earlier_attempt_is_refused_at_once(gang: Gang) -> None:
+    """It does not wait for members that will never start."""
     gang.start(0, "10.0.0.0")
     Gang(gang.world, attempt=2)
     await gang.world.caught_up()
@@ -199,7 +199,7 @@ async def test_an_old_attempt_is_told_at_once(gang: Gang) -> None:
     assert (answer.status_code, answer.json()["code"]) == (403, "AttemptOver")
 
 
-async def test_who_waits_learns_that_the_attempt_is_over(gang: Gang) -> None:
+async def test_a_waiting_member_is_told_when_its_attempt_is_over(gang: Gang) -> None:
     gang.start(0, "10.0.0.0")
     await gang.world.caught_up()
     asking = asyncio.create_task(gang.ask())
@@ -209,8 +209,8 @@ async def test_who_waits_learns_that_the_attempt_is_over(gang: Gang) -> None:
     assert (answer.status_code, answer.json()["code"]) == (403, "AttemptOver")
 
 
-async def test_a_ticket_is_worth_nothing_once_all_programs_run(gang: Gang) -> None:
-    """Whoever can read the Pods afterwards finds it there."""
+async def test_a_ticket_is_refused_once_all_programs_run(gang: Gang) -> None:
+    """Otherwise anyone who can read the Pods could use it."""
     for rank in range(3):
         gang.run_program(rank, f"10.0.0.{rank}")
     await gang.world.caught_up()
@@ -218,8 +218,8 @@ async def test_a_ticket_is_worth_nothing_once_all_programs_run(gang: Gang) -> No
     assert (answer.status_code, answer.json()["code"]) == (403, "NotStarting")
 
 
-async def test_a_ticket_without_pods_is_worth_nothing(gang: Gang, impatient: None) -> None:
-    """The mirror may be late by a moment, not for long."""
+async def test_a_ticket_without_pods_is_refused_after_a_while(gang: Gang, impatient: None) -> None:
+    """The mirror may be late, but only for a short time."""
     assert (await gang.ask()).status_code == 202
     gang.world.clock.now += UNSEEN_SECONDS
     assert (await gang.ask()).json()["code"] == "NotStarting"
@@ -228,10 +228,10 @@ async def test_a_ticket_without_pods_is_worth_nothing(gang: Gang, impatient: Non
     assert (await gang.ask()).status_code == 202
 
 
-async def test_a_server_that_cannot_follow_the_cluster_refuses_nobody(
+async def test_no_ticket_is_refused_while_the_mirror_is_stale(
     gang: Gang, impatient: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """While its watch is broken it does not see what was made meanwhile: that is no fault of a gang's."""
+    """While its watch is broken, the server does not see new Pods."""
     monkeypatch.setattr(gang.world.mirror, "age_seconds", lambda: 2 * UNSEEN_SECONDS)
     assert (await gang.ask()).status_code == 202
     gang.world.clock.now += 2 * UNSEEN_SECONDS
@@ -240,8 +240,8 @@ async def test_a_server_that_cannot_follow_the_cluster_refuses_nobody(
     assert (await gang.ask()).json()["code"] == "NotStarting"
 
 
-async def test_a_run_of_the_same_name_is_another_one(gang: Gang, impatient: None) -> None:
-    """The ticket is for a UID."""
+async def test_a_ticket_does_not_count_for_a_later_run_of_the_same_name(gang: Gang, impatient: None) -> None:
+    """A ticket is for a UID."""
     gang.start(0, "10.0.0.0")
     gang.world.kubernetes.remove("runs", "bert")
     gang.world.kubernetes.remove("pods", "bert-1-0")
@@ -259,15 +259,15 @@ async def test_a_run_of_the_same_name_is_another_one(gang: Gang, impatient: None
     "header",
     ["", "Bearer", "Bearer  ", "Basic eDp5", "Bearer ada", "Bearer kaji1.e30.AAAA", f"Bearer kaji1.e30.{'A' * 43}"],
 )
-async def test_who_shows_no_ticket_learns_nothing(gang: Gang, header: str) -> None:
-    """Credentials of the cluster are none, either."""
+async def test_a_caller_without_a_ticket_is_refused(gang: Gang, header: str) -> None:
+    """Credentials of the cluster are no ticket."""
     answer = await gang.world.http.get(HOSTS, headers={"Authorization": header})
     assert (answer.status_code, answer.json()["code"]) == (401, "Unauthenticated")
     assert "kaji1" not in answer.text
 
 
-async def test_forged_tickets_do_not_trouble_the_api_server(gang: Gang) -> None:
-    """An unknown signature may be that of a new key, so the Secret is read again, but not for each."""
+async def test_forged_tickets_cause_few_requests_to_the_api_server(gang: Gang) -> None:
+    """An unknown signature may be that of a new key, so the Secret is read again, but not for every ticket."""
     gang.start(0, "10.0.0.0")
     await gang.world.caught_up()
     gang.world.kubernetes.requests.clear()
@@ -280,7 +280,7 @@ async def test_forged_tickets_do_not_trouble_the_api_server(gang: Gang) -> None:
     assert (await gang.world.http.get(HOSTS, headers=forged)).status_code == 401
 
 
-async def test_a_new_key_counts_and_the_old_one_no_more(gang: Gang) -> None:
+async def test_a_new_key_replaces_the_old_one(gang: Gang) -> None:
     for rank in range(3):
         gang.start(rank, "10.0.0.1")
     await gang.world.caught_up()
@@ -293,15 +293,15 @@ async def test_a_new_key_counts_and_the_old_one_no_more(gang: Gang) -> None:
     assert (await gang.ask()).status_code == 401
 
 
-async def test_a_server_without_rights_says_so(gang: Gang) -> None:
-    """It is no fault of the member's: it tries again."""
+async def test_a_server_without_rights_is_reported_as_unavailable(gang: Gang) -> None:
+    """The member is not at fault and tries again."""
     gang.world.kubernetes.unknown_tokens.add("server")
     answer = await gang.ask()
     assert (answer.status_code, answer.json()["code"]) == (503, "Unavailable")
     assert "refuses this server" in answer.json()["detail"]
 
 
-async def test_a_server_that_goes_down_keeps_nobody_waiting(gang: Gang) -> None:
+async def test_a_stopping_server_answers_waiting_members(gang: Gang) -> None:
     gang.start(0, "10.0.0.0")
     await gang.world.caught_up()
     asking = asyncio.create_task(gang.ask())
@@ -310,8 +310,7 @@ async def test_a_server_that_goes_down_keeps_nobody_waiting(gang: Gang) -> None:
     assert (await asking).status_code == 503
 
 
-async def test_answers_of_old_gangs_are_forgotten(gang: Gang, impatient: None) -> None:
-    """What is kept does not grow with what has passed through."""
+async def test_the_number_of_remembered_answers_is_limited(gang: Gang, impatient: None) -> None:
     for number in range(KEPT_GANGS + 10):
         other = Gang(gang.world, name=f"run-{number}")
         await other.ask()
@@ -326,7 +325,7 @@ async def ask_for_keys(gang: Gang, rank: int) -> httpx2.Response:
 
 
 async def test_all_members_of_an_attempt_get_the_same_keys(gang: Gang) -> None:
-    """In OpenSSH's own form, which has a random number in it; another attempt has others."""
+    """OpenSSH's format contains a random number, so only public keys are compared. Another attempt gets other keys."""
     for rank in range(3):
         gang.start(rank)
     await gang.world.caught_up()
@@ -348,8 +347,8 @@ async def test_all_members_of_an_attempt_get_the_same_keys(gang: Gang) -> None:
     assert not {*other.values()} & {*keys.values()} and keys["clientKey"] != keys["hostKey"]
 
 
-async def test_keys_are_for_members_that_are_starting(gang: Gang) -> None:
-    """And for nobody else who found a ticket in a Pod."""
+async def test_only_starting_members_get_keys(gang: Gang) -> None:
+    """A ticket from a Pod that runs its program is refused."""
     gang.start(0)
     gang.run_program(1, "10.0.0.1")
     await gang.world.caught_up()
@@ -364,7 +363,7 @@ CODE = "/v1/members/code"
 
 @pytest.fixture
 async def coded(gang: Gang, tmp_path: Path) -> Gang:
-    """The same gang, with code that is in the store."""
+    """The same gang, with code in the store."""
     folder = tmp_path / "folder"
     folder.mkdir()
     (folder / "train.py").write_text("print(1)")
@@ -382,16 +381,16 @@ async def ask_for_code(gang: Gang, rank: int) -> httpx2.Response:
     return await gang.world.http.get(CODE, params={"rank": rank}, headers=gang.headers())
 
 
-async def test_a_member_of_a_sweep_gets_it_by_its_index(coded: Gang) -> None:
-    """Though each is alone in its world."""
+async def test_a_member_of_a_sweep_gets_code_by_its_index(coded: Gang) -> None:
+    """Its world size is 1, but its index is higher."""
     coded.start(7)
     coded.ticket = replace(coded.ticket, world_size=1)
     await coded.world.caught_up()
     assert (await ask_for_code(coded, 7)).status_code == 200
 
 
-async def test_a_member_that_starts_gets_the_code_of_its_attempt(coded: Gang) -> None:
-    """And nobody else: not one whose program runs, not one that is unknown, not with another run's ticket."""
+async def test_a_starting_member_gets_the_code_of_its_attempt(coded: Gang) -> None:
+    """Members that run their program, unknown members, and tickets of other runs are refused."""
     coded.start(0)
     coded.run_program(1, "10.0.0.2")
     await coded.world.caught_up()
@@ -403,13 +402,13 @@ async def test_a_member_that_starts_gets_the_code_of_its_attempt(coded: Gang) ->
 
     response = await ask_for_code(coded, 1)
     assert (response.status_code, response.json()["code"]) == (403, "NotStarting")
-    assert (await ask_for_code(coded, 2)).status_code == 503  # not seen yet: it may ask again
+    assert (await ask_for_code(coded, 2)).status_code == 503  # the Pod is not shown yet: the member may ask again
     coded.ticket = replace(coded.ticket, run_uid="another")
     assert (await ask_for_code(coded, 0)).status_code == 403
 
 
 async def test_the_api_server_is_not_asked_for_each_member_that_fetches_code(coded: Gang) -> None:
-    """Once for the key, however many start together."""
+    """It is asked once for the key, however many members start together."""
     for rank in range(3):
         coded.start(rank)
     await coded.world.caught_up()
@@ -419,7 +418,7 @@ async def test_the_api_server_is_not_asked_for_each_member_that_fetches_code(cod
     assert coded.world.kubernetes.requests == [KEY_IS_READ]
 
 
-async def test_code_that_is_not_there(coded: Gang) -> None:
+async def test_missing_code_is_not_found(coded: Gang) -> None:
     coded.start(0)
     await coded.world.caught_up()
     coded.ticket = replace(coded.ticket, code="sha256:" + "0" * 64)

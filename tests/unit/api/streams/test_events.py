@@ -26,12 +26,12 @@ def event(name: str, kind: str, about: str, second: int, **more: Any) -> Object:
     }
 
 
-async def test_events_of_the_run_and_its_pods_oldest_first(world: World) -> None:
-    """Not those of runs with a similar name, of an earlier run of that name, or of anything else."""
+async def test_events_of_a_run_and_its_pods_are_listed_oldest_first(world: World) -> None:
+    """Events of runs with a similar name, of an earlier run with this name, and of other objects are left out."""
     made = world.kubernetes.put("runs", run("bert", phase="Running"))
 
-    def put(each: Object) -> None:
-        world.kubernetes.put("events", each)
+    def put(item: Object) -> None:
+        world.kubernetes.put("events", item)
 
     put(event("started", "Pod", "bert-1-0", 5))
     put(event("queued", "Run", "bert", 1, uid=made["metadata"]["uid"]))
@@ -43,12 +43,13 @@ async def test_events_of_the_run_and_its_pods_oldest_first(world: World) -> None
     await world.caught_up()
     response = await world.http.get(PATH)
     found = [json.loads(line) for line in response.text.splitlines()]
-    assert [(each["reason"], each["object"]) for each in found] == [("Queued", "Run/bert"), ("Started", "Pod/bert-1-0")]
+    assert [(item["reason"], item["object"]) for item in found] == [("Queued", "Run/bert"), ("Started", "Pod/bert-1-0")]
     assert found[0]["time"] == "2026-11-21T11:00:01Z"
 
 
 async def test_following_events_ends_with_the_run(world: World, served: httpx2.AsyncClient) -> None:
-    """New ones are told as they come, one that counts up is told again, and the last words are heard."""
+    """New Events are sent as they come, one with a higher count is sent again, and the last ones are sent before the
+    end."""
     world.kubernetes.put("runs", run("bert", phase="Running"))
     world.kubernetes.put("events", event("queued", "Run", "bert", 1))
     await world.caught_up()
@@ -62,7 +63,7 @@ async def test_following_events_ends_with_the_run(world: World, served: httpx2.A
         assert [json.loads(line)["reason"] async for line in lines] == ["Died"]
 
 
-async def test_one_watch_per_namespace_however_many_look(world: World) -> None:
+async def test_all_readers_of_a_namespace_share_one_watch(world: World) -> None:
     world.kubernetes.put("runs", run("bert", phase="Running"))
     await world.caught_up()
     for _ in range(5):
@@ -75,9 +76,9 @@ ALL = "/v1/events"
 
 
 def put_story(world: World) -> None:
-    """Two runs, one of them gone, and others' Pods of which one is called like a member."""
+    """Store Events of two runs, one of which is gone, and of other Pods, one of which is named like a member."""
     world.kubernetes.put("runs", run("bert", phase="Running"))
-    for each in (
+    for stored in (
         event("queued", "Run", "bert", 1),
         event("started", "Pod", "bert-1-0", 3),
         event("gone", "Run", "gpt", 2),
@@ -86,27 +87,28 @@ def put_story(world: World) -> None:
         event("node", "Node", "n1", 5),
         event("elsewhere", "Run", "bert", 5) | {"metadata": {"name": "elsewhere", "namespace": "other"}},
     ):
-        world.kubernetes.put("events", each)
+        world.kubernetes.put("events", stored)
 
 
-async def test_events_of_all_runs_of_a_namespace_newest_first_and_by_the_page(world: World) -> None:
-    """Of runs that are gone, too; not of what only looks like a member."""
+async def test_events_of_a_namespaces_runs_are_listed_newest_first(world: World) -> None:
+    """Events of deleted runs are included; those of Pods that only look like members are not. The list comes in
+    pages."""
     put_story(world)
     await world.caught_up()
     page = (await world.http.get(ALL)).json()
-    assert [each["reason"] for each in page["items"]] == ["Killed", "Started", "Gone", "Queued"]
+    assert [item["reason"] for item in page["items"]] == ["Killed", "Started", "Gone", "Queued"]
     assert "continue" not in page
     first = (await world.http.get(ALL, params={"namespace": "team", "limit": 3})).json()
     world.kubernetes.put("events", event("later", "Run", "bert", 9))
     await world.caught_up()
     rest = (await world.http.get(ALL, params={"limit": 3, "continue": first["continue"]})).json()
-    assert [each["reason"] for each in (*first["items"], *rest["items"])] == ["Killed", "Started", "Gone", "Queued"]
+    assert [item["reason"] for item in (*first["items"], *rest["items"])] == ["Killed", "Started", "Gone", "Queued"]
     assert "continue" not in rest
     other = (await world.http.get(ALL, params={"namespace": "other"})).json()
-    assert [each["reason"] for each in other["items"]] == ["Elsewhere"]
+    assert [item["reason"] for item in other["items"]] == ["Elsewhere"]
 
 
-async def test_events_of_one_second_keep_the_order_in_which_they_were_written(world: World) -> None:
+async def test_events_of_one_second_are_listed_in_order_of_creation(world: World) -> None:
     world.kubernetes.put("runs", run("bert", phase="Running"))
     for name in ("zeta", "alpha", "mid"):
         world.kubernetes.put("events", event(name, "Run", "bert", 1))
@@ -115,7 +117,7 @@ async def test_events_of_one_second_keep_the_order_in_which_they_were_written(wo
 
 
 @pytest.mark.parametrize("path", [ALL, f"{ALL}/watch"])
-async def test_who_may_not_list_runs_may_not_read_their_events(world: World, path: str) -> None:
+async def test_events_need_the_right_to_list_runs(world: World, path: str) -> None:
     world.kubernetes.denied |= {("ada", "list", "runs", "team"), ("ada", "list", "runs", "")}
     response = await world.http.get(path)
     assert response.status_code == 403
@@ -123,8 +125,8 @@ async def test_who_may_not_list_runs_may_not_read_their_events(world: World, pat
     assert (await world.http.get(path, params={"limit": 5000})).status_code == 422
 
 
-async def test_events_of_all_runs_as_they_happen(world: World, served: httpx2.AsyncClient) -> None:
-    """The last ones first, then new ones and those that count up; it does not end with any run."""
+async def test_watching_events_of_all_runs_does_not_end_with_a_run(world: World, served: httpx2.AsyncClient) -> None:
+    """The last Events come first, then new ones and those with a higher count."""
     put_story(world)
     await world.caught_up()
     async with served.stream("GET", f"{ALL}/watch", params={"limit": 2}) as response:

@@ -1,4 +1,4 @@
-"""Programs inside members, over a WebSocket."""
+"""Exec: programs inside members, over a WebSocket."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ async def put_member(world: World, phase: str = "Running") -> None:
 
 
 async def test_all_channels_pass_through(world: World) -> None:
-    """Output, errors, input and its end, the terminal's size, and the exit code."""
+    """Output, errors, input and its end, the terminal's size, and the exit code are forwarded."""
     await put_member(world)
     async with ApiServer(world.app) as server:
         socket: ClientConnection
@@ -52,7 +52,7 @@ async def test_all_channels_pass_through(world: World) -> None:
             assert socket.close_code == 1000
 
 
-async def test_a_program_is_let_go_when_its_caller_may_no_longer_run_one(world: World) -> None:
+async def test_exec_ends_when_its_caller_loses_the_right_to_it(world: World) -> None:
     await put_member(world)
     async with ApiServer(world.app) as server:
         socket: ClientConnection
@@ -77,10 +77,10 @@ async def test_a_program_is_let_go_when_its_caller_may_no_longer_run_one(world: 
         ("command=sh", "reader", "Running", 403),
     ],
 )
-async def test_what_cannot_be_done_is_a_problem_before_the_handshake(
+async def test_exec_is_refused_before_the_handshake(
     world: World, query: str, token: str, phase: str, status: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """With the same words as everywhere else; it is no error of the server, whose log says nothing."""
+    """The refusal is an ordinary problem document, and the server logs no error."""
     await put_member(world, phase)
     world.kubernetes.denied |= {("nobody", "get", "runs", "team"), ("reader", "create", "pods/exec", "team")}
     async with ApiServer(world.app) as server:
@@ -95,7 +95,7 @@ async def test_what_cannot_be_done_is_a_problem_before_the_handshake(
 
 @pytest.mark.parametrize("how", ["label", "namespace", "rank"])
 async def test_no_program_starts_in_a_pod_that_is_no_member(world: World, how: str) -> None:
-    """It has the run's label alone, or is in another namespace, or has a rank that the run does not have."""
+    """The Pod has only the run's label, is in another namespace, or has a rank that the run does not have."""
     made = world.kubernetes.put("runs", run("bert") | {"status": attempts(1, phase="Running")})
     foreign = pod(made, rank=3 if how == "rank" else 0)
     if how == "label":
@@ -111,8 +111,8 @@ async def test_no_program_starts_in_a_pod_that_is_no_member(world: World, how: s
     assert refused.value.response.status_code == 409
 
 
-async def test_a_run_that_waits_is_said_to_wait(world: World) -> None:
-    """Not that it lacks a member, as if there were others."""
+async def test_exec_in_a_waiting_run_is_refused_because_it_waits(world: World) -> None:
+    """The message does not say that one member is missing."""
     world.kubernetes.put("runs", run("bert", phase="Queued"))
     await world.caught_up()
     async with ApiServer(world.app) as server:
@@ -123,14 +123,12 @@ async def test_a_run_that_waits_is_said_to_wait(world: World) -> None:
     assert (problem["code"], problem["detail"]) == ("WrongState", "bert is Queued: none of its members is running")
 
 
-async def test_no_token_stands_in_any_log_however_much_is_logged(
-    world: World, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Neither that of a WebSocket nor that of a plain request, also where everything is logged and nothing works."""
+async def test_no_token_is_logged_even_at_debug_level(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    """Neither tokens of WebSockets nor those of other requests, accepted or refused."""
     await put_member(world)
     token = "a-token-that-nobody-may-read"
     world.kubernetes.unknown_tokens.add(f"{token}-unknown")
-    logging.getLogger("websockets.client").setLevel(logging.INFO)  # the test's own side
+    logging.getLogger("websockets.client").setLevel(logging.INFO)  # the test's own client
     try:
         with caplog.at_level(logging.DEBUG):
             async with ApiServer(world.app) as server:

@@ -20,8 +20,8 @@ clusters:
 
 
 @pytest.mark.usefixtures("changes_count_at_once")
-async def test_whose_every_address_is(world: World, tmp_path: Path) -> None:
-    """Ranges with the way to each, and what may not be meant so; a faulty file is told, and the old one stays."""
+async def test_address_ranges_are_listed_with_their_cluster_and_gateway(world: World, tmp_path: Path) -> None:
+    """Doubtful ranges are findings. A faulty file is reported, and the old one stays in force."""
     empty = (await world.http.get("/v1/networks")).json()
     assert (empty["path"], empty["ranges"]) == ("", [])
     path = tmp_path / "networks.yaml"
@@ -48,7 +48,7 @@ async def test_whose_every_address_is(world: World, tmp_path: Path) -> None:
     assert [fault["code"] for fault in faulty["faults"]] == ["Overlap"]
 
 
-async def test_a_check_changes_nothing(world: World) -> None:
+async def test_checking_a_registry_changes_nothing(world: World) -> None:
     good = await world.http.post("/v1/networks/check", content=GOOD)
     assert good.json()["networks"]["clusters"][0]["name"] == "alpha"
     bad = await world.http.post("/v1/networks/check", content=GOOD.replace(b"natHost: nat,", b"natHost: not,"))
@@ -57,12 +57,12 @@ async def test_a_check_changes_nothing(world: World) -> None:
     assert (await world.http.get("/v1/networks")).json()["ranges"] == []
 
 
-async def test_strangers_are_not_told(world: World) -> None:
+async def test_the_registry_needs_credentials(world: World) -> None:
     assert (await world.http.get("/v1/networks", headers={"Authorization": ""})).status_code == 401
 
 
-async def test_addresses_in_use_by_node(world: World) -> None:
-    """Of Pods with addresses of their own; a node whose range is too small for its Pods is named."""
+async def test_pod_addresses_in_use_are_counted_by_node(world: World) -> None:
+    """Only Pods with addresses of their own count. A node with too few addresses for its Pods is named."""
     small = node("small")
     small["spec"]["podCIDRs"] = ["10.16.0.0/26"]
     small["status"]["addresses"] = [{"type": "InternalIP", "address": "10.0.0.7"}]
@@ -73,7 +73,7 @@ async def test_addresses_in_use_by_node(world: World) -> None:
         member["status"]["podIP"] = address
         world.kubernetes.put("pods", member)
     await world.caught_up()
-    items = {each["name"]: each for each in (await world.http.get("/v1/networks/use")).json()["items"]}
+    items = {item["name"]: item for item in (await world.http.get("/v1/networks/use")).json()["items"]}
     assert items["small"] == {
         "name": "small",
         "podCidrs": ["10.16.0.0/26"],
@@ -85,14 +85,14 @@ async def test_addresses_in_use_by_node(world: World) -> None:
     assert (items["n1"]["addresses"], items["n1"]["runsOut"]) == (None, "")
 
 
-async def test_a_node_of_ipv6_alone(world: World) -> None:
-    """The smaller of both families counts; what is more than readers of JSON can hold is told as very large."""
+async def test_addresses_of_a_node_with_ipv6_are_counted(world: World) -> None:
+    """With both families the smaller range counts. A number too large for JSON readers is limited."""
     for name, cidrs in (("six", ["fd00:1::/56"]), ("both", ["fd00:2::/64", "10.16.0.0/26"])):
         made = node(name)
         made["spec"]["podCIDRs"] = cidrs
         world.kubernetes.put("nodes", made)
     await world.caught_up()
-    items = {each["name"]: each for each in (await world.http.get("/v1/networks/use")).json()["items"]}
+    items = {item["name"]: item for item in (await world.http.get("/v1/networks/use")).json()["items"]}
     assert (items["six"]["addresses"], items["six"]["runsOut"]) == (2**32, "")
     assert items["both"]["addresses"] == 61
     assert "admits 110 Pods" in items["both"]["runsOut"]

@@ -1,4 +1,4 @@
-"""Totals of traffic over the Web API: who may tell them, and what is answered."""
+"""Totals of traffic over the Web API: reports of agents, and answers to users."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ AGENT = "pod.kajitori-agent.kajitori.g1.agent-x.u1"
 
 
 def report(uid: str = "r1", size: int = 1000, **more: Any) -> Report:
-    """So many bytes to the internet by a run, a tenth of that to storage."""
+    """Return a report on a run: `size` bytes to the internet, and a tenth of that from storage."""
     totals = {"internet.out": Count(size, 10), "storage.in": Count(size // 10, 1)}
     account = RunAccount("team", "bert", uid, "ada", totals, NOW.timestamp(), 5.0)
-    told: dict[str, Any] = {"runs": (account,), "namespaces": {"team": totals}, "users": {"ada": totals}}
-    return Report(life="0" * 16, read_at=NOW.timestamp(), **told | more)
+    sums: dict[str, Any] = {"runs": (account,), "namespaces": {"team": totals}, "users": {"ada": totals}}
+    return Report(life="0" * 16, read_at=NOW.timestamp(), **sums | more)
 
 
-async def tell(world: World, told: Report, *, node: str = "g1", token: str = "admin") -> httpx2.Response:
+async def send_report(world: World, sent: Report, *, node: str = "g1", token: str = "admin") -> httpx2.Response:
     return await world.http.post(
         f"/v1/nodes/{node}/traffic",
-        content=msgspec.json.encode(told),
+        content=msgspec.json.encode(sent),
         headers={"Authorization": f"Bearer {token}"},
     )
 
@@ -47,50 +47,49 @@ async def agent_pod(world: World, node: str = "g1", uid: str = "u1") -> None:
         (AGENT, "g1", 204),
         (AGENT, "g2", 403),
         ("pod.kajitori-agent.kajitori.g2.agent-x.u1", "g2", 403),  # its Pod is on another node
-        ("pod.kajitori-agent.kajitori.g1.agent-x.u0", "g1", 403),  # its Pod is gone, another bears its name
-        ("pod.kajitori-agent.kajitori..agent-x.u1", "g1", 403),  # a Kubernetes that does not tell the node
-        ("pod.default.kajitori.g1.agent-x.u1", "g1", 403),  # a Pod of somebody else on that node
-        ("pod.kajitori-agent.api.g1.agent-x.u1", "g1", 403),  # made for somebody else
+        ("pod.kajitori-agent.kajitori.g1.agent-x.u0", "g1", 403),  # its Pod is gone, and another Pod has its name
+        ("pod.kajitori-agent.kajitori..agent-x.u1", "g1", 403),  # a Kubernetes version that does not report the node
+        ("pod.default.kajitori.g1.agent-x.u1", "g1", 403),  # another Pod on that node
+        ("pod.kajitori-agent.api.g1.agent-x.u1", "g1", 403),  # a token for another audience
         ("kubelet", "g1", 204),
         ("mallory", "g1", 403),
         ("expired", "g1", 401),
         ("", "g1", 401),
     ],
 )
-async def test_an_agent_speaks_for_its_own_node(world: World, token: str, node: str, status: int) -> None:
-    """So does whoever may write that Node's status, and nobody else."""
+async def test_an_agent_reports_only_its_own_node(world: World, token: str, node: str, status: int) -> None:
+    """Otherwise only callers who may write that Node's status can report it."""
     await agent_pod(world)
-    users = ("mallory", *(each for each in (token,) if each.startswith("pod.")))
+    users = ("mallory", *(name for name in (token,) if name.startswith("pod.")))
     world.kubernetes.denied |= {(user, "patch", "nodes/status", "*") for user in users}
-    answer = await tell(world, report(), node=node, token=token)
+    answer = await send_report(world, report(), node=node, token=token)
     assert answer.status_code == status, answer.text
     assert bool((await world.http.get("/v1/traffic")).json()["items"]) == (status == 204)
 
 
-async def test_the_api_server_is_asked_once_for_a_token(world: World) -> None:
+async def test_a_token_is_reviewed_once(world: World) -> None:
     await agent_pod(world)
     for _ in range(5):
-        assert (await tell(world, report(), token=AGENT)).status_code == 204
+        assert (await send_report(world, report(), token=AGENT)).status_code == 204
     asked = [path for _, path, _ in world.kubernetes.requests if path.endswith("/tokenreviews")]
     assert len(asked) == 1
 
 
-async def test_what_is_no_report_is_refused(world: World) -> None:
-    """And a node that is none."""
+async def test_an_invalid_report_and_an_unknown_node_are_refused(world: World) -> None:
     answer = await world.http.post("/v1/nodes/g1/traffic", content=b"{}")
     assert (answer.status_code, answer.json()["faults"][0]["field"]) == (422, "body")
-    answer = await tell(world, report(), node="nowhere")
+    answer = await send_report(world, report(), node="nowhere")
     assert (answer.status_code, answer.json()["faults"][0]["field"]) == (422, "node")
 
 
-async def test_who_talks_how_much(world: World) -> None:
-    """Over all nodes, told twice or not; who talks most with the internet comes first, or with another class."""
-    await tell(world, report())
-    await tell(world, report())
-    await tell(world, report(size=500), node="g2")
+async def test_runs_are_listed_by_traffic_over_all_nodes(world: World) -> None:
+    """A repeated report counts once. The order is by traffic with the internet, or with another class on request."""
+    await send_report(world, report())
+    await send_report(world, report())
+    await send_report(world, report(size=500), node="g2")
     storage: Totals = {"storage.in": Count(10**6, 10)}
     account = RunAccount("other", "loader", "r2", "bob", storage, NOW.timestamp(), 5.0)
-    await tell(world, report(runs=(account,), users={}, namespaces={"other": storage}), node="n1")
+    await send_report(world, report(runs=(account,), users={}, namespaces={"other": storage}), node="n1")
     view = (await world.http.get("/v1/traffic")).json()
     assert [(item["namespace"], item["name"], item["user"]) for item in view["items"]] == [
         ("team", "bert", "ada"),
@@ -122,12 +121,12 @@ async def test_who_talks_how_much(world: World) -> None:
         assert [item["name"] for item in found["items"]] == names
 
 
-async def test_runs_are_shown_to_those_who_may_list_them(world: World) -> None:
-    """Bytes of a run need the right to list the runs of its namespace, also once the run is gone; sums of namespaces,
-    users and nodes are open to all. No answer holds the UID of a run."""
+async def test_traffic_of_runs_needs_the_right_to_list_them(world: World) -> None:
+    """This holds for deleted runs, too; sums of namespaces, users and nodes are open to all. No answer holds the UID of
+    a run."""
     account = RunAccount("other", "loader", "secret-uid", "bob", {"internet.out": Count(7, 1)}, NOW.timestamp(), 5.0)
-    told = report(runs=(*report().runs, account), namespaces={"other": account.totals}, users={"bob": account.totals})
-    await tell(world, told)
+    sent = report(runs=(*report().runs, account), namespaces={"other": account.totals}, users={"bob": account.totals})
+    await send_report(world, sent)
     world.kubernetes.denied |= {("eve", "list", "runs", namespace) for namespace in ("", "other")}
     eve = {"Authorization": "Bearer eve"}
 
@@ -149,28 +148,28 @@ async def test_runs_are_shown_to_those_who_may_list_them(world: World) -> None:
         assert (answer.status_code, answer.json()["faults"][0]["field"]) == (422, "namespace")
 
 
-async def test_one_row_that_nobody_can_take_costs_the_others_nothing(world: World) -> None:
-    """An owner of 1,025 characters on one Run."""
+async def test_an_invalid_row_of_a_report_is_left_out(world: World) -> None:
+    """The owner of one run has 1,025 characters."""
     forged = RunAccount("team", "evil", "r9", "x" * 1025, {"internet.out": Count(9, 1)}, NOW.timestamp(), 5.0)
-    answer = await tell(world, report(runs=(forged, *report().runs), users={"x" * 1025: forged.totals}))
+    answer = await send_report(world, report(runs=(forged, *report().runs), users={"x" * 1025: forged.totals}))
     assert answer.status_code == 204
     assert [item["name"] for item in (await world.http.get("/v1/traffic")).json()["items"]] == ["bert"]
 
 
-async def test_a_class_that_there_is_not(world: World) -> None:
-    """One that policy does not name counts where somebody was counted by it."""
-    await tell(world, report())
+async def test_an_unknown_class_is_refused(world: World) -> None:
+    """A class that policy no longer names is known if traffic was counted for it."""
+    await send_report(world, report())
     answer = await world.http.get("/v1/traffic", params={"class": "internt"})
     assert (answer.status_code, answer.json()["faults"][0]["hint"]) == (422, "did you mean internet?")
     assert (await world.http.get("/v1/traffic", params={"class": "storage"})).status_code == 200
 
 
-async def test_what_a_run_moved_on_each_node(world: World) -> None:
+async def test_the_traffic_of_a_run_is_listed_by_node(world: World) -> None:
     made = world.kubernetes.put("runs", run("bert"))
     world.kubernetes.put("runs", run("silent"))
     await world.caught_up()
-    await tell(world, report(made["metadata"]["uid"]))
-    await tell(world, report(made["metadata"]["uid"], 3000), node="g2")
+    await send_report(world, report(made["metadata"]["uid"]))
+    await send_report(world, report(made["metadata"]["uid"], 3000), node="g2")
     view = (await world.http.get("/v1/runs/team/bert/traffic")).json()
     assert view["run"]["classes"][0]["sent"]["bytes"] == 4000
     assert [(item["name"], item["classes"][0]["sent"]["bytes"]) for item in view["items"]] == [
@@ -184,9 +183,9 @@ async def test_what_a_run_moved_on_each_node(world: World) -> None:
     assert answer.status_code == 403
 
 
-async def test_nodes_that_are_not_counted_are_named(world: World) -> None:
-    """Those that never were, and those that fell silent; what they told before still counts."""
-    await tell(world, report(uncounted_pods=3))
+async def test_nodes_without_recent_reports_are_named(world: World) -> None:
+    """They never reported, or not for a while; their earlier reports still count."""
+    await send_report(world, report(uncounted_pods=3))
     nodes = (await world.http.get("/v1/traffic")).json()["nodes"]
     assert nodes == {"counted": 1, "silent": "g2,n1", "silentCount": 2, "uncountedPods": 3}
     world.api.now = lambda: NOW + timedelta(minutes=6)
@@ -195,12 +194,12 @@ async def test_nodes_that_are_not_counted_are_named(world: World) -> None:
     assert view["items"][0]["classes"][0]["sent"]["bytes"] == 1000
 
 
-async def test_another_server_knows_what_this_one_was_told(world: World) -> None:
-    """By the store of blobs; one without a store says that it keeps nothing."""
-    await tell(world, report())
+async def test_servers_share_reports_through_the_blob_store(world: World) -> None:
+    """A server without a store says that it keeps nothing."""
+    await send_report(world, report())
     here = world.api.traffic = TrafficKeeper(world.blobs, world.api.now)
     assert here.book.runs == {}
-    await tell(world, report())
+    await send_report(world, report())
     await here.sync()
     world.api.traffic = TrafficKeeper(world.blobs, world.api.now)
     await world.api.traffic.sync()
