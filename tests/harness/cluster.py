@@ -20,6 +20,7 @@ import pytest
 import yaml
 from tests.harness.deployed import grant_controller
 from tests.harness.embedded_server import embedded_server
+from tests.harness.identity_provider import sign_in_flags
 from tests.harness.real_server import CONTROLLER, RealServer, require_binaries, running_real_server, unicast_address
 from tests.harness.shared_servers import SHARED_SERVERS
 
@@ -57,6 +58,7 @@ GPUS = 8
 SIM = "sim.kajitori.dev/"
 POLICY: dict[str, Any] = {"start": {"pause": "1s", "longestPause": "2s", "deadline": "20s", "restartGrace": "1s"}}
 CONTROLLERS = (
+    "clusterrole-aggregation-controller",
     "disruption-controller",
     "garbage-collector-controller",
     "namespace-controller",
@@ -65,7 +67,7 @@ CONTROLLERS = (
     "resourcequota-controller",
     "taint-eviction-controller",
 )
-"""Of kube-controller-manager: those that touch Pods, nodes and whole namespaces. The others make objects out of kinds
+"""Of kube-controller-manager: those that touch Pods, nodes, whole namespaces and roles. The others make objects out of kinds
 that no run has, or that nobody reads here (addresses, certificates, accounts), and cost time."""
 
 T = TypeVar("T")
@@ -387,7 +389,7 @@ def real_control_plane() -> RealServer:
 def _running_runs_server() -> Iterator[RealServer]:
     fast = ("--kube-api-qps=500", "--kube-api-burst=1000")
     manager = (f"--controllers={','.join(CONTROLLERS)}", "--node-monitor-grace-period=20s")
-    with running_real_server() as cluster, cluster.scheduler(*fast), cluster.controller_manager(*manager, *fast):
+    with running_real_server(*sign_in_flags()) as cluster, cluster.scheduler(*fast), cluster.controller_manager(*manager, *fast):
         with ThreadPoolExecutor(1) as thread:  # the calling thread may run an event loop
             thread.submit(asyncio.run, _let_control(cluster)).result()
         yield cluster

@@ -14,6 +14,8 @@ from typing import Any
 
 import aiohttp
 
+from kajitori.embedded.apiserver.access.authentication_config import AuthenticationConfiguration
+from kajitori.embedded.apiserver.access.id_tokens import IdTokens
 from kajitori.embedded.apiserver.auth import Authenticator, User
 from kajitori.embedded.apiserver.certificates import Certificates, ensure_certificates, write_kubeconfig
 from kajitori.embedded.apiserver.server import ApiServer
@@ -138,24 +140,35 @@ class EventReader:
 
 @asynccontextmanager
 async def embedded_server(
-    folder: Path | None = None, *, controllers: bool = True, users: Sequence[str] = ()
+    folder: Path | None = None,
+    *,
+    controllers: bool = True,
+    users: Sequence[str] = (),
+    authentication: AuthenticationConfiguration | None = None,
 ) -> AsyncIterator[EmbeddedServer]:
     """An API server on a free port of the loopback interface; gone, with everything in it, at the end.
 
     With a `folder` what is stored lies in it and stays. Without `controllers` nobody collects garbage. `users`: who has
-    a token besides the administrator.
+    a token besides the administrator. `authentication`: providers whose ID tokens are accepted; then roles decide.
     """
     own = Path(tempfile.mkdtemp(prefix="kajitori-test-"))
     try:
         # Keys take a moment to make; a folder that is used again has them already.
         certificates = ensure_certificates((folder or own) / "pki")
         store = await Store.open(folder / "store" if folder else None)
-        authenticator = Authenticator()
+        signed = [IdTokens(authentication.jwt)] if authentication is not None else []
+        authenticator = Authenticator(signed=signed)
         authenticator.add_token(TOKEN)
         tokens = {user: f"token-of-{user}" for user in users}
         for user, token in tokens.items():
             authenticator.add_token(token, User(user, ("researchers",)))
-        server = ApiServer(store, certificates=certificates, authenticator=authenticator, controllers=controllers)
+        server = ApiServer(
+            store,
+            certificates=certificates,
+            authenticator=authenticator,
+            controllers=controllers,
+            roles=authentication is not None,
+        )
         await server.start()
         try:
             kubeconfig = own / "kubeconfig"

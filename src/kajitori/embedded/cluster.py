@@ -15,6 +15,8 @@ from types import TracebackType
 from typing import Any
 
 from kajitori.configuration.private_files import write_private
+from kajitori.embedded.apiserver.access.authentication_config import AuthenticationConfiguration
+from kajitori.embedded.apiserver.access.id_tokens import IdTokens
 from kajitori.embedded.apiserver.addresses import CLUSTER_RANGE
 from kajitori.embedded.apiserver.auth import Authenticator
 from kajitori.embedded.apiserver.certificates import Certificates, ensure_certificates, ensure_token, write_kubeconfig
@@ -46,6 +48,8 @@ class EmbeddedSettings:
     cluster_cidr: str = "10.244.0.0/16"
     """IPv4 network from which each node gets a range of Pod addresses, `node_prefix` long."""
     node_prefix: int = 24
+    authentication: AuthenticationConfiguration | None = None
+    """Providers whose ID tokens are accepted. If it is given, roles decide what their users may do."""
 
 
 class EmbeddedCluster:
@@ -76,7 +80,9 @@ class EmbeddedCluster:
             closing.push_async_callback(store.close)
             self.certificates = await asyncio.to_thread(ensure_certificates, folder / "pki", names=_names(settings))
             self.token = ensure_token(folder / "token")
-            authenticator = Authenticator()
+            accepted = settings.authentication
+            signed = [IdTokens(accepted.jwt)] if accepted is not None else []
+            authenticator = Authenticator(signed=signed)
             authenticator.add_token(self.token)
             server = await self._started(store, authenticator)
             closing.push_async_callback(server.stop)
@@ -120,7 +126,12 @@ class EmbeddedCluster:
         settings = self.settings
         for port in _ports_to_try(settings):
             server = ApiServer(
-                store, certificates=self.certificates, authenticator=authenticator, host=settings.host, port=port
+                store,
+                certificates=self.certificates,
+                authenticator=authenticator,
+                host=settings.host,
+                port=port,
+                roles=settings.authentication is not None,
             )
             try:
                 await server.start()

@@ -1,7 +1,7 @@
 """Authentication and authorization.
 
-Every known user may do everything: the embedded cluster belongs to the user who runs it. Roles exist on real clusters
-only.
+Every known user may do everything: the embedded cluster belongs to the user who runs it. If people sign in at a
+provider (`--authentication-config`), roles decide instead: `access/roles.py`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import hashlib
 import hmac
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from kajitori.embedded.apiserver.strategies.strategy import Object
 
@@ -60,14 +60,35 @@ class Attributes:
     """The path of a request that is not about a resource (/version, /openapi/v3)."""
 
 
+class SignedTokens(Protocol):
+    """Verifies tokens that carry their own proof."""
+
+    async def user_of(self, token: str) -> User | None:
+        """Return the user of a token, or None."""
+
+    async def close(self) -> None:
+        """End what is under way."""
+
+
+class Authorizer(Protocol):
+    """Decides what users may do."""
+
+    def refusal(self, user: User, attributes: Attributes) -> str:
+        """Return an empty text if the user may do this, else the reason for a 403."""
+
+    def rules_review(self, user: User, namespace: str) -> dict[str, Any]:
+        """Return the status of a SelfSubjectRulesReview."""
+
+
 class Authenticator:
     """Authenticates bearer tokens and client certificates.
 
     Only digests of tokens are kept. They are compared in constant time.
     """
 
-    def __init__(self, tokens: Mapping[str, User] | None = None) -> None:
+    def __init__(self, tokens: Mapping[str, User] | None = None, signed: Iterable[SignedTokens] = ()) -> None:
         self._users: dict[bytes, User] = {}
+        self._signed = tuple(signed)
         for token, user in (tokens or {}).items():
             self.add_token(token, user)
 
@@ -90,6 +111,25 @@ class Authenticator:
             if hmac.compare_digest(known, given):
                 found = user
         return found
+
+    async def find_user(self, token: str) -> User | None:
+        """Return the user of a known or a signed token, or None."""
+        user = self.user_of_token(token)
+        for one in self._signed:
+            user = user or await one.user_of(token)
+        return user
+
+    async def identify(self, authorization: str, peer_certificate: Mapping[str, Any] | None) -> User | None:
+        """Return what `authenticate` does, also for signed tokens."""
+        user = self.authenticate(authorization, peer_certificate)
+        if user is None and self._signed:
+            return await self.find_user(authorization.partition(" ")[2].strip())
+        return user
+
+    async def close(self) -> None:
+        """End the verifications that are under way."""
+        for one in self._signed:
+            await one.close()
 
     def authenticate(self, authorization: str = "", peer_certificate: Mapping[str, Any] | None = None) -> User | None:
         """Return the user of an `Authorization` header or of a verified client certificate (in the form of
@@ -125,12 +165,27 @@ def _user_of_certificate(certificate: Mapping[str, Any]) -> User | None:
     return User(name, (*groups, AUTHENTICATED)) if name else None
 
 
+class AllowKnown:
+    """Lets every authenticated user do everything, and anybody ask how the server is."""
+
+    def refusal(self, user: User, attributes: Attributes) -> str:
+        return authorize(user, attributes)
+
+    def rules_review(self, user: User, namespace: str) -> dict[str, Any]:
+        return _rules_status(user)
+
+
 def authorize(user: User, attributes: Attributes) -> str:
-    """Return an empty text if the user may do this, else the reason for a 403."""
+    """Return an empty text if the user is known or the path is public, else the reason for a 403."""
     if user.name != ANONYMOUS.name or AUTHENTICATED in user.groups:
         return ""
     if attributes.path in _PUBLIC_PATHS or attributes.path.startswith(("/healthz/", "/livez/", "/readyz/")):
         return ""
+    return denial(user, attributes)
+
+
+def denial(user: User, attributes: Attributes) -> str:
+    """Return the reason for a 403, in the words of kube-apiserver."""
     if attributes.path:
         return f'User "{user.name}" cannot {attributes.verb} path "{attributes.path}"'
     resource = attributes.resource + (f"/{attributes.subresource}" if attributes.subresource else "")
@@ -140,31 +195,34 @@ def authorize(user: User, attributes: Attributes) -> str:
     )
 
 
-def review(kind: str, obj: Object, user: User, authenticator: Authenticator) -> Object:
+async def review(
+    kind: str, obj: Object, user: User, authenticator: Authenticator, authorizer: Authorizer | None = None
+) -> Object:
     """Return the answer to a TokenReview, SelfSubjectReview, SelfSubjectAccessReview, SubjectAccessReview,
     LocalSubjectAccessReview or SelfSubjectRulesReview."""
+    authorizer = authorizer or AllowKnown()
     answer: Object = {**obj, "metadata": obj.get("metadata") or {}}
     spec = obj.get("spec") or {}
     if kind == "SelfSubjectReview":
         answer["status"] = {"userInfo": user.as_dict()}
     elif kind == "TokenReview":
-        answer["status"] = _token_status(spec, authenticator)
+        answer["status"] = await _token_status(spec, authenticator)
         # The token itself is not sent back.
         answer["spec"] = {name: value for name, value in spec.items() if name != "token"}
     elif kind == "SelfSubjectAccessReview":
-        answer["status"] = _access_status(user, spec)
+        answer["status"] = _access_status(user, spec, authorizer)
     elif kind in ("SubjectAccessReview", "LocalSubjectAccessReview"):
         groups = tuple(spec.get("groups") or ())
         subject = User(spec.get("user", ""), groups, spec.get("uid", ""))
         known = bool(subject.name or groups) and ANONYMOUS.groups[0] not in groups
-        answer["status"] = _access_status(subject if known else ANONYMOUS, spec)
+        answer["status"] = _access_status(subject if known else ANONYMOUS, spec, authorizer)
     elif kind == "SelfSubjectRulesReview":
-        answer["status"] = _rules_status(user)
+        answer["status"] = authorizer.rules_review(user, spec.get("namespace", ""))
     return answer
 
 
-def _token_status(spec: Mapping[str, Any], authenticator: Authenticator) -> dict[str, Any]:
-    user = authenticator.user_of_token(spec.get("token", ""))
+async def _token_status(spec: Mapping[str, Any], authenticator: Authenticator) -> dict[str, Any]:
+    user = await authenticator.find_user(spec.get("token", ""))
     if user is None:
         return {"user": {}, "error": "invalid bearer token"}
     status: dict[str, Any] = {"authenticated": True, "user": user.as_dict()}
@@ -173,14 +231,14 @@ def _token_status(spec: Mapping[str, Any], authenticator: Authenticator) -> dict
     return status
 
 
-def _access_status(user: User, spec: Mapping[str, Any]) -> dict[str, Any]:
+def _access_status(user: User, spec: Mapping[str, Any], authorizer: Authorizer) -> dict[str, Any]:
     resource, other = spec.get("resourceAttributes") or {}, spec.get("nonResourceAttributes") or {}
     if other:
         attributes = Attributes(other.get("verb", ""), path=other.get("path", ""))
     else:
         names = ("group", "version", "resource", "subresource", "namespace", "name")
         attributes = Attributes(resource.get("verb", ""), **{name: resource.get(name, "") for name in names})
-    refusal = authorize(user, attributes)
+    refusal = authorizer.refusal(user, attributes)
     return {"allowed": False, "reason": refusal} if refusal else {"allowed": True}
 
 

@@ -17,6 +17,7 @@ from kajitori.embedded.apiserver.strategies import (
     nodes,
     pods,
     policies,
+    roles,
     services,
     storage,
 )
@@ -207,6 +208,18 @@ def built_in_kinds() -> list[Kind]:
         ),
         _kind("coordination.k8s.io/v1", "leases", "Lease", policies.LeaseStrategy()),
         _kind("discovery.k8s.io/v1", "endpointslices", "EndpointSlice", services.EndpointSliceStrategy()),
+    ]
+
+
+def role_kinds() -> list[Kind]:
+    """Return the kinds of role-based access control, which are served only if roles decide what users may do."""
+    group = "rbac.authorization.k8s.io/v1"
+    binding, role = roles.RoleBindingStrategy, roles.RoleStrategy
+    return [
+        _kind(group, "clusterrolebindings", "ClusterRoleBinding", binding(namespaced=False), namespaced=False),
+        _kind(group, "clusterroles", "ClusterRole", role(namespaced=False), namespaced=False),
+        _kind(group, "rolebindings", "RoleBinding", binding(namespaced=True)),
+        _kind(group, "roles", "Role", role(namespaced=True)),
     ]
 
 

@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from kajitori.embedded.apiserver.access.roles import GROUP as RBAC_GROUP
+from kajitori.embedded.apiserver.access.roles import RoleAuthorizer
 from kajitori.embedded.apiserver.admission import admission
 from kajitori.embedded.apiserver.admission.admission import AdmissionRequest
 from kajitori.embedded.apiserver.admission.policies.evaluation import AdmissionPolicies
@@ -80,6 +82,8 @@ class Objects:
         self.registry = registry
         self.view = View(store)
         self.policies = AdmissionPolicies(self.view, registry)
+        self.role_guard: RoleAuthorizer | None = None
+        """Set if roles decide what users may do: it keeps users from granting rights that they do not have."""
         store.group_by("/pods", node_of)
 
     # --- reading -----------------------------------------------------------------------------------------------------
@@ -153,7 +157,7 @@ class Objects:
         if causes:
             raise invalid_object(kind, meta.get("name", ""), causes)
         caller.warnings += kind.strategy.warnings(obj, None)
-        self.policies.check(request)
+        self._check(request)
         admission.check(request, self.view)
         present = self.find(kind, namespace, meta["name"])
         if present is not None:
@@ -248,7 +252,7 @@ class Objects:
             raise invalid_object(kind, record.name, causes)
         if subresource != "status":
             caller.warnings += strategy.warnings(new, old)
-        self.policies.check(request)
+        self._check(request)
         meta["resourceVersion"] = before["resourceVersion"]
         if self.store.get(record.resource, record.namespace, record.name) is not record:
             raise Stale
@@ -320,6 +324,15 @@ class Objects:
         )
         self.carry_out(changes)
         return self.store.revision
+
+    def _check(self, request: AdmissionRequest) -> None:
+        """Raise StatusError if an admission policy refuses the write, or if it grants rights that the user lacks."""
+        self.policies.check(request)
+        guard, resource = self.role_guard, request.kind.resource
+        if guard is not None and resource.group == RBAC_GROUP:
+            refusal = guard.escalation(request.user, resource.kind, request.namespace, request.object)
+            if refusal:
+                raise StatusError.forbidden(resource, request.name, refusal)
 
     def carry_out(self, changes: Iterable[upkeep.Change]) -> None:
         """Carry out the changes that upkeep asks for."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kajitori.embedded.apiserver.builtin import built_in_kinds
+from kajitori.embedded.apiserver.builtin import built_in_kinds, role_kinds
 from kajitori.embedded.apiserver.crds import kinds_of
 from kajitori.embedded.apiserver.kinds import Kind
 from kajitori.embedded.apiserver.strategies.strategy import Object
@@ -71,6 +71,6 @@ def _key(kind: Kind) -> tuple[str, str, str]:
     return kind.resource.group, kind.resource.version, kind.resource.plural
 
 
-def built_in() -> KindRegistry:
-    """Return a registry of the built-in kinds."""
-    return KindRegistry(built_in_kinds())
+def built_in(*, roles: bool = False) -> KindRegistry:
+    """Return a registry of the built-in kinds; with `roles`, also those of role-based access control."""
+    return KindRegistry(built_in_kinds() + (role_kinds() if roles else []))

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from kajitori.embedded.apiserver import auth
-from kajitori.embedded.apiserver.auth import Authenticator
+from kajitori.embedded.apiserver.auth import AllowKnown, Authenticator, Authorizer
 from kajitori.embedded.apiserver.causes import Cause
 from kajitori.embedded.apiserver.causes import format_value as quoted
 from kajitori.embedded.apiserver.kinds import Kind
@@ -77,9 +77,10 @@ def verb_of(call_method: str, target: Target, query: Mapping[str, str]) -> str:
 class Rest:
     """Answers requests to resources."""
 
-    def __init__(self, objects: Objects, authenticator: Authenticator) -> None:
+    def __init__(self, objects: Objects, authenticator: Authenticator, authorizer: Authorizer | None = None) -> None:
         self.objects = objects
         self._authenticator = authenticator
+        self._authorizer = authorizer or AllowKnown()
         self._lister = Lister(objects)
         self._subresources = Subresources(objects)
 
@@ -143,7 +144,7 @@ class Rest:
         obj = self._read(call, options)
         check_namespace(obj, target)
         if kind.virtual:
-            return self._review(call, obj)
+            return await self._review(call, obj)
         if kind.custom is not None and kind.custom["metadata"].get("deletionTimestamp"):
             why = "create not allowed while custom resource definition is terminating"
             raise StatusError(405, "MethodNotAllowed", why)
@@ -151,13 +152,14 @@ class Rest:
         written = await self.objects.create(kind, target.namespace, obj, call.caller, options, own=own)
         return _object(call, written.value, 201)
 
-    def _review(self, call: Call, obj: Object) -> Answer:
+    async def _review(self, call: Call, obj: Object) -> Answer:
         kind = call.target.kind.resource.kind
         faults = list(auth.faults_of(kind, obj))
         if faults:
             causes = [Cause("FieldValueInvalid", "spec", f"Invalid value: {fault}") for fault in faults]
             raise StatusError.invalid(call.target.kind.resource.group, kind, "", causes)
-        return _object(call, encode_plain(auth.review(kind, obj, call.caller.user, self._authenticator)), 201)
+        reviewed = await auth.review(kind, obj, call.caller.user, self._authenticator, self._authorizer)
+        return _object(call, encode_plain(reviewed), 201)
 
     async def _update(self, call: Call) -> Answer:
         target = call.target

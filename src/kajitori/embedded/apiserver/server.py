@@ -14,7 +14,8 @@ from typing import Any
 from aiohttp import web
 
 from kajitori.embedded.apiserver import discovery
-from kajitori.embedded.apiserver.auth import Attributes, Authenticator, User, authorize
+from kajitori.embedded.apiserver.access import roles as access_roles
+from kajitori.embedded.apiserver.auth import AllowKnown, Attributes, Authenticator, Authorizer, User
 from kajitori.embedded.apiserver.certificates import Certificates
 from kajitori.embedded.apiserver.metrics import Metrics
 from kajitori.embedded.apiserver.objects import Caller, Objects
@@ -56,16 +57,20 @@ class ApiServer:
         host: str = "127.0.0.1",
         port: int = 0,
         controllers: bool = True,
+        roles: bool = False,
     ) -> None:
-        """`controllers=False`: leave the work of a controller manager to another process."""
+        """`controllers=False`: leave the work of a controller manager to another process. `roles`: roles decide what
+        users may do; otherwise every known user may do everything."""
         self._store = store
         self._certificates = certificates
         self._authenticator = authenticator
         self._host = host
         self._port = port
-        self._registry = built_in()
+        self._registry = built_in(roles=roles)
         self._objects = Objects(store, self._registry)
-        self._rest = Rest(self._objects, authenticator)
+        self._objects.role_guard = access_roles.RoleAuthorizer(self._objects.view) if roles else None
+        self._authorizer: Authorizer = self._objects.role_guard or AllowKnown()
+        self._rest = Rest(self._objects, authenticator, self._authorizer)
         self._openapi = OpenApi(self._registry)
         self._controllers = Controllers(self._objects) if controllers else None
         self._proxy = KubeletProxy(self._objects, certificates)
@@ -104,6 +109,8 @@ class ApiServer:
             self._registry.add_definition(record.decode())
         self._store.listen(self._on_event)
         self._objects.carry_out(defaults.at_start(self._registry, self._objects.view, self.ca_pem))
+        if self._objects.role_guard is not None:
+            self._objects.carry_out(defaults.missing(self._registry, access_roles.default_objects()))
         await self._store.durable(self._store.revision)
         if self._controllers is not None:
             await self._controllers.start()
@@ -127,6 +134,7 @@ class ApiServer:
             await self._runner.cleanup()
             self._runner = None
         await self._proxy.close()
+        await self._authenticator.close()
 
     def _tls(self) -> ssl.SSLContext:
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(self._certificates.ca))
@@ -173,13 +181,13 @@ class ApiServer:
         headers = request.headers
         transport = request.transport
         peer = transport.get_extra_info("peercert") if transport is not None else None
-        user = self._authenticator.authenticate(headers.get("Authorization", ""), peer)
+        user = await self._authenticator.identify(headers.get("Authorization", ""), peer)
         if user is None:
             raise StatusError.unauthorized()
         path = request.path
         target = find_target(self._registry, path) if path.startswith("/api") else None
         if target is None:
-            refusal = authorize(user, Attributes(request.method.lower(), path=path))
+            refusal = self._authorizer.refusal(user, Attributes(request.method.lower(), path=path))
             if refusal:
                 raise StatusError(403, "Forbidden", f"forbidden: {refusal}", {})
             return await self._other(request, path)
@@ -202,10 +210,10 @@ class ApiServer:
             target.namespace,
             target.name,
         )
-        refusal = authorize(user, attributes)
+        refusal = self._authorizer.refusal(user, attributes)
         if target.subresource in STREAMS and verb == "get":
             # A WebSocket starts with a GET, but a user who may only read must not be able to run programs.
-            refusal = refusal or authorize(user, dataclasses.replace(attributes, verb="create"))
+            refusal = refusal or self._authorizer.refusal(user, dataclasses.replace(attributes, verb="create"))
         if refusal:
             raise StatusError.forbidden(resource, target.name, refusal)
         if target.subresource == "proxy":

@@ -41,25 +41,25 @@ def test_anonymous_may_ask_how_the_server_is() -> None:
     assert auth.authorize(ADA, asked) == ""
 
 
-def test_reviews() -> None:
+async def test_reviews() -> None:
     """SelfSubjectReview, TokenReview and access reviews; a token is not sent back."""
     known = Authenticator({"secret": ADA})
     user = known.authenticate("Bearer secret")
     assert user is not None
-    me = auth.review("SelfSubjectReview", {}, user, known)["status"]["userInfo"]
+    me = (await auth.review("SelfSubjectReview", {}, user, known))["status"]["userInfo"]
     assert me == {"username": "ada", "uid": "1", "groups": ["vision", "system:authenticated"]}
-    token = auth.review("TokenReview", {"spec": {"token": "secret"}}, user, known)
+    token = await auth.review("TokenReview", {"spec": {"token": "secret"}}, user, known)
     assert token["status"]["authenticated"] is True
     assert "secret" not in str(token)
-    wrong = auth.review("TokenReview", {"spec": {"token": "guess"}}, user, known)
+    wrong = await auth.review("TokenReview", {"spec": {"token": "guess"}}, user, known)
     assert "authenticated" not in wrong["status"]
     asked = {"spec": {"resourceAttributes": {"verb": "create", "resource": "pods", "namespace": "x"}}}
-    assert auth.review("SelfSubjectAccessReview", asked, user, known)["status"] == {"allowed": True}
-    stranger = auth.review("SelfSubjectAccessReview", asked, ANONYMOUS, known)["status"]
+    assert (await auth.review("SelfSubjectAccessReview", asked, user, known))["status"] == {"allowed": True}
+    stranger = (await auth.review("SelfSubjectAccessReview", asked, ANONYMOUS, known))["status"]
     assert stranger["allowed"] is False
     other = {"spec": {**asked["spec"], "user": "bob"}}
-    assert auth.review("SubjectAccessReview", other, user, known)["status"] == {"allowed": True}
-    rules = auth.review("SelfSubjectRulesReview", {"spec": {"namespace": "x"}}, user, known)["status"]
+    assert (await auth.review("SubjectAccessReview", other, user, known))["status"] == {"allowed": True}
+    rules = (await auth.review("SelfSubjectRulesReview", {"spec": {"namespace": "x"}}, user, known))["status"]
     assert rules["resourceRules"] == [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from kajitori.embedded.apiserver.addresses import CLUSTER_RANGE
@@ -90,6 +91,11 @@ def at_start(registry: KindRegistry, view: StoreView, client_ca: str) -> list[Ch
         if not going.get(namespace):
             changes += _account(registry, namespace, view)
     return changes + _quota_changes(registry, list(view.list(QUOTAS)), view)
+
+
+def missing(registry: KindRegistry, wanted: Iterable[tuple[Resource, Object]]) -> list[Change]:
+    """Return the writes that create objects; those that exist stay as they are."""
+    return [_create(registry, resource, body) for resource, body in wanted]
 
 
 def _create(registry: KindRegistry, resource: Resource, body: Object) -> Change:

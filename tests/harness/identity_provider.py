@@ -25,7 +25,7 @@ from urllib.parse import parse_qs, urlencode, urljoin, urlsplit
 import httpx2
 import pytest
 import yaml
-from tests.helpers.shared import SHARED_SERVERS
+from tests.harness.shared_servers import SHARED_SERVERS
 
 from kajitori.embedded.apiserver.certificates import ensure_certificates
 
@@ -102,10 +102,12 @@ class IdentityProvider:
             ],
         }
 
-    def write_authentication(self, path: Path) -> Path:
-        """Write `authentication` to a file."""
-        path.write_text(yaml.safe_dump(self.authentication()))
-        return path
+    @property
+    def authentication_file(self) -> Path:
+        """A file with `authentication`."""
+        file = self.ca.with_name("authentication.yaml")
+        file.write_text(yaml.safe_dump(self.authentication()))
+        return file
 
 
 @dataclass(frozen=True)
@@ -163,18 +165,31 @@ class Browser:
         return page
 
 
+def what_is_missing() -> str:
+    """Return what the provider lacks on this machine and how to install it; empty if it can run."""
+    if shutil.which("node") is None:
+        return "oidc-provider, the OpenID provider of the tests, needs Node.js: apt-get install nodejs npm"
+    if not (FOLDER / "node_modules" / "oidc-provider").exists():
+        return "oidc-provider, the OpenID provider of the tests, is missing: npm ci --prefix tests/emulators"
+    return ""
+
+
+def sign_in_flags() -> tuple[str, ...]:
+    """Return the flags by which a kube-apiserver accepts the ID tokens of this group's provider; none without one."""
+    if what_is_missing():
+        return ()
+    return (f"--authentication-config={_shared().authentication_file}",)
+
+
 @contextlib.contextmanager
 def running_provider() -> Iterator[IdentityProvider]:
     """Run a provider. Skip the test if it is not installed, and say how to install it."""
-    node = shutil.which("node")
-    if node is None:
-        pytest.skip("oidc-provider, the OpenID provider of the tests, needs Node.js: apt-get install nodejs npm")
-    if not (FOLDER / "node_modules" / "oidc-provider").exists():
-        pytest.skip("oidc-provider, the OpenID provider of the tests, is missing: npm ci --prefix tests/emulators")
+    if lacking := what_is_missing():
+        pytest.skip(lacking)
     folder = Path(tempfile.mkdtemp(prefix="kajitori-identity-"))
     made = ensure_certificates(folder)
     settings = json.dumps({"certificate": str(made.server), "key": str(made.server_key)})
-    words = [node, "--no-warnings", str(FOLDER / "identity.mjs"), settings]
+    words = ["node", "--no-warnings", str(FOLDER / "identity.mjs"), settings]
     log = (folder / "log").open("wb")
     process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True)
     try:
@@ -198,4 +213,8 @@ def running_provider() -> Iterator[IdentityProvider]:
 @pytest.fixture(scope="module")
 def identity_provider() -> IdentityProvider:
     """One provider for all tests of this group."""
+    return _shared()
+
+
+def _shared() -> IdentityProvider:
     return SHARED_SERVERS.get("identity_provider", running_provider)
