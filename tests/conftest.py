@@ -9,6 +9,7 @@ from collections.abc import Generator
 import hypothesis
 import pytest
 from tests.harness.cluster import cluster, real_control_plane
+from tests.harness.identity_provider import identity_provider
 from tests.harness.local_cluster import local_cluster
 from tests.harness.real_server import kube_server, own_namespace, real_server, with_controller_manager, with_scheduler
 from tests.harness.shared_servers import SHARED_SERVERS, spread
@@ -17,6 +18,7 @@ from tests.helpers.files import changes_count_at_once
 __all__ = [
     "changes_count_at_once",
     "cluster",
+    "identity_provider",
     "kube_server",
     "local_cluster",
     "own_namespace",

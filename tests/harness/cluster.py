@@ -67,8 +67,8 @@ CONTROLLERS = (
     "resourcequota-controller",
     "taint-eviction-controller",
 )
-"""Of kube-controller-manager: those that touch Pods, nodes, whole namespaces and roles. The others make objects out of kinds
-that no run has, or that nobody reads here (addresses, certificates, accounts), and cost time."""
+"""Of kube-controller-manager: those that touch Pods, nodes, whole namespaces and roles. The others make objects out of
+kinds that no run has, or that nobody reads here (addresses, certificates, accounts), and cost time."""
 
 T = TypeVar("T")
 
@@ -389,7 +389,11 @@ def real_control_plane() -> RealServer:
 def _running_runs_server() -> Iterator[RealServer]:
     fast = ("--kube-api-qps=500", "--kube-api-burst=1000")
     manager = (f"--controllers={','.join(CONTROLLERS)}", "--node-monitor-grace-period=20s")
-    with running_real_server(*sign_in_flags()) as cluster, cluster.scheduler(*fast), cluster.controller_manager(*manager, *fast):
+    with (
+        running_real_server(*sign_in_flags()) as cluster,
+        cluster.scheduler(*fast),
+        cluster.controller_manager(*manager, *fast),
+    ):
         with ThreadPoolExecutor(1) as thread:  # the calling thread may run an event loop
             thread.submit(asyncio.run, _let_control(cluster)).result()
         yield cluster
