@@ -19,7 +19,6 @@ from typing import Any
 
 import click
 import msgspec
-import yaml
 
 from kajitori.api.app import create_app
 from kajitori.api.context import ApiDependencies
@@ -27,10 +26,8 @@ from kajitori.cli.app import SECTIONS, kaji
 from kajitori.cli.other_words import WORDS
 from kajitori.cli.submit.borrowed_options import DOCKER, SLURM
 from kajitori.configuration.policy_file import PolicyFile
-from kajitori.core.admission.owner_policy import owner_policy, owner_policy_binding
 from kajitori.core.documents.reference import reference_page
 from kajitori.core.network.registry_model import Networks
-from kajitori.core.pods.manifests import priority_class
 from kajitori.core.policy.model import Policy
 from kajitori.core.spec.definition import custom_resource_definition
 from kajitori.core.spec.node_request import NodeRequest, RequestState
@@ -45,6 +42,7 @@ from kajitori.core.spec.reasons import (
 from kajitori.core.spec.run import RunSpec
 from kajitori.core.spec.status import RunStatus
 from kajitori.core.words.names import API_VERSION, KIND
+from kajitori.install import kustomize
 from kajitori.kube.client import KubeClient
 from kajitori.kube.config import KubeConfig
 from kajitori.kube.mirror.mirror import Mirror
@@ -57,17 +55,6 @@ from markdown_pages import DOCS, page, table
 REFERENCE = DOCS / "reference"
 DEPLOY = DOCS.parent / "deploy"
 _WIDTH = 100
-_MADE_MANIFEST = "# Made by docs/generate.py (make reference); edits here are lost."
-_DEFINITION = """# What a cluster needs before it can have runs: the resource `runs.kajitori.dev`, and the
-# PriorityClass of their Pods. Apply it, and owner-policy.yaml, with each new version before the parts.
-#
-#   kubectl apply --server-side -f deploy/definition.yaml -f deploy/owner-policy.yaml
-"""
-_OWNER_POLICY = """\
-# A user cannot submit a run in the name of another user: the API server requires that the annotation
-# kajitori.dev/owner names the user that it authenticated, and keeps it. Needs Kubernetes 1.30.
-# `kajitori-installer` applies the same.
-"""
 _API_RULES = """
 ## Rules of all calls
 
@@ -107,14 +94,8 @@ def pages() -> dict[str, str]:
 
 
 def manifests() -> dict[str, str]:
-    """Every generated manifest by its file name."""
-    documents = (owner_policy(), owner_policy_binding())
-    text = yaml.safe_dump_all(documents, sort_keys=False, width=120)
-    installed = yaml.safe_dump_all((priority_class(), custom_resource_definition()), sort_keys=False, width=120)
-    return {
-        "owner-policy.yaml": f"{_MADE_MANIFEST}\n{_OWNER_POLICY}{text}",
-        "definition.yaml": f"{_MADE_MANIFEST}\n{_DEFINITION}{installed}",
-    }
+    """Every generated file below `deploy/` by its path."""
+    return kustomize.base()
 
 
 def cli_page() -> str:
@@ -371,6 +352,7 @@ def main() -> None:
         (REFERENCE / name).write_text(text, encoding="utf-8")
     (DOCS / "troubleshooting" / "messages.md").write_text(diagnostics.messages_page(), encoding="utf-8")
     for name, text in manifests().items():
+        (DEPLOY / name).parent.mkdir(parents=True, exist_ok=True)
         (DEPLOY / name).write_text(text, encoding="utf-8")
 
 

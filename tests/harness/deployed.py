@@ -46,8 +46,7 @@ def roles() -> dict[tuple[str, str], dict[str, Any]]:
     """Every role, by kind and name, wherever it stands."""
     return {
         (each["kind"], each["metadata"]["name"]): each
-        for path in DEPLOY.glob("*.yaml")
-        for each in manifest(path.name)
+        for each in manifest("rbac.yaml")
         if each["kind"] in ("ClusterRole", "Role")
     }
 

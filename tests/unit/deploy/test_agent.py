@@ -29,7 +29,7 @@ def test_its_command_line(documents: dict[str, Any], monkeypatch: pytest.MonkeyP
     found = command.make_context("agent", list(container["args"])).params
     assert (found["node"], found["port"], found["pods"]) == ("gpu-00012", 9465, None)
     mounts = [Path(each["mountPath"]) for each in container["volumeMounts"]]
-    for option in ("data", "policy", "relay_token", "report_token"):
+    for option in ("data", "policy", "relay_token", "report_token", "relay_ca", "report_ca"):
         assert any(found[option] == mount or mount in found[option].parents for mount in mounts), option
 
 
@@ -41,8 +41,10 @@ def test_it_asks_nothing_of_the_api_server(documents: dict[str, Any]) -> None:
     assert spec["serviceAccountName"] == meta["name"]
     assert f"{meta['namespace']}/{meta['name']}" == AGENT_ACCOUNT
     assert spec["automountServiceAccountToken"] is documents["ServiceAccount"]["automountServiceAccountToken"] is False
-    (token,) = [volume["projected"]["sources"] for volume in spec["volumes"] if "projected" in volume]
+    (token,) = [volume["projected"]["sources"] for volume in spec["volumes"] if volume["name"] == "token"]
     assert [source["serviceAccountToken"]["audience"] for source in token] == [AUDIENCE]
+    (tls,) = [volume["projected"]["sources"] for volume in spec["volumes"] if volume["name"] == "tls"]
+    assert [[item["key"] for item in source["secret"]["items"]] for source in tls] == [["ca.crt"]], "and no key"
 
 
 def test_its_policy(documents: dict[str, Any], tmp_path: Path) -> None:

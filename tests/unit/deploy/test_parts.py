@@ -15,14 +15,16 @@ from prometheus_client import CollectorRegistry
 from kajitori.api.health import router
 from kajitori.cli.verbs.platform.controller import command as controller
 from kajitori.cli.verbs.platform.server import command as server
-from kajitori.configuration.settings import LEASE_NAMESPACE
+from kajitori.configuration.settings import LEASE_NAMESPACE, ControllerOptions, ServerOptions
 from kajitori.core.network.registry import parse_networks
 from kajitori.core.policy.file import parse_policy
 from kajitori.core.words.names import AGENT_ACCOUNT
+from kajitori.install.workloads import TLS_FOLDER
 from kajitori.monitoring.probes import ProbeServer
 
 DEPLOY = Path(__file__).parents[3] / "deploy"
 PARTS: dict[str, click.Command] = {"server": server, "controller": controller}
+OPTIONS: dict[str, Any] = {"server": ServerOptions, "controller": ControllerOptions}
 
 
 def documents(name: str) -> list[dict[str, Any]]:
@@ -45,7 +47,10 @@ def told(part: str, folder: Path) -> dict[str, Any]:
     (mount,) = [each for each in container(part)["volumeMounts"] if each["name"] == "policy"]
     for name, text in one("policy", "ConfigMap")["data"].items():
         (folder / name).write_text(text)
-    arguments = [each.replace(mount["mountPath"], str(folder)) for each in container(part)["args"]]
+    for name in ("tls.crt", "tls.key", "ca.crt"):
+        (folder / name).write_text("")
+    tls, policy = f"{TLS_FOLDER}/", f"{mount['mountPath']}/"
+    arguments = [each.replace(tls, f"{folder}/").replace(policy, f"{folder}/") for each in container(part)["args"]]
     return PARTS[part].make_context(part, arguments).params
 
 
@@ -54,8 +59,9 @@ def test_its_command_line(part: str, tmp_path: Path) -> None:
     """Every option exists, and it names files of the ConfigMap, which are valid."""
     assert container(part)["command"] == ["kaji", part]
     found = told(part, tmp_path)
-    policy = parse_policy(found["policy"].read_bytes())
-    assert policy.start.image
+    parse_policy(found["policy"].read_bytes())
+    OPTIONS[part](**found)
+    assert found["member_image"] and found["member_server"] and found["member_ca"] and found["certificate"]
     if part == "server":
         parse_networks(found["networks"].read_bytes())
         assert found["agent_account"] == AGENT_ACCOUNT
@@ -65,13 +71,13 @@ def test_its_command_line(part: str, tmp_path: Path) -> None:
     assert volume["configMap"]["name"] == one("policy", "ConfigMap")["metadata"]["name"]
 
 
-@pytest.mark.parametrize("part", PARTS)
+@pytest.mark.parametrize("part", [*PARTS, "relay"])
 def test_its_account_has_the_roles_of_rbac_yaml(part: str) -> None:
     """Its Pods run under their own account and with no more rights on the machine than they need."""
     roles = {(each["kind"], each["metadata"]["name"], each["metadata"].get("namespace")) for each in documents("rbac")}
     account = one(part, "ServiceAccount")["metadata"]
     bindings = [each for each in documents(part) if each["kind"].endswith("RoleBinding")]
-    assert len(bindings) == 2
+    assert bindings
     for binding in bindings:
         ref = binding["roleRef"]
         namespace = binding["metadata"].get("namespace") if ref["kind"] == "Role" else None
@@ -110,7 +116,7 @@ def test_the_controller_is_asked_where_it_listens(tmp_path: Path) -> None:
     probes = ProbeServer(CollectorRegistry(), host="", port=0, ready=str)
     for name in ("readinessProbe", "livenessProbe"):
         asked = container("controller")[name]["httpGet"]
-        assert asked["port"] == port["name"]
+        assert (asked["port"], asked["scheme"]) == (port["name"], "HTTPS")
         assert asked["path"] in probes.paths
 
 
@@ -122,8 +128,8 @@ def test_the_web_api_is_where_others_look_for_it(tmp_path: Path) -> None:
     assert port["targetPort"] == container("server")["ports"][0]["name"]
     (agent,) = one("agent", "DaemonSet")["spec"]["template"]["spec"]["containers"]
     agents_word = next(each for each in agent["args"] if each.startswith("--report=")).removeprefix("--report=")
-    start = parse_policy(one("policy", "ConfigMap")["data"]["policy.yaml"]).start
-    for url in (urlsplit(agents_word), urlsplit(str(start.server))):
+    for url in (urlsplit(agents_word), urlsplit(told("server", tmp_path)["member_server"])):
+        assert url.scheme == "https"
         assert (url.port, str(url.hostname).split(".")[:2]) == (
             port["port"],
             [service["metadata"]["name"], service["metadata"]["namespace"]],
@@ -131,5 +137,5 @@ def test_the_web_api_is_where_others_look_for_it(tmp_path: Path) -> None:
     paths = {getattr(route, "path", "") for route in router.routes}
     for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
         asked = container("server")[probe]["httpGet"]
-        assert asked["port"] == "http"
+        assert (asked["port"], asked["scheme"]) == ("web", "HTTPS")
         assert asked["path"] in paths

@@ -54,7 +54,7 @@ CONDITION_MEMORY_PEAK = f"{GROUP}/memory-peak"
 
 NAMESPACE = "kajitori"
 """Namespace of the controllers' Lease, and of test runs unless the policy names another one."""
-AGENT_ACCOUNT = f"{NAMESPACE}/kajitori-agent"
+AGENT_ACCOUNT = f"{NAMESPACE}-agents/kajitori-agent"
 """Default service account of node agents, `namespace/name`."""
 
 GPU_RESOURCE = "nvidia.com/gpu"

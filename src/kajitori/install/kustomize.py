@@ -1,0 +1,91 @@
+"""The manifests below `deploy/`: what the default settings render, as a kustomize base."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from kajitori.install.objects import as_yaml
+from kajitori.install.render import certificates, render
+from kajitori.install.settings import InstallSettings, Issuer, TlsSettings
+
+_MADE = "# Made by docs/generate.py (make reference) from src/kajitori/install; edits here are lost.\n"
+_ABOUT = {
+    "namespace": "The namespace of the parts, with Kubernetes' strictest Pod security standard, and that of agents.",
+    "definition": "The resource `runs.kajitori.dev`, and the PriorityClass of runs' Pods. Apply it with each new\n"
+    "version before the parts: kubectl apply --server-side -f deploy/definition.yaml -f deploy/owner-policy.yaml",
+    "owner-policy": "A user cannot submit a run in the name of another user: the API server requires that the\n"
+    "annotation kajitori.dev/owner names the user that it authenticated, and keeps it. Needs Kubernetes 1.30.",
+    "rbac": "Roles of people and parts; src/kajitori/install/roles.py says what each rule is for. Bind\n"
+    "`kajitori-user` to people in their namespaces with a RoleBinding.",
+    "flowcontrol": "How the API server shares its capacity between Kajitori and all other clients.",
+    "policy": "Policy and address registry of Web API and controller (docs/reference/policy.md and networks.md).\n"
+    "Edit it before you apply it. The parts read it again when it changes; a faulty version is not used.",
+    "networkpolicies": "Only the ports below of Kajitori's own Pods can be reached.",
+    "server": "The Web API answers `kaji`, agents and members of runs. It needs the Secret kajitori-tls.",
+    "controller": "The controllers plan, start and restart runs; one leads. They need the Secret kajitori-tls.",
+    "relay": "The relay tells agents about the Pods of their nodes. It needs the Secret kajitori-tls.",
+    "agent": "Agents count the traffic of each node's Pods. They need ca.crt in their namespace's Secret kajitori-tls.",
+}
+_BASE = """\
+# `kaji install` applies the same and makes the certificates, too. Without it:
+#
+#   kubectl apply --server-side -k deploy                 # the parts wait for the Secret kajitori-tls
+#   kubectl apply -f deploy/cert-manager/certificates.yaml  # makes it, in a cluster with cert-manager
+"""
+
+
+def base() -> dict[str, str]:
+    """Return every file below `deploy/` by its path."""
+    settings = InstallSettings(tls=TlsSettings(certificates="given"))
+    files = render(settings)
+    found = {f"{name}.yaml": _file(_ABOUT[name], as_yaml(objects)) for name, objects in files.items()}
+    found["kustomization.yaml"] = _MADE + _BASE + as_yaml([_kustomization([f"{name}.yaml" for name in files])])
+    found["cert-manager/certificates.yaml"] = _file(
+        "Certificates of the parts by an authority of their own, which cert-manager keeps.", _cert_manager()
+    )
+    return found
+
+
+def _file(about: str, text: str) -> str:
+    return _MADE + "".join(f"# {line}\n" for line in about.split("\n")) + text
+
+
+def _kustomization(resources: list[str]) -> Mapping[str, object]:
+    return {"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization", "resources": resources}
+
+
+def _cert_manager() -> str:
+    """Return a self-signed authority, the issuer that uses it, and the parts' Certificates."""
+    settings = InstallSettings(tls=TlsSettings(certificates="certManager", issuer=Issuer(name="kajitori")))
+    version, authority = "cert-manager.io/v1", "kajitori-authority"
+    issuer = {"group": "cert-manager.io", "kind": "ClusterIssuer"}
+    spec = {
+        "isCA": True,
+        "commonName": authority,
+        "secretName": authority,
+        "duration": "87600h",
+        "privateKey": {"algorithm": "ECDSA", "size": 256},
+        "issuerRef": {**issuer, "name": f"{authority}-self-signed"},
+    }
+    objects = [
+        {
+            "apiVersion": version,
+            "kind": "ClusterIssuer",
+            "metadata": {"name": f"{authority}-self-signed"},
+            "spec": {"selfSigned": {}},
+        },
+        {
+            "apiVersion": version,
+            "kind": "Certificate",
+            "metadata": {"name": authority, "namespace": "cert-manager"},
+            "spec": spec,
+        },
+        {
+            "apiVersion": version,
+            "kind": "ClusterIssuer",
+            "metadata": {"name": "kajitori"},
+            "spec": {"ca": {"secretName": authority}},
+        },
+        *certificates(settings),
+    ]
+    return as_yaml(objects)

@@ -1,0 +1,87 @@
+"""Building blocks of the rendered objects: metadata, rules, bindings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import yaml
+
+from kajitori.core.words.names import LABEL_MANAGED_BY, MANAGED_BY
+
+Object = dict[str, Any]
+
+RBAC = "rbac.authorization.k8s.io"
+
+
+class Identity(NamedTuple):
+    """What tells an object from all others of a cluster, whatever its version."""
+
+    group: str
+    kind: str
+    namespace: str
+    name: str
+
+
+def identity(document: Mapping[str, Any]) -> Identity:
+    """Return the identity of an object."""
+    group = str(document["apiVersion"]).rpartition("/")[0]
+    meta = document["metadata"]
+    return Identity(group, document["kind"], meta.get("namespace", ""), meta["name"])
+
+
+def made(api_version: str, kind: str, name: str, namespace: str = "", /, **fields: Any) -> Object:
+    """Return an object of ours."""
+    metadata: Object = {"name": name}
+    if namespace:
+        metadata["namespace"] = namespace
+    metadata["labels"] = {LABEL_MANAGED_BY: MANAGED_BY}
+    return {"apiVersion": api_version, "kind": kind, "metadata": metadata, **fields}
+
+
+def rule(group: str, resources: str, verbs: str, *, only: Sequence[str] = ()) -> Object:
+    """Return a rule of a role. Resources and verbs are separated by blanks; `only` restricts it to objects by name."""
+    found: Object = {"apiGroups": [group], "resources": resources.split()}
+    if only:
+        found["resourceNames"] = list(only)
+    return {**found, "verbs": verbs.split()}
+
+
+def cluster_role(name: str, rules: Iterable[Object]) -> Object:
+    return made(f"{RBAC}/v1", "ClusterRole", name, rules=list(rules))
+
+
+def role(name: str, namespace: str, rules: Iterable[Object]) -> Object:
+    return made(f"{RBAC}/v1", "Role", name, namespace, rules=list(rules))
+
+
+def account(name: str, namespace: str, **fields: Any) -> Object:
+    return made("v1", "ServiceAccount", name, namespace, **fields)
+
+
+def bound(to: str, kind: str, role_name: str, account_name: str, account_namespace: str, namespace: str = "") -> Object:
+    """Return the binding `to` of a role to a service account; in a namespace a RoleBinding."""
+    reference = {"apiGroup": RBAC, "kind": kind, "name": role_name}
+    subjects = [{"kind": "ServiceAccount", "name": account_name, "namespace": account_namespace}]
+    binding = "RoleBinding" if namespace else "ClusterRoleBinding"
+    return made(f"{RBAC}/v1", binding, to, namespace, roleRef=reference, subjects=subjects)
+
+
+class _Dumper(yaml.SafeDumper):
+    """Plain YAML for people: no references between parts, texts of several lines as such."""
+
+    def ignore_aliases(self, data: object) -> bool:
+        return True
+
+
+def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    style = "|" if "\n" in text else None
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+
+_Dumper.add_representer(str, _text)
+
+
+def as_yaml(objects: Iterable[Mapping[str, Any]]) -> str:
+    """Return objects as YAML documents."""
+    return yaml.dump_all(objects, Dumper=_Dumper, sort_keys=False, width=120, allow_unicode=True)

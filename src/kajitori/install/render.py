@@ -1,0 +1,91 @@
+"""Everything that a cluster needs, as objects in the order in which they can be applied."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from kajitori.core.admission.owner_policy import owner_policy, owner_policy_binding
+from kajitori.core.pods.manifests import priority_class
+from kajitori.core.spec.definition import custom_resource_definition
+from kajitori.install import surroundings, workloads
+from kajitori.install.objects import Object, as_yaml, made
+from kajitori.install.roles import roles
+from kajitori.install.settings import TLS_SECRET, InstallSettings
+
+EMPTY_POLICY = "{}\n"
+EMPTY_NETWORKS = "clusters: []\n"
+
+
+def render(
+    settings: InstallSettings, policy: str = EMPTY_POLICY, networks: str = EMPTY_NETWORKS
+) -> dict[str, list[Object]]:
+    """Return all objects by subject, in the order in which they can be applied.
+
+    `policy` and `networks` are the texts of the policy file and the address registry. Secrets with keys are not part of
+    it: see `install.certificates`.
+    """
+    files = {
+        "namespace": surroundings.namespaces(settings),
+        "definition": [priority_class(), custom_resource_definition()],
+        "owner-policy": [owner_policy(), owner_policy_binding()] if settings.owner_policy else [],
+        "rbac": roles(settings),
+        "flowcontrol": surroundings.flow_control(settings) if settings.flow_control else [],
+        "certificates": certificates(settings),
+        "policy": [policy_map(settings, policy, networks)],
+        "networkpolicies": surroundings.network_policies(settings),
+        "server": workloads.server(settings),
+        "controller": workloads.controller(settings),
+    }
+    if settings.agents.enabled:
+        files["relay"] = workloads.relay(settings)
+        files["agent"] = [agent_policy(settings), *workloads.agent(settings)]
+    return {name: objects for name, objects in files.items() if objects}
+
+
+def certificates(settings: InstallSettings) -> list[Object]:
+    """Return what provides the parts' certificate: a CronJob that renews it, or Certificates of cert-manager."""
+    if settings.tls.certificates == "own":
+        return workloads.renewal(settings)
+    issuer = settings.tls.issuer
+    if issuer is None:
+        return []
+    wanted = {settings.namespace: settings.certificate_names}
+    if settings.agents.enabled:  # which need the authority only
+        wanted[settings.agents_namespace] = (f"agent.{settings.agents_namespace}",)
+    return [
+        made(
+            "cert-manager.io/v1",
+            "Certificate",
+            TLS_SECRET,
+            namespace,
+            spec={
+                "secretName": TLS_SECRET,
+                "issuerRef": {"group": "cert-manager.io", "kind": issuer.kind, "name": issuer.name},
+                "privateKey": {"algorithm": "ECDSA", "size": 256, "rotationPolicy": "Always"},
+                "dnsNames": [name for name in wanted[namespace] if not _is_address(name)],
+                "ipAddresses": [name for name in wanted[namespace] if _is_address(name)],
+            },
+        )
+        for namespace in wanted
+    ]
+
+
+def policy_map(settings: InstallSettings, policy: str, networks: str) -> Object:
+    """Return the ConfigMap with the policy file and the address registry, which operators edit."""
+    data = {"policy.yaml": policy, "networks.yaml": networks}
+    return made("v1", "ConfigMap", workloads.POLICY, settings.namespace, data=data)
+
+
+def agent_policy(settings: InstallSettings) -> Object:
+    """Return the ConfigMap with the agents' part of the policy."""
+    text = as_yaml([settings.agents.policy])
+    return made("v1", "ConfigMap", "kajitori-agent", settings.agents_namespace, data={"policy.yaml": text})
+
+
+def in_order(files: Mapping[str, list[Object]]) -> list[Object]:
+    """Return all objects of all files."""
+    return [each for objects in files.values() for each in objects]
+
+
+def _is_address(name: str) -> bool:
+    return ":" in name or name.replace(".", "").isdigit()

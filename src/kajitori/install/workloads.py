@@ -1,0 +1,372 @@
+"""Deployments of Web API, controller and relay, the DaemonSet of agents, and what belongs to each of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kajitori.install.objects import Object, account, bound, made
+from kajitori.install.settings import (
+    AGENT_PORT,
+    CONTROLLER_PORT,
+    RELAY_PORT,
+    SERVER_PORT,
+    TLS_SECRET,
+    InstallSettings,
+    PartSettings,
+)
+
+POLICY_FOLDER = "/etc/kajitori"
+TLS_FOLDER = "/etc/kajitori-tls"
+POLICY = "kajitori"
+"""ConfigMap with the policy file and the address registry."""
+_TOKEN_FOLDER = "/var/run/secrets/kajitori.dev"
+_USER = 65532
+_RESTRICTED = {"allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]}}
+
+
+def server(settings: InstallSettings) -> list[Object]:
+    """Return the Web API: it answers `kaji`, agents and members of runs.
+
+    It has no state, so any number may run; each holds all Nodes, Pods and Runs in memory (about 4 kB per Pod). It
+    listens when it has read the cluster, which may take a while if there are many Pods.
+    """
+    part, namespace = settings.server, settings.namespace
+    arguments = [
+        "--host=0.0.0.0",
+        f"--port={SERVER_PORT}",
+        *_policy_arguments(settings),
+        f"--networks={POLICY_FOLDER}/networks.yaml",
+        f"--namespace={part.namespace}",
+        f"--controller-namespace={namespace}",
+        f"--agent-account={settings.agent_account}",
+        *([] if settings.encrypts else ["--insecure-http"]),
+        "--log-format=json",
+    ]
+    probes = {
+        "startupProbe": _probe(settings, "/healthz", "web", periodSeconds=5, failureThreshold=60),
+        "readinessProbe": _probe(settings, "/readyz", "web", periodSeconds=5, timeoutSeconds=3),
+        "livenessProbe": _probe(settings, "/healthz", "web", periodSeconds=20, timeoutSeconds=5),
+    }
+    container = _container(settings, part, "server", arguments, {"web": SERVER_PORT}, probes)
+    name = "kajitori-server"
+    return [
+        account(name, namespace, **_pull_secrets(settings)),
+        bound(name, "ClusterRole", name, name, namespace),
+        bound("kajitori-server-tickets", "Role", "kajitori-tickets", name, namespace, namespace),
+        _service(settings, "server", {"web": SERVER_PORT}, part.service),
+        _budget(settings, "server"),
+        _deployment(settings, part, "server", container, priority="system-cluster-critical"),
+    ]
+
+
+def controller(settings: InstallSettings) -> list[Object]:
+    """Return the controllers, which plan, start and restart runs. One leads; the followers hold the same state in
+    memory.
+
+    One that cannot continue ends, and Kubernetes starts it again; so does one whose event loop hangs for two minutes.
+    """
+    part, namespace = settings.controller, settings.namespace
+    arguments = [
+        *_policy_arguments(settings),
+        f"--namespace={namespace}",
+        "--identity=$(POD_NAME)",
+        "--host=0.0.0.0",
+        f"--port={CONTROLLER_PORT}",
+        "--log-format=json",
+    ]
+    probes = {
+        "readinessProbe": _probe(settings, "/readyz", "metrics", periodSeconds=5, timeoutSeconds=5),
+        "livenessProbe": _probe(
+            settings, "/healthz", "metrics", periodSeconds=20, timeoutSeconds=10, failureThreshold=6
+        ),
+    }
+    container = _container(settings, part, "controller", arguments, {"metrics": CONTROLLER_PORT}, probes)
+    container["env"] = [{"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}]
+    name = "kajitori-controller"
+    return [
+        account(name, namespace, **_pull_secrets(settings)),
+        bound(name, "ClusterRole", name, name, namespace),
+        bound("kajitori-controller-leader", "Role", "kajitori-leader", name, namespace, namespace),
+        _budget(settings, "controller"),
+        _deployment(settings, part, "controller", container, priority="system-cluster-critical"),
+    ]
+
+
+def relay(settings: InstallSettings) -> list[Object]:
+    """Return the relay, which tells agents about the Pods of their nodes, so that the API server does not have one
+    watch per node. Each holds all Pods in memory (about 4 kB per Pod)."""
+    part, namespace = settings.relay, settings.namespace
+    arguments = [
+        "--host=0.0.0.0",
+        f"--port={RELAY_PORT}",
+        f"--agent-account={settings.agent_account}",
+        *_certificate_arguments(settings),
+        *([] if settings.encrypts else ["--insecure-http"]),
+        "--log-format=json",
+    ]
+    probes = {
+        "startupProbe": _probe(settings, "/healthz", "web", periodSeconds=5, failureThreshold=60),
+        "readinessProbe": _probe(settings, "/healthz", "web", periodSeconds=5, timeoutSeconds=3),
+        "livenessProbe": _probe(settings, "/healthz", "web", periodSeconds=20, timeoutSeconds=5, failureThreshold=6),
+    }
+    container = _container(settings, part, "relay", arguments, {"web": RELAY_PORT}, probes, policy=False)
+    name = "kajitori-relay"
+    return [
+        account(name, namespace, **_pull_secrets(settings)),
+        bound(name, "ClusterRole", name, name, namespace),
+        _service(settings, "relay", {"web": RELAY_PORT}, "ClusterIP"),
+        _budget(settings, "relay"),
+        _deployment(settings, part, "relay", container, policy=False),
+    ]
+
+
+def agent(settings: InstallSettings) -> list[Object]:
+    """Return the agents, which count the traffic of each node's Pods.
+
+    An agent asks the relay and reports to the Web API, never to the API server: its Pod's token opens nothing there and
+    names the node. On a node it creates only its own tables and /var/lib/kajitori-agent.
+    """
+    agents, namespace, name = settings.agents, settings.agents_namespace, "kajitori-agent"
+    trust = f"{TLS_FOLDER}/ca.crt"
+    arguments = [
+        f"--relay={settings.relay_url}",
+        f"--relay-token={_TOKEN_FOLDER}/token",
+        f"--report={settings.server_url}",
+        f"--report-token={_TOKEN_FOLDER}/token",
+        *([f"--relay-ca={trust}", f"--report-ca={trust}"] if settings.encrypts else ["--insecure-http"]),
+        f"--policy={POLICY_FOLDER}/policy.yaml",
+        "--host=$(HOST_ADDRESS)",
+        f"--port={AGENT_PORT}",
+        "--log-format=json",
+    ]
+    container: Object = {
+        "name": "agent",
+        "image": settings.parts_image,
+        **_pull_policy(settings),
+        "command": ["kaji", "agent"],
+        "args": arguments,
+        "env": [
+            {"name": "KAJI_NODE", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}},
+            {"name": "HOST_ADDRESS", "valueFrom": {"fieldRef": {"fieldPath": "status.hostIP"}}},
+        ],
+        "ports": [{"name": "metrics", "containerPort": AGENT_PORT, "hostPort": AGENT_PORT}],
+        "livenessProbe": {
+            "httpGet": {"path": "/healthz", "port": "metrics"},
+            "initialDelaySeconds": 60,
+            "periodSeconds": 30,
+        },
+        "resources": _resources(agents.cpu, agents.memory, agents.memory_limit),
+        "securityContext": {
+            **_RESTRICTED,
+            "runAsUser": 0,
+            "capabilities": {"drop": ["ALL"], "add": ["NET_ADMIN", "NET_RAW"]},
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        "volumeMounts": [
+            {"name": "data", "mountPath": "/var/lib/kajitori-agent"},
+            {"name": "policy", "mountPath": POLICY_FOLDER, "readOnly": True},
+            {"name": "token", "mountPath": _TOKEN_FOLDER, "readOnly": True},
+            *_tls_mount(settings),
+        ],
+    }
+    token = {"serviceAccountToken": {"path": "token", "audience": "kajitori", "expirationSeconds": 3600}}
+    authority = {"name": TLS_SECRET, "items": [{"key": "ca.crt", "path": "ca.crt"}]}
+    volumes: list[Object] = [
+        {"name": "data", "hostPath": {"path": "/var/lib/kajitori-agent", "type": "DirectoryOrCreate"}},
+        {"name": "policy", "configMap": {"name": name}},
+        {"name": "token", "projected": {"sources": [token]}},
+    ]
+    if settings.encrypts:
+        volumes.append({"name": "tls", "projected": {"sources": [{"secret": authority}]}})
+    pod: Object = {
+        "serviceAccountName": name,  # which has no role
+        "automountServiceAccountToken": False,
+        "hostNetwork": True,  # the interfaces and rules that it is about
+        "dnsPolicy": "ClusterFirstWithHostNet",
+        "priorityClassName": "system-node-critical",
+        "nodeSelector": dict(agents.node_selector),
+        "tolerations": [{"operator": "Exists"}],
+        "containers": [container],
+        "volumes": volumes,
+    }
+    labels = {"app.kubernetes.io/name": name}
+    spec = {
+        "selector": {"matchLabels": labels},
+        "updateStrategy": {"rollingUpdate": {"maxUnavailable": "10%"}},
+        "template": {"metadata": {"labels": labels}, "spec": _without_empty(pod)},
+    }
+    return [
+        account(name, namespace, automountServiceAccountToken=False, **_pull_secrets(settings)),
+        made("apps/v1", "DaemonSet", name, namespace, spec=spec),
+    ]
+
+
+def renewal(settings: InstallSettings) -> list[Object]:
+    """Return the CronJob that renews the parts' certificate with the installation's own authority, once a week."""
+    name, namespace = "kajitori-certificates", settings.namespace
+    agents = [settings.agents_namespace] if settings.agents.enabled else []
+    container = {
+        "name": "renew",
+        "image": settings.parts_image,
+        **_pull_policy(settings),
+        "command": ["kaji", "upgrade"],
+        "args": ["--certificates", f"--namespace={namespace}"],
+        "resources": _resources("100m", "128Mi", "512Mi"),
+        "securityContext": _RESTRICTED,
+        "volumeMounts": [{"name": "scratch", "mountPath": "/tmp"}],
+    }
+    pod = {
+        "serviceAccountName": name,
+        "securityContext": _pod_security(),
+        "restartPolicy": "OnFailure",
+        "containers": [container],
+        "volumes": [{"name": "scratch", "emptyDir": {}}],
+    }
+    labels = {"app.kubernetes.io/name": name}
+    job = {"backoffLimit": 4, "template": {"metadata": {"labels": labels}, "spec": pod}}
+    spec = {"schedule": "17 3 * * 1", "concurrencyPolicy": "Forbid", "jobTemplate": {"spec": job}}
+    return [
+        account(name, namespace, **_pull_secrets(settings)),
+        *(bound(name, "Role", name, name, namespace, each) for each in (namespace, *agents)),
+        made("batch/v1", "CronJob", name, namespace, spec=spec),
+    ]
+
+
+# ---------------------------------------------------------------------------------------------- pieces
+
+
+def _deployment(
+    settings: InstallSettings,
+    part: PartSettings,
+    name: str,
+    container: Object,
+    *,
+    priority: str = "",
+    policy: bool = True,
+) -> Object:
+    labels = {"app.kubernetes.io/name": f"kajitori-{name}"}
+    spread = {
+        "maxSkew": 1,
+        "topologyKey": "kubernetes.io/hostname",
+        "whenUnsatisfiable": "ScheduleAnyway",
+        "labelSelector": {"matchLabels": labels},
+    }
+    pod: Object = {
+        "serviceAccountName": f"kajitori-{name}",
+        "priorityClassName": priority,
+        "securityContext": _pod_security(),
+        "nodeSelector": part.node_selector,
+        "tolerations": part.tolerations,
+        "topologySpreadConstraints": [spread],
+        "containers": [container],
+        "volumes": [
+            *([{"name": "policy", "configMap": {"name": POLICY}}] if policy else []),
+            *([{"name": "tls", "secret": {"secretName": TLS_SECRET}}] if settings.encrypts else []),
+            {"name": "scratch", "emptyDir": {}},
+        ],
+    }
+    spec = {
+        "replicas": part.replicas,
+        "selector": {"matchLabels": labels},
+        "template": {"metadata": {"labels": labels}, "spec": _without_empty(pod)},
+    }
+    return made("apps/v1", "Deployment", f"kajitori-{name}", settings.namespace, spec=spec)
+
+
+def _container(
+    settings: InstallSettings,
+    part: PartSettings,
+    name: str,
+    arguments: list[str],
+    ports: dict[str, int],
+    probes: Object,
+    *,
+    policy: bool = True,
+) -> Object:
+    credentials = [{"secretRef": {"name": settings.store.secret}}] if policy and settings.store.secret else []
+    mounts: list[Object] = [
+        *([{"name": "policy", "mountPath": POLICY_FOLDER, "readOnly": True}] if policy else []),
+        *_tls_mount(settings),
+        {"name": "scratch", "mountPath": "/tmp"},
+    ]
+    return {
+        "name": name,
+        "image": settings.parts_image,
+        **_pull_policy(settings),
+        "command": ["kaji", name],
+        "args": [*arguments, *part.arguments],
+        **({"envFrom": credentials} if credentials else {}),
+        "ports": [{"name": each, "containerPort": port} for each, port in ports.items()],
+        **probes,
+        "resources": _resources(part.cpu, part.memory, part.memory_limit),
+        "securityContext": _RESTRICTED,
+        "volumeMounts": mounts,
+    }
+
+
+def _policy_arguments(settings: InstallSettings) -> list[str]:
+    """Return what Web API and controller are both told: they must come to the same decisions."""
+    authority = [f"--member-ca={TLS_FOLDER}/ca.crt"] if settings.encrypts else []
+    return [
+        f"--policy={POLICY_FOLDER}/policy.yaml",
+        f"--member-image={settings.members_image}",
+        f"--member-server={settings.server_url}",
+        *authority,
+        *_certificate_arguments(settings),
+        *([f"--blobs={settings.store.url}"] if settings.store.url else []),
+    ]
+
+
+def _certificate_arguments(settings: InstallSettings) -> list[str]:
+    if not settings.encrypts:
+        return []
+    return [f"--tls-cert={TLS_FOLDER}/tls.crt", f"--tls-key={TLS_FOLDER}/tls.key"]
+
+
+def _tls_mount(settings: InstallSettings) -> list[Object]:
+    return [{"name": "tls", "mountPath": TLS_FOLDER, "readOnly": True}] if settings.encrypts else []
+
+
+def _probe(settings: InstallSettings, path: str, port: str, **fields: int) -> Object:
+    scheme = {"scheme": "HTTPS"} if settings.encrypts else {}
+    return {"httpGet": {"path": path, "port": port, **scheme}, **fields}
+
+
+def _service(settings: InstallSettings, name: str, ports: dict[str, int], kind: str) -> Object:
+    listed = [{"name": each, "port": port, "targetPort": each} for each, port in ports.items()]
+    spec = {"type": kind, "selector": {"app.kubernetes.io/name": f"kajitori-{name}"}, "ports": listed}
+    return made("v1", "Service", name, settings.namespace, spec=spec)
+
+
+def _budget(settings: InstallSettings, name: str) -> Object:
+    selector = {"matchLabels": {"app.kubernetes.io/name": f"kajitori-{name}"}}
+    spec = {"maxUnavailable": 1, "selector": selector}
+    return made("policy/v1", "PodDisruptionBudget", f"kajitori-{name}", settings.namespace, spec=spec)
+
+
+def _resources(cpu: str, memory: str, memory_limit: str) -> Object:
+    return {"requests": {"cpu": cpu, "memory": memory}, "limits": {"memory": memory_limit}}
+
+
+def _pod_security() -> Object:
+    # Secrets are readable by the group, since the user that reads them is not root.
+    return {
+        "runAsNonRoot": True,
+        "runAsUser": _USER,
+        "runAsGroup": _USER,
+        "fsGroup": _USER,
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
+
+
+def _pull_secrets(settings: InstallSettings) -> Object:
+    secrets = [{"name": name} for name in settings.images.pull_secrets]
+    return {"imagePullSecrets": secrets} if secrets else {}
+
+
+def _pull_policy(settings: InstallSettings) -> Object:
+    return {"imagePullPolicy": settings.images.pull_policy} if settings.images.pull_policy else {}
+
+
+def _without_empty(pod: dict[str, Any]) -> Object:
+    return {key: value for key, value in pod.items() if value not in ("", {}, [])}
