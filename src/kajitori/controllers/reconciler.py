@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from kajitori.cluster.held import adopt_usage
 from kajitori.cluster.queue.preemptions import preemptor_waits
 from kajitori.cluster.runs.members import member_of
 from kajitori.cluster.runs.stored_runs import life_of
@@ -91,7 +92,7 @@ class Reconciler:
             return
         if run.status is None and not self._runs.statuses.knows(run):
             await self._recall_attempts(run)
-        status = self._runs.statuses.current_status(run)
+        status = adopt_usage(self._runs.statuses.current_status(run), self._cluster, self._now())
         admitted = await self._admit(key, run, status)
         if admitted is None:
             self._planning.leave(key)
@@ -195,6 +196,7 @@ class Reconciler:
             if self._runs.statuses.may_write(key, run.status, step.status):
                 version = await self._runs.statuses.write(run, step.status)
             else:
+                self._runs.statuses.put_off(run, step.status)
                 self._work.wake(key, STATUS_INTERVAL)
         if step.wake_at is not None and not self._mirror.age_seconds():  # else it is reconciled after catching up
             self._work.wake_at(key, step.wake_at)

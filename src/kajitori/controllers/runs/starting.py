@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from kajitori.cluster.held import begin_usage
 from kajitori.cluster.view import ClusterView
 from kajitori.controllers.queue.controller import Admitted, QueueEntry
 from kajitori.controllers.queue.growing import Growth
@@ -97,6 +98,7 @@ class Starter:
         else:
             port = self._choose_port(run, waiting.status.attempts + 1, taken)
             status = gang.place_on(told, placement.ranks, nodes, template, port, members, now, **how)
+        status = begin_usage(status, self._cluster, now)
         with preceding(waiting.request.priority):
             return status, await self._statuses.write(run, status, waiting.version, before=waiting.status)
 
@@ -164,7 +166,8 @@ class Starter:
         if len(created) < len(ranks):
             made = {names.pod_name(meta.name, attempt.number, rank): rank for rank in ranks}
             whole = msgspec.structs.replace(status, attempt=msgspec.structs.replace(attempt, created=True))
-            whole = gang.without_uncreated(whole, [rank for name, rank in made.items() if name not in created])
+            uncreated = [rank for name, rank in made.items() if name not in created]
+            whole = gang.without_uncreated(whole, uncreated, self._now())
             await self._statuses.write(run, whole, version, before=status)
 
     async def _give_up(

@@ -12,7 +12,7 @@ import msgspec
 from kajitori.controllers.workqueue import Key
 from kajitori.core.spec.node_request import RequestState, describe_request
 from kajitori.core.spec.reasons import Phase, Reason
-from kajitori.core.spec.status import RunStatus, to_document
+from kajitori.core.spec.status import RunStatus, Usage, to_document
 from kajitori.core.words import names
 from kajitori.kube.client import KubeClient
 from kajitori.kube.events import About, EventRecorder
@@ -51,6 +51,8 @@ class _Written:
     """UID of the run, and the highest number of its attempts."""
     made: tuple[str, int] | None = None
     """UID of the run, and number of the last attempt whose Pods were all created."""
+    usage: tuple[str, int, Usage] | None = None
+    """UID and resource version of the run, and its usage with ends of members that are not written yet."""
     unseen_pods: set[str] = field(default_factory=set)
     unseen_since: datetime | None = None
 
@@ -86,6 +88,7 @@ class Statuses:
         written = self._written.setdefault((meta.namespace, meta.name), _Written())
         written.version = int(version)
         written.at = self._now()
+        written.usage = None
         self.note_attempts(run, status.attempts)
         if status.attempt is not None and not status.attempt.created:
             written.made = None  # the number can come again after a backup was restored
@@ -158,6 +161,14 @@ class Statuses:
         written = self._written.get((run.metadata.namespace, run.metadata.name))
         return written is not None and written.attempts[0] == run.metadata.uid
 
+    def put_off(self, run: RunObject, status: RunStatus) -> None:
+        """Remember the ends of members that a write, which has to wait, would have recorded. Their Pods may be gone by
+        then."""
+        meta, usage = run.metadata, status.usage
+        if usage is not None and (run.status is None or usage != run.status.usage):
+            written = self._written.setdefault((meta.namespace, meta.name), _Written())
+            written.usage = meta.uid, int(meta.resource_version or 0), usage
+
     def note_made(self, key: Key, uid: str, attempt: int, pods: Iterable[str]) -> None:
         """Record that all Pods of an attempt were created. The mirror has to show them before the next decision."""
         written = self._written.setdefault(key, _Written())
@@ -172,12 +183,17 @@ class Statuses:
             written.unseen_pods.discard(pod)
 
     def current_status(self, run: RunObject) -> RunStatus:
-        """Return the run's status, completed by what this process knows: that all Pods of the attempt were created,
-        which may not be written yet, and the number of attempts, in case the status was removed."""
+        """Return the run's status, completed by what this process knows: that all Pods of the attempt were created and
+        which members ended, which may not be written yet, and the number of attempts, in case the status was
+        removed."""
         status, meta = run.current_status, run.metadata
         written, attempt = self._written.get((meta.namespace, meta.name)), status.attempt
         if written is not None and written.attempts[0] == meta.uid and written.attempts[1] > status.attempts:
             status = msgspec.structs.replace(status, attempts=written.attempts[1])
+        if written is not None and written.usage is not None:
+            uid, version, usage = written.usage
+            if (uid, version) == (meta.uid, int(meta.resource_version or 0)):
+                status = msgspec.structs.replace(status, usage=usage)
         if written is None or attempt is None or attempt.created or written.made != (meta.uid, attempt.number):
             return status
         return msgspec.structs.replace(status, attempt=msgspec.structs.replace(attempt, created=True))

@@ -8,6 +8,7 @@ sweep      members are independent, and each ends by itself
 judgement  observations of a sweep's members, merged into its ledger
 ledger     the progress of a sweep's members
 preemption a run that other runs preempt
+holding    which members hold their nodes, for the usage ledger
 growing    an elastic gang that continues with another size
 membership which Pods count as members
 memory     peak memory of runs

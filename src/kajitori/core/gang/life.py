@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 import msgspec
 
 from kajitori.core.gang.batch import batch_step
+from kajitori.core.gang.holding import settle, trim
 from kajitori.core.gang.progress import (
     count_members,
     earliest,
@@ -35,7 +36,8 @@ from kajitori.core.words.times import format_time, parse_time
 def next_step(run: Run, members: Sequence[Member], now: datetime) -> Step:
     """Return what a run needs next. `members` are all Pods that belong to this run, of every attempt."""
     step = _next_step(run, members, now)
-    return replace(step, status=with_setback(run.status, with_time_ran(run, step.status, now), now))
+    status = with_setback(run.status, with_time_ran(run, step.status, now), now)
+    return replace(step, status=trim(run.status, settle(run, status, members, now), run.confirmed))
 
 
 def _next_step(run: Run, members: Sequence[Member], now: datetime) -> Step:

@@ -24,7 +24,8 @@ from kajitori.core.spec.status import (
     Setback,
     template_text,
 )
-from kajitori.core.words.node_lists import compress_ranks, expand, expand_ranks
+from kajitori.core.usage.ledger import detached
+from kajitori.core.words.node_lists import compress_ranks, expand
 from kajitori.core.words.times import format_time, parse_time
 
 AVOID_AFTER_FAILURES = 2
@@ -79,6 +80,7 @@ def place_on(
     )
     return msgspec.structs.replace(
         status,
+        usage=detached(status),
         phase=Phase.STARTING,
         reason=Reason.CREATING,
         message="",
@@ -171,9 +173,7 @@ def already_says(status: RunStatus, reason: Reason) -> bool:
 
 def node_by_rank(attempt: Attempt) -> dict[int, str]:
     """Return the node of every rank that the attempt covers."""
-    nodes = expand(attempt.nodes)
-    ranks = expand_ranks(attempt.ranks) if attempt.ranks else range(len(nodes))
-    return dict(zip(ranks, nodes, strict=False))
+    return attempt.node_by_rank()
 
 
 def needs_nodes(status: RunStatus, ranks: tuple[int, ...], *, expand_previous: bool = True) -> NeedsNodes:

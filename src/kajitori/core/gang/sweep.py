@@ -45,6 +45,7 @@ from kajitori.core.gang.types import (
 )
 from kajitori.core.spec.reasons import START_FAILURES, WAITING, Phase, Reason
 from kajitori.core.spec.status import NOTABLE_LIMIT, MemberCounts, Preempted, PreemptedBy, RunStatus
+from kajitori.core.usage.ledger import detached, release
 from kajitori.core.words.node_lists import compress, compress_ranks
 from kajitori.core.words.times import format_time, parse_time
 
@@ -261,7 +262,7 @@ def failed_to_create_in_sweep(
     )
 
 
-def without_uncreated(status: RunStatus, uncreated: Sequence[int]) -> RunStatus:
+def without_uncreated(status: RunStatus, uncreated: Sequence[int], now: datetime) -> RunStatus:
     """Return the status of a sweep without the members of its attempt that the quota had no room for."""
     assert status.attempt is not None
     nodes = node_by_rank(status.attempt)
@@ -270,6 +271,8 @@ def without_uncreated(status: RunStatus, uncreated: Sequence[int]) -> RunStatus:
     attempt = msgspec.structs.replace(
         status.attempt, ranks=compress_ranks(kept), nodes=compress([nodes[rank] for rank in kept])
     )
+    given_back = {attempt.number: dict.fromkeys(uncreated, format_time(now))}
+    status = release(msgspec.structs.replace(status, usage=detached(status)), given_back)
     return msgspec.structs.replace(status, attempt=attempt)
 
 

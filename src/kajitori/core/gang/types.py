@@ -128,6 +128,8 @@ class Run:
     """Set for a sweep: its members are independent, and `replicas` is their number."""
     fewest: int | None = None
     """Set for an elastic gang: the fewest members it can start with; `replicas` is the most."""
+    confirmed: int = 0
+    """History has the closed segments of the usage up to this number."""
 
     def preemptor_waits(self, preemption: PreemptedBy) -> bool:
         """Return whether the preemptor of this preemption still waits for the run's nodes."""

@@ -10,6 +10,7 @@ import msgspec
 
 from kajitori.core.spec.node_request import NodeRequest
 from kajitori.core.spec.reasons import Phase, Reason
+from kajitori.core.words.node_lists import expand, expand_ranks
 
 NOTABLE_LIMIT = 64
 """Maximum number of notable members in a status."""
@@ -39,6 +40,11 @@ class Attempt(msgspec.Struct, rename="camel", omit_defaults=True, frozen=True, k
     planned_at: str = ""
     started_at: str = ""
     """Time at which all members ran; empty until then. Times are RFC 3339 in UTC."""
+
+    def node_by_rank(self) -> dict[int, str]:
+        """Return the node of every rank that the attempt covers."""
+        nodes = expand(self.nodes)
+        return dict(zip(expand_ranks(self.ranks) if self.ranks else range(len(nodes)), nodes, strict=False))
 
     @property
     def pod_template(self) -> Mapping[str, Any]:
@@ -205,6 +211,59 @@ class SweepState(msgspec.Struct, rename="camel", omit_defaults=True, frozen=True
     """Sum of the running times of all members whose Pods are over, for the sweep's usage."""
 
 
+class Amounts(msgspec.Struct, rename="camel", omit_defaults=True, frozen=True, kw_only=True):
+    """What one member asks for and holds: its requests, and the type of the GPUs on its node."""
+
+    gpu_type: str = ""
+    """Type of the node's GPUs; empty if the member holds none."""
+    gpus: int = 0
+    cpu_millis: int = 0
+    memory_bytes: int = 0
+
+
+class Holding(Amounts, rename="camel", omit_defaults=True, frozen=True, kw_only=True):
+    """Members of one attempt that hold their nodes since the attempt was planned."""
+
+    attempt: int
+    ranks: str
+    """Ranks of these members as ranges, ascending."""
+    nodes: str = ""
+    """Node of each of these ranks. Empty: as in the status' attempt, which has the same number."""
+    since: str = ""
+
+
+class Segment(Holding, rename="camel", omit_defaults=True, frozen=True, kw_only=True):
+    """Members that held their nodes for the same time, and gave them back."""
+
+    id: int
+    """Number of the segment; later segments of the run have greater numbers."""
+    until: str = ""
+
+
+class UsageTotal(Amounts, rename="camel", omit_defaults=True, frozen=True, kw_only=True):
+    """Sum over all closed segments whose members held the same amounts."""
+
+    member_seconds: int = 0
+
+
+class Usage(msgspec.Struct, rename="camel", omit_defaults=True, frozen=True, kw_only=True):
+    """What the run holds and held, for the usage ledger of history.
+
+    It is written together with the decision that changes what the run holds, so a controller that is killed between
+    this status and the database loses nothing and counts nothing twice.
+    """
+
+    first: int
+    """Segments with this number or a greater one are part of `totals`."""
+    last: int = 0
+    """Greatest number of a closed segment; 0 if none is closed."""
+    open: list[Holding] = []
+    closed: list[Segment] = []
+    """Closed segments that history has not confirmed yet, the oldest first. If they take too much room, the oldest are
+    left out; their time stays in `totals`."""
+    totals: list[UsageTotal] = []
+
+
 class RunStatus(msgspec.Struct, rename="camel", omit_defaults=True, frozen=True, kw_only=True):
     """The status that the controller writes. It contains everything that another controller needs to continue."""
 
@@ -245,6 +304,8 @@ class RunStatus(msgspec.Struct, rename="camel", omit_defaults=True, frozen=True,
     unstarted: list[Notable] = []
     """Nodes that alone prevented an attempt from starting: for each, its last member that did not start, and the time.
     If the run then starts on other nodes, this is evidence against the node."""
+    usage: Usage | None = None
+    """Nodes that the run holds and held; None before the first attempt."""
     node_request: NodeRequest | None = None
     """Latest request to an autoscaler, while the run waits."""
     queued_at: str = ""

@@ -10,7 +10,7 @@ import msgspec
 from kajitori.core.spec.array import MAX_INDEX, MAX_MEMBERS
 from kajitori.core.spec.node_request import NodeRequest
 from kajitori.core.spec.reasons import Phase, Reason
-from kajitori.core.spec.status import Attempt, MemoryPeak, Resize, RunStatus, SweepState
+from kajitori.core.spec.status import Attempt, MemoryPeak, Resize, RunStatus, SweepState, Usage
 from kajitori.core.words.node_lists import expand, expand_ranks
 from kajitori.core.words.quantities import parse_cpu_millis, parse_memory_bytes
 from kajitori.core.words.times import parse_time
@@ -111,8 +111,35 @@ def _faults(status: RunStatus) -> Iterator[str]:
         yield from _sweep_faults(status.sweep)
     if status.node_request is not None:
         yield from _request_faults(status.node_request)
+    if status.usage is not None:
+        yield from _usage_faults(status.usage)
     if status.attempt is not None:
         yield from _attempt_faults(status, status.attempt)
+
+
+def _usage_faults(usage: Usage) -> Iterator[str]:
+    for number in (usage.first, usage.last, *(segment.id for segment in usage.closed)):
+        if not 0 <= number < _MOST_BYTES:
+            yield f"usage has the number {number}"
+    for part in (*usage.open, *usage.closed, *usage.totals):
+        for name in ("gpus", "cpu_millis", "memory_bytes"):
+            if not 0 <= getattr(part, name) < _MOST_BYTES:
+                yield f"usage.{name} is {getattr(part, name)}"
+    for total in usage.totals:
+        if not 0 <= total.member_seconds < _MOST_BYTES:
+            yield f"usage.totals.memberSeconds is {total.member_seconds}"
+    for part in (*usage.open, *usage.closed):
+        yield from _ranks_faults("usage.ranks", part.ranks)
+        yield from _time_faults("usage.since", part.since)
+        try:
+            nodes = expand(part.nodes)
+        except ValueError as error:
+            yield f"usage.nodes: {error}"
+        else:
+            if not part.since or (nodes and len(nodes) != len(expand_ranks(part.ranks))):
+                yield f"usage has {len(nodes)} nodes since {part.since!r:.40}"
+    for segment in usage.closed:
+        yield from _time_faults("usage.until", segment.until)
 
 
 def _resize_faults(resize: Resize) -> Iterator[str]:

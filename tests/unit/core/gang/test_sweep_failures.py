@@ -140,7 +140,7 @@ def test_members_that_the_api_server_refuses_are_retried_later() -> None:
 
 def test_members_beyond_a_quota_are_removed_from_the_attempt() -> None:
     run = sweep(4)
-    status = gang.without_uncreated(run.status, [1, 3])
+    status = gang.without_uncreated(run.status, [1, 3], NOW)
     assert status.attempt is not None
     assert gang.node_by_rank(status.attempt) == {0: "n0", 2: "n2"}
     answer = step(replace(run, status=status), member(0), member(2))

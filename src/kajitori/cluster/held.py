@@ -1,0 +1,35 @@
+"""The amounts that members of an attempt hold, for the usage ledger."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from kajitori.cluster.runs.stored_runs import member_of_template
+from kajitori.cluster.view import ClusterView
+from kajitori.core.spec.status import Amounts, RunStatus
+from kajitori.core.usage.ledger import open_attempt
+
+
+def begin_usage(status: RunStatus, cluster: ClusterView, now: datetime) -> RunStatus:
+    """Return the status of an attempt that was just planned, with its members in the usage ledger."""
+    attempt = status.attempt
+    if attempt is None:
+        return status
+    table = cluster.table()
+    member = member_of_template(attempt, cluster.policy.gpu.resource)
+    amounts = Amounts(gpus=member.gpus, cpu_millis=member.cpu_millis, memory_bytes=member.memory_bytes)
+
+    def type_of(node: str) -> str:
+        row = table.index.get(node)
+        return table.nodes[row].gpu_type if row is not None else ""
+
+    return open_attempt(status, amounts, type_of, now)
+
+
+def adopt_usage(status: RunStatus, cluster: ClusterView, now: datetime) -> RunStatus:
+    """Return the status of a run whose attempt was planned before there was a usage ledger; other runs stay as they
+    are."""
+    attempt = status.attempt
+    if attempt is None or status.usage is not None or status.phase.is_final or not attempt.template:
+        return status
+    return begin_usage(status, cluster, now)
