@@ -15,8 +15,6 @@ import aiohttp
 from tests.harness.real_server import find_binary
 
 from bench.processes import ROOT
-from kajitori.api.app import create_app
-from kajitori.api.context import ApiDependencies
 from kajitori.api.serving.server import ApiServer
 from kajitori.cluster.view import ClusterView
 from kajitori.configuration.policy_file import PolicyFile
@@ -24,6 +22,7 @@ from kajitori.core.policy.file import Policy
 from kajitori.core.spec.reasons import Phase
 from kajitori.core.spec.status import RunStatus
 from kajitori.entrypoints.run_controller import run_controller
+from kajitori.entrypoints.web_api import ApiDependencies, web_app
 from kajitori.kube.client import KubeClient
 from kajitori.kube.mirror.mirror import Mirror
 from kajitori.kube.objects import Pod
@@ -85,7 +84,7 @@ async def platform(client: KubeClient, policy: Policy, namespace: str) -> AsyncI
         cluster = ClusterView(mirror, policy_file)
         controller = asyncio.create_task(run_controller(client, mirror, cluster).run(stop))
         cluster.table()
-        web = ApiServer(create_app(ApiDependencies(client=client, mirror=mirror, policy=policy_file)))
+        web = ApiServer(web_app(ApiDependencies(client=client, mirror=mirror, policy=policy_file)))
         await web.start()
         try:
             yield Platform(client, mirror, web.url, namespace)

@@ -20,8 +20,6 @@ from typing import Any
 import click
 import msgspec
 
-from kajitori.api.app import create_app
-from kajitori.api.context import ApiDependencies
 from kajitori.cli.app import SECTIONS, kaji
 from kajitori.cli.other_words import WORDS
 from kajitori.cli.submit.borrowed_options import DOCKER, SLURM
@@ -42,6 +40,7 @@ from kajitori.core.spec.reasons import (
 from kajitori.core.spec.run import RunSpec
 from kajitori.core.spec.status import RunStatus
 from kajitori.core.words.names import API_VERSION, KIND
+from kajitori.entrypoints.web_api import ApiDependencies, web_app
 from kajitori.install import kustomize
 from kajitori.kube.client import KubeClient
 from kajitori.kube.config import KubeConfig
@@ -257,7 +256,7 @@ def openapi() -> Mapping[str, Any]:
     """The Web API's OpenAPI document, of a server that has no cluster and is never started."""
     client = KubeClient(KubeConfig(server="http://127.0.0.1:1"))
     parts = ApiDependencies(client=client, mirror=Mirror(client), policy=PolicyFile(None))
-    return create_app(parts).openapi()
+    return web_app(parts).openapi()
 
 
 def api_page(document: Mapping[str, Any]) -> str:

@@ -16,12 +16,11 @@ import pytest
 from tests.harness.cluster import Cluster
 from tests.helpers.enforced import HOSTS, NODE, PROGRAM, WEB_API, EnforcedNode, Place, enforced_node, forward
 
-from kajitori.api.app import create_app
-from kajitori.api.context import ApiDependencies
 from kajitori.api.serving.server import ApiServer
 from kajitori.configuration.settings import LEASE_NAMESPACE
 from kajitori.core.policy.file import with_first_step
 from kajitori.core.spec.reasons import Phase
+from kajitori.entrypoints.web_api import ApiDependencies, web_app
 from kajitori.errors import AlreadyExists
 from kajitori.kube.resources import NAMESPACES, PODS
 
@@ -94,7 +93,7 @@ async def with_web_api(cluster: Cluster, node: EnforcedNode) -> AsyncIterator[No
     """A Web API beyond the node, which members ask in their first step, and a controller."""
     with contextlib.suppress(AlreadyExists):
         await cluster.client.create(NAMESPACES, {"metadata": {"name": LEASE_NAMESPACE}})
-    app = create_app(ApiDependencies(client=cluster.client, mirror=cluster.mirror, policy=cluster.policy))
+    app = web_app(ApiDependencies(client=cluster.client, mirror=cluster.mirror, policy=cluster.policy))
     async with ApiServer(app) as server, forward(node.outside, WEB_API, 8600, server.port):
         cluster.policy.complete(lambda policy: with_first_step(policy, "kajitori:1", f"http://{WEB_API}:8600"))
         cluster.start_controller()

@@ -12,8 +12,6 @@ from aiohttp import web
 from tests.harness.cluster import GPUS, Cluster, this_machine
 from tests.unit.kube.fake_api import serving
 
-from kajitori.api.app import create_app
-from kajitori.api.context import ApiDependencies
 from kajitori.api.serving.server import ApiServer
 from kajitori.configuration.settings import LEASE_NAMESPACE
 from kajitori.core.pods.tickets import Ticket, verify
@@ -21,6 +19,7 @@ from kajitori.core.policy.file import with_first_step
 from kajitori.core.spec.reasons import Phase, Reason
 from kajitori.core.words import first_step
 from kajitori.embedded.kubelet.machine.detection import try_mounts
+from kajitori.entrypoints.web_api import ApiDependencies, web_app
 from kajitori.errors import AlreadyExists
 from kajitori.kube.platform.ticket_key import ensure_ticket_key
 from kajitori.kube.resources import LIMIT_RANGES, NAMESPACES, PODS
@@ -46,7 +45,7 @@ async def web_api(cluster: Cluster) -> AsyncIterator[str]:
     """A Web API beside the controllers that start from now on, and members are told of it."""
     with contextlib.suppress(AlreadyExists):
         await cluster.client.create(NAMESPACES, {"metadata": {"name": LEASE_NAMESPACE}})
-    app = create_app(ApiDependencies(client=cluster.client, mirror=cluster.mirror, policy=cluster.policy))
+    app = web_app(ApiDependencies(client=cluster.client, mirror=cluster.mirror, policy=cluster.policy))
     async with ApiServer(app) as server:
         cluster.policy.complete(lambda policy: with_first_step(policy, "kajitori:1", server.url))
         yield server.url

@@ -11,13 +11,12 @@ from tests.harness.cluster import GPUS, Cluster
 from tests.harness.deployed import grant_tests
 from tests.harness.real_server import CONTROLLER
 
-from kajitori.api.app import create_app
-from kajitori.api.context import ApiDependencies
 from kajitori.api.serving.server import ApiServer
 from kajitori.core.nodes.health import BY_HAND, CONDITION_GONE, MEMBERS_FAIL, PREFLIGHT_FAILED
 from kajitori.core.nodes.trail import Entry, TrailEvent, read_trail
 from kajitori.core.spec.reasons import Phase
 from kajitori.core.words import names
+from kajitori.entrypoints.web_api import ApiDependencies, web_app
 from kajitori.kube.client import PatchKind
 from kajitori.kube.objects import Node, Pod
 from kajitori.kube.resources import EVENTS, NODES
@@ -135,7 +134,7 @@ async def web_api(cluster: Cluster) -> AsyncIterator[httpx2.AsyncClient]:
     )
     token = {"Authorization": f"Bearer {cluster.client.config.credentials.token}"}
     async with (
-        ApiServer(create_app(dependencies)) as server,
+        ApiServer(web_app(dependencies)) as server,
         httpx2.AsyncClient(base_url=server.url, headers=token) as http,
     ):
         yield http

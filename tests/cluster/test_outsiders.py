@@ -20,11 +20,11 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 from websockets.typing import Subprotocol
 
-from kajitori.api.app import create_app, openapi_document, operations
-from kajitori.api.context import ApiDependencies
+from kajitori.api.app import openapi_document, operations
 from kajitori.api.serving.server import ApiServer
 from kajitori.blobs.code import CodeLimits, CodeStore
 from kajitori.core.spec.reasons import Phase
+from kajitori.entrypoints.web_api import ApiDependencies, web_app
 from kajitori.kube.resources import RUNS
 from kajitori.kube.streams import EXEC_PROTOCOL
 
@@ -122,7 +122,7 @@ class Scene:
 async def scene(real_control_plane: RealServer, cluster: Cluster) -> AsyncIterator[Scene]:
     cluster.start_controller()
     blobs = MemoryBlobs()
-    app = create_app(
+    app = web_app(
         ApiDependencies(
             client=cluster.client,
             mirror=cluster.mirror,

@@ -9,13 +9,12 @@ import httpx2
 import pytest
 from tests.harness.cluster import GPUS, SIM, Cluster
 
-from kajitori.api.app import create_app
-from kajitori.api.context import ApiDependencies
 from kajitori.api.serving.server import ApiServer
 from kajitori.configuration.settings import LEASE_NAMESPACE
 from kajitori.core.pods.tickets import Ticket, sign
 from kajitori.core.spec.reasons import Phase
 from kajitori.core.words import names
+from kajitori.entrypoints.web_api import ApiDependencies, web_app
 from kajitori.errors import AlreadyExists
 from kajitori.kube.client import PatchKind
 from kajitori.kube.objects import Pod
@@ -72,7 +71,7 @@ async def asks_for_hosts(cluster: Cluster, run_uid: str, attempt: int) -> tuple[
         await cluster.client.create(NAMESPACES, {"metadata": {"name": LEASE_NAMESPACE}})
     ticket = Ticket(cluster.namespace, "bert", run_uid, attempt, 3, "")
     token = sign(ticket, await ensure_ticket_key(cluster.client, LEASE_NAMESPACE))
-    app = create_app(ApiDependencies(client=cluster.client, mirror=cluster.mirror, policy=cluster.policy))
+    app = web_app(ApiDependencies(client=cluster.client, mirror=cluster.mirror, policy=cluster.policy))
     async with ApiServer(app) as server, httpx2.AsyncClient(base_url=server.url) as http:
         answer = await http.get("/v1/members/hosts", headers={"Authorization": f"Bearer {token}"})
         return answer.status_code, answer.json().get("code", "")

@@ -21,14 +21,14 @@ from kajitori.agent.counting import Counting
 from kajitori.agent.relay import RelayPods
 from kajitori.agent.reporting import Reporting
 from kajitori.agent.servers import Servers
-from kajitori.api.app import create_app
-from kajitori.api.context import Api, ApiDependencies
+from kajitori.api.context import Api
 from kajitori.api.serving.server import ApiServer
 from kajitori.api.traffic.keeper import TrafficKeeper
 from kajitori.configuration.policy_file import PolicyFile
 from kajitori.core.traffic.book import Subject
 from kajitori.core.traffic.totals import Pod
 from kajitori.core.words import names
+from kajitori.entrypoints.web_api import ApiDependencies, web_app
 from kajitori.errors import AlreadyExists
 from kajitori.kube.client import KubeClient
 from kajitori.kube.mirror.mirror import Mirror
@@ -149,14 +149,14 @@ async def test_an_agent_tells_its_node_and_is_told_it(
         await mirror.wait_synced()
         blobs, urls, apis = MemoryBlobs(), [], []
         for _ in range(2):
-            app = create_app(ApiDependencies(client=ours, mirror=mirror, policy=PolicyFile(None), blobs=blobs))
+            app = web_app(ApiDependencies(client=ours, mirror=mirror, policy=PolicyFile(None), blobs=blobs))
             apis.append(app.state.kajitori)
             urls.append((await closing.enter_async_context(ApiServer(app))).url)
         counted = counting(tmp_path, Pod(uid="u1", namespace="vision", name="bert-1-0", run="bert", run_uid="r1"))
         for url in (*urls, urls[0]):
             await asyncio.to_thread(agent(url, token, node, counted).send)
         for api in (*apis, *apis):
-            await api.traffic.sync()
+            await api.traffic.keeper.sync()
         assert [sent(api) for api in apis] == [100, 100]
         if kube_server.is_real:
             with pytest.raises(http.client.HTTPException, match=f"answered 403: .* on node {node}, not {other}"):
@@ -167,4 +167,4 @@ async def test_an_agent_tells_its_node_and_is_told_it(
 
 
 def sent(api: Api) -> int:
-    return api.traffic.book.total(Subject("run", "r1"))["internet.out"].bytes
+    return api.traffic.keeper.book.total(Subject("run", "r1"))["internet.out"].bytes

@@ -12,12 +12,11 @@ import pytest
 from tests.harness.cluster import Cluster
 from tests.harness.real_server import RealServer
 
-from kajitori.api.app import create_app
-from kajitori.api.context import ApiDependencies
 from kajitori.api.serving.server import ApiServer
 from kajitori.core.spec.definition import custom_resource_definition
 from kajitori.core.spec.reasons import Phase
 from kajitori.core.words import names
+from kajitori.entrypoints.web_api import ApiDependencies, web_app
 from kajitori.kube.client import PatchKind
 from kajitori.kube.platform.install import install
 from kajitori.kube.resources import CUSTOM_RESOURCES, NODES, RUNS, Resource
@@ -37,7 +36,7 @@ SPEC: dict[str, Any] = {
 async def http(cluster: Cluster) -> AsyncIterator[httpx2.AsyncClient]:
     """A client of a Web API in front of the cluster, with a controller at work behind it."""
     cluster.start_controller()
-    app = create_app(
+    app = web_app(
         ApiDependencies(
             client=cluster.client,
             mirror=cluster.mirror,

@@ -18,10 +18,9 @@ import pytest_asyncio
 from tests.harness.commands import clean_environment
 from tests.harness.local_cluster import NODE, LocalCluster
 
-from kajitori.api.app import create_app
-from kajitori.api.context import ApiDependencies
 from kajitori.api.serving.server import ApiServer
 from kajitori.configuration.policy_file import PolicyFile
+from kajitori.entrypoints.web_api import ApiDependencies, web_app
 from kajitori.kube.client import KubeClient
 from kajitori.kube.config import KubeConfig
 from kajitori.kube.mirror.mirror import Mirror
@@ -123,7 +122,7 @@ async def web(local_cluster: LocalCluster) -> AsyncIterator[Web]:
     config = KubeConfig.from_file(local_cluster.kubeconfig)
     async with KubeClient(config) as client, Mirror(client) as mirror:
         await mirror.wait_synced()
-        app = create_app(ApiDependencies(client=client, mirror=mirror, policy=PolicyFile(None), namespace="default"))
+        app = web_app(ApiDependencies(client=client, mirror=mirror, policy=PolicyFile(None), namespace="default"))
         async with ApiServer(app) as server:
             web = Web(server.url, config.credentials.token)
             made = await web.call("POST", "/v1/runs", json={"name": "sleeper", "spec": SPEC})

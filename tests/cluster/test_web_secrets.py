@@ -9,10 +9,9 @@ import httpx2
 import pytest
 from tests.harness.cluster import Cluster
 
-from kajitori.api.app import create_app
-from kajitori.api.context import ApiDependencies
 from kajitori.api.serving.server import ApiServer
 from kajitori.core.spec.reasons import Phase
+from kajitori.entrypoints.web_api import ApiDependencies, web_app
 from kajitori.kube.resources import CLAIMS, SECRETS
 
 VALUE = base64.b64encode(b"s3cr3t").decode()
@@ -27,7 +26,7 @@ async def http(cluster: Cluster) -> AsyncIterator[httpx2.AsyncClient]:
     )
     headers = {"Authorization": f"Bearer {cluster.client.config.credentials.token}"}
     async with (
-        ApiServer(create_app(deps)) as server,
+        ApiServer(web_app(deps)) as server,
         httpx2.AsyncClient(base_url=server.url, headers=headers, timeout=60.0) as client,
     ):
         yield client

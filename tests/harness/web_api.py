@@ -19,8 +19,6 @@ from tests.harness.local_cluster import kubectl_binary
 from tests.harness.real_server import CONTROLLER, RealServer
 from tests.helpers.faulty_proxy import FaultyProxy
 
-from kajitori.api.app import create_app
-from kajitori.api.context import ApiDependencies
 from kajitori.api.serving.server import ApiServer
 from kajitori.cluster.view import ClusterView
 from kajitori.configuration.policy_file import PolicyFile
@@ -28,6 +26,7 @@ from kajitori.core.words import names
 from kajitori.embedded.controller_manager import ControllerManager
 from kajitori.entrypoints.run_adapter import RUN_WORKLOAD
 from kajitori.entrypoints.run_controller import run_controller
+from kajitori.entrypoints.web_api import ApiDependencies, web_app
 from kajitori.kube.client import KubeClient
 from kajitori.kube.config import KubeConfig
 from kajitori.kube.mirror.mirror import Mirror
@@ -160,7 +159,7 @@ async def running_web_api(
             await mirror.wait_synced()
         controller = run_controller(theirs, mirror, ClusterView(mirror, policies))
         await closing.enter_async_context(working(controller.run))
-        app = create_app(ApiDependencies(client=ours, mirror=mirror, policy=policies, namespace=cluster.namespace))
+        app = web_app(ApiDependencies(client=ours, mirror=mirror, policy=policies, namespace=cluster.namespace))
         server = await closing.enter_async_context(ApiServer(app))
         token = client.config.credentials.token
         http = await closing.enter_async_context(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Coroutine, Iterable
 from contextlib import asynccontextmanager
 from functools import cache
 from typing import Any
@@ -17,7 +17,7 @@ from starlette.types import Lifespan
 
 from kajitori import __version__
 from kajitori.api import code, health, policy, problems, secrets, volumes
-from kajitori.api.context import Api, ApiDependencies
+from kajitori.api.context import Api
 from kajitori.api.logs import routes as logs
 from kajitori.api.nodes import board
 from kajitori.api.nodes import health as node_health
@@ -93,23 +93,21 @@ _REQUESTS: tuple[type[BaseModel], ...] = (
 _OPEN_TO_ALL = ("/healthz", "/readyz")
 
 
-def create_app(deps: ApiDependencies) -> FastAPI:
-    """Return the application. It holds the state of one Web API, which ends with the application's lifespan."""
-    api = Api(deps)
-    api.registry.register(health.ClusterCollector(api))
+def create_app(api: Api) -> FastAPI:
+    """Return the application. The state of its Web API is closed with the application's lifespan."""
+    api.process.registry.register(health.ClusterCollector(api))
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        rechecks = api.sessions.recheck_all(api.limits.recheck_seconds)
-        work = (api.traffic.run(), api.leader.follow(), api.tickets.follow(), rechecks)
-        tasks = [asyncio.create_task(coroutine) for coroutine in work]
+        state: Api = app.state.kajitori
+        tasks = [asyncio.create_task(work) for work in _background(state)]
         try:
             yield
         finally:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-            await api.close()
+            await state.close()
 
     app = _with_routes(lifespan)
     app.openapi = openapi_document  # type: ignore[method-assign]
@@ -118,13 +116,23 @@ def create_app(deps: ApiDependencies) -> FastAPI:
     problems.install(app)
     app.add_middleware(
         Guard,
-        request_seconds=api.metrics.request_seconds,
-        bodies=api.bodies,
-        body_seconds=api.limits.body_seconds,
+        request_seconds=api.process.metrics.request_seconds,
+        bodies=api.callers.bodies,
+        body_seconds=api.callers.limits.body_seconds,
         unbounded=code.bounds_its_own_body,
         notice=lambda: api.leader.state().says if api.leader.state().is_absent else "",
     )
     return app
+
+
+def _background(api: Api) -> tuple[Coroutine[Any, Any, None], ...]:
+    """Return the work that goes on beside requests until it is cancelled."""
+    return (
+        api.traffic.keeper.run(),
+        api.leader.follow(),
+        api.start.tickets.follow(),
+        api.callers.sessions.recheck_all(api.callers.limits.recheck_seconds),
+    )
 
 
 def _with_routes(lifespan: Lifespan[FastAPI] | None) -> FastAPI:

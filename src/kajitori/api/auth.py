@@ -378,7 +378,7 @@ def address_of(connection: HTTPConnection) -> str:
 
 async def authenticated(connection: HTTPConnection) -> AsyncIterator[User]:
     """Dependency of routes: yield the caller until the answer is written."""
-    sessions: Sessions = connection.app.state.kajitori.sessions
+    sessions: Sessions = connection.app.state.kajitori.callers.sessions
     session = await sessions.enter(connection.headers.get("authorization"), address_of(connection))
     try:
         user = session.user()

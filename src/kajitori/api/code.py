@@ -140,7 +140,7 @@ async def put_part(
     store, namespace = await _allowed(api, user, query)
     check_digest(digest)
     store.check_part(number, query.sha256)
-    async with api.uploads.turn(user.name):
+    async with api.callers.uploads.turn(user.name):
         try:
             await store.put_part(namespace, digest, number, query.sha256, await _body(request))
         except NamespaceFull as full:
@@ -184,12 +184,12 @@ async def get_bytes(api: Shared, user: Caller, digest: Digest, query: CodeQuery)
 async def _allowed(api: Api, user: User, query: CodeParameters) -> tuple[CodeStore, str]:
     """Return the store and the namespace. Raises Forbidden unless the caller may create runs there, even if it knows
     the digest."""
-    if api.code is None:
+    if api.stores.code is None:
         hint = "put the code into the image or on a volume, or ask the operators of this server to set up a store"
         raise Unsupported("this server keeps no code", hint=hint)
     namespace = query.namespace or api.namespace
     await user.require("create", namespace)
-    return api.code, namespace
+    return api.stores.code, namespace
 
 
 def _runs_by_code(api: Api, namespace: str) -> dict[str, set[str]]:

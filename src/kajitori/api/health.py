@@ -59,7 +59,7 @@ async def readyz(api: Shared) -> Response:
     if not api.mirror.synced:
         raise Unavailable("the cluster's state is still being read", hint=api.mirror.trouble)
     require_definition(api)
-    if awaited := api.awaited():
+    if awaited := api.process.awaited():
         raise Unavailable(awaited)
     try:
         async with asyncio.timeout(READY_SECONDS):
@@ -105,7 +105,7 @@ async def kubernetes_version(api: Api) -> str:
 @router.get("/metrics", include_in_schema=False)
 async def read_metrics(api: Shared) -> Response:
     """Metrics for Prometheus. They name no users and no runs."""
-    return Response(generate_latest(api.registry), media_type=CONTENT_TYPE_LATEST)
+    return Response(generate_latest(api.process.registry), media_type=CONTENT_TYPE_LATEST)
 
 
 class ClusterCollector(Collector):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from kajitori.api.app import create_app
-from kajitori.api.context import ApiDependencies
 from kajitori.api.serving.server import ApiServer as WebApi
 from kajitori.blobs.code import CodeStore
 from kajitori.blobs.logs import KeptLogs
@@ -14,6 +12,7 @@ from kajitori.entrypoints.logs import say
 from kajitori.entrypoints.members_start import members_start
 from kajitori.entrypoints.process import existing, run_until_told, stop_signal
 from kajitori.entrypoints.stores import blobs_of, code_limits
+from kajitori.entrypoints.web_api import ApiDependencies, web_app
 from kajitori.kube.mirror.mirror import Mirror
 from kajitori.kube.platform.install import install
 
@@ -30,7 +29,7 @@ def server(options: ServerOptions) -> int:
             blobs = await blobs_of(options.blobs)
             async with Mirror(client) as mirror, members_start(policy, options):
                 await mirror.wait_synced()
-                app = create_app(
+                app = web_app(
                     ApiDependencies(
                         client=client,
                         mirror=mirror,

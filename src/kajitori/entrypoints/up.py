@@ -14,8 +14,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from kajitori.api.app import create_app
-from kajitori.api.context import USER_AGENT, ApiDependencies
 from kajitori.api.serving.server import ApiServer as WebApi
 from kajitori.blobs.blobs import Blobs
 from kajitori.blobs.code import CodeStore
@@ -44,6 +42,7 @@ from kajitori.entrypoints.run_controller import run_controller
 from kajitori.entrypoints.serving import Serving, serving_of
 from kajitori.entrypoints.sim import pools_of
 from kajitori.entrypoints.stores import code_limits
+from kajitori.entrypoints.web_api import USER_AGENT, ApiDependencies, web_app
 from kajitori.errors import Unavailable
 from kajitori.kube.client import KubeClient
 from kajitori.kube.clock import steady_seconds
@@ -326,7 +325,7 @@ async def _web_api(
     networks = NetworksFile(named or own, required=named is not None)
     last = last_port(options.data, "web")
     for port in [options.port] if options.port else [last, 0] if last else [0]:
-        app = create_app(
+        app = web_app(
             ApiDependencies(
                 client=client,
                 mirror=mirror,

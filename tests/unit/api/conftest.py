@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -13,13 +13,13 @@ from fastapi import FastAPI
 from tests.helpers.memory_blobs import MemoryBlobs
 from tests.unit.api.fake_kubernetes import FakeKubernetes, fake_kubernetes, node
 
-from kajitori.api.app import create_app
-from kajitori.api.context import Api, ApiDependencies
+from kajitori.api.context import Api
 from kajitori.api.queue import state
 from kajitori.api.serving.server import ApiServer
 from kajitori.blobs.code import CodeLimits, CodeStore
 from kajitori.configuration.policy_file import PolicyFile
 from kajitori.configuration.settings import WebLimits
+from kajitori.entrypoints.web_api import ApiDependencies, web_app
 from kajitori.kube.client import KubeClient
 from kajitori.kube.config import Credentials, KubeConfig
 from kajitori.kube.mirror.mirror import Mirror
@@ -53,6 +53,12 @@ class World:
     def api(self) -> Api:
         api: Api = self.app.state.kajitori
         return api
+
+    def change(self, group: str = "", **parts: Any) -> None:
+        """Replaces parts of the Web API, or of a group of its parts."""
+        if group:
+            parts = {group: replace(getattr(self.api, group), **parts)}
+        self.app.state.kajitori = replace(self.api, **parts)
 
     async def caught_up(self) -> None:
         """Wait until the mirror shows everything that the fake API server stores."""
@@ -114,7 +120,7 @@ async def world(kubernetes: FakeKubernetes, limits: WebLimits) -> AsyncIterator[
     clock, blobs = Clock(), MemoryBlobs()
     async with KubeClient(config, retry=NO_RETRY) as client, Mirror(client) as mirror:
         await mirror.wait_synced()
-        app = create_app(
+        app = web_app(
             ApiDependencies(
                 client=client,
                 mirror=mirror,

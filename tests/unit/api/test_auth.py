@@ -110,7 +110,7 @@ async def test_no_token_is_logged_or_remembered_in_plain_text(world: World, capl
     world.kubernetes.unknown_tokens.add("s3cr3t-t0ken")
     await world.http.get("/v1/runs", headers={"Authorization": "Bearer s3cr3t-t0ken"})
     assert "s3cr3t-t0ken" not in caplog.text
-    assert "s3cr3t-t0ken" not in repr(vars(world.api.sessions))
+    assert "s3cr3t-t0ken" not in repr(vars(world.api.callers.sessions))
 
 
 async def test_forgotten_callers_are_closed_when_their_last_request_ends(
@@ -183,8 +183,8 @@ async def test_too_many_wrong_tokens_of_an_address_are_not_reviewed(
     """Tokens of agents count as well. Known callers from that address are served, and a minute later tokens are
     reviewed again."""
     limits = WebLimits(wrong_tokens=1000, wrong_tokens_per_address=5)
-    monkeypatch.setattr(world.api.sessions, "_questions", questions := turns.Questions(limits, world.clock))
-    monkeypatch.setattr(world.api, "questions", questions)
+    monkeypatch.setattr(world.api.callers.sessions, "_questions", questions := turns.Questions(limits, world.clock))
+    world.change("callers", questions=questions)
     await world.http.get("/v1/version")
     bogus = [f"bogus{number}" for number in range(12)]
     world.kubernetes.unknown_tokens |= set(bogus)
@@ -210,9 +210,9 @@ async def test_a_stream_is_aborted_when_its_token_is_revoked(
     async with served.stream("GET", f"/v1/runs/team/bert/{path}") as response:
         lines = response.aiter_lines()
         await anext(lines)
-        await world.api.sessions.recheck()
+        await world.api.callers.sessions.recheck()
         world.kubernetes.unknown_tokens.add("ada")
-        await world.api.sessions.recheck()
+        await world.api.callers.sessions.recheck()
         with pytest.raises(httpx2.TransportError):
             async for _ in lines:
                 pass
@@ -237,7 +237,7 @@ async def test_a_stream_is_aborted_when_its_right_is_revoked(
         await anext(lines)
         await anext(others)
         world.kubernetes.denied.add(("ada", verb, what, "team"))
-        await world.api.sessions.recheck()
+        await world.api.callers.sessions.recheck()
         with pytest.raises(httpx2.TransportError):
             async for _ in lines:
                 pass
@@ -256,7 +256,7 @@ async def test_rechecks_of_streams_cost_one_review_per_token_and_right(
             response = await opened.enter_async_context(served.stream("GET", "/v1/runs/team/bert/watch"))
             await anext(response.aiter_lines())
         before = len(reviews(world.kubernetes))
-        await world.api.sessions.recheck()
+        await world.api.callers.sessions.recheck()
         asked = reviews(world.kubernetes)[before:]
     assert asked == ["selfsubjectreviews", "selfsubjectaccessreviews"]
 
@@ -267,14 +267,14 @@ async def test_streams_go_on_while_the_api_server_is_unavailable(world: World, s
         lines = response.aiter_lines()
         await anext(lines)
         world.kubernetes.failing = True
-        await world.api.sessions.recheck()
+        await world.api.callers.sessions.recheck()
         world.kubernetes.failing = False
         world.kubernetes.change("runs", "bert", status={"phase": "Succeeded"})
         assert '"Succeeded"' in await anext(lines)
 
 
 async def test_the_running_server_checks_open_streams_by_itself(world: World) -> None:
-    world.api.limits = WebLimits(recheck_seconds=0.01)
+    world.change("callers", limits=WebLimits(recheck_seconds=0.01))
     await put_member(world)
     async with ApiServer(world.app) as server, httpx2.AsyncClient(base_url=server.url) as http:
         headers = {"Authorization": "Bearer ada"}

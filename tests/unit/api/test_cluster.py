@@ -276,7 +276,7 @@ async def test_readiness_checks_share_requests_to_the_api_server(world: World, m
 async def test_the_server_is_not_ready_before_its_dependencies_are(world: World) -> None:
     """In `kaji up` it waits for the node of the user's machine."""
     awaited = ["the node laptop is not ready for runs yet"]
-    world.api.awaited = lambda: "".join(awaited)
+    world.change("process", awaited=lambda: "".join(awaited))
     answer = await world.http.get("/readyz")
     assert (answer.status_code, answer.json()["detail"]) == (503, awaited[0])
     awaited.clear()

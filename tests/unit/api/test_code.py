@@ -151,8 +151,8 @@ async def test_an_upload_sends_only_missing_parts(world: World, packed: Pack) ->
 async def test_an_upload_sends_parts_again_that_the_server_lost(world: World, packed: Pack) -> None:
     """Tidying may remove the parts of a very slow upload."""
     asked: list[Ask] = []
-    assert world.api.code is not None
-    store = world.api.code
+    assert world.api.stores.code is not None
+    store = world.api.stores.code
     tidied = False
 
     async def tidy_up(request: httpx2.Request) -> None:
@@ -170,7 +170,7 @@ async def test_an_upload_sends_parts_again_that_the_server_lost(world: World, pa
 
 async def test_an_upload_that_is_too_large_ends_before_its_first_part(world: World, packed: Pack) -> None:
     """The error names the largest files."""
-    world.api.code = CodeStore(MemoryBlobs(), lambda: CodeLimits(size_bytes=1 << 20))
+    world.change("stores", code=CodeStore(MemoryBlobs(), lambda: CodeLimits(size_bytes=1 << 20)))
     asked: list[Ask] = []
     with pytest.raises(TooLarge, match=r"1\.0 MiB are allowed\. The largest: data.bin \(8\.0 MiB\), train.py"):
         await _answer_all(world.http, upload(packed), asked)
@@ -180,7 +180,7 @@ async def test_an_upload_that_is_too_large_ends_before_its_first_part(world: Wor
 async def test_a_full_namespace_names_its_largest_archives(world: World, packed: Pack) -> None:
     """It also names the runs that refer to them."""
     held, limits = MemoryBlobs(), CodeLimits(namespace_bytes=4 << 20)
-    world.api.code = CodeStore(held, lambda: limits)
+    world.change("stores", code=CodeStore(held, lambda: limits))
     await held.put(f"code/team/{'a' * 64}/parts/00000001/000000-{'b' * 64}", bytes(4 << 20))
     world.kubernetes.put("runs", run("keeper", code={"digest": f"sha256:{'a' * 64}"}))
     await world.caught_up()
@@ -297,7 +297,7 @@ async def test_an_aborted_download_of_code_is_no_complete_answer(
 
 
 async def test_a_server_without_a_store_refuses_code(world: World) -> None:
-    world.api.code = None
+    world.change("stores", code=None)
     answer = await world.http.get(f"/v1/code/{NO_CODE}")
     assert (answer.status_code, answer.json()["code"]) == (501, "Unsupported")
     assert answer.json()["hint"]

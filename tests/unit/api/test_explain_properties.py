@@ -16,7 +16,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.helpers.queue_scene import NOW, QueueScene, ago, in_queue
 
-from kajitori.api.context import Api, ApiDependencies
 from kajitori.api.queue.views import ExplanationView, StepView
 from kajitori.api.queue.waiting import explanation_of
 from kajitori.cluster.queue.pending import PendingRuns
@@ -31,6 +30,7 @@ from kajitori.core.spec.reasons import Phase
 from kajitori.core.spec.status import Attempt, MemberCounts, Preempted, RunStatus, SweepState, template_text
 from kajitori.core.words import names
 from kajitori.core.words.node_lists import compress
+from kajitori.entrypoints.web_api import ApiDependencies, web_api
 from kajitori.kube.client import KubeClient
 from kajitori.kube.config import KubeConfig
 from kajitori.kube.objects import Node, Pod
@@ -198,8 +198,8 @@ class Scene(QueueScene):
 
         async def ask() -> dict[str, ExplanationView]:
             client = KubeClient(KubeConfig(server="http://unused"))
-            api = Api(ApiDependencies(client=client, mirror=self.mirror, policy=self.policy, now=lambda: NOW))
-            waiting = await api.pending.all(NOW)
+            api = web_api(ApiDependencies(client=client, mirror=self.mirror, policy=self.policy, now=lambda: NOW))
+            waiting = await api.queue.pending.all(NOW)
             return {each.request.key: await explanation_of(api, each.run) for each in waiting}
 
         return asyncio.run(ask())

@@ -267,8 +267,8 @@ async def until(holds: Callable[[], bool]) -> None:
 
 
 def _open(world: World) -> float:
-    return float(world.api.registry.get_sample_value("kajitori_api_connections") or 0)
+    return float(world.api.process.registry.get_sample_value("kajitori_api_connections") or 0)
 
 
 def _unauthenticated(world: World) -> float:
-    return float(world.api.registry.get_sample_value("kajitori_api_unauthenticated_connections") or 0)
+    return float(world.api.process.registry.get_sample_value("kajitori_api_unauthenticated_connections") or 0)

@@ -29,7 +29,7 @@ POLICY: dict[str, Any] = {
 @pytest.fixture
 def offered(world: World) -> World:
     policy = PolicyFile(None, without_file=parse_policy(POLICY))
-    world.api.cluster = ClusterView(world.mirror, policy)
+    world.change(cluster=ClusterView(world.mirror, policy))
     return world
 
 
@@ -108,5 +108,5 @@ async def test_a_checkpoint_is_deleted_once_its_run_has_ended(offered: World) ->
 
 async def test_a_note_names_the_folder_of_checkpoints(world: World) -> None:
     policy = {"checkpoint": {"kind": "folder", "root": "/ckpt"}}
-    world.api.cluster = ClusterView(world.mirror, PolicyFile(None, without_file=parse_policy(policy)))
+    world.change(cluster=ClusterView(world.mirror, PolicyFile(None, without_file=parse_policy(policy))))
     assert (await world.http.get("/v1/volumes")).json()["note"] == "checkpoints are folders below /ckpt/team"

@@ -98,7 +98,7 @@ async def read_logs(
     meta = run.metadata
     if query.follow:
         await user.may("get", meta.namespace, resource=PODS, subresource="log")  # a recorded right is checked again
-    kept = LogsOfRun(api.kept_logs, meta.namespace, meta.uid) if api.kept_logs is not None else None
+    kept = LogsOfRun(api.stores.logs, meta.namespace, meta.uid) if api.stores.logs is not None else None
     logs = [MemberLog(api, user, run, rank, request, kept) for rank, request in zip(ranks, requests, strict=True)]
     logs = await _open(logs)
     encode, media_type = _encoding(query, several=several)

@@ -398,7 +398,7 @@ class MemberLog:
         pending: asyncio.Future[bytes] | None = None
         chunks = aiter(opened.stream)
         has_paused = True
-        with self._api.log_slots.one():
+        with self._api.callers.logs.one():
             try:
                 while True:
                     pending = pending or asyncio.ensure_future(anext(chunks))

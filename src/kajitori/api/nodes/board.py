@@ -92,7 +92,7 @@ def board(api: Api) -> GpuBoard:
         types=in_order,
         users=_users(holdings.values()),
         teams=_teams(holdings.values()),
-        guarantees=[guarantee_view(holding) for holding in api.preemptions.guarantees(api.now())],
+        guarantees=[guarantee_view(holding) for holding in api.queue.preemptions.guarantees(api.now())],
         pools=pool_views(api),
     )
 

@@ -52,11 +52,11 @@ async def show_expected(api: Shared, user: Caller, namespace: str, name: str) ->
 def expected_of(api: Api, run: RunObject) -> ExpectedView:
     """Return how long a run is expected to take from now on, or from its next start."""
     now = api.now()
-    api.outlook.past.refresh()
+    api.queue.outlook.past.refresh()
     gang = api.cluster.occupancy.gang((run.metadata.namespace, run.metadata.name))
     if gang is None or gang.since is None:
-        return _expected_view(api.outlook.past.expect(run))
-    more = api.outlook.past.expect_more(run, gang.since, now.timestamp())
+        return _expected_view(api.queue.outlook.past.expect(run))
+    more = api.queue.outlook.past.expect_more(run, gang.since, now.timestamp())
     return _expected_view(more, ends_at=_time(now.timestamp() + more.seconds))
 
 
@@ -79,7 +79,7 @@ async def _body(api: Api) -> bytes:
 async def queue_of(api: Api) -> QueueView:
     """Return all runs that wait now."""
     now = await queue_state(api)
-    async with api.asking:
+    async with api.queue.planner:
         found = await asyncio.to_thread(forecast, now.simulation, stop_watch)
     by_key = {run.request.key: run for run in now.pending}
     rules = api.cluster.policy.queue
@@ -100,7 +100,7 @@ async def queue_of(api: Api) -> QueueView:
 
 def _known_until(api: Api, now: QueueState, starts: Mapping[str, float]) -> float:
     """Return the expected end of the first run with an assumed length: later times may depend on it."""
-    is_known = api.outlook.known_ends(api.now())
+    is_known = api.queue.outlook.known_ends(api.now())
     assumed = {key for key in {occupant.run for occupant in now.simulation.occupants} if not is_known(key)}
     running = (
         end.ends_at for occupant in now.simulation.occupants if occupant.run in assumed for end in occupant.endings

@@ -32,21 +32,21 @@ class QueueState:
 async def queue_state(api: Api, newcomer: PendingRun | None = None) -> QueueState:
     """Return the state of the queue now; with `newcomer` as one more run, which may be among the waiting ones."""
     now = api.now()
-    waiting = await api.pending.all(now)
+    waiting = await api.queue.pending.all(now)
     if newcomer is not None:
         waiting = [run for run in waiting if run.request.key != newcomer.request.key]
     pending = (*waiting, newcomer) if newcomer is not None else tuple(waiting)
-    order = api.outlook.order(pending, now)
-    moment = this_moment(api.cluster, api.outlook.endings(now), now.timestamp())
+    order = api.queue.outlook.order(pending, now)
+    moment = this_moment(api.cluster, api.queue.outlook.endings(now), now.timestamp())
     asked = newcomer.request.key if newcomer is not None else ""
     preemptors = _preemptors_in_turn(api, pending)
     before = preemptors[: preemptors.index(asked)] if asked in preemptors else preemptors
     cluster = ClusterState(
         moment.snapshot,
         [ending for _, ending in moment.endings],
-        api.preemptions.running_at(now),
-        api.outlook.past.users,
-        api.outlook.past.teams,
+        api.queue.preemptions.running_at(now),
+        api.queue.outlook.past.users,
+        api.queue.outlook.past.teams,
         preemptors=set(before),
     )
     promised = place_promised(cluster, order.queue)
@@ -61,7 +61,7 @@ async def queue_state(api: Api, newcomer: PendingRun | None = None) -> QueueStat
 
 def _preemptors_in_turn(api: Api, pending: tuple[PendingRun, ...]) -> list[str]:
     """Return the runs for which others were preempted, in the order in which they get the freed nodes."""
-    preemptors = api.preemptions.preemptors()
+    preemptors = api.queue.preemptions.preemptors()
     gangs = [run.request for run in pending if run.request.key in preemptors]
     return [gang.key for gang in sorted(gangs, key=lambda gang: (-gang.priority, gang.queued_at, gang.key))]
 

@@ -80,7 +80,7 @@ async def _explanation_of(api: Api, run: RunObject) -> ExplanationView:
         except InvalidInput as error:
             said.reason, said.message = Reason.REFUSED.value, error.message
             return said
-    pending = api.pending.of(run, api.now())
+    pending = api.queue.pending.of(run, api.now())
     if pending is None:
         said.message = said.message or await _growth_of(api, run)
         return said  # it waits for something else, such as a backoff or members that are still ending
@@ -114,7 +114,7 @@ async def _growth_of(api: Api, run: RunObject) -> str:
 async def start_of(api: Api, pending: PendingRun, phase: Phase = Phase.QUEUED) -> tuple[ExplanationView, Answer]:
     """Return the planner's answer about a run now, whether or not it is in the queue."""
     now = await queue_state(api, pending)
-    async with api.asking:
+    async with api.queue.planner:
         found = await asyncio.to_thread(ask, now.simulation, pending.request.key, stop_watch)
     view = _view(api, now.simulation, pending, found, phase)
     view.place = place_view(now.order, pending.request.key)
@@ -132,7 +132,7 @@ def _guarantees_of(api: Api, pending: PendingRun) -> list[GuaranteeView]:
     namespace, member = pending.run.metadata.namespace, pending.request.member
     return [
         guarantee_view(holding)
-        for holding in api.preemptions.guarantees(api.now())
+        for holding in api.queue.preemptions.guarantees(api.now())
         if holding.guarantee.namespace == namespace and holding.guarantee.covers(gpus=member.gpus, alone=member.alone)
     ]
 
@@ -143,7 +143,7 @@ def _would_ask(api: Api, now: QueueState, found: Answer, key: str) -> list[str]:
         return []
     queue, at = now.simulation.queue[: found.ahead + 1], api.now()
     snapshot = with_placements(now.promised.snapshot, queue, found.looked.placements)
-    running = api.preemptions.running_at(at)
+    running = api.queue.preemptions.running_at(at)
     plan = preempt_for_waiting(snapshot, queue, found.looked, running, api.cluster.policy, at.timestamp())
     for request in plan.requests:
         if request.key == key:
@@ -160,7 +160,7 @@ async def start_of_new(
     key = f"{meta.namespace}/{meta.name}"
     # A name of no run: nothing that is cached by name may count for this run.
     meta = msgspec.structs.replace(meta, name=_NO_RUN, uid=secrets.token_hex(8))
-    pending = api.pending.would_be(msgspec.structs.replace(run, metadata=meta), spec, decision, api.now())
+    pending = api.queue.pending.would_be(msgspec.structs.replace(run, metadata=meta), spec, decision, api.now())
     if pending is None:
         return ExplanationView(phase=Phase.STOPPED.value, reason="", message="it is stopped: it asks for nothing"), None
     pending = replace(pending, request=replace(pending.request, key=key))
@@ -194,14 +194,14 @@ def _view(api: Api, asked: Simulation, pending: PendingRun, found: Answer, phase
     else:
         assert found.shortage is not None
         told = explain(asked.snapshot, request, found.shortage, api.cluster.uses)
-    asks = api.preemptions.describe(request.key)
+    asks = api.queue.preemptions.describe(request.key)
     # A sweep in the queue waits to start more members, so the end of its present members is not its own.
     waits = {run.gang.key for run in asked.queue}
     there = (occupant for occupant in asked.occupants if not occupant.sweep or occupant.run not in waits)
     ends: dict[str, float] = {}
     for occupant in there:
         ends[occupant.run] = max(ends.get(occupant.run, 0.0), occupant.ends_at)
-    is_known = api.outlook.known_ends(api.now())
+    is_known = api.queue.outlook.known_ends(api.now())
     view = ExplanationView(
         phase=phase.value,
         reason=told.reason.value,

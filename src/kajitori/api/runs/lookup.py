@@ -70,7 +70,7 @@ def require_definition(api: Api) -> None:
 def _undefined(api: Api) -> Unsupported:
     name = f"{RUNS.plural}.{RUNS.group}"
     message = f"the definition of runs (CustomResourceDefinition {name}) is missing in the cluster"
-    return Unsupported(message, hint=f"to install it: {api.install_command}")
+    return Unsupported(message, hint=f"to install it: {api.process.install_command}")
 
 
 def no_such_run(api: Api, namespace: str, name: str, cause: NotFound | None = None) -> KajitoriError:

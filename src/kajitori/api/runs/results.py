@@ -95,12 +95,12 @@ class _Table:
         ended = [index for index in indices if self._ledger.has_ended(index)]
         kept: dict[int, MemberResult] = {}
         incomplete = ""
-        if ended and self._api.kept_logs is None:
+        if ended and self._api.stores.logs is None:
             incomplete = "this server has no blob store, which keeps the details"
-        elif ended and self._api.kept_logs is not None:
+        elif ended and self._api.stores.logs is not None:
             meta = self._run.metadata
             try:
-                kept = await self._api.kept_logs.results.read(meta.namespace, meta.uid, ended)
+                kept = await self._api.stores.logs.results.read(meta.namespace, meta.uid, ended)
             except KajitoriError as error:
                 incomplete = error.message
         return [self._row(index, kept.get(index)) for index in indices], incomplete

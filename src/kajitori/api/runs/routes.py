@@ -97,7 +97,7 @@ async def list_runs(api: Shared, user: Caller, query: Annotated[ListParameters, 
         exact = [run for run in found if run.metadata.name == query.name]
         found = exact if len(exact) == 1 else found
     page, following = _page(found, after, query.limit)
-    items = [api.renderer.render(run) for run in page]
+    items = [api.runs.renderer.render(run) for run in page]
     return answer({"items": items} | ({"continue": following} if following else {}))
 
 
@@ -170,7 +170,7 @@ async def readable_namespaces(
 @router.get("/v1/runs/{namespace}/{name}", responses=describes(RunView), summary="One run")
 async def get_run(api: Shared, user: Caller, namespace: str, name: str) -> Response:
     """`name` is the run's name, or a prefix that only one run of the namespace has."""
-    return answer(api.renderer.render(await find_run(api, user, namespace, name)))
+    return answer(api.runs.renderer.render(await find_run(api, user, namespace, name)))
 
 
 @router.get(
@@ -191,7 +191,7 @@ async def _changes(api: Api, user: User, run: RunObject) -> Chunks:
         while not tracker.gone:
             news = b""
             for run_then in (*tracker.take_restarts(), tracker.run):
-                view = api.renderer.render(run_then)
+                view = api.runs.renderer.render(run_then)
                 if view is not shown:
                     shown = view
                     news += bytes(view) + b"\n"

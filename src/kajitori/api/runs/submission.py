@@ -102,7 +102,7 @@ async def submit(api: Shared, user: Caller, request: Request, query: Annotated[S
     await _require_code(api, user, submission)
     made = await _create(api, user, submission)
     run = run_object(made)
-    api.expect(run)
+    api.changes.expect(run)
     return answer(run_view(msgspec.structs.replace(run, status=_fresh_status(submission.spec, decision))), 201)
 
 
@@ -171,9 +171,9 @@ async def _require_code(api: Api, user: User, submission: Submission) -> None:
     Dry runs skip this check, since the command line uploads nothing for them.
     """
     code, namespace = submission.spec.code, submission.namespace
-    if code is None or api.code is None or not await user.may("create", namespace):
+    if code is None or api.stores.code is None or not await user.may("create", namespace):
         return
-    if await api.code.find(namespace, code.digest) is None:
+    if await api.stores.code.find(namespace, code.digest) is None:
         error = no_such_code(namespace, code.digest)
         raise InvalidInput.one("spec.code.digest", error.message, value=code.digest, hint=error.hint)
 

@@ -34,7 +34,7 @@ class RunTracker:
         self._key = (run.metadata.namespace, run.metadata.name)
         self._seen = False
         self._restarts: dict[tuple[int, int], RunObject] = {}
-        self._subscription = api.hub.subscribe(
+        self._subscription = api.runs.hub.subscribe(
             *self._key, pods=pods, on_change=self._note_restart if restarts else None
         )
         self.event = self._subscription.event

@@ -81,7 +81,7 @@ class ApiServer:
     def registry(self) -> CollectorRegistry:
         """The registry of the metrics that /metrics shows."""
         api: Api = self._app.state.kajitori
-        return api.registry
+        return api.process.registry
 
     async def start(self) -> None:
         """Start and return once connections are accepted. Raises Unavailable if the address can't be bound."""
@@ -158,7 +158,7 @@ class _Server(uvicorn.Server):
         if self.lifespan.should_exit:
             raise Unavailable("the Web API did not start", hint="its log says why")
         assert sockets is not None
-        limits, metrics = self._api.limits, self._api.metrics
+        limits, metrics = self._api.callers.limits, self._api.process.metrics
         listener = Listener(
             sockets[0],
             partial(self._protocol, limits.header_seconds),

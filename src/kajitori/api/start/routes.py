@@ -34,7 +34,7 @@ async def ticket_of(api: Shared, request: Request) -> Ticket:
     if scheme.lower() != "bearer" or not text.strip():
         raise Unauthenticated("the request carries no ticket", hint=_HINT)
     try:
-        ticket = await api.tickets.read(text.strip())
+        ticket = await api.start.tickets.read(text.strip())
     except KajitoriError as error:
         raise own_failure(error) from error
     if ticket is None:
@@ -58,7 +58,7 @@ async def hosts(api: Shared, ticket: CallerTicket, request: Request) -> Response
 
     403 `AttemptOver` if a later attempt has begun, `NotStarting` if no member of this one is in its first step.
     """
-    found = await api.host_lists.wait(ticket, POLL_SECONDS)
+    found = await api.start.host_lists.wait(ticket, POLL_SECONDS)
     headers = {"Cache-Control": "no-store", "Vary": "Accept-Encoding"}
     body = found.plain
     if "gzip" in request.headers.get("accept-encoding", ""):
@@ -82,7 +82,7 @@ async def ssh(api: Shared, ticket: CallerTicket, query: Annotated[MemberParamete
     """All members of the attempt get the same keys, and no other attempt gets them. They are derived from the attempt
     and the key that signs tickets, and are stored nowhere."""
     require_starting(api.mirror, ticket, query.rank)
-    keys = attempt_keys(api.tickets.derive(ticket, "ssh client"), api.tickets.derive(ticket, "ssh host"))
+    keys = attempt_keys(api.start.tickets.derive(ticket, "ssh client"), api.start.tickets.derive(ticket, "ssh host"))
     return Response(msgspec.json.encode(keys), headers={"Cache-Control": "no-store"}, media_type="application/json")
 
 
@@ -101,9 +101,9 @@ async def code(api: Shared, ticket: CallerTicket, query: Annotated[MemberParamet
     """The archive as a Zstandard stream; the header X-Archive-Bytes has its unpacked size. It is the code that the
     attempt was created with, even if the run was edited since."""
     require_starting(api.mirror, ticket, query.rank)
-    if api.code is None or not ticket.code:
+    if api.stores.code is None or not ticket.code:
         raise NotFound(f"run {ticket.run} has no code on this server", hint="configure the same store on every server")
-    found, frames = await api.code.open(ticket.namespace, ticket.code)
+    found, frames = await api.stores.code.open(ticket.namespace, ticket.code)
     stream = api.streams.stream(frames, kind="code", media_type=MEDIA_TYPE)
     stream.headers[ARCHIVE_BYTES] = str(found.size_bytes)
     return stream

@@ -55,7 +55,7 @@ async def list_all_events(api: Shared, user: Caller, query: Annotated[EventListP
     await user.require("list", namespace)
     require_definition(api)
     after = decode_token(query.continue_, tuple[str, int, str]) if query.continue_ else None
-    async with api.events.reading(namespace) as feed:
+    async with api.runs.events.reading(namespace) as feed:
         found = sorted(feed.of_all_runs(_runs_of(api, namespace)), key=sort_key, reverse=True)
     if after is not None:
         found = [event for event in found if sort_key(event) < after]
@@ -75,7 +75,7 @@ async def watch_all_events(api: Shared, user: Caller, query: Annotated[EventWatc
     namespace = query.namespace or api.namespace
     await user.require("list", namespace)
     require_definition(api)
-    async with api.events.reading(namespace):
+    async with api.runs.events.reading(namespace):
         pass  # raises the API server's refusal before the answer begins; the feed stays open for a while
     return api.streams.stream(_all_events(api, namespace, query.limit), kind="events", media_type=NDJSON)
 
@@ -89,7 +89,7 @@ async def _all_events(api: Api, namespace: str, limit: int) -> Chunks:
             fresh[event.metadata.name] = event
         changed.set()
 
-    async with api.events.reading(namespace, reader=note) as feed:
+    async with api.runs.events.reading(namespace, reader=note) as feed:
         is_run = _runs_of(api, namespace)
         fresh.clear()
         batch = sorted(feed.of_all_runs(is_run), key=sort_key)[-limit:] if limit else []
@@ -128,7 +128,7 @@ async def list_events(
 ) -> Response:
     """One Event per line. Kubernetes deletes Events after an hour. Empty lines only keep the connection open."""
     run = await find_run(api, user, namespace, name)
-    async with api.events.reading(run.metadata.namespace):
+    async with api.runs.events.reading(run.metadata.namespace):
         pass  # raises the API server's refusal before the answer begins; the feed stays open for a while
     return api.streams.stream(_events(api, user, run, follow=query.follow), kind="events", media_type=NDJSON)
 
@@ -138,7 +138,7 @@ async def _events(api: Api, user: User, run: RunObject, *, follow: bool) -> Chun
     ended = False
     namespace, name = run.metadata.namespace, run.metadata.name
     with RunTracker(api, user, run) as tracker:
-        async with api.events.reading(namespace, name, lambda _: tracker.event.set()) as feed:
+        async with api.runs.events.reading(namespace, name, lambda _: tracker.event.set()) as feed:
             while True:
                 known = feed.of_run(name)
                 fresh = [

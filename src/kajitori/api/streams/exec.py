@@ -85,7 +85,7 @@ async def _serve(socket: WebSocket, api: Api, user: User, namespace: str, name: 
     async with await _open(user, pod, query) as program:
         await socket.accept(subprotocol=EXEC_PROTOCOL)
         revoked: asyncio.Future[KajitoriError] = asyncio.get_running_loop().create_future()
-        with api.sessions.streaming(socket.state.session, user, lambda error: _settle(revoked, error)):
+        with api.callers.sessions.streaming(socket.state.session, user, lambda error: _settle(revoked, error)):
             await _pass_through(socket, program, revoked)
 
 

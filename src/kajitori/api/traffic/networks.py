@@ -25,7 +25,7 @@ router = APIRouter(tags=["network"])
 @router.get("/v1/networks", responses=describes(NetworksView), summary="Addresses of all clusters")
 async def get_networks(api: Shared, user: Caller) -> Response:
     """Open to every authenticated user, so that all can look up the owner of an address and the free ranges."""
-    current = api.networks.current()
+    current = api.traffic.networks.current()
     path = str(current.path) if current.path is not None else ""
     networks = current.networks
     view = NetworksView(

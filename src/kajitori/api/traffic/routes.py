@@ -123,7 +123,7 @@ class TrafficRunParameters(Parameters):
 async def list_traffic(api: Shared, user: Caller, query: Annotated[TrafficParameters, Query()]) -> Response:
     """Every authenticated user may read the sums of users, namespaces and nodes, as with the GPU board: a congested
     network affects everyone. The traffic of single runs needs the right to list the runs of their namespace."""
-    book, now, order = api.traffic.book, api.now().timestamp(), _order(api, query.class_)
+    book, now, order = api.traffic.keeper.book, api.now().timestamp(), _order(api, query.class_)
     if query.namespace and query.by != "run":
         hint = "leave it out, or use by=run"
         raise InvalidInput.one(
@@ -148,7 +148,7 @@ async def run_traffic(
 ) -> Response:
     """The sum of all attempts, and the traffic on each node."""
     run = await find_run(api, user, namespace, name)
-    book, now, order = api.traffic.book, api.now().timestamp(), _order(api, query.class_)
+    book, now, order = api.traffic.keeper.book, api.now().timestamp(), _order(api, query.class_)
     row = _row(book, Subject("run", run.metadata.uid), now)
     row.name, row.namespace, row.run_id = run.metadata.name, namespace, run_id(run.metadata.uid)
 
@@ -180,7 +180,7 @@ async def take_report(api: Shared, node: str, request: Request) -> Response:
     require_media_type(request, JSON)
     report = read_report(await request.body())
     now = api.now().timestamp()
-    api.traffic.book.add(node_traffic(report, node, now), now)
+    api.traffic.keeper.book.add(node_traffic(report, node, now), now)
     return Response(status_code=204)
 
 
@@ -190,9 +190,9 @@ async def _require_agent(api: Api, request: Request, node: str) -> None:
     if scheme.lower() == "bearer":
         try:
             async with AsyncExitStack() as stack:
-                if not api.agents.is_cached(token.strip()):
-                    await stack.enter_async_context(api.questions.one(address_of(request)))
-                await api.agents.require(token.strip(), node)
+                if not api.traffic.agents.is_cached(token.strip()):
+                    await stack.enter_async_context(api.callers.questions.one(address_of(request)))
+                await api.traffic.agents.require(token.strip(), node)
         except Unauthenticated:
             pass  # not an agent's token: a user may have the right to patch the Node's status
         else:
@@ -208,7 +208,7 @@ async def _require_agent(api: Api, request: Request, node: str) -> None:
 def _order(api: Api, address_class: str) -> str:
     """Return the class that rows are ordered by. Raises InvalidInput if it does not exist."""
     policy = api.policy.current().policy.traffic
-    known = {*policy.classes, policy.others, *api.traffic.book.classes()}
+    known = {*policy.classes, policy.others, *api.traffic.keeper.book.classes()}
     if address_class and address_class not in known:
         hint = did_you_mean(address_class, known)
         raise InvalidInput.one("class", "is no class of addresses here", value=address_class, hint=hint)
@@ -223,7 +223,7 @@ def _listing(api: Api, rows: list[TrafficRow], total: int, order: str, now: floa
         rate_seconds=WINDOW_SECONDS,
         nodes=_nodes(api, now),
         at=format_time(time_at(now)),
-        kept=api.traffic.kept,
+        kept=api.traffic.keeper.kept,
     )
 
 
@@ -247,7 +247,7 @@ def _classes(totals: Totals, rates: Mapping[str, float]) -> list[ClassTraffic]:
 
 def _nodes(api: Api, now: float) -> TrafficNodes:
     silence_seconds = SILENT_REPORTS * api.policy.current().policy.traffic.report_seconds
-    reports = api.traffic.book.nodes
+    reports = api.traffic.keeper.book.nodes
     counted = {name for name in api.mirror.nodes if name in reports and now - reports[name].heard_at <= silence_seconds}
     silent = sorted(api.mirror.nodes.keys() - counted)
     return TrafficNodes(

@@ -73,7 +73,8 @@ async def test_a_member_that_has_not_started_has_no_log_yet(world: World) -> Non
 @pytest.fixture
 async def kept(world: World, tmp_path: Path) -> KeptLogs:
     """Stored logs of attempt 1, whose Pods are gone, of a run in its second attempt."""
-    kept = world.api.kept_logs = KeptLogs(await open_blobs(tmp_path.as_uri()))
+    kept = KeptLogs(await open_blobs(tmp_path.as_uri()))
+    world.change("stores", logs=kept)
     made = put_run(world, attempt=2, phase="Running", replicas=4)
     put_member(world, made, FakeLog(at(30, "second life")), attempt=2)
     text = "".join(f"{at(second, f'line {second}')}\n" for second in range(1, 6))
@@ -243,7 +244,8 @@ async def test_lines_lost_with_a_connection_come_from_the_stored_log(
 ) -> None:
     """So do lines of an attempt that started and ended while the connection was broken."""
     monkeypatch.setattr(log_source, "SILENCE_SECONDS", 0.05)
-    kept = world.api.kept_logs = KeptLogs(await open_blobs(tmp_path.as_uri()))
+    kept = KeptLogs(await open_blobs(tmp_path.as_uri()))
+    world.change("stores", logs=kept)
     made = put_run(world)
     put_member(world, made, FakeLog(at(1, "a")))
     await world.caught_up()
@@ -265,7 +267,8 @@ async def test_a_resumed_reader_goes_on_with_the_attempt_it_was_reading(
 ) -> None:
     """That attempt's Pod is gone, and another attempt has started and ended: the stored logs of both come before the
     newest."""
-    kept = world.api.kept_logs = KeptLogs(await open_blobs(tmp_path.as_uri()))
+    kept = KeptLogs(await open_blobs(tmp_path.as_uri()))
+    world.change("stores", logs=kept)
     made = put_run(world, attempt=4)
     uid = made["metadata"]["uid"]
     for attempt, lines_said in {1: ["old"], 2: ["seen", "last words"], 3: ["a short life"]}.items():
@@ -301,7 +304,8 @@ async def test_the_log_of_a_member_of_later_attempts_is_returned_once(
 ) -> None:
     """Members of sweeps start in any attempt. The Pod is deleted before its end was seen; the rest comes from the
     stored log, and so does an attempt that was missed."""
-    kept = world.api.kept_logs = KeptLogs(await open_blobs(tmp_path.as_uri()))
+    kept = KeptLogs(await open_blobs(tmp_path.as_uri()))
+    world.change("stores", logs=kept)
     made = put_run(world, attempt=20)
     uid = made["metadata"]["uid"]
     log = FakeLog(at(1, "a"))
@@ -327,7 +331,8 @@ async def test_the_log_of_a_member_of_later_attempts_is_returned_once(
 
 async def test_a_resumed_reader_gets_the_end_of_an_ended_run(world: World, tmp_path: Path) -> None:
     """The run was restarted and stopped meanwhile, and all its Pods are gone."""
-    kept = world.api.kept_logs = KeptLogs(await open_blobs(tmp_path.as_uri()))
+    kept = KeptLogs(await open_blobs(tmp_path.as_uri()))
+    world.change("stores", logs=kept)
     uid = put_run(world, attempt=2, phase="Stopped")["metadata"]["uid"]
     for attempt in (1, 2):
         await kept.keep(MemberLogName("team", uid, attempt, 0), f"{at(attempt, f'end of {attempt}')}\n".encode())
@@ -339,7 +344,7 @@ async def test_a_resumed_reader_gets_the_end_of_an_ended_run(world: World, tmp_p
 async def test_a_member_without_a_log_is_left_out_of_several(world: World) -> None:
     """The answer consists of documents, though only one member is left."""
     put_member(world, put_run(world, replicas=2), FakeLog(at(1, "one")), rank=1)
-    world.api.kept_logs = None
+    world.change("stores", logs=None)
     await world.caught_up()
     response = await world.http.get(PATH, params={"rank": [0, 1]})
     assert [json.loads(line)["line"] for line in response.text.splitlines()] == ["one"]
@@ -534,7 +539,7 @@ async def test_a_disconnected_reader_frees_all_its_resources(world: World, serve
     async with asyncio.timeout(60):
         for log in logs:
             await log.left.wait()
-    assert world.api.log_slots.free == MAX_LOGS
+    assert world.api.callers.logs.free == MAX_LOGS
 
 
 @pytest.mark.parametrize(

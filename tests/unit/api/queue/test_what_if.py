@@ -108,7 +108,7 @@ async def test_answers_to_what_if_do_not_influence_each_other(world: World) -> N
     for name in ("a", "b", "c"):
         await what_if(world, WANTS, name=name)
         await world.http.post("/v1/runs", json={"spec": WANTS, "name": name}, params={"dryRun": "true"})
-    assert not {"a", "b", "c"} & {name for _, name in world.api.outlook.past._known}
+    assert not {"a", "b", "c"} & {name for _, name in world.api.queue.outlook.past._known}
 
 
 async def test_what_if_refuses_what_submission_refuses(world: World) -> None:

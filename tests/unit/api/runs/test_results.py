@@ -36,7 +36,8 @@ async def table(world: World, **params: Any) -> dict[str, Any]:
 
 async def test_every_member_of_a_sweep_has_a_row(world: World, tmp_path: Path) -> None:
     made = await put_sweep(world)
-    kept = world.api.kept_logs = KeptLogs(await open_blobs(tmp_path.as_uri()))
+    kept = KeptLogs(await open_blobs(tmp_path.as_uri()))
+    world.change("stores", logs=kept)
     await kept.results.keep("team", made["metadata"]["uid"], KEPT)
     answer = await table(world)
     rows = {row["index"]: row for row in answer["items"]}
@@ -61,7 +62,7 @@ async def test_rows_come_in_pages_and_can_be_filtered_by_state(world: World) -> 
 async def test_results_are_marked_incomplete_without_a_store(world: World) -> None:
     """The members' states are known nevertheless."""
     await put_sweep(world)
-    world.api.kept_logs = None
+    world.change("stores", logs=None)
     answer = await table(world)
     assert answer["incomplete"]
     assert [row["state"] for row in answer["items"]][1:3] == ["Succeeded", "Failed"]
@@ -84,7 +85,8 @@ async def test_a_run_that_is_no_sweep_has_no_results(world: World) -> None:
 async def test_logs_of_a_sweeps_members_are_read_by_index(world: World, tmp_path: Path) -> None:
     """A stored log is that of the attempt in which the member started last."""
     made = await put_sweep(world)
-    kept = world.api.kept_logs = KeptLogs(await open_blobs(tmp_path.as_uri()))
+    kept = KeptLogs(await open_blobs(tmp_path.as_uri()))
+    world.change("stores", logs=kept)
     for attempt in (1, 4):
         name = MemberLogName("team", made["metadata"]["uid"], attempt, 2)
         await kept.keep(name, f"2026-11-21T10:00:00.000000000Z attempt {attempt}\n".encode())

@@ -318,7 +318,7 @@ async def test_a_checkpoint_folder_is_deleted_only_if_policy_allows_it(world: Wo
     a checkpoint is deleted."""
     document = {"checkpoint": {"kind": "folder", "root": "/c", "deletable": deletable}}
     policy = PolicyFile(None, without_file=parse_policy(document))
-    world.app.state.kajitori.cluster = ClusterView(world.mirror, policy)
+    world.change(cluster=ClusterView(world.mirror, policy))
     world.kubernetes.put("runs", {**run("plain"), "spec": {"image": "x"}})
     assert (await world.http.delete("/v1/runs/team/plain", params={"checkpoint": "true"})).status_code == 202
     assert [method for method, _, _ in writes(world)] == ["DELETE"]

@@ -314,7 +314,7 @@ async def test_the_number_of_remembered_answers_is_limited(gang: Gang, impatient
     for number in range(KEPT_GANGS + 10):
         other = Gang(gang.world, name=f"run-{number}")
         await other.ask()
-    assert len(gang.world.api.host_lists._gangs) == KEPT_GANGS
+    assert len(gang.world.api.start.host_lists._gangs) == KEPT_GANGS
 
 
 SSH = "/v1/members/ssh"
@@ -367,7 +367,8 @@ async def coded(gang: Gang, tmp_path: Path) -> Gang:
     folder = tmp_path / "folder"
     folder.mkdir()
     (folder / "train.py").write_text("print(1)")
-    store = gang.world.api.code = CodeStore(await open_blobs((tmp_path / "blobs").as_uri()))
+    store = CodeStore(await open_blobs((tmp_path / "blobs").as_uri()))
+    gang.world.change("stores", code=store)
     packed = pack(folder)
     part = packed.part(0)
     sha256 = hashlib.sha256(part).hexdigest()

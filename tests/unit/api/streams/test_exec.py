@@ -59,7 +59,7 @@ async def test_exec_ends_when_its_caller_loses_the_right_to_it(world: World) -> 
         async with dial(server, "command=echo&stdin=true") as socket:
             await socket.recv()
             world.kubernetes.denied.add(("ada", "create", "pods/exec", "team"))
-            await world.api.sessions.recheck()
+            await world.api.callers.sessions.recheck()
             await socket.wait_closed()
             assert (socket.close_code, "may not create pods/exec" in (socket.close_reason or "")) == (1008, True)
 

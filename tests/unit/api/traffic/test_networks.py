@@ -26,7 +26,7 @@ async def test_address_ranges_are_listed_with_their_cluster_and_gateway(world: W
     assert (empty["path"], empty["ranges"]) == ("", [])
     path = tmp_path / "networks.yaml"
     path.write_bytes(GOOD)
-    world.api.networks = NetworksFile(path)
+    world.change("traffic", networks=NetworksFile(path))
     view = (await world.http.get("/v1/networks")).json()
     assert view["ranges"] == [
         {"cidr": "10.200.0.0/16", "kind": "researchers"},

@@ -188,7 +188,7 @@ async def test_nodes_without_recent_reports_are_named(world: World) -> None:
     await send_report(world, report(uncounted_pods=3))
     nodes = (await world.http.get("/v1/traffic")).json()["nodes"]
     assert nodes == {"counted": 1, "silent": "g2,n1", "silentCount": 2, "uncountedPods": 3}
-    world.api.now = lambda: NOW + timedelta(minutes=6)
+    world.change(now=lambda: NOW + timedelta(minutes=6))
     view = (await world.http.get("/v1/traffic")).json()
     assert view["nodes"] == {"counted": 0, "silent": "g[1-2],n1", "silentCount": 3, "uncountedPods": 0}
     assert view["items"][0]["classes"][0]["sent"]["bytes"] == 1000
@@ -197,14 +197,15 @@ async def test_nodes_without_recent_reports_are_named(world: World) -> None:
 async def test_servers_share_reports_through_the_blob_store(world: World) -> None:
     """A server without a store says that it keeps nothing."""
     await send_report(world, report())
-    here = world.api.traffic = TrafficKeeper(world.blobs, world.api.now)
+    here = TrafficKeeper(world.blobs, world.api.now)
+    world.change("traffic", keeper=here)
     assert here.book.runs == {}
     await send_report(world, report())
     await here.sync()
-    world.api.traffic = TrafficKeeper(world.blobs, world.api.now)
-    await world.api.traffic.sync()
+    world.change("traffic", keeper=TrafficKeeper(world.blobs, world.api.now))
+    await world.api.traffic.keeper.sync()
     view = (await world.http.get("/v1/traffic")).json()
     assert (view["items"][0]["classes"][0]["sent"]["bytes"], view["kept"]) == (1000, True)
-    world.api.traffic = TrafficKeeper(None, world.api.now)
-    await world.api.traffic.sync()
+    world.change("traffic", keeper=TrafficKeeper(None, world.api.now))
+    await world.api.traffic.keeper.sync()
     assert (await world.http.get("/v1/traffic")).json()["kept"] is False

@@ -1,0 +1,162 @@
+"""Makes a Web API of its parts."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from fastapi import FastAPI
+from prometheus_client import CollectorRegistry
+
+from kajitori.api.app import create_app
+from kajitori.api.auth import Sessions
+from kajitori.api.context import (
+    BOARD_SECONDS,
+    BOARD_SHARE,
+    Api,
+    CallerParts,
+    Leader,
+    MirrorChanges,
+    ProcessParts,
+    QueueParts,
+    Remembered,
+    RunParts,
+    StartParts,
+    StoreParts,
+    TrafficParts,
+)
+from kajitori.api.logs.slots import MAX_LOGS, Slots
+from kajitori.api.runs.views import RunRenderer
+from kajitori.api.serving.intake import UPLOADS_AT_ONCE, UPLOADS_PER_USER, Budget, Questions, Turns
+from kajitori.api.start.host_lists import HostLists
+from kajitori.api.streams.answers import StreamRegistry
+from kajitori.api.streams.event_feed import EventFeeds
+from kajitori.api.streams.hub import RunHub
+from kajitori.api.traffic.keeper import TrafficKeeper
+from kajitori.blobs.blobs import Blobs
+from kajitori.blobs.code import CodeStore
+from kajitori.blobs.logs import KeptLogs
+from kajitori.cluster.health import HealthView
+from kajitori.cluster.queue.outlook import Outlook
+from kajitori.cluster.queue.pending import PendingRuns
+from kajitori.cluster.queue.preemptions import Preemptions
+from kajitori.cluster.view import ClusterView
+from kajitori.configuration.networks_file import NetworksFile
+from kajitori.configuration.policy_file import PolicyFile
+from kajitori.configuration.settings import LEASE_NAMESPACE, WebLimits
+from kajitori.core.words import names
+from kajitori.kube.client import KubeClient
+from kajitori.kube.mirror.mirror import Mirror
+from kajitori.kube.platform.agents import AgentTokens
+from kajitori.kube.platform.leader_watch import LeaderWatch
+from kajitori.kube.platform.ticket_key import TicketReader
+from kajitori.monitoring.metrics import ApiMetrics, new_registry
+
+USER_AGENT = "kajitori-api"
+"""User agent of requests to the API server in a caller's name."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ApiDependencies:
+    """What a Web API is made of. The parts belong to the event loop that serves it."""
+
+    client: KubeClient
+    """A client with the server's own credentials."""
+    mirror: Mirror
+    """Nodes, Pods and Runs; the caller starts it."""
+    policy: PolicyFile
+    """The policy in force."""
+    networks: NetworksFile = field(default_factory=lambda: NetworksFile(None))
+    """The address registry in force."""
+    user_client: Callable[[str], KubeClient] | None = None
+    """Returns a client with a caller's token; by default for the same API server."""
+    namespace: str = ""
+    """Namespace of runs that name none; by default the client's."""
+    controller_namespace: str = LEASE_NAMESPACE
+    """Namespace of the controllers' Lease and of the key that signs members' tickets."""
+    kept_logs: KeptLogs | None = None
+    """Logs of Pods that are gone."""
+    code: CodeStore | None = None
+    """Uploaded code."""
+    blobs: Blobs | None = None
+    """Keeps the traffic totals over restarts."""
+    agent_account: str = names.AGENT_ACCOUNT
+    """ServiceAccount of the node agents."""
+    leader: Leader | None = None
+    """By default a watch of the controllers' Lease."""
+    registry: CollectorRegistry | None = None
+    """Metrics of this process."""
+    limits: WebLimits = field(default_factory=WebLimits)
+    """Limits on what callers use."""
+    now: Callable[[], datetime] | None = None
+    """By default the API server's time."""
+    clock: Callable[[], float] = time.monotonic
+    awaited: Callable[[], str] = lambda: ""
+    """Returns what this server still waits for before it is ready; empty once it is."""
+    install_command: str = "kaji controller --kubeconfig FILE, with the kubeconfig of an administrator"
+    """The command that creates the definition of runs again, for error messages."""
+
+
+def web_app(deps: ApiDependencies) -> FastAPI:
+    """Return the application of a Web API."""
+    return create_app(web_api(deps))
+
+
+def web_api(deps: ApiDependencies) -> Api:
+    """Return the state of a Web API. Close it at the end, if no application does."""
+    client, mirror, clock = deps.client, deps.mirror, deps.clock
+    now, registry = deps.now or mirror.now, deps.registry or new_registry()
+    cluster, metrics = ClusterView(mirror, deps.policy), ApiMetrics(registry)
+    callers = _callers(deps)
+    outlook, hub = Outlook(mirror, cluster), RunHub(mirror)
+    return Api(
+        client=client,
+        mirror=mirror,
+        cluster=cluster,
+        policy=deps.policy,
+        namespace=deps.namespace or client.config.namespace,
+        now=now,
+        health=HealthView(mirror, cluster),
+        leader=deps.leader or LeaderWatch(client, deps.controller_namespace, clock=clock),
+        changes=MirrorChanges(mirror, cluster, metrics, clock),
+        streams=StreamRegistry(metrics.open_streams, metrics.broken_streams, callers.sessions),
+        remembered=Remembered(clock, BOARD_SHARE, BOARD_SECONDS),
+        callers=callers,
+        runs=RunParts(renderer=RunRenderer(mirror), hub=hub, events=EventFeeds(client)),
+        stores=StoreParts(logs=deps.kept_logs, code=deps.code),
+        queue=QueueParts(
+            pending=PendingRuns(mirror, cluster),
+            outlook=outlook,
+            preemptions=Preemptions(mirror, cluster, outlook),
+            planner=asyncio.Lock(),
+        ),
+        start=StartParts(
+            tickets=TicketReader(client, deps.controller_namespace, clock, mirror.believe),
+            host_lists=HostLists(mirror, hub, clock),
+        ),
+        traffic=TrafficParts(
+            networks=deps.networks,
+            keeper=TrafficKeeper(deps.blobs, now),
+            agents=AgentTokens(client, mirror, deps.agent_account, clock),
+        ),
+        process=ProcessParts(
+            registry=registry, metrics=metrics, awaited=deps.awaited, install_command=deps.install_command
+        ),
+    )
+
+
+def _callers(deps: ApiDependencies) -> CallerParts:
+    client, limits = deps.client, deps.limits
+    questions = Questions(limits, deps.clock)
+    user_client = deps.user_client or (lambda token: client.as_bearer(token, user_agent=USER_AGENT))
+    return CallerParts(
+        sessions=Sessions(user_client, deps.clock, questions),
+        questions=questions,
+        limits=limits,
+        bodies=Budget(limits.body_bytes, limits.body_bytes // 4),
+        uploads=Turns(UPLOADS_AT_ONCE, UPLOADS_PER_USER),
+        logs=Slots(MAX_LOGS),
+    )
