@@ -12,6 +12,7 @@ from kajitori.controllers.nodes.health import HealthKeeper
 from kajitori.controllers.nodes.silence import Silence
 from kajitori.controllers.queue.planning import Planning
 from kajitori.controllers.queue.provisioning import Provisioning
+from kajitori.controllers.queue.starting import Starter
 from kajitori.controllers.records.logs import LogKeeper
 from kajitori.controllers.records.memory import MemoryKeeper
 from kajitori.controllers.records.results import ResultKeeper
@@ -19,7 +20,6 @@ from kajitori.controllers.runs.budgets import BudgetKeeper
 from kajitori.controllers.runs.memory_kills import Spared
 from kajitori.controllers.runs.networks import NetworkKeeper
 from kajitori.controllers.runs.orphans import Orphans
-from kajitori.controllers.runs.starting import Starter
 from kajitori.controllers.runs.statuses import Statuses
 from kajitori.kube.client import KubeClient
 from kajitori.kube.events import EventRecorder

@@ -15,6 +15,7 @@ from kajitori.controllers.nodes.silence import NODE_PATIENCE, Silence
 from kajitori.controllers.parts import ClusterParts, NodeParts, QueueParts, RecordParts, RunParts
 from kajitori.controllers.queue.planning import Planning
 from kajitori.controllers.queue.provisioning import Provisioning
+from kajitori.controllers.queue.starting import Starter
 from kajitori.controllers.queue.trigger import CycleTrigger
 from kajitori.controllers.reconciler import Reconciler
 from kajitori.controllers.records.logs import LogKeeper
@@ -25,7 +26,6 @@ from kajitori.controllers.runs.budgets import BudgetKeeper
 from kajitori.controllers.runs.memory_kills import Spared
 from kajitori.controllers.runs.networks import NetworkKeeper
 from kajitori.controllers.runs.orphans import Orphans
-from kajitori.controllers.runs.starting import Starter
 from kajitori.controllers.runs.statuses import Statuses
 from kajitori.controllers.workqueue import WorkQueue
 from kajitori.core.words import names

@@ -17,11 +17,11 @@ from kajitori.cluster.view import ClusterView
 from kajitori.controllers.queue.controller import DOUBT_PATIENCE, Admitted, Cycle, Queue, QueueEntry
 from kajitori.controllers.queue.growing import Growing, Growth
 from kajitori.controllers.queue.provisioning import Ask, Provisioning
+from kajitori.controllers.queue.start_slots import StartSlots
+from kajitori.controllers.queue.starting import Starter
+from kajitori.controllers.queue.takeover import Takeover
 from kajitori.controllers.queue.trigger import CycleTrigger
-from kajitori.controllers.runs.start_slots import StartSlots
-from kajitori.controllers.runs.starting import Starter
 from kajitori.controllers.runs.statuses import STATUS_INTERVAL, Statuses
-from kajitori.controllers.runs.takeover import Takeover
 from kajitori.controllers.workqueue import Key, WorkQueue
 from kajitori.core import gang
 from kajitori.core.placement.planner import Placement, Shortage

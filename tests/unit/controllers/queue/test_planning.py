@@ -22,8 +22,8 @@ from kajitori.controllers.queue.planning import (
     Planning,
 )
 from kajitori.controllers.queue.provisioning import Provisioning
+from kajitori.controllers.queue.starting import Starter
 from kajitori.controllers.queue.trigger import CycleTrigger
-from kajitori.controllers.runs.starting import Starter
 from kajitori.controllers.runs.statuses import Statuses
 from kajitori.controllers.workqueue import WorkQueue
 from kajitori.core import gang

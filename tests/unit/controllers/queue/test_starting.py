@@ -12,8 +12,8 @@ from kajitori.cluster.runs.stored_runs import life_of
 from kajitori.controllers.queue.controller import Admitted, QueueEntry
 from kajitori.controllers.queue.growing import Growth
 from kajitori.controllers.queue.provisioning import Provisioning
+from kajitori.controllers.queue.starting import Starter
 from kajitori.controllers.runs.networks import NetworkKeeper
-from kajitori.controllers.runs.starting import Starter
 from kajitori.controllers.runs.statuses import Statuses
 from kajitori.core.placement.planner import Placement
 from kajitori.core.spec.status import Resize, RunStatus

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kajitori.controllers.runs.start_slots import StartSlots
+from kajitori.controllers.queue.start_slots import StartSlots
 
 
 def test_a_run_does_not_wait_for_starts_of_lower_priority() -> None:

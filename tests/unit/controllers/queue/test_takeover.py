@@ -7,8 +7,8 @@ import logging
 
 import pytest
 
-from kajitori.controllers.runs import takeover
-from kajitori.controllers.runs.takeover import Takeover
+from kajitori.controllers.queue import takeover
+from kajitori.controllers.queue.takeover import Takeover
 
 
 async def test_planning_begins_once_all_runs_are_reconciled() -> None:
