@@ -46,7 +46,6 @@ class RunParts:
     """The objects of one run in the cluster: its status, its Pods, and what belongs to them."""
 
     statuses: Statuses
-    starter: Starter
     key: SigningKey
     """Signs members and their tickets."""
     networks: NetworkKeeper
@@ -57,9 +56,10 @@ class RunParts:
 
 @dataclass(frozen=True, kw_only=True)
 class QueueParts:
-    """The runs that wait for nodes."""
+    """The runs that wait for nodes, and their start."""
 
     planning: Planning
+    starter: Starter
     provisioning: Provisioning
 
 

@@ -63,6 +63,7 @@ class Reconciler:
         self._work = work
         self._runs = runs
         self._planning = queue.planning
+        self._starter = queue.starter
         self._provisioning = queue.provisioning
         self._silence = nodes.silence
         self._records = records
@@ -215,7 +216,7 @@ class Reconciler:
                 case gang.NeedsNodes():
                     self._planning.add(key, run, admitted, step.status, action, version)
                 case gang.CreateMembers(ranks):
-                    await self._runs.starter.create(run, admitted, step.status, ranks, version)
+                    await self._starter.create(run, admitted, step.status, ranks, version)
                 case gang.DeleteMembers():
                     await delete_members(self._client, self._mirror, reference_to(run), action)
                 case gang.DeleteMember():

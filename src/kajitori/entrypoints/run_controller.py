@@ -71,14 +71,13 @@ def run_controller(
     cluster = ClusterParts(client=client, mirror=mirror, view=view, events=events, now=now, metrics=metrics)
     runs = RunParts(
         statuses=statuses,
-        starter=starter,
         key=key,
         networks=networks,
         budgets=BudgetKeeper(client),
         spared=Spared(client),
         orphans=orphans,
     )
-    queue = QueueParts(planning=planning, provisioning=provisioning)
+    queue = QueueParts(planning=planning, starter=starter, provisioning=provisioning)
     nodes = NodeParts(health=HealthKeeper(client, mirror, view, events, now), silence=silence)
     records = RecordParts(logs=logs, results=results, peaks=MemoryKeeper(client, mirror, work.add, now), code=code)
     reconciler = Reconciler(cluster, work, runs=runs, queue=queue, nodes=nodes, records=records)
