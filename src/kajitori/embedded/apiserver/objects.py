@@ -17,7 +17,7 @@ from kajitori.embedded.apiserver.admission import admission
 from kajitori.embedded.apiserver.admission.admission import AdmissionRequest
 from kajitori.embedded.apiserver.admission.policies.evaluation import AdmissionPolicies
 from kajitori.embedded.apiserver.auth import ANONYMOUS, User
-from kajitori.embedded.apiserver.causes import Cause, invalid
+from kajitori.embedded.apiserver.causes import invalid
 from kajitori.embedded.apiserver.kinds import Kind
 from kajitori.embedded.apiserver.options import WriteOptions
 from kajitori.embedded.apiserver.patches.own_metadata import (
@@ -151,12 +151,9 @@ class Objects:
         )
         await admission.admit(request, self.view)
         kind.strategy.prepare_create(obj)
-        causes = kind.strategy.validate_create(obj)
-        if kind.strategy.looks_at_metadata or not causes:
-            causes = kind.validate_metadata(obj) + causes
+        causes = kind.validate_metadata(obj) + kind.strategy.validate_create(obj)
         if causes:
             raise invalid_object(kind, meta.get("name", ""), causes)
-        caller.warnings += kind.strategy.warnings(obj, None)
         self._check(request)
         admission.check(request, self.view)
         present = self.find(kind, namespace, meta["name"])
@@ -240,18 +237,16 @@ class Objects:
             caller.user,
             caller.warnings,
         )
-        if subresource != "status":
-            await admission.admit(request, self.view)
         if subresource == "status":
             strategy.prepare_status_update(new, old)
-            causes = _metadata_faults(kind, new, old) + strategy.validate_status_update(new, old)
+            causes = strategy.validate_status_update(new, old)
         else:
+            await admission.admit(request, self.view)
             strategy.prepare_update(new, old)
-            causes = _metadata_faults(kind, new, old) + strategy.validate_update(new, old)
+            causes = strategy.validate_update(new, old)
+        causes = kind.validate_metadata(new, old) + causes
         if causes:
             raise invalid_object(kind, record.name, causes)
-        if subresource != "status":
-            caller.warnings += strategy.warnings(new, old)
         self._check(request)
         meta["resourceVersion"] = before["resourceVersion"]
         if self.store.get(record.resource, record.namespace, record.name) is not record:
@@ -393,12 +388,6 @@ def made_by_update(kind: Kind) -> bool:
 def invalid_object(kind: Kind, name: str, causes: list[Any]) -> StatusError:
     """Return a 422 with every fault of an object."""
     return StatusError.invalid(kind.stored.group, kind.resource.kind, name, causes)
-
-
-def _metadata_faults(kind: Kind, new: Object, old: Object) -> list[Cause]:
-    """Return every fault of changed metadata; twice, since kube-apiserver checks them in general and by kind."""
-    causes = kind.validate_metadata(new, old)
-    return causes * 2 if kind.strategy.looks_at_metadata and qualified(kind.resource) != "limitranges" else causes
 
 
 def _disown(obj: Object, _old: Object | None) -> None:
