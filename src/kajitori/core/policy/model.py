@@ -19,6 +19,7 @@ from kajitori.core.policy.mounts import CheckpointPolicy, Mounts, Volume
 from kajitori.core.policy.network import Networking
 from kajitori.core.policy.node_pools import NodePools
 from kajitori.core.policy.nodes import NodeHealth, Preflight
+from kajitori.core.policy.pods import PodRules
 from kajitori.core.policy.preemption import Guarantee, Preemption, first_duplicate
 from kajitori.core.policy.queue import QueuePolicy
 from kajitori.core.policy.start import Binding, Rendezvous, Starting
@@ -112,6 +113,7 @@ class Policy(Document):
     inject: Inject = Inject()
     security: Security = Security()
     gpu: Gpu = Gpu()
+    pods: PodRules = PodRules()
     topology: list[LabelKey] = Field(
         default_factory=lambda: ["topology.kubernetes.io/zone", "kajitori.dev/block", "kajitori.dev/rack"]
     )

@@ -15,7 +15,7 @@ from fnmatch import fnmatchcase
 from functools import lru_cache
 
 DOCKER_HUB = "docker.io"
-_DOCKER_HUB_ALIASES = frozenset({"index.docker.io", "registry-1.docker.io", "registry.hub.docker.com"})
+DOCKER_HUB_ALIASES = frozenset({"index.docker.io", "registry-1.docker.io", "registry.hub.docker.com"})
 _DEFAULT_PORTS = frozenset({80, 443})
 """Ports of HTTP and HTTPS. A name with one of them refers to the same registry as the name without it."""
 MAX_REPOSITORY_LENGTH = 255
@@ -142,7 +142,7 @@ def _domain(written: str) -> str:
             host = f"[{ipaddress.IPv6Address(host[1:-1]).compressed}]"
     if port and int(port) in _DEFAULT_PORTS:
         port = ""
-    if host in _DOCKER_HUB_ALIASES and not port:
+    if host in DOCKER_HUB_ALIASES and not port:
         host = DOCKER_HUB
     if not port and not ("." in host or ":" in host or host == "localhost"):
         port = "443"

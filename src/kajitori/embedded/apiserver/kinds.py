@@ -17,11 +17,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from kajitori.embedded.apiserver import metadata
 from kajitori.embedded.apiserver.causes import Cause
 from kajitori.embedded.apiserver.schemas import conform
-from kajitori.embedded.apiserver.schemas.schema import Schema
+from kajitori.embedded.apiserver.schemas.schema import ANY, Schema
 from kajitori.embedded.apiserver.status import Unreadable
 from kajitori.embedded.apiserver.strategies.strategy import Object, Strategy
 from kajitori.kube.resources import Resource
@@ -31,6 +32,10 @@ _BARE = frozenset({("", "events"), ("coordination.k8s.io", "leases"), ("policy",
 """Built-in kinds that accept any finalizer, as custom resources do."""
 
 
+def _no_schema() -> Schema:
+    return ANY
+
+
 @dataclass(frozen=True)
 class Kind:
     """A kind as one version of its group serves it."""
@@ -38,6 +43,7 @@ class Kind:
     resource: Resource
     singular: str
     strategy: Strategy
+    load_schema: Callable[[], Schema] = field(default=_no_schema, repr=False, compare=False)
     short_names: tuple[str, ...] = ()
     categories: tuple[str, ...] = ()
     subresources: frozenset[str] = frozenset()
@@ -52,10 +58,10 @@ class Kind:
     custom: Object | None = field(default=None, repr=False, compare=False)
     """The CustomResourceDefinition of a custom kind; None for a built-in one."""
 
-    @property
+    @cached_property
     def schema(self) -> Schema:
-        """The schema of its objects."""
-        return self.strategy.schema
+        """The schema; built on first use, since that loads the models."""
+        return self.load_schema()
 
     @property
     def stored(self) -> Resource:

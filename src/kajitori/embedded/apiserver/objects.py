@@ -15,9 +15,10 @@ from kajitori.embedded.apiserver.access.roles import GROUP as RBAC_GROUP
 from kajitori.embedded.apiserver.access.roles import RoleAuthorizer
 from kajitori.embedded.apiserver.admission import admission
 from kajitori.embedded.apiserver.admission.admission import AdmissionRequest
-from kajitori.embedded.apiserver.admission.policies.evaluation import AdmissionPolicies
+from kajitori.embedded.apiserver.admission.policies.mutating import MutatingPolicies
+from kajitori.embedded.apiserver.admission.policies.validating import ValidatingPolicies
 from kajitori.embedded.apiserver.auth import ANONYMOUS, User
-from kajitori.embedded.apiserver.causes import invalid
+from kajitori.embedded.apiserver.causes import Cause, invalid
 from kajitori.embedded.apiserver.kinds import Kind
 from kajitori.embedded.apiserver.options import WriteOptions
 from kajitori.embedded.apiserver.patches.own_metadata import (
@@ -81,7 +82,8 @@ class Objects:
         self.store = store
         self.registry = registry
         self.view = View(store)
-        self.policies = AdmissionPolicies(self.view, registry)
+        self.validating_policies = ValidatingPolicies(self.view, registry)
+        self._mutating = MutatingPolicies(self.view, registry)
         self.role_guard: RoleAuthorizer | None = None
         """Set if roles decide what users may do: it keeps users from granting rights that they do not have."""
         store.group_by("/pods", node_of)
@@ -150,10 +152,14 @@ class Objects:
             meta["generateName"] if generated else "",
         )
         await admission.admit(request, self.view)
+        self._mutating.mutate(request)
         kind.strategy.prepare_create(obj)
-        causes = kind.validate_metadata(obj) + kind.strategy.validate_create(obj)
+        causes = kind.strategy.validate_create(obj)
+        if kind.strategy.looks_at_metadata or not causes:
+            causes = kind.validate_metadata(obj) + causes
         if causes:
             raise invalid_object(kind, meta.get("name", ""), causes)
+        caller.warnings += kind.strategy.warnings(obj, None)
         self._check(request)
         admission.check(request, self.view)
         present = self.find(kind, namespace, meta["name"])
@@ -237,16 +243,19 @@ class Objects:
             caller.user,
             caller.warnings,
         )
+        if subresource != "status":
+            await admission.admit(request, self.view)
+            self._mutating.mutate(request)
         if subresource == "status":
             strategy.prepare_status_update(new, old)
-            causes = strategy.validate_status_update(new, old)
+            causes = _metadata_faults(kind, new, old) + strategy.validate_status_update(new, old)
         else:
-            await admission.admit(request, self.view)
             strategy.prepare_update(new, old)
-            causes = strategy.validate_update(new, old)
-        causes = kind.validate_metadata(new, old) + causes
+            causes = _metadata_faults(kind, new, old) + strategy.validate_update(new, old)
         if causes:
             raise invalid_object(kind, record.name, causes)
+        if subresource != "status":
+            caller.warnings += strategy.warnings(new, old)
         self._check(request)
         meta["resourceVersion"] = before["resourceVersion"]
         if self.store.get(record.resource, record.namespace, record.name) is not record:
@@ -322,7 +331,7 @@ class Objects:
 
     def _check(self, request: AdmissionRequest) -> None:
         """Raise StatusError if an admission policy refuses the write, or if it grants rights that the user lacks."""
-        self.policies.check(request)
+        self.validating_policies.check(request)
         guard, resource = self.role_guard, request.kind.resource
         if guard is not None and resource.group == RBAC_GROUP:
             refusal = guard.escalation(request.user, resource.kind, request.namespace, request.object)
@@ -388,6 +397,12 @@ def made_by_update(kind: Kind) -> bool:
 def invalid_object(kind: Kind, name: str, causes: list[Any]) -> StatusError:
     """Return a 422 with every fault of an object."""
     return StatusError.invalid(kind.stored.group, kind.resource.kind, name, causes)
+
+
+def _metadata_faults(kind: Kind, new: Object, old: Object) -> list[Cause]:
+    """Return every fault of changed metadata; twice, since kube-apiserver checks them in general and by kind."""
+    causes = kind.validate_metadata(new, old)
+    return causes * 2 if kind.strategy.looks_at_metadata and qualified(kind.resource) != "limitranges" else causes
 
 
 def _disown(obj: Object, _old: Object | None) -> None:

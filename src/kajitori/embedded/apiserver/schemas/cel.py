@@ -1,15 +1,19 @@
 """CEL expressions: compiled and evaluated.
 
-The library is the reference implementation, loaded with the first expression. It lacks the extensions of kube-apiserver
-(quantities, URLs, addresses, sets, sums of lists, `authorizer`): an expression that uses them is refused when it is
-written, with the message of the compiler.
+The library is the reference implementation, loaded with the first expression. Of the extensions of kube-apiserver,
+comparisons of quantities and sums of lists are added here. The others (URLs, addresses, sets, `authorizer`) are
+missing: an expression that uses them is refused when it is written, with the message of the compiler.
 """
 
 from __future__ import annotations
 
+import operator
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from typing import Any
+
+from kajitori.core.words.quantities import QuantityError, parse_cpu_millis, parse_memory_bytes
 
 _UNDECLARED = re.compile(r"undeclared reference to 'variables\.(\w+)' \(in container ''\)")
 
@@ -25,16 +29,20 @@ class ExpressionError(Exception):
 class Scope:
     """The names that an expression may use."""
 
-    def __init__(self, given: Sequence[str], variables: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self, given: Sequence[str], variables: Mapping[str, Any] | None = None, *, has_patches: bool = False
+    ) -> None:
         """`given`: names whose types are only known at evaluation. `variables`: types of further names
-        (`Expression.type`); NAME is used as `variables.NAME`."""
+        (`Expression.type`); NAME is used as `variables.NAME`. With `has_patches`, expressions may make operations of a
+        JSON patch (`JSONPatch{op: "add", path: "/a", value: 1}`), which `operations_of` reads."""
         self._given = tuple(given)
         self._variables = dict(variables or {})
+        self._has_patches = has_patches
         self._environment: Any = None
 
     def with_variable(self, name: str, expression: Expression) -> Scope:
         """Return a scope with one more variable, which stands for an expression."""
-        return Scope(self._given, {**self._variables, name: expression.type})
+        return Scope(self._given, {**self._variables, name: expression.type}, has_patches=self._has_patches)
 
     def compile(self, text: str, *results: str) -> Expression:
         """Return a compiled expression. `results`: its type must be one of these, such as "bool". An expression whose
@@ -45,7 +53,7 @@ class Scope:
         """
         try:
             if self._environment is None:
-                self._environment = _environment(self._given, self._variables)
+                self._environment = _environment(self._given, self._variables, self._has_patches)
             compiled = self._environment.compile(text)
         except ImportError as error:
             raise ExpressionError(
@@ -88,13 +96,92 @@ class Expression:
         return result
 
 
-def _environment(given: Sequence[str], variables: Mapping[str, Any]) -> Any:
+def operations_of(messages: Sequence[Any]) -> list[dict[str, Any]]:
+    """Return the operations of a JSON patch (RFC 6902) that an expression made."""
+    from google.protobuf import json_format
+
+    found = []
+    for message in messages:
+        operation = {"op": message.op, "path": message.path}
+        if getattr(message, "from"):
+            operation["from"] = getattr(message, "from")
+        if message.op in ("add", "replace", "test"):
+            operation["value"] = json_format.MessageToDict(message.value) if message.HasField("value") else None
+        found.append(operation)
+    return found
+
+
+def _environment(given: Sequence[str], variables: Mapping[str, Any], has_patches: bool) -> Any:
     from cel_expr_python import cel
     from cel_expr_python.ext import ext_optional, ext_strings
 
     types = dict.fromkeys(given, cel.Type.DYN) | {f"variables.{name}": kind for name, kind in variables.items()}
-    extensions = [ext_strings.ExtStrings(), ext_optional.ExtOptional()]  # as kube-apiserver has, and no others
-    return cel.NewEnv(variables=types, extensions=extensions)
+    extensions = [ext_strings.ExtStrings(), ext_optional.ExtOptional(), _quantities()]
+    return cel.NewEnv(_messages() if has_patches else None, variables=types, extensions=extensions)
+
+
+@cache
+def _messages() -> Any:
+    """Return the descriptors of messages that expressions may make: the operation of a JSON patch."""
+    from google.protobuf import descriptor_pb2, descriptor_pool, struct_pb2
+
+    text, message, optional = (
+        descriptor_pb2.FieldDescriptorProto.TYPE_STRING,
+        descriptor_pb2.FieldDescriptorProto.TYPE_MESSAGE,
+        descriptor_pb2.FieldDescriptorProto.LABEL_OPTIONAL,
+    )
+    file = descriptor_pb2.FileDescriptorProto(
+        name="kajitori/jsonpatch.proto", syntax="proto3", dependency=[struct_pb2.DESCRIPTOR.name]
+    )
+    operation = file.message_type.add(name="JSONPatch")
+    for number, name in enumerate(("op", "path", "from"), 1):
+        operation.field.add(name=name, number=number, type=text, label=optional)
+    operation.field.add(name="value", number=4, type=message, label=optional, type_name=".google.protobuf.Value")
+    pool = descriptor_pool.Default()
+    pool.Add(file)
+    return pool
+
+
+@cache
+def _quantities() -> Any:
+    """Return the functions for quantities (k8s.io/apiserver/pkg/cel/library/quantity.go). A quantity is a
+    floating-point number here, which is exact up to 2^53."""
+    from cel_expr_python import cel
+
+    text, number, boolean, numbers = cel.Type.STRING, cel.Type.DOUBLE, cel.Type.BOOL, cel.Type.List(cel.Type.DOUBLE)
+
+    def function(name: str, result: Any, parameters: list[Any], call: Callable[..., Any]) -> Any:
+        is_member = name not in ("quantity", "isQuantity")
+        return cel.FunctionDecl(name, [cel.Overload(f"kubernetes_{name}", result, parameters, is_member, call)])
+
+    return cel.CelExtension(
+        "kubernetes.quantity",
+        [
+            function("quantity", number, [text], _quantity),
+            function("isQuantity", boolean, [text], _is_quantity),
+            function("asApproximateFloat", number, [number], float),
+            function("isGreaterThan", boolean, [number, number], operator.gt),
+            function("isLessThan", boolean, [number, number], operator.lt),
+            function("add", number, [number, number], operator.add),
+            function("sub", number, [number, number], operator.sub),
+            function("sum", number, [numbers], lambda items: float(sum(items))),
+        ],
+    )
+
+
+def _quantity(text: str) -> float:
+    try:
+        return parse_cpu_millis(text) / 1000 if text.endswith(("m", "u", "n")) else float(parse_memory_bytes(text))
+    except QuantityError as error:
+        raise ValueError(error.message) from error
+
+
+def _is_quantity(text: str) -> bool:
+    try:
+        _quantity(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _word(kind: Any) -> str:

@@ -1,4 +1,4 @@
-"""ValidatingAdmissionPolicy and its bindings.
+"""ValidatingAdmissionPolicy, MutatingAdmissionPolicy and their bindings.
 
 A policy that this server could not evaluate is refused rather than ignored, since it would protect nothing.
 """
@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 from kajitori.core.words import texts
 from kajitori.embedded.apiserver.causes import Cause, duplicate, forbidden, invalid, required
 from kajitori.embedded.apiserver.schemas.cel import Expression, ExpressionError, Scope
 from kajitori.embedded.apiserver.schemas.schema import is_same
 from kajitori.embedded.apiserver.strategies.strategy import Object, Strategy
+from kajitori.embedded.apiserver.validation.validate import validate
 
 GIVEN = ("object", "oldObject", "request", "namespaceObject")
 """Names that every expression of a policy may use; expressions other than `matchConditions` may use `variables` too."""
@@ -32,21 +33,74 @@ _RESERVED = frozenset(
 
 class PolicyStrategy(Strategy):
     has_status = True
-    first_status: ClassVar = {}
     has_generation = True
 
-    def faults(self, new: Object, old: Object | None) -> list[Cause]:
-        if old is not None and is_same(new["spec"], old["spec"]):
-            return []
-        return list(_expression_faults(new["spec"], str(new["metadata"].get("name") or "")))
+    def default(self, obj: Object) -> None:
+        spec = obj.setdefault("spec", {})
+        spec.setdefault("failurePolicy", "Fail")
+        if isinstance(spec.get("matchConstraints"), dict):
+            _default_match(spec["matchConstraints"])
+
+    def prepare_create(self, obj: Object) -> None:
+        super().prepare_create(obj)
+        obj["status"] = {}
+
+    def validate_create(self, obj: Object) -> list[Cause]:
+        causes = validate("admissionregistration_v1", "ValidatingAdmissionPolicySpec", obj["spec"], "spec")
+        return causes + list(_expression_faults(obj["spec"], str(obj["metadata"].get("name") or "")))
+
+    def validate_update(self, new: Object, old: Object) -> list[Cause]:
+        return [] if is_same(new["spec"], old["spec"]) else self.validate_create(new)
+
+
+class MutatingPolicyStrategy(Strategy):
+    has_generation = True
+
+    def default(self, obj: Object) -> None:
+        spec = obj.setdefault("spec", {})
+        spec.setdefault("failurePolicy", "Fail")
+        spec.setdefault("reinvocationPolicy", "Never")
+        if isinstance(spec.get("matchConstraints"), dict):
+            _default_match(spec["matchConstraints"])
+
+    def validate_create(self, obj: Object) -> list[Cause]:
+        causes = validate("admissionregistration_v1", "MutatingAdmissionPolicySpec", obj["spec"], "spec")
+        return causes + list(_mutation_faults(obj["spec"]))
+
+    def validate_update(self, new: Object, old: Object) -> list[Cause]:
+        return [] if is_same(new["spec"], old["spec"]) else self.validate_create(new)
+
+
+class MutatingBindingStrategy(Strategy):
+    has_generation = True
+
+    def default(self, obj: Object) -> None:
+        spec = obj.setdefault("spec", {})
+        if isinstance(spec.get("matchResources"), dict):
+            _default_match(spec["matchResources"])
+
+    def validate_create(self, obj: Object) -> list[Cause]:
+        spec = obj["spec"]
+        causes = validate("admissionregistration_v1", "MutatingAdmissionPolicyBindingSpec", spec, "spec")
+        if spec.get("paramRef") is not None:
+            causes.append(forbidden("spec.paramRef", _NO_PARAMS))
+        return causes
 
 
 class BindingStrategy(Strategy):
     has_generation = True
 
-    def faults(self, new: Object, old: Object | None) -> list[Cause]:
-        causes = [forbidden("spec.paramRef", _NO_PARAMS)] if new["spec"].get("paramRef") is not None else []
-        actions = new["spec"].get("validationActions") or []
+    def default(self, obj: Object) -> None:
+        spec = obj.setdefault("spec", {})
+        if isinstance(spec.get("matchResources"), dict):
+            _default_match(spec["matchResources"])
+
+    def validate_create(self, obj: Object) -> list[Cause]:
+        spec = obj["spec"]
+        causes = validate("admissionregistration_v1", "ValidatingAdmissionPolicyBindingSpec", spec, "spec")
+        if spec.get("paramRef") is not None:
+            causes.append(forbidden("spec.paramRef", _NO_PARAMS))
+        actions = spec.get("validationActions") or []
         if {"Deny", "Warn"} <= set(actions):
             causes.append(invalid("spec.validationActions", actions, "must not contain both Deny and Warn"))
         if len(set(actions)) < len(actions):
@@ -54,24 +108,53 @@ class BindingStrategy(Strategy):
         return causes
 
 
+def _default_match(rules: dict[str, Any]) -> None:
+    for name, value in (("matchPolicy", "Equivalent"), ("namespaceSelector", {}), ("objectSelector", {})):
+        rules.setdefault(name, value)
+    for part in ("resourceRules", "excludeResourceRules"):
+        for rule in rules.get(part) or ():
+            rule.setdefault("scope", "*")
+
+
 def _expression_faults(spec: Mapping[str, Any], name: str) -> Iterator[Cause]:
-    if spec.get("paramKind") is not None:
-        yield forbidden("spec.paramKind", _NO_PARAMS)
-    if not (spec.get("matchConstraints") or {}).get("resourceRules"):
-        yield required("spec.matchConstraints.resourceRules")
-    yield from _condition_faults(spec.get("matchConditions") or [])
-    scope = Scope(GIVEN)
-    for index, variable in enumerate(spec.get("variables") or []):
-        causes, expression = _variable_faults(variable, scope, f"spec.variables[{index}]")
-        yield from causes
-        if expression is not None:
-            scope = scope.with_variable(variable["name"], expression)
+    causes, scope = _scope_of(spec, Scope(GIVEN))
+    yield from causes
     validations, annotations = spec.get("validations") or [], spec.get("auditAnnotations") or []
     if not validations and not annotations:
         yield required("spec.validations", "validations or auditAnnotations must contain at least one item")
     for index, validation in enumerate(validations):
         yield from _validation_faults(validation, scope, f"spec.validations[{index}]")
     yield from _annotation_faults(annotations, scope, name)
+
+
+def _mutation_faults(spec: Mapping[str, Any]) -> Iterator[Cause]:
+    causes, scope = _scope_of(spec, Scope(GIVEN, has_patches=True))
+    yield from causes
+    if not spec.get("mutations"):
+        yield required("spec.mutations")
+    for index, mutation in enumerate(spec.get("mutations") or []):
+        field = f"spec.mutations[{index}]"
+        if mutation.get("patchType") != "JSONPatch":
+            yield invalid(f"{field}.patchType", mutation.get("patchType"), "this API server serves JSONPatch only")
+        else:
+            patch = mutation.get("jsonPatch") or {}
+            yield from _compiled(scope, patch, "expression", f"{field}.jsonPatch", "list(jsonpatch)", "list(dyn)")[0]
+
+
+def _scope_of(spec: Mapping[str, Any], scope: Scope) -> tuple[list[Cause], Scope]:
+    """Return the faults of what policies of both types have, and the scope with the policy's variables."""
+    found = []
+    if spec.get("paramKind") is not None:
+        found.append(forbidden("spec.paramKind", _NO_PARAMS))
+    if not (spec.get("matchConstraints") or {}).get("resourceRules"):
+        found.append(required("spec.matchConstraints.resourceRules"))
+    found += _condition_faults(spec.get("matchConditions") or [])
+    for index, variable in enumerate(spec.get("variables") or []):
+        causes, expression = _variable_faults(variable, scope, f"spec.variables[{index}]")
+        found += causes
+        if expression is not None:
+            scope = scope.with_variable(variable["name"], expression)
+    return found, scope
 
 
 def _condition_faults(conditions: Sequence[Mapping[str, Any]]) -> Iterator[Cause]:

@@ -61,7 +61,7 @@ async def delete(
             "DELETE", kind, namespace, name, obj, obj, "", options.dry_run, caller.user, caller.warnings
         )
         await admission.admit(request, objects.view)
-        objects.policies.check(request)
+        objects.validating_policies.check(request)
         if objects.find(kind, namespace, name) is not record:
             continue
         try:

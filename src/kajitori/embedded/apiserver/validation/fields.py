@@ -253,7 +253,9 @@ CHECKS: dict[str, Check] = {
     "CustomResourceColumnDefinition.type": ("boolean", "date", "integer", "number", "string"),
     "CustomResourceColumnDefinition.jsonPath": _json_path,
     # Admission policies
-    "ValidatingAdmissionPolicySpec.failurePolicy": ("Fail", "Ignore"),
+    **{f"{kind}AdmissionPolicySpec.failurePolicy": ("Fail", "Ignore") for kind in ("Validating", "Mutating")},
+    "MutatingAdmissionPolicySpec.reinvocationPolicy": ("Never", "IfNeeded"),
+    "MutatingAdmissionPolicyBindingSpec.policyName": texts.dns_subdomain,
     "ValidatingAdmissionPolicyBindingSpec.policyName": texts.dns_subdomain,
     "ValidatingAdmissionPolicyBindingSpec.validationActions": ("Deny", "Warn", "Audit"),
     "MatchResources.matchPolicy": ("Exact", "Equivalent"),
@@ -262,8 +264,6 @@ CHECKS: dict[str, Check] = {
     "NamedRuleWithOperations.resourceNames": texts.path_segment,
     "MatchCondition.name": texts.qualified_name,
     "Validation.reason": ("Forbidden", "Invalid", "RequestEntityTooLarge"),
-    # Roles
-    "Subject.kind": ("ServiceAccount", "User", "Group"),
     # Label selectors
     "LabelSelectorRequirement.key": texts.qualified_name,
     "LabelSelectorRequirement.values": texts.label_value,
@@ -289,11 +289,12 @@ REQUIRED: dict[str, tuple[str, ...]] = {
     "PersistentVolumeClaimSpec": ("accessModes",),
     "PersistentVolumeSpec": ("accessModes", "capacity"),
     "NodeSelector": ("nodeSelectorTerms",),
-    "PolicyRule": ("verbs",),
     "Endpoint": ("addresses",),
     "ServicePort": ("port",),
     "CustomResourceDefinitionNames": ("singular", "listKind"),
     "ValidatingAdmissionPolicySpec": ("matchConstraints",),
+    "MutatingAdmissionPolicySpec": ("matchConstraints", "reinvocationPolicy"),
+    "MutatingAdmissionPolicyBindingSpec": ("policyName",),
     "ValidatingAdmissionPolicyBindingSpec": ("policyName", "validationActions"),
     "NamedRuleWithOperations": ("operations", "apiGroups", "apiVersions", "resources"),
 }
@@ -333,6 +334,7 @@ UNIQUE: dict[str, tuple[str, ...]] = {
     "LimitRangeSpec.limits": ("type",),
     "CustomResourceDefinitionSpec.versions": ("name",),
     "ValidatingAdmissionPolicySpec.matchConditions": ("name",),
+    "MutatingAdmissionPolicySpec.matchConditions": ("name",),
     "ValidatingAdmissionPolicySpec.auditAnnotations": ("key",),
 }
 """Lists with items that must differ in these fields."""

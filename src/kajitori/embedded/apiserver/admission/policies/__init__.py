@@ -1,1 +1,2 @@
-"""ValidatingAdmissionPolicy: rules about requests that are objects of the cluster, written in CEL."""
+"""Admission policies: rules about requests, and changes of their objects, that are written in CEL and stored in the
+cluster."""

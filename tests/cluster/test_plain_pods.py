@@ -1,0 +1,174 @@
+"""Rules of the policy for Pods that people create without Kajitori, enforced by the API server."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from tests.harness.real_server import KubeServer
+
+from kajitori.core.admission.plain_pods.policies import pod_policies
+from kajitori.core.admission.plain_pods.rules import Circumstances
+from kajitori.core.policy.file import parse_policy
+from kajitori.errors import Forbidden, KajitoriError
+from kajitori.kube.client import KubeClient, PatchKind
+from kajitori.kube.resources import (
+    MUTATING_BINDINGS,
+    MUTATING_POLICIES,
+    PODS,
+    VALIDATING_BINDINGS,
+    VALIDATING_POLICIES,
+    Resource,
+)
+
+BY_KIND = {r.kind: r for r in (VALIDATING_POLICIES, VALIDATING_BINDINGS, MUTATING_POLICIES, MUTATING_BINDINGS)}
+RULES = {
+    "memoryWithoutLimit": "default",
+    "defaults": {"memory": "3Gi"},
+    "images": {"allow": ["python:*"]},
+    "ceilings": {"member": {"memory": "8Gi", "gpu": 8}},
+    "inject": {"nodeSelector": {"pool": "ml"}},
+}
+
+
+def pod(name: str, *containers: dict[str, Any], **spec: Any) -> dict[str, Any]:
+    listed = [{"name": f"c{i}", "image": "python:3", **c} for i, c in enumerate(containers or ({},))]
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": {"containers": listed, **spec}}
+
+
+def limits(**amounts: str) -> dict[str, Any]:
+    return {"resources": {"limits": {name.replace("gpu", "nvidia.com/gpu"): text for name, text in amounts.items()}}}
+
+
+class Enforced:
+    """The rules in force in one namespace."""
+
+    def __init__(self, admin: KubeClient, namespace: str) -> None:
+        self.admin = admin
+        self.namespace = namespace
+
+    async def create(self, body: dict[str, Any]) -> dict[str, Any]:
+        return await self.admin.create(PODS, body, self.namespace, dry_run=True)
+
+    async def faults(self, body: dict[str, Any]) -> list[str]:
+        """Return the faults that the API server names."""
+        with pytest.raises(Forbidden) as caught:
+            await self.create(body)
+        return caught.value.message.partition("denied request: ")[2].split("; ")
+
+
+@pytest.fixture
+async def enforced(kube_server: KubeServer, own_namespace: str) -> AsyncIterator[Enforced]:
+    pods = {"namespaces": [own_namespace], "reasons": {"images": "see https://wiki/images"}}
+    policy = parse_policy(RULES | {"pods": pods})
+    objects = pod_policies(policy, Circumstances(is_completed=True))
+    async with kube_server.client() as admin:
+        for body in objects:
+            name = body["metadata"]["name"]
+            await admin.patch(BY_KIND[body["kind"]], name, body, kind=PatchKind.APPLY, field_manager="t", force=True)
+        found = Enforced(admin, own_namespace)
+        await until_in_force(found)
+        yield found
+        for body in objects:
+            await admin.delete(BY_KIND[body["kind"]], body["metadata"]["name"])
+
+
+async def until_in_force(enforced: Enforced) -> None:
+    """Wait until the API server uses the policies; a real one does a moment after they are stored."""
+    for _ in range(100):
+        try:
+            created = await enforced.create(pod("probe", limits(gpu="1")))
+        except KajitoriError:
+            await asyncio.sleep(0.1)
+            continue
+        try:
+            await enforced.create(pod("probe", {"securityContext": {"privileged": True}}))
+        except Forbidden:
+            if "memory" in created["spec"]["containers"][0]["resources"]["limits"]:
+                return
+        await asyncio.sleep(0.1)
+    raise AssertionError("the policies are not in force")
+
+
+async def test_a_pod_that_breaks_rules_is_refused_with_all_faults(enforced: Enforced) -> None:
+    wrong = pod(
+        "wrong",
+        {"image": "evil:1", "securityContext": {"privileged": True}} | limits(memory="9Gi"),
+        hostPID=True,
+        volumes=[{"name": "v", "hostPath": {"path": "/etc"}}],
+        tolerations=[{"operator": "Exists"}],
+    )
+    assert await enforced.faults(wrong) == [
+        "a Pod without GPUs may not tolerate the taints of nodes with GPUs: leave out the toleration of all taints"
+        " [gpuNodes]",
+        "container c0 has an image that may not run, or whose name is not written in the usual way (allowed: python:*)"
+        " [images: see https://wiki/images]",
+        "the limits of its containers for memory exceed the ceiling of 8Gi together [ceilings]",
+        "container c0 is privileged: leave out securityContext.privileged [privileged]",
+        "a Pod may not use the process IDs of its node: leave out hostPID [hostNamespaces]",
+        "a Pod may not mount the folder /etc of its node (allowed: none) [hostFolders]",
+        "a Pod may not tolerate all taints [tolerations]",
+    ]
+
+
+async def test_defaults_are_filled_in(enforced: Enforced) -> None:
+    """A container without a memory limit gets the policy's, and a Pod without GPUs stays off nodes with GPUs."""
+    requests = {"resources": {"requests": {"memory": "4Gi"}}}
+    made = await enforced.create(pod("bare", {}, limits(memory="1Gi"), requests))
+    assert [c["resources"]["limits"]["memory"] for c in made["spec"]["containers"]] == ["3Gi", "1Gi", "4Gi"]
+    assert made["spec"]["nodeSelector"] == {"pool": "ml"}
+    required = made["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    labels = ("kajitori.dev/gpu-type", "nvidia.com/gpu.product", "amd.com/gpu.product-name")
+    absent = [{"key": label, "operator": "DoesNotExist"} for label in labels]
+    assert required["nodeSelectorTerms"] == [{"matchExpressions": absent}]
+
+
+async def test_defaults_are_added_to_what_the_pod_says(enforced: Enforced) -> None:
+    terms: list[dict[str, Any]] = [
+        {"matchExpressions": [{"key": "disk", "operator": "Exists"}]},
+        {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]},
+    ]
+    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
+    made = await enforced.create(pod("chosen", affinity=affinity, nodeSelector={"zone": "a"}))
+    assert made["spec"]["nodeSelector"] == {"pool": "ml", "zone": "a"}
+    found = made["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    assert [len(term["matchExpressions"]) for term in found["nodeSelectorTerms"]] == [4, 3]
+    assert found["nodeSelectorTerms"][1]["matchFields"] == terms[1]["matchFields"]
+
+
+async def test_pods_with_gpus_go_where_they_like(enforced: Enforced) -> None:
+    made = await enforced.create(pod("gpus", limits(gpu="2", memory="1Gi")))
+    assert "affinity" not in made["spec"]
+
+
+async def test_other_namespaces_are_left_alone(enforced: Enforced) -> None:
+    body = pod("elsewhere", {"image": "evil:1"}, hostPID=True, serviceAccountName="default")
+    try:
+        await enforced.admin.create(PODS, body, "default", dry_run=True)
+    except Forbidden as error:  # a real API server without controllers has no service account here
+        assert "ValidatingAdmissionPolicy" not in error.message
+
+
+DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment")
+
+
+@pytest.mark.real
+async def test_templates_whose_pods_would_be_refused_are_warned_about(
+    kube_server: KubeServer, enforced: Enforced
+) -> None:
+    if not kube_server.is_real:
+        pytest.skip("the embedded API server has no Deployments")
+    spec = pod("x", {"securityContext": {"privileged": True}})["spec"]
+    body = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "web", "namespace": enforced.namespace},
+        "spec": {
+            "selector": {"matchLabels": {"a": "b"}},
+            "template": {"metadata": {"labels": {"a": "b"}}, "spec": spec},
+        },
+    }
+    made = await enforced.admin.create(DEPLOYMENTS, body, enforced.namespace, dry_run=True)
+    assert made["metadata"]["name"] == "web"
