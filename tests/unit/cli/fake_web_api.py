@@ -1,4 +1,4 @@
-"""A Web API that answers from memory: behind a transport for most tests, on a loopback port for the others."""
+"""A Web API that answers from memory: behind a transport in most tests, on a loopback port in others."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Query = dict[str, list[str]]
 
 
 def view(name: str, phase: str = "Running", **more: Any) -> dict[str, Any]:
-    """A Run view; `status`, `spec` and other fields are merged in."""
+    """Return the view of a Run; `status`, `spec` and other fields are merged into it."""
     spec: dict[str, Any] = {"type": "batch", "image": "registry/bert:3", "replicas": 1, "launcher": "none"}
     spec |= {"resources": {"gpu": 0, "wholeNode": False}, "restarts": 3}
     status: dict[str, Any] = {"phase": phase, "attempts": 0 if phase == "Queued" else 1}
@@ -62,13 +62,13 @@ RUNS = [
     ),
     view("mnist", "Failed", status={"reason": "ProgramFailed", "exitCode": 3, "members": {"total": 1, "failed": 1}}),
 ]
-"""One that waits, one that runs again, one that failed."""
+"""A waiting run, a running one that was restarted, and a failed one."""
 GRID = view(
     "grid",
     spec={"array": "0-99%8", "resources": {"gpu": 2, "gpuType": "h100"}},
     status={"members": {"total": 100, "running": 8, "succeeded": 35, "failed": 2}},
 )
-"""A sweep, half of it done."""
+"""A sweep in progress."""
 
 
 def printed(text: str) -> list[str]:
@@ -76,7 +76,7 @@ def printed(text: str) -> list[str]:
 
 
 class Cut(Exception):
-    """Raised by a body: the connection breaks here."""
+    """Raised by a body where the connection breaks."""
 
 
 @dataclass
@@ -93,7 +93,7 @@ class FakeWebApi:
     """Answers by exact `METHOD path`.
 
     An answer is a document, a (status, document) pair, a list or iterator of lines for streams, or a function of the
-    call that gives one of these. What stands under `queues` is given one by one before that.
+    call that returns one of these. Answers in `queues` are used up first.
     """
 
     runs: list[dict[str, Any]] = field(default_factory=list)
@@ -101,16 +101,16 @@ class FakeWebApi:
     queues: dict[str, list[Any]] = field(default_factory=dict)
     calls: list[Call] = field(default_factory=list)
     gone: set[str] = field(default_factory=set)
-    """UIDs of runs that were deleted."""
+    """UIDs of deleted runs."""
     naps: list[float] = field(default_factory=list)
     notice: str = ""
-    """The header of every answer that `kaji` tells its user."""
+    """The notice header of every answer, which `kaji` shows to its user."""
 
     def calls_to(self, method: str, ending: str = "") -> list[Call]:
         return [call for call in self.calls if call.method == method and call.path.endswith(ending)]
 
     def answer(self, call: Call) -> tuple[int, Any]:
-        """Status and document, or an iterable of bytes."""
+        """Return the status, and a document or an iterable of bytes."""
         self.calls.append(call)
         key = f"{call.method} {call.path}"
         queued = self.queues.get(key)
@@ -127,8 +127,8 @@ class FakeWebApi:
         if call.path == "/v1/runs" and call.method == "GET":
             name = call.query.get("name", [""])[0]
             namespace = call.query.get("namespace", [""])[0]
-            there = [run for run in self.runs if run["uid"] not in self.gone]
-            fit = [run for run in there if not namespace or run["namespace"] == namespace]
+            present = [run for run in self.runs if run["uid"] not in self.gone]
+            fit = [run for run in present if not namespace or run["namespace"] == namespace]
             exact = [run for run in fit if run["name"] == name]
             return 200, {"items": exact or [run for run in fit if run["name"].startswith(name)]}
         for run in [run for run in self.runs if run["uid"] not in self.gone]:
@@ -149,7 +149,7 @@ class FakeWebApi:
         return problem(404, "NotFound", f"there is no {call.path}")
 
     def send(self, request: Request) -> Response:
-        """As a transport of the client."""
+        """Answer a request as the client's transport."""
         url = urlsplit(request.path)
         body = _decoded(request.body or b"")
         call = Call(request.method, url.path, parse_qs(url.query), body, request.headers["Authorization"])
@@ -162,14 +162,14 @@ class FakeWebApi:
         return Response(status, {**headers, **extra, **self._headers()}, iter([content]), URL)
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: no connection is open."""
 
     def _headers(self) -> dict[str, str]:
         return {"Kajitori-Notice": self.notice} if self.notice else {}
 
 
 def clock_in(seconds: float) -> str:
-    """What a watch on the wall shows so long after NOW."""
+    """Return the local time of day this many seconds after NOW."""
     return (NOW + timedelta(seconds=seconds)).astimezone().strftime("%H:%M:%S")
 
 
@@ -177,13 +177,13 @@ def ndjson(documents: Iterable[Any]) -> list[bytes]:
     return [json.dumps(document).encode() + b"\n" for document in documents]
 
 
-def logged(*lines: str, rank: int = 0, attempt: int = 1, end: str = "\n") -> list[bytes]:
-    """What follows a log of one member: a frame for each line, whose cursor names the line."""
+def log_frames(*lines: str, rank: int = 0, attempt: int = 1, end: str = "\n") -> list[bytes]:
+    """Return the frames of a member's log, one for each line; the cursor contains the line."""
     return [frame(f"{line}{end}", f"{rank}.{attempt}.{line}", rank, attempt) for line in lines]
 
 
 def frame(text: str, cursor: str = "0.1", rank: int = 0, attempt: int = 1) -> bytes:
-    """A part of a log as a server sends it to programs."""
+    """Return a part of a log as the server sends it to programs."""
     head = {"rank": rank, "attempt": attempt, "size": len(text.encode()), "cursor": cursor}
     return json.dumps(head).encode() + b"\n" + text.encode()
 
@@ -203,13 +203,13 @@ def _cutting(lines: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def cut_after(*lines: bytes) -> Iterator[bytes]:
-    """A stream that breaks behind these bytes."""
+    """Yield these bytes, then break the connection."""
     yield from lines
     raise Cut
 
 
 def cli_of(api: FakeWebApi, environment: Mapping[str, str] | None = None, **more: Any) -> Cli:
-    """A command line whose server is `api`; nothing of this machine's own environment is in it."""
+    """Return a command line whose server is `api`, with an empty environment."""
     return Cli(
         environment=environment or {},
         transport=api,
@@ -222,13 +222,13 @@ def cli_of(api: FakeWebApi, environment: Mapping[str, str] | None = None, **more
 
 
 def invoke(api: FakeWebApi, *args: str, stdin: str | None = None, **more: Any) -> Result:
-    """Runs `kaji ARGS`. The result's output is stdout and stderr mixed; both are there alone as well."""
+    """Run `kaji ARGS`. The result's `output` has stdout and stderr mixed, and it has both separately."""
     return CliRunner().invoke(kaji, list(args), obj=cli_of(api, **more), input=stdin, prog_name="kaji")
 
 
 @contextmanager
 def served(api: FakeWebApi) -> Iterator[str]:
-    """The API on a loopback port; gives its URL."""
+    """Serve the API on a loopback port; yield its URL."""
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.0"

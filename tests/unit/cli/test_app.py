@@ -1,4 +1,4 @@
-"""The command as a whole: help, wrong usage, bugs, start-up."""
+"""The command as a whole: help, wrong usage, internal errors, start-up."""
 
 from __future__ import annotations
 
@@ -37,18 +37,18 @@ for args in {pages!r}:
         wrong.append(args)
 sys.exit(f"{{wrong}}" if wrong else 0)
 """
-"""Each page in a process that has imported no other: forks of one that has imported none."""
+"""A program that shows each help page in a process that has imported no other page: each is a fork of one that has
+imported none."""
 
 
 def test_help_loads_nothing_heavy() -> None:
-    """Help is quick, so nothing is imported that it does not need."""
     program = _FORKED.format(pages=[["--help"], [], *([verb, "--help"] for verb in VERBS)], heavy=HEAVY)
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 
 
-def test_what_only_asks_loads_nothing_that_reads_documents() -> None:
-    """`kaji ps`, `logs`, `wait` and their like start without pydantic, which takes a third of their time to import."""
+def test_everyday_verbs_do_not_import_pydantic() -> None:
+    """`kaji ps`, `logs`, `wait` and similar verbs would take a third longer to start."""
     needed = (
         *("exitcodes", "lookup", "output", "pages.run_words"),
         *("connection.http", "connection.streams", "connection.target"),
@@ -65,7 +65,7 @@ def test_what_only_asks_loads_nothing_that_reads_documents() -> None:
 
 
 def test_a_verb_whose_library_is_missing_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    """`pip install kajitori` brings the command line alone: `kaji controller` says what brings the rest."""
+    """`pip install kajitori` installs the command line alone; `kaji controller` names the extra that it needs."""
     monkeypatch.setitem(sys.modules, "uvloop", None)
     monkeypatch.delitem(sys.modules, "kajitori.entrypoints.process", raising=False)
     monkeypatch.delitem(sys.modules, "kajitori.entrypoints.controller", raising=False)
@@ -75,8 +75,7 @@ def test_a_verb_whose_library_is_missing_names_the_extra(monkeypatch: pytest.Mon
     assert "pip install 'kajitori[server]'" in result.stderr
 
 
-def test_main_page_names_every_verb_by_purpose() -> None:
-    """The page lists the sections and all verbs with their one-line helps."""
+def test_the_main_page_lists_every_verb_by_section() -> None:
     page = invoke(FakeWebApi(), "--help").stdout
     for title, verbs in SECTIONS.items():
         assert f"{title}:" in page
@@ -97,7 +96,7 @@ def _commands() -> list[tuple[str, click.Command]]:
 
 
 def test_every_verb_has_a_short_help_and_an_example() -> None:
-    """The text on the main page is the command's own first sentence; every page ends with an example."""
+    """The text on the main page is the command's first sentence; every page ends with an example."""
     for name, command in _commands():
         text = (command.help or "").split("\n\n")[0].replace("\n", " ")
         if name in VERBS:
@@ -108,24 +107,22 @@ def test_every_verb_has_a_short_help_and_an_example() -> None:
         assert len(page.splitlines()) < 75, name
 
 
-def test_every_option_is_explained() -> None:
-    """Each option has a help text, or says enough by its default."""
+def test_every_option_has_a_help_text_or_shows_its_default() -> None:
     for name, command in _commands():
         for parameter in command.params:
             if isinstance(parameter, click.Option) and not parameter.hidden:
                 assert parameter.help or parameter.show_default, f"{name} {parameter.opts}"
 
 
-def test_an_unknown_verb() -> None:
-    """Wrong usage: 2, and the nearest verb."""
+def test_an_unknown_verb_exits_with_2_and_names_the_nearest() -> None:
     result = invoke(FakeWebApi(), "logz", "bert")
     assert result.exit_code == 2
     assert result.stderr == "kaji: there is no verb 'logz'. Did you mean logs?\n      see kaji --help\n"
     assert invoke(FakeWebApi(), "frobnicate").exit_code == 2
 
 
-def test_a_bug_is_one_line_and_a_report(tmp_path: Path) -> None:
-    """No traceback on the screen; it lies in a file of the user's own, without the token."""
+def test_an_internal_error_is_one_line_and_a_report(tmp_path: Path) -> None:
+    """The traceback is in a private file of the user, without the token."""
 
     def wrong(_: Any) -> Any:
         raise RuntimeError(f"so wrong {TOKEN}")
@@ -145,15 +142,14 @@ def test_a_bug_is_one_line_and_a_report(tmp_path: Path) -> None:
     assert TOKEN not in text
 
 
-def test_no_colour_where_it_is_not_wanted() -> None:
-    """Neither without a terminal nor with NO_COLOR."""
+def test_no_colour_without_a_terminal_or_with_no_color() -> None:
     api = FakeWebApi([view("bert")])
     assert "\x1b" not in invoke(api, "ps").stdout
     assert "\x1b" not in invoke(api, "describe", "bert", environment={"NO_COLOR": "1"}).stdout
 
 
-def test_version_needs_no_server() -> None:
-    """The client's version is told without one; `kaji version` then says that none answers, and ends with 125."""
+def test_the_clients_version_needs_no_server() -> None:
+    """`kaji version` also says that no server answers, and exits with 125."""
     assert invoke(FakeWebApi(), "--version").stdout.startswith("kaji ")
     assert invoke(FakeWebApi(), "version", "--client").exit_code == 0
     result = invoke(FakeWebApi(answers={"GET /v1/version": (503, {"title": "away"})}), "version")
@@ -162,7 +158,7 @@ def test_version_needs_no_server() -> None:
 
 
 def test_policy_check_needs_no_server(tmp_path: Path) -> None:
-    """Every fault of the file at once, each with its line; nothing but the file is read."""
+    """All faults of the file are reported at once with their lines, and no server is asked."""
     file = tmp_path / "policy.yaml"
     file.write_text("defaults:\n  cpu: many\n  memry: 1Gi\n")
     api = FakeWebApi()
@@ -178,7 +174,6 @@ def test_policy_check_needs_no_server(tmp_path: Path) -> None:
     assert (missing.exit_code, api.calls) == (2, [])
 
 
-def test_the_clock_is_the_tests_own() -> None:
-    """Ages are told from the injected moment."""
+def test_ages_are_relative_to_the_injected_clock() -> None:
     run = view("bert", createdAt=NOW.isoformat())
     assert "Less than a second" in invoke(FakeWebApi([run]), "ps", "-o", "wide").stdout

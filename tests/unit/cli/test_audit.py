@@ -1,4 +1,4 @@
-"""`kaji audit clients`: what is refused before anybody is asked."""
+"""`kaji audit clients`: files and options that are refused before the cluster is asked."""
 
 from __future__ import annotations
 
@@ -17,8 +17,7 @@ def audit(*options: str) -> Result:
 
 
 @pytest.mark.parametrize("text", ["", "no audit log\n"])
-def test_a_file_without_requests_is_refused(tmp_path: Path, text: str) -> None:
-    """It says which file is meant."""
+def test_a_file_without_requests_is_refused_by_name(tmp_path: Path, text: str) -> None:
     file = tmp_path / "audit.log"
     file.write_text(text)
     result = audit("--audit-log", str(file))
@@ -33,14 +32,14 @@ def test_a_file_without_requests_is_refused(tmp_path: Path, text: str) -> None:
     ids=["plain", "cut off", "spoiled"],
 )
 def test_a_file_that_is_no_gzip_is_refused(tmp_path: Path, content: bytes) -> None:
-    """Or half of one, as while it is packed."""
+    """So is an incomplete one, which is still being compressed."""
     file = tmp_path / "audit.log.gz"
     file.write_bytes(content)
     result = audit("--audit-log", str(file))
     assert (result.exit_code, "--audit-log: cannot be read" in result.stderr) == (2, True)
 
 
-def test_all_faults_of_the_options_are_told_at_once() -> None:
+def test_all_faults_of_the_options_are_reported_at_once() -> None:
     result = audit("--audit-log", "/nowhere", "--nodes", "0")
     assert result.exit_code == 2
     assert "there is no file /nowhere" in result.stderr and "0 is below 1" in result.stderr

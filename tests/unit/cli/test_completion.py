@@ -1,4 +1,4 @@
-"""Completion: what may stand where the cursor is; in the shells themselves, where they are installed."""
+"""Completion: what can be at the cursor; tested in real shells if they are installed."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ NAMES = ["bert", "bert-2", "gpt"]
 PATIENCE_SECONDS = 30
 
 
-def names_that_begin(call: Call) -> dict[str, Any]:
+def run_names(call: Call) -> dict[str, Any]:
     beginning = call.query.get("beginning", [""])[0]
     names, beginnings = branches([name for name in NAMES if name.startswith(beginning)], 60)
     return {"names": names, "beginnings": beginnings}
 
 
-def fake() -> FakeWebApi:
+def fake_api() -> FakeWebApi:
     images = [view(name, spec={"image": image}) for name, image in (("a", "registry/bert:3"), ("b", "python:3.12"))]
     answers = {
-        "GET /v1/run-names": names_that_begin,
+        "GET /v1/run-names": run_names,
         "GET /v1/policy": {"policy": {"volumes": {"imagenet": {}, "models": {}}}},
         "GET /v1/runs": {"items": images},
         "GET /v1/secrets": {"items": [{"name": "wandb"}, {"name": "registry"}]},
@@ -49,8 +49,9 @@ def fake() -> FakeWebApi:
 
 
 def offers(*words: str, api: FakeWebApi | None = None) -> list[str]:
-    """What is offered for the last of the words; `file` and `dir` stand for those, `…` for the beginning of a word."""
-    found = offered(kaji, cli_of(api or fake()), words[:-1], words[-1])
+    """Return the completions of the last word; `file` and `dir` stand for files and folders, `…` marks the beginning of
+    a word."""
+    found = offered(kaji, cli_of(api or fake_api()), words[:-1], words[-1])
     return [
         item.type if item.type in ("file", "dir") else f"{item.value}…" if item.type == "part" else item.value
         for item in found
@@ -58,7 +59,7 @@ def offers(*words: str, api: FakeWebApi | None = None) -> list[str]:
 
 
 def test_verbs_come_with_their_help_and_without_loading_them() -> None:
-    found = offered(kaji, cli_of(fake()), [], "")
+    found = offered(kaji, cli_of(fake_api()), [], "")
     assert {item.value: item.help for item in found if item.value in VERBS} == VERBS
     assert offers("wh") == ["what-if"]
 
@@ -100,9 +101,10 @@ def test_verbs_come_with_their_help_and_without_loading_them() -> None:
         (["volumes", "rm", ""], ["a-checkpoint"]),
     ],
 )
-def test_what_is_offered(words: list[str], found: list[str]) -> None:
-    """Files where files belong, and nothing of kaji's behind the image: that is the program's."""
-    assert [each for each in offers(*words) if each != "--help"] == found
+def test_completions_fit_the_place_of_the_word(words: list[str], found: list[str]) -> None:
+    """Files are offered where files belong; nothing of kaji's is offered after the image, since those words are the
+    program's."""
+    assert [completion for completion in offers(*words) if completion != "--help"] == found
 
 
 @pytest.mark.parametrize(
@@ -119,9 +121,9 @@ def test_what_is_offered(words: list[str], found: list[str]) -> None:
         (["describe"], {}),
     ],
 )
-def test_runs_that_fit_the_verb_are_asked_for(words: list[str], query: dict[str, list[str]]) -> None:
-    """Nobody stops what has ended, nor starts what runs."""
-    api = fake()
+def test_only_runs_that_fit_the_verb_are_offered(words: list[str], query: dict[str, list[str]]) -> None:
+    """`stop` offers no ended runs, `start` no running ones."""
+    api = fake_api()
     offers(*words, "b", api=api)
     (call,) = api.calls
     assert call.query == {"beginning": ["b"]} | query
@@ -142,10 +144,10 @@ def test_runs_that_fit_the_verb_are_asked_for(words: list[str], query: dict[str,
         ("zsh", ["run", "-f", ""], "file\n"),
     ],
 )
-def test_the_script_of_a_shell_is_answered(shell: str, words: list[str], answered: str) -> None:
-    """In lines of a kind, a value and a help."""
+def test_completions_are_printed_for_the_shells_script(shell: str, words: list[str], answered: str) -> None:
+    """Each line has a kind, a value and a help text."""
     environment = {COMPLETING: shell}
-    result = CliRunner().invoke(kaji, words, obj=cli_of(fake()), env=environment, prog_name="kaji")
+    result = CliRunner().invoke(kaji, words, obj=cli_of(fake_api()), env=environment, prog_name="kaji")
     assert (result.exit_code, result.stdout) == (0, answered)
 
 
@@ -156,7 +158,7 @@ def test_there_is_a_script_for_each_shell(shell: str) -> None:
     assert f"{COMPLETING}={shell}" in result.stdout
 
 
-def test_without_a_server_there_is_nothing_but_no_error_either() -> None:
+def test_without_a_server_no_names_are_offered_and_no_error_is_shown() -> None:
     assert offers("logs", "b", api=FakeWebApi()) == []
 
 
@@ -172,20 +174,21 @@ def test_without_a_server_there_is_nothing_but_no_error_either() -> None:
         (["kaji", "run", "'my fi"], "kaji run 'my fi", (["run"], "my fi", 0)),
     ],
 )
-def test_bash_words_are_put_together_again(words: list[str], line: str, expected: tuple[list[str], str, int]) -> None:
-    """It breaks them at = and :, and replaces only what is behind the last of these."""
+def test_words_that_bash_splits_are_joined_again(
+    words: list[str], line: str, expected: tuple[list[str], str, int]
+) -> None:
+    """bash splits at = and :, and replaces only the part after the last of these."""
     assert read_bash([str(len(words) - 1), str(len(line)), line, *words]) == expected
 
 
-def test_bash_in_the_middle_of_a_line() -> None:
-    """What is behind the cursor says nothing of what is before it."""
+def test_words_after_the_cursor_are_ignored_in_bash() -> None:
     line = "kaji logs ber --tail 5"
     assert read_bash(["2", "13", line, *line.split()]) == (["logs"], "ber", 0)
     assert read_bash(["2", "11", line, *line.split()]) == (["logs"], "b", 0)
 
 
-def in_common(names: list[str]) -> str:
-    """What all of the names begin with."""
+def common_prefix(names: list[str]) -> str:
+    """Return the longest common prefix."""
     shortest = min(names, key=len, default="")
     lengths = range(len(shortest), -1, -1)
     return next(shortest[:length] for length in lengths if all(name.startswith(shortest[:length]) for name in names))
@@ -195,19 +198,19 @@ NAME = st.text("ab-", min_size=1, max_size=6)
 
 
 @given(st.sets(NAME, max_size=60), st.integers(1, 10))
-def test_a_beginning_stands_for_several_names_and_goes_to_where_they_part(names: set[str], most: int) -> None:
-    """Every name is there or begins so; what choices have in common is what all of their names have in common."""
-    whole, beginnings = branches(names, most)
+def test_many_names_are_grouped_by_common_prefixes(names: set[str], limit: int) -> None:
+    """Every name is offered, or one of its prefixes; all choices together have the same common prefix as all names."""
+    whole, beginnings = branches(names, limit)
     assert (set(whole) <= names and not set(whole) & set(beginnings)) or set(whole) & set(beginnings) <= names
     for name in names - set(whole):
         assert any(name.startswith(beginning) for beginning in beginnings)
     for beginning in beginnings:
         meant = [name for name in names - set(whole) if name.startswith(beginning)]
         assert len(meant) > 1
-    assert in_common([*whole, *beginnings]) == in_common([*names])
-    if len(names) <= most:
+    assert common_prefix([*whole, *beginnings]) == common_prefix([*names])
+    if len(names) <= limit:
         assert (set(whole), beginnings) == (names, [])
-    assert len(whole) + len(beginnings) <= max(most, 4)
+    assert len(whole) + len(beginnings) <= max(limit, 4)
 
 
 # ------------------------------------------------------------------------------------------------ real shells
@@ -221,7 +224,7 @@ PROMPTS = {"bash": "PS1='> '; bind 'set bell-style none'", "zsh": "PS1='> '; uns
 
 
 class Terminal:
-    """A shell at a terminal, with kaji's completion."""
+    """A shell at a terminal with kaji's completion."""
 
     def __init__(self, shell: str, folder: Path, url: str) -> None:
         environment = {
@@ -249,13 +252,13 @@ class Terminal:
             self.type(f"{PROMPTS[shell]}\n")
         self.type(f"source {folder}/script\n")
         self.type("echo re''ady\n")
-        self.reads("ready\r?\n")
+        self.wait_for("ready\r?\n")
 
     def type(self, text: str) -> None:
         os.write(self._control, text.encode())
 
-    def reads(self, pattern: str) -> str:
-        """Waits until what the terminal showed since the last call has the pattern."""
+    def wait_for(self, pattern: str) -> str:
+        """Wait until the output since the last call contains the pattern."""
         until = time.monotonic() + PATIENCE_SECONDS
         while not (found := re.search(pattern, self._seen)):
             ready, _, _ = select.select([self._control], [], [], max(0, until - time.monotonic()))
@@ -265,10 +268,10 @@ class Terminal:
         self._seen = self._seen[found.end() :]
         return shown
 
-    def completes(self, line: str, pattern: str) -> None:
-        """Types the line and a tab, waits for what comes of it, and takes the line back."""
+    def complete(self, line: str, pattern: str) -> None:
+        """Type the line and a tab, wait for the completion, and clear the line."""
         self.type(f"{line}\t")
-        self.reads(pattern)
+        self.wait_for(pattern)
         self.type("\x15")
 
     def close(self) -> None:
@@ -279,13 +282,13 @@ class Terminal:
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[str]:
-    with served(fake()) as url:
+    with served(fake_api()) as url:
         yield url
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A home with a few files to complete."""
+    """A home folder with a few files to complete."""
     (tmp_path / "work").mkdir()
     for name in ("run.yaml", "train.py", "vars.env"):
         (tmp_path / name).touch()
@@ -303,30 +306,30 @@ def terminal(request: pytest.FixtureRequest, folder: Path, server: str) -> Itera
     opened.close()
 
 
-def test_a_shell_fills_in_what_is_typed(terminal: Terminal) -> None:
-    """Files, folders, words and names, each where it belongs; the program's own arguments, too."""
-    terminal.completes("kaji describe g", r"pt ")
-    terminal.completes("kaji run -f ru", r"n\.yaml ")
-    terminal.completes("kaji run --file=ru", r"n\.yaml ")
-    terminal.completes("kaji run --env-file va", r"rs\.env ")
-    terminal.completes("kaji run --code wo", r"rk/")
-    terminal.completes("kaji run -v wo", r"rk/")
-    terminal.completes("kaji run -v ima", r"genet:")
-    terminal.completes("kaji run --prio", r"rity ")
-    terminal.completes("kaji run --priority=n", r"ormal ")
-    terminal.completes("kaji run registry/be", r"rt:3 ")
-    terminal.completes("kaji run python:3.1", r"2 ")
-    terminal.completes("kaji run python:3.12 python tr", r"ain\.py ")
-    terminal.completes("kaji run -n 2 python:3.12 python --data=tr", r"ain\.py")
-    terminal.completes("kaji completi", r"on ")
+def test_a_shell_completes_files_folders_options_and_names(terminal: Terminal) -> None:
+    """It also completes the program's own arguments."""
+    terminal.complete("kaji describe g", r"pt ")
+    terminal.complete("kaji run -f ru", r"n\.yaml ")
+    terminal.complete("kaji run --file=ru", r"n\.yaml ")
+    terminal.complete("kaji run --env-file va", r"rs\.env ")
+    terminal.complete("kaji run --code wo", r"rk/")
+    terminal.complete("kaji run -v wo", r"rk/")
+    terminal.complete("kaji run -v ima", r"genet:")
+    terminal.complete("kaji run --prio", r"rity ")
+    terminal.complete("kaji run --priority=n", r"ormal ")
+    terminal.complete("kaji run registry/be", r"rt:3 ")
+    terminal.complete("kaji run python:3.1", r"2 ")
+    terminal.complete("kaji run python:3.12 python tr", r"ain\.py ")
+    terminal.complete("kaji run -n 2 python:3.12 python --data=tr", r"ain\.py")
+    terminal.complete("kaji completi", r"on ")
 
 
-def test_a_common_beginning_is_filled_in_only_as_far_as_it_is_common(terminal: Terminal) -> None:
-    """Two runs begin with bert: no space follows it, and the next tab shows both."""
+def test_a_shell_completes_only_the_common_prefix(terminal: Terminal) -> None:
+    """Two runs begin with bert: no space follows, and the next tab shows both."""
     terminal.type("kaji describe b\t")
-    terminal.reads("ert")
+    terminal.wait_for("ert")
     terminal.type("\t\t")
-    shown = terminal.reads(r"bert-2\s")
+    shown = terminal.wait_for(r"bert-2\s")
     assert "bert " not in shown.split("\n")[0]
     terminal.type("\x15")
 
@@ -346,8 +349,8 @@ def test_a_common_beginning_is_filled_in_only_as_far_as_it_is_common(terminal: T
         ("kaji wh", ["what-if"]),
     ],
 )
-def test_fish_offers_the_same(folder: Path, server: str, line: str, found: list[str]) -> None:
-    """fish says by itself what it would offer."""
+def test_fish_offers_the_same_completions(folder: Path, server: str, line: str, found: list[str]) -> None:
+    """`complete -C` prints what fish would offer."""
     (folder / "script").write_text(SCRIPTS["fish"])
     environment = {"PATH": f"{KAJI.parent}:{os.environ['PATH']}", "HOME": str(folder), "KAJI_SERVER": server}
     done = subprocess.run(
@@ -360,4 +363,4 @@ def test_fish_offers_the_same(folder: Path, server: str, line: str, found: list[
         check=False,
     )
     assert done.stderr == ""
-    assert [each.partition("\t")[0] for each in done.stdout.splitlines()] == found
+    assert [offer.partition("\t")[0] for offer in done.stdout.splitlines()] == found

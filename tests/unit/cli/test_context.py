@@ -18,8 +18,8 @@ def run(runtime: Path, *args: str, **environment: str) -> Result:
     return CliRunner().invoke(kaji, ["context", *args], obj=cli, prog_name="kaji")
 
 
-def test_choosing_between_two_clusters(tmp_path: Path) -> None:
-    """ls shows both, use chooses one, show says which and why."""
+def test_one_of_two_clusters_is_chosen_shown_and_cleared(tmp_path: Path) -> None:
+    """`ls` lists both, `use` chooses one, and `show` says which is used and why."""
     runtime = tmp_path / "run"
     for name in ("lab", "mine"):
         cluster(tmp_path / name, runtime)
@@ -47,8 +47,8 @@ def test_choosing_between_two_clusters(tmp_path: Path) -> None:
     assert run(runtime, "show").exit_code == 2
 
 
-def test_a_choice_that_does_not_count_is_said_to(tmp_path: Path) -> None:
-    """The environment is stronger, as with docker."""
+def test_a_choice_that_the_environment_overrides_is_reported(tmp_path: Path) -> None:
+    """Environment variables take precedence, as with docker."""
     runtime = tmp_path / "run"
     cluster(tmp_path / "lab", runtime)
     environment = {"KAJI_SERVER": "https://kaji.example.org", "KAJI_TOKEN": "x"}

@@ -16,8 +16,8 @@ def node(
     return {"name": name, "ready": ready, "draining": draining, "members": members}
 
 
-def test_it_waits_and_says_for_what() -> None:
-    """One line as that changes; at the end the name, and who found no other place."""
+def test_drain_waits_and_reports_what_it_waits_for() -> None:
+    """It prints a line for each change; at the end it prints the node's name, and which runs found no other place."""
     api = FakeWebApi(
         [view("bert", "Queued", status={"message": "needs 8 h100; 0 are free"}), view("gpt")],
         answers={"POST /v1/nodes/gpu-7/drain": node("vision/bert", "vision/bert", "vision/gpt")},
@@ -41,15 +41,14 @@ def test_it_waits_and_says_for_what() -> None:
     ]
 
 
-def test_it_need_not_wait() -> None:
+def test_drain_with_no_wait_returns_at_once() -> None:
     api = FakeWebApi(answers={"GET /v1/nodes/gpu-7": node(), "POST /v1/nodes/gpu-7/drain": node("vision/bert")})
     result = invoke(api, "drain", "--no-wait", "gpu-7")
     assert (result.exit_code, result.stdout, result.stderr) == (0, "gpu-7\n", "")
     assert [call.method for call in api.calls] == ["GET", "POST"]
 
 
-def test_somebody_else_takes_it_back() -> None:
-    """Nobody waits for ever for what will not come."""
+def test_drain_ends_if_another_user_uncordons_the_node() -> None:
     api = FakeWebApi(
         [view("bert")],
         answers={
@@ -62,8 +61,8 @@ def test_somebody_else_takes_it_back() -> None:
     assert "take work again" in result.stderr
 
 
-def test_who_stops_waiting_is_told_that_the_node_is_emptied_all_the_same() -> None:
-    """And how to take that back."""
+def test_ctrl_c_during_a_drain_says_that_the_drain_goes_on() -> None:
+    """It also names the command that undoes the drain."""
 
     def interrupted(_: object) -> None:
         raise KeyboardInterrupt
@@ -77,8 +76,8 @@ def test_who_stops_waiting_is_told_that_the_node_is_emptied_all_the_same() -> No
     assert result.stderr.splitlines()[-1] == "runs leave all the same; to let new ones come again: kaji uncordon gpu-7"
 
 
-def test_a_dead_node_is_said_to_be_dead() -> None:
-    """Its Pods are on it until it is back or is taken out of the cluster: who waits is told."""
+def test_drain_reports_that_a_node_is_not_ready() -> None:
+    """Its Pods stay until the node is back or is deleted; the user is told so."""
     api = FakeWebApi(
         answers={"POST /v1/nodes/gpu-7/drain": node("vision/bert", ready=False)},
         queues={"GET /v1/nodes/gpu-7": [node(), node("vision/bert", ready=False), node(ready=False)]},
@@ -91,8 +90,8 @@ def test_a_dead_node_is_said_to_be_dead() -> None:
     ]
 
 
-def test_a_node_that_is_taken_out_of_the_cluster_is_empty() -> None:
-    """As was recommended: no failure."""
+def test_a_node_deleted_during_a_drain_counts_as_empty() -> None:
+    """This was the recommended way, so it is no failure."""
     missing = problem(404, "NotFound", "there is no node 'gpu-7'")
     api = FakeWebApi(
         [view("bert", "Queued", status={"message": "needs 8 h100; 0 are free"})],
@@ -108,8 +107,8 @@ def test_a_node_that_is_taken_out_of_the_cluster_is_empty() -> None:
 
 
 @pytest.mark.parametrize("verb", ["drain", "uncordon"])
-def test_of_several_all_are_known_or_none_is_touched(verb: str) -> None:
-    """Every unknown one is named, with the one that was probably meant."""
+def test_no_node_is_changed_if_one_name_is_unknown(verb: str) -> None:
+    """Every unknown name is reported with the most similar node."""
     missing = problem(404, "NotFound", "there is no node 'gpu-9'", hint="did you mean gpu-8?")
     api = FakeWebApi(
         answers={
@@ -129,8 +128,8 @@ def test_of_several_all_are_known_or_none_is_touched(verb: str) -> None:
     assert api.calls_to("POST") == []
 
 
-def test_a_name_that_is_empty_is_none() -> None:
-    """As that of a variable that is not set."""
+def test_an_empty_node_name_is_refused() -> None:
+    """An unset variable leads to one."""
     api = FakeWebApi(answers={"GET /v1/nodes/gpu-7": node()})
     result = invoke(api, "drain", "gpu-7", "")
     assert result.exit_code == 2
@@ -138,7 +137,7 @@ def test_a_name_that_is_empty_is_none() -> None:
     assert api.calls_to("POST") == []
 
 
-def test_nodes_take_work_again() -> None:
+def test_uncordon_prints_the_name_or_the_refusal() -> None:
     api = FakeWebApi(
         answers={
             "GET /v1/nodes/gpu-7": node(),

@@ -29,7 +29,7 @@ Handler = Callable[[ServerConnection], None]
 
 
 def failure(code: int) -> dict[str, Any]:
-    """How Kubernetes says that a command ended with a code."""
+    """Return the status with which Kubernetes reports a command's exit code."""
     causes = [{"reason": "ExitCode", "message": str(code)}]
     return {"status": "Failure", "reason": "NonZeroExitCode", "message": "failed", "details": {"causes": causes}}
 
@@ -40,14 +40,14 @@ def end(socket: ServerConnection, status: dict[str, Any]) -> None:
 
 @contextmanager
 def member(handler: Handler, refusal: tuple[int, dict[str, Any]] | None = None) -> Iterator[tuple[str, list[Request]]]:
-    """A Web API that knows the run `bert` and hands its exec to the handler; gives its URL and what was asked."""
-    asked: list[Request] = []
+    """Serve a Web API with the run `bert` whose exec is the handler; yield its URL and the list of requests."""
+    requests: list[Request] = []
 
     def answer(socket: ServerConnection, request: Request) -> Response | None:
         path = urlsplit(request.path).path
         if path == "/v1/runs":
             return socket.respond(HTTPStatus.OK, json.dumps({"items": [view("bert")]}))
-        asked.append(request)
+        requests.append(request)
         if refusal is not None:
             return socket.respond(HTTPStatus(refusal[0]), json.dumps(refusal[1]))
         return None
@@ -56,7 +56,7 @@ def member(handler: Handler, refusal: tuple[int, dict[str, Any]] | None = None) 
     with serve(handler, "127.0.0.1", 0, process_request=answer, subprotocols=[PROTOCOL], compression=None) as server:
         thread = threading.Thread(target=server.serve_forever, daemon=True)
         thread.start()
-        yield f"http://127.0.0.1:{server.socket.getsockname()[1]}", asked
+        yield f"http://127.0.0.1:{server.socket.getsockname()[1]}", requests
     thread.join()
 
 
@@ -77,18 +77,18 @@ def received(socket: ServerConnection) -> bytes:
     return message
 
 
-def test_streams_and_exit_code() -> None:
-    """stdout and stderr are kept apart, the exit code is the command's; nothing behind RUN is an option of ours."""
+def test_streams_are_separate_and_the_exit_code_is_the_commands() -> None:
+    """No word after RUN is an option of kaji."""
 
     def handler(socket: ServerConnection) -> None:
         socket.send(bytes([STDOUT]) + b"out\x00\xff")
         socket.send(bytes([STDERR]) + b"err")
         end(socket, failure(42))
 
-    with member(handler) as (url, asked):
+    with member(handler) as (url, requests):
         done = kaji(url, "exec", "--rank", "3", "be", "sh", "-c", "exit 42")
     assert (done.returncode, done.stdout, done.stderr) == (42, b"out\x00\xff", b"err")
-    (request,) = asked
+    (request,) = requests
     assert urlsplit(request.path).path == "/v1/runs/vision/bert/exec"
     assert parse_qs(urlsplit(request.path).query) == {"rank": ["3"], "command": ["sh", "-c", "exit 42"]}
     assert request.headers["Authorization"] == f"Bearer {TOKEN}"
@@ -96,14 +96,14 @@ def test_streams_and_exit_code() -> None:
 
 
 def test_a_leading_double_dash_is_no_program() -> None:
-    """`kaji exec RUN -- COMMAND`, as kubectl's users write it."""
-    with member(lambda socket: end(socket, SUCCESS)) as (url, asked):
+    """Users of kubectl write `kaji exec RUN -- COMMAND`."""
+    with member(lambda socket: end(socket, SUCCESS)) as (url, requests):
         assert kaji(url, "exec", "bert", "--", "ls", "--", "x").returncode == 0
-    assert parse_qs(urlsplit(asked[0].path).query)["command"] == ["ls", "--", "x"]
+    assert parse_qs(urlsplit(requests[0].path).query)["command"] == ["ls", "--", "x"]
 
 
 def test_stdin_ends_with_a_half_close() -> None:
-    """With -i the command reads our stdin to its end, and answers afterwards."""
+    """With -i the command reads stdin to its end, and answers afterwards."""
 
     def handler(socket: ServerConnection) -> None:
         text = b""
@@ -113,21 +113,20 @@ def test_stdin_ends_with_a_half_close() -> None:
         socket.send(bytes([STDOUT]) + text.upper())
         end(socket, SUCCESS)
 
-    with member(handler) as (url, asked):
+    with member(handler) as (url, requests):
         done = kaji(url, "exec", "-i", "bert", "cat", stdin=b"hello " * 20_000)
     assert (done.returncode, done.stdout) == (0, b"HELLO " * 20_000)
-    assert parse_qs(urlsplit(asked[0].path).query)["stdin"] == ["true"]
+    assert parse_qs(urlsplit(requests[0].path).query)["stdin"] == ["true"]
 
 
-def test_a_command_that_could_not_run() -> None:
-    """The platform's failure: 125 and its words."""
+def test_a_failure_of_the_platform_exits_with_125() -> None:
     with member(lambda socket: end(socket, {"status": "Failure", "message": "no such member"})) as (url, _):
         done = kaji(url, "exec", "bert", "ls")
     assert (done.returncode, done.stderr) == (125, b"kaji: no such member\n")
 
 
-def test_a_connection_that_breaks() -> None:
-    """A command whose end is not known has not succeeded."""
+def test_a_broken_connection_exits_with_125() -> None:
+    """A command with an unknown end has not succeeded."""
     with member(lambda socket: socket.send(bytes([STDOUT]) + b"half")) as (url, _):
         done = kaji(url, "exec", "bert", "ls")
     assert (done.returncode, done.stdout) == (125, b"half")
@@ -135,23 +134,22 @@ def test_a_connection_that_breaks() -> None:
 
 
 @pytest.mark.parametrize(("status", "code"), [(403, 2), (404, 2), (401, 125), (409, 125), (503, 125)])
-def test_a_refusal(status: int, code: int) -> None:
-    """What the server says instead of opening the connection is shown."""
+def test_a_refused_exec_shows_the_servers_message(status: int, code: int) -> None:
     problem = {"title": "t", "detail": "you may not", "hint": "ask somebody"}
     with member(lambda _: None, (status, problem)) as (url, _):
         done = kaji(url, "exec", "bert", "ls")
     assert (done.returncode, done.stderr) == (code, b"kaji: you may not\n      ask somebody\n")
 
 
-def test_a_terminal_is_wanted_but_not_there() -> None:
-    """-t without a terminal is wrong usage, as with docker."""
+def test_a_terminal_option_without_a_terminal_is_wrong_usage() -> None:
+    """docker does the same."""
     done = kaji("http://127.0.0.1:9", "exec", "-it", "bert", "bash")
     assert done.returncode == 2
     assert b"-t needs a terminal" in done.stderr
 
 
-def test_a_terminal_is_raw_and_put_back() -> None:
-    """Keys go to the member as they are, Ctrl-C too; the window's size is told; the terminal is put back."""
+def test_a_terminal_is_raw_during_exec_and_restored_afterwards() -> None:
+    """Keys, even Ctrl-C, reach the member unchanged, and so does the window's size."""
     sizes: list[dict[str, int]] = []
 
     def handler(socket: ServerConnection) -> None:
@@ -165,7 +163,7 @@ def test_a_terminal_is_raw_and_put_back() -> None:
     own, theirs = pty.openpty()
     termios.tcsetwinsize(own, (40, 120))
     before = termios.tcgetattr(theirs)
-    with member(handler) as (url, asked):
+    with member(handler) as (url, requests):
         environment = {**os.environ, "KAJI_SERVER": url, "KAJI_TOKEN": TOKEN}
         environment = {key: value for key, value in environment.items() if key not in ("COLUMNS", "LINES")}
         process = subprocess.Popen(
@@ -188,4 +186,4 @@ def test_a_terminal_is_raw_and_put_back() -> None:
     os.close(own)
     os.close(theirs)
     assert sizes == [{"Width": 120, "Height": 40}]
-    assert parse_qs(urlsplit(asked[0].path).query)["tty"] == ["true"]
+    assert parse_qs(urlsplit(requests[0].path).query)["tty"] == ["true"]

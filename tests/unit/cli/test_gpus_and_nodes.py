@@ -1,4 +1,4 @@
-"""What `kaji gpus` and `kaji nodes` print."""
+"""The output of `kaji gpus` and `kaji nodes`."""
 
 from __future__ import annotations
 
@@ -31,8 +31,7 @@ BOARD = {
 }
 
 
-def test_gpus_board() -> None:
-    """By type and by user, with bars."""
+def test_gpus_are_shown_by_type_and_by_user() -> None:
     result = invoke(FakeWebApi(answers={"GET /v1/gpus": BOARD}), "gpus")
     assert printed(result.stdout) == [
         "TYPE   FREE   USED   BROKEN   TOTAL",
@@ -44,8 +43,7 @@ def test_gpus_board() -> None:
     ]
 
 
-def test_gpus_wide_tells_since_when() -> None:
-    """Wide lists the runs that hold GPUs, where and since when."""
+def test_gpus_wide_lists_runs_with_nodes_and_age() -> None:
     result = invoke(FakeWebApi(answers={"GET /v1/gpus": BOARD}), "gpus", "-o", "wide")
     assert printed(result.stdout)[-2:] == [
         "RUN    USER    TEAM     GPUS   TYPE   SINCE      NODES",
@@ -59,8 +57,8 @@ GUARANTEES = [
 ]
 
 
-def test_gpus_by_team_and_what_teams_are_guaranteed() -> None:
-    """What a team uses beyond its guarantee is borrowed; long lists of runs are cut, unless all are wanted."""
+def test_gpus_by_team_show_guarantees_and_borrowed_gpus() -> None:
+    """A long list of runs is cut, except in the wide format."""
     runs = [{"name": f"run-{number}", "namespace": "vision", "gpus": 4, "type": "h100"} for number in range(8)]
     team = {"namespace": "vision", "gpus": 32, "types": {"h100": 32}, "runs": runs}
     board = BOARD | {"teams": [team], "guarantees": GUARANTEES}
@@ -78,8 +76,7 @@ def test_gpus_by_team_and_what_teams_are_guaranteed() -> None:
     assert "run-6, run-7" in wide.stdout
 
 
-def test_gpus_of_a_cluster_without() -> None:
-    """No GPUs is said in words."""
+def test_a_cluster_without_gpus_is_described_in_words() -> None:
     result = invoke(FakeWebApi(answers={"GET /v1/gpus": {"types": [], "users": []}}), "gpus")
     assert result.stdout == "This cluster has no GPUs.\n"
 
@@ -99,8 +96,7 @@ NODES = [
 ]
 
 
-def test_nodes() -> None:
-    """Used of all, and why a node takes no work."""
+def test_nodes_show_their_usage_and_why_they_take_no_work() -> None:
     result = invoke(FakeWebApi(answers={"GET /v1/nodes": {"items": NODES}}), "nodes")
     assert printed(result.stdout) == [
         "NAME    STATUS            GPUS   TYPE       CPU        MEMORY    PODS   TAKES NO WORK",
@@ -110,8 +106,8 @@ def test_nodes() -> None:
     ]
 
 
-def test_gpus_by_node() -> None:
-    """Only nodes with GPUs; those of a node that takes no work are broken."""
+def test_gpus_by_node_show_broken_ones() -> None:
+    """Nodes without GPUs are left out; GPUs of a node that takes no work are broken."""
     result = invoke(FakeWebApi(answers={"GET /v1/nodes": {"items": NODES}}), "gpus", "--nodes")
     assert printed(result.stdout) == [
         "NODE    TYPE   FREE   TOTAL              TAKES NO WORK",
@@ -120,8 +116,7 @@ def test_gpus_by_node() -> None:
     ]
 
 
-def test_one_node() -> None:
-    """A node's page tells what it has and who uses it."""
+def test_the_page_of_a_node_lists_its_amounts_and_pods() -> None:
     used = {"holder": "vision/bert", "owner": "alice", "isRun": True, "pod": "bert-1-0", "rank": 0, "gpus": 8}
     used |= {"cpuMillis": 32500, "memoryBytes": 2**30, "since": "2026-11-21T11:00:00Z"}
     foreign = {"holder": "kube-system/proxy", "isRun": False, "pod": "proxy", "cpuMillis": 100, "memoryBytes": 2**20}

@@ -33,8 +33,8 @@ VIEW = {
 }
 
 
-def test_whose_every_address_is() -> None:
-    """A line for each range, with the way to it from outside; findings stand on stderr."""
+def test_network_ls_lists_each_range_and_the_way_to_it() -> None:
+    """Findings are on stderr."""
     result = invoke(FakeWebApi(answers={"GET /v1/networks": VIEW}), "network", "ls")
     assert result.stdout.splitlines() == [
         "CLUSTER   WHAT          RANGE           ADDRESSES   FROM OUTSIDE    THROUGH",
@@ -47,19 +47,19 @@ def test_whose_every_address_is() -> None:
     assert "note: 10.96.0.0/24 is kubeadm's" in result.stderr
 
 
-def test_whose_one_address_is() -> None:
-    """Found by what it is inside and by what stands for it outside."""
+def test_network_ls_finds_the_range_of_an_address() -> None:
+    """By its address inside the cluster, and by the one that represents it outside."""
     for address in ("10.96.0.7", "10.132.0.7"):
         result = invoke(FakeWebApi(answers={"GET /v1/networks": VIEW}), "network", "ls", address, "-o", "json")
-        assert [each["cidr"] for each in json.loads(result.stdout)["ranges"]] == ["10.96.0.0/24"]
-    nobody = invoke(FakeWebApi(answers={"GET /v1/networks": VIEW}), "network", "ls", "10.9.9.9")
-    assert nobody.stdout == "10.9.9.9 is in no range of /etc/kajitori/networks.yaml.\n"
+        assert [found["cidr"] for found in json.loads(result.stdout)["ranges"]] == ["10.96.0.0/24"]
+    unknown = invoke(FakeWebApi(answers={"GET /v1/networks": VIEW}), "network", "ls", "10.9.9.9")
+    assert unknown.stdout == "10.9.9.9 is in no range of /etc/kajitori/networks.yaml.\n"
     wrong = invoke(FakeWebApi(answers={"GET /v1/networks": VIEW}), "network", "ls", "alpha")
     assert wrong.exit_code == 2
     assert "'alpha' is not an address" in wrong.stderr
 
 
-def test_an_older_registry_in_force_is_told() -> None:
+def test_a_faulty_registry_is_reported_with_the_older_one_in_force() -> None:
     faulty = VIEW | {"faults": [{"field": "clusters[0].pods", "message": "too small"}]}
     result = invoke(FakeWebApi(answers={"GET /v1/networks": faulty}), "network", "ls")
     assert (
@@ -69,8 +69,8 @@ def test_an_older_registry_in_force_is_told() -> None:
     assert "without --networks" in invoke(FakeWebApi(answers={"GET /v1/networks": empty}), "network", "ls").stdout
 
 
-def test_a_file_is_checked_without_a_server(tmp_path: Path) -> None:
-    """Every fault with its line and exit code 2; findings are no faults."""
+def test_network_validate_needs_no_server(tmp_path: Path) -> None:
+    """Every fault has its line and leads to exit code 2; findings are no faults."""
     path = tmp_path / "networks.yaml"
     path.write_text("clusters:\n- {name: alpha, nodes: [10.1.0.0/16], pods: [172.17.0.0/16]}\n")
     good = invoke(FakeWebApi(), "network", "validate", str(path))
@@ -92,8 +92,8 @@ clusters:
 """
 
 
-def test_scripts_for_hub_and_nat_host(tmp_path: Path) -> None:
-    """Whole, or the rules alone; a host that is not there is refused, with those that are."""
+def test_scripts_for_hub_and_nat_host_are_rendered(tmp_path: Path) -> None:
+    """The whole script, or the rules alone. An unknown host is refused with the known ones."""
     path = tmp_path / "networks.yaml"
     path.write_text(NETWORKS)
     hub = invoke(FakeWebApi(), "network", "render", "hub", str(path)).stdout
@@ -110,8 +110,8 @@ def test_scripts_for_hub_and_nat_host(tmp_path: Path) -> None:
 @needs_networks
 @pytest.mark.root
 @in_a_network_of_its_own
-def test_a_nat_host_knows_itself_without_probes(tmp_path: Path) -> None:
-    """By its ways to nodes, say: those to what it translates lead nowhere."""
+def test_a_nat_host_is_recognised_without_probes(tmp_path: Path) -> None:
+    """Its routes to nodes identify it; the routes to translated addresses lead nowhere."""
     path = tmp_path / "networks.yaml"
     path.write_text(NETWORKS)
     ip("link add eth0 type veth peer name peer", "addr add 10.255.0.9/24 dev eth0", "link set eth0 up")
@@ -132,8 +132,8 @@ def test_a_nat_host_knows_itself_without_probes(tmp_path: Path) -> None:
     ],
 )
 @in_a_network_of_its_own
-def test_rules_that_somebody_changed_are_not_right(tmp_path: Path, meddling: str, chain: str) -> None:
-    """Though the rule that tells whose they are is still there."""
+def test_changed_firewall_rules_are_noticed(tmp_path: Path, meddling: str, chain: str) -> None:
+    """The rule that identifies the table is still there."""
     path = tmp_path / "networks.yaml"
     path.write_text("clusters: [{name: alpha, nodes: [10.1.0.0/16]}]")
     rules = invoke(FakeWebApi(), "network", "render", "hub", str(path), "--rules").stdout
@@ -145,8 +145,8 @@ def test_rules_that_somebody_changed_are_not_right(tmp_path: Path, meddling: str
     assert (wrong.exit_code, f"changed by somebody in {chain}" in wrong.stdout) == (1, True)
 
 
-def test_a_check_with_nothing_to_try_or_from_nowhere(tmp_path: Path) -> None:
-    """Says what is missing, where to name it."""
+def test_a_check_without_targets_or_source_is_refused(tmp_path: Path) -> None:
+    """The message says what is missing and where to name it."""
     path = tmp_path / "networks.yaml"
     path.write_text("clusters: [{name: alpha, nodes: [10.1.0.0/16]}]")
     unknown = invoke(FakeWebApi(), "network", "check", str(path))

@@ -1,4 +1,4 @@
-"""What a server has all its callers know is told once, on stderr."""
+"""A server's notice to all callers is printed once, on stderr."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ class Clock:
         return self.now
 
 
-def test_a_notice_is_told_once_until_it_was_withdrawn_for_a_while() -> None:
-    clock, said = Clock(), list[str]()
-    found = Notices(clock=clock)
-    found.say = said.append
+def test_a_notice_is_printed_once_until_it_was_withdrawn_for_a_while() -> None:
+    clock, printed = Clock(), list[str]()
+    notices = Notices(clock=clock)
+    notices.say = printed.append
     for words in (WORDS, WORDS.replace("43", "53"), "", WORDS):
-        found.note(words)
-    assert said == [f"note: {WORDS}"]
+        notices.note(words)
+    assert printed == [f"note: {WORDS}"]
     clock.now += 100
-    found.note(WORDS)
-    assert len(said) == 1, "it stood all the time"
-    found.note("")
-    found.note(WORDS)
-    assert len(said) == 2
+    notices.note(WORDS)
+    assert len(printed) == 1, "it was not withdrawn in between"
+    notices.note("")
+    notices.note(WORDS)
+    assert len(printed) == 2
 
 
 @pytest.mark.parametrize("words", [("stop", "gpt"), ("run", "-d", "busybox", "true"), ("ps",), ("rm", "mnist")])
-def test_every_command_tells_that_no_controller_is_at_work(words: tuple[str, ...]) -> None:
+def test_every_command_prints_that_no_controller_is_at_work(words: tuple[str, ...]) -> None:
     api = FakeWebApi(runs=RUNS, notice=WORDS)
     api.answers["POST /v1/runs"] = (201, RUNS[1])
     result = invoke(api, *words)
@@ -48,8 +48,8 @@ def test_every_command_tells_that_no_controller_is_at_work(words: tuple[str, ...
 
 
 @pytest.mark.parametrize("words", [("queue",), ("explain", "bert"), ("version",)])
-def test_who_asks_how_things_stand_reads_it_in_the_answer(words: tuple[str, ...]) -> None:
-    """Not on stderr as well."""
+def test_commands_about_the_queue_have_the_notice_in_their_answer(words: tuple[str, ...]) -> None:
+    """It is not repeated on stderr."""
     controller = {"leader": "c1", "ageSeconds": 43.2, "absent": True, "says": WORDS}
     api = FakeWebApi(runs=RUNS, notice=WORDS)
     api.answers["GET /v1/queue"] = {"items": [], "controller": controller}
@@ -61,25 +61,25 @@ def test_who_asks_how_things_stand_reads_it_in_the_answer(words: tuple[str, ...]
     assert "note:" not in result.stderr
 
 
-def test_version_names_the_leader_while_all_is_well() -> None:
+def test_version_names_the_leader_if_one_is_at_work() -> None:
     controller = {"leader": "c1", "ageSeconds": 1.2, "absent": False, "says": ""}
     api = FakeWebApi()
     api.answers["GET /v1/version"] = {"version": "1", "kubernetes": "v1", "user": "ada", "controller": controller}
     assert "c1, renewed its lease 1 second ago" in invoke(api, "version").stdout
 
 
-def test_a_shell_that_completes_words_is_told_nothing() -> None:
+def test_completion_prints_no_notice() -> None:
     api = FakeWebApi(runs=RUNS, notice=WORDS)
     result = invoke(api, "ps", environment={COMPLETING: "bash"})
     assert "note:" not in result.stderr
 
 
-def test_who_waits_is_told_while_the_stream_is_open(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The controller dies after `kaji wait` has begun: its stream is silent, so it asks beside it."""
+def test_a_notice_is_printed_while_a_stream_is_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The controller dies after `kaji wait` has begun. Its stream is silent, so the command asks separately."""
     monkeypatch.setattr(streams, "FIRST_LOOK_SECONDS", 0.0)
     api, asked = FakeWebApi(runs=RUNS), threading.Event()
 
-    def look(_call: object) -> Any:
+    def controller(_call: object) -> Any:
         api.notice = WORDS
         asked.set()
         return {"absent": True}
@@ -92,7 +92,7 @@ def test_who_waits_is_told_while_the_stream_is_open(monkeypatch: pytest.MonkeyPa
 
         return lines()
 
-    api.answers["GET /v1/controller"] = look
+    api.answers["GET /v1/controller"] = controller
     api.answers["GET /v1/runs/vision/gpt/watch"] = stream
     result = invoke(api, "wait", "gpt")
     assert f"note: {WORDS}" in result.stderr, result.stderr

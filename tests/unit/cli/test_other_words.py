@@ -1,4 +1,4 @@
-"""Verbs of other tools are done, or answered with the command that does it here."""
+"""Verbs of docker and Slurm work, or are answered with the command to use here."""
 
 from __future__ import annotations
 
@@ -24,39 +24,39 @@ sshare sstat strigger sview
 
 
 @pytest.mark.parametrize(("tool", "words"), [(DOCKER, DOCKERS.split()), (SLURM, SLURMS.split())])
-def test_every_word_of_docker_and_slurm_has_an_answer(tool: str, words: list[str]) -> None:
+def test_every_verb_of_docker_and_slurm_has_an_answer(tool: str, words: list[str]) -> None:
     for word in words:
         assert word in VERBS or WORDS[word].tool == tool, word
 
 
-def test_no_word_is_answered_that_is_done() -> None:
+def test_no_existing_verb_has_an_answer() -> None:
     assert not WORDS.keys() & VERBS.keys()
 
 
 @pytest.mark.parametrize("word", WORDS)
 def test_answers_name_commands_that_exist(word: str) -> None:
-    """With options that these have."""
+    """Their options exist as well."""
     with click.Context(kaji) as ctx:
-        for said in re.findall(r"kaji ([^,;(]+)", WORDS[word].instead):
-            verb, *rest = said.split()
+        for suggestion in re.findall(r"kaji ([^,;(]+)", WORDS[word].instead):
+            verb, *rest = suggestion.split()
             command = kaji.get_command(ctx, verb)
-            assert command is not None, said
+            assert command is not None, suggestion
             if isinstance(command, click.Group) and rest:
                 command = command.get_command(ctx, rest[0])
-                assert command is not None, said
+                assert command is not None, suggestion
             known = {option for parameter in command.params for option in parameter.opts}
-            options = [each for each in rest[: _own(rest)] if each.startswith("-") and len(each) > 1]
+            options = [word for word in rest[: _own(rest)] if word.startswith("-") and len(word) > 1]
             for option in options:
-                assert option in known or {f"-{letter}" for letter in option[1:]} <= known, said
+                assert option in known or {f"-{letter}" for letter in option[1:]} <= known, suggestion
 
 
 def _own(rest: list[str]) -> int:
-    """How many of the words are the verb's own, and not those of the program that it is to run."""
+    """Return how many of the words belong to the verb, rather than to the program that it runs."""
     return next((index for index, word in enumerate(rest) if word in ("RUN", "IMAGE")), len(rest))
 
 
-def test_what_whoever_types_such_a_word_reads() -> None:
-    """It asks no server, and exits as for wrong usage; options of the other tool do not matter."""
+def test_a_verb_of_slurm_exits_with_2_and_names_kajis_verb() -> None:
+    """No server is asked; options of the other tool do not matter."""
     api = FakeWebApi()
     result = invoke(api, "squeue", "--me", "-o", "%i")
     assert (result.exit_code, result.stdout, api.calls) == (2, "", [])

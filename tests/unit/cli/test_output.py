@@ -18,8 +18,8 @@ def printed(capsys: pytest.CaptureFixture[str], rows: list[tuple[str, ...]], wid
     return capsys.readouterr().out.splitlines()
 
 
-def test_columns_stand_three_spaces_apart(capsys: pytest.CaptureFixture[str]) -> None:
-    """Texts begin and numbers end below each other; no line ends in spaces."""
+def test_columns_are_three_spaces_apart(capsys: pytest.CaptureFixture[str]) -> None:
+    """Texts are aligned left and numbers right; no line ends in spaces."""
     assert printed(capsys, [("bert", "8", "", "Running"), ("a", "16", "no room", "Queued")]) == [
         "NAME   SIZE   REASON    STATUS",
         "bert      8             Running",
@@ -32,7 +32,7 @@ def test_a_table_without_rows_is_its_titles(capsys: pytest.CaptureFixture[str]) 
 
 
 def test_wide_and_combining_characters_keep_columns_straight(capsys: pytest.CaptureFixture[str]) -> None:
-    """A Japanese name takes two columns a character, an accent of its own none."""
+    """A Japanese character takes two columns, a combining accent none."""
     accent = normalize("NFD", "é")
     assert printed(capsys, [("舵取り", "1", "x", "y"), (accent, "1", "x", "y")]) == [
         "NAME     SIZE   REASON   STATUS",
@@ -48,13 +48,13 @@ def test_the_flexible_column_is_cut_at_a_narrow_terminal(capsys: pytest.CaptureF
     assert max(map(len, lines)) <= 50
 
 
-def test_where_cutting_does_not_help_nothing_is_cut(capsys: pytest.CaptureFixture[str]) -> None:
-    """The terminal folds such lines: everything can still be read."""
+def test_nothing_is_cut_if_cutting_does_not_help(capsys: pytest.CaptureFixture[str]) -> None:
+    """The terminal wraps such lines, so everything can still be read."""
     reason = "needs 16 h100 for 2 members"
     assert reason in printed(capsys, [("bert", "8", reason, "Queued")], width=20)[1]
 
 
-def test_cells_are_coloured_at_a_terminal_alone(
+def test_cells_are_coloured_only_at_a_terminal(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     row = ("bert", "8", "", "Failed")
@@ -65,10 +65,10 @@ def test_cells_are_coloured_at_a_terminal_alone(
     assert "\x1b" not in capsys.readouterr().out
 
 
-def test_a_status_line_is_cut_replaced_and_taken_away(
+def test_a_status_line_is_cut_replaced_and_removed(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A line that wraps could not be written over, and a server's text may not move the cursor."""
+    """A line that wraps could not be overwritten, and a server's text must not move the cursor."""
     monkeypatch.setenv("COLUMNS", "12")
     line = StatusLine(Cli(environment={}), "waiting for nodes")
     line.update("a\x1b[2Jb\nc")

@@ -1,4 +1,4 @@
-"""`kaji plan network`: tables, documents, and what is wrong with a question."""
+"""`kaji plan network`: tables, documents, and wrong arguments."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from tests.unit.cli.fake_web_api import FakeWebApi, invoke
 WANTED = ("plan", "network", "--nodes", "7500", "--pods-per-node", "30")
 
 
-def test_each_kind_of_network_in_a_line() -> None:
-    """Needs no server; says plainly what stops which kind, where, and from what page that is known."""
+def test_each_kind_of_network_has_a_line_with_its_limit() -> None:
+    """No server is needed; each limit is named with its source."""
     result = invoke(FakeWebApi(), *WANTED, "--growth", "2x/year", "-o", "wide")
     assert result.exit_code == 0
     lines = {line.split()[0]: line.split() for line in result.stdout.splitlines() if line[:1].isalpha()}
@@ -23,7 +23,7 @@ def test_each_kind_of_network_in_a_line() -> None:
 
 
 @pytest.mark.parametrize(
-    ("nodes", "growth", "said"),
+    ("nodes", "growth", "expected"),
     [
         (401, "+1/month", "too small now"),
         (400, "+1/month", "full at once"),
@@ -35,36 +35,36 @@ def test_each_kind_of_network_in_a_line() -> None:
         (390, "+1/year", "10.0 years"),
     ],
 )
-def test_what_is_full_soon_is_said_in_words(nodes: int, growth: str, said: str) -> None:
-    """Azure takes 400 routes, one a node: "0 weeks" would be no time."""
+def test_the_time_until_a_network_is_full_is_given_in_words(nodes: int, growth: str, expected: str) -> None:
+    """Azure allows 400 routes, one a node; "0 weeks" would be no time."""
     result = invoke(FakeWebApi(), "plan", "network", "--nodes", str(nodes), "--pods-per-node", "30", "--growth", growth)
     (line,) = [line for line in result.stdout.splitlines() if line.startswith("azure-routes ")]
-    assert line.partition(" 400 ")[2].strip().startswith(said), line
+    assert line.partition(" 400 ")[2].strip().startswith(expected), line
 
 
-def test_the_same_for_programs() -> None:
+def test_plans_are_available_as_json() -> None:
     document = json.loads(invoke(FakeWebApi(), *WANTED, "--compare", "-o", "json").stdout)
-    kinds = {each["kind"]: each for each in document["kinds"]}
+    kinds = {item["kind"]: item for item in document["kinds"]}
     assert kinds["gcp-routes"]["carries"] == "no"
     assert kinds["gcp-routes"]["stops"][0]["limit"]["value"] == 300
-    compared = {each["kind"]: each["nodes"] for each in document["comparison"]}
+    compared = {item["kind"]: item["nodes"] for item in document["comparison"]}
     assert compared["overlay-vxlan"] == {**dict.fromkeys(compared["overlay-vxlan"], "yes"), "100000": "no"}
 
 
-def test_no_pods_at_all_are_not_taken_for_what_is_usual() -> None:
+def test_zero_pods_per_node_are_refused() -> None:
     result = invoke(FakeWebApi(), "plan", "network", "--nodes", "7500", "--pods-per-node", "0")
     assert (result.exit_code, "--pods-per-node: 0 is out of range" in result.stderr) == (2, True)
     assert "9 nodes with 1 Pod each" in invoke(FakeWebApi(), *WANTED[:2], "--nodes", "9", "--pods-per-node", "1").stdout
 
 
-def test_comparing_numbers_of_nodes() -> None:
+def test_compare_shows_which_kinds_carry_how_many_nodes() -> None:
     lines = invoke(FakeWebApi(), *WANTED, "--compare").stdout.splitlines()
     assert lines[2].split()[1:] == ["250", "1,000", "2,500", "5,000", "7,500", "15,000", "30,000", "65,000", "100,000"]
     assert next(line for line in lines if line.startswith("azure-overlay")).split()[1:6] == ["yes"] * 4 + ["no"]
 
 
-def test_beginning_with_the_nodes_that_are_there() -> None:
-    """Their number, what their kubelets take, and which of them run out."""
+def test_a_plan_can_begin_with_the_present_nodes() -> None:
+    """It shows their number, their Pods, and which of them run out of addresses."""
     good = {"name": "n1", "podCidrs": ["10.16.0.0/24"], "addresses": 253, "mostPods": 110, "pods": 20, "runsOut": ""}
     short = good | {"name": "n2", "podCidrs": ["10.16.1.0/26"], "addresses": 61, "runsOut": "it is too small"}
     native = good | {"name": "n3", "podCidrs": [], "addresses": None}
@@ -80,9 +80,9 @@ def test_beginning_with_the_nodes_that_are_there() -> None:
     assert "No node runs out" in invoke(fine, "plan", "network", "--from-cluster", "--nodes", "9").stdout
 
 
-def test_ipv6_alone_and_both_families() -> None:
-    """Which kinds offer it, what nodes take, what of IPv4 is still needed; numbers that no reader of JSON can hold are
-    not among the figures."""
+def test_plans_for_ipv6_and_for_both_families() -> None:
+    """They show which kinds support it, the range of each node, and which IPv4 addresses are still needed. Numbers too
+    large for JSON readers are left out."""
     result = invoke(FakeWebApi(), *WANTED, "--ip-family", "ipv6", "-o", "wide")
     lines = {line.split()[0]: line.split() for line in result.stdout.splitlines() if line[:1].isalpha()}
     assert lines["overlay-vxlan"][1:6] == ["yes", "65,536", "/64", "/64", "/51"]
@@ -95,15 +95,14 @@ def test_ipv6_alone_and_both_families() -> None:
     assert "every Pod also has an IPv4 address" in both
     assert "EACH NODE (6)" in both
     document = json.loads(invoke(FakeWebApi(), *WANTED, "--ip-family", "dual", "-o", "json").stdout)
-    kinds = {each["kind"]: each for each in document["kinds"]}
+    kinds = {item["kind"]: item for item in document["kinds"]}
     assert document["ipFamily"] == "dual"
     assert kinds["overlay-vxlan"]["podAddresses"] == 1_920_000
     assert kinds["overlay-vxlan"]["ipv6"]["podPrefixPerNode"] == 64
     assert kinds["aws-prefix"]["stops"][0]["limit"]["value"] == 0
 
 
-def test_nodes_with_ranges_of_both_families() -> None:
-    """What they have is what is planned, and both are told."""
+def test_present_nodes_with_both_families_are_planned_with_both() -> None:
     cidrs = ["10.16.0.0/24", "fd00:16::/64"]
     node = {"name": "n1", "podCidrs": cidrs, "addresses": 253, "mostPods": 110, "pods": 20, "runsOut": ""}
     api = FakeWebApi(answers={"GET /v1/networks/use": {"items": [node]}})
@@ -119,8 +118,8 @@ def test_nodes_with_ranges_of_both_families() -> None:
     assert "1 node with 110 Pods each, IPv6 alone" in result.stdout
 
 
-def test_a_question_without_a_number_or_with_a_wrong_one() -> None:
-    for more, said in (
+def test_missing_and_invalid_numbers_are_refused() -> None:
+    for more, expected in (
         ((), "how many nodes is not said"),
         (("--nodes", "200000"), "200,000 is out of range"),
         (("--nodes", "5", "--growth", "fast"), "'fast' is not a growth rate"),
@@ -128,6 +127,6 @@ def test_a_question_without_a_number_or_with_a_wrong_one() -> None:
     ):
         result = invoke(FakeWebApi(), "plan", "network", *more)
         assert result.exit_code == 2
-        assert said in result.stderr
+        assert expected in result.stderr
     empty = FakeWebApi(answers={"GET /v1/networks/use": {"items": []}})
     assert "this cluster has no nodes" in invoke(empty, "plan", "network", "--from-cluster").stderr

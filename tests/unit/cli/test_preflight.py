@@ -1,4 +1,4 @@
-"""`kaji preflight`, and how `kaji nodes` shows what is wrong with a node."""
+"""`kaji preflight`, and the health of a node in `kaji nodes`."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def nodes(*views: dict[str, Any]) -> dict[str, Any]:
     return {"items": list(views)}
 
 
-def test_it_waits_and_shows_each_result() -> None:
-    """An older result is none: it was there before."""
+def test_preflight_waits_and_shows_each_result() -> None:
+    """A result from before the request does not count."""
     out = node("g2", FAILED, why="unhealthy: PreflightFailed: 7 of 8 GPUs")
     api = FakeWebApi(
         answers={"POST /v1/preflight": {"nodes": ["g1", "g2"]}},
@@ -47,7 +47,7 @@ def test_it_waits_and_shows_each_result() -> None:
     ]
 
 
-def test_all_that_can_be_tested() -> None:
+def test_preflight_all_tests_suitable_nodes_and_counts_the_others() -> None:
     known = nodes(node("g1"), node("g2", ready=False), node("n1", testable=False))
     api = FakeWebApi(answers={"GET /v1/nodes": known, "POST /v1/preflight": {"nodes": ["g1"]}})
     result = invoke(api, "preflight", "--all", "--no-wait")
@@ -58,7 +58,7 @@ def test_all_that_can_be_tested() -> None:
     ]
 
 
-def test_all_passed() -> None:
+def test_preflight_exits_with_0_if_all_nodes_passed() -> None:
     api = FakeWebApi(
         answers={"POST /v1/preflight": {"nodes": ["g1"]}, "GET /v1/nodes": nodes(node("g1", PASSED))},
         queues={"GET /v1/nodes": [nodes(node("g1"))]},
@@ -66,21 +66,21 @@ def test_all_passed() -> None:
     assert invoke(api, "preflight", "g1").exit_code == 0
 
 
-def test_what_does_not_work_is_said() -> None:
+def test_preflight_refuses_wrong_arguments_and_untestable_nodes() -> None:
     api = FakeWebApi(answers={"GET /v1/nodes": nodes(node("n1", testable=False))})
-    for words, said in (
+    for words, message in (
         ((), "name nodes, or say --all"),
         (("g1", "--all"), "name nodes, or say --all"),
         (("--all",), "policy has no test for any node"),
     ):
         result = invoke(api, "preflight", *words)
-        assert (result.exit_code, said in result.stderr) == (2, True), result.stderr
+        assert (result.exit_code, message in result.stderr) == (2, True), result.stderr
     api.answers["POST /v1/preflight"] = problem(422, "Invalid", "n1 can't be tested: policy names no image")
     result = invoke(api, "preflight", "n1")
     assert (result.exit_code, "policy names no image" in result.stderr) == (2, True)
 
 
-def test_a_node_shows_its_trail_and_is_let_back() -> None:
+def test_a_node_shows_its_health_and_can_be_put_back_into_the_pool() -> None:
     health = [
         {"at": "2026-11-21T09:00:00Z", "says": "passed its test", "evidence": []},
         {"at": "2026-11-21T10:00:00Z", "says": "out of the pool: MembersFail; run a", "evidence": ["run a", "run b"]},

@@ -1,4 +1,4 @@
-"""What `kaji ps` asks for, and what it prints for people and for programs."""
+"""`kaji ps`: its requests, and its output for people and for programs."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ STARTED = "2026-11-21T11:55:00Z"
 
 
 def running(name: str, *command: str, started: str = STARTED, **more: Any) -> dict[str, Any]:
-    """A run that has run since then."""
+    """Return a run that has run since `started`."""
     return view(name, spec={"args": list(command)}, status={"startedAt": started} | more)
 
 
-def test_ps_is_a_table() -> None:
-    """Mine and active by default, in the words that people know; how long each has run or waits, and what it runs."""
+def test_ps_lists_the_users_active_runs() -> None:
+    """Each row has the time that the run has run or waited, and its command."""
     long = running("gpt", "python", "train.py", "--lr", "3e-4", "--epochs", "100", "--name", "a b")
     ended = {**RUNS[2], "status": RUNS[2]["status"] | {"startedAt": STARTED, "finishedAt": "2026-11-21T11:55:07Z"}}
     api = FakeWebApi([RUNS[0], long, ended])
@@ -36,8 +36,7 @@ def test_ps_is_a_table() -> None:
     assert api.calls[0].authorization == "Bearer token-of-the-test"
 
 
-def test_ps_wide() -> None:
-    """Wide tells who, where and how often, and cuts nothing."""
+def test_ps_wide_shows_everything_and_cuts_nothing() -> None:
     memory = {"peakBytes": 3 * 2**29, "limitBytes": 2**31, "rank": 1}
     status = {**RUNS[1]["status"], "memory": memory, "startedAt": STARTED}
     run = {**RUNS[1], "spec": {**RUNS[1]["spec"], "image": "bert:3", "args": ["x" * 50]}, "status": status}
@@ -62,16 +61,16 @@ def test_ps_wide() -> None:
         (50, "bert-cosy-gull   Queued   WaitingForGPU   0/4       32 h100   2h     python train.py --lr 3e-4"),
     ],
 )
-def test_ps_on_a_narrow_terminal(width: int, row: str) -> None:
-    """The command is cut first, then the reason; then columns move together, then the command goes. Names and states
-    stay whole. Where even that is too little, the terminal folds the lines, and nothing is lost."""
+def test_ps_cuts_columns_to_fit_a_narrow_terminal(width: int, row: str) -> None:
+    """The command is cut first, then the reason; then columns move together, then the command is left out. Names and
+    states stay whole. If that is not enough, the terminal wraps the lines, and nothing is lost."""
     run = {**RUNS[0], "name": "bert-cosy-gull"}
     run["spec"] = {**run["spec"], "args": ["python", "train.py", "--lr", "3e-4"]}
     assert printed(invoke(FakeWebApi([run]), "ps", width=width).stdout)[1] == row
 
 
 def test_ps_fits_a_terminal_of_80_columns() -> None:
-    """With names, GPUs and states as long as they are made up here."""
+    """Names, GPU types and states are as long as in practice."""
     runs = [
         {**RUNS[0], "name": "pytorch-splendid-kittiwake"[:23]},
         running("python-fond-albatross", "python", "train.py", "--config", "x" * 40, restarts=2),
@@ -83,7 +82,6 @@ def test_ps_fits_a_terminal_of_80_columns() -> None:
 
 
 def test_ps_no_trunc_cuts_nothing() -> None:
-    """--no-trunc shows every word however narrow the terminal is."""
     result = invoke(FakeWebApi(RUNS[:1]), "ps", "--no-trunc", width=40)
     assert "WaitingForGPU" in result.stdout
     run = running("gpt", "x" * 200)
@@ -104,22 +102,19 @@ def test_ps_no_trunc_cuts_nothing() -> None:
         (["-a", "--filter", "owner=bob"], {"owner": ["bob"]}),
     ],
 )
-def test_ps_asks_for_what_was_meant(args: list[str], query: dict[str, list[str]]) -> None:
-    """Filters are the server's work."""
+def test_ps_passes_filters_to_the_server(args: list[str], query: dict[str, list[str]]) -> None:
     api = FakeWebApi()
     assert invoke(api, "ps", *args).exit_code == 0
     assert {key: value for key, value in api.calls[0].query.items() if key != "limit"} == query
 
 
-def test_ps_last_limits() -> None:
-    """-n shows ended runs too, and asks for no more than is shown."""
+def test_ps_last_includes_ended_runs_and_requests_no_more() -> None:
     api = FakeWebApi()
     invoke(api, "ps", "-n", "3")
     assert api.calls[0].query == {"owner": ["@me"], "limit": ["3"]}
 
 
 def test_ps_reads_all_pages() -> None:
-    """A list that comes in pages is shown whole."""
     api = FakeWebApi(queues={"GET /v1/runs": [{"items": RUNS[:1], "continue": "x"}, {"items": RUNS[1:]}]})
     result = invoke(api, "ps", "-q")
     assert printed(result.stdout) == ["bert", "gpt", "mnist"]
@@ -127,7 +122,7 @@ def test_ps_reads_all_pages() -> None:
 
 
 def test_ps_names_every_wrong_filter() -> None:
-    """Wrong filters are refused together, with the nearest known word, before a server is asked."""
+    """They are refused together before a server is asked, each with the nearest known word."""
     api = FakeWebApi()
     result = invoke(api, "ps", "--filter", "status=runing", "--filter", "colour=red")
     assert result.exit_code == 2
@@ -136,8 +131,8 @@ def test_ps_names_every_wrong_filter() -> None:
     assert api.calls == []
 
 
-def test_ps_for_programs() -> None:
-    """JSON and YAML are the API's own documents; names alone with -o name."""
+def test_ps_prints_json_yaml_or_names() -> None:
+    """JSON and YAML are the API's own documents."""
     api = FakeWebApi(RUNS)
     assert json.loads(invoke(api, "ps", "-o", "json").stdout) == {"items": RUNS}
     assert yaml.safe_load(invoke(api, "ps", "-o", "yaml").stdout) == {"items": RUNS}
@@ -145,7 +140,7 @@ def test_ps_for_programs() -> None:
 
 
 def test_ps_counts_the_members_of_a_sweep_that_have_ended() -> None:
-    """And the GPUs of those that may be there at once."""
+    """Its GPUs are those of the members that may run at the same time."""
     result = invoke(FakeWebApi([GRID]), "ps")
     assert printed(result.stdout)[1] == "grid   Running            37/100 ended   16 h100"
 
@@ -163,8 +158,8 @@ def test_ps_counts_the_members_of_a_sweep_that_have_ended() -> None:
         (277200, "3d5h"),
     ],
 )
-def test_short_durations(seconds: float, text: str) -> None:
-    """For a narrow column: the two largest units from an hour on."""
+def test_short_durations_have_at_most_two_units(seconds: float, text: str) -> None:
+    """From an hour on they have the two largest units."""
     assert short_duration(seconds) == text
 
 
@@ -188,14 +183,14 @@ LABELLED["spec"] |= {"ports": [80], "volumes": [{"name": "imagenet", "path": "/d
         ("table {{.Names}}\\t{{.MemoryPeak}}", "NAMES   MEMORY PEAK\ngpt\n"),
     ],
 )
-def test_format_is_dockers(template: str, text: str) -> None:
-    """A Go template for each run; tabs are typed as in docker."""
+def test_format_takes_a_go_template_as_docker_does(template: str, text: str) -> None:
+    """Tabs are typed as in docker."""
     result = invoke(FakeWebApi([LABELLED]), "ps", "--format", template)
     assert (result.exit_code, result.stdout.replace("gpt   \n", "gpt\n")) == (0, text)
 
 
 def test_format_json_is_a_document_a_line() -> None:
-    """With docker's names of fields, so that scripts for docker ps go on working."""
+    """The names of fields are docker's, so scripts for docker ps work."""
     lines = invoke(FakeWebApi(RUNS), "ps", "--format", "json").stdout.splitlines()
     assert [json.loads(line)["Names"] for line in lines] == ["bert", "gpt", "mnist"]
     assert invoke(FakeWebApi(RUNS), "ps", "--format", "{{json .}}").stdout.splitlines() == lines
@@ -210,7 +205,7 @@ def test_format_names_every_fault_before_a_row_is_printed() -> None:
     assert "{{if .x}} is not understood" in result.stderr
 
 
-def test_format_table_alone_is_the_table() -> None:
+def test_format_table_without_columns_is_the_default_table() -> None:
     assert invoke(FakeWebApi(RUNS), "ps", "--format", "table").stdout == invoke(FakeWebApi(RUNS), "ps").stdout
     both = invoke(FakeWebApi(RUNS), "ps", "--format", "json", "-o", "yaml")
     assert both.exit_code == 2 and "--format and -o exclude each other" in both.stderr

@@ -1,4 +1,4 @@
-"""What `kaji results` prints of the members of a sweep."""
+"""The output of `kaji results` for the members of a sweep."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ def results_of(*args: str) -> str:
     return result.stdout
 
 
-def test_results_are_a_table() -> None:
-    """All pages of it: how each member ended, how long it took, what it said or why it failed."""
+def test_results_are_a_table_with_all_pages() -> None:
+    """Each row has the member's state, its time, and its result or the reason of its failure."""
     assert printed(results_of()) == [
         "INDEX   STATE       EXIT   RESTARTS    TIME   RESULT",
         "    0   Succeeded      0          0   1m30s   loss=0.5 note=a,b",
@@ -54,8 +54,8 @@ def test_results_are_a_table() -> None:
     assert "gpu-1" in wide[1]
 
 
-def test_results_for_programs() -> None:
-    """A column for each key of the results in CSV; in JSON as the API has them."""
+def test_results_are_available_as_csv_and_json() -> None:
+    """CSV has a column for each key of the results."""
     rows = list(csv.DictReader(io.StringIO(results_of("-o", "csv"))))
     assert [row["index"] for row in rows] == ["0", "1", "2", "3", "4"]
     first = rows[0]
@@ -64,7 +64,7 @@ def test_results_for_programs() -> None:
     assert json.loads(results_of("-o", "json"))["items"] == ROWS
 
 
-def test_results_of_some_states() -> None:
+def test_results_can_be_filtered_by_state() -> None:
     api = FakeWebApi([GRID])
     api.answers["GET /v1/runs/vision/grid/results"] = {"items": []}
     assert invoke(api, "results", "grid", "--state", "failed", "--state", "NOTRUN").exit_code == 0

@@ -1,4 +1,4 @@
-"""`kaji run`: what is sent, what is shown while a run starts and runs, and how it ends."""
+"""`kaji run`: what is sent, what is shown while a run starts and runs, and its exit codes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.unit.cli.fake_web_api import (
     cut_after,
     frame,
     invoke,
-    logged,
+    log_frames,
     ndjson,
     problem,
     view,
@@ -32,20 +32,20 @@ RUN = "/v1/runs/vision/bert"
 
 
 def log(*lines: str) -> list[bytes]:
-    return logged(*lines)
+    return log_frames(*lines)
 
 
-def story(end: dict[str, Any], *before: dict[str, Any], **more: Any) -> FakeWebApi:
-    """A run that goes through these views to its end."""
+def api_with_run(end: dict[str, Any], *before: dict[str, Any], **more: Any) -> FakeWebApi:
+    """Return a Web API with a run that goes through these views to its end."""
     first = before[0] if before else view("bert", "Queued")
-    to_come = [*before, end]
+    remaining = [*before, end]
 
     def watch() -> Iterator[bytes]:
-        """The view now, and every later one; whoever connects again begins with what is the present by then."""
-        yield ndjson(to_come[:1])[0]
-        while len(to_come) > 1:
-            del to_come[0]
-            yield ndjson(to_come[:1])[0]
+        """Yield the present view and every later one; a client that reconnects begins with the view of that time."""
+        yield ndjson(remaining[:1])[0]
+        while len(remaining) > 1:
+            del remaining[0]
+            yield ndjson(remaining[:1])[0]
 
     answers = {"POST /v1/runs": (201, first), f"GET {RUN}/watch": lambda _: watch()}
     return FakeWebApi([end], answers=answers | more)
@@ -55,8 +55,8 @@ def ended(phase: str = "Succeeded", **status: Any) -> dict[str, Any]:
     return view("bert", phase, status=status)
 
 
-def test_detached_prints_the_name_only() -> None:
-    """-d leaves at once with the name on stdout; on stderr a line for each risk, and one for all defaults."""
+def test_detach_prints_only_the_name_on_stdout() -> None:
+    """On stderr there is a line for each risk, and one for all defaults."""
     findings = [
         {"code": "CpuDefaulted", "message": "1 core"},
         {"code": "QosGuaranteed", "message": "requests are limits"},
@@ -80,8 +80,7 @@ def test_detached_prints_the_name_only() -> None:
     }
 
 
-def test_what_is_likely_to_end_the_run_is_a_warning() -> None:
-    """It asks for less memory than an earlier one of its kind needed."""
+def test_a_memory_limit_below_an_earlier_peak_is_a_warning() -> None:
     findings = [
         {"code": "MemoryBelowPeak", "message": "earlier runs peaked at 41Gi"},
         {"code": "MemoryPeak", "message": "earlier runs peaked at 1Gi"},
@@ -92,32 +91,31 @@ def test_what_is_likely_to_end_the_run_is_a_warning() -> None:
 
 
 @pytest.mark.parametrize(
-    ("peak", "flags", "said"),
+    ("peak", "flags", "expected"),
     [
         (60, [], "note: memory peaked at 60Gi of 64Gi\n"),
         (60, ["-q"], ""),
         (30, [], ""),
     ],
 )
-def test_a_run_that_came_near_its_memory_limit_is_told_so_at_its_end(peak: int, flags: list[str], said: str) -> None:
-    """Who has room enough has nothing to hear; kaji describe tells in any case."""
+def test_a_memory_peak_near_the_limit_is_noted_at_the_end(peak: int, flags: list[str], expected: str) -> None:
+    """A lower peak is shown only by kaji describe."""
     end = ended(memory={"peakBytes": peak * 2**30, "limitBytes": 2**36})
-    assert invoke(story(end, end), "run", *flags, "bert:3").stderr == said
+    assert invoke(api_with_run(end, end), "run", *flags, "bert:3").stderr == expected
 
 
-def test_quiet_says_nothing_of_findings() -> None:
-    """-q keeps the notes away."""
+def test_quiet_prints_no_findings() -> None:
     made = view("bert", "Queued", status={"findings": [{"code": "X", "message": "y"}]})
     assert invoke(FakeWebApi(answers={"POST /v1/runs": (201, made)}), "run", "-dq", "x").stderr == ""
 
 
 def test_a_run_is_followed_to_its_end() -> None:
-    """stdout is the program's; progress stands on stderr, a line a change; the exit code is the run's."""
+    """stdout has the program's output, stderr a line for each change; the exit code is the run's."""
     queued = view("bert", "Queued", status={"reason": "WaitingForGPU", "message": "needs 16 h100"})
     starting = view("bert", "Starting", status={"reason": "ImagePull", "message": "pulling"})
     fresh = view("bert", "Queued", status={"reason": "NotPlannedYet"})
     running = view("bert", status={"attempt": {"number": 1, "nodes": "gpu-1"}})
-    api = story(ended(), fresh, queued, queued, starting, running, **{f"GET {RUN}/logs": log("epoch 1", "done")})
+    api = api_with_run(ended(), fresh, queued, queued, starting, running, **{f"GET {RUN}/logs": log("epoch 1", "done")})
     result = invoke(api, "run", "registry/bert:3")
     assert result.exit_code == 0
     assert result.stdout == "epoch 1\ndone\n"
@@ -127,7 +125,9 @@ def test_a_run_is_followed_to_its_end() -> None:
     )
     (call,) = api.calls_to("GET", "/logs")
     wanted = {"follow": ["true"], "frames": ["true"]}
-    assert call.query == wanted | {"fromAttempt": ["1"]}  # also where the first was over before anybody could look
+    assert call.query == wanted | {
+        "fromAttempt": ["1"]
+    }  # needed if the first attempt has ended before the log is requested
 
 
 @pytest.mark.parametrize(
@@ -146,52 +146,49 @@ def test_a_run_is_followed_to_its_end() -> None:
         (ended("Stopped"), 143, "was stopped"),
     ],
 )
-def test_exit_codes(end: dict[str, Any], code: int, words: str) -> None:
-    """The program's own exit code; what a shell would give where there is none; 125 where the platform failed."""
-    result = invoke(story(end, view("bert")), "run", "-q", "x")
+def test_the_exit_code_tells_how_the_run_ended(end: dict[str, Any], code: int, words: str) -> None:
+    """It is the program's; without one, that of a shell; 125 if the platform failed."""
+    result = invoke(api_with_run(end, view("bert")), "run", "-q", "x")
     assert result.exit_code == code
     if end["status"]["phase"] == "Failed":
         assert words in result.stderr
         assert "kaji describe bert" in result.stderr
 
 
-def test_members_are_told_apart() -> None:
-    """With several members each line begins with its rank."""
+def test_lines_of_several_members_begin_with_their_rank() -> None:
     two = {"replicas": 2}
-    lines = [*logged("hello"), *logged("there", rank=1)]
-    api = story(view("bert", "Succeeded", spec=two), view("bert", spec=two), **{f"GET {RUN}/logs": lines})
+    lines = [*log_frames("hello"), *log_frames("there", rank=1)]
+    api = api_with_run(view("bert", "Succeeded", spec=two), view("bert", spec=two), **{f"GET {RUN}/logs": lines})
     result = invoke(api, "run", "-n", "2", "x")
     assert result.stdout == "[0] hello\n[1] there\n"
     assert api.calls_to("GET", "/logs")[0].query["allRanks"] == ["true"]
 
 
-def test_one_rank_alone() -> None:
-    """--rank follows one member, without prefixes."""
+def test_rank_follows_one_member_without_prefix() -> None:
     two = {"replicas": 2}
-    api = story(view("bert", "Succeeded", spec=two), view("bert", spec=two), **{f"GET {RUN}/logs": log("x")})
+    api = api_with_run(view("bert", "Succeeded", spec=two), view("bert", spec=two), **{f"GET {RUN}/logs": log("x")})
     assert invoke(api, "run", "-n", "2", "--rank", "1", "x").stdout == "x\n"
     assert api.calls_to("GET", "/logs")[0].query["rank"] == ["1"]
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "expected"),
     [
         (["--rank", "1"], "--rank 1: the run has no such member; its only member is 0"),
         (["-n", "2-4", "--rank", "4"], "--rank 4: the run has no such member; ranks are 0 to 3"),
         (["--array", "0-9:3", "--index", "4"], "--index 4: no member of --array 0-9:3 has this number"),
     ],
 )
-def test_a_member_to_follow_that_will_not_be_there(words: list[str], said: str) -> None:
-    """Is named before anything is made."""
+def test_a_rank_that_the_run_will_not_have_is_refused(words: list[str], expected: str) -> None:
+    """The refusal comes before a server is asked."""
     api = FakeWebApi()
     result = invoke(api, "run", *words, "x")
-    assert (result.exit_code, result.stderr.splitlines()[0], api.calls) == (2, f"kaji: {said}", [])
+    assert (result.exit_code, result.stderr.splitlines()[0], api.calls) == (2, f"kaji: {expected}", [])
 
 
-def test_a_large_gang_shows_rank_0() -> None:
-    """Nobody reads a thousand logs at once unless he asks for it."""
+def test_of_a_large_gang_only_rank_0_is_shown_by_default() -> None:
     many = {"replicas": 1000}
-    api = story(view("bert", "Succeeded", spec=many), view("bert", spec=many), **{f"GET {RUN}/logs": log("x")})
+    api = api_with_run(view("bert", "Succeeded", spec=many), view("bert", spec=many), **{f"GET {RUN}/logs": log("x")})
     result = invoke(api, "run", "-n", "1000", "x")
     assert result.stdout == "x\n"
     assert "rank 0 of 1000" in result.stderr
@@ -201,25 +198,24 @@ def test_a_large_gang_shows_rank_0() -> None:
     assert "note: at most 256 logs are merged into one\n" in result.stderr
 
 
-def test_restarts_are_told_while_the_log_goes_on() -> None:
-    """A restart of the gang appears on stderr; the log goes on over it."""
+def test_restarts_are_reported_on_stderr_while_the_log_goes_on() -> None:
     first = view("bert", status={"attempt": {"number": 1, "nodes": "a"}})
     again = view("bert", "Restarting", status={"reason": "NodeLost", "attempt": {"number": 1}})
     second = view("bert", status={"attempt": {"number": 2, "nodes": "b"}})
-    api = story(ended(), first, again, second, **{f"GET {RUN}/logs": log("x")})
+    api = api_with_run(ended(), first, again, second, **{f"GET {RUN}/logs": log("x")})
     result = invoke(api, "run", "x")
     assert result.stderr == "bert: restarting after the loss of a node\nbert: running again on b\n"
 
 
-def test_what_passes_at_once_is_not_told() -> None:
-    """A run that is queued and started within a moment gets no line; a restart always does."""
+def test_stages_that_pass_quickly_are_not_reported() -> None:
+    """Restarts always are."""
     fresh = view("bert", "Queued", status={"reason": "NotPlannedYet"})
     starting = view("bert", "Starting", status={"reason": "Creating", "message": "1 member not running yet"})
     running = view("bert", status={"attempt": {"number": 1, "nodes": "a"}})
     failed = {"reason": "ProgramFailed", "message": "member 0: exit code 3", "restarts": 1}
     again = view("bert", "Restarting", status=failed)
     views = (fresh, starting, running, again, starting, again, starting, running)
-    api = story(ended(), *views, **{f"GET {RUN}/logs": log("x")})
+    api = api_with_run(ended(), *views, **{f"GET {RUN}/logs": log("x")})
     result = invoke(api, "run", "x", settle_seconds=3600.0)
     assert result.stderr.splitlines() == [
         "bert: restarting (1 of 3): member 0: exit code 3",
@@ -237,14 +233,14 @@ def test_what_passes_at_once_is_not_told() -> None:
     ],
 )
 def test_each_restart_after_a_failure_is_counted(spec: dict[str, Any], findings: list[Any], allowed: str) -> None:
-    """Also where the program fails too fast to be seen running; how to switch it off is said once."""
+    """This holds if the program fails too quickly to be seen running. How to switch restarts off is said once."""
     status = {"reason": "ProgramFailed", "message": "member 0: exit code 3", "findings": findings}
     views = [
         view("bert", "Restarting", spec={"restarts": None} | spec, status=status | {"restarts": n}) for n in (1, 2)
     ]
-    api = story(ended("Failed", exitCode=3, reason="ProgramFailed"), *views, **{f"GET {RUN}/logs": log("x")})
-    said = invoke(api, "run", "x").stderr.splitlines()
-    lines = [line for line in said if not line.startswith("note: defaults")]
+    api = api_with_run(ended("Failed", exitCode=3, reason="ProgramFailed"), *views, **{f"GET {RUN}/logs": log("x")})
+    expected = invoke(api, "run", "x").stderr.splitlines()
+    lines = [line for line in expected if not line.startswith("note: defaults")]
     assert lines[:3] == [
         f"bert: restarting (1{allowed}): member 0: exit code 3",
         "note: a program that fails is started again; with --restarts 0 it is not",
@@ -253,15 +249,15 @@ def test_each_restart_after_a_failure_is_counted(spec: dict[str, Any], findings:
     assert "--restarts" not in "".join(lines[3:])
 
 
-def test_a_failed_start_is_told_again_only_with_other_words() -> None:
-    """Starts that fail in turn, each the same way, say it once; when they go on failing, the way out is told."""
+def test_a_failed_start_is_reported_again_only_if_the_reason_changes() -> None:
+    """When starts keep failing, the command that stops the run is named."""
     starting = view("bert", "Starting", status={"reason": "Creating"})
     paused = [
         view("bert", "Queued", status={"reason": "ImagePull", "message": f"{why}; tried again", "failedStarts": count})
         for count, why in enumerate(("no image", "no image", "bad image", "bad image"), start=1)
     ]
-    views = [each for pause in paused for each in (starting, pause)]
-    api = story(ended("Stopped"), *views)
+    views = [shown for pause in paused for shown in (starting, pause)]
+    api = api_with_run(ended("Stopped"), *views)
     result = invoke(api, "run", "x")
     assert result.stderr == (
         "bert: starting\nbert: waiting after a failed start (its image): no image; tried again\n"
@@ -270,25 +266,24 @@ def test_a_failed_start_is_told_again_only_with_other_words() -> None:
     )
 
 
-def test_a_run_that_never_started_has_no_log() -> None:
-    """What failed before any attempt is told without asking for a log."""
+def test_no_log_is_requested_of_a_run_that_never_started() -> None:
     end = view("bert", "Failed", status={"reason": "Refused", "attempts": 0})
-    api = story(end, view("bert", "Queued"))
+    api = api_with_run(end, view("bert", "Queued"))
     assert invoke(api, "run", "x").exit_code == 2
     assert api.calls_to("GET", "/logs") == []
 
 
-def test_connections_may_break() -> None:
-    """A watch and a log that break in the middle go on: no line twice, none lost."""
-    api = story(ended(), view("bert"))
+def test_broken_connections_lose_and_repeat_no_line() -> None:
+    """This holds for a watch and for a log that break in the middle of a line."""
+    api = api_with_run(ended(), view("bert"))
     api.queues[f"GET {RUN}/watch"] = [
         cut_after(*ndjson([view("bert", "Queued")]), b'{"na'),
         problem(503, "Unavailable", "busy"),
     ]
     api.queues[f"GET {RUN}/logs"] = [
-        cut_after(*logged("a", "b"), *logged("half of", end=""), frame("a line that is not whole")[:-4]),
+        cut_after(*log_frames("a", "b"), *log_frames("half of", end=""), frame("a line that is not whole")[:-4]),
         problem(500, "Internal", "something failed that should not; this is a bug in Kajitori"),
-        [frame(" a line\n"), *logged("d")],
+        [frame(" a line\n"), *log_frames("d")],
     ]
     result = invoke(api, "run", "x")
     assert result.exit_code == 0, result.output
@@ -297,9 +292,9 @@ def test_connections_may_break() -> None:
     assert "bug" not in result.stderr
 
 
-def test_a_server_that_stays_away_is_the_platforms_failure() -> None:
-    """After some minutes of trying: 125, and the way out."""
-    api = story(ended(), view("bert", "Queued"))
+def test_a_server_that_stays_unavailable_exits_with_125() -> None:
+    """kaji tries for two minutes, and says so."""
+    api = api_with_run(ended(), view("bert", "Queued"))
     api.answers[f"GET {RUN}/watch"] = problem(503, "Unavailable", "no API server")
     result = invoke(api, "run", "x")
     assert result.exit_code == 125
@@ -309,20 +304,19 @@ def test_a_server_that_stays_away_is_the_platforms_failure() -> None:
     assert result.stderr.count(words) == 1
 
 
-def test_log_and_watch_that_lose_one_server_say_it_once() -> None:
-    """Two threads talk to it."""
-    api = story(ended(), view("bert"))
+def test_an_outage_is_reported_once_by_both_threads() -> None:
+    """One thread reads the log, the other watches the run."""
+    api = api_with_run(ended(), view("bert"))
     away = problem(503, "Unavailable", "no API server")
-    for path, answer in (("watch", ndjson([view("bert")])), ("logs", cut_after(*logged("a")))):
+    for path, answer in (("watch", ndjson([view("bert")])), ("logs", cut_after(*log_frames("a")))):
         api.queues[f"GET {RUN}/{path}"] = [answer, *[away] * 6]
-    api.answers[f"GET {RUN}/logs"] = logged("b")
+    api.answers[f"GET {RUN}/logs"] = log_frames("b")
     result = invoke(api, "run", "x")
     assert (result.exit_code, result.stdout) == (0, "a\nb\n")
     assert [result.stderr.count(words) for words in ("no API server; it is tried", "answers again")] == [1, 1]
 
 
-def test_a_run_that_is_deleted_meanwhile() -> None:
-    """It is said, and is no success."""
+def test_a_run_deleted_while_it_is_followed_exits_with_125() -> None:
     api = FakeWebApi(answers={"POST /v1/runs": (201, view("bert", "Queued"))})
     api.answers[f"GET {RUN}/watch"] = ndjson([view("bert", "Running")])
     api.answers[f"GET {RUN}"] = problem(404, "NotFound", "there is no run 'bert'", hint="see them all: kaji ps -a")
@@ -331,24 +325,24 @@ def test_a_run_that_is_deleted_meanwhile() -> None:
     assert result.stderr.endswith("kaji: bert was deleted\n      see them all: kaji ps -a\n")
 
 
-def test_rm_deletes_after_the_end() -> None:
-    """--rm takes the run away once its exit code is known."""
-    api = story(ended("Failed", exitCode=4, reason="ProgramFailed"), view("bert"))
+def test_rm_deletes_the_run_after_its_end() -> None:
+    """The exit code is the run's."""
+    api = api_with_run(ended("Failed", exitCode=4, reason="ProgramFailed"), view("bert"))
     assert invoke(api, "run", "--rm", "x").exit_code == 4
     assert [call.path for call in api.calls_to("DELETE")] == [RUN]
 
 
-def test_rm_is_the_clusters_to_do() -> None:
-    """It holds with -d, too, and if the command that follows is killed; a run that is gone already is no error."""
-    api = story(ended("Succeeded"), view("bert"))
+def test_rm_is_also_done_by_the_cluster() -> None:
+    """So it holds with -d, and if the command is killed. A run that is gone already is no error."""
+    api = api_with_run(ended("Succeeded"), view("bert"))
     api.answers[f"DELETE {RUN}"] = problem(404, "NotFound", "there is no run 'bert'")
     assert invoke(api, "run", "--rm", "x").exit_code == 0
     assert invoke(api, "run", "-d", "--rm", "x").exit_code == 0
     assert [call.body["spec"]["removeAfter"] for call in api.calls_to("POST", "/v1/runs")] == ["10m", "10s"]
 
 
-def test_a_refusal_names_every_reason_in_the_users_words() -> None:
-    """What policy refuses ends with 2, every reason at once, each with its way out; options instead of spec fields."""
+def test_a_refusal_names_every_reason_by_option() -> None:
+    """The exit code is 2, and each reason has its remedy."""
     faults = [
         {"field": "spec.resources.gpuType", "message": "there is no GPU type h1000", "hint": "known: a100, h100"},
         {"field": "spec.volumes[0].hostPath", "message": "/etc may not be mounted", "hint": "ask the operators"},
@@ -365,8 +359,8 @@ def test_a_refusal_names_every_reason_in_the_users_words() -> None:
     )
 
 
-def wrong_besides(call: Any) -> Any:
-    """A server that names the spec's faults, as it does, and has something against a volume."""
+def answer_with_faults(call: Any) -> Any:
+    """Answer like a server that finds the spec's faults and an unknown volume."""
     try:
         parse_spec(call.body["spec"])
     except InvalidInput as error:
@@ -376,10 +370,10 @@ def wrong_besides(call: Any) -> Any:
 
 
 @pytest.mark.parametrize("flags", [(), ("--dry-run",), ("-d",)])
-def test_faults_of_words_spec_and_policy_are_one_refusal(flags: tuple[str, ...], tmp_path: Path) -> None:
-    """The server is asked what else is wrong, of everything that could be read, and is asked to make nothing. What it
-    says about words that could not be read is not said twice."""
-    api = FakeWebApi(answers={"POST /v1/runs": wrong_besides})
+def test_faults_of_options_spec_and_policy_are_one_refusal(flags: tuple[str, ...], tmp_path: Path) -> None:
+    """The server is asked in a dry run about everything that could be read. Options that could not be read are reported
+    once."""
+    api = FakeWebApi(answers={"POST /v1/runs": answer_with_faults})
     words = ["--env-file", str(tmp_path / "no.env"), "-m", "lots", "-n", "two", "-v", "here", "-v", "ghost:/d"]
     result = invoke(api, "run", *flags, *words, "--priority", "urgent", "-p", "http", "x")
     assert result.exit_code == 2
@@ -406,8 +400,8 @@ def test_faults_of_words_spec_and_policy_are_one_refusal(flags: tuple[str, ...],
     assert call.body["spec"]["volumes"] == ["here", {"path": "/d", "name": "ghost"}]
 
 
-def test_faults_are_named_without_a_server_too(tmp_path: Path) -> None:
-    """None is known, or none answers: what can be seen without one is said, at once."""
+def test_faults_of_options_are_named_without_a_server(tmp_path: Path) -> None:
+    """No server is known, or it does not answer."""
 
     def away(call: Any) -> Any:
         raise NotReached("refused")
@@ -426,16 +420,15 @@ def test_faults_are_named_without_a_server_too(tmp_path: Path) -> None:
     assert (len(api.calls), api.naps) == (1, [])
 
 
-def test_a_server_that_finds_nothing_else_changes_nothing() -> None:
-    """What could not be read here is a fault, whatever the server thinks of the rest."""
+def test_a_fault_found_locally_is_refused_though_the_server_finds_none() -> None:
     api = FakeWebApi(answers={"POST /v1/runs": ANSWER})
     result = invoke(api, "run", "-d", "-it", "x")
     assert (result.exit_code, result.stdout) == (2, "")
     assert result.stderr.startswith("kaji: -it: a run has no terminal of its own yet\n")
 
 
-def test_no_image_is_one_fault(tmp_path: Path) -> None:
-    """Whoever says nothing is told once what is missing, with a server or without."""
+def test_a_missing_image_is_one_fault(tmp_path: Path) -> None:
+    """With and without a server."""
     answer = problem(422, "Invalid", "wrong", faults=[{"field": "spec.image", "message": "is required"}])
     for api in (FakeWebApi(answers={"POST /v1/runs": answer}), FakeWebApi(answers={"POST /v1/runs": (503, {})})):
         result = invoke(api, "run")
@@ -444,7 +437,7 @@ def test_no_image_is_one_fault(tmp_path: Path) -> None:
 
 
 def test_a_file_that_cannot_be_read_hides_no_other_fault(tmp_path: Path) -> None:
-    """The other words' own faults are named with it. Nothing is said of what the file may hold, nobody is asked."""
+    """Faults of other options are reported with it, but not fields that the file may have; no server is asked."""
     api = FakeWebApi()
     result = invoke(api, "run", "-f", str(tmp_path / "no.yaml"), "--gpu-type", "h100", "-m", "lots", "--grace", "long")
     assert result.exit_code == 2
@@ -452,8 +445,7 @@ def test_a_file_that_cannot_be_read_hides_no_other_fault(tmp_path: Path) -> None
     assert api.calls == []
 
 
-def test_a_taken_name() -> None:
-    """409 is the user's to solve: exit code 2."""
+def test_a_taken_name_exits_with_2() -> None:
     api = FakeWebApi(answers={"POST /v1/runs": problem(409, "AlreadyExists", "bert exists", hint="kaji rm bert")})
     result = invoke(api, "run", "--name", "bert", "x")
     assert (result.exit_code, result.stderr) == (2, "kaji: bert exists\n      kaji rm bert\n")
@@ -467,8 +459,8 @@ ANSWER = {
 }
 
 
-def test_a_dry_run_makes_nothing() -> None:
-    """Manifests, findings and when it could start; the server is asked to make nothing."""
+def test_a_dry_run_shows_manifests_findings_and_the_start() -> None:
+    """The server is asked to create nothing."""
     api = FakeWebApi(answers={"POST /v1/runs": ANSWER})
     result = invoke(api, "run", "--dry-run", "--gpus", "8", "--gpu-type", "h100", "x")
     assert api.calls[0].query == {"dryRun": ["true"]}
@@ -478,14 +470,13 @@ def test_a_dry_run_makes_nothing() -> None:
         "Takes 8 h100.\nWould make 1 Pod, 1 Service; see them with -o yaml.\nStart: nothing fits now\n" in result.stdout
     )
     any_type = ANSWER | {"run": view("bert", "Queued", spec={"replicas": 3, "resources": {"gpu": 8}})}
-    said = invoke(FakeWebApi(answers={"POST /v1/runs": any_type}), "run", "--dry-run", "--gpus", "8", "x").stdout
-    assert "Takes 24 GPUs.\n" in said
+    expected = invoke(FakeWebApi(answers={"POST /v1/runs": any_type}), "run", "--dry-run", "--gpus", "8", "x").stdout
+    assert "Takes 24 GPUs.\n" in expected
     assert yaml.safe_load(invoke(api, "run", "--dry-run", "-o", "yaml", "x").stdout) == ANSWER
     assert json.loads(invoke(api, "run", "--dry-run", "-o", "json", "x").stdout) == ANSWER
 
 
-def test_a_manifest_from_a_file_and_from_stdin(tmp_path: Path) -> None:
-    """-f reads a file, or stdin for `-`."""
+def test_a_manifest_is_read_from_a_file_or_from_stdin(tmp_path: Path) -> None:
     text = "kind: Run\napiVersion: kajitori.dev/v1alpha1\nmetadata: {name: gpt, namespace: nlp}\nspec: {image: x}\n"
     file = tmp_path / "run.yaml"
     file.write_text(text)
@@ -495,8 +486,7 @@ def test_a_manifest_from_a_file_and_from_stdin(tmp_path: Path) -> None:
         assert api.calls[0].body == {"name": "gpt", "namespace": "nlp", "spec": {"image": "x"}}
 
 
-def test_wrong_usage() -> None:
-    """What cannot be meant is refused with 2 before a server is asked."""
+def test_wrong_usage_exits_with_2_before_a_server_is_asked() -> None:
     api = FakeWebApi()
     for args in (["-o", "json", "x"], ["--rank", "1", "--all-ranks", "x"], ["--nope", "x"], ["-n"]):
         result = invoke(api, "run", *args)
@@ -506,7 +496,7 @@ def test_wrong_usage() -> None:
 
 
 def test_a_submission_without_an_answer_is_not_repeated() -> None:
-    """Whether the run was made is not known: it is said, and not tried a second time."""
+    """It is unknown whether the run was created; the error says so."""
 
     def lose(call: Any) -> Any:
         raise Lost("gone")

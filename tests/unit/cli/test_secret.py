@@ -18,8 +18,8 @@ from tests.unit.cli.fake_web_api import TOKEN, FakeWebApi, invoke, problem, serv
 VALUE = "s3cr3t-value"
 
 
-def made(api: FakeWebApi) -> dict[str, str]:
-    """What was sent last, decoded."""
+def sent_values(api: FakeWebApi) -> dict[str, str]:
+    """Return the values of the last request, decoded."""
     body: dict[str, Any] = api.calls_to("POST", "/v1/secrets")[-1].body
     return {key: base64.b64decode(value).decode() for key, value in body["data"].items()}
 
@@ -38,19 +38,19 @@ def api() -> FakeWebApi:
     )
 
 
-def test_a_value_comes_from_stdin(api: FakeWebApi) -> None:
-    """Without its last line end, which `echo` adds; nothing of it is printed."""
+def test_a_value_is_read_from_stdin(api: FakeWebApi) -> None:
+    """Without its last line end, which `echo` adds; the value is not printed."""
     result = invoke(api, "secret", "create", "wandb", "key", stdin=f"{VALUE}\n")
     assert (result.exit_code, result.stdout) == (0, "wandb\n")
     assert VALUE not in result.output
-    assert made(api) == {"key": VALUE}
+    assert sent_values(api) == {"key": VALUE}
     assert api.calls_to("POST")[0].body["namespace"] == "vision"
     invoke(api, "secret", "create", "-N", "nlp", "--replace", "wandb", "key", stdin="two\nlines\n\n")
-    assert made(api) == {"key": "two\nlines\n"}
+    assert sent_values(api) == {"key": "two\nlines\n"}
     assert (api.calls[-1].query, api.calls[-1].body["namespace"]) == ({"replace": ["true"]}, "nlp")
 
 
-def test_values_come_from_files(api: FakeWebApi, tmp_path: Path) -> None:
+def test_values_are_read_from_files(api: FakeWebApi, tmp_path: Path) -> None:
     (tmp_path / "ca.crt").write_text("certificate\n")
     (tmp_path / ".env").write_text("# comment\n\nA=1=2\n B=x \n")
     args = ["--from-file", str(tmp_path / "ca.crt"), "--from-file", f"other={tmp_path / 'ca.crt'}"]
@@ -58,11 +58,11 @@ def test_values_come_from_files(api: FakeWebApi, tmp_path: Path) -> None:
         api, "secret", "create", "s", *args, "--env-file", str(tmp_path / ".env"), "--from-file", "in=-", stdin="i"
     )
     assert result.exit_code == 0, result.output
-    assert made(api) == {"ca.crt": "certificate\n", "other": "certificate\n", "A": "1=2", "B": "x", "in": "i"}
+    assert sent_values(api) == {"ca.crt": "certificate\n", "other": "certificate\n", "A": "1=2", "B": "x", "in": "i"}
 
 
 def test_a_value_on_the_command_line_is_refused(api: FakeWebApi, tmp_path: Path) -> None:
-    """And not said again; so are lines that can't be read. All at once."""
+    """The refusal does not repeat it. Unreadable lines and files are reported at the same time."""
     (tmp_path / ".env").write_text(f"{VALUE}\n")
     args = [f"key={VALUE}", "--env-file", str(tmp_path / ".env"), "--from-file", "nope"]
     result = invoke(api, "secret", "create", "s", *args)
@@ -74,14 +74,12 @@ def test_a_value_on_the_command_line_is_refused(api: FakeWebApi, tmp_path: Path)
 
 
 @pytest.mark.parametrize("args", [[], ["a", "b"], ["a", "--from-file", "a=-"]])
-def test_what_is_missing_or_given_twice(api: FakeWebApi, args: list[str]) -> None:
-    """A secret holds something; stdin is the value of one key."""
+def test_a_secret_without_keys_or_with_two_keys_from_stdin_is_refused(api: FakeWebApi, args: list[str]) -> None:
     assert invoke(api, "secret", "create", "s", *args, stdin="x").exit_code == 2
     assert api.calls == []
 
 
-def test_at_a_terminal_it_asks_and_shows_nothing(api: FakeWebApi) -> None:
-    """What is typed is not seen."""
+def test_at_a_terminal_values_are_asked_for_without_echo(api: FakeWebApi) -> None:
     with served(api) as url:
         own, theirs = pty.openpty()
         process = subprocess.Popen(
@@ -109,12 +107,12 @@ def test_at_a_terminal_it_asks_and_shows_nothing(api: FakeWebApi) -> None:
         wait_for("use it: kaji run --secret wandb")
         assert process.wait(60) == 0
         os.close(own)
-    assert made(api) == {"A": VALUE, "B": "other"}
+    assert sent_values(api) == {"A": VALUE, "B": "other"}
     assert VALUE not in shown
 
 
-def test_the_list_has_no_values(api: FakeWebApi) -> None:
-    """Keys where they are known, else how many."""
+def test_secret_ls_shows_keys_but_no_values(api: FakeWebApi) -> None:
+    """If the keys are unknown, it shows their number."""
     lines = invoke(api, "secret", "ls").stdout.splitlines()
     assert [line.split() for line in lines] == [
         ["NAME", "KEYS", "TYPE", "AGE", "USED", "BY"],
@@ -125,7 +123,7 @@ def test_the_list_has_no_values(api: FakeWebApi) -> None:
     assert invoke(api, "secret", "ls", "-q").stdout == "tls\nwandb\n"
 
 
-def test_rm_goes_on_after_one_that_is_used(api: FakeWebApi) -> None:
+def test_secret_rm_continues_after_a_secret_in_use(api: FakeWebApi) -> None:
     api.answers["DELETE /v1/secrets/tls"] = problem(409, "WrongState", "the secret 'tls' is used by bert")
     result = invoke(api, "secret", "rm", "tls", "wandb")
     assert (result.exit_code, result.stdout) == (2, "wandb\n")
@@ -134,8 +132,8 @@ def test_rm_goes_on_after_one_that_is_used(api: FakeWebApi) -> None:
     assert api.calls[-1].query == {"namespace": ["vision"], "force": ["true"]}
 
 
-def test_volumes_are_listed_and_checkpoints_deleted() -> None:
-    """With what is not listed on stderr."""
+def test_volumes_are_listed_and_checkpoints_can_be_deleted() -> None:
+    """A note on stderr says what is not listed."""
     items: list[dict[str, Any]] = [
         {
             "name": "imagenet",
@@ -148,7 +146,7 @@ def test_volumes_are_listed_and_checkpoints_deleted() -> None:
         {"name": "lost", "kind": "claim", "source": "nowhere", "state": "Missing", "sizeBytes": None},
         {"name": "bert-checkpoint", "kind": "checkpoint", "source": "of the run bert", "usedBy": ["bert"]},
     ]
-    listed = {"namespace": "vision", "items": [{"usedBy": []} | each for each in items], "note": "so it is"}
+    listed = {"namespace": "vision", "items": [{"usedBy": []} | item for item in items], "note": "so it is"}
     api = FakeWebApi(answers={"GET /v1/volumes": listed, "DELETE /v1/volumes/bert-checkpoint": (202, None)})
     result = invoke(api, "volumes")
     assert [" ".join(line.split()) for line in result.stdout.splitlines()] == [

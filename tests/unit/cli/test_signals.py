@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from tests.unit.cli.fake_web_api import TOKEN, Call, FakeWebApi, frame, logged, ndjson, served, view
+from tests.unit.cli.fake_web_api import TOKEN, Call, FakeWebApi, frame, log_frames, ndjson, served, view
 
 RUN = "/v1/runs/vision/bert"
 DEADLINE_SECONDS = 60
@@ -28,7 +28,7 @@ class RunningRun:
 
     stopped: threading.Event = field(default_factory=threading.Event)
     obeys: bool = True
-    """Somebody carries out what it is told."""
+    """Whether a stop request is carried out."""
     api: FakeWebApi = field(default_factory=FakeWebApi)
 
     def __post_init__(self) -> None:
@@ -50,7 +50,7 @@ class RunningRun:
         yield ndjson([self._view()])[0]
 
     def _log(self) -> Iterator[bytes]:
-        yield from logged("epoch 1")
+        yield from log_frames("epoch 1")
         self.stopped.wait(DEADLINE_SECONDS)
 
     def _stop(self, _: Call) -> dict[str, Any]:
@@ -60,7 +60,7 @@ class RunningRun:
 
 
 class Process:
-    """`kaji run` as a process whose words can be waited for."""
+    """`kaji run` as a process, with waiting for its output."""
 
     def __init__(self, process: subprocess.Popen[bytes], output: int) -> None:
         self.process = process
@@ -68,7 +68,7 @@ class Process:
         self.text = ""
 
     def wait_for(self, words: str) -> None:
-        """Reads until these words were printed."""
+        """Read until these words were printed."""
         until = time.monotonic() + DEADLINE_SECONDS
         while words not in self.text:
             assert select.select([self._output], [], [], max(0, until - time.monotonic()))[0], self.text
@@ -92,7 +92,7 @@ def kaji_run(
     stop_margin_seconds: float = DEADLINE_SECONDS,
     words: tuple[str, ...] = ("run", "--name", "bert", "x"),
 ) -> Iterator[Process]:
-    """`kaji run` against the run, on a terminal of its own or on pipes."""
+    """Start `kaji run` against the run, at a terminal of its own or on pipes."""
     program = (
         "from kajitori.cli.app import kaji; from kajitori.cli.context import Cli;"
         f"cli = Cli(second_interrupt_seconds={second_interrupt_seconds}, stop_margin_seconds={stop_margin_seconds});"
@@ -126,7 +126,7 @@ def kaji_run(
 
 
 def _in_session(program: str) -> str:
-    """The program as leader of a session whose terminal is its stdin, so that Ctrl-C there reaches it."""
+    """Return a program that leads a session with its stdin as terminal, so that Ctrl-C there reaches it."""
     return f"import os, fcntl, termios; os.setsid(); fcntl.ioctl(0, termios.TIOCSCTTY, 0);{program}"
 
 
@@ -135,7 +135,7 @@ def press_ctrl_c(process: Process) -> None:
 
 
 def test_the_first_ctrl_c_leaves_the_run_alone() -> None:
-    """At a terminal: the run goes on, and how to come back and how to stop it is printed."""
+    """At a terminal the run goes on, and the commands to return to it and to stop it are printed."""
     run = RunningRun()
     with kaji_run(run, terminal=True, second_interrupt_seconds=0) as process:
         process.wait_for("epoch 1")
@@ -146,7 +146,7 @@ def test_the_first_ctrl_c_leaves_the_run_alone() -> None:
 
 
 def test_a_second_ctrl_c_stops_the_run() -> None:
-    """Within the time for it, the run is stopped and followed to its end."""
+    """If it comes soon enough, the run is stopped and followed to its end."""
     run = RunningRun()
     with kaji_run(run, terminal=True) as process:
         process.wait_for("epoch 1")
@@ -160,7 +160,7 @@ def test_a_second_ctrl_c_stops_the_run() -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_without_a_terminal_a_signal_stops_the_run(number: signal.Signals) -> None:
-    """As docker run does: the run is stopped, and its exit code is ours."""
+    """As docker run does; the exit code is the run's."""
     run = RunningRun()
     with kaji_run(run, terminal=False) as process:
         process.wait_for("epoch 1")
@@ -170,8 +170,8 @@ def test_without_a_terminal_a_signal_stops_the_run(number: signal.Signals) -> No
     assert len(run.api.calls_to("POST", "/stop")) == 1
 
 
-def test_a_signal_during_submission_is_kept_until_the_run_is_known() -> None:
-    """A signal that comes while the request is on its way does not leave a run behind that nobody knows of."""
+def test_a_signal_during_submission_stops_the_run_once_it_is_known() -> None:
+    """Otherwise the run would be left behind unnoticed."""
     run = RunningRun()
     asked, signalled = threading.Event(), threading.Event()
 
@@ -189,8 +189,8 @@ def test_a_signal_during_submission_is_kept_until_the_run_is_known() -> None:
     assert len(run.api.calls_to("POST", "/stop")) == 1
 
 
-def test_a_stop_that_nobody_carries_out_ends_with_125() -> None:
-    """Once the grace and the margin are over, it says what is left of the run instead of waiting for ever."""
+def test_a_stop_that_is_not_carried_out_exits_with_125() -> None:
+    """After the grace and a margin kaji says what is left of the run, and does not wait for ever."""
     run = RunningRun(obeys=False)
     with kaji_run(run, terminal=False, stop_margin_seconds=0) as process:
         process.wait_for("epoch 1")
@@ -201,19 +201,19 @@ def test_a_stop_that_nobody_carries_out_ends_with_125() -> None:
 
 
 def test_a_run_that_has_stopped_is_followed_to_its_end() -> None:
-    """However long what it printed takes to read: the stop was carried out."""
+    """The margin does not limit the time for reading the rest of the log."""
     run, read = RunningRun(), threading.Event()
 
     def log() -> Iterator[bytes]:
-        yield from logged("epoch 1")
+        yield from log_frames("epoch 1")
         read.wait(DEADLINE_SECONDS)
-        yield from logged("last words")
+        yield from log_frames("last words")
 
-    def look(_: Call) -> dict[str, Any]:
+    def read_run(_: Call) -> dict[str, Any]:
         read.set()
         return run._view()
 
-    run.api.answers |= {f"GET {RUN}/logs": lambda _: log(), f"GET {RUN}": look}
+    run.api.answers |= {f"GET {RUN}/logs": lambda _: log(), f"GET {RUN}": read_run}
     with kaji_run(run, terminal=False, stop_margin_seconds=0) as process:
         process.wait_for("epoch 1")
         process.process.send_signal(signal.SIGTERM)
@@ -222,8 +222,8 @@ def test_a_run_that_has_stopped_is_followed_to_its_end() -> None:
 
 
 @pytest.mark.parametrize("terminal", [True, False])
-def test_a_signal_ends_attach_and_not_the_run(terminal: bool) -> None:
-    """Whoever attaches did not start it: however often, Ctrl-C and SIGTERM only leave."""
+def test_a_signal_ends_attach_but_not_the_run(terminal: bool) -> None:
+    """Ctrl-C and SIGTERM, however often, only detach."""
     run = RunningRun()
     run.api.runs = [view("bert")]
     with kaji_run(run, terminal=terminal, words=("attach", "bert")) as process:
@@ -235,7 +235,7 @@ def test_a_signal_ends_attach_and_not_the_run(terminal: bool) -> None:
     assert run.api.calls_to("POST", "/stop") == []
 
 
-def test_a_reader_that_leaves_is_no_error() -> None:
+def test_a_closed_pipe_is_no_error() -> None:
     """`kaji logs | head` ends quietly."""
     api = FakeWebApi([view("bert")], answers={f"GET {RUN}/logs": [frame("line\n")] * 20_000})
     with served(api) as url:

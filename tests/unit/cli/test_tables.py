@@ -1,4 +1,4 @@
-"""What `kaji events`, `kaji describe`, `kaji policy show` and `kaji version` print for people and for programs."""
+"""The output of `kaji events`, `kaji describe`, `kaji policy show` and `kaji version`."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ EVENTS = [
 ]
 
 
-def test_events() -> None:
-    """Oldest first; a message on one line; how often."""
+def test_events_of_a_run_are_listed_oldest_first() -> None:
+    """A message is on one line, with its count."""
     api = FakeWebApi(RUNS, answers={"GET /v1/runs/vision/gpt/events": ndjson(EVENTS)})
     assert printed(invoke(api, "events", "gpt").stdout) == [
         "AGE              TYPE      REASON     OBJECT        MESSAGE",
@@ -41,8 +41,8 @@ def test_events() -> None:
     assert api.calls[-1].query == {"follow": ["true"]}
 
 
-def test_events_of_all_runs() -> None:
-    """Without a run: those of the namespace, the newest last; the last hundred unless somebody wants more."""
+def test_events_without_a_run_are_those_of_the_namespace() -> None:
+    """The newest are last; by default the last hundred are shown."""
     newest_first = {"items": EVENTS[::-1]}
     api = FakeWebApi(answers={"GET /v1/events": newest_first, "GET /v1/events/watch": lambda _: ndjson(EVENTS)})
     assert json.loads(invoke(api, "events", "-o", "json").stdout) == {"items": EVENTS}
@@ -56,8 +56,8 @@ def test_events_of_all_runs() -> None:
     assert (refused.exit_code, "at most 1000 with -f" in refused.stderr) == (2, True)
 
 
-def test_the_last_events_of_a_run() -> None:
-    """--tail leaves the older ones out, with -f too."""
+def test_tail_shows_only_the_last_events_of_a_run() -> None:
+    """With -f, too."""
     api = FakeWebApi(RUNS, answers={"GET /v1/runs/vision/gpt/events": lambda _: ndjson(EVENTS)})
     assert json.loads(invoke(api, "events", "-n", "1", "gpt", "-o", "json").stdout) == {"items": EVENTS[1:]}
     assert json.loads(invoke(api, "events", "-f", "-n", "1", "gpt", "-o", "json").stdout) == EVENTS[1]
@@ -65,16 +65,16 @@ def test_the_last_events_of_a_run() -> None:
     assert (wrong.exit_code, wrong.stderr.splitlines()[0]) == (2, "kaji: --tail: 'few' is not a number of lines")
 
 
-def test_events_go_on_after_a_break() -> None:
-    """Followed events survive a broken connection; none is shown twice."""
+def test_followed_events_continue_after_a_broken_connection() -> None:
+    """None is shown twice."""
     path = "GET /v1/runs/vision/gpt/events"
     api = FakeWebApi(RUNS, queues={path: [cut_after(*ndjson(EVENTS[:1]), b'{"ti'), ndjson(EVENTS)]})
     followed = invoke(api, "events", "-f", "gpt", "-o", "json")
     assert [json.loads(line) for line in printed(followed.stdout)] == EVENTS
 
 
-def test_describe_a_moment_after_a_failure() -> None:
-    """Members that were told to end are said to end, not to run; once they have, that they were ended."""
+def test_describe_distinguishes_ending_and_ended_members() -> None:
+    """Members that were told to end are "ending", not running."""
     counts = {"total": 3, "running": 2, "failed": 1}
     begun = {"startedAt": "2026-11-21T10:30:00Z", "members": counts}
     member = {"rank": 0, "attempt": 1, "pod": "gpt-1-0", "node": "gpu-1"}
@@ -91,18 +91,18 @@ def test_describe_a_moment_after_a_failure() -> None:
     shown = printed(invoke(api, "describe", "gpt").stdout)
     assert "Members: 3 (2 running, 1 failed)" in shown
     assert [line.split()[4] for line in shown if "gpt-1-0" in line] == ["Ending", "Failed", "Running"]
-    for left, said in (
+    for left, expected in (
         (counts, "Members: 3 (2 ending, 1 failed)"),
         ({"total": 3, "failed": 1}, "Members: 3 (1 failed, 2 ended)"),
     ):
         api = FakeWebApi([view("gpt", "Failed", status=begun | {"members": left})], answers=events)
-        assert said in printed(invoke(api, "describe", "gpt").stdout)
+        assert expected in printed(invoke(api, "describe", "gpt").stdout)
     never_began = view("gpt", "Failed", status={"members": {"total": 3}})
     assert "Members: 3" in printed(invoke(FakeWebApi([never_began], answers=events), "describe", "gpt").stdout)
 
 
-def test_describe_a_sweep() -> None:
-    """Its attempts only count how often some of its members were started: no number of one is shown."""
+def test_describe_of_a_sweep_shows_no_attempt_numbers() -> None:
+    """They only count how often some of its members were started."""
     note = {
         "rank": 7,
         "attempt": 31,
@@ -131,8 +131,8 @@ def test_describe_a_sweep() -> None:
     ]
 
 
-def test_describe() -> None:
-    """A page in sections: state, what was asked for in Docker's words, members, findings, events."""
+def test_describe_shows_all_sections() -> None:
+    """State, what was requested in Docker's words, members, findings, and Events."""
     run = view(
         "gpt",
         "Running",
@@ -222,14 +222,13 @@ def test_describe() -> None:
     assert not [line for line in waits if line.startswith("Runs")], "it does not run now"
 
 
-def test_what_a_server_says_cannot_drive_the_terminal() -> None:
-    """Escape sequences in a message are taken out."""
+def test_escape_sequences_are_removed_from_describe() -> None:
     run = view("gpt", status={"notable": [{"rank": 0, "message": "\x1b]0;evil\x07 and\x1b[2J"}]})
     assert "\x1b" not in invoke(FakeWebApi([run]), "describe", "gpt").stdout
 
 
-def test_policy_show() -> None:
-    """The policy in force as YAML; why a newer file was not taken stands on stderr."""
+def test_policy_show_prints_the_policy_in_force_as_yaml() -> None:
+    """stderr says why a newer file is not in force."""
     answer = {"path": "/p.yaml", "version": 2, "policy": {"defaults": {"cpu": "1"}}}
     answer["faults"] = [{"field": "defaults.memry", "message": "there is no field 'memry'"}]
     result = invoke(FakeWebApi(answers={"GET /v1/policy": answer}), "policy", "show")
@@ -262,8 +261,7 @@ def test_policy_check_against_the_cluster() -> None:
     assert "name a policy file" in invoke(fine, "policy", "check").stderr
 
 
-def test_version_of_both_ends() -> None:
-    """The client's version, the server's, and who one is there."""
+def test_version_shows_client_server_and_user() -> None:
     answers = {"GET /v1/version": {"version": "0.1.0", "kubernetes": "v1.36.2", "user": "alice"}}
     result = invoke(FakeWebApi(answers=answers), "version", "-o", "json")
     document = json.loads(result.stdout)
@@ -276,10 +274,10 @@ def test_version_of_both_ends() -> None:
     assert document["client"]["version"]
 
 
-def test_describe_tells_why_a_run_was_interrupted_last() -> None:
-    """Also when it runs again."""
+def test_describe_shows_the_reason_of_the_last_interruption() -> None:
+    """This holds when the run is running again."""
     words = "preempted by nlp/gpt (high, of bob)"
     setback = {"reason": "Preempted", "message": words, "attempt": 2, "at": "2026-11-21T11:00:00Z"}
     api = FakeWebApi([view("gpt", status={"interruptions": 1, "setback": setback})])
-    said = printed(invoke(api, "describe", "gpt").stdout)
-    assert f"Interrupted  About an hour ago, attempt 2: Preempted, {words}" in said
+    lines = printed(invoke(api, "describe", "gpt").stdout)
+    assert f"Interrupted  About an hour ago, attempt 2: Preempted, {words}" in lines

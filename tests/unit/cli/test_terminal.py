@@ -1,4 +1,4 @@
-"""What kaji prints never drives the terminal, whatever a server, a cluster or a program said."""
+"""Text from a server, a cluster or a program never controls the terminal."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from kajitori.cli.terminal import json_text, plain, yaml_text
 
 CLI = Path(__file__).parents[3] / "src" / "kajitori" / "cli"
 EVIL = "\x1b]0;renamed\x07\x1b[2J\x1b[1;1Hall is well\x9b31m\u202egnp.exe\x7f\r\t"
-"""Renames the window, clears the screen, writes elsewhere; a control character of the second set, and text that runs
-from right to left."""
+"""Text that renames the window, clears the screen and writes elsewhere, with a C1 control character and text from right
+to left."""
 MAY_PRINT = {
     "terminal.py": {"click.echo", "sys.stderr.write", "click.style", "json.dumps", "sys.stdout.buffer"},
     "execution.py": {"sys.stdout.buffer", "sys.stderr.buffer", "os.write"},
@@ -27,7 +27,7 @@ MAY_PRINT = {
     "completion.py": {"echo_as_is"},
     "completing.py": {"echo_as_is"},
 }
-"""Modules that may pass text on as it is: a program's own output, tables whose cells are plain, words for a shell."""
+"""Modules that may print text unchanged: a program's own output, tables with plain cells, words for a shell."""
 
 
 PRINTERS = {"print", "echo_as_is", "write_as_is"}
@@ -36,7 +36,7 @@ WRITERS |= {f"sys.{stream}.{name}" for stream in ("stdout", "stderr") for name i
 
 
 def ways_to_print(tree: ast.AST) -> list[tuple[int, str]]:
-    """Line and name of everything in a module that may reach the terminal without `kajitori.cli.terminal`."""
+    """Return line and name of everything in a module that may write to the terminal without `kajitori.cli.terminal`."""
     found = []
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute):
@@ -48,13 +48,13 @@ def ways_to_print(tree: ast.AST) -> list[tuple[int, str]]:
             found.append((node.lineno, node.func.id))
         elif isinstance(node, ast.ImportFrom) and node.module == "click":
             found += [(node.lineno, f"click.{name.name}") for name in node.names if "echo" in name.name]
-        if isinstance(node, ast.Call) and any(each.arg == "ensure_ascii" for each in node.keywords):
+        if isinstance(node, ast.Call) and any(keyword.arg == "ensure_ascii" for keyword in node.keywords):
             found.append((node.lineno, ast.unparse(node.func)))
     return found
 
 
-def test_every_text_passes_the_one_way_to_the_terminal() -> None:
-    """A verb that prints by itself prints a server's words as they are: use kajitori.cli.terminal."""
+def test_every_verb_prints_through_the_terminal_module() -> None:
+    """Otherwise a verb would print a server's text unescaped."""
     wrong = []
     for file in sorted(CLI.rglob("*.py")):
         allowed = MAY_PRINT.get(file.name, set())
@@ -63,8 +63,7 @@ def test_every_text_passes_the_one_way_to_the_terminal() -> None:
     assert not wrong
 
 
-def test_the_lint_finds_what_it_looks_for() -> None:
-    """Each way around the one function is noticed."""
+def test_the_check_finds_every_other_way_to_print() -> None:
     code = "click.echo(x); print(x); sys.stdout.write(x); json.dumps(x, ensure_ascii=False); console.print(x)"
     assert len(ways_to_print(ast.parse(code))) == 5
     assert ways_to_print(ast.parse("from click import echo"))
@@ -124,15 +123,15 @@ COMMANDS = (
 
 
 @pytest.mark.parametrize("words", COMMANDS, ids=lambda words: " ".join(map(plain, words)))
-def test_nothing_that_a_server_says_drives_the_terminal(words: tuple[str, ...]) -> None:
-    """Whatever form of output is asked for, and in errors."""
+def test_no_text_of_a_server_controls_the_terminal(words: tuple[str, ...]) -> None:
+    """This holds for every output format, and for errors."""
     result = invoke(hostile_server(), *words)
     assert result.output.strip()
     assert plain(result.output) == result.output
 
 
-def test_json_and_yaml_keep_what_they_escape() -> None:
-    """What a person can read is shown as it is; all else is escaped, and means the same to whoever reads it."""
+def test_json_and_yaml_escape_without_loss() -> None:
+    """Printable text is unchanged; everything else is escaped, and parsers read the same value."""
     document = {"größe": EVIL, "nested": [{EVIL: "日本\n語", "emoji": "🚢"}], "none": None, "yes": True}
     for form, read in ((json_text, json.loads), (yaml_text, yaml.safe_load)):
         text = form(document)
@@ -147,7 +146,7 @@ TEXTS = st.text(st.characters(exclude_categories=["Cs"]))
 
 @given(st.dictionaries(TEXTS, TEXTS | st.lists(TEXTS, max_size=3), max_size=4))
 def test_any_text_survives_json_and_yaml(document: dict[str, Any]) -> None:
-    """Escaping loses nothing, and leaves nothing that drives a terminal."""
+    """Escaping loses nothing and leaves nothing that controls a terminal."""
     assert json.loads(json_text(document)) == document
     assert yaml.safe_load(yaml_text(document)) == document
     assert plain(json_text(document, indent=2)) == json_text(document, indent=2)

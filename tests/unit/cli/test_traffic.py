@@ -1,4 +1,4 @@
-"""What `kaji traffic` prints."""
+"""The output of `kaji traffic`."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def listing(*items: dict[str, Any], nodes: dict[str, Any] | None = None, **more:
     return {**known, "nodes": nodes or ALL, "at": "2026-11-21T12:00:00Z", **more}
 
 
-def test_who_talks() -> None:
-    """A line for each class of addresses; how many are not shown is said."""
+def test_traffic_has_a_line_for_each_class_of_addresses() -> None:
+    """The number of runs that are not shown is printed."""
     answer = listing(row("bert", namespace="vision", user="alice"), total=3)
     api = FakeWebApi(answers={"GET /v1/traffic": answer})
     result = invoke(api, "traffic", "--limit", "1")
@@ -46,15 +46,14 @@ def test_who_talks() -> None:
     assert json.loads(invoke(api, "traffic", "-o", "json").stdout) == answer
 
 
-def test_runs_that_are_not_shown_are_counted() -> None:
-    """With the command that shows their sums."""
+def test_runs_that_the_user_may_not_see_are_counted() -> None:
+    """The command for their sums is named."""
     api = FakeWebApi(answers={"GET /v1/traffic": listing(row("bert", namespace="vision", user="alice"), hidden=2)})
-    said = printed(invoke(api, "traffic").stderr)
-    assert said == ["2 runs of namespaces that you may not read: kaji traffic --by namespace has their sums."]
+    notes = printed(invoke(api, "traffic").stderr)
+    assert notes == ["2 runs of namespaces that you may not read: kaji traffic --by namespace has their sums."]
 
 
-def test_one_run() -> None:
-    """With each node's share, where it had several."""
+def test_traffic_of_a_run_is_shown_with_each_nodes_share() -> None:
     answer = listing(row("n1"), row("n2"), run=row("gpt", namespace="vision", user="alice"))
     api = FakeWebApi(RUNS, {"GET /v1/runs/vision/gpt/traffic": answer})
     lines = printed(invoke(api, "traffic", "gp").stdout)
@@ -65,16 +64,15 @@ def test_one_run() -> None:
     assert invoke(api, "traffic", "gpt").stdout == "Nothing was counted of this run.\n"
 
 
-def test_what_is_not_known_is_said() -> None:
-    """On stderr, beside figures that may be too small."""
+def test_incomplete_traffic_figures_are_noted_on_stderr() -> None:
     nodes = {"counted": 2, "silent": "gpu-[1-2]", "silentCount": 2, "uncountedPods": 1}
-    said = invoke(FakeWebApi(answers={"GET /v1/traffic": listing(nodes=nodes, kept=False)}), "traffic")
-    assert said.stdout == "Nothing was counted.\n"
-    assert printed(said.stderr) == [
+    result = invoke(FakeWebApi(answers={"GET /v1/traffic": listing(nodes=nodes, kept=False)}), "traffic")
+    assert result.stdout == "Nothing was counted.\n"
+    assert printed(result.stderr) == [
         "2 nodes told nothing lately, so that this may be too little: gpu-[1-2]",
         "1 Pod can't be counted: see kajitori_agent_uncounted_pods of each node.",
         "The server keeps no totals (it has no --blobs): those of ended runs go with it.",
     ]
-    nobody = {"counted": 0, "silent": "gpu-[1-2]", "silentCount": 2, "uncountedPods": 0}
-    said = invoke(FakeWebApi(answers={"GET /v1/traffic": listing(nodes=nobody)}), "traffic")
-    assert "No node is counted now: `kaji agent --report`" in said.stderr
+    silent = {"counted": 0, "silent": "gpu-[1-2]", "silentCount": 2, "uncountedPods": 0}
+    result = invoke(FakeWebApi(answers={"GET /v1/traffic": listing(nodes=silent)}), "traffic")
+    assert "No node is counted now: `kaji agent --report`" in result.stderr

@@ -1,4 +1,4 @@
-"""The verbs that act on runs that are there."""
+"""Verbs for existing runs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,17 @@ import json
 from typing import Any
 
 import pytest
-from tests.unit.cli.fake_web_api import FakeWebApi, clock_in, cut_after, frame, invoke, logged, ndjson, problem, view
+from tests.unit.cli.fake_web_api import (
+    FakeWebApi,
+    clock_in,
+    cut_after,
+    frame,
+    invoke,
+    log_frames,
+    ndjson,
+    problem,
+    view,
+)
 
 from kajitori.api.logs.routes import MAX_RANKS
 from kajitori.cli.follow.follow import MOST_MERGED
@@ -15,8 +25,7 @@ BERT, GPT, GPT2 = view("bert"), view("gpt-small", "Succeeded"), view("gpt-large"
 OTHER = view("bert", namespace="nlp", uid="other")
 
 
-def test_a_unique_prefix_names_a_run() -> None:
-    """A name may be cut short as long as it is clear."""
+def test_a_unique_prefix_is_enough_to_name_a_run() -> None:
     api = FakeWebApi([BERT, GPT, GPT2])
     result = invoke(api, "stop", "b", "gpt-s")
     assert (result.exit_code, result.stdout) == (0, "bert\ngpt-small\n")
@@ -26,14 +35,13 @@ def test_a_unique_prefix_names_a_run() -> None:
     ]
 
 
-def test_an_exact_name_wins_over_longer_ones() -> None:
-    """A run whose name begins another's can still be named."""
+def test_an_exact_name_takes_precedence_over_longer_ones() -> None:
     api = FakeWebApi([view("gpt"), view("gpt-2")])
     assert invoke(api, "stop", "gpt").stdout == "gpt\n"
 
 
 def test_an_ambiguous_prefix_lists_the_candidates() -> None:
-    """Nothing is done, not even to the runs that were named clearly."""
+    """Nothing is done, not even to the runs that were named exactly."""
     api = FakeWebApi([BERT, GPT, GPT2])
     result = invoke(api, "stop", "bert", "gpt")
     assert result.exit_code == 2
@@ -41,8 +49,8 @@ def test_an_ambiguous_prefix_lists_the_candidates() -> None:
     assert api.calls_to("POST") == []
 
 
-def test_the_own_namespace_comes_first() -> None:
-    """The same name in two namespaces means the one of one's own; the other is named with its namespace."""
+def test_a_run_of_the_users_namespace_takes_precedence() -> None:
+    """One with the same name elsewhere is named with its namespace."""
     api = FakeWebApi([OTHER, BERT])
     invoke(api, "stop", "bert")
     invoke(api, "stop", "nlp/bert")
@@ -51,23 +59,22 @@ def test_the_own_namespace_comes_first() -> None:
     assert posts == ["/v1/runs/vision/bert/stop", "/v1/runs/nlp/bert/stop", "/v1/runs/nlp/bert/stop"]
 
 
-def test_two_foreign_namespaces_are_ambiguous() -> None:
-    """Candidates are listed with their namespaces."""
+def test_a_name_in_two_other_namespaces_is_ambiguous() -> None:
+    """The candidates are listed with their namespaces."""
     result = invoke(FakeWebApi([OTHER, BERT]), "stop", "bert", namespace="mine")
     assert result.exit_code == 2
     assert "nlp/bert, vision/bert" in result.stderr
 
 
-def test_a_run_that_is_not_there() -> None:
-    """The others are stopped all the same; the exit code tells."""
+def test_an_unknown_run_does_not_keep_others_from_being_stopped() -> None:
+    """The exit code is 2."""
     api = FakeWebApi([BERT])
     result = invoke(api, "stop", "nope", "bert")
     assert (result.exit_code, result.stdout) == (2, "bert\n")
     assert "there is no run 'nope'" in result.stderr
 
 
-def test_stop_with_a_grace() -> None:
-    """-t takes seconds as docker does, or a time with units."""
+def test_stop_takes_a_grace_in_seconds_or_with_units() -> None:
     api = FakeWebApi([BERT])
     invoke(api, "stop", "-t", "90", "bert")
     invoke(api, "stop", "bert")
@@ -77,15 +84,14 @@ def test_stop_with_a_grace() -> None:
     assert "--time: 'soon' is not a duration" in wrong.stderr
 
 
-def test_resume() -> None:
-    """Starts an ended run again."""
+def test_resume_starts_an_ended_run_again() -> None:
     api = FakeWebApi([GPT2])
     assert invoke(api, "resume", "gpt").stdout == "gpt-large\n"
     assert api.calls_to("POST")[0].path.endswith("/gpt-large/resume")
 
 
-def test_rm_leaves_running_runs_alone() -> None:
-    """Ended runs are deleted, a running one only with -f; its checkpoint only with -v."""
+def test_rm_deletes_ended_runs_and_running_ones_only_with_force() -> None:
+    """The checkpoint is deleted only with -v."""
     api = FakeWebApi([BERT, GPT])
     result = invoke(api, "rm", "gpt", "bert")
     assert (result.exit_code, result.stdout) == (2, "gpt-small\n")
@@ -97,7 +103,7 @@ def test_rm_leaves_running_runs_alone() -> None:
 
 
 def test_rm_returns_when_the_name_is_free() -> None:
-    """It prints the name then: `kaji rm -f x && kaji run --name x` works. --no-wait does not wait."""
+    """So `kaji rm -f x && kaji run --name x` works. --no-wait does not wait."""
     api = FakeWebApi([GPT])
     path = "GET /v1/runs/vision/gpt-small"
     api.queues[path] = [{**GPT, "deleting": True}, {**GPT, "deleting": True}]
@@ -108,8 +114,8 @@ def test_rm_returns_when_the_name_is_free() -> None:
     assert impatient.calls_to("GET", "/gpt-small") == []
 
 
-def test_the_name_of_a_deleted_run_may_be_anothers_by_now() -> None:
-    """A new run of this name, or others whose names begin so, are not waited for."""
+def test_rm_does_not_wait_for_another_run_with_the_name() -> None:
+    """A new run with this name, or runs whose names begin with it, do not count."""
     api = FakeWebApi([GPT])
     api.answers["GET /v1/runs/vision/gpt-small"] = view("gpt-small", uid="another")
     assert (invoke(api, "rm", "gpt").stdout, api.naps) == ("gpt-small\n", [])
@@ -121,8 +127,8 @@ def test_the_name_of_a_deleted_run_may_be_anothers_by_now() -> None:
     assert (invoke(api, "rm", "gpt").stdout, api.naps) == ("gpt-small\n", [])
 
 
-def test_a_deletion_that_nobody_carries_out_is_not_waited_for_for_ever() -> None:
-    """Ends with 125 and says what is left; the other runs are told of."""
+def test_rm_gives_up_a_deletion_that_is_not_carried_out() -> None:
+    """It exits with 125 and says what is left; other runs are deleted and printed."""
     api = FakeWebApi([BERT, GPT])
     api.answers["GET /v1/runs/vision/bert"] = {**BERT, "deleting": True}
     members = [{"pod": f"bert-1-{rank}", "node": f"n{rank}", "phase": "Running"} for rank in range(5)]
@@ -134,8 +140,8 @@ def test_a_deletion_that_nobody_carries_out_is_not_waited_for_for_ever() -> None
     assert 30 < sum(api.naps) < 40
 
 
-def test_rm_all_takes_what_has_ended_and_with_force_the_rest() -> None:
-    """Of one's own, in all namespaces or in the one that is named."""
+def test_rm_all_deletes_the_users_ended_runs_and_with_force_all() -> None:
+    """In all namespaces, or in the named one."""
     api = FakeWebApi([BERT, GPT])
     assert invoke(api, "rm", "--all").exit_code == 2, "the fake lists a running one, too"
     assert api.calls[0].query == {"owner": ["@me"], "phase": ["Failed", "Stopped", "Succeeded"], "limit": ["500"]}
@@ -146,20 +152,19 @@ def test_rm_all_takes_what_has_ended_and_with_force_the_rest() -> None:
 
 
 @pytest.mark.parametrize("args", [["rm"], ["stop"], ["rm", "--all", "bert"], ["stop", "bert", "--all"]])
-def test_either_names_or_all(args: list[str]) -> None:
+def test_names_and_all_exclude_each_other_and_one_is_needed(args: list[str]) -> None:
     api = FakeWebApi([BERT])
     assert (invoke(api, *args).exit_code, api.calls) == (2, [])
 
 
-def test_stop_all() -> None:
-    """All of one's own runs that have not ended."""
+def test_stop_all_stops_the_users_active_runs() -> None:
     api = FakeWebApi([BERT])
     assert invoke(api, "stop", "--all").stdout == "bert\n"
     assert api.calls[0].query == {"owner": ["@me"], "active": ["true"], "limit": ["500"]}
 
 
 def test_prune_asks_before_it_deletes() -> None:
-    """It says what goes, and takes only yes for an answer."""
+    """It lists what would be deleted, and only yes confirms it."""
     for answer, code, stdout in (("y\n", 0, "gpt-small\n"), ("n\n", 1, ""), ("", 1, "")):
         api = FakeWebApi([GPT])
         result = invoke(api, "prune", stdin=answer)
@@ -171,7 +176,7 @@ def test_prune_asks_before_it_deletes() -> None:
     assert api.calls_to("DELETE")[0].query == {"checkpoint": ["true"]}
 
 
-def test_prune_of_older_runs_only() -> None:
+def test_prune_can_be_limited_to_older_runs() -> None:
     old = view("old", "Failed", status={"finishedAt": "2026-11-20T11:00:00Z"})
     new = view("new", "Failed", status={"finishedAt": "2026-11-21T11:00:00Z"})
     assert invoke(FakeWebApi([old, new]), "prune", "-f", "--older-than", "1d").stdout == "old\n"
@@ -182,7 +187,7 @@ def test_prune_of_older_runs_only() -> None:
 
 
 def test_kill_is_a_stop_without_grace() -> None:
-    """TERM is kaji stop; other signals go to processes, and how is said."""
+    """TERM is kaji stop; for other signals the error names kaji exec."""
     api = FakeWebApi([BERT])
     for args, body in (
         (["bert"], {"grace": "0s"}),
@@ -202,12 +207,12 @@ def test_start_is_resume() -> None:
     assert api.calls_to("POST")[0].path.endswith("/gpt-large/resume")
 
 
-def test_start_follows_what_is_printed_from_then_on() -> None:
-    """With -a, as docker start does: what earlier attempts printed is not shown again."""
+def test_start_attach_shows_only_the_new_attempts_log() -> None:
+    """As docker start -a does."""
     api = FakeWebApi([view("bert", "Stopped", status={"attempts": 2})])
     ended = view("bert", "Succeeded", status={"attempts": 3})
     api.answers["GET /v1/runs/vision/bert/watch"] = ndjson([BERT, ended])
-    api.answers["GET /v1/runs/vision/bert/logs"] = logged("epoch 9", attempt=3)
+    api.answers["GET /v1/runs/vision/bert/logs"] = log_frames("epoch 9", attempt=3)
     result = invoke(api, "start", "-a", "bert")
     assert (result.exit_code, result.stdout) == (0, "epoch 9\n")
     assert api.calls_to("GET", "/logs")[0].query["fromAttempt"] == ["3"]
@@ -215,7 +220,7 @@ def test_start_follows_what_is_printed_from_then_on() -> None:
 
 
 def test_restart_stops_waits_and_starts() -> None:
-    """All are told to stop first; one that has ended is only started; each name is printed when it is in the queue."""
+    """All are stopped first; an ended run is only started. A name is printed when its run is in the queue."""
     api = FakeWebApi([BERT, GPT])
     api.queues["GET /v1/runs/vision/bert"] = [BERT, BERT, view("bert", "Stopped")]
     assert invoke(api, "restart", "-t", "5", "bert", "gpt").stdout == "bert\ngpt-small\n"
@@ -227,8 +232,8 @@ def test_restart_stops_waits_and_starts() -> None:
     assert (api.calls_to("POST")[0].body, len(api.naps)) == ({"grace": "5s"}, 2)
 
 
-def test_restart_of_a_run_that_does_not_stop() -> None:
-    """It is not started beside itself; the others are."""
+def test_restart_does_not_start_a_run_that_has_not_stopped() -> None:
+    """Other runs are restarted."""
     api = FakeWebApi([BERT, GPT])
     result = invoke(api, "restart", "bert", "gpt")
     assert (result.exit_code, result.stdout) == (125, "gpt-small\n")
@@ -237,7 +242,7 @@ def test_restart_of_a_run_that_does_not_stop() -> None:
 
 
 def test_inspect_is_json_with_members() -> None:
-    """A list, as docker inspect prints it; what is not there does not keep the others from it."""
+    """A list, as docker inspect prints it; an unknown run does not keep the others from it."""
     api = FakeWebApi([BERT, GPT])
     api.answers["GET /v1/runs/vision/bert/members"] = {"items": [{"rank": 0, "pod": "bert-1-0"}]}
     result = invoke(api, "inspect", "bert", "nope", "gpt-s")
@@ -250,13 +255,13 @@ def test_inspect_is_json_with_members() -> None:
     ]
 
 
-def test_inspect_reads_no_templates_and_says_what_does() -> None:
+def test_inspect_refuses_a_template_and_suggests_jq() -> None:
     result = invoke(FakeWebApi([BERT]), "inspect", "-f", "{{.State.Status}}", "bert")
     assert (result.exit_code, "kaji inspect bert | jq -r" in result.stderr) == (2, True)
 
 
-def test_port_says_where_members_listen() -> None:
-    """Those that run; a rank stands before the address where there are several."""
+def test_port_lists_addresses_of_running_members() -> None:
+    """With several members each line begins with the rank."""
     web = view("web", spec={"ports": [80, 8888], "replicas": 2})
     api = FakeWebApi([web, BERT])
     members = [
@@ -272,18 +277,18 @@ def test_port_says_where_members_listen() -> None:
         "rank 1: 8888/tcp -> [fd00::3]:8888",
     ]
     assert invoke(api, "port", "web", "80/tcp").stdout.count("->") == 2
-    for args, said in ((["bert"], "-p PORT"), (["web", "99"], "it names 80, 8888")):
-        assert said in invoke(api, "port", *args).stderr
+    for args, message in ((["bert"], "-p PORT"), (["web", "99"], "it names 80, 8888")):
+        assert message in invoke(api, "port", *args).stderr
     api.answers["GET /v1/runs/vision/web/members"] = {"items": []}
     assert "no member of web runs" in invoke(api, "port", "web").stderr
 
 
-def test_attach_follows_from_now_to_the_end() -> None:
-    """Only what is printed from now on; the exit code is the run's."""
+def test_attach_shows_only_new_output_until_the_end() -> None:
+    """The exit code is the run's."""
     api = FakeWebApi([BERT, GPT])
     failed = view("bert", "Failed", status={"exitCode": 7, "reason": "ProgramFailed"})
     api.answers["GET /v1/runs/vision/bert/watch"] = ndjson([BERT, failed])
-    api.answers["GET /v1/runs/vision/bert/logs"] = logged("epoch 9")
+    api.answers["GET /v1/runs/vision/bert/logs"] = log_frames("epoch 9")
     result = invoke(api, "attach", "bert")
     assert (result.exit_code, result.stdout) == (7, "epoch 9\n")
     (read,) = api.calls_to("GET", "/logs")
@@ -293,7 +298,7 @@ def test_attach_follows_from_now_to_the_end() -> None:
 
 
 def test_wait_prints_exit_codes() -> None:
-    """One a line, in the order of the names; running ones are waited for."""
+    """One a line, in the order of the names; running runs are waited for."""
     api = FakeWebApi([BERT, GPT])
     failed = view("bert", "Failed", status={"exitCode": 7, "reason": "ProgramFailed"})
     api.answers["GET /v1/runs/vision/bert/watch"] = ndjson([BERT, failed])
@@ -314,44 +319,42 @@ def test_wait_prints_exit_codes() -> None:
         (["--rank", "0"], {"rank": ["0"]}, "a\n indented\n"),
     ],
 )
-def test_logs(args: list[str], query: dict[str, Any], stdout: str) -> None:
-    """Docker's options; a run of one member has no prefix."""
-    api = FakeWebApi([BERT], answers={"GET /v1/runs/vision/bert/logs": logged("a", " indented")})
+def test_logs_takes_dockers_options(args: list[str], query: dict[str, Any], stdout: str) -> None:
+    """A run with one member has no prefix."""
+    api = FakeWebApi([BERT], answers={"GET /v1/runs/vision/bert/logs": log_frames("a", " indented")})
     result = invoke(api, "logs", *args, "bert")
     assert (result.exit_code, result.stdout) == (0, stdout)
     assert api.calls_to("GET", "/logs")[0].query == {"frames": ["true"], **query}
 
 
-def test_logs_of_a_run_that_waits_say_why_there_are_none() -> None:
-    """On stderr: what a program reads stays empty."""
+def test_logs_of_a_waiting_run_say_on_stderr_why_it_waits() -> None:
     waiting = view("late", "Queued", status={"reason": "WaitingForGPU", "message": "needs 16 h100"})
     result = invoke(FakeWebApi([waiting]), "logs", "late")
     assert (result.exit_code, result.stdout) == (0, "")
     assert result.stderr == "late: no log: waiting for GPUs: needs 16 h100\n"
 
 
-def test_a_log_is_shown_byte_by_byte() -> None:
-    """Whatever the program printed, as docker shows it."""
-    said = [frame("\r 10%"), frame("\r100%\n\x1b[31mred"), frame("\x1b[0m")]
-    api = FakeWebApi([BERT], answers={"GET /v1/runs/vision/bert/logs": said})
+def test_logs_are_printed_byte_by_byte() -> None:
+    frames = [frame("\r 10%"), frame("\r100%\n\x1b[31mred"), frame("\x1b[0m")]
+    api = FakeWebApi([BERT], answers={"GET /v1/runs/vision/bert/logs": frames})
     assert invoke(api, "logs", "bert").stdout_bytes == b"\r 10%\r100%\n\x1b[31mred\x1b[0m"
 
 
-def test_a_broken_log_that_is_not_followed_fails() -> None:
-    """Half a log must not look like a whole one."""
+def test_an_incomplete_log_exits_with_125() -> None:
+    """It must not look like a whole log."""
     for broken in (cut_after(frame("a\n"), b'{"rank'), [frame("a\n"), frame("half")[:-1]]):
-        api = FakeWebApi([BERT], answers={"GET /v1/runs/vision/bert/logs": lambda _, said=broken: said})
+        api = FakeWebApi([BERT], answers={"GET /v1/runs/vision/bert/logs": lambda _, expected=broken: expected})
         result = invoke(api, "logs", "bert")
         assert (result.exit_code, result.stdout) == (125, "a\n")
         assert "broke" in result.stderr or "half a log" in result.stderr
 
 
-def test_logs_of_several_members_go_on_where_each_was() -> None:
-    """After a break each member's log goes on behind its own last line."""
+def test_logs_of_several_members_are_resumed_for_each_member() -> None:
+    """After a broken connection each log continues after its own last line."""
     api = FakeWebApi([view("bert", spec={"replicas": 2})])
     api.queues["GET /v1/runs/vision/bert/logs"] = [
-        cut_after(*logged("a"), *logged("b", rank=1), *logged("c")),
-        [*logged("d"), *logged("e", rank=1)],
+        cut_after(*log_frames("a"), *log_frames("b", rank=1), *log_frames("c")),
+        [*log_frames("d"), *log_frames("e", rank=1)],
     ]
     result = invoke(api, "logs", "-f", "bert")
     assert result.stdout == "[0] a\n[1] b\n[0] c\n[0] d\n[1] e\n"
@@ -362,11 +365,11 @@ def test_logs_of_several_members_go_on_where_each_was() -> None:
     ("verb", "path"),
     [("logs -f", "/logs"), ("wait", "/watch"), ("events -f", "/events")],
 )
-@pytest.mark.parametrize(("failures", "said"), [(3, []), (6, ["away", "back"])])
-def test_whoever_follows_is_told_that_the_server_is_away_and_that_it_is_back(
-    verb: str, path: str, failures: int, said: list[str]
+@pytest.mark.parametrize(("failures", "expected"), [(3, []), (6, ["away", "back"])])
+def test_an_outage_and_its_end_are_reported_once_while_following(
+    verb: str, path: str, failures: int, expected: list[str]
 ) -> None:
-    """Once each, after a few seconds, though nothing else is told; until when it is tried, and that the run goes on."""
+    """The report comes after a few seconds, says how long kaji keeps trying, and that the run goes on."""
     path = f"GET /v1/runs/vision/bert{path}"
     api = FakeWebApi([BERT], answers={path: ndjson([view("bert", "Succeeded")]) if verb == "wait" else []})
     api.queues[path] = [problem(503, "Unavailable", "the API server is away")] * failures
@@ -375,11 +378,11 @@ def test_whoever_follows_is_told_that_the_server_is_away_and_that_it_is_back(
         "away": f"bert: the API server is away; it is tried again until {clock_in(120)}, and the run itself goes on",
         "back": "bert: the server answers again",
     }
-    assert (result.exit_code, result.stderr.splitlines()) == (0, [words[each] for each in said])
+    assert (result.exit_code, result.stderr.splitlines()) == (0, [words[name] for name in expected])
 
 
-def test_more_logs_than_a_server_merges() -> None:
-    """It is said at once, and not recommended where it can't be done."""
+def test_more_logs_than_a_server_merges_are_refused_at_once() -> None:
+    """And --all-ranks is not suggested for such a run."""
     api = FakeWebApi([view("bert", spec={"replicas": MOST_MERGED + 1})])
     result = invoke(api, "logs", "--all-ranks", "bert")
     assert result.exit_code == 2
@@ -392,7 +395,7 @@ def test_more_logs_than_a_server_merges() -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "flags", "said"),
+    ("status", "flags", "expected"),
     [
         ({"phase": "Stopped"}, [], "ranks 0,2-3"),
         ({"phase": "Running", "attempt": {"number": 3}}, ["--attempt", "2"], "ranks 0,2-3"),
@@ -400,21 +403,21 @@ def test_more_logs_than_a_server_merges() -> None:
         ({"phase": "Running", "attempt": {"number": 3}}, [], ""),
     ],
 )
-def test_whose_log_is_gone_is_said(status: dict[str, Any], flags: list[str], said: str) -> None:
-    """What was not kept must not look like members that said nothing."""
+def test_members_without_a_stored_log_are_named(status: dict[str, Any], flags: list[str], expected: str) -> None:
+    """Otherwise they would look like members that printed nothing."""
     run = view("bert", spec={"replicas": 4}, status=status)
-    api = FakeWebApi([run], answers={"GET /v1/runs/vision/bert/logs": logged("a", rank=1)})
+    api = FakeWebApi([run], answers={"GET /v1/runs/vision/bert/logs": log_frames("a", rank=1)})
     result = invoke(api, "logs", *flags, "bert")
     assert (result.exit_code, result.stdout) == (0, "[1] a\n")
     assert result.stderr == (
-        f"bert: nothing of {said}: of members whose Pods are gone, logs are kept of rank 0, of those that failed, then "
-        "of some others\n"
-        if said
+        f"bert: nothing of {expected}: of members whose Pods are gone, logs are kept of rank 0, of those that failed, "
+        "then of some others\n"
+        if expected
         else ""
     )
 
 
-def test_what_a_server_finds_wrong_is_said_in_the_words_of_the_command_line() -> None:
+def test_faults_of_a_log_request_name_the_option() -> None:
     faults = [{"field": "rank", "message": "bert has 1 member", "hint": "its only rank is 0"}]
     refused = problem(422, "InvalidInput", "wrong", faults=faults)
     api = FakeWebApi([BERT], answers={"GET /v1/runs/vision/bert/logs": refused})
@@ -422,16 +425,14 @@ def test_what_a_server_finds_wrong_is_said_in_the_words_of_the_command_line() ->
     assert (result.exit_code, result.stderr) == (2, "kaji: --rank: bert has 1 member\n      its only rank is 0\n")
 
 
-def test_wrong_log_options_are_refused() -> None:
-    """Before a server is asked."""
+def test_wrong_log_options_are_refused_before_a_server_is_asked() -> None:
     api = FakeWebApi([BERT])
     for args in (["--tail", "-1"], ["--since", "yesterday"], ["--rank", "1", "--all-ranks"], ["--rank", "-1"]):
         assert invoke(api, "logs", *args, "bert").exit_code == 2
     assert api.calls == []
 
 
-def test_what_is_forbidden_is_said() -> None:
-    """403 ends with 2 and the server's words."""
+def test_a_forbidden_request_exits_with_2_and_the_servers_message() -> None:
     api = FakeWebApi(
         [BERT], answers={"POST /v1/runs/vision/bert/stop": problem(403, "Forbidden", "bob may not stop it")}
     )
@@ -439,8 +440,8 @@ def test_what_is_forbidden_is_said() -> None:
     assert (result.exit_code, result.stderr) == (2, "kaji: bob may not stop it\n")
 
 
-def test_expired_credentials() -> None:
-    """401 ends with 125 and the way out, once for many runs."""
+def test_expired_credentials_exit_with_125_and_are_reported_once() -> None:
+    """For any number of runs."""
     api = FakeWebApi(answers={"GET /v1/runs": problem(401, "Unauthenticated", "the token has expired", hint="log in")})
     result = invoke(api, "stop", "a", "b")
     assert (result.exit_code, result.stderr) == (125, "kaji: the token has expired\n      log in\n")

@@ -1,4 +1,4 @@
-"""What people are told of runs that wait: `kaji explain`, `kaji what-if`, `kaji queue`."""
+"""`kaji explain`, `kaji what-if` and `kaji queue`: the output about waiting runs."""
 
 from __future__ import annotations
 
@@ -94,8 +94,8 @@ EXPLANATION = {
 }
 
 
-def test_explain() -> None:
-    """What is missing, who holds it, what stands in the way, what would start now."""
+def test_explain_shows_what_is_missing_and_what_would_help() -> None:
+    """Who holds the resources, which nodes take no work, and which options would let the run start now."""
     api = FakeWebApi(RUNS, answers={"GET /v1/runs/vision/bert/explain": EXPLANATION})
     result = invoke(api, "explain", "be")
     assert printed(result.stdout) == [
@@ -136,14 +136,14 @@ def test_explain() -> None:
     assert json.loads(invoke(api, "explain", "be", "-o", "json").stdout) == EXPLANATION
 
 
-def test_explain_names_the_runs_that_it_preempts() -> None:
-    """First, since it starts by that alone."""
+def test_explain_names_the_runs_that_are_preempted() -> None:
+    """They come first, since the run starts once they have ended."""
     answer = EXPLANATION | {"asks": ["nlp/cheap", "nlp/cheaper"]}
-    said = printed(
+    output = printed(
         invoke(FakeWebApi(RUNS, answers={"GET /v1/runs/vision/bert/explain": answer}), "explain", "be").stdout
     )
-    place = said.index("It preempts these runs and starts when they have left")
-    assert said[place + 1 : place + 5] == [
+    place = output.index("It preempts these runs and starts when they have left")
+    assert output[place + 1 : place + 5] == [
         "  nlp/cheap",
         "  nlp/cheaper",
         "",
@@ -151,8 +151,7 @@ def test_explain_names_the_runs_that_it_preempts() -> None:
     ]
 
 
-def test_explain_where_nothing_helps() -> None:
-    """The cluster is too small, and nobody can tell when it grows."""
+def test_explain_says_that_the_cluster_is_too_small() -> None:
     too_small = {
         key: value for key, value in EXPLANATION.items() if key not in ("toFree", "exact", "expectedAt", "held")
     }
@@ -161,8 +160,8 @@ def test_explain_where_nothing_helps() -> None:
     answer = too_small | {"reason": "ClusterTooSmall", "ahead": 0, "sooner": [], "blocked": [], "place": place}
     del answer["kept"]
     api = FakeWebApi(RUNS, answers={"GET /v1/runs/vision/bert/explain": answer})
-    said = printed(invoke(api, "explain", "be").stdout)
-    assert said[-10:] == [
+    output = printed(invoke(api, "explain", "be").stdout)
+    assert output[-10:] == [
         "Nothing starts it",
         "  The cluster is too small for it, even with all nodes empty and in order.",
         "",
@@ -177,44 +176,44 @@ def test_explain_where_nothing_helps() -> None:
 
 
 def test_members_of_a_sweep_that_end_together_are_one_line() -> None:
-    """With all that they free; whose sweep it is, is not told again below."""
+    """The line has the sum of what they free; the sweep is not listed again below."""
 
     def member(index: int, until: str) -> dict[str, Any]:
         amounts = {"gpus": 8, "cpuMillis": 8000, "memoryBytes": 2**30}
-        said = {"kind": "member", "name": f"nlp/grid-2-{index}", "run": "nlp/grid", "owner": "bob", "why": ""}
-        return said | amounts | {"nodes": f"gpu-{index + 1}", "until": until}
+        output = {"kind": "member", "name": f"nlp/grid-2-{index}", "run": "nlp/grid", "owner": "bob", "why": ""}
+        return output | amounts | {"nodes": f"gpu-{index + 1}", "until": until}
 
     soon, later = "2026-11-21T12:05:00Z", "2026-11-21T13:00:00Z"
     steps = [member(3, soon), member(7, later), member(4, soon), member(1, soon)]
     api_says = EXPLANATION | {"toFree": steps, "held": [{"holder": "nlp/grid"}]}
-    said = printed(
+    output = printed(
         invoke(FakeWebApi(RUNS, answers={"GET /v1/runs/vision/bert/explain": api_says}), "explain", "be").stdout
     )
-    begin = said.index("It starts once all of this has happened")
-    assert [line.split("  ")[1].strip() for line in said[begin + 2 : begin + 4]] == [
+    begin = output.index("It starts once all of this has happened")
+    assert [line.split("  ")[1].strip() for line in output[begin + 2 : begin + 4]] == [
         "members 1,3-4 of nlp/grid (bob) end",
         "member 7 of nlp/grid (bob) ends",
     ]
-    assert "24 GPUs" in said[begin + 2] and "gpu-[4-5,2]" in said[begin + 2]
-    assert not any("Held by" in line for line in said)
+    assert "24 GPUs" in output[begin + 2] and "gpu-[4-5,2]" in output[begin + 2]
+    assert not any("Held by" in line for line in output)
 
 
-def test_explain_where_too_many_are_before_it() -> None:
-    """Nothing is made up; what is enough but perhaps too much is said to be that."""
+def test_explain_with_too_many_runs_ahead_is_marked_as_inexact() -> None:
+    """An upper bound is marked as such, and nothing is invented."""
     unknown = {key: value for key, value in EXPLANATION.items() if key != "toFree"} | {"exact": False}
-    said = printed(
+    output = printed(
         invoke(FakeWebApi(RUNS, answers={"GET /v1/runs/vision/bert/explain": unknown}), "explain", "be").stdout
     )
-    assert "  Too many runs are before it to tell." in said
+    assert "  Too many runs are before it to tell." in output
     enough = EXPLANATION | {"exact": False}
-    said = printed(
+    output = printed(
         invoke(FakeWebApi(RUNS, answers={"GET /v1/runs/vision/bert/explain": enough}), "explain", "be").stdout
     )
-    assert "It starts once all of this has happened, perhaps sooner" in said
+    assert "It starts once all of this has happened, perhaps sooner" in output
 
 
-def test_what_if_a_run_would_start() -> None:
-    """Where, and how near to each other its members would be; the words of kaji run are those that are sent."""
+def test_what_if_shows_where_a_run_would_start() -> None:
+    """It shows how near to each other its members would be, and takes the options of kaji run."""
     answer: dict[str, Any] = {
         "namespace": "vision",
         "starts": True,
@@ -232,7 +231,7 @@ def test_what_if_a_run_would_start() -> None:
     sweep = {**answer, "start": {**answer["start"], "most": 100}}
     result = invoke(FakeWebApi(RUNS, answers={"POST /v1/what-if": sweep}), "what-if", "--array", "0-99", "bert:3")
     assert result.stdout.startswith("It would start now: 4 of 100 members on gpu-[1-4]")
-    sweep = {**answer, "start": {**answer["start"], "most": 1000}}  # so many are started at a time
+    sweep = {**answer, "start": {**answer["start"], "most": 1000}}  # the largest number that is started at a time
     result = invoke(FakeWebApi(RUNS, answers={"POST /v1/what-if": sweep}), "what-if", "--array", "0-9999", "bert:3")
     assert result.stdout.startswith("It would start now: 4 of 10000 members on gpu-[1-4]")
     assert api.calls[0].body["spec"] == {
@@ -244,13 +243,13 @@ def test_what_if_a_run_would_start() -> None:
     assert json.loads(invoke(api, "what-if", "-o", "json", "bert:3").stdout) == answer
 
 
-def test_what_if_a_run_would_wait() -> None:
-    """As explain tells it of one that waits; what is refused is named by option, as kaji run names it."""
+def test_what_if_explains_a_wait_as_explain_does() -> None:
+    """A refusal names options, as kaji run does."""
     waits = {"namespace": "vision", "starts": False, "nodes": "", "domains": {}, "findings": [], "start": EXPLANATION}
     api = FakeWebApi(RUNS, answers={"POST /v1/what-if": waits})
-    said = printed(invoke(api, "what-if", "bert:3").stdout)
-    assert said[:2] == ["It would wait: WaitingForGPU", "  needs 32 h100 for 4 members; there is room for 2"]
-    assert "It starts once all of this has happened" in said
+    output = printed(invoke(api, "what-if", "bert:3").stdout)
+    assert output[:2] == ["It would wait: WaitingForGPU", "  needs 32 h100 for 4 members; there is room for 2"]
+    assert "It starts once all of this has happened" in output
     faults = [{"field": "spec.resources.gpu", "message": "too many", "value": "9", "hint": "use 8"}]
     refused = problem(422, "Refused", "spec.resources.gpu: too many", faults=faults)
     api = FakeWebApi(RUNS, answers={"POST /v1/what-if": refused})
@@ -276,8 +275,8 @@ QUEUED = {
 }
 
 
-def test_the_queue() -> None:
-    """Who waits, how long that took and will, and what is special about it; wide with what makes the order."""
+def test_queue_lists_waiting_runs_with_times_and_notes() -> None:
+    """The wide format has the figures behind the order."""
     place = PLACE | {"position": 2, "expectedFrom": "limit", "overdue": True, "score": None}
     second = QUEUED | {"name": "web", "gpus": 0, "gpuType": "", "place": place, "behind": ["vision/bert", "nlp/x"]}
     del second["kept"], second["expectedAt"]
@@ -289,7 +288,7 @@ def test_the_queue() -> None:
         "2   vision/web    ada     4 members   2 hours   at most 15 minutes   unknown      waited longest, too long; "
         "would delay vision/bert and 1 more",
     ]
-    assert "gpu-[1-4] kept for it" in invoke(api, "queue", width=80).stdout  # notes are never what is cut off
+    assert "gpu-[1-4] kept for it" in invoke(api, "queue", width=80).stdout  # notes are never cut
     wide = printed(invoke(api, "queue", "-o", "wide").stdout)
     assert "PRIORITY   SIZE   USER HAD   TEAM HAD   SCORE" in wide[0]
     assert "0    12%       0.4%        50%    61.4   gpu-[1-4] kept for it" in wide[1]
@@ -316,6 +315,6 @@ def test_the_queue() -> None:
         ({"expectedFrom": "corrected"}, "unknown: it has taken longer than expected already"),
     ],
 )
-def test_an_expectation_shows_its_evidence_and_how_far_that_lies_apart(expected: dict[str, Any], words: str) -> None:
+def test_an_expected_run_time_is_shown_with_its_evidence(expected: dict[str, Any], words: str) -> None:
     evidence = {"seconds": 7200, "shortestSeconds": 0, "runs": 0, "sure": False, "goesOn": False} | expected
     assert expected_words(evidence) == words

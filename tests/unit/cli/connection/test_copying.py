@@ -1,4 +1,4 @@
-"""Copying through a tar in the member: names as docker has them, and nothing written where it does not belong."""
+"""Copying through tar in the member: names follow Docker, and nothing is written outside the target."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from kajitori.errors import InvalidInput
 
 @pytest.fixture
 def member(tmp_path: Path) -> Path:
-    """A folder that stands for a member's disk."""
+    """A folder that stands for the member's disk."""
     folder = tmp_path / "member"
     (folder / "sub").mkdir(parents=True)
     return folder
 
 
 @pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "here"
     folder.mkdir()
     monkeypatch.chdir(folder)
@@ -35,7 +35,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def execute(
     command: tuple[str, ...], *, stdin: int = -1, stdout: BinaryIO | None = None, stderr: BinaryIO | None = None
 ) -> int:
-    """The command on this machine, as `execution.execute` runs it in a member."""
+    """Run the command on this machine, as `execution.execute` runs it in a member."""
     source = stdin if stdin >= 0 else subprocess.DEVNULL
     done = subprocess.run(command, stdin=source, capture_output=True, check=False)
     assert stderr is not None
@@ -44,8 +44,8 @@ def execute(
     return done.returncode
 
 
-def sends(*members: tarfile.TarInfo | tuple[tarfile.TarInfo, bytes]) -> Any:
-    """A member that answers with this archive, whatever it is asked for."""
+def sender(*members: tarfile.TarInfo | tuple[tarfile.TarInfo, bytes]) -> Any:
+    """Return a member that answers every command with this archive."""
     archive = io.BytesIO()
     with tarfile.open(fileobj=archive, mode="w") as tar:
         for each in members:
@@ -60,9 +60,9 @@ def sends(*members: tarfile.TarInfo | tuple[tarfile.TarInfo, bytes]) -> Any:
     return answer
 
 
-def entry(name: str, kind: bytes = tarfile.REGTYPE, leads_to: str = "") -> tarfile.TarInfo:
+def entry(name: str, kind: bytes = tarfile.REGTYPE, link_target: str = "") -> tarfile.TarInfo:
     info = tarfile.TarInfo(name)
-    info.type, info.linkname, info.mode = kind, leads_to, 0o4755
+    info.type, info.linkname, info.mode = kind, link_target, 0o4755
     return info
 
 
@@ -78,7 +78,7 @@ def entry(name: str, kind: bytes = tarfile.REGTYPE, leads_to: str = "") -> tarfi
         ("-", Place("-")),
     ],
 )
-def test_which_side_is_in_a_run(text: str, place: Place) -> None:
+def test_a_place_in_a_run_is_told_from_a_local_path(text: str, place: Place) -> None:
     assert read_place(text) == place
 
 
@@ -103,7 +103,7 @@ WHOLE = {"a": "hi", "link": "-> sub/b", "sub/b": "there", "sub/second": "hi"}
 
 
 @pytest.mark.parametrize(
-    ("suffix", "target", "lands"),
+    ("suffix", "target", "landing"),
     [
         ("", "new", "new"),
         ("", ".", "member"),
@@ -112,17 +112,19 @@ WHOLE = {"a": "hi", "link": "-> sub/b", "sub/b": "there", "sub/second": "hi"}
         ("/.", "n", "n"),
     ],
 )
-def test_folders_come_out_as_docker_names_them(member: Path, here: Path, suffix: str, target: str, lands: str) -> None:
-    """Into a folder that is there, or under the target's name; `/.` is the content."""
+def test_folders_are_copied_out_with_the_names_that_docker_gives(
+    member: Path, folder: Path, suffix: str, target: str, landing: str
+) -> None:
+    """Into an existing folder, or under the target's name; `/.` means the content."""
     fill(member)
-    (here / "there").mkdir()
+    (folder / "there").mkdir()
     assert copy_out(execute, f"{member}{suffix}", target) == []
-    assert tree(here / lands) == WHOLE
-    assert (here / lands / "a").stat().st_mode & 0o777 == 0o640
+    assert tree(folder / landing) == WHOLE
+    assert (folder / landing / "a").stat().st_mode & 0o777 == 0o640
 
 
 @pytest.mark.parametrize(
-    ("source", "target", "lands"),
+    ("source", "target", "landing"),
     [
         ("src", "new", "new"),
         ("src", "sub", "sub/src"),
@@ -131,27 +133,29 @@ def test_folders_come_out_as_docker_names_them(member: Path, here: Path, suffix:
         ("src/.", "n", "n"),
     ],
 )
-def test_folders_go_in_as_docker_names_them(member: Path, here: Path, source: str, target: str, lands: str) -> None:
-    (here / "src").mkdir()
-    fill(here / "src")
+def test_folders_are_copied_in_with_the_names_that_docker_gives(
+    member: Path, folder: Path, source: str, target: str, landing: str
+) -> None:
+    (folder / "src").mkdir()
+    fill(folder / "src")
     copy_in(execute, source, f"{member}/{target}")
-    assert tree(member / lands) == WHOLE
+    assert tree(member / landing) == WHOLE
 
 
-def test_single_files_both_ways(member: Path, here: Path) -> None:
-    """Under another name, into a folder, and over a file that is there."""
-    (here / "f").write_text("1")
+def test_single_files_are_copied_both_ways(member: Path, folder: Path) -> None:
+    """Under another name, into a folder, and over an existing file."""
+    (folder / "f").write_text("1")
     copy_in(execute, "f", f"{member}/g")
     copy_in(execute, "f", f"{member}/sub")
     assert tree(member) == {"g": "1", "sub/f": "1"}
-    (here / "h").write_text("old")
+    (folder / "h").write_text("old")
     assert copy_out(execute, f"{member}/g", "h") == copy_out(execute, f"{member}/g", ".") == []
-    assert tree(here) == {"f": "1", "g": "1", "h": "1"}
+    assert tree(folder) == {"f": "1", "g": "1", "h": "1"}
 
 
-def test_what_can_not_be_copied_is_said(member: Path, here: Path) -> None:
-    """Before anything is sent where that is known; else in the words of the member's tar."""
-    (here / "src").mkdir()
+def test_an_impossible_copy_is_refused(member: Path, folder: Path) -> None:
+    """Before anything is sent if that is known, otherwise with the message of the member's tar."""
+    (folder / "src").mkdir()
     (member / "file").write_text("")
     for source, target in (("nope", "x"), ("src", "none/x"), ("src", "file")):
         with pytest.raises(InvalidInput):
@@ -162,7 +166,7 @@ def test_what_can_not_be_copied_is_said(member: Path, here: Path) -> None:
         copy_out(execute, f"{member}/file", "none/x")
 
 
-def test_a_member_without_tar_is_told_of(here: Path) -> None:
+def test_a_member_without_tar_is_named_as_the_cause(folder: Path) -> None:
     def without(command: tuple[str, ...], *, stdin: int, stdout: BinaryIO, stderr: BinaryIO) -> int:
         stderr.write(b"tar: not found")
         return 127
@@ -173,16 +177,16 @@ def test_a_member_without_tar_is_told_of(here: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["/etc/evil", "../evil", "x/../../evil", "y", "x/../y"])
-def test_names_that_were_not_asked_for_are_left_out(here: Path, name: str) -> None:
-    """Wherever they point to: only what is below the source's name lands, below the target."""
-    assert len(copy_out(sends((entry("x/good"), b"1"), (entry(name), b"evil")), "/x", "out")) == 1
-    assert tree(here) == {"out/good": "1"}
+def test_archive_entries_outside_the_source_are_left_out(folder: Path, name: str) -> None:
+    """Only entries below the source's name are written, and only below the target."""
+    assert len(copy_out(sender((entry("x/good"), b"1"), (entry(name), b"evil")), "/x", "out")) == 1
+    assert tree(folder) == {"out/good": "1"}
 
 
-def test_nothing_is_written_through_a_link_of_the_archive(here: Path, tmp_path: Path) -> None:
-    """Links that lead outside are left out; those that stay are made when everything else is written."""
+def test_nothing_is_written_through_a_link_of_the_archive(folder: Path, tmp_path: Path) -> None:
+    """Links that lead outside are left out; others are created after everything else is written."""
     left_out = copy_out(
-        sends(
+        sender(
             entry("x", tarfile.DIRTYPE),
             entry("x/out", tarfile.SYMTYPE, str(tmp_path)),
             (entry("x/out/evil"), b"1"),
@@ -196,16 +200,16 @@ def test_nothing_is_written_through_a_link_of_the_archive(here: Path, tmp_path: 
         "/x",
         "target",
     )
-    assert tree(here / "target") == {"good": "2", "in": "-> good", "out/evil": "1"}
+    assert tree(folder / "target") == {"good": "2", "in": "-> good", "out/evil": "1"}
     assert not (tmp_path / "evil").exists()
-    assert [each.partition(":")[0] for each in left_out] == ["x/out", "x/up", "x/hard", "x/null"]
+    assert [notice.partition(":")[0] for notice in left_out] == ["x/out", "x/up", "x/hard", "x/null"]
 
 
-def test_no_link_is_made_through_another_link_of_the_archive(here: Path) -> None:
-    """Each leads nowhere outside by its words alone; together they would have replaced a file beside the target."""
-    (here / "mine").write_text("kept")
+def test_no_link_is_created_through_another_link_of_the_archive(folder: Path) -> None:
+    """Each link alone leads nowhere outside; together they would have replaced a file beside the target."""
+    (folder / "mine").write_text("kept")
     left_out = copy_out(
-        sends(
+        sender(
             entry("x", tarfile.DIRTYPE),
             entry("x/here", tarfile.SYMTYPE, "."),
             entry("x/here/up", tarfile.SYMTYPE, ".."),
@@ -217,43 +221,43 @@ def test_no_link_is_made_through_another_link_of_the_archive(here: Path) -> None
         "/x",
         "target",
     )
-    assert tree(here) == {"mine": "kept", "target/good": "1", "target/here": "-> .", "target/dot": "-> ."}
-    assert [each.partition(":")[0] for each in left_out] == ["x/up/mine", "x/here/up", "x/later"]
+    assert tree(folder) == {"mine": "kept", "target/good": "1", "target/here": "-> .", "target/dot": "-> ."}
+    assert [notice.partition(":")[0] for notice in left_out] == ["x/up/mine", "x/here/up", "x/later"]
 
 
-def test_a_link_is_copied_as_a_link_and_nothing_is_made_behind_it(here: Path) -> None:
-    (here / "mine").mkdir()
-    archive = sends(entry("x", tarfile.SYMTYPE, "mine"), entry("x/evil", tarfile.SYMTYPE, "y"))
+def test_a_link_is_copied_as_a_link_and_nothing_is_written_behind_it(folder: Path) -> None:
+    (folder / "mine").mkdir()
+    archive = sender(entry("x", tarfile.SYMTYPE, "mine"), entry("x/evil", tarfile.SYMTYPE, "y"))
     assert copy_out(archive, "/x", "target") == ["x/evil: a link to y"]
-    assert tree(here) == {"target": "-> mine"}
+    assert tree(folder) == {"target": "-> mine"}
 
 
-def test_names_that_begin_with_two_dots_are_copied(here: Path) -> None:
+def test_names_that_begin_with_two_dots_are_copied(folder: Path) -> None:
     """Kubernetes keeps the files of a ConfigMap in `..data`."""
-    archive = sends(
+    archive = sender(
         entry("x/..data", tarfile.SYMTYPE, "..2026"),
         (entry("x/..2026/key"), b"1"),
         entry("x/key", tarfile.SYMTYPE, "..data/key"),
     )
     assert copy_out(archive, "/x", "target") == []
-    assert tree(here) == {"target/..2026/key": "1", "target/..data": "-> ..2026", "target/key": "-> ..data/key"}
-    assert copy_out(sends((entry("./..2026/key"), b"1")), "/x/.", "other") == []
+    assert tree(folder) == {"target/..2026/key": "1", "target/..data": "-> ..2026", "target/key": "-> ..data/key"}
+    assert copy_out(sender((entry("./..2026/key"), b"1")), "/x/.", "other") == []
 
 
-def test_nothing_is_written_through_a_link_that_was_here(here: Path, tmp_path: Path) -> None:
+def test_nothing_is_written_through_an_existing_link(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
-    (here / "x").mkdir()
-    (here / "x" / "link").symlink_to(tmp_path / "elsewhere")
-    left_out = copy_out(sends((entry("x/link/evil"), b"1"), (entry("x/link"), b"over it")), "/x", ".")
+    (folder / "x").mkdir()
+    (folder / "x" / "link").symlink_to(tmp_path / "elsewhere")
+    left_out = copy_out(sender((entry("x/link/evil"), b"1"), (entry("x/link"), b"over it")), "/x", ".")
     assert (len(left_out), list((tmp_path / "elsewhere").iterdir())) == (1, [])
-    assert (here / "x" / "link").read_text() == "over it"
-    assert (here / "x" / "link").stat().st_mode & 0o7777 == 0o755, "no rights beyond the plain ones"
+    assert (folder / "x" / "link").read_text() == "over it"
+    assert (folder / "x" / "link").stat().st_mode & 0o7777 == 0o755, "the set-user-ID bit of the archive is dropped"
 
 
-def test_an_archive_that_breaks_off_is_no_success(here: Path) -> None:
+def test_an_incomplete_archive_is_an_error(folder: Path) -> None:
     def half(command: tuple[str, ...], *, stdin: int, stdout: BinaryIO, stderr: BinaryIO) -> int:
         whole = io.BytesIO()
-        sends((entry("x/a"), b"1" * 5000))(command, stdin=-1, stdout=whole, stderr=stderr)
+        sender((entry("x/a"), b"1" * 5000))(command, stdin=-1, stdout=whole, stderr=stderr)
         stdout.write(whole.getvalue()[:3000])
         return 0
 
@@ -261,18 +265,18 @@ def test_an_archive_that_breaks_off_is_no_success(here: Path) -> None:
         copy_out(half, "/x", "out")
 
 
-def test_archives_through_stdin_and_stdout(
-    member: Path, here: Path, capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch
+def test_a_dash_reads_or_writes_an_archive(
+    member: Path, folder: Path, capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`-` is an archive, as for docker."""
+    """As in `docker cp`."""
     fill(member)
     copy_out(execute, str(member), "-")
     archive = capfdbinary.readouterr().out
     with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
         assert "member/sub/b" in tar.getnames()
-    (here / "archive").write_bytes(archive)
+    (folder / "archive").write_bytes(archive)
     keyboard = os.dup(0)
-    with (here / "archive").open("rb") as file:
+    with (folder / "archive").open("rb") as file:
         os.dup2(file.fileno(), 0)
         try:
             copy_in(execute, "-", f"{member}/sub")

@@ -1,4 +1,4 @@
-"""The HTTP client: what is tried again, and what errors become."""
+"""The HTTP client: retries, and the errors that answers become."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def raising(error: Exception) -> Any:
     return answer
 
 
-def test_a_safe_request_is_tried_again() -> None:
-    """While a server is busy or away a GET waits and tries again, as long as the server asks for."""
+def test_a_get_is_retried() -> None:
+    """While a server is busy or unavailable, a GET waits for as long as the server says, and tries again."""
     busy = 429, {"title": "busy", "headers": {"Retry-After": "3"}}
     lost, refused = raising(Lost("lost")), raising(NotReached("refused"))
     api = FakeWebApi(queues={"GET /v1/version": [busy, lost, refused, {"version": "1"}]})
@@ -44,16 +44,16 @@ def test_a_safe_request_is_tried_again() -> None:
     assert api.naps[0] > 2
 
 
-def test_a_get_gives_up() -> None:
-    """After some tries the last answer counts."""
+def test_a_get_gives_up_after_some_retries() -> None:
+    """The last answer counts."""
     api = FakeWebApi(answers={"GET /v1/version": problem(503, "Unavailable", "no API server", hint="wait")})
     with cli_of(api).api() as client, pytest.raises(Unavailable, match="no API server"):
         client.get("/v1/version")
     assert len(api.calls) == 4
 
 
-def test_an_unsafe_request_is_tried_again_only_where_nothing_was_done() -> None:
-    """A POST that was not sent or was answered with 429 is tried again; one whose answer was lost is not."""
+def test_a_post_is_retried_only_if_nothing_was_done() -> None:
+    """A POST that was not sent, or was answered with 429, is retried; a POST without an answer is not."""
     busy, refused = (429, {"title": "busy"}), raising(NotReached("refused"))
     api = FakeWebApi(queues={"POST /v1/runs": [busy, refused, {"name": "x"}]})
     with cli_of(api).api() as client:
@@ -70,8 +70,8 @@ def test_an_unsafe_request_is_tried_again_only_where_nothing_was_done() -> None:
     assert len(api.calls) == 1
 
 
-def test_a_refused_connection_on_this_machine_is_not_waited_for() -> None:
-    """A local cluster that is down is said at once, with the command that starts it."""
+def test_a_refused_connection_to_this_machine_is_not_retried() -> None:
+    """The error names the command that starts the local cluster."""
     api = FakeWebApi(answers={"GET /v1/version": raising(NotReached("refused"))})
     naps: list[float] = []
     client = Api(Target("http://127.0.0.1:9", TOKEN), transport=api, sleep=naps.append)
@@ -98,8 +98,8 @@ def test_a_refused_connection_on_this_machine_is_not_waited_for() -> None:
         (503, "Unavailable", Unavailable),
     ],
 )
-def test_problems_become_errors(status: int, code: str, kind: type[KajitoriError]) -> None:
-    """Each problem is the error of the same meaning, with message and hint."""
+def test_problem_documents_become_errors(status: int, code: str, kind: type[KajitoriError]) -> None:
+    """Each becomes the error type with the same meaning, with message and hint."""
     document = {"title": "t", "status": status, "code": code, "detail": "words", "hint": "way out"}
     response = Response.of(status, document)
     error = error_of(response)
@@ -109,8 +109,8 @@ def test_problems_become_errors(status: int, code: str, kind: type[KajitoriError
 
 
 @pytest.mark.parametrize("content", [b"<html>Bad gateway</html>", b"[]", b'{"a": 1}', b""])
-def test_an_answer_of_somebody_else_is_named(content: bytes) -> None:
-    """A proxy's page is not shown; it is said that no Kajitori server answered."""
+def test_an_answer_of_another_server_is_recognised(content: bytes) -> None:
+    """A proxy's page is not shown; the error says that no Kajitori server answered."""
     response = Response.of(502, content)
     error = error_of(response)
     assert isinstance(error, Unavailable)
@@ -121,7 +121,7 @@ def test_an_answer_of_somebody_else_is_named(content: bytes) -> None:
 
 
 def test_debug_prints_calls_without_secrets() -> None:
-    """--debug shows what is asked and how it was answered, never the token; before and behind the verb."""
+    """--debug, before or after the verb, shows requests and answers, but never the token."""
     for args in (["--debug", "version"], ["version", "--debug"]):
         result = invoke(FakeWebApi(answers={"GET /v1/version": {"version": "1"}}), *args)
         assert "> GET http://kaji.test/v1/version" in result.stderr

@@ -17,11 +17,11 @@ from kajitori.errors import InvalidInput, NotFound, Unauthenticated, Unavailable
 
 
 def cluster(folder: Path, runtime: Path, **more: Any) -> Path:
-    """A data folder as `kaji up` leaves it, with its link."""
+    """Create a data folder as `kaji up` leaves it, with its link."""
     folder.mkdir()
-    said = {"url": f"http://127.0.0.1/{folder.name}", "token": "t", "pid": os.getpid(), "namespace": "me", **more}
+    document = {"url": f"http://127.0.0.1/{folder.name}", "token": "t", "pid": os.getpid(), "namespace": "me", **more}
     file = folder / "kaji.json"
-    file.write_text(json.dumps(said))
+    file.write_text(json.dumps(document))
     links = runtime / "clusters"
     links.mkdir(parents=True, exist_ok=True)
     (links / folder.name).symlink_to(file)
@@ -29,13 +29,13 @@ def cluster(folder: Path, runtime: Path, **more: Any) -> Path:
 
 
 def dead_pid() -> int:
-    """A process that has ended."""
+    """Return the number of a process that has ended."""
     done = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, check=True)
     return int(done.stdout)
 
 
 def test_the_environment_comes_first(tmp_path: Path) -> None:
-    """$KAJI_SERVER with $KAJI_TOKEN wins over local clusters."""
+    """$KAJI_SERVER with $KAJI_TOKEN takes precedence over local clusters."""
     cluster(tmp_path / "a", tmp_path / "run")
     environment = {"KAJI_SERVER": "https://kaji.example.org/", "KAJI_TOKEN": "x\n", "KAJI_NAMESPACE": "team"}
     target = find_target(environment, None, tmp_path / "run")
@@ -54,21 +54,21 @@ def test_the_environment_comes_first(tmp_path: Path) -> None:
         ("https://kaji.example.org", True),
     ],
 )
-def test_a_token_goes_over_plain_http_to_this_machine_only(url: str, allowed: bool) -> None:
-    """Unless somebody says that it may."""
+def test_a_token_is_sent_over_plain_http_only_to_this_machine(url: str, allowed: bool) -> None:
+    """$KAJI_INSECURE_HTTP allows it."""
     environment = {"KAJI_SERVER": url, "KAJI_TOKEN": "x"}
     if allowed:
         assert find_target(environment, None).url == url
         return
-    for said in ("", "0"):
+    for value in ("", "0"):
         with pytest.raises(InvalidInput) as caught:
-            find_target({**environment, "KAJI_INSECURE_HTTP": said}, None)
+            find_target({**environment, "KAJI_INSECURE_HTTP": value}, None)
         assert "--insecure-http" in caught.value.faults[0].hint
     assert find_target({**environment, "KAJI_INSECURE_HTTP": "1"}, None).url == url
 
 
-def test_who_vouches_for_a_server_is_named_by_a_file(tmp_path: Path) -> None:
-    """By $KAJI_CA, or by `kaji up` itself; a file without certificates is named."""
+def test_a_file_names_the_certificate_authority_of_a_server(tmp_path: Path) -> None:
+    """By $KAJI_CA, or written by `kaji up`. A file without certificates is refused by name."""
     made = ensure_certificates(tmp_path / "pki")
     folder = cluster(tmp_path / "a", tmp_path / "run", url="https://10.0.0.1:1", ca=str(made.ca))
     environment = {"KAJI_SERVER": "https://x.example", "KAJI_TOKEN": "x", "KAJI_CA": str(made.ca)}
@@ -81,8 +81,7 @@ def test_who_vouches_for_a_server_is_named_by_a_file(tmp_path: Path) -> None:
             target.tls()
 
 
-def test_a_folder_that_was_named_wins(tmp_path: Path) -> None:
-    """--cluster means this one and no other."""
+def test_cluster_option_takes_precedence(tmp_path: Path) -> None:
     folder = cluster(tmp_path / "a", tmp_path / "run")
     target = find_target({"KAJI_SERVER": "https://x.example", "KAJI_TOKEN": "x"}, folder, tmp_path / "run")
     assert target == Target("http://127.0.0.1/a", "t", "me", folder)
@@ -92,8 +91,8 @@ def test_a_folder_that_was_named_wins(tmp_path: Path) -> None:
     assert caught.value.hint == f"start one: kaji up --data {tmp_path / 'nothing'}"
 
 
-def test_the_only_one_that_runs(tmp_path: Path) -> None:
-    """Dead ones, broken links and broken files are passed over."""
+def test_the_only_running_cluster_is_taken(tmp_path: Path) -> None:
+    """Ended clusters, broken links and broken files do not count."""
     runtime = tmp_path / "run"
     clusters: dict[str, dict[str, Any]] = {"only": {}, "dead": {"pid": dead_pid()}, "broken": {"pid": "x"}}
     for name, more in clusters.items():
@@ -102,8 +101,8 @@ def test_the_only_one_that_runs(tmp_path: Path) -> None:
     assert find_target({}, None, runtime).url == "http://127.0.0.1/only"
 
 
-def test_of_several_that_run_one_has_to_be_chosen(tmp_path: Path) -> None:
-    """Nothing is done to a cluster that somebody did not mean; a choice holds until it is taken back."""
+def test_one_of_several_running_clusters_must_be_chosen(tmp_path: Path) -> None:
+    """No command acts on a cluster by accident; a choice holds until it is cleared."""
     runtime = tmp_path / "run"
     for name in ("a", "b"):
         cluster(tmp_path / name, runtime)
@@ -122,8 +121,7 @@ def test_of_several_that_run_one_has_to_be_chosen(tmp_path: Path) -> None:
         find_target({}, None, runtime)
 
 
-def test_a_choice_is_kept_when_its_cluster_ends(tmp_path: Path) -> None:
-    """No command takes another one by itself."""
+def test_a_chosen_cluster_that_has_ended_is_not_replaced_by_another(tmp_path: Path) -> None:
     runtime = tmp_path / "run"
     for name in ("a", "b"):
         cluster(tmp_path / name, runtime)
@@ -133,24 +131,24 @@ def test_a_choice_is_kept_when_its_cluster_ends(tmp_path: Path) -> None:
         find_target({}, None, runtime)
     assert "`kaji context use` chose it" in ended.value.message
     assert f"kaji up --data {tmp_path / 'a'}; or choose another: kaji context use NAME" in ended.value.hint
-    found = {each.name: (each.runs, each.why) for each in contexts({}, None, runtime)}
+    found = {context.name: (context.runs, context.why) for context in contexts({}, None, runtime)}
     assert found == {"a": (False, "kaji context use"), "b": (True, "")}
 
 
-def test_folders_of_the_same_name_are_told_apart(tmp_path: Path) -> None:
+def test_data_folders_of_the_same_name_are_shown_with_their_path(tmp_path: Path) -> None:
     runtime = tmp_path / "run"
     for parent in ("x", "y"):
         (tmp_path / parent).mkdir()
         cluster(tmp_path / parent / "data", runtime / parent)
         (runtime / "clusters").mkdir(exist_ok=True)
         (runtime / "clusters" / parent).symlink_to(tmp_path / parent / "data" / "kaji.json")
-    assert [each.name for each in contexts({}, None, runtime)] == [str(tmp_path / p / "data") for p in ("x", "y")]
+    assert [context.name for context in contexts({}, None, runtime)] == [str(tmp_path / p / "data") for p in ("x", "y")]
     choose(str(tmp_path / "y" / "data"), runtime)
     assert find_target({}, None, runtime).data == tmp_path / "y" / "data"
 
 
-def test_a_context_that_is_not_there(tmp_path: Path) -> None:
-    """Those that are there are named; nothing is written down."""
+def test_an_unknown_context_cannot_be_chosen(tmp_path: Path) -> None:
+    """The present choice stays."""
     cluster(tmp_path / "a", tmp_path / "run")
     for name, error in (("nope", NotFound), ("environment", InvalidInput), (str(tmp_path / "nope"), Unavailable)):
         with pytest.raises(error):
@@ -159,30 +157,29 @@ def test_a_context_that_is_not_there(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{", '{"cluster": 1}'])
-def test_a_choice_that_can_not_be_read_is_none(tmp_path: Path, text: str) -> None:
+def test_an_unreadable_choice_is_ignored(tmp_path: Path, text: str) -> None:
     cluster(tmp_path / "a", tmp_path / "run")
     (tmp_path / "run" / "context.json").write_text(text)
     assert find_target({}, None, tmp_path / "run").data == tmp_path / "a"
 
 
-def test_contexts_say_which_one_is_taken_and_why(tmp_path: Path) -> None:
-    """As find_target takes it."""
+def test_contexts_say_which_one_is_used_and_why(tmp_path: Path) -> None:
+    """They agree with `find_target`."""
     runtime = tmp_path / "run"
     cluster(tmp_path / "a", runtime)
-    assert [(each.name, each.why) for each in contexts({}, None, runtime)] == [("a", "no other runs")]
+    assert [(context.name, context.why) for context in contexts({}, None, runtime)] == [("a", "no other runs")]
     cluster(tmp_path / "b", runtime)
-    assert [each.why for each in contexts({}, None, runtime)] == ["", ""]
+    assert [context.why for context in contexts({}, None, runtime)] == ["", ""]
     for environment, named, name, why in (
         ({}, tmp_path / "b", "b", "--cluster"),
         ({"KAJI_CONTEXT": "a"}, None, "a", "$KAJI_CONTEXT"),
         ({"KAJI_CONTEXT": "a", "KAJI_SERVER": "https://x.example"}, None, "environment", "$KAJI_SERVER"),
     ):
-        taken = [(each.name, each.why) for each in contexts(environment, named, runtime) if each.why]
+        taken = [(context.name, context.why) for context in contexts(environment, named, runtime) if context.why]
         assert taken == [(name, why)]
 
 
-def test_a_cluster_that_ended_is_named(tmp_path: Path) -> None:
-    """Where only a dead one is known, the way to start it again is said."""
+def test_the_command_that_restarts_an_ended_cluster_is_named(tmp_path: Path) -> None:
     folder = cluster(tmp_path / "a", tmp_path / "run", pid=dead_pid())
     with pytest.raises(Unavailable) as caught:
         find_target({}, None, tmp_path / "run")
@@ -190,16 +187,14 @@ def test_a_cluster_that_ended_is_named(tmp_path: Path) -> None:
     assert caught.value.hint == f"start it again: kaji up --data {folder}"
 
 
-def test_nothing_known(tmp_path: Path) -> None:
-    """Without any server both ways out are named."""
+def test_without_any_server_both_remedies_are_named(tmp_path: Path) -> None:
     with pytest.raises(Unavailable) as caught:
         find_target({}, None, tmp_path)
     assert "kaji up" in caught.value.hint
     assert "$KAJI_SERVER" in caught.value.hint
 
 
-def test_a_server_without_a_token() -> None:
-    """The missing half is named."""
+def test_a_missing_token_or_scheme_is_named() -> None:
     with pytest.raises(Unauthenticated, match="KAJI_TOKEN is not"):
         find_target({"KAJI_SERVER": "https://kaji.example.org"}, None)
     with pytest.raises(Unavailable, match="no address"):
@@ -207,5 +202,4 @@ def test_a_server_without_a_token() -> None:
 
 
 def test_a_target_does_not_show_its_token() -> None:
-    """Neither in a log nor in a report."""
     assert "hush" not in repr(Target("http://x", "hush"))

@@ -1,4 +1,5 @@
-"""Logs of several members on one screen, in one file: whose a line is can be seen, and bars are redrawn in place."""
+"""Logs of several members on one screen or in one file: each line has its rank, and progress bars are redrawn in
+place."""
 
 from __future__ import annotations
 
@@ -11,11 +12,11 @@ from hypothesis import strategies as st
 from kajitori.cli.follow.log_printing import _OneBelowTheOther, _plain_rank, _Redrawn
 
 BYTES = st.lists(st.sampled_from([b"a", b"bc", b"\r", b"\n", b"\r\n", b" ", "語".encode()]), max_size=6).map(b"".join)
-SAID = st.lists(st.tuples(st.integers(0, 2), BYTES), max_size=30)
+OUTPUT = st.lists(st.tuples(st.integers(0, 2), BYTES), max_size=30)
 
 
 class Screen:
-    """A terminal that knows line ends, carriage returns, and what is used to redraw."""
+    """A terminal that understands line ends, carriage returns, and the sequences that are used to redraw."""
 
     def __init__(self) -> None:
         self.lines = [""]
@@ -50,8 +51,8 @@ def test_lines_in_a_file_have_their_ranks() -> None:
     assert shape.end() == b""
 
 
-def test_a_bar_in_a_file_has_its_rank_each_time_it_is_redrawn() -> None:
-    """As tqdm draws them, with the return before, and as others do, with the return behind."""
+def test_a_redrawn_bar_in_a_file_has_its_rank_each_time() -> None:
+    """With the carriage return first, as tqdm writes it, and with the return last."""
     shape = _OneBelowTheOther(_plain_rank)
     assert shape.add(0, b"\r 10%") == b"[0]  10%"
     assert shape.add(0, b"\r 20%") == b"\r[0]  20%"
@@ -61,8 +62,8 @@ def test_a_bar_in_a_file_has_its_rank_each_time_it_is_redrawn() -> None:
     assert shape.add(0, b"\r100%\r\n") == b"[0] 100%\n"
 
 
-def test_bars_at_a_terminal_stand_below_what_is_finished(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each in its own line, whoever prints between them."""
+def test_bars_at_a_terminal_are_below_finished_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each has a line of its own, whatever other members print."""
     monkeypatch.setenv("COLUMNS", "20")
     monkeypatch.setenv("LINES", "24")
     screen, shape = Screen(), _Redrawn(_plain_rank)
@@ -78,7 +79,7 @@ def test_bars_at_a_terminal_stand_below_what_is_finished(monkeypatch: pytest.Mon
     assert screen.lines[-2:] == ["[1] " + "語" * 7, ""]
 
 
-def test_more_bars_than_a_terminal_has_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bars_that_do_not_fit_on_the_terminal_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "20")
     monkeypatch.setenv("LINES", "6")
     screen, shape = Screen(), _Redrawn(_plain_rank)
@@ -87,39 +88,39 @@ def test_more_bars_than_a_terminal_has_lines(monkeypatch: pytest.MonkeyPatch) ->
     assert screen.lines == ["[0] 10%", "[1] 10%", "[2] 10%", "and 7 more"]
 
 
-@given(SAID)
-def test_in_a_file_nothing_is_left_out_and_each_line_has_its_rank(said: list[tuple[int, bytes]]) -> None:
+@given(OUTPUT)
+def test_a_file_has_all_output_and_each_line_has_its_rank(output: list[tuple[int, bytes]]) -> None:
     shape = _OneBelowTheOther(_plain_rank)
-    out = b"".join(shape.add(rank, text) for rank, text in said) + shape.end()
+    out = b"".join(shape.add(rank, text) for rank, text in output) + shape.end()
     shown: dict[int, bytes] = {}
     for line in re.split(rb"[\r\n]", out):
         found = re.fullmatch(rb"\[(\d)\] (.*)", line, re.S)
         assert found is not None or not line
         if found is not None:
             shown[int(found[1])] = shown.get(int(found[1]), b"") + found[2]
-    for rank in {rank for rank, _ in said}:
-        printed = b"".join(text for each, text in said if each == rank)
+    for rank in {rank for rank, _ in output}:
+        printed = b"".join(text for writer, text in output if writer == rank)
         assert shown.get(rank, b"") == re.sub(rb"[\r\n]", b"", printed)
 
 
-@given(SAID)
-def test_at_a_terminal_finished_lines_stay_in_order(said: list[tuple[int, bytes]]) -> None:
-    """And what is drawn below never overwrites them."""
+@given(OUTPUT)
+def test_finished_lines_at_a_terminal_stay_in_order(output: list[tuple[int, bytes]]) -> None:
+    """Bars below never overwrite them."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("COLUMNS", "500")
         patch.setenv("LINES", "24")
         screen, shape = Screen(), _Redrawn(_plain_rank)
-        for rank, text in said:
+        for rank, text in output:
             screen.write(shape.add(rank, text))
         screen.write(shape.end())
     expected: list[str] = []
     begun: dict[int, bytes] = {}
-    for rank, text in said:
+    for rank, text in output:
         *lines, begun[rank] = (begun.get(rank, b"") + text).split(b"\n")
-        expected += [f"[{rank}] {_seen(line)}" for line in lines]
+        expected += [f"[{rank}] {_visible(line)}" for line in lines]
     assert [line.rstrip() for line in screen.lines[: len(expected)]] == [line.rstrip() for line in expected]
 
 
-def _seen(line: bytes) -> str:
+def _visible(line: bytes) -> str:
     drawings = [drawing for drawing in line.split(b"\r") if drawing]
     return drawings[-1].decode() if drawings else ""

@@ -1,4 +1,4 @@
-"""`kaji network bench`: which runs it makes, what it says, and that nothing of it is left."""
+"""`kaji network bench`: the runs it creates, its output, and that it deletes its runs."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ def node(name: str, gpus: int = 0, **more: Any) -> dict[str, Any]:
     return known | {"gpuType": "h100" if gpus else ""} | more
 
 
-class Cluster(FakeWebApi):
-    """Whose runs start at once, and whose two networks are these: bits a second, MTU and address by kind."""
+class FakeCluster(FakeWebApi):
+    """A Web API whose runs start at once; `found` has the bits per second, MTU and address of each network."""
 
     def __init__(self, found: dict[str, tuple[int, int, str]], *nodes: dict[str, Any], **policy: Any) -> None:
         rules = {"start": {"image": "kajitori:1"}, "security": {"allowHostNetwork": True}, "gpu": {}, "defaults": {}}
         rules |= {"ceilings": {"run": {}}} | policy
         super().__init__(answers={"GET /v1/policy": {"policy": rules}, "GET /v1/nodes": {"items": list(nodes)}})
-        self.answers["POST /v1/runs"] = self._make
+        self.answers["POST /v1/runs"] = self._create
         self.found = found
         self.specs: dict[str, dict[str, Any]] = {}
 
-    def _make(self, call: Call) -> tuple[int, Any]:
+    def _create(self, call: Call) -> tuple[int, Any]:
         name, spec = call.body["name"], call.body["spec"]
         _, kind, end, _ = name.split("-")
         self.specs[f"{kind} {end}"] = spec
@@ -37,19 +37,19 @@ class Cluster(FakeWebApi):
         self.runs.append(made)
         path = f"/v1/runs/{made['namespace']}/{name}"
         bits, mtu, address = self.found[kind]
-        said = json.dumps({"mtu": mtu, "bitsPerSecond": bits}) if bits else "no client came within 5 s"
+        result = json.dumps({"mtu": mtu, "bitsPerSecond": bits}) if bits else "no client came within 5 s"
         self.answers[f"GET {path}/members"] = {"items": [{"rank": 0, "address": address}]}
-        words = f"listening on 4{len(kind)}" if end == "to" else said
-        self.answers[f"GET {path}/logs"] = [frame(words)]
+        log_text = f"listening on 4{len(kind)}" if end == "to" else result
+        self.answers[f"GET {path}/logs"] = [frame(log_text)]
         return 201, made
 
 
 PODS, HOSTS = (9_400_000_000, 1450, "10.8.0.4"), (10_000_000_000, 1500, "10.1.0.4")
 
 
-def test_pods_and_hosts_between_two_nodes() -> None:
-    """One run at each end, on its node, both ways; deleted when they have told."""
-    api = Cluster({"pods": PODS, "hosts": HOSTS}, node("a"), node("b"), node("c"))
+def test_both_networks_between_two_nodes_are_measured() -> None:
+    """One run at each end is created on its node, for each network; all are deleted afterwards."""
+    api = FakeCluster({"pods": PODS, "hosts": HOSTS}, node("a"), node("b"), node("c"))
     words = ("--seconds", "2", "--streams", "4", "--wait", "100", "--cpus", "2")
     result = invoke(api, "network", "bench", "b", "c", *words, "-N", "ops")
     assert [line.split() for line in result.stdout.splitlines()[:3]] == [
@@ -81,15 +81,15 @@ def test_pods_and_hosts_between_two_nodes() -> None:
     )
 
 
-def test_where_policy_keeps_runs_off_their_nodes_network() -> None:
-    """Pods alone are measured, and it says why; nodes that take anybody are chosen."""
+def test_only_pods_are_measured_if_policy_forbids_the_hosts_network() -> None:
+    """A note says why. Nodes without taints are chosen."""
     busy = node("a", taints=["x=y:NoSchedule"])
     simulated = node("s", labels={"sim.kajitori.dev/pool": "pool"})
     closed = (node("dead", ready=False), node("cordoned", schedulable=False))
-    api = Cluster({"pods": PODS}, busy, simulated, *closed, node("b"), node("c"), node("d"), security={})
+    api = FakeCluster({"pods": PODS}, busy, simulated, *closed, node("b"), node("c"), node("d"), security={})
     result = invoke(api, "network", "bench", "-o", "json")
     found = json.loads(result.stdout)
-    assert [(each["kind"], each["source"], each["target"], each["mtu"]) for each in found["items"]] == [
+    assert [(item["kind"], item["source"], item["target"], item["mtu"]) for item in found["items"]] == [
         ("pods", "b", "c", 1450)
     ]
     assert found["items"][0]["bitsPerSecond"] == 9_400_000_000
@@ -98,14 +98,14 @@ def test_where_policy_keeps_runs_off_their_nodes_network() -> None:
     assert all("namespace" not in call.body for call in api.calls_to("POST"))
 
 
-def test_where_no_node_is_open_it_says_so() -> None:
-    api = Cluster({}, node("a", taints=["x=y:NoSchedule"]), node("b", ready=False))
+def test_a_cluster_without_suitable_nodes_is_refused() -> None:
+    api = FakeCluster({}, node("a", taints=["x=y:NoSchedule"]), node("b", ready=False))
     result = invoke(api, "network", "bench")
     assert result.exit_code == 2 and "no node is ready, open and without taints" in result.stderr
 
 
-def test_one_node_and_its_own_network_is_called_what_it_is() -> None:
-    api = Cluster({"pods": (10**9, 65535, "127.0.0.1"), "hosts": (10**9, 0, "127.0.0.1")}, node("a"))
+def test_a_measurement_within_one_node_is_named_as_such() -> None:
+    api = FakeCluster({"pods": (10**9, 65535, "127.0.0.1"), "hosts": (10**9, 0, "127.0.0.1")}, node("a"))
     assert invoke(api, "network", "bench").stdout.splitlines()[3:] == [
         "Both ends are on a: this is the way within one node, no network between two.",
         "If no path MTU is shown, no UDP packet came back.",
@@ -113,9 +113,9 @@ def test_one_node_and_its_own_network_is_called_what_it_is() -> None:
     ]
 
 
-def test_a_gpu_where_only_runs_with_gpus_may_be_and_a_way_where_runs_are_restricted() -> None:
+def test_runs_ask_for_a_gpu_and_for_network_access_if_they_need_them() -> None:
     restricted = {"network": {"to": ["storage"]}}
-    api = Cluster({"pods": PODS, "hosts": HOSTS}, node("a", gpus=8), node("b"), defaults=restricted)
+    api = FakeCluster({"pods": PODS, "hosts": HOSTS}, node("a", gpus=8), node("b"), defaults=restricted)
     assert invoke(api, "network", "bench", "a", "b").exit_code == 0
     assert api.specs["pods from"]["resources"] == {"cpu": "1", "memory": "256Mi", "gpu": 1, "gpuType": "h100"}
     assert "gpu" not in api.specs["pods to"]["resources"]
@@ -134,9 +134,11 @@ def test_a_gpu_where_only_runs_with_gpus_may_be_and_a_way_where_runs_are_restric
         ({"ceilings": {"run": None}, "defaults": None, "gpu": None}, False, {"gpu": 1}),
     ],
 )
-def test_what_policy_makes_of_the_runs(policy: dict[str, Any], restricted: bool, gpu: dict[str, Any]) -> None:
-    """No GPU where runs without one may be; a way to each other only where policy restricts them."""
-    api = Cluster({"pods": PODS}, node("a", gpus=8, gpuType=""), **policy, security={})
+def test_gpus_and_network_rules_are_requested_only_if_policy_needs_them(
+    policy: dict[str, Any], restricted: bool, gpu: dict[str, Any]
+) -> None:
+    """A GPU is requested if CPU runs may not use the node, network access if policy restricts it."""
+    api = FakeCluster({"pods": PODS}, node("a", gpus=8, gpuType=""), **policy, security={})
     assert invoke(api, "network", "bench").exit_code == 0
     assert api.specs["pods to"]["resources"] == {"cpu": "1", "memory": "256Mi", **gpu}
     assert ("network" in api.specs["pods to"]) is restricted
@@ -151,23 +153,25 @@ def test_what_policy_makes_of_the_runs(policy: dict[str, Any], restricted: bool,
         ((), {"start": {}}, "policy names no image"),
     ],
 )
-def test_what_is_refused(words: tuple[str, ...], policy: dict[str, Any], message: str) -> None:
-    api = Cluster({"pods": PODS}, node("a"), **policy)
+def test_wrong_arguments_and_a_missing_image_are_refused(
+    words: tuple[str, ...], policy: dict[str, Any], message: str
+) -> None:
+    api = FakeCluster({"pods": PODS}, node("a"), **policy)
     result = invoke(api, "network", "bench", *words)
     assert result.exit_code == 2
     assert message in result.stderr
     assert not api.calls_to("POST")
 
 
-def test_nothing_is_left_where_it_fails() -> None:
-    """The other end was not reached; or a run never starts: it says what the run says, and takes all away."""
-    api = Cluster({"pods": (0, 0, "10.8.0.4")}, node("a"), security={})
+def test_runs_are_deleted_after_a_failure() -> None:
+    """The other end was not reached, or a run never starts; the error repeats the run's message."""
+    api = FakeCluster({"pods": (0, 0, "10.8.0.4")}, node("a"), security={})
     result = invoke(api, "network", "bench")
     assert result.exit_code == 125
     assert "a was not reached from a: no client came within 5 s" in result.stderr
     assert len(api.calls_to("DELETE")) == 2
     waiting = view("waits", "Queued", status={"message": "nothing fits now"})
-    api = Cluster({}, node("a"))
+    api = FakeCluster({}, node("a"))
     api.answers |= {"POST /v1/runs": (201, waiting)}
     api.runs.append(waiting)
     result = invoke(api, "network", "bench", "--wait", "2")
@@ -176,37 +180,40 @@ def test_nothing_is_left_where_it_fails() -> None:
     assert len(api.calls_to("DELETE")) == 1
 
 
-def test_a_run_that_ends_too_soon_is_told_with_what_it_said() -> None:
-    """Its last line, or else why it ended; each run is taken away."""
+def test_a_run_that_ends_early_is_reported_with_its_last_line() -> None:
+    """Without output, with the reason of its end. Each run is deleted."""
     failed = view("fails", "Failed", status={"message": "exit code 1"})
-    for lines, told in (
+    for lines, message in (
         ([frame("no python3 here\n")], "fails ended: no python3 here"),
         ([], "fails ended: exit code 1"),
     ):
-        api = Cluster({}, node("a"))
-        api.answers |= {"POST /v1/runs": (201, failed), "GET /v1/runs/vision/fails/logs": lambda _, said=lines: said}
+        api = FakeCluster({}, node("a"))
+        api.answers |= {
+            "POST /v1/runs": (201, failed),
+            "GET /v1/runs/vision/fails/logs": lambda _, expected=lines: expected,
+        }
         api.runs.append(failed)
         result = invoke(api, "network", "bench")
-        assert result.exit_code == 125 and told in result.stderr, result.stderr
+        assert result.exit_code == 125 and message in result.stderr, result.stderr
         assert len(api.calls_to("DELETE")) == 1 and not api.naps
 
 
 @pytest.mark.parametrize(
-    ("status", "told"),
+    ("status", "message"),
     [({"message": "nothing fits"}, "nothing fits"), ({"reason": "WaitingForGPU"}, "WaitingForGPU"), ({}, "Queued")],
 )
-def test_a_run_that_does_not_start_says_why_as_far_as_is_known(status: dict[str, Any], told: str) -> None:
-    api = Cluster({}, node("a"))
+def test_a_run_that_does_not_start_is_reported_with_its_reason(status: dict[str, Any], message: str) -> None:
+    api = FakeCluster({}, node("a"))
     waiting = view("waits", "Queued", status=status)
     api.answers |= {"POST /v1/runs": (201, waiting)}
     api.runs.append(waiting)
     result = invoke(api, "network", "bench", "--wait", "1")
-    assert f"waits does not run after 1 s: {told}" in result.stderr, result.stderr
+    assert f"waits does not run after 1 s: {message}" in result.stderr, result.stderr
 
 
-def test_a_run_that_says_nothing_at_all() -> None:
+def test_a_run_that_ends_without_output_is_reported() -> None:
     silent = view("silent", "Succeeded", status={"message": "all is over"})
-    api = Cluster({}, node("a"))
+    api = FakeCluster({}, node("a"))
     api.answers |= {
         "POST /v1/runs": (201, silent),
         "GET /v1/runs/vision/silent/members": {"items": [{"rank": 0, "address": "10.8.0.4"}]},
@@ -216,12 +223,12 @@ def test_a_run_that_says_nothing_at_all() -> None:
     assert "silent ended without a word: all is over" in result.stderr
 
 
-def way(kind: str, bits: int, mtu: int) -> Measured:
+def measured(kind: str, bits: int, mtu: int) -> Measured:
     return Measured(kind, "a", "b", f"of {kind}", bits, mtu)
 
 
 @pytest.mark.parametrize(
-    ("pods", "hosts", "said"),
+    ("pods", "hosts", "expected"),
     [
         ((5, 1500), (10, 1500), ["Pods get 50 % of what their nodes get."]),
         ((10, 1500), (10, 1450), ["Pods get 100 % of what their nodes get."]),
@@ -232,9 +239,12 @@ def way(kind: str, bits: int, mtu: int) -> Measured:
         ((1, 0), (0, 1500), ["If no path MTU is shown, no UDP packet came back."]),
     ],
 )
-def test_what_follows_from_two_networks(pods: tuple[int, int], hosts: tuple[int, int], said: list[str]) -> None:
-    """How much is lost, and to which encapsulation, of either family; nothing of what was not measured."""
-    found = conclusions([way("pods", *pods), way("hosts", *hosts)])
-    assert found == conclusions([way("hosts", *hosts), way("pods", *pods)])
-    assert len(found) == len(said)
-    assert all(one.endswith(words.removeprefix("…")) for one, words in zip(found, said, strict=True)), found
+def test_conclusions_compare_the_two_networks(
+    pods: tuple[int, int], hosts: tuple[int, int], expected: list[str]
+) -> None:
+    """They name the loss and the encapsulation that explains the smaller packets; nothing is concluded from missing
+    figures."""
+    found = conclusions([measured("pods", *pods), measured("hosts", *hosts)])
+    assert found == conclusions([measured("hosts", *hosts), measured("pods", *pods)])
+    assert len(found) == len(expected)
+    assert all(one.endswith(words.removeprefix("…")) for one, words in zip(found, expected, strict=True)), found

@@ -1,4 +1,4 @@
-"""What the command line says of pools of nodes that can grow."""
+"""Pools of nodes that can grow, in the output of the command line."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def printed(answers: dict[str, Any], *arguments: str) -> list[str]:
 
 
 def test_the_board_and_the_nodes_show_pools_that_can_grow() -> None:
-    """On a cluster without any GPUs, too."""
+    """This holds for a cluster without GPUs, too."""
     lines = printed({"GET /v1/gpus": {"types": [], "users": [], "pools": POOLS}}, "gpus")
     assert lines == ["This cluster has no GPUs.", "", *SHOWN]
     types = [{"type": "h100", "total": 8, "used": 0, "free": 8, "broken": 0}]
@@ -30,8 +30,8 @@ def test_the_board_and_the_nodes_show_pools_that_can_grow() -> None:
     assert "Pools that can grow" not in printed({"GET /v1/nodes": {"items": []}}, "nodes")
 
 
-def test_who_gets_nodes_of_his_own_is_not_told_that_nothing_helps() -> None:
-    """The cluster is too small for him as it is, and grows."""
+def test_a_run_whose_pool_grows_is_not_told_that_nothing_starts_it() -> None:
+    """The cluster is too small for it now, but nodes are being provisioned."""
     message = "requested 3 nodes of pool spot 3m ago: accepted, provisioning; needs 24 a100 on 3 whole nodes"
     answer = {"phase": "Queued", "reason": "ProvisioningNodes", "message": message, "members": 3, "fitNow": 0}
     lines = printed({"GET /v1/runs/vision/bert/explain": answer | {"grows": True}}, "explain", "bert")

@@ -39,14 +39,12 @@ from kajitori.core.spec.run import parse_spec, to_document
         (800 * 86400, "2 years"),
     ],
 )
-def test_durations_are_dockers(seconds: float, text: str) -> None:
-    """As `docker ps` says them."""
+def test_durations_are_worded_as_in_docker_ps(seconds: float, text: str) -> None:
     assert run_words.human_duration(seconds) == text
 
 
 @given(st.floats(min_value=0, max_value=1e10))
 def test_every_duration_has_words(seconds: float) -> None:
-    """No time span is without words."""
     assert run_words.human_duration(seconds)
 
 
@@ -58,13 +56,12 @@ def test_every_duration_has_words(seconds: float) -> None:
         (4, {"peakBytes": 41 * 2**30, "rank": 3}, "41Gi (rank 3)"),
     ],
 )
-def test_the_peak_of_a_run(replicas: int, memory: dict[str, int] | None, text: str) -> None:
-    """Of what, and of several members whose."""
+def test_a_memory_peak_is_shown_with_its_limit_or_rank(replicas: int, memory: dict[str, int] | None, text: str) -> None:
     assert run_words.peak_words({"spec": {"replicas": replicas}, "status": {"memory": memory}}) == text
 
 
-def test_an_age_that_is_not_known_is_empty() -> None:
-    """Nothing is made up where there is no time, or none that can be read."""
+def test_an_unknown_age_is_empty() -> None:
+    """The time is missing or invalid."""
     now = run_words.moment("2026-11-21T12:00:00Z")
     assert now is not None
     assert run_words.age("", now) == ""
@@ -77,8 +74,8 @@ def test_an_age_that_is_not_known_is_empty() -> None:
 @example(500, 1, 1, 3)
 @example(1, 500, 1, 3)
 @example(1, 1, 1, 1)
-def test_bars_are_full_width_and_hide_nothing(used: int, broken: int, free: int, width: int) -> None:
-    """A bar has its width; what is there shows, where there is room for all three kinds."""
+def test_bars_have_their_width_and_show_every_kind(used: int, broken: int, free: int, width: int) -> None:
+    """With at least three columns each kind of GPU that exists is visible."""
     total = used + broken + free
     text = bar(used, broken, total, width)
     assert len(text) == (width if total else 0)
@@ -118,7 +115,7 @@ SPECS: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("spec", SPECS)
 def test_the_command_line_of_a_run_asks_for_the_same(spec: dict[str, Any]) -> None:
-    """What `describe` prints can be typed again: it gives the same spec."""
+    """The command line that `describe` prints gives the same spec again."""
     shown = to_document(parse_spec(spec), with_defaults=True)
     line = shlex.split(run_words.command_line({**view("bert"), "spec": shown}))
     assert line[:4] == ["kaji", "run", "--name", "bert"]
@@ -133,8 +130,8 @@ def test_the_command_line_of_a_run_asks_for_the_same(spec: dict[str, Any]) -> No
 
 
 @pytest.mark.parametrize("spec", [{"replicas": -3}, {"replicas": 0}, {"array": "9-1"}])
-def test_a_number_of_members_that_makes_no_sense_is_not_shown(spec: dict[str, Any]) -> None:
-    """Such a run came from kubectl and is refused; no number is calculated with what it asks for."""
+def test_an_invalid_number_of_members_is_not_shown(spec: dict[str, Any]) -> None:
+    """Such a run came from kubectl and is refused; its numbers are not used in calculations."""
     run = view("bert", "Failed", reason="Refused", spec={"image": "x", "resources": {"gpu": 8}, **spec})
     run["status"]["members"] = {"total": 0}
     assert run_words.member_words(run) == "-"
@@ -143,8 +140,8 @@ def test_a_number_of_members_that_makes_no_sense_is_not_shown(spec: dict[str, An
     assert run_words.gpu_words(run | {"spec": {"resources": {"gpu": -8}}}) == ""
 
 
-def test_a_sweep_in_words() -> None:
-    """Its members have restarts of their own, so those of all are counted without what is allowed."""
+def test_a_sweep_is_described_with_its_members() -> None:
+    """Each member has its own restarts, so the sum is shown without a limit."""
     counts = {"total": 10, "running": 2, "succeeded": 4, "failed": 1}
     run = view("grid", spec={"array": "0-9%2", "restarts": 1}, status={"restarts": 12, "members": counts})
     assert run_words.restart_words(run) == "12"
@@ -153,7 +150,7 @@ def test_a_sweep_in_words() -> None:
     assert (run_words.members_asked_for(run), run_words.members_at_once(run)) == (10, 2)
     assert "--array 0-9%2" in run_words.command_line(run)
     run["spec"] |= {"array": "0-9", "resources": {"gpu": 8, "gpuType": "h100"}}
-    assert run_words.gpu_words(run) == "16 h100"  # what it has, not what ten members would have
+    assert run_words.gpu_words(run) == "16 h100"  # the GPUs that it has, not those of all ten members
     counts |= {"running": 0, "pending": 3}
     assert run_words.gpu_words(run) == "24 h100"
     counts |= {"pending": 0}
@@ -172,8 +169,10 @@ def test_a_sweep_in_words() -> None:
         ("Succeeded", 12, {"total": 12, "succeeded": 12}, "12 of 8-32", "96 h100"),
     ],
 )
-def test_an_elastic_gang(phase: str, world_size: int, counts: dict[str, int], members: str, gpus: str) -> None:
-    """How many members it has of those it may have; the GPUs are those that it has, or, while it waits, asks for."""
+def test_an_elastic_gang_is_shown_with_its_present_and_possible_size(
+    phase: str, world_size: int, counts: dict[str, int], members: str, gpus: str
+) -> None:
+    """The GPUs are those it has or, while it waits, those it requests."""
     spec = {"replicas": 32, "minReplicas": 8, "resources": {"gpu": 8, "gpuType": "h100"}, "image": "x"}
     status = {"phase": phase, "members": counts, "attempt": {"number": 1, "worldSize": world_size}}
     run = {"name": "bert", "spec": spec, "status": status}
@@ -182,8 +181,8 @@ def test_an_elastic_gang(phase: str, world_size: int, counts: dict[str, int], me
     assert "-n 8-32 " in run_words.command_line(run)
 
 
-def test_a_program_that_ended_before_it_was_seen_running_ran_no_time() -> None:
-    """Its start was never written; a run that never began shows no time at all."""
+def test_a_run_without_a_start_time_ran_for_zero_seconds() -> None:
+    """It ended before it was seen running. A run that never started shows no time."""
     status = {"finishedAt": "2026-11-21T10:00:00Z", "attempts": 1}
     assert run_words.time_words(view("a", "Failed", status=status), NOW) == "0s"
     assert run_words.time_words(view("a", "Stopped", status={**status, "attempts": 0}), NOW) == ""

@@ -1,4 +1,5 @@
-"""Options of docker run and sbatch: each is done, accepted with a note, or refused with what does it here."""
+"""Options of docker run and sbatch: each takes effect, is accepted with a note, or is refused with the option to use
+here."""
 
 from __future__ import annotations
 
@@ -28,8 +29,8 @@ DOCKERS = """
 """
 
 
-def submitted(*words: str) -> tuple[dict[str, Any], str]:
-    """The spec that these words ask for, and what was said."""
+def submit(*words: str) -> tuple[dict[str, Any], str]:
+    """Submit a run with these options; return its spec, and what was printed on stderr."""
     api = FakeWebApi(answers={"POST /v1/runs": (201, view("bert", "Queued"))})
     result = invoke(api, "run", "-d", *words, "bert:3", "train.py")
     assert result.exit_code == 0, result.output
@@ -39,23 +40,23 @@ def submitted(*words: str) -> tuple[dict[str, Any], str]:
 
 
 def test_every_option_of_docker_run_has_an_answer() -> None:
-    """Nobody reads 'no such option' of a word that works in Docker."""
+    """No option of Docker is answered with 'no such option'."""
     own = {name for parameter in command.params for name in parameter.opts}
     assert not set(DOCKERS.split()) - own - BORROWED.keys()
     assert not own & BORROWED.keys()
 
 
 @pytest.mark.parametrize("name", [name for name, option in BORROWED.items() if option.is_accepted])
-def test_what_changes_nothing_important_is_accepted_with_a_note(name: str) -> None:
-    """The run is submitted as if the option had not been there."""
+def test_a_harmless_option_is_accepted_with_a_note(name: str) -> None:
+    """The run is submitted as without the option."""
     option = BORROWED[name]
-    spec, said = submitted(name, *([] if option.is_flag else ["value"]))
+    spec, output = submit(name, *([] if option.is_flag else ["value"]))
     assert spec == {}
-    assert said == f"note: {name}: {option.why}\n"
+    assert output == f"note: {name}: {option.why}\n"
 
 
-def test_all_that_cannot_be_done_is_refused_at_once() -> None:
-    """Each with what does it here, beside the other faults of the line; nothing is submitted."""
+def test_all_unsupported_options_are_refused_at_once() -> None:
+    """Each with an alternative, together with other faults of the command line; nothing is submitted."""
     refused = {name: option for name, option in BORROWED.items() if not option.is_accepted}
     words = [word for name, option in refused.items() for word in ([name] if option.is_flag else [name, "value"])]
     api = FakeWebApi()
@@ -68,8 +69,7 @@ def test_all_that_cannot_be_done_is_refused_at_once() -> None:
         assert option.instead in result.stderr
 
 
-def test_the_ways_out_are_options_that_are_here() -> None:
-    """No answer sends people to an option that there is none of."""
+def test_suggested_options_exist() -> None:
     own = {name for parameter in command.params for name in parameter.opts}
     for option in (*DOCKER, *SLURM):
         named = [word.strip(".,;:()") for word in f"{option.instead} {option.why}".split()]
@@ -103,11 +103,12 @@ def test_the_ways_out_are_options_that_are_here() -> None:
         (["--mount", "type=tmpfs,target=/dev/shm,tmpfs-size=8g"], {"resources": {"shm": "8Gi"}}, ""),
     ],
 )
-def test_what_can_be_done_is_done(words: list[str], spec: dict[str, Any], note: str) -> None:
-    """Docker's words for what a run has under another name."""
-    found, said = submitted(*words)
+def test_supported_options_of_docker_become_fields_of_the_spec(
+    words: list[str], spec: dict[str, Any], note: str
+) -> None:
+    found, output = submit(*words)
     assert found == spec
-    assert note in said and bool(note) == bool(said)
+    assert note in output and bool(note) == bool(output)
 
 
 @pytest.mark.parametrize(
@@ -136,16 +137,16 @@ def test_what_can_be_done_is_done(words: list[str], spec: dict[str, Any], note: 
         ),
     ],
 )
-def test_what_is_wrong_with_borrowed_words(words: list[str], fault: str, hint: str) -> None:
-    """The fault names what was typed; options that are here in name only are not proposed."""
+def test_faults_of_dockers_options_name_what_was_typed(words: list[str], fault: str, hint: str) -> None:
+    """Options that are only accepted are not suggested."""
     result = invoke(FakeWebApi(), "run", *words, "bert:3")
     assert result.exit_code == 2
-    said = " ".join(result.stderr.lower().split())
-    assert fault.lower() in said.replace("(did", "did") and hint.lower() in said
-    assert "--job-name" not in said
+    output = " ".join(result.stderr.lower().split())
+    assert fault.lower() in output.replace("(did", "did") and hint.lower() in output
+    assert "--job-name" not in output
 
 
-def test_what_if_takes_the_same_words() -> None:
+def test_what_if_takes_the_same_options() -> None:
     answer = {"starts": True, "nodes": "n1", "start": {"fitNow": 1, "most": 1}}
     result = invoke(FakeWebApi(answers={"POST /v1/what-if": answer}), "what-if", "--ulimit", "memlock=-1", "bert:3")
     assert result.exit_code == 0
@@ -153,7 +154,7 @@ def test_what_if_takes_the_same_words() -> None:
 
 
 def test_borrowed_options_are_not_in_the_help() -> None:
-    """Only what does something is shown."""
+    """Only options that take effect are shown."""
     text = invoke(FakeWebApi(), "run", "--help").stdout
     assert "--mount" in text and "--ulimit" not in text and "--platform" not in text
     assert kaji.name

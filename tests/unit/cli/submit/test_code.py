@@ -1,4 +1,4 @@
-"""`kaji run --code`: the folder is at the server before the run is."""
+"""`kaji run --code`: the folder is uploaded before the run is created."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kajitori.codepack.parts import decompress
 
 
 class Store:
-    """The Web API's side of an upload, with failures to come first."""
+    """The Web API's side of an upload, with failures that come first."""
 
     def __init__(self, folder: Path) -> None:
         self.packed = pack(folder)
@@ -24,15 +24,15 @@ class Store:
         self.failing: list[tuple[int, Any]] = []
         self.failing_at_the_end: list[tuple[int, Any]] = []
         self.done = False
-        place = f"/v1/code/{self.packed.digest}"
+        path = f"/v1/code/{self.packed.digest}"
         self.api = FakeWebApi(
             answers={
-                f"GET {place}": lambda _: {} if self.done else problem(404, "NotFound", "there is no code"),
-                f"GET {place}/parts": lambda _: {"items": self._items(), "partBytes": 8 << 20, "maxBytes": 1 << 30},
-                f"PUT {place}/parts/0": self._put,
-                f"PUT {place}/parts/1": self._put,
+                f"GET {path}": lambda _: {} if self.done else problem(404, "NotFound", "there is no code"),
+                f"GET {path}/parts": lambda _: {"items": self._items(), "partBytes": 8 << 20, "maxBytes": 1 << 30},
+                f"PUT {path}/parts/0": self._put,
+                f"PUT {path}/parts/1": self._put,
                 "GET /v1/policy": {"policy": {"code": {"archive": "1Gi"}}},
-                f"POST {place}/complete": self._complete,
+                f"POST {path}/complete": self._complete,
                 "POST /v1/runs": lambda call: view("bert", spec=call.body["spec"]),
             }
         )
@@ -68,7 +68,7 @@ def store(tmp_path: Path) -> Store:
 
 @pytest.fixture
 def large(tmp_path: Path) -> Store:
-    """More than one part."""
+    """A folder of more than one part."""
     (tmp_path / "train.py").write_text("print(1)")
     with (tmp_path / "data.bin").open("wb") as file:
         file.truncate(9 << 20)
@@ -79,8 +79,8 @@ def run(store: Store, *more: str) -> Any:
     return invoke(store.api, "run", "-d", *more, "--code", store.packed.listing.root, "python:3.12", "train.py")
 
 
-def test_the_run_refers_to_what_was_uploaded(store: Store) -> None:
-    """Once: the second run finds it there."""
+def test_the_run_refers_to_the_uploaded_code(store: Store) -> None:
+    """A second run uploads nothing."""
     result = run(store)
     assert (result.exit_code, result.stdout) == (0, "bert\n")
     assert store.done and hashlib.sha256(store.archive).hexdigest() == store.packed.digest.removeprefix("sha256:")
@@ -93,8 +93,8 @@ def test_the_run_refers_to_what_was_uploaded(store: Store) -> None:
 
 
 @pytest.mark.parametrize("status", [429, 503])
-def test_a_server_that_is_busy_is_asked_again(store: Store, status: int) -> None:
-    """What it has is not sent twice."""
+def test_an_upload_to_a_busy_server_is_retried(store: Store, status: int) -> None:
+    """Parts that the server has are not sent again."""
     busy = problem(status, "Busy", "too many uploads")
     store.failing = [busy]
     assert run(store, "-q").exit_code == 0
@@ -103,8 +103,8 @@ def test_a_server_that_is_busy_is_asked_again(store: Store, status: int) -> None
 
 
 @pytest.mark.parametrize(("status", "sent"), [(507, 1), (503, 28)])
-def test_a_server_that_takes_no_part_is_not_asked_for_ever(store: Store, status: int, sent: int) -> None:
-    """That it still answers other questions changes nothing; where its disk is full, nobody waits for room."""
+def test_an_upload_is_given_up_after_a_while(store: Store, status: int, sent: int) -> None:
+    """This holds even if the server answers other requests. If its disk is full, there is no retry."""
     store.failing = [problem(status, "StorageFull", "the store is full")] * 100
     result = run(store, "-q")
     assert result.exit_code == 125
@@ -113,24 +113,24 @@ def test_a_server_that_takes_no_part_is_not_asked_for_ever(store: Store, status:
     assert store.api.calls_to("POST", "/v1/runs") == []
 
 
-@pytest.mark.parametrize(("failures", "said"), [(3, 0), (6, 1)])
-def test_whoever_waits_is_told_for_what(store: Store, failures: int, said: int) -> None:
-    """Once it has lasted for some seconds, and once."""
+@pytest.mark.parametrize(("failures", "reports"), [(3, 0), (6, 1)])
+def test_a_long_wait_is_reported_once(store: Store, failures: int, reports: int) -> None:
+    """It is reported after some seconds, with its reason and its end."""
     store.failing = [problem(503, "Unavailable", "the store does not answer")] * failures
     result = run(store)
     assert (result.exit_code, store.done) == (0, True)
-    assert result.stderr.count(f"code: the store does not answer; it is tried again until {clock_in(120)}\n") == said
-    assert result.stderr.count("code: the server answers again\n") == said
+    assert result.stderr.count(f"code: the store does not answer; it is tried again until {clock_in(120)}\n") == reports
+    assert result.stderr.count("code: the server answers again\n") == reports
 
 
-def test_an_upload_is_taken_up_where_it_was(store: Store) -> None:
-    """The server fails when all parts are there: they are not sent again."""
+def test_an_upload_continues_after_a_failure_at_its_end(store: Store) -> None:
+    """The parts are not sent again."""
     store.failing_at_the_end = [problem(503, "Unavailable", "the store does not answer")]
     assert run(store, "-q").exit_code == 0
     assert (store.paths().count("PUT 0"), store.paths().count("POST complete")) == (1, 2)
 
 
-def test_what_is_refused_makes_no_run(store: Store) -> None:
+def test_a_refused_upload_creates_no_run(store: Store) -> None:
     store.failing = [problem(403, "Forbidden", "bert may not create runs")]
     result = run(store)
     assert result.exit_code == 2
@@ -146,24 +146,25 @@ def test_a_dry_run_uploads_nothing(store: Store) -> None:
 
 
 def test_the_limit_is_known_before_a_large_folder_is_read(large: Store, tmp_path: Path) -> None:
-    """Whoever names his whole home learns it at once."""
-    os.truncate(tmp_path / "data.bin", 1 << 40)  # nobody could wait until that was read
+    """A user who named the home folder is refused at once."""
+    os.truncate(tmp_path / "data.bin", 1 << 40)  # reading it would take hours
     result = run(large)
     assert result.exit_code == 2
     assert "1.0 TiB in 2 files; 1.0 GiB are allowed. The largest: data.bin (1.0 TiB), train.py" in result.stderr
     assert large.paths() == ["GET policy", "POST runs"]
-    assert large.api.calls[1].query["dryRun"] == ["true"]  # for all the other reasons
+    assert large.api.calls[1].query["dryRun"] == ["true"]  # to report all other reasons as well
 
 
-@pytest.mark.parametrize("said", [problem(403, "Forbidden", "ada may not"), {"policy": {}}, {"policy": {"code": None}}])
-def test_where_nobody_says_the_limit_the_upload_does(large: Store, said: Any) -> None:
-    large.api.answers["GET /v1/policy"] = said
+@pytest.mark.parametrize(
+    "reports", [problem(403, "Forbidden", "ada may not"), {"policy": {}}, {"policy": {"code": None}}]
+)
+def test_an_unknown_limit_does_not_prevent_an_upload(large: Store, reports: Any) -> None:
+    large.api.answers["GET /v1/policy"] = reports
     assert run(large).exit_code == 0
     assert large.done
 
 
-def test_a_run_that_is_refused_is_not_worth_a_long_upload(large: Store) -> None:
-    """All reasons come before the first part, not after the last."""
+def test_a_run_that_would_be_refused_is_refused_before_the_upload(large: Store) -> None:
     large.api.answers["POST /v1/runs"] = problem(
         422, "Refused", "refused", faults=[{"field": "spec.resources.gpu", "message": "64 GPUs", "hint": "less"}]
     )
@@ -175,8 +176,8 @@ def test_a_run_that_is_refused_is_not_worth_a_long_upload(large: Store) -> None:
     assert asked.query["dryRun"] == ["true"]
 
 
-def test_a_server_that_cannot_tell_now_is_sent_the_code(large: Store) -> None:
-    """And the run is asked about once, however often the connection breaks."""
+def test_the_upload_begins_if_the_check_of_the_run_is_unavailable(large: Store) -> None:
+    """The run is checked once, however often the connection breaks."""
     made = large.api.answers["POST /v1/runs"]
     large.api.queues["POST /v1/runs"] = [problem(503, "Unavailable", "the planner does not answer"), made]
     large.failing = [problem(503, "Unavailable", "gone")] * 2
@@ -189,7 +190,7 @@ BRING = "is in this folder, not in the run: bring the folder along with --code .
 
 
 @pytest.mark.parametrize(
-    ("words", "reason", "message", "said"),
+    ("words", "reason", "message", "reports"),
     [
         (["python", "train.py"], "ProgramFailed", MISSING, f"train.py {BRING}"),
         (
@@ -215,23 +216,22 @@ BRING = "is in this folder, not in the run: bring the folder along with --code .
         (["python", "train.py"], "OutOfMemory", "", ""),
     ],
 )
-def test_a_run_that_lacks_a_file_of_this_folder_is_told_how_to_bring_it(
-    tmp_path: Path, words: list[str], reason: str, message: str, said: str
+def test_a_missing_file_of_this_folder_leads_to_a_hint_about_code(
+    tmp_path: Path, words: list[str], reason: str, message: str, reports: str
 ) -> None:
-    """Docker's users mount the folder they are in. Here the failure says --code, if that would have helped."""
+    """Docker's users mount the present folder. The hint names --code only if that would have helped."""
     inside = tmp_path / "inside"
     for name in ("inside/conf", "inside/model"):
         (tmp_path / name).mkdir(parents=True)
     for name in ("x", "inside/train.py", "inside/nets.py", "inside/conf/a.yaml"):
         (tmp_path / name).touch()
     run = view("bert", "Failed", spec={"args": words}, status={"reason": reason, "message": f"member 0: {message}"})
-    assert what_code_would_bring(run, inside) == said
+    assert what_code_would_bring(run, inside) == reports
     brought = view("bert", "Failed", spec=run["spec"] | {"code": {"digest": "sha256:"}}, status=run["status"])
     assert what_code_would_bring(brought, inside) == ""
 
 
-def test_the_failure_of_a_run_says_how_to_bring_the_file_along(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Behind the reason, where the eye is."""
+def test_the_hint_about_code_follows_the_reason_of_the_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "train.py").touch()
     monkeypatch.chdir(tmp_path)
     failed = view("bert", "Failed", spec={"args": ["train.py"]}, status={"reason": "ProgramFailed", "message": MISSING})

@@ -1,4 +1,4 @@
-"""From options to the spec: Docker's words and ours, and every fault in the user's words."""
+"""From options to the spec: Docker's options and ours; every fault names the user's option."""
 
 from __future__ import annotations
 
@@ -153,14 +153,14 @@ SPECS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 
 @pytest.mark.parametrize(("words", "spec"), SPECS.values(), ids=SPECS.keys())
 def test_options_become_a_spec(words: dict[str, Any], spec: dict[str, Any]) -> None:
-    """Each option stands where the spec has it, and what is sent is a spec without faults."""
+    """The sent spec is valid."""
     request = build(image="python:3.11", **words)
     assert request.spec == {"image": "python:3.11", **spec}
     parse_spec(request.spec)
 
 
 def test_a_bare_spec_is_overruled_by_options() -> None:
-    """Single values are replaced, variables are merged, the words behind the image replace the file's arguments."""
+    """Single values are replaced, variables are merged, and words after the image replace the file's arguments."""
     request = build(file="spec.yaml", gpus="8", env=("LR=2",), command=("b.py",), image="other:1")
     assert request.spec == {
         "image": "other:1",
@@ -170,8 +170,8 @@ def test_a_bare_spec_is_overruled_by_options() -> None:
     }
 
 
-def test_a_manifest_gives_name_namespace_and_labels() -> None:
-    """They are the run's, unless options say otherwise."""
+def test_a_manifest_sets_name_namespace_and_labels() -> None:
+    """Options take precedence."""
     request = build(file="run.yaml", publish=("80", "81"))
     assert (request.name, request.namespace, request.labels) == ("bert", "nlp", {"a": "b"})
     assert request.spec["command"] == ["python"]
@@ -183,7 +183,7 @@ def test_a_manifest_gives_name_namespace_and_labels() -> None:
 
 
 def test_gpus_all_replaces_the_files_number() -> None:
-    """`--gpus all` means whole nodes of the type that the file names."""
+    """`--gpus all` means whole nodes of the type in the file."""
     assert build(file="spec.yaml", gpus="all").spec["resources"] == {"gpuType": "a100", "wholeNode": True}
 
 
@@ -268,14 +268,13 @@ FAULTS: dict[str, tuple[dict[str, Any], str, str]] = {
 
 @pytest.mark.parametrize(("words", "field", "message"), FAULTS.values(), ids=FAULTS.keys())
 def test_faults_name_the_option(words: dict[str, Any], field: str, message: str) -> None:
-    """A fault is found without a server, names the option or the file as it was written, and says what is wrong."""
+    """A fault is found without a server, names the option or the file as the user wrote it, and says what is wrong."""
     found = faults(**words)
     matching = [fault for fault in found if fault.field == field and message in fault.message]
     assert len(matching) == 1, found
 
 
-def test_all_faults_at_once() -> None:
-    """Faults of options, files and the spec as a whole are named together."""
+def test_faults_of_options_files_and_the_spec_are_named_together() -> None:
     found = faults(image="x", memory="lots", env_file=("bad.env", "no.env"), type="job", replicas="x", name="A")
     assert {fault.field for fault in found} == {
         "--memory",
@@ -288,8 +287,8 @@ def test_all_faults_at_once() -> None:
     }
 
 
-def test_all_faults_of_a_manifest() -> None:
-    """What is wrong around the spec is named with the file, and what is wrong in the spec beside it."""
+def test_all_faults_of_a_manifest_are_named_with_its_file() -> None:
+    """Those of the spec and those around it."""
     assert {fault.field for fault in faults(file="wrong.yaml")} == {
         "wrong.yaml: apiVersion",
         "wrong.yaml: kind",
@@ -303,14 +302,12 @@ def test_all_faults_of_a_manifest() -> None:
     ]
 
 
-def test_hints_name_options() -> None:
-    """The way out is an option, where an option was the fault."""
+def test_the_hint_for_an_option_names_options() -> None:
     (fault,) = faults(image="x", gpu_type="h100")
     assert fault.hint == "add --gpus, or --whole-node"
 
 
-def test_a_servers_faults_name_options() -> None:
-    """What the server refuses is said in the words of the command line as well."""
+def test_faults_found_by_the_server_name_options() -> None:
     request = build(image="x", gpus="8", gpu_type="h1000", env=("A=1",))
     error = InvalidInput(
         [
@@ -333,8 +330,10 @@ def test_a_servers_faults_name_options() -> None:
         ({"file": "jobs/code.yaml", "code": "there"}, HERE / "there", {"digest": DIGEST}),
     ],
 )
-def test_code(words: dict[str, Any], folder: Path, code: dict[str, str]) -> None:
-    """A folder of this machine; in a file it is relative to where that lies. Options overrule the file."""
+def test_code_is_the_folder_named_by_the_option_or_the_file(
+    words: dict[str, Any], folder: Path, code: dict[str, str]
+) -> None:
+    """In a file the path is relative to the file's folder. The option takes precedence."""
     packed: list[Path] = []
 
     def pack(found: Path) -> str:
@@ -352,8 +351,8 @@ def test_code(words: dict[str, Any], folder: Path, code: dict[str, str]) -> None
 
 
 @pytest.mark.parametrize(("word", "path"), [(DIGEST, {}), (f"{DIGEST}:/work", {"path": "/work"})])
-def test_code_that_an_earlier_run_brought(word: str, path: dict[str, str]) -> None:
-    """By its digest, as `describe` shows it: nothing is packed."""
+def test_code_of_an_earlier_run_is_named_by_its_digest(word: str, path: dict[str, str]) -> None:
+    """`describe` shows the digest; nothing is packed."""
     request = build_request(
         RunWords(image="x", code=word), environment={}, folder=HERE, read_text=lambda _: "", pack=lambda _: "packed"
     )
@@ -364,8 +363,8 @@ def test_code_that_an_earlier_run_brought(word: str, path: dict[str, str]) -> No
     ("words", "field"),
     [({"code": ""}, "--code"), ({"code": ":/work"}, "--code"), ({"file": "a.yaml"}, "a.yaml: spec.code")],
 )
-def test_code_without_a_folder(words: dict[str, Any], field: str) -> None:
-    """A variable that is not set is no word for the folder that somebody happens to be in."""
+def test_an_empty_code_folder_is_refused(words: dict[str, Any], field: str) -> None:
+    """An unset variable does not mean the present folder."""
     request = build_request(
         RunWords(image="x", **words),
         environment={},
@@ -376,7 +375,7 @@ def test_code_without_a_folder(words: dict[str, Any], field: str) -> None:
     assert [(fault.field, fault.hint) for fault in request.faults] == [(field, "name one; . is the one you are in")]
 
 
-def test_code_that_cannot_be_packed_is_one_fault_among_all() -> None:
+def test_files_that_cannot_be_packed_are_reported_with_other_faults() -> None:
     def pack(folder: Path) -> str:
         raise InvalidInput([Fault("a", "is a socket"), Fault("b", "is a device", hint="leave it out")])
 
@@ -390,8 +389,8 @@ def test_code_that_cannot_be_packed_is_one_fault_among_all() -> None:
     ]
 
 
-def test_a_sweep() -> None:
-    """`--array` takes the place of the file's replicas; what is wrong with it is said in the option's name."""
+def test_a_sweep_is_requested_with_array() -> None:
+    """`--array` takes the place of the file's replicas, and faults name the option."""
     request = build(image="bert:3", array="0-9%4", stop_at="first-failure")
     assert request.spec.items() >= {"array": "0-9%4", "stopAt": "first-failure"}.items()
     assert not request.faults
@@ -401,8 +400,8 @@ def test_a_sweep() -> None:
     assert {fault.field for fault in both} == {"--replicas", "--launcher"}
 
 
-def test_a_name_of_no_volume_may_be_a_folder_that_is_here(tmp_path: Path) -> None:
-    """Docker would make a volume of that name. Here the server knows no such volume, and the folder is told of."""
+def test_an_unknown_volume_that_is_a_local_folder_leads_to_a_hint(tmp_path: Path) -> None:
+    """Docker would create a volume of that name. Here the server refuses it, and the hint names the folder."""
     (tmp_path / "data").mkdir()
     words = RunWords(image="x", volume=("data:/data:ro", "models:/models"))
     request = build_request(words, environment={}, folder=tmp_path, read_text=read_text, pack=lambda _: DIGEST)
@@ -416,7 +415,7 @@ def test_a_name_of_no_volume_may_be_a_folder_that_is_here(tmp_path: Path) -> Non
     assert [fault.hint for fault in found] == [hint, "ask"]
 
 
-def test_a_volumes_option_behind_a_comma_is_told_how_to_be_written() -> None:
+def test_a_volumes_option_after_a_comma_is_corrected_in_the_hint() -> None:
     (fault,) = faults(image="x", volume=("/data:/data,ro",))
     assert fault.hint == "write -v /data:/data:ro"
     assert not faults(image="x", volume=("/data:/a,b",))
