@@ -1,4 +1,4 @@
-"""A log that is made up is one that the replay reads, and has the load that was asked for."""
+"""A generated log can be read by the replay and has the requested load."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from bench.made_up import main
 from bench.swf import DAY_SECONDS, read_log
 
 
-def test_it_is_read_and_has_its_load(tmp_path: Path) -> None:
+def test_a_generated_log_is_readable_and_has_the_requested_load(tmp_path: Path) -> None:
     log = tmp_path / "log.swf"
     assert main([str(log), "--nodes", "32", "--days", "5", "--load", "1.2"]) == 0
     jobs = read_log(log, 32)

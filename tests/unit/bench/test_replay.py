@@ -1,4 +1,4 @@
-"""The replay: a log is read as it is meant, and each policy does what its name says."""
+"""The replay: how a log is read, and what each policy does."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ def waits(policy: Policy, *jobs: Job, nodes: int = 4) -> list[float]:
     return Replay(jobs, nodes, policy).run().waits.tolist()
 
 
-def test_a_log_is_read_in_the_order_of_submission_without_what_never_ran(log: Path) -> None:
-    """A job has what it used, else what it asked for, at most all nodes; -1 is unknown."""
+def test_a_log_is_read_by_submission_without_jobs_that_never_ran(log: Path) -> None:
+    """A job has the nodes that it used, or else those that it requested, at most all nodes; -1 is unknown."""
     jobs = read_log(log, nodes=4)
     assert [(j.number, j.submitted, j.seconds, j.nodes, j.limit_seconds, j.user, j.team) for j in jobs] == [
         (0, 0.0, 3600.0, 3, 7200.0, "7", "3"),
@@ -51,14 +51,14 @@ def test_a_log_is_read_in_the_order_of_submission_without_what_never_ran(log: Pa
     ]
 
 
-def test_what_is_no_such_log_is_named_with_its_line(tmp_path: Path) -> None:
+def test_an_invalid_log_is_refused_with_the_line(tmp_path: Path) -> None:
     path = tmp_path / "other.txt"
     path.write_text("; fine\nthis is no log\n")
     with pytest.raises(ValueError, match="line 2"):
         read_log(path, nodes=4)
 
 
-def test_changes(log: Path) -> None:
+def test_changes_stretch_compress_and_shuffle_a_log(log: Path) -> None:
     jobs = read_log(log, nodes=4)
     changed = Changes(days=200 / 86400, stretch=2, compress=4).of(jobs)
     assert [(j.submitted, j.seconds, j.limit_seconds) for j in changed] == [
@@ -72,22 +72,22 @@ def test_changes(log: Path) -> None:
     assert len({tuple(users.values()) for users in dealt}) > 1
 
 
-def test_strict_fifo_passes_nobody_and_without_a_reservation_everybody_passes() -> None:
-    """One node is free while the second gang waits for four: the third has it, or not."""
+def test_with_strict_fifo_no_job_passes_and_without_reservation_any() -> None:
+    """One node is free while the second gang waits for four: the third job gets it, or does not."""
     jobs = job(0, 0, HOUR, 3), job(1, 60, HOUR, 4), job(2, 120, 3 * HOUR, 1)
     assert waits(STRICT, *jobs) == [0, HOUR - 60, 2 * HOUR - 120]
     assert waits(WITHOUT_RESERVATION, *jobs) == [0, 3 * HOUR + 120 - 60, 0]
 
 
-def test_easy_lets_pass_who_ends_in_time_by_his_limit() -> None:
+def test_easy_lets_a_job_pass_that_ends_in_time_by_its_limit() -> None:
     jobs = [job(0, 0, HOUR, 3, HOUR), job(1, 60, HOUR, 4, HOUR)]
     short, long = job(2, 120, 600, 1, 600), job(2, 120, 600, 1, 2 * HOUR)
     assert waits(EASY, *jobs, short) == [0, HOUR - 60, 0]
     assert waits(EASY, *jobs, long) == [0, HOUR - 60, 2 * HOUR - 120]
 
 
-def test_the_default_knows_from_earlier_runs_what_limits_hide() -> None:
-    """The same user's last such job took ten minutes: this one may pass, whatever its limit says."""
+def test_the_default_policy_predicts_run_times_from_earlier_jobs() -> None:
+    """The same user's last such job took ten minutes, so this one may pass, whatever its limit is."""
     earlier = job(0, 0, 600, 1, 2 * HOUR, user="ann")
     jobs = (
         earlier,
@@ -99,8 +99,8 @@ def test_the_default_knows_from_earlier_runs_what_limits_hide() -> None:
     assert waits(EASY, *jobs)[3] > HOUR
 
 
-def test_figures() -> None:
-    """Slowdown is bounded by ten seconds and never below one; users count alike."""
+def test_figures_of_waits_and_slowdown() -> None:
+    """Slowdown is bounded by ten seconds and is never below one; each user counts equally."""
     jobs = job(0, 0, 5, 4, user="a"), job(1, 0, 100, 1, user="b"), job(2, 100, 100, 1, user="b")
     found = figures(jobs, np.array([15.0, 0.0, 300.0]), nodes=4)
     assert found.mean_wait == pytest.approx(315 / 3 / 60)
@@ -110,11 +110,13 @@ def test_figures() -> None:
     assert figures(jobs, np.array([15.0, 0.0, 300.0]), nodes=4, since=50.0).mean_wait == 5.0
 
 
-def test_the_command_prints_limits_and_draws(log: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_prints_figures_and_draws_plots(
+    log: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     plots = tmp_path / "plots"
     code = replay.main([str(log), "--nodes", "4", "--plots", str(plots)])
-    said = capsys.readouterr().out
-    assert "4 gangs, 3 users, 4 nodes" in said and "mean wait, times EASY's" in said
+    output = capsys.readouterr().out
+    assert "4 gangs, 3 users, 4 nodes" in output and "mean wait, times EASY's" in output
     assert code in (0, 1)
     drawn = {path.name: path.read_text() for path in plots.glob("*.svg")}
     assert len(drawn) == 8

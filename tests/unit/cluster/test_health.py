@@ -46,7 +46,7 @@ RULES = {"preflight": {"image": "preflight:1", "timeLimit": "10m"}, "nodeHealth"
 
 
 class Cluster:
-    """A mirror that is filled by hand, and the view of it."""
+    """A mirror that tests fill, and the view of it."""
 
     def __init__(self, **rules: Any) -> None:
         self.mirror = Mirror(KubeClient(KubeConfig(server="http://unused")))
@@ -117,14 +117,14 @@ def test_only_conditions_that_policy_names_are_bad() -> None:
     ]
 
 
-def test_when_the_last_bad_condition_went_is_known_of_nodes_that_are_out() -> None:
+def test_the_end_of_the_last_bad_condition_of_an_unhealthy_node_is_known() -> None:
     cluster = Cluster()
     gone = Condition(type="XIDError", status="False", last_transition_time=AN_HOUR_AGO)
     cluster.node("n1", gone, taints=[names.TAINT_UNHEALTHY])
     assert cluster.signs("n1").cleared_at == NOW - timedelta(hours=1)
 
 
-def test_a_silent_node_has_those_who_were_on_it() -> None:
+def test_a_silent_node_is_listed_with_the_runs_on_it() -> None:
     cluster = Cluster()
     cluster.node("n1", ready="Unknown")
     run = cluster.run("bert", RunStatus(phase=Phase.RUNNING))
@@ -133,7 +133,7 @@ def test_a_silent_node_has_those_who_were_on_it() -> None:
     assert (signs.silent_since, signs.holders, signs.usable) == (NOW - timedelta(hours=1), ("team/bert",), False)
 
 
-def test_heartbeats_are_no_change() -> None:
+def test_a_heartbeat_is_no_change_of_a_node() -> None:
     cluster = Cluster()
     cluster.node("n1")
     cluster.view.signs(NOW)
@@ -158,7 +158,7 @@ def test_heartbeats_are_no_change() -> None:
     ],
     ids=["unseen", "no room", "runs", "passed", "hangs", "refused", "no program", "stopped", "no image"],
 )
-def test_how_a_test_stands(status: RunStatus | None, state: TrialState, says: str) -> None:
+def test_the_status_of_a_tests_run_becomes_its_state(status: RunStatus | None, state: TrialState, says: str) -> None:
     cluster = Cluster()
     cluster.node("n1", taints=[names.TAINT_PREFLIGHT])
     cluster.run("test-a", status, tests="n1")
@@ -166,7 +166,7 @@ def test_how_a_test_stands(status: RunStatus | None, state: TrialState, says: st
     assert (test.run, test.state, "; ".join(test.evidence)) == ("test-a", state, says)
 
 
-def test_a_test_may_wait_for_runs_to_end() -> None:
+def test_a_test_that_waits_for_runs_to_end_goes_on() -> None:
     cluster = Cluster()
     cluster.node("n1")
     cluster.run("test-a", RunStatus(message="needs a whole node"), tests="n1")
@@ -174,18 +174,18 @@ def test_a_test_may_wait_for_runs_to_end() -> None:
     assert cluster.signs("n1").test.state is TrialState.GOES_ON
 
 
-def test_its_last_words_are_the_evidence() -> None:
+def test_the_last_lines_of_a_failed_test_are_its_evidence() -> None:
     cluster = Cluster()
     cluster.node("n1")
-    said = "member 0: exit code 1: 7 of 8 GPUs"
-    status = RunStatus(phase=Phase.FAILED, reason=Reason.PROGRAM_FAILED, message=said, attempts=1)
+    message = "member 0: exit code 1: 7 of 8 GPUs"
+    status = RunStatus(phase=Phase.FAILED, reason=Reason.PROGRAM_FAILED, message=message, attempts=1)
     run = cluster.run("test-a", status, tests="n1")
     cluster.pod(run, "n1", exit_code=1, says="\n".join(f"line {number}" for number in range(9)) + "\n7 of 8 GPUs\n")
     assert cluster.signs("n1").test.evidence == ("exit code 1: 7 of 8 GPUs", "line 5", "line 6", "line 7", "line 8")
 
 
-def test_only_runs_of_the_namespace_of_tests_are_tests() -> None:
-    """Elsewhere anybody may write that annotation."""
+def test_only_runs_in_the_namespace_of_tests_are_tests() -> None:
+    """In other namespaces any user may write that annotation."""
     cluster = Cluster()
     cluster.node("n1")
     cluster.run("test-a", RunStatus(phase=Phase.SUCCEEDED), tests="n1", namespace="team")
@@ -194,7 +194,7 @@ def test_only_runs_of_the_namespace_of_tests_are_tests() -> None:
 
 
 def failed_then(phase: Phase, *, elsewhere: str = "n2", hours: float = 1, **more: Any) -> RunStatus:
-    """A run that failed on n1 and has been in its second attempt for this many hours."""
+    """Return the status of a run that failed on n1 and has been in its second attempt for this many hours."""
     started = format_time(NOW - timedelta(hours=hours))
     fields = {"avoid_nodes": {"n1": 2}, "reason": Reason.PROGRAM_FAILED.value, "at": AN_HOUR_AGO} | more
     note = Notable(rank=3, node="n1", reason=fields["reason"], message="exit code 139", attempt=1, since=fields["at"])
@@ -203,8 +203,8 @@ def failed_then(phase: Phase, *, elsewhere: str = "n2", hours: float = 1, **more
 
 
 def against_n1(status: RunStatus) -> Sequence[str]:
-    """What is held against node n1, and against no other, where one run surely failed there and another has this
-    status; nothing where that does not suffice."""
+    """Return the evidence against node n1 if one run failed there for certain, and another run has this status. It is
+    empty if that is not enough. No other node may have evidence against it."""
     cluster = Cluster(nodeHealth={"failedRuns": 2})
     for name in ("n1", "n2"):
         cluster.node(name)
@@ -241,14 +241,14 @@ def against_n1(status: RunStatus) -> Sequence[str]:
         "its own memory",
         "lost",
         "fails everywhere",
-        "another was to blame",
+        "another node was at fault",
         "nobody was to blame",
         "half of its failures",
         "is nowhere now",
         "nobody knows when",
     ],
 )
-def test_which_failures_tell_something_about_a_node(status: RunStatus, counts: bool) -> None:
+def test_failures_that_count_against_a_node(status: RunStatus, counts: bool) -> None:
     evidence = against_n1(status)
     assert bool(evidence) == counts
     if counts:
@@ -256,7 +256,7 @@ def test_which_failures_tell_something_about_a_node(status: RunStatus, counts: b
 
 
 def unstarted(node: str = "n1", *, elsewhere: str = "n2", at: str = AN_HOUR_AGO, **more: Any) -> RunStatus:
-    """A run that could not start on a node, and is in its second attempt."""
+    """Return the status of a run that could not start on a node, and is in its second attempt."""
     note = Notable(rank=3, node=node, reason=Reason.VOLUME.value, message="no such server", attempt=1, since=at)
     attempt = Attempt(number=2, nodes=elsewhere, started_at=format_time(NOW))
     fields: dict[str, Any] = {"phase": Phase.RUNNING, "attempts": 2, "attempt": attempt, "avoid_nodes": {node: 2}}
@@ -292,16 +292,16 @@ def unstarted(node: str = "n1", *, elsewhere: str = "n2", at: str = AN_HOUR_AGO,
         "long ago",
     ],
 )
-def test_starts_that_failed_on_one_node_alone_tell_something_about_it(status: RunStatus, counts: bool) -> None:
-    """Runs of several users, as with other failures."""
+def test_starts_that_failed_on_one_node_only_count_against_it(status: RunStatus, counts: bool) -> None:
+    """As with other failures, runs of several users are needed."""
     evidence = against_n1(status)
     assert bool(evidence) == counts
     if counts:
-        said = f"run team/asked (ben): member 3 of attempt 1 could not start at {AN_HOUR_AGO}: no such server"
-        assert said in evidence
+        message = f"run team/asked (ben): member 3 of attempt 1 could not start at {AN_HOUR_AGO}: no such server"
+        assert message in evidence
 
 
-def test_where_policy_does_not_count_failures_none_is_told() -> None:
+def test_no_failures_are_reported_if_policy_does_not_count_them() -> None:
     cluster = Cluster(nodeHealth={"failedRuns": 0})
     cluster.node("n1")
     for number in range(9):
@@ -312,8 +312,8 @@ def test_where_policy_does_not_count_failures_none_is_told() -> None:
 
 
 @pytest.mark.parametrize(("minutes", "counts"), [(-50, True), (-14, False), (10, False), (16, False), (50, True)])
-def test_starts_that_failed_while_they_did_on_other_nodes_tell_nothing(minutes: int, counts: bool) -> None:
-    """Though these runs have not started since: a file server was gone, say."""
+def test_starts_that_failed_on_several_nodes_at_once_do_not_count(minutes: int, counts: bool) -> None:
+    """A file server may have been unavailable. It does not matter that these runs have not started since."""
     cluster = Cluster(nodeHealth={"failedRuns": 2})
     for name in ("n1", "n2", "n3"):
         cluster.node(name)
@@ -324,7 +324,7 @@ def test_starts_that_failed_while_they_did_on_other_nodes_tell_nothing(minutes: 
     assert [change.node for change in cluster.view.verdict(NOW).changes] == ["n1"] * counts
 
 
-def test_it_is_looked_again_when_a_run_will_have_done_well() -> None:
+def test_the_next_look_is_due_when_a_run_has_succeeded_for_long_enough() -> None:
     cluster = Cluster()
     cluster.node("n1")
     cluster.run("bert", failed_then(Phase.RUNNING, hours=0.1))
@@ -332,12 +332,12 @@ def test_it_is_looked_again_when_a_run_will_have_done_well() -> None:
     fine = Cluster()
     fine.node("n1")
     fine.run("bert", failed_then(Phase.RUNNING, hours=0.1, avoid_nodes={}))
-    assert fine.view.verdict(NOW).next_at is None, "it has nothing to prove"
+    assert fine.view.verdict(NOW).next_at is None, "its success would prove nothing"
 
 
 def test_the_trail_is_read_from_the_node() -> None:
     cluster = Cluster()
-    said = new_entry(NOW, TrailEvent.BACK, by="ada")
-    cluster.node("n1", annotations={names.ANNOTATION_HEALTH: write_trail([said])})
-    assert cluster.signs("n1").trail == cluster.view.trail("n1") == (said,)
+    entry = new_entry(NOW, TrailEvent.BACK, by="ada")
+    cluster.node("n1", annotations={names.ANNOTATION_HEALTH: write_trail([entry])})
+    assert cluster.signs("n1").trail == cluster.view.trail("n1") == (entry,)
     assert cluster.view.trail("n2") == ()

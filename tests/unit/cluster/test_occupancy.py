@@ -1,4 +1,4 @@
-"""The index of runs on nodes follows the mirror: after any changes it equals an index that is made anew."""
+"""The index of runs on nodes follows the mirror: after any changes it equals a new index."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ NODE = {"a": "n[0-1]", "b": "n[1-2]", "c": "n3"}
 
 
 def perform(scene: QueueScene, name: str, change: str) -> None:
-    """Change one run, one of its Pods or a node, as the mirror shows it."""
+    """Change one run, one of its Pods or a node in the mirror."""
     run = scene.mirror.runs.get(("team", name))
     pod = f"{name}-1-0"
     node = f"n{RUN_NAMES.elements.index(name)}"  # type: ignore[attr-defined]
@@ -72,7 +72,7 @@ def perform(scene: QueueScene, name: str, change: str) -> None:
 
 
 def contents(view: ClusterView) -> dict[str, object]:
-    """Everything that the index answers, in values that can be compared."""
+    """Return everything that the index answers, as comparable values."""
     occupancy, outlook = view.occupancy, Outlook(view._mirror, view)
     used = occupancy.used()
     endings = outlook.endings(NOW)
@@ -89,8 +89,8 @@ def contents(view: ClusterView) -> dict[str, object]:
 
 
 @given(STEPS)
-def test_the_index_equals_one_that_is_made_anew(steps: list[tuple[str, str, bool]]) -> None:
-    """Whether or not it is asked between the changes."""
+def test_the_index_equals_a_new_one(steps: list[tuple[str, str, bool]]) -> None:
+    """This holds whether or not it is read between the changes."""
     scene = QueueScene(4)
     contents(scene.cluster)
     for name, change, is_asked in steps:
@@ -116,7 +116,7 @@ def test_begun_runs_are_those_with_an_attempt_or_kept_nodes(steps: list[tuple[st
 
 
 async def test_occupants_of_a_moment_do_not_follow_the_mirror() -> None:
-    """A what-if works on it in a thread while the mirror changes."""
+    """A what-if works on them in a thread while the mirror changes."""
     scene = QueueScene(2)
     scene.runs("bert", "n[0-1]", since=ago(hours=1))
     moment = this_moment(scene.cluster, (), NOW.timestamp())

@@ -26,7 +26,7 @@ STATUS = RunStatus(phase=Phase.RUNNING, attempts=1, attempt=Attempt(number=1, no
 
 
 def outlined(spec: dict[str, Any]) -> tuple[Any, Any]:
-    """A running run of this spec, under a policy that refuses its image."""
+    """Outline a running run of this spec under a policy that refuses its image."""
     policy = parse_policy({"images": {"deny": ["bert*"]}, "start": {"deadline": "30s"}})
     view = ClusterView(Mirror(KubeClient(KubeConfig(server="http://unused"))), PolicyFile(None, without_file=policy))
     meta = ObjectMeta(name="bert", uid="u")
@@ -36,18 +36,18 @@ def outlined(spec: dict[str, Any]) -> tuple[Any, Any]:
     return view.outline(run, STATUS)
 
 
-def test_a_run_that_is_refused_now_can_be_ended_as_any_other() -> None:
-    """By hand, and by its time limit; its program is not started again, and it is as large as it was begun."""
-    asked = {"image": "bert:3", "replicas": 5, "stopped": True, "resumes": 2, "timeLimit": "1h", "restarts": 4}
-    life, spec = outlined(asked)
+def test_a_run_that_policy_refuses_now_can_still_be_stopped() -> None:
+    """By a user and by its time limit. Its program is not restarted, and it keeps the size with which it began."""
+    written = {"image": "bert:3", "replicas": 5, "stopped": True, "resumes": 2, "timeLimit": "1h", "restarts": 4}
+    life, spec = outlined(written)
     assert (life.replicas, life.stopped, life.resumes) == (2, True, 2)
     assert (life.limits.time_limit_seconds, life.limits.restarts) == (3600, 0)
     assert life.limits.start_deadline_seconds == 30
     assert spec.replicas == 5
 
 
-def test_members_name_their_owner() -> None:
-    """To kubelets and whoever else sees a Pod without its Run."""
+def test_pods_have_an_annotation_with_the_owner() -> None:
+    """It is for readers of a Pod without its Run, such as kubelets."""
     view = ClusterView(Mirror(KubeClient(KubeConfig(server="http://unused"))), PolicyFile(None))
     spec = msgspec.Raw(msgspec.json.encode({"image": "a:1", "resources": {"cpu": 1, "memory": "1Gi"}}))
     owners = []
@@ -59,16 +59,17 @@ def test_members_name_their_owner() -> None:
 
 
 def test_a_run_that_an_older_version_stored_keeps_its_restarts() -> None:
-    """Its status says three, as every run had then. A new one, from kubectl or not, has none without a checkpoint."""
+    """Its status says three, which was the default then. A new run, even from kubectl, has none without a
+    checkpoint."""
     view = ClusterView(Mirror(KubeClient(KubeConfig(server="http://unused"))), PolicyFile(None))
     spec = msgspec.Raw(msgspec.json.encode({"image": "a:1", "resources": {"cpu": 1, "memory": "1Gi"}}))
-    told = msgspec.structs.replace(STATUS, findings=[Finding("RestartsDefaulted", "3 restarts", "spec.restarts")])
+    older = msgspec.structs.replace(STATUS, findings=[Finding("RestartsDefaulted", "3 restarts", "spec.restarts")])
     restarts = []
-    for status in (told, STATUS, None):
+    for status in (older, STATUS, None):
         run = RunObject(metadata=ObjectMeta(name="bert", namespace="vision"), spec=spec, status=status)
         _, decision = view.decide(run)
         restarts.append(decision.limits.restarts)
-        if status is told:  # the controller writes these findings back: the next look finds the same
+        if status is older:  # the controller stores these findings, and the next decision finds the same
             assert promised_restarts(decision.findings) == 3
     assert restarts == [3, 0, 0]
 
@@ -80,8 +81,8 @@ def decided(scene: QueueScene, name: str, **changes: Any) -> Any:
     return scene.cluster.decide(RunObject(metadata=meta, spec=msgspec.Raw(msgspec.json.encode(spec))))[1]
 
 
-def test_runs_of_the_same_words_share_what_policy_makes_of_them() -> None:
-    """But for what has their name in it, and as long as the cluster is the same."""
+def test_runs_with_the_same_spec_share_policys_decision() -> None:
+    """Except for parts with their name, and until the cluster changes."""
     scene = QueueScene(1, checkpoint={"kind": "claim"})
     first = decided(scene, "first")
     assert decided(scene, "second") is first
@@ -100,24 +101,23 @@ def test_runs_of_the_same_words_share_what_policy_makes_of_them() -> None:
         decided(scene, "second")
 
 
-def test_a_spec_that_cannot_be_read_keeps_what_can() -> None:
-    """A user edited it to nonsense and wants the run stopped all the same."""
+def test_the_readable_parts_of_an_invalid_spec_count() -> None:
+    """A user broke it by editing, and still wants the run stopped."""
     life, spec = outlined({"image": "bert:3", "replicas": "many", "stopped": True})
     assert (life.stopped, spec) == (True, None)
     life, spec = outlined([])  # type: ignore[arg-type]
     assert (life.stopped, spec) == (False, None)
 
 
-def test_amounts_of_nodes_are_read_as_the_api_server_writes_them() -> None:
-    """It makes `1k` of a thousand."""
+def test_amounts_of_nodes_are_read_in_the_api_servers_notation() -> None:
+    """It writes a thousand as `1k`."""
     room = {"cpu": "20", "memory": "1Ti", "pods": "1k", "nvidia.com/gpu": "1k"}
     facts = node_facts(Node(ObjectMeta("n1"), status=NodeStatus(allocatable=room)), default_policy())
     assert (facts.cpu_millis, facts.memory_bytes, facts.pods, facts.gpus) == (20_000, 2**40, 1000, 1000)
 
 
 async def test_a_run_without_pods_frees_its_nodes_when_its_status_says_so() -> None:
-    """Until then its nodes are promised. The queue is planned again when the Run changes, since no Pod changes any
-    more."""
+    """Until then its nodes are promised. The change of the Run causes the next cycle, since no Pod changes any more."""
     scene = QueueScene(3)
     run = scene.runs("bert", "n[0-1]", since=ago(hours=1))
     other = scene.runs("whole", "n2", since=ago(hours=1))
@@ -129,6 +129,6 @@ async def test_a_run_without_pods_frees_its_nodes_when_its_status_says_so() -> N
     assert scene.cluster.occupancy.may_free(run) and not scene.cluster.occupancy.may_free(other)
     assert run.status is not None
     ended = scene.show("bert", msgspec.structs.replace(run.status, phase=Phase.STOPPED))
-    assert scene.cluster.occupancy.may_free(ended)  # it had some until now
+    assert scene.cluster.occupancy.may_free(ended)  # it had promised nodes until now
     assert not list(scene.cluster.occupancy.promises())
     assert not scene.cluster.occupancy.may_free(ended)

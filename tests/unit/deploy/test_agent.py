@@ -18,23 +18,23 @@ MANIFEST = Path(__file__).parents[3] / "deploy" / "agent.yaml"
 
 @pytest.fixture
 def documents() -> dict[str, Any]:
-    return {each["kind"]: each for each in yaml.safe_load_all(MANIFEST.read_text())}
+    return {document["kind"]: document for document in yaml.safe_load_all(MANIFEST.read_text())}
 
 
-def test_its_command_line(documents: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every option exists, and paths are those of the volumes."""
+def test_the_agent_accepts_its_command_line(documents: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every option exists, and paths are inside mounted volumes."""
     (container,) = documents["DaemonSet"]["spec"]["template"]["spec"]["containers"]
     assert container["command"] == ["kaji", "agent"]
     monkeypatch.setenv("KAJI_NODE", "gpu-00012")
     found = command.make_context("agent", list(container["args"])).params
     assert (found["node"], found["port"], found["pods"]) == ("gpu-00012", 9465, None)
-    mounts = [Path(each["mountPath"]) for each in container["volumeMounts"]]
+    mounts = [Path(volume["mountPath"]) for volume in container["volumeMounts"]]
     for option in ("data", "policy", "relay_token", "report_token", "relay_ca", "report_ca"):
         assert any(found[option] == mount or mount in found[option].parents for mount in mounts), option
 
 
-def test_it_asks_nothing_of_the_api_server(documents: dict[str, Any]) -> None:
-    """The account has no role at the API server, and its token is only for Kajitori."""
+def test_the_agent_has_no_rights_at_the_api_server(documents: dict[str, Any]) -> None:
+    """Its account has no role, and its token is only for Kajitori."""
     assert documents.keys() == {"ConfigMap", "DaemonSet", "ServiceAccount"}
     spec = documents["DaemonSet"]["spec"]["template"]["spec"]
     meta = documents["ServiceAccount"]["metadata"]
@@ -47,7 +47,6 @@ def test_it_asks_nothing_of_the_api_server(documents: dict[str, Any]) -> None:
     assert [[item["key"] for item in source["secret"]["items"]] for source in tls] == [["ca.crt"]], "and no key"
 
 
-def test_its_policy(documents: dict[str, Any], tmp_path: Path) -> None:
-    """The ConfigMap has a policy that the agent accepts."""
+def test_the_agents_policy_is_valid(documents: dict[str, Any], tmp_path: Path) -> None:
     (tmp_path / "policy.yaml").write_text(documents["ConfigMap"]["data"]["policy.yaml"])
     assert TrafficSection(tmp_path / "policy.yaml").current().every_seconds == 15

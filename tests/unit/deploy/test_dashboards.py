@@ -19,7 +19,7 @@ from kajitori.monitoring.metrics import new_registry
 
 FOLDER = Path(__file__).parents[3] / "deploy" / "dashboards"
 DASHBOARDS = sorted(path.name for path in FOLDER.glob("*.json"))
-OF_TARGETS = {"instance", "job"}
+TARGET_LABELS = {"instance", "job"}
 """Labels that Prometheus adds to every series."""
 
 
@@ -38,7 +38,7 @@ def expressions(name: str) -> Iterator[tuple[str, str]]:
 
 @pytest.fixture
 def exposed(tmp_path: Path) -> dict[str, set[str]]:
-    """Labels by metric."""
+    """Labels of each metric that the agent exposes."""
     text = exposition(counting(tmp_path, pod()), new_registry())
     text += "\n".join(card_lines([Card("eth0", 1, 2, 3, 4, 5)])).encode() + b"\n"
     return {name: {label for labels in found for label, _ in labels} for name, found in series(text).items()}
@@ -46,7 +46,7 @@ def exposed(tmp_path: Path) -> dict[str, set[str]]:
 
 @pytest.mark.parametrize("name", DASHBOARDS)
 def test_every_metric_and_label_is_exposed(name: str, exposed: dict[str, set[str]]) -> None:
-    """In queries, groupings, legends, and the lists to choose from."""
+    """In queries, groupings, legends and variables."""
     asked = list(expressions(name))
     for variable in dashboard(name)["templating"]["list"]:
         if variable["type"] == "query":
@@ -60,13 +60,13 @@ def test_every_metric_and_label_is_exposed(name: str, exposed: dict[str, set[str
         for group in re.findall(r"\b(?:by|on|group_left|without)\s*\(([^)]*)\)", text):
             labels |= {label.strip() for label in group.split(",") if label.strip()}
         labels |= set(re.findall(r"{{\s*(\w+)\s*}}", legend))
-        known = OF_TARGETS.union(*(exposed[metric] for metric in metrics))
+        known = TARGET_LABELS.union(*(exposed[metric] for metric in metrics))
         assert labels <= known, f"{text} knows no {labels - known}"
 
 
 @pytest.mark.parametrize("name", DASHBOARDS)
 @pytest.mark.skipif(shutil.which("promtool") is None, reason="needs promtool, of Prometheus")
-def test_prometheus_reads_every_query(name: str, tmp_path: Path) -> None:
+def test_every_query_is_valid_promql(name: str, tmp_path: Path) -> None:
     rules = [{"record": f"query:{number}", "expr": text} for number, (text, _) in enumerate(expressions(name))]
     path = tmp_path / "rules.yaml"
     path.write_text(yaml.safe_dump({"groups": [{"name": name, "rules": rules}]}))
@@ -75,10 +75,10 @@ def test_prometheus_reads_every_query(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", DASHBOARDS)
-def test_panels_lie_beside_each_other_and_use_what_can_be_chosen(name: str) -> None:
-    """Each has a number, a title and a place of its own; every variable is defined, and every data source is one."""
+def test_panels_do_not_overlap_and_variables_are_defined_and_used(name: str) -> None:
+    """Each panel has a number, a title and a place of its own."""
     document = dashboard(name)
-    variables = {each["name"] for each in document["templating"]["list"]}
+    variables = {variable["name"] for variable in document["templating"]["list"]}
     used = set(re.findall(r"\$\{?(\w+)", (FOLDER / name).read_text())) - {"__all", "__range", "__rate_interval"}
     assert used == variables
     cells: set[tuple[int, int]] = set()

@@ -1,5 +1,5 @@
-"""The image of members' first step: what its Dockerfile copies is all that the step needs. It is
-built, too, where there is buildah."""
+"""The image of members' first step: what its Dockerfile copies is sufficient. If buildah is installed, the image is
+built."""
 
 from __future__ import annotations
 
@@ -96,23 +96,25 @@ def interpreter(user: int) -> str:
     for candidate in (sys.executable, shutil.which("python3", path="/usr/local/bin:/usr/bin")):
         if candidate is None:
             continue
-        asked = [os.path.realpath(candidate), "-I", "-c", "import sys; print(*sys.version_info[:2])"]
+        command = [os.path.realpath(candidate), "-I", "-c", "import sys; print(*sys.version_info[:2])"]
         try:
-            said = subprocess.run(asked, **as_user(user), env={}, cwd="/", capture_output=True, text=True, check=True)
+            answer = subprocess.run(
+                command, **as_user(user), env={}, cwd="/", capture_output=True, text=True, check=True
+            )
         except (OSError, subprocess.SubprocessError):
             continue
-        if said.stdout.split() == [str(number) for number in sys.version_info[:2]]:
-            return asked[0]
-    pytest.skip("no Python of this version that anybody may run")
+        if answer.stdout.split() == [str(number) for number in sys.version_info[:2]]:
+            return command[0]
+    pytest.skip("no Python of this version that every user may run")
 
 
 def let_in(folder: Path) -> None:
-    """Let every user enter the folders that pytest made."""
-    for each in (folder, *folder.parents):
-        if not each.stat().st_mode & 0o001:
-            if not any(part.startswith("pytest-of-") for part in each.parts):
-                pytest.skip(f"not everybody may go into {each}")
-            each.chmod(each.stat().st_mode | 0o011)
+    """Let every user enter the folders that pytest created."""
+    for ancestor in (folder, *folder.parents):
+        if not ancestor.stat().st_mode & 0o001:
+            if not any(part.startswith("pytest-of-") for part in ancestor.parts):
+                pytest.skip(f"not everybody may go into {ancestor}")
+            ancestor.chmod(ancestor.stat().st_mode | 0o011)
 
 
 def as_user(user: int) -> dict[str, Any]:
@@ -120,30 +122,30 @@ def as_user(user: int) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("user", [os.geteuid(), NOBODY])
-async def test_it_does_the_first_step_as_anybody(
+async def test_every_user_can_run_the_first_step(
     tree: Path, packed: Pack, server: str, tmp_path: Path, user: int
 ) -> None:
     """The step gets only the command and environment of a Pod, and writes nothing to the image."""
     if user != os.geteuid() and os.geteuid() != 0:
         pytest.skip("only root can become another user")
     let_in(tmp_path)
-    given = tmp_path / "kajitori"
-    given.mkdir()
-    given.chmod(0o777)
+    folder = tmp_path / "kajitori"
+    folder.mkdir()
+    folder.chmod(0o777)
     step, environment = first_step_of(packed, server)
-    (said,) = instructions("ENV")
-    environment |= dict(variable.split("=", 1) for variable in said) | {"PYTHONPATH": str(tree)}
-    environment[first_step.FOLDER_ENV] = str(given)
+    (variables,) = instructions("ENV")
+    environment |= dict(variable.split("=", 1) for variable in variables) | {"PYTHONPATH": str(tree)}
+    environment[first_step.FOLDER_ENV] = str(folder)
     command = [interpreter(user), *step["command"][1:]]
     before = hash_of(tree)
     options: dict[str, Any] = as_user(user) | {"env": environment, "cwd": "/", "capture_output": True, "text": True}
     done = await asyncio.to_thread(lambda: subprocess.run(command, **options, timeout=60, check=False))
-    check_done(done, given)
+    check_done(done, folder)
     assert hash_of(tree) == before
 
 
 def first_step_of(packed: Pack, server: str) -> tuple[dict[str, Any], dict[str, str]]:
-    """The init container of one of two members, and all variables that a kubelet sets."""
+    """Return the init container of one of two members, and all variables that a kubelet sets."""
     spec = {"image": "x", "replicas": 2, "code": {"digest": packed.digest, "path": "/code"}, "resources": {"cpu": 1}}
     policy = parse_policy({"start": {"image": "kajitori:1", "server": server}})
     decision = decide(parse_spec(spec), policy, Facts(), run=RunIdentity("bert", "team"))
@@ -153,11 +155,11 @@ def first_step_of(packed: Pack, server: str) -> tuple[dict[str, Any], dict[str, 
     return step, environment | {first_step.TICKET_ENV: "ticket"}
 
 
-def check_done(done: subprocess.CompletedProcess[str], given: Path) -> None:
-    """Host list and code are where the program looks for them."""
+def check_done(done: subprocess.CompletedProcess[str], folder: Path) -> None:
+    """Check that host list and code are where the program looks for them."""
     assert done.returncode == 0, done
-    assert (given / first_step.HOSTS_FILE).read_text().startswith("bert-1-0.bert slots=1\n")
-    assert (given / first_step.CODE_FOLDER / "train.py").read_text() == "print('hello')\n"
+    assert (folder / first_step.HOSTS_FILE).read_text().startswith("bert-1-0.bert slots=1\n")
+    assert (folder / first_step.CODE_FOLDER / "train.py").read_text() == "print('hello')\n"
 
 
 def hash_of(tree: Path) -> str:
@@ -166,8 +168,8 @@ def hash_of(tree: Path) -> str:
 
 
 class Buildah:
-    """Builds and runs images below a folder. No network: this machine's own /usr stands for what an image of Python
-    holds, and an index of packages in a folder for the one that pip asks."""
+    """Builds and runs images below a folder, without network: this machine's /usr stands for an image of Python, and a
+    package index in a folder for the one that pip uses."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -183,12 +185,12 @@ class Buildah:
         return await asyncio.to_thread(lambda: subprocess.run(command, **options, timeout=120, check=False))
 
     async def build(self, file: Path, name: str, **arguments: str) -> None:
-        given = [f"--build-arg={key}={value}" for key, value in arguments.items()]
-        done = await self("build-using-dockerfile", *self._building, *given, f"--file={file}", f"--tag={name}", ".")
+        folder = [f"--build-arg={key}={value}" for key, value in arguments.items()]
+        done = await self("build-using-dockerfile", *self._building, *folder, f"--file={file}", f"--tag={name}", ".")
         assert done.returncode == 0, done.stderr
 
     async def base(self, name: str) -> None:
-        """An image with folders and links only, and its index."""
+        """Build an image with only folders, links and a package index."""
         base = self._folder / "base"
         for folder in ("usr", "etc", "proc", "dev", "sys", "tmp", "simple/zstandard"):
             (base / folder).mkdir(parents=True)
@@ -206,7 +208,7 @@ class Buildah:
 
     @staticmethod
     def _pack_installed(package: str, wheel: Path) -> None:
-        """A wheel of an installed package, without files that only other interpreters load."""
+        """Write a wheel of an installed package, without files that only other interpreters load."""
         with zipfile.ZipFile(wheel, "w") as packed:
             for file in metadata.files(package) or ():
                 if "cffi" not in file.name and "__pycache__" not in file.parts and ".." not in file.parts:
@@ -221,51 +223,51 @@ def buildah(tmp_path: Path) -> Buildah:
     if os.geteuid() != 0:
         pytest.skip("only root can build without user namespaces")
     try:
-        asked = ["/usr/bin/python3", "-I", "-c", "import pip, sys; print(*sys.version_info[:2])"]
-        said = subprocess.run(asked, capture_output=True, text=True, check=False).stdout
+        command = ["/usr/bin/python3", "-I", "-c", "import pip, sys; print(*sys.version_info[:2])"]
+        answer = subprocess.run(command, capture_output=True, text=True, check=False).stdout
     except OSError:
-        said = ""
-    if said.split() != [str(number) for number in sys.version_info[:2]]:
+        answer = ""
+    if answer.split() != [str(number) for number in sys.version_info[:2]]:
         pytest.skip("no /usr/bin/python3 of this version with pip")
     let_in(tmp_path)
     return Buildah(tmp_path)
 
 
-async def test_built_it_does_the_first_step_as_anybody(
+async def test_the_built_image_runs_the_first_step_as_any_user(
     buildah: Buildah, packed: Pack, server: str, tmp_path: Path
 ) -> None:
-    """The image is built from the Dockerfile without changes, runs as a Pod runs it, and no user can write to it."""
-    given = tmp_path / "kajitori"
-    given.mkdir()
-    given.chmod(0o777)
+    """It is built from the unchanged Dockerfile, runs as in a Pod, and no user can write to it."""
+    folder = tmp_path / "kajitori"
+    folder.mkdir()
+    folder.chmod(0o777)
     await buildah.base("localhost/python")
     await buildah.build(DOCKERFILE, "localhost/start", PYTHON="localhost/python", INDEX="file:///simple")
     made = await buildah("from", "localhost/start")
     step, environment = first_step_of(packed, server)
     variables = [f"--env={name}={value}" for name, value in environment.items()]
-    places = ["--volume=/usr:/usr:ro", f"--volume={given}:{environment[first_step.FOLDER_ENV]}"]
+    places = ["--volume=/usr:/usr:ro", f"--volume={folder}:{environment[first_step.FOLDER_ENV]}"]
     words = ["--isolation=chroot", f"--user={NOBODY}:{NOBODY}", *variables, *places, made.stdout.strip(), "--"]
-    check_done(await buildah("run", *words, "/usr/bin/env", *step["command"]), given)
+    check_done(await buildah("run", *words, "/usr/bin/env", *step["command"]), folder)
     writable = await buildah("run", *words, "/usr/bin/find", PLACE, "!", "-type", "l", "-writable")
     assert (writable.returncode, writable.stdout) == (0, ""), writable
 
 
-def test_it_starts_as_pods_start_it_and_as_nobody_in_particular() -> None:
-    """Command and user of the Pod are those of the image, so a namespace that forbids root accepts it."""
+def test_the_images_command_and_user_are_those_of_the_pod() -> None:
+    """So a namespace that forbids root accepts it."""
     (entry,) = re.findall(r"^ENTRYPOINT (.*)$", DOCKERFILE.read_text(), re.MULTILINE)
     policy = parse_policy({"start": {"image": "kajitori:1", "server": "http://x"}})
     decision = decide(parse_spec({"image": "x", "replicas": 2}), policy, Facts(), run=RunIdentity("bert", "team"))
     assert decision.template["spec"]["initContainers"][0]["command"] == json.loads(entry)
     ((user,),) = instructions("USER")
-    assert re.fullmatch(r"[1-9]\d*:[1-9]\d*", user), "a number, so that a kubelet can tell that it is not root"
-    assert {stage[0] for stage in instructions("FROM")} == {"${PYTHON}"}, "no other image is asked for"
+    assert re.fullmatch(r"[1-9]\d*:[1-9]\d*", user), "a kubelet can only tell a numeric user from root"
+    assert {stage[0] for stage in instructions("FROM")} == {"${PYTHON}"}, "no other image is needed"
 
 
-def test_what_it_installs_is_what_this_package_needs() -> None:
-    """Each version is pinned with its hashes and is in the range that this package allows."""
+def test_the_images_requirements_are_pinned_and_fit_this_package() -> None:
+    """Each version has its hashes and is in the range that this package allows."""
     ours = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
     words = (ROOT / "deploy" / "image" / "requirements.txt").read_text().split()
     pins = [word for word in words if "==" in word]
     assert [pin.partition("==")[0] for pin in pins] == ["zstandard"]
-    assert any(each.startswith("zstandard>=") for each in ours)
+    assert any(dependency.startswith("zstandard>=") for dependency in ours)
     assert all(word in (*pins, "\\") or word.startswith("--hash=sha256:") for word in words)

@@ -15,18 +15,18 @@ DOCKERFILES = {"parts": DEPLOY / "Dockerfile", "members": DEPLOY / "image" / "Do
 
 
 def documents(name: str) -> list[dict[str, Any]]:
-    return [each for each in yaml.safe_load_all((DEPLOY / name).read_text()) if each]
+    return [document for document in yaml.safe_load_all((DEPLOY / name).read_text()) if document]
 
 
 def pod_of(name: str) -> dict[str, Any]:
-    (found,) = [each for each in documents(name) if each["kind"] in ("Deployment", "DaemonSet")]
+    (found,) = [document for document in documents(name) if document["kind"] in ("Deployment", "DaemonSet")]
     template: dict[str, Any] = found["spec"]["template"]
     return template
 
 
 @pytest.mark.parametrize("image", DOCKERFILES)
-def test_an_image_is_built_from_hashes_and_runs_as_nobody(image: str) -> None:
-    """The base is an argument, so that it can be pinned by digest, and every copied path exists."""
+def test_an_image_has_hashed_requirements_and_runs_without_root(image: str) -> None:
+    """The base is an argument, so it can be pinned by digest; every copied path exists."""
     text = DOCKERFILES[image].read_text().replace("\\\n", " ")
     assert set(re.findall(r"^FROM (\S+)", text, re.M)) == {"${PYTHON}"}
     assert "PYTHON=python@sha256:" in text
@@ -42,22 +42,26 @@ def test_each_image_is_built_under_the_name_that_the_manifests_use() -> None:
     """The image of members has its own name, which is not that of the parts' image."""
     tag = re.compile(r"-t registry\.example\.org/(\S+)")
     found = {image: match[1] for image, path in DOCKERFILES.items() if (match := tag.search(path.read_text()))}
-    (asked,) = [each for each in pod_of("server.yaml")["spec"]["containers"][0]["args"] if "--member-image" in each]
+    (asked,) = [
+        container
+        for container in pod_of("server.yaml")["spec"]["containers"][0]["args"]
+        if "--member-image" in container
+    ]
     assert f"--member-image={found['members']}" == asked
     for name in ("server.yaml", "controller.yaml", "relay.yaml", "agent.yaml"):
-        assert {each["image"] for each in pod_of(name)["spec"]["containers"]} == {found["parts"]}
+        assert {container["image"] for container in pod_of(name)["spec"]["containers"]} == {found["parts"]}
 
 
-def test_what_a_member_starts_with_is_locked_as_all_else_is() -> None:
-    """The requirements have one dependency, with the hashes of requirements.lock."""
+def test_the_requirements_of_members_are_those_of_the_lock_file() -> None:
+    """They are one dependency with the hashes of requirements.lock."""
     lines = (DEPLOY / "image" / "requirements.txt").read_text().splitlines()
     assert len([line for line in lines if not line.startswith(" ")]) == 1 < len(lines)
     assert "\n".join(lines) in (ROOT / "requirements.lock").read_text()
 
 
 def test_only_ports_that_are_served_can_be_reached() -> None:
-    """Each part's own ports can be reached, and no others in the namespace."""
-    policies = {each["metadata"]["name"]: each["spec"] for each in documents("networkpolicies.yaml")}
+    """In the namespace no other ports can be reached."""
+    policies = {document["metadata"]["name"]: document["spec"] for document in documents("networkpolicies.yaml")}
     assert policies.pop("kajitori-default") == {"podSelector": {}, "policyTypes": ["Ingress"]}
     for part in ("server", "controller", "relay"):
         spec, pod = policies.pop(f"kajitori-{part}"), pod_of(f"{part}.yaml")
@@ -69,7 +73,7 @@ def test_only_ports_that_are_served_can_be_reached() -> None:
 
 
 @pytest.mark.parametrize("part", ["server", "controller", "relay"])
-def test_a_part_is_probed(part: str) -> None:
+def test_probes_use_a_port_of_the_part(part: str) -> None:
     (container,) = pod_of(f"{part}.yaml")["spec"]["containers"]
     for probe in ("readinessProbe", "livenessProbe"):
         assert container[probe]["httpGet"]["port"] in {port["name"] for port in container["ports"]}

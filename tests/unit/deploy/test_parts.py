@@ -1,5 +1,5 @@
-"""deploy/server.yaml and deploy/controller.yaml: the parts take what they are told there, find what they need, and are
-found by whoever asks them."""
+"""deploy/server.yaml and deploy/controller.yaml: the parts accept their arguments, find what they need, and are reached
+where clients look for them."""
 
 from __future__ import annotations
 
@@ -28,24 +28,24 @@ OPTIONS: dict[str, Any] = {"server": ServerOptions, "controller": ControllerOpti
 
 
 def documents(name: str) -> list[dict[str, Any]]:
-    return [each for each in yaml.safe_load_all((DEPLOY / f"{name}.yaml").read_text()) if each]
+    return [document for document in yaml.safe_load_all((DEPLOY / f"{name}.yaml").read_text()) if document]
 
 
-def one(name: str, kind: str) -> dict[str, Any]:
+def document_of(name: str, kind: str) -> dict[str, Any]:
     (found,) = [each for each in documents(name) if each["kind"] == kind]
     return found
 
 
 def container(part: str) -> dict[str, Any]:
-    (found,) = one(part, "Deployment")["spec"]["template"]["spec"]["containers"]
+    (found,) = document_of(part, "Deployment")["spec"]["template"]["spec"]["containers"]
     assert isinstance(found, dict)
     return found
 
 
-def told(part: str, folder: Path) -> dict[str, Any]:
-    """The settings that its command line gives, with the ConfigMap's files in `folder`."""
+def settings_of(part: str, folder: Path) -> dict[str, Any]:
+    """Return the settings from its command line, with the ConfigMap's files in `folder`."""
     (mount,) = [each for each in container(part)["volumeMounts"] if each["name"] == "policy"]
-    for name, text in one("policy", "ConfigMap")["data"].items():
+    for name, text in document_of("policy", "ConfigMap")["data"].items():
         (folder / name).write_text(text)
     for name in ("tls.crt", "tls.key", "ca.crt"):
         (folder / name).write_text("")
@@ -55,10 +55,10 @@ def told(part: str, folder: Path) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("part", PARTS)
-def test_its_command_line(part: str, tmp_path: Path) -> None:
-    """Every option exists, and it names files of the ConfigMap, which are valid."""
+def test_a_part_accepts_its_command_line(part: str, tmp_path: Path) -> None:
+    """It names files of the ConfigMap, which are valid."""
     assert container(part)["command"] == ["kaji", part]
-    found = told(part, tmp_path)
+    found = settings_of(part, tmp_path)
     parse_policy(found["policy"].read_bytes())
     OPTIONS[part](**found)
     assert found["member_image"] and found["member_server"] and found["member_ca"] and found["certificate"]
@@ -67,15 +67,17 @@ def test_its_command_line(part: str, tmp_path: Path) -> None:
         assert found["agent_account"] == AGENT_ACCOUNT
     else:
         assert found["namespace"] == LEASE_NAMESPACE
-    (volume,) = [v for v in one(part, "Deployment")["spec"]["template"]["spec"]["volumes"] if v["name"] == "policy"]
-    assert volume["configMap"]["name"] == one("policy", "ConfigMap")["metadata"]["name"]
+    (volume,) = [
+        v for v in document_of(part, "Deployment")["spec"]["template"]["spec"]["volumes"] if v["name"] == "policy"
+    ]
+    assert volume["configMap"]["name"] == document_of("policy", "ConfigMap")["metadata"]["name"]
 
 
 @pytest.mark.parametrize("part", [*PARTS, "relay"])
 def test_its_account_has_the_roles_of_rbac_yaml(part: str) -> None:
     """Its Pods run under their own account and with no more rights on the machine than they need."""
     roles = {(each["kind"], each["metadata"]["name"], each["metadata"].get("namespace")) for each in documents("rbac")}
-    account = one(part, "ServiceAccount")["metadata"]
+    account = document_of(part, "ServiceAccount")["metadata"]
     bindings = [each for each in documents(part) if each["kind"].endswith("RoleBinding")]
     assert bindings
     for binding in bindings:
@@ -85,7 +87,7 @@ def test_its_account_has_the_roles_of_rbac_yaml(part: str) -> None:
         assert [(each["name"], each["namespace"]) for each in binding["subjects"]] == [
             (account["name"], account["namespace"])
         ]
-    spec = one(part, "Deployment")["spec"]["template"]["spec"]
+    spec = document_of(part, "Deployment")["spec"]["template"]["spec"]
     assert spec["serviceAccountName"] == account["name"]
     assert spec["securityContext"]["runAsNonRoot"]
     assert container(part)["securityContext"] == {
@@ -96,21 +98,21 @@ def test_its_account_has_the_roles_of_rbac_yaml(part: str) -> None:
 
 
 @pytest.mark.parametrize("part", PARTS)
-def test_its_pods_are_those_that_are_meant(part: str) -> None:
-    """Deployment, budget, spread and Service select the same Pods; there are several, so that one may be away."""
-    deployment = one(part, "Deployment")["spec"]
+def test_all_selectors_of_a_part_select_its_pods(part: str) -> None:
+    """There are several Pods, so that one may be missing."""
+    deployment = document_of(part, "Deployment")["spec"]
     labels = deployment["template"]["metadata"]["labels"]
-    selectors = [deployment["selector"], one(part, "PodDisruptionBudget")["spec"]["selector"]]
+    selectors = [deployment["selector"], document_of(part, "PodDisruptionBudget")["spec"]["selector"]]
     selectors += [each["labelSelector"] for each in deployment["template"]["spec"]["topologySpreadConstraints"]]
     assert [each["matchLabels"] for each in selectors] == [labels] * 3
-    assert deployment["replicas"] > one(part, "PodDisruptionBudget")["spec"]["maxUnavailable"]
+    assert deployment["replicas"] > document_of(part, "PodDisruptionBudget")["spec"]["maxUnavailable"]
     if part == "server":
-        assert one(part, "Service")["spec"]["selector"] == labels
+        assert document_of(part, "Service")["spec"]["selector"] == labels
 
 
-def test_the_controller_is_asked_where_it_listens(tmp_path: Path) -> None:
-    """Kubelets and Prometheus ask at paths that its server has, and the log is JSON."""
-    found = told("controller", tmp_path)
+def test_probes_of_the_controller_use_its_port_and_paths(tmp_path: Path) -> None:
+    """Its log is JSON."""
+    found = settings_of("controller", tmp_path)
     (port,) = container("controller")["ports"]
     assert (found["host"], found["port"], found["log_format"]) == ("0.0.0.0", port["containerPort"], "json")
     probes = ProbeServer(CollectorRegistry(), host="", port=0, ready=str)
@@ -120,15 +122,17 @@ def test_the_controller_is_asked_where_it_listens(tmp_path: Path) -> None:
         assert asked["path"] in probes.paths
 
 
-def test_the_web_api_is_where_others_look_for_it(tmp_path: Path) -> None:
-    """Agents, members and probes use the Service's name and port, and paths that exist."""
-    service = one("server", "Service")
+def test_the_web_api_is_where_agents_members_and_probes_look_for_it(tmp_path: Path) -> None:
+    """They use the Service's name and port, and paths that exist."""
+    service = document_of("server", "Service")
     (port,) = service["spec"]["ports"]
-    assert told("server", tmp_path)["port"] == port["port"] == container("server")["ports"][0]["containerPort"]
+    assert settings_of("server", tmp_path)["port"] == port["port"] == container("server")["ports"][0]["containerPort"]
     assert port["targetPort"] == container("server")["ports"][0]["name"]
-    (agent,) = one("agent", "DaemonSet")["spec"]["template"]["spec"]["containers"]
-    agents_word = next(each for each in agent["args"] if each.startswith("--report=")).removeprefix("--report=")
-    for url in (urlsplit(agents_word), urlsplit(told("server", tmp_path)["member_server"])):
+    (agent,) = document_of("agent", "DaemonSet")["spec"]["template"]["spec"]["containers"]
+    report_url = next(argument for argument in agent["args"] if argument.startswith("--report=")).removeprefix(
+        "--report="
+    )
+    for url in (urlsplit(report_url), urlsplit(settings_of("server", tmp_path)["member_server"])):
         assert url.scheme == "https"
         assert (url.port, str(url.hostname).split(".")[:2]) == (
             port["port"],

@@ -1,4 +1,4 @@
-"""A process's log: text for people, or JSON of which every line can be read by a program."""
+"""The log of a process: text for people, or JSON with one document a line."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ class Options:
 
 @pytest.fixture
 def begin() -> Iterator[Callable[[Options], None]]:
-    """Begins to log as a process does, whose root logger has no handlers yet; put back afterwards."""
+    """Begin logging as in a new process without handlers; restore the handlers afterwards."""
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
 
-    def begin_anew(options: Options) -> None:
+    def begin_afresh(options: Options) -> None:
         root.handlers[:] = []
         logs.begin_logging(options)
 
-    yield begin_anew
+    yield begin_afresh
     logging.captureWarnings(False)
     root.handlers[:], root.level = handlers, level
 
@@ -48,8 +48,8 @@ def lines(capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
     return [json.loads(line) for line in capsys.readouterr().err.splitlines()]
 
 
-def test_every_line_is_a_document(begin: Begin, capsys: pytest.CaptureFixture[str]) -> None:
-    """With time, level, logger, message, what was given beside it, and a traceback on the same line."""
+def test_every_line_of_the_log_is_a_json_document(begin: Begin, capsys: pytest.CaptureFixture[str]) -> None:
+    """It has time, level, logger, message and extra fields; a traceback is on the same line."""
     begin(Options())
     logging.getLogger("kajitori.controllers.run_controller").warning(
         "two\nlines of %s", "x", extra={"run": "vision/bert"}
@@ -65,20 +65,20 @@ def test_every_line_is_a_document(begin: Begin, capsys: pytest.CaptureFixture[st
     assert "ValueError: no" in second["exception"]
 
 
-def test_what_is_said_at_the_start_is_json_at_any_level(begin: Begin, capsys: pytest.CaptureFixture[str]) -> None:
+def test_messages_for_users_are_json_at_any_level(begin: Begin, capsys: pytest.CaptureFixture[str]) -> None:
     begin(Options(log_level="error"))
     logs.say("Kajitori's Web API: http://127.0.0.1:1")
-    (said,) = lines(capsys)
-    assert (said["level"], said["message"]) == ("info", "Kajitori's Web API: http://127.0.0.1:1")
+    (record,) = lines(capsys)
+    assert (record["level"], record["message"]) == ("info", "Kajitori's Web API: http://127.0.0.1:1")
 
 
-def test_what_is_said_in_text_is_the_plain_line(begin: Begin, capsys: pytest.CaptureFixture[str]) -> None:
+def test_messages_for_users_are_plain_lines_in_text_format(begin: Begin, capsys: pytest.CaptureFixture[str]) -> None:
     begin(Options(log_format="text"))
     logs.say("one", "two")
     assert capsys.readouterr().err == "one\ntwo\n"
 
 
-def test_the_end_is_logged_with_its_way_out(begin: Begin, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_fatal_error_is_logged_with_its_hint_and_exit_code(begin: Begin, capsys: pytest.CaptureFixture[str]) -> None:
     begin(Options())
     assert logs.log_end(Unavailable("the port is in use", hint="choose another")) == 125
     assert logs.log_end(InvalidInput([Fault("--a", "is wrong", hint="mend it")])) == 2
@@ -90,13 +90,12 @@ def test_the_end_is_logged_with_its_way_out(begin: Begin, capsys: pytest.Capture
 @pytest.mark.parametrize("verb", ["up", "server", "controller", "relay", "node", "agent", "sim"])
 def test_every_long_running_process_has_both_formats(verb: str) -> None:
     command = import_module(f"kajitori.cli.verbs.platform.{verb}").command
-    (option,) = [each for each in command.params if "--log-format" in each.opts]
+    (option,) = [parameter for parameter in command.params if "--log-format" in parameter.opts]
     assert isinstance(option.type, click.Choice) and tuple(option.type.choices) == ("text", "json")
     assert option.default == "text"
 
 
-def test_a_process_that_cannot_go_on_says_so_in_json(tmp_path: Path) -> None:
-    """A controller whose API server is not there: nothing but JSON on stderr."""
+def test_a_controller_without_an_api_server_ends_with_json_on_stderr(tmp_path: Path) -> None:
     cluster = {"name": "c", "cluster": {"server": "http://127.0.0.1:1"}}
     context = {"name": "c", "context": {"cluster": "c", "user": "u"}}
     user = {"name": "u", "user": {"token": "t"}}

@@ -1,4 +1,5 @@
-"""Members of a gang as plain processes: this machine's Python runs their first step, and they find each other."""
+"""Members of a gang as plain processes: this machine's Python runs their first step, and the members find each
+other."""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ SCRIPT = 'cat "$KAJI_HOSTS"; echo "$MASTER_ADDR"; getent hosts bert-1-1.bert || 
 
 @pytest.fixture
 async def server() -> AsyncIterator[str]:
-    """A Web API that knows all members."""
+    """A Web API that knows the addresses of all members."""
 
     async def hosts(request: web.Request) -> web.Response:
         return web.json_response({"addresses": ADDRESSES})
@@ -64,8 +65,8 @@ DIGEST, CODE = archive()
 def member(server: str, rank: int, script: str = SCRIPT, **fields: Any) -> dict[str, Any]:
     """Return the Pod of one of two members, as the controller creates it."""
     small = {"cpu": 1, "memory": "64Mi"}
-    asked = {"image": "x", "command": ["/bin/sh", "-c", script], "replicas": 2, "resources": small, **fields}
-    spec = parse_spec(asked)
+    written = {"image": "x", "command": ["/bin/sh", "-c", script], "replicas": 2, "resources": small, **fields}
+    spec = parse_spec(written)
     rules = {
         "start": {"image": "kajitori", "server": server, "deadline": "1m"},
         "security": {"allowRoot": True, "addCapabilities": [], "allowPrivilegeEscalation": True},
@@ -84,27 +85,26 @@ async def started(tmp_path: Path, *, namespaces: bool) -> Machine:
     return machine
 
 
-def said(machine: Machine, name: str) -> list[str]:
+def output(machine: Machine, name: str) -> list[str]:
     return [line.split(" ", 3)[3] for line in machine.log(name).splitlines()]
 
 
-async def test_where_nothing_can_be_mounted_variables_say_where_it_lies(tmp_path: Path, server: str) -> None:
-    """The hostfile holds addresses, since names do not resolve; nothing of it is left afterwards."""
+async def test_without_mounts_variables_name_the_files(tmp_path: Path, server: str) -> None:
+    """The hostfile has addresses, since names do not resolve; no file is left afterwards."""
     machine = await started(tmp_path, namespaces=False)
     for rank in range(2):
         await machine.cluster.create(resources.PODS, member(server, rank), "default")
     for rank in range(2):
         await machine.phase(f"bert-1-{rank}", "Succeeded")
-        assert said(machine, f"bert-1-{rank}") == ["127.0.0.1 slots=1", "127.0.0.2 slots=1", "127.0.0.1", "unknown"]
+        assert output(machine, f"bert-1-{rank}") == ["127.0.0.1 slots=1", "127.0.0.2 slots=1", "127.0.0.1", "unknown"]
     uid = machine.cluster.pod("bert-1-0")["metadata"]["uid"]  # type: ignore[index]
     await until(lambda: not (machine.root / "pods" / uid / "volumes").exists())
     assert first_step.FOLDER[1:] not in os.listdir("/")  # noqa: PTH208
     await machine.tear_down()
 
 
-async def test_where_mounts_are_possible_names_resolve(tmp_path: Path, server: str) -> None:
-    """Names resolve by /etc/hosts as in a container, and MASTER_ADDR stays a name. Only the first step can
-    write there."""
+async def test_with_mounts_names_of_members_resolve(tmp_path: Path, server: str) -> None:
+    """They are in /etc/hosts as in a container, and MASTER_ADDR stays a name. Only the first step can write there."""
     machine = await started(tmp_path, namespaces=True)
     if not machine.kubelet.context.machine.mounts.possible:
         await machine.tear_down()
@@ -114,7 +114,7 @@ async def test_where_mounts_are_possible_names_resolve(tmp_path: Path, server: s
     )
     await machine.cluster.create(resources.PODS, member(server, 0, script), "default")
     await machine.phase("bert-1-0", "Succeeded")
-    lines = said(machine, "bert-1-0")
+    lines = output(machine, "bert-1-0")
     assert lines[:3] == ["bert-1-0.bert slots=1", "bert-1-1.bert slots=1", "bert-1-0.bert"]
     assert lines[3].split() == ["127.0.0.2", "bert-1-1.bert", "bert-1-1"]
     assert lines[4:6] == ["/kajitori/hosts", "read-only"] and int(lines[6]) > 0
@@ -123,14 +123,14 @@ async def test_where_mounts_are_possible_names_resolve(tmp_path: Path, server: s
 
 @pytest.mark.root
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
-async def test_whoever_the_program_runs_as_can_read_it(tmp_path: Path, server: str) -> None:
+async def test_every_user_can_read_the_host_list(tmp_path: Path, server: str) -> None:
     """Even a user without an entry in /etc/passwd. The step itself needs only what the kubelet can read."""
     os.chmod(tmp_path, 0o755)  # noqa: PTH101
     machine = await started(tmp_path, namespaces=True)
     pod = member(server, 0, 'id -u; cat "$KAJI_HOSTS"', user="54321:54321", workingDir="/")
     await machine.cluster.create(resources.PODS, pod, "default")
     await machine.phase("bert-1-0", "Succeeded")
-    assert said(machine, "bert-1-0") == ["54321", "bert-1-0.bert slots=1", "bert-1-1.bert slots=1"]
+    assert output(machine, "bert-1-0") == ["54321", "bert-1-0.bert slots=1", "bert-1-1.bert slots=1"]
     await machine.tear_down()
 
 
@@ -138,30 +138,30 @@ TRAIN = f"exec {sys.executable} train.py"
 
 
 @pytest.mark.parametrize("namespaces", [False, True])
-async def test_a_program_starts_in_its_code(tmp_path: Path, server: str, namespaces: bool) -> None:
-    """The code may be anywhere, and the program may write there. A single member does not wait for others."""
+async def test_a_program_starts_in_the_folder_of_its_code(tmp_path: Path, server: str, namespaces: bool) -> None:
+    """The folder may be anywhere, and the program may write to it. A single member does not wait for others."""
     machine = await started(tmp_path, namespaces=namespaces)
     code = {"digest": DIGEST, "path": "/somewhere/code"}
     await machine.cluster.create(resources.PODS, member(server, 0, TRAIN, code=code, replicas=1), "default")
     await machine.phase("bert-1-0", "Succeeded")
-    assert said(machine, "bert-1-0") == [f"42 True {os.getuid()}"]
+    assert output(machine, "bert-1-0") == [f"42 True {os.getuid()}"]
     assert "somewhere" not in os.listdir("/")  # noqa: PTH208
     await machine.tear_down()
 
 
 @pytest.mark.root
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
-async def test_the_code_belongs_to_whoever_the_program_runs_as(tmp_path: Path, server: str) -> None:
+async def test_the_code_belongs_to_the_user_of_the_program(tmp_path: Path, server: str) -> None:
     os.chmod(tmp_path, 0o755)  # noqa: PTH101
     machine = await started(tmp_path, namespaces=True)
     pod = member(server, 0, "cat train.py > copy && id -u", user="54321:54321", code={"digest": DIGEST}, replicas=1)
     await machine.cluster.create(resources.PODS, pod, "default")
     await machine.phase("bert-1-0", "Succeeded")
-    assert said(machine, "bert-1-0") == ["54321"]
+    assert output(machine, "bert-1-0") == ["54321"]
     await machine.tear_down()
 
 
-async def test_code_that_is_another_never_runs(tmp_path: Path, server: str) -> None:
+async def test_code_with_another_digest_never_runs(tmp_path: Path, server: str) -> None:
     machine = await started(tmp_path, namespaces=False)
     other = {"digest": "sha256:" + "0" * 64}
     await machine.cluster.create(resources.PODS, member(server, 0, "echo ran", code=other), "default")
@@ -172,8 +172,8 @@ async def test_code_that_is_another_never_runs(tmp_path: Path, server: str) -> N
     await machine.tear_down()
 
 
-async def test_a_path_without_python_does_not_matter(tmp_path: Path, server: str) -> None:
-    """Neither does the content of the folder that it starts in."""
+async def test_the_first_step_does_not_need_python_in_the_path(tmp_path: Path, server: str) -> None:
+    """The content of its working folder does not matter either."""
     machine = Machine(tmp_path / "kubelet", adapter=RunPods(), extra_env={"PATH": "/nowhere", "HOME": str(tmp_path)})
     (tmp_path / "json.py").write_text("raise SystemExit(9)")
     await machine.start()
@@ -182,17 +182,17 @@ async def test_a_path_without_python_does_not_matter(tmp_path: Path, server: str
     await machine.tear_down()
 
 
-async def test_nothing_in_a_pod_makes_another_program_of_it(tmp_path: Path, server: str) -> None:
-    """The step runs as the kubelet's user: only reserved variables of the Pod count, and none decides where it
+async def test_variables_of_a_pod_cannot_change_the_first_step(tmp_path: Path, server: str) -> None:
+    """The step runs as the kubelet's user. Only reserved variables of the Pod count, and none decides where it
     writes."""
     (tmp_path / "http").mkdir()
     (tmp_path / "http" / "__init__.py").write_text("raise SystemExit(9)")
     machine = await started(tmp_path, namespaces=False)
     pod = member(server, 0, 'cat "$KAJI_HOSTS" > /dev/null')
     foreign = {"PYTHONHOME": str(tmp_path), "PYTHONPATH": str(tmp_path), "LD_PRELOAD": "/none", "PATH": "/none"}
-    said = foreign | {first_step.FOLDER_ENV: str(tmp_path)}
+    variables = foreign | {first_step.FOLDER_ENV: str(tmp_path)}
     env = pod["spec"]["initContainers"][0]["env"]
-    env += [{"name": name, "value": value} for name, value in said.items()]
+    env += [{"name": name, "value": value} for name, value in variables.items()]
     await machine.cluster.create(resources.PODS, pod, "default")
     await machine.phase("bert-1-0", "Succeeded")
     assert sorted(os.listdir(tmp_path)) == ["http", "kubelet"]  # noqa: PTH208
@@ -200,7 +200,7 @@ async def test_nothing_in_a_pod_makes_another_program_of_it(tmp_path: Path, serv
 
 
 @pytest.mark.parametrize("source", [{"hostPath": {"path": "/etc"}}, {"secret": {"secretName": "x"}}])
-def test_only_what_writes_into_an_empty_folder_is_a_first_step(source: dict[str, Any]) -> None:
+def test_only_a_step_that_writes_to_an_emptydir_is_a_first_step(source: dict[str, Any]) -> None:
     """A Pod that only looks like a member is treated like any other Pod."""
     pod = member("http://x", 0)
     (step,) = pod["spec"]["initContainers"]
@@ -214,7 +214,7 @@ def test_only_what_writes_into_an_empty_folder_is_a_first_step(source: dict[str,
     assert adapter.local_program({**pod, "spec": {**pod["spec"], "volumes": volumes}}, step) is None
 
 
-async def test_a_step_that_fails_fails_the_pod_with_its_words(tmp_path: Path) -> None:
+async def test_a_failed_first_step_fails_the_pod_with_its_message(tmp_path: Path) -> None:
     """The program is never started."""
 
     async def over(request: web.Request) -> web.Response:

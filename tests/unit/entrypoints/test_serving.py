@@ -1,4 +1,4 @@
-"""How `kaji up` serves the Web API: what others could overhear is encrypted."""
+"""How `kaji up` serves the Web API: with TLS except on loopback."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from kajitori.entrypoints.serving import Serving, own_address, serving_of
 
 def names_in(certificate: Path) -> set[str]:
     read = x509.load_pem_x509_certificate(certificate.read_bytes())
-    there = read.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    return {str(each.value) for each in there}
+    names = read.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    return {str(name.value) for name in names}
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1", "localhost"])
@@ -26,8 +26,8 @@ def test_loopback_needs_no_certificate(tmp_path: Path, host: str) -> None:
     assert serving.local_url(80) == serving.public_url(80) == f"http://{f'[{host}]' if ':' in host else host}:80"
 
 
-def test_an_address_that_others_reach_has_a_certificate_for_it(tmp_path: Path) -> None:
-    """Of the embedded cluster's authority; the same one at the next start."""
+def test_an_address_beyond_loopback_has_a_certificate(tmp_path: Path) -> None:
+    """The embedded cluster's authority signs it, and the next start uses the same one."""
     made = ensure_certificates(tmp_path / "pki")
     options = UpOptions(data=tmp_path, host="192.0.2.7")
     serving = serving_of(options, made)
@@ -46,7 +46,7 @@ def test_an_address_that_others_reach_has_a_certificate_for_it(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::"])
-def test_all_addresses_are_told_as_one_that_can_be_reached(tmp_path: Path, host: str) -> None:
+def test_wildcard_addresses_are_shown_as_a_reachable_address(tmp_path: Path, host: str) -> None:
     """In an existing cluster the data folder has an authority of its own."""
     serving = serving_of(UpOptions(data=tmp_path, host=host), None)
     assert serving.certificate is not None
@@ -55,7 +55,7 @@ def test_all_addresses_are_told_as_one_that_can_be_reached(tmp_path: Path, host:
     assert {own_address(), "127.0.0.1"} <= names_in(serving.certificate)
 
 
-def test_plain_http_where_it_was_asked_for(tmp_path: Path) -> None:
+def test_insecure_http_serves_without_a_certificate(tmp_path: Path) -> None:
     serving = serving_of(UpOptions(data=tmp_path, host="192.0.2.7", insecure_http=True), None)
     assert serving == Serving("192.0.2.7")
     assert (serving.is_open, serving.public_url(80)) == (True, "http://192.0.2.7:80")

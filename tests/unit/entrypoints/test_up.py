@@ -1,4 +1,4 @@
-"""When `kaji up` says that it is up, and what it says of a repair."""
+"""When `kaji up` reports that it is ready, and how it describes a repair."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kajitori.entrypoints.up import OwnNode, words_of
 
 
 class Nodes:
-    """A mirror of nodes alone."""
+    """A mirror that has only nodes."""
 
     def __init__(self) -> None:
         self.nodes: dict[str, Any] = {}
@@ -28,8 +28,9 @@ class Nodes:
             callback()
 
 
-async def test_it_waits_until_its_kubelet_has_made_its_node_ready() -> None:
-    """The node of an earlier life that is still shown does not count; what was ready once is not waited for again."""
+async def test_it_is_ready_once_its_kubelet_has_made_its_node_ready() -> None:
+    """A Node of an earlier process that is still shown does not count. Once it was ready, it is not waited for
+    again."""
     mirror, registered = Nodes(), asyncio.Event()
     kubelet = SimpleNamespace(registered=registered, settings=SimpleNamespace(node_name="laptop"))
     node = OwnNode(cast(Any, mirror), cast(Any, kubelet))
@@ -50,7 +51,7 @@ async def test_it_waits_until_its_kubelet_has_made_its_node_ready() -> None:
     assert node.awaited() == ""
 
 
-def test_a_repair_says_what_is_lost_and_where_the_rest_is() -> None:
+def test_a_repair_lists_lost_objects_and_where_the_damaged_files_are() -> None:
     lost = (("/pods", "default", "bert-1-0"), ("kajitori.dev/runs", "default", "bert"), ("/nodes", "", "h100-1"))
     kept = Path("/data/objects/damaged-1")
     assert words_of(Repaired(kept, "the objects are damaged: row 1", 15, lost, may_lack_more=True)).splitlines() == [

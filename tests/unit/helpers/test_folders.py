@@ -1,4 +1,4 @@
-"""Folders that somebody else empties while a test looks."""
+"""Reading folders that another process empties at the same time."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import pytest
 from tests.helpers.folders import texts_below
 
 
-def test_what_vanishes_meanwhile_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A folder that goes between being seen and being listed, a file between being listed and being read."""
+def test_files_that_vanish_while_they_are_read_are_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder vanishes between its discovery and its listing, a file between its listing and its reading."""
     stays, goes = tmp_path / "pods" / "stays" / "main", tmp_path / "pods" / "goes" / "main"
     for folder in (stays, goes):
         folder.mkdir(parents=True)
@@ -21,12 +21,12 @@ def test_what_vanishes_meanwhile_is_left_out(tmp_path: Path, monkeypatch: pytest
     (stays / "1.log").symlink_to("gone")
     list_folder = os.scandir
 
-    def somebody_is_quicker(path: Any) -> Any:
+    def remove_before_listing(path: Any) -> Any:
         if str(path) == str(goes.parent):
             shutil.rmtree(goes.parent)
         return list_folder(path)
 
-    monkeypatch.setattr(os, "scandir", somebody_is_quicker)
+    monkeypatch.setattr(os, "scandir", remove_before_listing)
     assert texts_below(tmp_path, "*.log") == {stays / "0.log": "stays"}
     assert not goes.exists()
     assert texts_below(goes) == {}

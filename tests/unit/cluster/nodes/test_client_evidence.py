@@ -1,4 +1,4 @@
-"""An API server's clients, found without its log."""
+"""Clients of an API server, found without its audit log."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def test_watches_of_everything_are_counted_by_kind() -> None:
     assert open_watches_in("") == {}
 
 
-def test_what_accounts_may_read_follows_from_roles_and_bindings() -> None:
-    """Only what may be listed or watched as a whole counts."""
+def test_what_accounts_may_read_is_derived_from_roles_and_bindings() -> None:
+    """Only rights to list or watch a whole kind count."""
     roles = [
         role("reads", {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "watch"]}),
         role("gets", {"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}),
@@ -61,8 +61,8 @@ def test_what_accounts_may_read_follows_from_roles_and_bindings() -> None:
 
 
 @pytest.mark.parametrize("refused", [(), ("clusterroles", "metrics")])
-async def test_what_cannot_be_asked_for_is_said(refused: tuple[str, ...]) -> None:
-    """The rest is told all the same."""
+async def test_evidence_that_may_not_be_read_is_noted(refused: tuple[str, ...]) -> None:
+    """The rest is returned."""
     daemon_set = {
         "metadata": {"namespace": "a", "name": "spy"},
         "spec": {"template": {"spec": {"serviceAccountName": "spy"}}},

@@ -26,8 +26,10 @@ YES, NO = "True", "False"
         ([("Provisioned", YES, ""), ("CapacityRevoked", YES, "back")], Answer(RequestState.FAILED, "back")),
     ],
 )
-def test_what_an_autoscaler_says(conditions: list[tuple[str, str, str]], answer: Answer) -> None:
-    """A request that was revoked, or that expired unused, has failed; the autoscaler's own message is kept."""
-    said = tuple(Condition(type=kind, status=status, message=message) for kind, status, message in conditions)
-    request = ProvisioningRequest(metadata=ObjectMeta(name="bert-1-1"), status=RequestStatus(conditions=said))
+def test_conditions_of_a_provisioning_request_become_a_state(
+    conditions: list[tuple[str, str, str]], answer: Answer
+) -> None:
+    """A request that was revoked, or that expired unused, has failed. The autoscaler's own message is kept."""
+    parsed = tuple(Condition(type=kind, status=status, message=message) for kind, status, message in conditions)
+    request = ProvisioningRequest(metadata=ObjectMeta(name="bert-1-1"), status=RequestStatus(conditions=parsed))
     assert answer_of(request) == answer

@@ -1,4 +1,4 @@
-"""The queue by what the mirror holds: order, expectations, shares, reservations; the same for whoever asks."""
+"""The queue derived from the mirror: order, expectations, shares, reservations; the same for every observer."""
 
 from __future__ import annotations
 
@@ -39,15 +39,15 @@ def plan(scene: QueueScene, *waiting: PendingRun) -> CyclePlan:
     return run_cycle(cluster, queue, scene.cluster.policy, NOW.timestamp())
 
 
-def expected(scene: QueueScene, applicant: PendingRun) -> Expectation:
+def expected(scene: QueueScene, pending: PendingRun) -> Expectation:
     past = UsageHistory(scene.mirror, scene.cluster)
     past.refresh()
-    return past.expect(applicant.run)
+    return past.expect(pending.run)
 
 
-def length(scene: QueueScene, applicant: PendingRun) -> tuple[float, Source]:
-    """Return its expected length and the evidence."""
-    found = expected(scene, applicant)
+def length(scene: QueueScene, pending: PendingRun) -> tuple[float, Source]:
+    """Return its expected length and the source of the evidence."""
+    found = expected(scene, pending)
     return found.seconds, found.source
 
 
@@ -59,7 +59,8 @@ def started(found: CyclePlan) -> list[str]:
 
 
 def test_similar_runs_of_the_same_user_are_evidence() -> None:
-    """The longest of the last three, at most the time limit; others' runs and other programs tell nothing."""
+    """The longest of the last three counts, at most the time limit. Runs of others and of other programs do not
+    count."""
     scene = QueueScene(4)
     for number, seconds in enumerate((9000, 100, 300, 200)):
         scene.finished(f"old-{number}", seconds=seconds, until=ago(hours=10 - number))
@@ -92,13 +93,13 @@ def test_without_history_the_runs_or_policys_limit_counts() -> None:
     assert length(scene, scene.waits("none", 1)) == (24 * HOUR, Source.LIMIT)
 
 
-def test_a_spec_that_nobody_can_read_has_an_expectation_all_the_same() -> None:
+def test_a_run_with_an_invalid_spec_has_an_expectation() -> None:
     scene = QueueScene(1)
     scene.finished("old", seconds=5, until=ago(hours=1), timeLimit="soon", command=3)
     assert expected(scene, scene.waits("new", 1, timeLimit="soon", command=3)).source is Source.UNKNOWN
 
 
-def test_a_service_has_no_end_and_is_not_learnt_from() -> None:
+def test_a_service_has_no_expected_end_and_is_no_evidence() -> None:
     scene = QueueScene(1)
     scene.finished("old", seconds=5, until=ago(hours=1), type="service")
     web = scene.waits("web", 1, type="service")
@@ -108,7 +109,7 @@ def test_a_service_has_no_end_and_is_not_learnt_from() -> None:
     assert length(scene, scene.waits("tests", 1, type="service", timeLimit="1h")) == (HOUR, Source.LIMIT)
 
 
-def test_what_a_run_with_checkpoints_did_before_need_not_be_done_again() -> None:
+def test_a_run_with_checkpoints_needs_only_its_remaining_time() -> None:
     scene = QueueScene(4)
     ran = Ran(seconds=3000, until=ago(minutes=5))
     kept = scene.waits("kept", 1, ran=ran, timeLimit="1h", checkpoint={"path": "/ckpt"})
@@ -132,22 +133,22 @@ def test_deleted_runs_are_forgotten_and_resumed_runs_are_not_over() -> None:
     assert past.expect(new).source is Source.UNKNOWN
 
 
-# ------------------------------------------------------------------------------------------------ what runs
+# ------------------------------------------------------------------------------------------------ running gangs
 
 
 def ends(scene: QueueScene) -> dict[str, tuple[list[int], float]]:
-    """By key of the gang: its rows, and in how many seconds it is expected to have ended."""
+    """Return by key of the gang: its rows, and in how many seconds it is expected to have ended."""
     outlook = Outlook(scene.mirror, scene.cluster)
     outlook.past.refresh()
     return {
-        each.key: (each.rows.tolist(), outlook.ends_at(each, NOW) - NOW.timestamp())
-        for each in scene.cluster.occupancy.gangs()
+        gang.key: (gang.rows.tolist(), outlook.ends_at(gang, NOW) - NOW.timestamp())
+        for gang in scene.cluster.occupancy.gangs()
     }
 
 
 def test_an_elastic_gang_is_as_fast_as_it_is_large() -> None:
-    """It waits as long as it takes with its fewest members, and ends by how many it has; what it did is known in terms
-    of its full size. Its time limit goes by the clock."""
+    """While it waits, the time with its fewest members counts; while it runs, the time with its present members. Its
+    history is stored in terms of its full size. Its time limit does not depend on its size."""
     scene = QueueScene(4)
     scene.finished("old", seconds=int(HOUR), until=ago(hours=5), members=4)
     size: dict[str, Any] = {"replicas": 4, "minReplicas": 1}
@@ -159,7 +160,7 @@ def test_an_elastic_gang_is_as_fast_as_it_is_large() -> None:
     assert ends(scene) == {"team/now": ([0, 1], 80 * 60)}
 
 
-def test_a_gang_ends_when_it_is_expected_to_and_later_once_it_has_not() -> None:
+def test_the_expected_end_of_a_gang_moves_once_it_has_passed() -> None:
     scene = QueueScene(6)
     scene.finished("old", seconds=int(HOUR), until=ago(hours=5))
     scene.runs("young", "n[0-1]", since=ago(minutes=20))
@@ -183,17 +184,17 @@ def test_the_time_limit_counts_from_the_first_start() -> None:
     assert ends(scene) == {"team/again": ([0], 10 * 60)}
 
 
-def test_members_that_are_over_hold_nothing() -> None:
+def test_ended_members_hold_no_nodes() -> None:
     scene = QueueScene(2)
     run = scene.runs("half", "n[0-1]", since=ago(minutes=1), timeLimit="1h")
-    assert [each.rows.tolist() for each in scene.cluster.occupancy.gangs()] == [[0, 1]]
+    assert [gang.rows.tolist() for gang in scene.cluster.occupancy.gangs()] == [[0, 1]]
     scene.pod(run, 0, "n0", phase="Succeeded")
     scene.mirror._tell(PODS, "team", "half-1-0")
-    assert [each.rows.tolist() for each in scene.cluster.occupancy.gangs()] == [[1]]
+    assert [gang.rows.tolist() for gang in scene.cluster.occupancy.gangs()] == [[1]]
 
 
-def test_members_that_were_asked_to_end_are_expected_to_end() -> None:
-    """Their run is on its way to another attempt, or out: nodes are kept for whoever waits for theirs."""
+def test_members_that_were_told_to_end_are_expected_to_end() -> None:
+    """Their run is between attempts or has ended, so a reservation may use their nodes."""
     scene = QueueScene(2)
     for name, node in (("out", "n0"), ("stays", "n1")):
         run = scene.runs(name, node, since=ago(minutes=9), timeLimit="1h")
@@ -208,17 +209,17 @@ def test_members_that_were_asked_to_end_are_expected_to_end() -> None:
 def test_a_node_that_comes_or_goes_moves_the_rows() -> None:
     scene = QueueScene(3)
     scene.runs("bert", "n2", since=ago(minutes=1))
-    assert [each.rows.tolist() for each in scene.cluster.occupancy.gangs()] == [[2]]
+    assert [gang.rows.tolist() for gang in scene.cluster.occupancy.gangs()] == [[2]]
     del scene.mirror.nodes["n0"]
     scene.cluster.note_node("n0")
-    assert [each.rows.tolist() for each in scene.cluster.occupancy.gangs()] == [[1]]
+    assert [gang.rows.tolist() for gang in scene.cluster.occupancy.gangs()] == [[1]]
 
 
 # ------------------------------------------------------------------------------------------------ the order
 
 
 def test_the_first_submitted_run_is_first_in_a_plain_queue() -> None:
-    """Runs of one second by their submission; a higher priority comes before."""
+    """Runs of the same second are ordered by name; a higher priority comes first."""
     scene = QueueScene(0, queue={"order": "fifo"})
     waiting = [
         scene.waits("c", 1, since=ago(minutes=2)),
@@ -250,7 +251,7 @@ def test_present_usage_counts_towards_the_share() -> None:
 
 
 def test_the_first_run_that_does_not_fit_gets_a_reservation() -> None:
-    """A run that ends in time passes; another one is told which run it would delay."""
+    """A run that ends in time passes it; another run is told which run it would delay."""
     scene = QueueScene(2)
     scene.runs("now", "n0", since=ago(minutes=10), timeLimit="1h")
     large = scene.waits("large", 2, since=ago(hours=9), timeLimit="1h")
@@ -270,7 +271,7 @@ def test_the_first_run_that_does_not_fit_gets_a_reservation() -> None:
     assert started(plan(without, large, long)) == ["long"]
 
 
-def test_history_lets_a_run_pass_that_its_limit_did_not() -> None:
+def test_a_run_with_short_predecessors_passes_in_spite_of_its_limit() -> None:
     scene = QueueScene(2)
     scene.runs("now", "n0", since=ago(minutes=10), timeLimit="1h", image="other")
     large = scene.waits("large", 2, since=ago(hours=9), timeLimit="1h", owner="bob")
@@ -280,8 +281,8 @@ def test_history_lets_a_run_pass_that_its_limit_did_not() -> None:
     assert started(plan(scene, large, long)) == ["long"]
 
 
-def test_runs_that_come_and_go_between_questions_are_not_kept() -> None:
-    """A Web API that is not asked about the queue for months keeps nothing of deleted runs."""
+def test_nothing_is_kept_of_deleted_runs_between_requests() -> None:
+    """This holds for a Web API that is not asked about the queue for months."""
     scene = QueueScene(2)
     outlook = Outlook(scene.mirror, scene.cluster)
     for number in range(5):
@@ -290,7 +291,7 @@ def test_runs_that_come_and_go_between_questions_are_not_kept() -> None:
     assert not outlook.past._changed and not scene.cluster.occupancy._changed
     scene.runs("known", "n1", since=ago(minutes=1))
     outlook.past.refresh()
-    assert [each.key for each in scene.cluster.occupancy.gangs()] == ["team/known"]
+    assert [gang.key for gang in scene.cluster.occupancy.gangs()] == ["team/known"]
     asked = scene.waits("asked", 1)
     scene.lose("asked")
     assert outlook.past.expect(asked.run).source is Source.UNKNOWN
@@ -299,7 +300,7 @@ def test_runs_that_come_and_go_between_questions_are_not_kept() -> None:
     assert not scene.cluster.occupancy.gangs() and not outlook.past._records and not outlook.past._known
 
 
-# ------------------------------------------------------------------------------------------------ whoever asks
+# ------------------------------------------------------------------------------------------------ observers
 
 changes = st.lists(
     st.tuples(
@@ -314,8 +315,8 @@ changes = st.lists(
 
 @settings(max_examples=50, deadline=None)
 @given(changes)
-def test_whoever_saw_it_all_knows_what_a_newcomer_learns(steps: list[tuple[str, str, int, str]]) -> None:
-    """Expectations and shares follow from what the mirror holds alone, whatever happened before."""
+def test_an_old_observer_and_a_new_one_agree(steps: list[tuple[str, str, int, str]]) -> None:
+    """Expectations and shares follow only from the present contents of the mirror."""
     scene = QueueScene(4)
     waiting = [scene.waits(f"new-{owner}", 1, owner=owner).run for owner in ("ada", "bob")]
     old = UsageHistory(scene.mirror, scene.cluster)
@@ -341,8 +342,8 @@ def test_whoever_saw_it_all_knows_what_a_newcomer_learns(steps: list[tuple[str, 
 
 
 def test_sweep_members_of_every_attempt_hold_nodes() -> None:
-    """Two of the first attempt go on; of the second one member has ended and the other is still to be seen. They are
-    expected to take what others of them took, all counted from the last placement."""
+    """Two members of the first attempt are running. Of the second attempt one member has ended and the other has no Pod
+    yet. They are expected to take as long as members that ended, counted from the last placement."""
     scene = QueueScene(4)
     run = scene.runs("grid", "n[0-1]", since=ago(minutes=30), array="0-9")
     assert run.status is not None and run.status.attempt is not None
@@ -351,14 +352,15 @@ def test_sweep_members_of_every_attempt_hold_nodes() -> None:
     )
     ledger = SweepState(succeeded="5", longest_seconds=600)
     run = scene.change(run, attempt=attempt, attempts=2, sweep=ledger)
-    (each,) = scene.cluster.occupancy.gangs()
-    assert sorted(each.rows.tolist()) == [0, 1, 3]
+    (gang,) = scene.cluster.occupancy.gangs()
+    assert sorted(gang.rows.tolist()) == [0, 1, 3]
     assert ends(scene)["team/grid"][1] == 9 * 60
     assert length(scene, PendingRun(run, scene.waits("x", 1).request)) == (600, Source.SIMILAR)
 
 
 def test_a_finished_sweep_teaches_the_length_of_a_member() -> None:
-    """It had two of four nodes for its hour on average, so its user's share is that of an ordinary run with as much."""
+    """On average it had two of four nodes for its hour, so its user's share equals that of an ordinary run with two
+    nodes."""
     scene = QueueScene(4)
     run = scene.finished("grid", seconds=3600, until=ago(hours=1), members=4, array="0-3")
     assert run.status is not None
@@ -372,17 +374,17 @@ def test_a_finished_sweep_teaches_the_length_of_a_member() -> None:
     for array in ("0-3", "0-99"):
         assert length(scene, scene.waits("next", 1, array=array)) == (1800, Source.SIMILAR)
     scene.change(run, sweep=SweepState(failed="0-3", member_seconds=60))
-    assert expected(scene, scene.waits("next", 1)).source is Source.UNKNOWN, "nobody succeeded"
+    assert expected(scene, scene.waits("next", 1)).source is Source.UNKNOWN, "no member succeeded"
 
 
-def test_a_sweep_waits_in_the_length_of_all_its_work() -> None:
-    """Of thirty members four run: before the last of the others has had its turn, it takes eight times as long as one.
-    What counts as its size is what it needs to go on."""
+def test_a_waiting_sweep_is_ordered_by_the_length_of_all_its_work() -> None:
+    """Four of thirty members run at a time, so the whole sweep takes eight times as long as one member. Its size is
+    what it needs to go on."""
     scene = QueueScene(8)
     waits = scene.waits("grid", 26, timeLimit="1h", array="0-29")
     assert waits.run.status is not None
     ledger, members = SweepState(longest_seconds=60), MemberCounts(total=30, running=4)
     waits = PendingRun(scene.change(waits.run, sweep=ledger, members=members), replace(waits.request, fewest=1))
     short, long = scene.waits("short", 1, timeLimit="7m"), scene.waits("long", 1, timeLimit="8m")
-    order = [each.gang.key for each in plan(scene, long, waits, short).queue]
+    order = [run.gang.key for run in plan(scene, long, waits, short).queue]
     assert order == ["team/short", "team/grid", "team/long"]

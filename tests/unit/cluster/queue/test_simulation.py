@@ -1,4 +1,4 @@
-"""Everything that runs on the cluster, as what-ifs take it."""
+"""The occupants of the cluster, as what-ifs use them."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ def add(scene: QueueScene, name: str, *, node: str = "", nominated: str = "", co
     scene.show_pod(made)
 
 
-async def test_every_occupant_is_named_with_everything_that_it_takes() -> None:
-    """Runs with their promises and their expected ends, Pods of others, and Pods that the scheduler makes room for;
-    without them nothing is left but what comes back by itself."""
+async def test_every_occupant_is_listed_with_all_its_resources() -> None:
+    """Occupants are runs with their promises and expected ends, foreign Pods, and Pods for which the scheduler makes
+    room. Without them, only Pods of DaemonSets are left, which come back by themselves."""
     scene = QueueScene(6)
     scene.runs("bert", "n[0-1]", since=ago(hours=1), timeLimit="3h")
     scene.runs("starts", "n[2-3]", since=ago(minutes=1), phase=Phase.STARTING)
@@ -37,19 +37,19 @@ async def test_every_occupant_is_named_with_everything_that_it_takes() -> None:
     outlook = Outlook(scene.mirror, scene.cluster)
     moment = this_moment(scene.cluster, outlook.endings(NOW), NOW.timestamp())
     found = await moment.simulation(())
-    there = {occupant.key: occupant for occupant in found.occupants}
-    assert set(there) == {"team/bert", "team/starts", "kube-system/web", "kube-system/coming"}
-    assert there["team/bert"].ends_at == NOW.timestamp() + 2 * 3600
-    assert sorted(there["team/starts"].rows.tolist()) == [2, 3]
-    assert [there[key].is_run for key in sorted(there)] == [False, False, True, True]
-    left = found.after([Step(StepKind.RUN, each.key, each) for each in found.occupants]).snapshot
+    occupants = {occupant.key: occupant for occupant in found.occupants}
+    assert set(occupants) == {"team/bert", "team/starts", "kube-system/web", "kube-system/coming"}
+    assert occupants["team/bert"].ends_at == NOW.timestamp() + 2 * 3600
+    assert sorted(occupants["team/starts"].rows.tolist()) == [2, 3]
+    assert [occupants[key].is_run for key in sorted(occupants)] == [False, False, True, True]
+    left = found.after([Step(StepKind.RUN, occupant.key, occupant) for occupant in found.occupants]).snapshot
     assert left.used[4].tolist() == [500, 0, 0, 1]
     assert not left.used[[0, 1, 2, 3, 5]].any()
     assert not left.members.any() and not left.alone.any()
 
 
 async def test_members_of_a_sweep_end_one_by_one() -> None:
-    """Those that no Pod shows yet, too; they end as those of one run do, and go with it when it is stopped."""
+    """Members without a Pod, too. If the sweep is stopped, all its members end."""
     scene = QueueScene(4)
     for name, nodes, phase in (("grid", "n[0-1]", Phase.RUNNING), ("next", "n[2-3]", Phase.STARTING)):
         run = scene.runs(name, nodes, since=ago(hours=1), phase=phase, array="0-9", timeLimit="3h")
@@ -61,8 +61,11 @@ async def test_members_of_a_sweep_end_one_by_one() -> None:
     outlook = Outlook(scene.mirror, scene.cluster)
     moment = this_moment(scene.cluster, outlook.endings(NOW), NOW.timestamp())
     found = await moment.simulation((), asked="team/grid")
-    there = {each.key: (each.kind, each.run, each.rows.tolist(), each.endings != ()) for each in found.occupants}
-    assert there == {
+    occupants = {
+        occupant.key: (occupant.kind, occupant.run, occupant.rows.tolist(), occupant.endings != ())
+        for occupant in found.occupants
+    }
+    assert occupants == {
         f"team/{run}-1-{rank}": (StepKind.MEMBER, f"team/{run}", [row], True)
         for row, (run, rank) in enumerate((("grid", 0), ("grid", 1), ("next", 0), ("next", 1)))
     }
@@ -70,7 +73,7 @@ async def test_members_of_a_sweep_end_one_by_one() -> None:
     assert left.members.tolist() == [0, 0, 1, 1]
 
 
-async def test_a_service_makes_no_room_for_itself() -> None:
+async def test_a_services_own_members_are_no_occupants_for_it() -> None:
     """A member that ends is replaced."""
     scene = QueueScene(2)
     scene.runs("web", "n0", since=ago(hours=1), type="service")

@@ -1,4 +1,4 @@
-"""Kubelets' messages about Pods, reduced to our fixed set of reasons."""
+"""Statuses of Pods, reduced to a fixed set of states and reasons."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def ended(exit_code: int, *, phase: str = "Failed", **more: Any) -> dict[str, An
 
 
 def evicted(message: str) -> dict[str, Any]:
-    """As a kubelet leaves a Pod that it evicted for want of something."""
+    """Return the status of a Pod that its kubelet evicted."""
     disruption = {"type": "DisruptionTarget", "status": "True", "reason": "TerminationByKubelet"}
     return {**ended(137, reason="Error"), "reason": "Evicted", "message": message, "conditions": [disruption]}
 
@@ -74,7 +74,7 @@ UNSCHEDULABLE = {
 
 
 def test_rank_and_attempt_come_from_the_name() -> None:
-    """Labels can be edited; a name that stands for no member is none of ours."""
+    """Labels can be edited."""
     member = seen({"phase": "Pending"})
     assert (member.rank, member.attempt, member.node, member.node_ready) == (3, 2, "n1", True)
 
@@ -86,8 +86,8 @@ def test_rank_and_attempt_come_from_the_name() -> None:
         ({"phase": "Failed", "reason": "Unsupported", "message": "container 'main': runAsNonRoot, but …"}, "Failed"),
     ],
 )
-def test_who_may_not_run_as_root_and_would_is_told_so_and_how_to_help(status: dict[str, Any], state: str) -> None:
-    """In a kubelet's words and in the process kubelet's; other faults of a container's configuration may pass."""
+def test_a_refused_root_user_is_explained_with_a_remedy(status: dict[str, Any], state: str) -> None:
+    """With the message of a kubelet and of the process kubelet; other configuration errors may pass."""
     member = seen(status)
     assert (member.state.value, member.reason) == (state, Reason.RUNS_AS_ROOT)
     assert "--user 1000" in member.message and "runAsNonRoot" in member.message
@@ -96,7 +96,7 @@ def test_who_may_not_run_as_root_and_would_is_told_so_and_how_to_help(status: di
     assert seen(other).reason is Reason.KUBELET_REFUSED
 
 
-def test_labels_that_somebody_edited_are_not_believed() -> None:
+def test_edited_labels_and_other_names_are_not_trusted() -> None:
     assert seen({"phase": "Running"}, labels={names.LABEL_RANK: "7"}).rank == 3
     for name in ("bert", "bert-2-x", "bert-02-3", "bert-2--3", "bert-2-³"):
         assert member_of(pod({"phase": "Running"}, name=name), READY) is None
@@ -123,8 +123,8 @@ def test_labels_that_somebody_edited_are_not_believed() -> None:
         (disrupted("EvictionByEvictionAPI"), Reason.DRAINED),
     ],
 )
-def test_why_a_member_failed(status: dict[str, Any], reason: Reason) -> None:
-    """Culprit and victim are told apart (rule 7): a memory kill over the own limit, and an eviction."""
+def test_the_end_of_a_member_becomes_a_reason(status: dict[str, Any], reason: Reason) -> None:
+    """Culprits and victims are distinguished (rule 7): a kill over the member's own limit, and an eviction."""
     member = seen(status)
     assert (member.state, member.reason) == (MemberState.FAILED, reason)
 
@@ -146,8 +146,9 @@ RUNC += "exit status 1, stdout: , stderr: Auto-detected mode as 'legacy'\nnvidia
         ('exec: "trian": executable file not found in $PATH', Reason.COMMAND_NOT_FOUND),
     ],
 )
-def test_a_node_that_cannot_provide_gpus_is_not_the_programs_fault(message: str, reason: Reason) -> None:
-    """The program never ran, and may elsewhere; what the image asks for in vain it asks for everywhere."""
+def test_a_node_that_cannot_provide_gpus_is_no_program_failure(message: str, reason: Reason) -> None:
+    """The program never ran, and may run elsewhere. An image that requires something unavailable fails on every
+    node."""
     member = seen(ended(128, reason="StartError", message=message))
     assert (member.state, member.reason, member.message) == (MemberState.FAILED, reason, message)
 
@@ -184,13 +185,13 @@ LIMITED = {"containers": [{"name": "main", "resources": {"limits": {"memory": "2
         ("Pod ephemeral local storage usage exceeds the total limit of containers 1Gi. ", Reason.PROGRAM_FAILED),
     ],
 )
-def test_the_cause_of_an_eviction(message: str, reason: Reason) -> None:
-    """Who used more memory than he had asked for is the culprit, wherever he goes; so is who wrote more than he may.
-    Who kept to what he had asked for is the victim (rule 7). What can't be read proves nothing."""
+def test_an_eviction_tells_culprits_from_victims(message: str, reason: Reason) -> None:
+    """A member that used more memory than it requested is the culprit on any node, and so is one that wrote more than
+    it may. A member within its request is a victim (rule 7). An unreadable message proves nothing."""
     assert seen(evicted(message)).reason is reason
 
 
-def test_the_culprit_of_an_eviction_is_told_the_figures() -> None:
+def test_the_message_for_a_culprit_of_an_eviction_has_the_figures() -> None:
     message = LOW + "Container main was using 5Gi, request is 1Gi, has larger consumption of memory. "
     assert seen(evicted(message)).message == (
         "evicted when its node ran short of memory: it used 5Gi and had requested 1Gi"
@@ -198,13 +199,13 @@ def test_the_culprit_of_an_eviction_is_told_the_figures() -> None:
 
 
 @given(st.text(), st.from_regex(r"[0-9a-zA-Z. ,]{0,40}"), st.text(max_size=20))
-def test_no_message_of_an_eviction_breaks_anything(before: str, used: str, asked: str) -> None:
-    """Many kubelets write it, in many versions."""
-    said = f"{before}The node was low on resource: memory. Container main was using {used}, request is {asked}, has"
-    assert seen(evicted(said)).reason in (Reason.EVICTED, Reason.OUT_OF_MEMORY, Reason.PROGRAM_FAILED)
+def test_any_eviction_message_is_accepted(before: str, used: str, asked: str) -> None:
+    """Kubelets of many versions write it."""
+    message = f"{before}The node was low on resource: memory. Container main was using {used}, request is {asked}, has"
+    assert seen(evicted(message)).reason in (Reason.EVICTED, Reason.OUT_OF_MEMORY, Reason.PROGRAM_FAILED)
 
 
-def test_a_memory_kill_says_which_limit() -> None:
+def test_the_message_of_a_memory_kill_names_the_limit() -> None:
     status = ended(137, reason="OOMKilled")
     member = member_of(pod(status, spec=LIMITED), READY)
     assert member is not None and member.message == "used more memory than its limit of 2Gi"
@@ -230,14 +231,14 @@ def test_a_member_killed_within_its_memory_request_is_a_victim() -> None:
         (UNBOUND, Reason.STORAGE),
     ],
 )
-def test_what_a_member_waits_for(status: dict[str, Any], reason: Reason) -> None:
-    """Capacity, image, configuration are told apart."""
+def test_a_waiting_member_has_a_reason(status: dict[str, Any], reason: Reason) -> None:
+    """Capacity, image and configuration are distinguished."""
     member = seen(status)
     assert (member.state, member.reason) == (MemberState.PENDING, reason)
 
 
-def test_a_member_in_its_first_step_says_what_it_waits_for() -> None:
-    """For whoever reads why a gang did not start in time."""
+def test_a_member_in_its_first_step_says_so() -> None:
+    """This explains why a gang did not start in time."""
     step = {"name": first_step.CONTAINER, "state": {"running": {}}}
     member = seen({**waiting("PodInitializing"), "initContainerStatuses": [step]})
     assert (member.state, member.reason) == (MemberState.PENDING, Reason.CREATING)
@@ -245,7 +246,7 @@ def test_a_member_in_its_first_step_says_what_it_waits_for() -> None:
 
 
 def first_step_ended(exit_code: int, message: str, **status: Any) -> dict[str, Any]:
-    """Our first step has failed, so that the program was never started."""
+    """Return the status of a Pod whose first step failed, so that the program never started."""
     terminated = {"exitCode": exit_code, "reason": "Error", "message": message}
     step = {"name": first_step.CONTAINER, "state": {"terminated": terminated}}
     main = {"name": "main", "state": {"waiting": {"reason": "PodInitializing"}}}
@@ -268,8 +269,9 @@ def first_step_ended(exit_code: int, message: str, **status: Any) -> dict[str, A
         ),
     ],
 )
-def test_why_a_first_step_failed(status: dict[str, Any], reason: Reason) -> None:
-    """Each way to fail has its own word; what ended the whole Pod from outside explains the step's end, too."""
+def test_the_end_of_a_first_step_becomes_a_reason(status: dict[str, Any], reason: Reason) -> None:
+    """Each failure has its own reason. A cause from outside that ended the whole Pod explains the end of the step,
+    too."""
     member = seen(status)
     assert (member.state, member.reason, member.exit_code) == (MemberState.FAILED, reason, None)
 
@@ -281,8 +283,8 @@ def image_step_ended(exit_code: int, why: str = "Error", message: str = "") -> d
     return status
 
 
-def test_an_image_that_lacks_what_its_launcher_needs() -> None:
-    """It is named, and not tried again: another start changes nothing. It was no restart of the program, either."""
+def test_an_image_without_what_its_launcher_needs_is_unfit() -> None:
+    """It is not tried again, since another start changes nothing, and it costs no restart of the program."""
     for status in (image_step_ended(first_step.UNFIT_IMAGE, message="no sshd"), image_step_ended(128, "StartError")):
         assert seen(status).reason is Reason.IMAGE_UNFIT
     assert "no sshd" in seen(image_step_ended(first_step.UNFIT_IMAGE, message="no sshd")).message
@@ -293,21 +295,21 @@ def test_an_image_that_lacks_what_its_launcher_needs() -> None:
 
 
 def test_a_first_step_that_failed_is_a_failed_start() -> None:
-    """The program never ran: it costs no restart (rules 4 and 7)."""
-    steps = {each for each in Reason if each.value.startswith("FirstStep")}
+    """The program never ran, so it costs no restart (rules 4 and 7)."""
+    steps = {reason for reason in Reason if reason.value.startswith("FirstStep")}
     assert steps and steps <= START_FAILURES
-    said = seen(first_step_ended(first_step.NO_SERVER, "trying\nhttp://x: refused\n")).message
-    assert said == "its first step failed: exit code 20: http://x: refused"
+    message = seen(first_step_ended(first_step.NO_SERVER, "trying\nhttp://x: refused\n")).message
+    assert message == "its first step failed: exit code 20: http://x: refused"
 
 
-def test_an_init_container_of_somebody_else_is_configuration() -> None:
+def test_a_failed_foreign_init_container_is_a_configuration_error() -> None:
     """The exit code of a container that a webhook added has no known meaning."""
     status = first_step_ended(first_step.REFUSED, "x")
     status["initContainerStatuses"][0]["name"] = "sidecar-setup"
     assert seen(status).reason is Reason.CONTAINER_CONFIG
 
 
-def test_the_message_carries_the_last_words_of_the_program() -> None:
+def test_the_message_has_the_last_line_of_the_program() -> None:
     member = seen(ended(1, message="Traceback …\nValueError: bad shape\n"))
     assert member.message == "exit code 1: ValueError: bad shape"
     assert seen(ended(139)).message == "killed by signal 11"
@@ -316,7 +318,7 @@ def test_the_message_carries_the_last_words_of_the_program() -> None:
     assert seen(ended(7, message="=====\n")).message == "exit code 7"
 
 
-def test_a_node_that_is_gone_or_silent_is_dead() -> None:
+def test_a_node_that_is_gone_or_silent_is_not_ready() -> None:
     running = {"phase": "Running", "containerStatuses": [{"name": "main", "state": {"running": {}}}]}
     for nodes in ({}, {"n1": node("Unknown")}):
         member = member_of(pod(running), nodes)
@@ -325,5 +327,5 @@ def test_a_node_that_is_gone_or_silent_is_dead() -> None:
     assert alive is not None and alive.state is MemberState.RUNNING
 
 
-def test_a_terminating_member_is_known_as_such() -> None:
+def test_a_deleted_member_is_terminating() -> None:
     assert seen({"phase": "Running"}, deletionTimestamp="2026-11-21T12:00:00Z").terminating

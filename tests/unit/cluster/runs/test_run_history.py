@@ -1,4 +1,4 @@
-"""Runs of one kind are found by what the mirror holds."""
+"""Earlier runs of the same kind are found in the mirror."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def run(name: str, second: int = 0, *, peak: int = 0, owner: str = "ada", spec: 
     return RunObject(metadata=meta, spec=msgspec.Raw(msgspec.json.encode(spec)), status=status)
 
 
-class Held:
-    """An index over a mirror that is changed by hand."""
+class Scene:
+    """An index over a mirror that tests change."""
 
     def __init__(self, *runs: RunObject) -> None:
         self.mirror = Mirror(KubeClient(KubeConfig(server="http://unused")))
@@ -44,12 +44,12 @@ class Held:
             self.mirror.runs["vision", each.metadata.name] = each
         self.index = RunHistory(self.mirror)
 
-    def shows(self, *runs: RunObject) -> None:
+    def show(self, *runs: RunObject) -> None:
         for each in runs:
             self.mirror.runs["vision", each.metadata.name] = each
             self.mirror._tell(RUNS, "vision", each.metadata.name)
 
-    def loses(self, name: str) -> None:
+    def lose(self, name: str) -> None:
         del self.mirror.runs["vision", name]
         self.mirror._tell(RUNS, "vision", name)
 
@@ -57,9 +57,9 @@ class Held:
         return [each.name for each in self.index.earlier(KIND, than)]
 
 
-def test_newest_first_and_only_those_that_tell_something() -> None:
-    """Of the same user, the same program, and with a known memory peak."""
-    held = Held(
+def test_comparable_runs_with_a_known_peak_are_listed_newest_first() -> None:
+    """They have the same user and the same program."""
+    scene = Scene(
         run("old", 1, peak=5),
         run("new", 9, peak=7),
         run("silent", 3),
@@ -67,38 +67,38 @@ def test_newest_first_and_only_those_that_tell_something() -> None:
         run("other", 5, peak=9, spec={"image": "gpt"}),
         run("garbled", 6, peak=9, spec=[]),
     )
-    assert held.found() == ["new", "old"]
+    assert scene.found() == ["new", "old"]
 
 
-def test_it_follows_the_mirror() -> None:
-    """A run that begins to tell something is found, one that is gone or became another is not."""
-    held = Held(run("a", 1))
-    assert held.found() == []
-    held.shows(run("a", 1, peak=5), run("b", 2, peak=6))
-    assert held.found() == ["b", "a"]
+def test_the_index_follows_the_mirror() -> None:
+    """A run is found once its peak is known, and no longer once it is gone or has changed its kind."""
+    scene = Scene(run("a", 1))
+    assert scene.found() == []
+    scene.show(run("a", 1, peak=5), run("b", 2, peak=6))
+    assert scene.found() == ["b", "a"]
     edited = run("b", 2, peak=6, spec={"image": "gpt"})
-    held.shows(msgspec.structs.replace(edited, metadata=msgspec.structs.replace(edited.metadata, generation=2)))
-    assert held.found() == ["a"]
-    held.loses("a")
-    assert held.found() == []
-    held.shows(run("a", 1, peak=5, owner="bob"))
-    assert held.found() == []
+    scene.show(msgspec.structs.replace(edited, metadata=msgspec.structs.replace(edited.metadata, generation=2)))
+    assert scene.found() == ["a"]
+    scene.lose("a")
+    assert scene.found() == []
+    scene.show(run("a", 1, peak=5, owner="bob"))
+    assert scene.found() == []
 
 
-def test_a_run_is_not_told_of_itself_or_of_what_came_later() -> None:
-    """Policy is asked again for each of its attempts."""
+def test_for_a_run_only_earlier_runs_count() -> None:
+    """Policy is evaluated again for each of its attempts."""
     mine = run("mine", 5, peak=7)
-    held = Held(run("before", 4, peak=5), mine, run("after", 6, peak=9))
-    assert held.found(than=mine) == ["before"]
+    scene = Scene(run("before", 4, peak=5), mine, run("after", 6, peak=9))
+    assert scene.found(than=mine) == ["before"]
 
 
-def test_a_sweep_of_thousands_is_not_remembered_whole() -> None:
-    """The newest say enough; and what was forgotten may go without a trace."""
-    held = Held(*(run(f"r{number}", number % 50, peak=1) for number in range(REMEMBERED)))
-    held.shows(run("last", 59, peak=1))
-    assert len(held.index._known) == REMEMBERED
-    assert held.found()[0] == "last" and len(held.found()) == EARLIER_RUNS
-    for name in [*held.mirror.runs]:
-        held.loses(name[1])
-    assert held.found() == []
-    assert not (held.index._people or held.index._known or held.index._kinds)
+def test_only_the_newest_runs_of_a_kind_are_remembered() -> None:
+    """Deleting runs that were forgotten already is no error."""
+    scene = Scene(*(run(f"r{number}", number % 50, peak=1) for number in range(REMEMBERED)))
+    scene.show(run("last", 59, peak=1))
+    assert len(scene.index._known) == REMEMBERED
+    assert scene.found()[0] == "last" and len(scene.found()) == EARLIER_RUNS
+    for name in [*scene.mirror.runs]:
+        scene.lose(name[1])
+    assert scene.found() == []
+    assert not (scene.index._people or scene.index._known or scene.index._kinds)
