@@ -12,7 +12,7 @@ from tests.harness.cluster import GPUS, Cluster
 from tests.harness.local_cluster import kubectl_binary
 from tests.harness.web_api import Completed, completed
 
-from kajitori.api.runs.views import nodes_of
+from kajitori.api.views.runs import nodes_of
 from kajitori.core.spec.reasons import Phase
 from kajitori.core.words import names
 from kajitori.core.words.node_lists import expand

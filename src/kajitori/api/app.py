@@ -22,11 +22,9 @@ from kajitori.api.logs import routes as logs
 from kajitori.api.nodes import board
 from kajitori.api.nodes import health as node_health
 from kajitori.api.nodes import routes as nodes
-from kajitori.api.nodes import views as node_views
 from kajitori.api.queue import routes as queue
-from kajitori.api.queue import views as waiting_views
 from kajitori.api.queue import waiting, what_if
-from kajitori.api.runs import changes, members, results, submission, views
+from kajitori.api.runs import changes, members, results, submission
 from kajitori.api.runs import routes as runs
 from kajitori.api.serving.middleware import Guard
 from kajitori.api.start import host_lists, ssh_keys
@@ -34,6 +32,9 @@ from kajitori.api.start import routes as discovery
 from kajitori.api.streams import events, exec
 from kajitori.api.traffic import networks
 from kajitori.api.traffic import routes as traffic
+from kajitori.api.views import nodes as node_views
+from kajitori.api.views import queue as waiting_views
+from kajitori.api.views import runs as views
 from kajitori.core.spec.run import RunSpec
 from kajitori.core.spec.status import RunStatus
 

@@ -18,13 +18,13 @@ from starlette.responses import Response
 from kajitori.api.auth import Sessions
 from kajitori.api.logs.slots import Slots
 from kajitori.api.problems import MEDIA_TYPE
-from kajitori.api.runs.views import RunRenderer
 from kajitori.api.serving.intake import Budget, Questions, Turns
 from kajitori.api.start.host_lists import HostLists
 from kajitori.api.streams.answers import StreamRegistry
 from kajitori.api.streams.event_feed import EventFeeds
 from kajitori.api.streams.hub import RunHub
 from kajitori.api.traffic.keeper import TrafficKeeper
+from kajitori.api.views.runs import RunRenderer
 from kajitori.blobs.code import CodeStore
 from kajitori.blobs.logs import KeptLogs
 from kajitori.cluster.health import HealthView

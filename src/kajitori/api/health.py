@@ -19,10 +19,10 @@ from kajitori.api.auth import Caller
 from kajitori.api.context import Api, Shared, answer, describes
 from kajitori.api.nodes.board import board
 from kajitori.api.nodes.health import running_tests, test_of
-from kajitori.api.nodes.views import GuaranteeView
 from kajitori.api.problems import own_failure
 from kajitori.api.runs.lookup import require_definition
-from kajitori.api.runs.views import ControllerView, Health, Version, controller_view, phase_of
+from kajitori.api.views.nodes import GuaranteeView
+from kajitori.api.views.runs import ControllerView, Health, Version, controller_view, phase_of
 from kajitori.core.placement.snapshot import NodeFacts
 from kajitori.core.spec.reasons import Phase
 from kajitori.core.words import names

@@ -13,7 +13,7 @@ from kajitori.api.auth import Caller
 from kajitori.api.context import Api, Shared, answer, describes
 from kajitori.api.paging import Parameters
 from kajitori.api.runs.lookup import active_runs
-from kajitori.api.runs.views import Deleted, VolumeKind, VolumeList, VolumeView, phase_of
+from kajitori.api.views.runs import Deleted, VolumeKind, VolumeList, VolumeView, phase_of
 from kajitori.core.documents.faults import show
 from kajitori.core.documents.fields import DnsLabel
 from kajitori.core.policy.mounts import EmptyFolder, Volume

@@ -29,13 +29,13 @@ from kajitori.api.context import (
     TrafficParts,
 )
 from kajitori.api.logs.slots import MAX_LOGS, Slots
-from kajitori.api.runs.views import RunRenderer
 from kajitori.api.serving.intake import UPLOADS_AT_ONCE, UPLOADS_PER_USER, Budget, Questions, Turns
 from kajitori.api.start.host_lists import HostLists
 from kajitori.api.streams.answers import StreamRegistry
 from kajitori.api.streams.event_feed import EventFeeds
 from kajitori.api.streams.hub import RunHub
 from kajitori.api.traffic.keeper import TrafficKeeper
+from kajitori.api.views.runs import RunRenderer
 from kajitori.blobs.blobs import Blobs
 from kajitori.blobs.code import CodeStore
 from kajitori.blobs.logs import KeptLogs

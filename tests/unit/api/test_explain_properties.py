@@ -16,8 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.helpers.queue_scene import NOW, QueueScene, ago, in_queue
 
-from kajitori.api.queue.views import ExplanationView, StepView
 from kajitori.api.queue.waiting import explanation_of
+from kajitori.api.views.queue import ExplanationView, StepView
 from kajitori.cluster.queue.pending import PendingRuns
 from kajitori.cluster.runs.stored_runs import member_of_template
 from kajitori.cluster.view import ClusterView

@@ -14,7 +14,7 @@ from starlette.responses import Response
 from kajitori.api.auth import Caller
 from kajitori.api.context import Api, Shared, describes
 from kajitori.api.nodes.pools import pool_views
-from kajitori.api.nodes.views import Amount, GpuBoard, GpuHolding, GpuTeam, GpuType, GpuUser, GuaranteeView
+from kajitori.api.views.nodes import Amount, GpuBoard, GpuHolding, GpuTeam, GpuType, GpuUser, GuaranteeView
 from kajitori.core.queue.explain import Use
 from kajitori.core.queue.guarantees import Holding
 from kajitori.core.words.node_lists import compress

@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 
 from kajitori.api.auth import User
 from kajitori.api.context import Api
-from kajitori.api.nodes.views import HealthEntry, NodeTest
+from kajitori.api.views.nodes import HealthEntry, NodeTest
 from kajitori.core.documents.faults import Document, show
 from kajitori.core.documents.fields import Text
 from kajitori.core.nodes.health import BY_HAND, DRAINED_BY

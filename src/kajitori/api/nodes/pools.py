@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 import msgspec
 
 from kajitori.api.context import Api
-from kajitori.api.nodes.views import PoolView
-from kajitori.api.queue.views import ExplanationView
+from kajitori.api.views.nodes import PoolView
+from kajitori.api.views.queue import ExplanationView
 from kajitori.cluster.queue.outlook import PendingRun
 from kajitori.core.nodes.provisioning import UnplacedRun, demand
 from kajitori.core.placement.planner import Shortage

@@ -26,7 +26,7 @@ from kajitori.api.nodes.health import (
     test_of,
 )
 from kajitori.api.nodes.pools import pool_views
-from kajitori.api.nodes.views import Amount, MemberOnNode, NodeDetail, NodeList, NodeView, Tested
+from kajitori.api.views.nodes import Amount, MemberOnNode, NodeDetail, NodeList, NodeView, Tested
 from kajitori.core.documents.faults import read, show
 from kajitori.core.placement.snapshot import NodeFacts, NodeTable
 from kajitori.core.policy.file import Policy

@@ -13,9 +13,9 @@ from starlette.responses import Response
 from kajitori.api.auth import Caller
 from kajitori.api.context import Api, Shared, answer, describes
 from kajitori.api.queue.state import QueueState, queue_state, stop_watch
-from kajitori.api.queue.views import ExpectedView, KeptView, PlaceView, QueuedView, QueueView
 from kajitori.api.runs.lookup import find_run, require_definition
-from kajitori.api.runs.views import controller_view, phase_of
+from kajitori.api.views.queue import ExpectedView, KeptView, PlaceView, QueuedView, QueueView
+from kajitori.api.views.runs import controller_view, phase_of
 from kajitori.cluster.queue.outlook import PendingRun, QueueOrder
 from kajitori.core.queue.backfill import Reservation
 from kajitori.core.queue.expected import Expectation

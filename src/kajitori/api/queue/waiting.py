@@ -16,12 +16,12 @@ from kajitori.api.auth import Caller, User
 from kajitori.api.context import Api, Shared, answer, describes
 from kajitori.api.nodes.board import guarantee_view
 from kajitori.api.nodes.pools import add_node_request
-from kajitori.api.nodes.views import GuaranteeView
 from kajitori.api.queue.routes import kept_view, place_view
 from kajitori.api.queue.state import QueueState, queue_state, stop_watch
-from kajitori.api.queue.views import BlockedView, ExplanationView, HolderView, RoomView, StepView
 from kajitori.api.runs.lookup import find_run
-from kajitori.api.runs.views import controller_view
+from kajitori.api.views.nodes import GuaranteeView
+from kajitori.api.views.queue import BlockedView, ExplanationView, HolderView, RoomView, StepView
+from kajitori.api.views.runs import controller_view
 from kajitori.cluster.queue.growable import growable, may_grow
 from kajitori.cluster.queue.outlook import PendingRun
 from kajitori.core.admission.decide import Decision

@@ -9,9 +9,9 @@ from kajitori.api.auth import Caller
 from kajitori.api.bodies import json_body
 from kajitori.api.context import Api, Shared, answer, describes
 from kajitori.api.queue import waiting
-from kajitori.api.queue.views import WhatIf
 from kajitori.api.runs.lookup import require_definition, run_object
 from kajitori.api.runs.submission import decide_or_refuse, read_submission, run_document
+from kajitori.api.views.queue import WhatIf
 from kajitori.core.placement.planner import Placement
 from kajitori.core.words import node_lists
 

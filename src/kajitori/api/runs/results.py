@@ -15,7 +15,7 @@ from kajitori.api.context import Api, Shared, answer, describes
 from kajitori.api.paging import PageParameters, decode_token, encode_token
 from kajitori.api.runs.lookup import find_run
 from kajitori.api.runs.members import newest_pods
-from kajitori.api.runs.views import ResultList
+from kajitori.api.views.runs import ResultList
 from kajitori.cluster.runs.members import member_of
 from kajitori.cluster.runs.sweep_results import result_of
 from kajitori.core.gang.ledger import Ledger

@@ -16,8 +16,8 @@ from kajitori.api.context import Api, Shared, answer, describes
 from kajitori.api.paging import PageParameters, Parameters, decode_token, encode_token
 from kajitori.api.runs.lookup import find_run, require_definition
 from kajitori.api.runs.tracking import RunTracker
-from kajitori.api.runs.views import RunList, RunNames, RunView, phase_of
 from kajitori.api.streams.answers import HEARTBEAT_SECONDS, NDJSON, Chunks
+from kajitori.api.views.runs import RunList, RunNames, RunView, phase_of
 from kajitori.core.spec.reasons import Phase
 from kajitori.core.words import names
 from kajitori.core.words.run_names import branches

@@ -17,9 +17,9 @@ from kajitori.api.bodies import json_body
 from kajitori.api.context import Api, Shared, answer, describes
 from kajitori.api.paging import Parameters
 from kajitori.api.queue import waiting
-from kajitori.api.queue.views import DryRun
 from kajitori.api.runs.lookup import no_such_run, run_object
-from kajitori.api.runs.views import RunView, run_view
+from kajitori.api.views.queue import DryRun
+from kajitori.api.views.runs import RunView, run_view
 from kajitori.blobs.code import no_such_code
 from kajitori.core.admission.decide import Decision, Facts, RunIdentity, decide, objections
 from kajitori.core.documents.faults import Document, read

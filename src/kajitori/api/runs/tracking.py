@@ -6,7 +6,7 @@ from types import TracebackType
 
 from kajitori.api.auth import User
 from kajitori.api.context import Api
-from kajitori.api.runs.views import phase_of
+from kajitori.api.views.runs import phase_of
 from kajitori.core.spec.reasons import Phase
 from kajitori.errors import NotFound
 from kajitori.kube.objects import RunObject

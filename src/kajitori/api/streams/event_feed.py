@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import aclosing, asynccontextmanager
 
 from kajitori.api.problems import own_failure
-from kajitori.api.runs.views import EventView
+from kajitori.api.views.runs import EventView
 from kajitori.core.words import names
 from kajitori.errors import KajitoriError, Unavailable
 from kajitori.kube.client import KubeClient

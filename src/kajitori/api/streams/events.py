@@ -16,9 +16,9 @@ from kajitori.api.context import Api, Shared, answer, describes
 from kajitori.api.paging import DEFAULT_LIMIT, MAX_LIMIT, PageParameters, Parameters, decode_token, encode_token
 from kajitori.api.runs.lookup import find_run, require_definition
 from kajitori.api.runs.tracking import RunTracker
-from kajitori.api.runs.views import EventList, EventView
 from kajitori.api.streams.answers import HEARTBEAT_SECONDS, NDJSON, Chunks
 from kajitori.api.streams.event_feed import event_view, run_of, sort_key, time_of
+from kajitori.api.views.runs import EventList, EventView
 from kajitori.core.words import names
 from kajitori.kube.objects import Event, RunObject
 

@@ -20,7 +20,7 @@ from kajitori.api.paging import Parameters
 from kajitori.api.problems import bug_response, error_response, parameter_faults
 from kajitori.api.runs.lookup import find_run
 from kajitori.api.runs.members import newest_pods
-from kajitori.api.runs.views import phase_of
+from kajitori.api.views.runs import phase_of
 from kajitori.cluster.runs.members import member_of
 from kajitori.core.gang import MemberState
 from kajitori.errors import InvalidInput, KajitoriError, NotFound, WrongState

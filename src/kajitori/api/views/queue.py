@@ -6,8 +6,8 @@ from typing import Any, Literal
 
 import msgspec
 
-from kajitori.api.nodes.views import GuaranteeView
-from kajitori.api.runs.views import ControllerView, RunView, Time, View
+from kajitori.api.views.nodes import GuaranteeView
+from kajitori.api.views.runs import ControllerView, RunView, Time, View
 from kajitori.core.spec.node_request import NodeRequest
 from kajitori.core.spec.status import Finding
 
