@@ -27,8 +27,9 @@ from kajitori.api.queue import waiting, what_if
 from kajitori.api.runs import changes, events, exec, members, results, submission
 from kajitori.api.runs import routes as runs
 from kajitori.api.serving.middleware import Guard
-from kajitori.api.start import host_lists, ssh_keys
 from kajitori.api.start import routes as discovery
+from kajitori.api.start import ssh_keys
+from kajitori.api.streams import host_lists
 from kajitori.api.traffic import networks
 from kajitori.api.traffic import routes as traffic
 from kajitori.api.views import nodes as node_views

@@ -19,9 +19,9 @@ from kajitori.api.auth import Sessions
 from kajitori.api.logs.slots import Slots
 from kajitori.api.problems import MEDIA_TYPE
 from kajitori.api.serving.intake import Budget, Questions, Turns
-from kajitori.api.start.host_lists import HostLists
 from kajitori.api.streams.answers import StreamRegistry
 from kajitori.api.streams.event_feed import EventFeeds
+from kajitori.api.streams.host_lists import HostLists
 from kajitori.api.streams.hub import RunHub
 from kajitori.api.traffic.keeper import TrafficKeeper
 from kajitori.api.views.runs import RunRenderer

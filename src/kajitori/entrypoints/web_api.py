@@ -30,9 +30,9 @@ from kajitori.api.context import (
 )
 from kajitori.api.logs.slots import MAX_LOGS, Slots
 from kajitori.api.serving.intake import UPLOADS_AT_ONCE, UPLOADS_PER_USER, Budget, Questions, Turns
-from kajitori.api.start.host_lists import HostLists
 from kajitori.api.streams.answers import StreamRegistry
 from kajitori.api.streams.event_feed import EventFeeds
+from kajitori.api.streams.host_lists import HostLists
 from kajitori.api.streams.hub import RunHub
 from kajitori.api.traffic.keeper import TrafficKeeper
 from kajitori.api.views.runs import RunRenderer

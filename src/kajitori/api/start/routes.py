@@ -14,8 +14,8 @@ from kajitori.api.context import Shared, describes
 from kajitori.api.paging import Parameters
 from kajitori.api.problems import own_failure
 from kajitori.api.serving.middleware import note_caller
-from kajitori.api.start.host_lists import HostList, HostsMissing, require_starting
 from kajitori.api.start.ssh_keys import AttemptKeys, attempt_keys
+from kajitori.api.streams.host_lists import HostList, HostsMissing, require_starting
 from kajitori.codepack.parts import ARCHIVE_BYTES, MEDIA_TYPE
 from kajitori.core.pods.tickets import Ticket
 from kajitori.errors import KajitoriError, NotFound, Unauthenticated

@@ -21,7 +21,7 @@ from tests.unit.api.test_openapi import assert_fits
 
 from kajitori.api.app import openapi_document
 from kajitori.api.start import routes as discovery
-from kajitori.api.start.host_lists import KEPT_GANGS, UNSEEN_SECONDS
+from kajitori.api.streams.host_lists import KEPT_GANGS, UNSEEN_SECONDS
 from kajitori.blobs.code import CodeStore
 from kajitori.blobs.opening import open_blobs
 from kajitori.codepack.packing import pack
