@@ -21,7 +21,7 @@ from typing import Annotated, Any
 from fastapi import Depends
 from starlette.requests import HTTPConnection
 
-from kajitori.api.serving.intake import Questions
+from kajitori.api.limits import Questions
 from kajitori.api.serving.middleware import note_caller
 from kajitori.configuration.settings import WebLimits
 from kajitori.core.protection.connections import network_of

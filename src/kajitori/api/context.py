@@ -16,9 +16,9 @@ from starlette.requests import HTTPConnection
 from starlette.responses import Response
 
 from kajitori.api.auth import Sessions
+from kajitori.api.limits import Budget, Questions, Turns
 from kajitori.api.logs.slots import Slots
 from kajitori.api.problems import MEDIA_TYPE
-from kajitori.api.serving.intake import Budget, Questions, Turns
 from kajitori.api.streams.answers import StreamRegistry
 from kajitori.api.streams.event_feed import EventFeeds
 from kajitori.api.streams.host_lists import HostLists

@@ -28,8 +28,8 @@ from kajitori.api.context import (
     StoreParts,
     TrafficParts,
 )
+from kajitori.api.limits import UPLOADS_AT_ONCE, UPLOADS_PER_USER, Budget, Questions, Turns
 from kajitori.api.logs.slots import MAX_LOGS, Slots
-from kajitori.api.serving.intake import UPLOADS_AT_ONCE, UPLOADS_PER_USER, Budget, Questions, Turns
 from kajitori.api.streams.answers import StreamRegistry
 from kajitori.api.streams.event_feed import EventFeeds
 from kajitori.api.streams.host_lists import HostLists

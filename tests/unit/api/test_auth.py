@@ -14,8 +14,8 @@ from tests.unit.api.conftest import World
 from tests.unit.api.fake_kubernetes import FakeKubernetes, FakeLog, attempts, pod, run
 
 from kajitori.api import auth
+from kajitori.api import limits as turns
 from kajitori.api.auth import Sessions
-from kajitori.api.serving import intake as turns
 from kajitori.api.serving.server import ApiServer
 from kajitori.configuration.settings import WebLimits
 from kajitori.errors import Busy

@@ -18,7 +18,7 @@ from tests.unit.api.conftest import World
 from tests.unit.api.fake_kubernetes import run
 from tests.unit.api.test_openapi import assert_fits
 
-from kajitori.api.serving.intake import Turns
+from kajitori.api.limits import Turns
 from kajitori.blobs.code import CodeLimits, CodeStore
 from kajitori.codepack.packing import Pack, pack
 from kajitori.codepack.parts import MAX_COMPRESSED_BYTES, PART_BYTES, compress, decompressed

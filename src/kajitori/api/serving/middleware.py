@@ -11,8 +11,8 @@ from prometheus_client import Histogram
 from starlette.requests import ClientDisconnect, HTTPConnection
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from kajitori.api.limits import Budget
 from kajitori.api.problems import bug_response
-from kajitori.api.serving.intake import Budget
 from kajitori.errors import TooLarge, TooSlow
 
 log = logging.getLogger(__name__)
