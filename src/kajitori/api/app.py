@@ -19,6 +19,7 @@ from kajitori import __version__
 from kajitori.api import code, health, policy, problems, secrets, volumes
 from kajitori.api.context import Api
 from kajitori.api.logs import routes as logs
+from kajitori.api.middleware import Guard
 from kajitori.api.nodes import board
 from kajitori.api.nodes import health as node_health
 from kajitori.api.nodes import routes as nodes
@@ -26,7 +27,6 @@ from kajitori.api.queue import routes as queue
 from kajitori.api.queue import waiting, what_if
 from kajitori.api.runs import changes, events, exec, members, results, submission
 from kajitori.api.runs import routes as runs
-from kajitori.api.serving.middleware import Guard
 from kajitori.api.start import routes as discovery
 from kajitori.api.start import ssh_keys
 from kajitori.api.streams import host_lists

@@ -22,7 +22,7 @@ from fastapi import Depends
 from starlette.requests import HTTPConnection
 
 from kajitori.api.limits import Questions
-from kajitori.api.serving.middleware import note_caller
+from kajitori.api.middleware import note_caller
 from kajitori.configuration.settings import WebLimits
 from kajitori.core.protection.connections import network_of
 from kajitori.core.words import names

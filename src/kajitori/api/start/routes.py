@@ -11,9 +11,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from kajitori.api.context import Shared, describes
+from kajitori.api.middleware import note_caller
 from kajitori.api.paging import Parameters
 from kajitori.api.problems import own_failure
-from kajitori.api.serving.middleware import note_caller
 from kajitori.api.start.ssh_keys import AttemptKeys, attempt_keys
 from kajitori.api.streams.host_lists import HostList, HostsMissing, require_starting
 from kajitori.codepack.parts import ARCHIVE_BYTES, MEDIA_TYPE
