@@ -17,10 +17,10 @@ from starlette.responses import Response
 from kajitori import __version__
 from kajitori.api.auth import Caller
 from kajitori.api.context import Api, Shared, answer, describes
+from kajitori.api.lookup import require_definition
 from kajitori.api.nodes.board import board
 from kajitori.api.nodes.health import running_tests, test_of
 from kajitori.api.problems import own_failure
-from kajitori.api.runs.lookup import require_definition
 from kajitori.api.views.nodes import GuaranteeView
 from kajitori.api.views.runs import ControllerView, Health, Version, controller_view, phase_of
 from kajitori.core.placement.snapshot import NodeFacts

@@ -18,8 +18,8 @@ from starlette.responses import Response
 from kajitori.api.auth import Caller, User
 from kajitori.api.bodies import json_body
 from kajitori.api.context import Api, Shared, answer, describes
+from kajitori.api.lookup import active_runs
 from kajitori.api.paging import Parameters
-from kajitori.api.runs.lookup import active_runs
 from kajitori.api.views.runs import Deleted, SecretList, SecretView
 from kajitori.cluster.runs.stored_runs import secret_names
 from kajitori.core.documents.faults import Document, read, show

@@ -11,8 +11,8 @@ from starlette.responses import Response
 
 from kajitori.api.auth import Caller
 from kajitori.api.context import Api, Shared, answer, describes
+from kajitori.api.lookup import active_runs
 from kajitori.api.paging import Parameters
-from kajitori.api.runs.lookup import active_runs
 from kajitori.api.views.runs import Deleted, VolumeKind, VolumeList, VolumeView, phase_of
 from kajitori.core.documents.faults import show
 from kajitori.core.documents.fields import DnsLabel

@@ -20,8 +20,8 @@ from kajitori.api.logs.encoding import FRAMES, Encoding, as_frame, as_text, docu
 from kajitori.api.logs.merge import RankedBatch, merged
 from kajitori.api.logs.request import Cursor, LogRequest
 from kajitori.api.logs.source import MemberLog
+from kajitori.api.lookup import find_run
 from kajitori.api.paging import Parameters
-from kajitori.api.runs.lookup import find_run
 from kajitori.api.runs.results import array_of
 from kajitori.api.runs.tracking import RunTracker
 from kajitori.api.streams.answers import NDJSON, TEXT, Chunks

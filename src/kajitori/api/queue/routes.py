@@ -12,8 +12,8 @@ from starlette.responses import Response
 
 from kajitori.api.auth import Caller
 from kajitori.api.context import Api, Shared, answer, describes
+from kajitori.api.lookup import find_run, require_definition
 from kajitori.api.queue.state import QueueState, queue_state, stop_watch
-from kajitori.api.runs.lookup import find_run, require_definition
 from kajitori.api.views.queue import ExpectedView, KeptView, PlaceView, QueuedView, QueueView
 from kajitori.api.views.runs import controller_view, phase_of
 from kajitori.cluster.queue.outlook import PendingRun, QueueOrder

@@ -14,11 +14,11 @@ from starlette.responses import Response
 
 from kajitori.api.auth import Caller, User
 from kajitori.api.context import Api, Shared, answer, describes
+from kajitori.api.lookup import find_run
 from kajitori.api.nodes.board import guarantee_view
 from kajitori.api.nodes.pools import add_node_request
 from kajitori.api.queue.routes import kept_view, place_view
 from kajitori.api.queue.state import QueueState, queue_state, stop_watch
-from kajitori.api.runs.lookup import find_run
 from kajitori.api.views.nodes import GuaranteeView
 from kajitori.api.views.queue import BlockedView, ExplanationView, HolderView, RoomView, StepView
 from kajitori.api.views.runs import controller_view

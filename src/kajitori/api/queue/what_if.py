@@ -8,8 +8,8 @@ from starlette.responses import Response
 from kajitori.api.auth import Caller
 from kajitori.api.bodies import json_body
 from kajitori.api.context import Api, Shared, answer, describes
+from kajitori.api.lookup import require_definition, run_object
 from kajitori.api.queue import waiting
-from kajitori.api.runs.lookup import require_definition, run_object
 from kajitori.api.runs.submission import decide_or_refuse, read_submission, run_document
 from kajitori.api.views.queue import WhatIf
 from kajitori.core.placement.planner import Placement

@@ -14,8 +14,8 @@ from starlette.responses import Response
 from kajitori.api.auth import Caller, User
 from kajitori.api.bodies import json_body
 from kajitori.api.context import Api, Shared, answer, describes
+from kajitori.api.lookup import no_such_run, run_object
 from kajitori.api.paging import Parameters
-from kajitori.api.runs.lookup import no_such_run, run_object
 from kajitori.api.views.runs import Deleted, RunView, StopView, nodes_of, phase_of, run_view
 from kajitori.core.documents.faults import Document, read
 from kajitori.core.documents.fields import Duration

@@ -16,9 +16,9 @@ from starlette.websockets import WebSocketDisconnect
 
 from kajitori.api.auth import User, authenticated
 from kajitori.api.context import Api, api_of
+from kajitori.api.lookup import find_run
 from kajitori.api.paging import Parameters
 from kajitori.api.problems import bug_response, error_response, parameter_faults
-from kajitori.api.runs.lookup import find_run
 from kajitori.api.runs.members import newest_pods
 from kajitori.api.views.runs import phase_of
 from kajitori.cluster.runs.members import member_of

@@ -10,8 +10,8 @@ from starlette.responses import Response
 
 from kajitori.api.auth import Caller
 from kajitori.api.context import Shared, answer, describes
+from kajitori.api.lookup import find_run
 from kajitori.api.paging import PageParameters, decode_token, encode_token
-from kajitori.api.runs.lookup import find_run
 from kajitori.api.views.runs import MemberList, member_view
 from kajitori.cluster.runs.members import member_of
 from kajitori.kube.objects import Pod

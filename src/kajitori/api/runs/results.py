@@ -12,8 +12,8 @@ from starlette.responses import Response
 
 from kajitori.api.auth import Caller
 from kajitori.api.context import Api, Shared, answer, describes
+from kajitori.api.lookup import find_run
 from kajitori.api.paging import PageParameters, decode_token, encode_token
-from kajitori.api.runs.lookup import find_run
 from kajitori.api.runs.members import newest_pods
 from kajitori.api.views.runs import ResultList
 from kajitori.cluster.runs.members import member_of

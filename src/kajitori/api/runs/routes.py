@@ -13,8 +13,8 @@ from starlette.responses import Response
 
 from kajitori.api.auth import Caller, User
 from kajitori.api.context import Api, Shared, answer, describes
+from kajitori.api.lookup import find_run, require_definition
 from kajitori.api.paging import PageParameters, Parameters, decode_token, encode_token
-from kajitori.api.runs.lookup import find_run, require_definition
 from kajitori.api.runs.tracking import RunTracker
 from kajitori.api.streams.answers import HEARTBEAT_SECONDS, NDJSON, Chunks
 from kajitori.api.views.runs import RunList, RunNames, RunView, phase_of

@@ -15,9 +15,9 @@ from starlette.responses import Response
 from kajitori.api.auth import Caller, User, submitted_by
 from kajitori.api.bodies import json_body
 from kajitori.api.context import Api, Shared, answer, describes
+from kajitori.api.lookup import no_such_run, run_object
 from kajitori.api.paging import Parameters
 from kajitori.api.queue import waiting
-from kajitori.api.runs.lookup import no_such_run, run_object
 from kajitori.api.views.queue import DryRun
 from kajitori.api.views.runs import RunView, run_view
 from kajitori.blobs.code import no_such_code

@@ -14,9 +14,9 @@ from starlette.responses import Response
 from kajitori.api.auth import Caller, address_of, authenticated
 from kajitori.api.bodies import JSON, require_media_type
 from kajitori.api.context import Api, Shared, answer, describes
+from kajitori.api.lookup import find_run
 from kajitori.api.middleware import note_caller
 from kajitori.api.paging import DEFAULT_LIMIT, MAX_LIMIT, Parameters
-from kajitori.api.runs.lookup import find_run
 from kajitori.api.runs.routes import readable_namespaces
 from kajitori.api.views.runs import Time, View
 from kajitori.core.traffic.book import WINDOW_SECONDS, Book, Group, Subject
