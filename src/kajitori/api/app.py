@@ -24,8 +24,8 @@ from kajitori.api.nodes import board
 from kajitori.api.nodes import health as node_health
 from kajitori.api.nodes import routes as nodes
 from kajitori.api.queue import routes as queue
-from kajitori.api.queue import waiting, what_if
-from kajitori.api.runs import changes, events, exec, members, results, submission
+from kajitori.api.queue import waiting
+from kajitori.api.runs import changes, events, exec, members, results, submission, what_if
 from kajitori.api.runs import routes as runs
 from kajitori.api.start import routes as discovery
 from kajitori.api.start import ssh_keys
