@@ -23,7 +23,7 @@ from kajitori.agent.reporting import Reporting
 from kajitori.agent.servers import Servers
 from kajitori.api.context import Api
 from kajitori.api.serving.server import ApiServer
-from kajitori.api.traffic.keeper import TrafficKeeper
+from kajitori.blobs.traffic import TrafficKeeper
 from kajitori.configuration.policy_file import PolicyFile
 from kajitori.core.traffic.book import Subject
 from kajitori.core.traffic.totals import Pod

@@ -16,17 +16,16 @@ from starlette.requests import HTTPConnection
 from starlette.responses import Response
 
 from kajitori.api.auth import Sessions
-from kajitori.api.limits import Budget, Questions, Turns
-from kajitori.api.logs.slots import Slots
+from kajitori.api.limits import Budget, Questions, Slots, Turns
 from kajitori.api.problems import MEDIA_TYPE
 from kajitori.api.streams.answers import StreamRegistry
 from kajitori.api.streams.event_feed import EventFeeds
 from kajitori.api.streams.host_lists import HostLists
 from kajitori.api.streams.hub import RunHub
-from kajitori.api.traffic.keeper import TrafficKeeper
 from kajitori.api.views.runs import RunRenderer
 from kajitori.blobs.code import CodeStore
 from kajitori.blobs.logs import KeptLogs
+from kajitori.blobs.traffic import TrafficKeeper
 from kajitori.cluster.health import HealthView
 from kajitori.cluster.queue.outlook import Outlook
 from kajitori.cluster.queue.pending import PendingRuns

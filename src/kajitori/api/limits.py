@@ -1,16 +1,16 @@
-"""Limits on uploads, checks of unknown tokens, and memory for request bodies."""
+"""Limits on what callers use: uploads, checks of unknown tokens, memory for request bodies, logs."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from weakref import WeakValueDictionary
 
 from kajitori.configuration.settings import WebLimits
 from kajitori.core.protection.token_bucket import Allowances
-from kajitori.errors import Busy, Unauthenticated
+from kajitori.errors import Busy, Unauthenticated, Unavailable
 
 UPLOADS_AT_ONCE = 12
 UPLOADS_PER_USER = 4
@@ -21,6 +21,9 @@ UNKNOWN_PER_ADDRESS = 4
 UNKNOWN_WAITING = 512
 """Unknown tokens that are checked at the same time, in total and per address, and the most that may be checked or wait.
 """
+
+MAX_LOGS = 4096
+"""Largest number of logs that are read at the same time for all callers; each is a connection to the API server."""
 
 
 class Turns:
@@ -101,3 +104,24 @@ class Budget:
         self._taken[name] -= size_bytes
         if not self._taken[name]:
             del self._taken[name]
+
+
+class Slots:
+    """Limits the logs that are read from the API server at the same time."""
+
+    def __init__(self, count: int) -> None:
+        self.free = count
+        self._count = count
+
+    @contextmanager
+    def one(self) -> Iterator[None]:
+        """Hold a slot while the context lasts. Raises Unavailable if all are taken."""
+        if self.free <= 0:
+            raise Unavailable(
+                f"this server already reads {self._count} logs", hint="try again later, or follow fewer members at once"
+            )
+        self.free -= 1
+        try:
+            yield
+        finally:
+            self.free += 1

@@ -8,22 +8,32 @@ a whole.
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import logging
+import random
 import zlib
 from collections import defaultdict
+from collections.abc import Callable
 from contextlib import aclosing
+from datetime import datetime
 
 import msgspec
 import zstandard
 
 from kajitori.blobs.blobs import Blob, Blobs
 from kajitori.core.traffic.book import Book, NodeLife, decode_node
-from kajitori.errors import NotFound, Unavailable
+from kajitori.errors import KajitoriError, NotFound, Unavailable
+
+log = logging.getLogger(__name__)
 
 PREFIX = "traffic"
 SHARDS = 16
 _MAX_BYTES = 256 << 20
 _NODES_PER_TURN = 100
 """Number of nodes that are booked before other tasks get their turn."""
+
+SYNC_SECONDS = 60.0
+_LAST_SYNC_SECONDS = 2.0
 
 _Shard = dict[NodeLife, bytes]
 _encode = msgspec.msgpack.Encoder().encode
@@ -104,3 +114,39 @@ def _unpack(content: bytes) -> _Shard:
         hint = f"delete what is under {PREFIX}/ there: agents report again what they know"
         raise Unavailable(f"what is stored of traffic can't be read: {error}", hint=hint) from error
     return {(node, life): record for node, life, record in rows}
+
+
+class TrafficKeeper:
+    """The traffic book of one server and its synchronisation with the store."""
+
+    def __init__(self, blobs: Blobs | None, now: Callable[[], datetime]) -> None:
+        self._now = now
+        self.book = Book(now().timestamp())
+        self._store = TrafficBlobs(blobs, self.book) if blobs is not None else None
+
+    @property
+    def kept(self) -> bool:
+        """Whether the agents' reports outlive this process."""
+        return self._store is not None
+
+    async def sync(self) -> None:
+        """Load reports that other servers received, and store our own. Raises the errors of the blob store."""
+        now = self._now().timestamp()
+        if self._store is not None:
+            await self._store.sync(now)
+        else:
+            self.book.forget_old(now)
+
+    async def run(self) -> None:
+        """Call `sync` periodically until cancelled, and once more then."""
+        try:
+            while True:
+                try:
+                    await self.sync()
+                except KajitoriError as error:
+                    log.error("cannot store traffic now; agents will report it again: %s", error)
+                await asyncio.sleep(SYNC_SECONDS * random.uniform(0.5, 1.0))  # not all servers at once
+        finally:
+            with contextlib.suppress(KajitoriError, TimeoutError):
+                async with asyncio.timeout(_LAST_SYNC_SECONDS):
+                    await self.sync()

@@ -28,17 +28,16 @@ from kajitori.api.context import (
     StoreParts,
     TrafficParts,
 )
-from kajitori.api.limits import UPLOADS_AT_ONCE, UPLOADS_PER_USER, Budget, Questions, Turns
-from kajitori.api.logs.slots import MAX_LOGS, Slots
+from kajitori.api.limits import MAX_LOGS, UPLOADS_AT_ONCE, UPLOADS_PER_USER, Budget, Questions, Slots, Turns
 from kajitori.api.streams.answers import StreamRegistry
 from kajitori.api.streams.event_feed import EventFeeds
 from kajitori.api.streams.host_lists import HostLists
 from kajitori.api.streams.hub import RunHub
-from kajitori.api.traffic.keeper import TrafficKeeper
 from kajitori.api.views.runs import RunRenderer
 from kajitori.blobs.blobs import Blobs
 from kajitori.blobs.code import CodeStore
 from kajitori.blobs.logs import KeptLogs
+from kajitori.blobs.traffic import TrafficKeeper
 from kajitori.cluster.health import HealthView
 from kajitori.cluster.queue.outlook import Outlook
 from kajitori.cluster.queue.pending import PendingRuns

@@ -13,9 +13,9 @@ import pytest
 from tests.unit.api.conftest import World
 from tests.unit.api.fake_kubernetes import FakeLog, Object, attempts, pod, run
 
+from kajitori.api.limits import MAX_LOGS
 from kajitori.api.logs import source as log_source
 from kajitori.api.logs.lines import LINE_LIMIT_BYTES
-from kajitori.api.logs.slots import MAX_LOGS
 from kajitori.blobs.logs import KeptLogs, MemberLogName
 from kajitori.blobs.opening import open_blobs
 from kajitori.core.words.rotation_notice import dropped_by_rotation

@@ -11,7 +11,7 @@ import pytest
 from tests.unit.api.conftest import NOW, World
 from tests.unit.api.fake_kubernetes import run
 
-from kajitori.api.traffic.keeper import TrafficKeeper
+from kajitori.blobs.traffic import TrafficKeeper
 from kajitori.core.traffic.report import Report
 from kajitori.core.traffic.totals import Count, RunAccount, Totals
 
