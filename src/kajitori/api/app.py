@@ -32,9 +32,10 @@ from kajitori.api.start import ssh_keys
 from kajitori.api.streams import host_lists
 from kajitori.api.traffic import networks
 from kajitori.api.traffic import routes as traffic
+from kajitori.api.views import base, configuration, server, storage
 from kajitori.api.views import nodes as node_views
-from kajitori.api.views import queue as waiting_views
-from kajitori.api.views import runs as views
+from kajitori.api.views import queue as queue_views
+from kajitori.api.views import runs as run_views
 from kajitori.core.spec.run import RunSpec
 from kajitori.core.spec.status import RunStatus
 
@@ -69,9 +70,9 @@ ROUTERS = tuple(
 
 _VIEWS = dict.fromkeys(
     kind
-    for module in (views, node_views, waiting_views)
+    for module in (base, run_views, storage, configuration, server, node_views, queue_views)
     for kind in vars(module).values()
-    if isinstance(kind, type) and issubclass(kind, views.View)
+    if isinstance(kind, type) and issubclass(kind, base.View)
 )
 _ANSWERS: tuple[type, ...] = (
     problems.Problem,

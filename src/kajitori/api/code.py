@@ -20,7 +20,7 @@ from kajitori.api.auth import Caller, User
 from kajitori.api.bodies import json_body
 from kajitori.api.context import Api, Shared, answer, describes
 from kajitori.api.paging import Parameters
-from kajitori.api.views.runs import View
+from kajitori.api.views.base import View
 from kajitori.blobs.code import Code, CodeStore, no_such_code
 from kajitori.blobs.code_room import NamespaceFull
 from kajitori.cluster.runs.stored_runs import code_digests

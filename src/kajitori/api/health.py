@@ -22,7 +22,8 @@ from kajitori.api.nodes.board import board
 from kajitori.api.nodes.health import running_tests, test_of
 from kajitori.api.problems import own_failure
 from kajitori.api.views.nodes import GuaranteeView
-from kajitori.api.views.runs import ControllerView, Health, Version, controller_view, phase_of
+from kajitori.api.views.runs import phase_of
+from kajitori.api.views.server import ControllerView, Health, Version, controller_view
 from kajitori.core.placement.snapshot import NodeFacts
 from kajitori.core.spec.reasons import Phase
 from kajitori.core.words import names

@@ -12,7 +12,7 @@ from kajitori.api.bodies import yaml_body
 from kajitori.api.cluster_check import shortfall
 from kajitori.api.context import Api, Shared, answer, describes
 from kajitori.api.paging import Parameters
-from kajitori.api.views.runs import ClusterCheck, PolicyCheck, PolicyView
+from kajitori.api.views.configuration import ClusterCheck, PolicyCheck, PolicyView
 from kajitori.core.documents.fields import DnsLabel
 from kajitori.core.policy.file import parse_policy
 from kajitori.core.policy.model import Policy

@@ -20,7 +20,8 @@ from kajitori.api.bodies import json_body
 from kajitori.api.context import Api, Shared, answer, describes
 from kajitori.api.lookup import active_runs
 from kajitori.api.paging import Parameters
-from kajitori.api.views.runs import Deleted, SecretList, SecretView
+from kajitori.api.views.base import Deleted
+from kajitori.api.views.storage import SecretList, SecretView
 from kajitori.cluster.runs.stored_runs import secret_names
 from kajitori.core.documents.faults import Document, read, show
 from kajitori.core.documents.fields import DnsLabel, ObjectName

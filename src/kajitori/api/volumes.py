@@ -13,7 +13,9 @@ from kajitori.api.auth import Caller
 from kajitori.api.context import Api, Shared, answer, describes
 from kajitori.api.lookup import active_runs
 from kajitori.api.paging import Parameters
-from kajitori.api.views.runs import Deleted, VolumeKind, VolumeList, VolumeView, phase_of
+from kajitori.api.views.base import Deleted
+from kajitori.api.views.runs import phase_of
+from kajitori.api.views.storage import VolumeKind, VolumeList, VolumeView
 from kajitori.core.documents.faults import show
 from kajitori.core.documents.fields import DnsLabel
 from kajitori.core.policy.mounts import EmptyFolder, Volume

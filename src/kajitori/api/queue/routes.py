@@ -15,7 +15,8 @@ from kajitori.api.context import Api, Shared, answer, describes
 from kajitori.api.lookup import find_run, require_definition
 from kajitori.api.queue.state import QueueState, queue_state, stop_watch
 from kajitori.api.views.queue import ExpectedView, KeptView, PlaceView, QueuedView, QueueView
-from kajitori.api.views.runs import controller_view, phase_of
+from kajitori.api.views.runs import phase_of
+from kajitori.api.views.server import controller_view
 from kajitori.cluster.queue.outlook import PendingRun, QueueOrder
 from kajitori.core.queue.backfill import Reservation
 from kajitori.core.queue.expected import Expectation

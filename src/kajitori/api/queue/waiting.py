@@ -21,7 +21,7 @@ from kajitori.api.queue.routes import kept_view, place_view
 from kajitori.api.queue.state import QueueState, queue_state, stop_watch
 from kajitori.api.views.nodes import GuaranteeView
 from kajitori.api.views.queue import BlockedView, ExplanationView, HolderView, RoomView, StepView
-from kajitori.api.views.runs import controller_view
+from kajitori.api.views.server import controller_view
 from kajitori.cluster.queue.growable import growable, may_grow
 from kajitori.cluster.queue.outlook import PendingRun
 from kajitori.core.admission.decide import Decision

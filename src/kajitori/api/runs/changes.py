@@ -16,7 +16,8 @@ from kajitori.api.bodies import json_body
 from kajitori.api.context import Api, Shared, answer, describes
 from kajitori.api.lookup import no_such_run, run_object
 from kajitori.api.paging import Parameters
-from kajitori.api.views.runs import Deleted, RunView, StopView, nodes_of, phase_of, run_view
+from kajitori.api.views.base import Deleted
+from kajitori.api.views.runs import RunView, StopView, nodes_of, phase_of, run_view
 from kajitori.core.documents.faults import Document, read
 from kajitori.core.documents.fields import Duration
 from kajitori.core.spec.run import name_fault

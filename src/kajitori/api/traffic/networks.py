@@ -12,7 +12,7 @@ from starlette.responses import Response
 from kajitori.api.auth import Caller
 from kajitori.api.bodies import yaml_body
 from kajitori.api.context import Api, Shared, answer, describes
-from kajitori.api.views.runs import NetworkRange, NetworksCheck, NetworksView, NetworkUse, NodeNetwork
+from kajitori.api.views.configuration import NetworkRange, NetworksCheck, NetworksView, NetworkUse, NodeNetwork
 from kajitori.core.network.findings import findings
 from kajitori.core.network.registry import Networks, parse_networks
 from kajitori.core.network.use import NodeUse, shortages

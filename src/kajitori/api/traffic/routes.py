@@ -18,7 +18,7 @@ from kajitori.api.lookup import find_run
 from kajitori.api.middleware import note_caller
 from kajitori.api.paging import DEFAULT_LIMIT, MAX_LIMIT, Parameters
 from kajitori.api.runs.routes import readable_namespaces
-from kajitori.api.views.runs import Time, View
+from kajitori.api.views.base import Time, View
 from kajitori.core.traffic.book import WINDOW_SECONDS, Book, Group, Subject
 from kajitori.core.traffic.report import PATH, node_traffic, read_report
 from kajitori.core.traffic.totals import DIRECTIONS, Count, Totals, run_id

@@ -1,1 +1,1 @@
-"""The answers of the Web API as types."""
+"""The answers of the Web API as types. Its OpenAPI document is made from them."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from kajitori.api.views.runs import Time, View
+from kajitori.api.views.base import Time, View
 
 
 class Amount(View):

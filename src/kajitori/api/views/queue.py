@@ -6,8 +6,10 @@ from typing import Any, Literal
 
 import msgspec
 
+from kajitori.api.views.base import Time, View
 from kajitori.api.views.nodes import GuaranteeView
-from kajitori.api.views.runs import ControllerView, RunView, Time, View
+from kajitori.api.views.runs import RunView
+from kajitori.api.views.server import ControllerView
 from kajitori.core.spec.node_request import NodeRequest
 from kajitori.core.spec.status import Finding
 

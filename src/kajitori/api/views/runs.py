@@ -1,32 +1,26 @@
-"""The answers of the Web API as types. Its OpenAPI document is made from them."""
+"""Answers about runs, their members, logs and events."""
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import msgspec
 
+from kajitori.api.views.base import Time, View
 from kajitori.cluster.runs.stored_runs import type_of
 from kajitori.core.gang import Member
 from kajitori.core.gang.results import MemberResult
-from kajitori.core.leadership import LeaderState
 from kajitori.core.placement.snapshot import natural_key
 from kajitori.core.spec.reasons import Phase, Reason
 from kajitori.core.spec.run import parse_spec, to_document
-from kajitori.core.spec.status import Finding, MemberCounts, RunStatus
+from kajitori.core.spec.status import MemberCounts, RunStatus
 from kajitori.core.spec.status import to_document as status_document
 from kajitori.core.words import names
 from kajitori.core.words.node_lists import compress
-from kajitori.errors import Fault, InvalidInput
+from kajitori.errors import InvalidInput
 from kajitori.kube.mirror.mirror import Mirror
 from kajitori.kube.objects import Pod, RunObject
-
-Time = Annotated[str, msgspec.Meta(extra_json_schema={"format": "date-time"})]
-
-
-class View(msgspec.Struct, rename="camel", kw_only=True):
-    """Base of all answers."""
 
 
 class RunView(View):
@@ -155,190 +149,6 @@ class EventList(View, omit_defaults=True):
     items: list[EventView]
     continue_: str | None = msgspec.field(name="continue", default=None)
     """Send it back for older ones; absent on the last page."""
-
-
-class SecretView(View):
-    """A secret, without its values."""
-
-    name: str
-    namespace: str
-    type: str
-    """`Opaque`, or another type of Kubernetes."""
-    keys: list[str] | None
-    """Its keys; null if another tool created or changed it."""
-    key_count: int
-    created_at: Time
-    used_by: list[str]
-    """Runs of its namespace that name it and have not ended; empty for callers who may not list runs there."""
-
-
-class SecretList(View):
-    """The secrets of a namespace, by name."""
-
-    namespace: str
-    items: list[SecretView]
-
-
-VolumeKind = Literal["claim", "hostPath", "nfs", "configMap", "secret", "emptyDir", "folder", "checkpoint"]
-
-
-class VolumeView(View, kw_only=True):
-    """A volume that runs can mount, or a checkpoint."""
-
-    name: str
-    """Value for `-v`: the name of a volume of policy, or a folder of the nodes; for a checkpoint the name of its
-    claim."""
-    kind: VolumeKind
-    source: str
-    """Location, in words."""
-    read_only: bool = False
-    state: str = ""
-    """For claims: Bound, Pending, or Missing if the namespace has no claim of that name."""
-    size_bytes: int | None = None
-    run: str = ""
-    """Run of a checkpoint, which may be deleted already."""
-    created_at: str = ""
-    used_by: list[str]
-    """Runs of the namespace that use it and have not ended."""
-
-
-class VolumeList(View):
-    """The volumes that runs of a namespace can mount, and its checkpoints."""
-
-    namespace: str
-    items: list[VolumeView]
-    note: str
-    """Parts that are missing from the list, and why; empty if the list is complete."""
-
-
-class Deleted(View):
-    """An object that is being deleted."""
-
-    name: str
-    namespace: str
-
-
-class PolicyView(View):
-    """The policy in force. With faults, the newest file was rejected and the policy before it stays in force."""
-
-    path: str
-    """Path of the file that was read, or that has the faults; empty without a file."""
-    version: int
-    policy: dict[str, Any]
-    faults: list[Fault]
-    findings: list[str]
-    """Possible mistakes, such as guarantees that exceed what the cluster has now."""
-
-
-class PolicyCheck(View):
-    """A policy without faults, with its defaults."""
-
-    policy: dict[str, Any]
-
-
-class ClusterCheck(View):
-    """What a policy names and the cluster lacks."""
-
-    namespace: str
-    """Namespace in which objects of a run's namespace were looked for."""
-    faults: list[Fault]
-    """One for each field that names something that the cluster lacks."""
-    notes: list[str]
-    """What could not be looked up, and what may be intended."""
-
-
-class NetworkRange(View, omit_defaults=True):
-    """A range of addresses, its owner, and how it is reached from outside of its cluster."""
-
-    cidr: str
-    kind: Literal["researchers", "nodes", "pods", "services"]
-    cluster: str = ""
-    """Empty for researchers."""
-    public: str = ""
-    """The range that represents it outside; empty if its own addresses are used there, or if it cannot be reached."""
-    via: list[str] = []
-    """Next hops from the hub; empty if the surrounding network routes by itself."""
-    nat_host: str = ""
-
-
-class NetworksView(View):
-    """The address registry in force. With faults, the newest file was rejected and the registry before it stays in
-    force."""
-
-    path: str
-    """Path of the file that was read, or that has the faults; empty without a file."""
-    version: int
-    networks: dict[str, Any]
-    """The content of the file, with defaults."""
-    ranges: list[NetworkRange]
-    faults: list[Fault]
-    findings: list[Finding]
-    """Warnings about entries that are probably not intended."""
-
-
-class NodeNetwork(View):
-    """Addresses for Pods on one node."""
-
-    name: str
-    pod_cidrs: list[str]
-    """The node's own ranges; empty if addresses are assigned one by one."""
-    addresses: int | None
-    """Number of addresses for Pods; null if the node has no range of its own."""
-    most_pods: int
-    """Largest number of Pods that its kubelet accepts."""
-    pods: int
-    """Number of its Pods with an address of their own."""
-    runs_out: str
-    """Why its addresses do not suffice; empty if they do."""
-
-
-class NetworkUse(View):
-    """The use of addresses for Pods on each node."""
-
-    items: list[NodeNetwork]
-
-
-class NetworksCheck(View):
-    """A registry without faults, with its defaults."""
-
-    networks: dict[str, Any]
-    findings: list[Finding]
-
-
-class ControllerView(View):
-    """Whether a controller is at work. Without one, runs neither start nor stop."""
-
-    leader: str
-    """Holder of the controllers' Lease; empty if there is none."""
-    age_seconds: float | None
-    """Time since this server last saw the Lease change; null if that is not known."""
-    absent: bool
-    """Whether the Lease was not renewed for so long that no controller can be at work."""
-    says: str
-    """Description of the problem; empty if there is none."""
-
-
-class Version(View):
-    """Versions of this server and of Kubernetes, and who the caller is."""
-
-    version: str
-    kubernetes: str
-    user: str
-    controller: ControllerView
-
-
-class Health(View):
-    """This server works."""
-
-    status: str
-    controller: ControllerView | msgspec.UnsetType = msgspec.UNSET
-    """The state of the controllers; absent in answers that do not depend on the cluster."""
-
-
-def controller_view(state: LeaderState) -> ControllerView:
-    """Return the view of the controllers' state."""
-    age = None if state.age_seconds is None else round(state.age_seconds, 1)
-    return ControllerView(leader=state.holder, age_seconds=age, absent=state.is_absent, says=state.says)
 
 
 def run_view(run: RunObject, nodes: str = "") -> RunView:

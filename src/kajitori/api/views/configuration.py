@@ -1,0 +1,98 @@
+"""Answers about policy and the address registry."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+from kajitori.api.views.base import View
+from kajitori.core.spec.status import Finding
+from kajitori.errors import Fault
+
+
+class PolicyView(View):
+    """The policy in force. With faults, the newest file was rejected and the policy before it stays in force."""
+
+    path: str
+    """Path of the file that was read, or that has the faults; empty without a file."""
+    version: int
+    policy: dict[str, Any]
+    faults: list[Fault]
+    findings: list[str]
+    """Possible mistakes, such as guarantees that exceed what the cluster has now."""
+
+
+class PolicyCheck(View):
+    """A policy without faults, with its defaults."""
+
+    policy: dict[str, Any]
+
+
+class ClusterCheck(View):
+    """What a policy names and the cluster lacks."""
+
+    namespace: str
+    """Namespace in which objects of a run's namespace were looked for."""
+    faults: list[Fault]
+    """One for each field that names something that the cluster lacks."""
+    notes: list[str]
+    """What could not be looked up, and what may be intended."""
+
+
+class NetworkRange(View, omit_defaults=True):
+    """A range of addresses, its owner, and how it is reached from outside of its cluster."""
+
+    cidr: str
+    kind: Literal["researchers", "nodes", "pods", "services"]
+    cluster: str = ""
+    """Empty for researchers."""
+    public: str = ""
+    """The range that represents it outside; empty if its own addresses are used there, or if it cannot be reached."""
+    via: list[str] = msgspec.field(default_factory=list)
+    """Next hops from the hub; empty if the surrounding network routes by itself."""
+    nat_host: str = ""
+
+
+class NetworksView(View):
+    """The address registry in force. With faults, the newest file was rejected and the registry before it stays in
+    force."""
+
+    path: str
+    """Path of the file that was read, or that has the faults; empty without a file."""
+    version: int
+    networks: dict[str, Any]
+    """The content of the file, with defaults."""
+    ranges: list[NetworkRange]
+    faults: list[Fault]
+    findings: list[Finding]
+    """Warnings about entries that are probably not intended."""
+
+
+class NodeNetwork(View):
+    """Addresses for Pods on one node."""
+
+    name: str
+    pod_cidrs: list[str]
+    """The node's own ranges; empty if addresses are assigned one by one."""
+    addresses: int | None
+    """Number of addresses for Pods; null if the node has no range of its own."""
+    most_pods: int
+    """Largest number of Pods that its kubelet accepts."""
+    pods: int
+    """Number of its Pods with an address of their own."""
+    runs_out: str
+    """Why its addresses do not suffice; empty if they do."""
+
+
+class NetworkUse(View):
+    """The use of addresses for Pods on each node."""
+
+    items: list[NodeNetwork]
+
+
+class NetworksCheck(View):
+    """A registry without faults, with its defaults."""
+
+    networks: dict[str, Any]
+    findings: list[Finding]
