@@ -1,1 +1,9 @@
-"""History in SQL: ended runs, the usage ledger and the audit trail. It knows nothing of Kubernetes."""
+"""History in SQL: runs that were, the usage ledger and the audit trail. It knows nothing of Kubernetes.
+
+database   what the queries need of a database: SQLite in one file, or PostgreSQL
+schema     versions of the schema, and the way from one to the next
+runs       records of runs and their attempts, lists of them
+usage      segments of usage, and sums of them
+audit      the append-only trail of changes
+store      all of it behind one object
+"""

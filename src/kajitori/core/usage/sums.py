@@ -1,25 +1,64 @@
-"""Sums of usage: what history has to add so that its rows agree with a run's totals."""
+"""Sums of usage, and what they cost."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
 
-import msgspec
-
-from kajitori.core.spec.status import Usage, UsageTotal
-from kajitori.core.usage.ledger import amounts_key
+HOUR = 3600
+GIB = 2**30
 
 
-def left_out(usage: Usage, recorded: Iterable[UsageTotal]) -> list[UsageTotal]:
-    """Return the time of segments that the status had no room for, and that history therefore never saw.
+class By(StrEnum):
+    """What usage is summed by."""
 
-    `recorded` are the sums of history's rows of this run with numbers from `usage.first` on, after all of
-    `usage.closed` were added. The answer is empty if nothing was left out, and after it was added.
-    """
-    known = {amounts_key(total): total.member_seconds for total in recorded}
-    found = []
-    for total in usage.totals:
-        missing = total.member_seconds - known.get(amounts_key(total), 0)
-        if missing > 0:
-            found.append(msgspec.structs.replace(total, member_seconds=missing))
+    TEAM = "team"
+    OWNER = "owner"
+    TYPE = "type"
+    RUN = "run"
+    NODE = "node"
+
+
+@dataclass(frozen=True, slots=True)
+class Prices:
+    """Prices of an hour, in one currency."""
+
+    gpu: Mapping[str, float]
+    """By GPU type; the empty type is the price of all others."""
+    core: float = 0.0
+    gib: float = 0.0
+
+    @property
+    def is_free(self) -> bool:
+        """Whether nothing has a price."""
+        return not (any(self.gpu.values()) or self.core or self.gib)
+
+
+@dataclass(slots=True)
+class UsageSum:
+    """What a team, an owner, a run or a node used. All sums are exact."""
+
+    gpu_seconds: int = 0
+    cpu_milli_seconds: int = 0
+    byte_seconds: int = 0
+    member_seconds: int = 0
+    cost: float = 0.0
+
+
+def add_up(
+    parts: Iterable[tuple[str, str, int, int, int, int]], prices: Prices, sums: dict[str, UsageSum] | None = None
+) -> dict[str, UsageSum]:
+    """Return the sums by key. Each part is a key, GPU type, GPUs, milli-cores and bytes of one member, and the seconds
+    of all members. With `sums`, they are added to these."""
+    found = {} if sums is None else sums
+    for key, gpu_type, gpus, cpu_millis, memory_bytes, seconds in parts:
+        total = found.setdefault(key, UsageSum())
+        total.gpu_seconds += gpus * seconds
+        total.cpu_milli_seconds += cpu_millis * seconds
+        total.byte_seconds += memory_bytes * seconds
+        total.member_seconds += seconds
+        gpu_price = prices.gpu.get(gpu_type, prices.gpu.get("", 0.0))
+        each = gpus * gpu_price + cpu_millis / 1000 * prices.core + memory_bytes / GIB * prices.gib
+        total.cost += each * seconds / HOUR
     return found

@@ -19,7 +19,6 @@ from kajitori.core.spec.reasons import Reason
 from kajitori.core.spec.status import Amounts, RunStatus, Segment, Usage, UsageTotal
 from kajitori.core.usage import ledger
 from kajitori.core.usage.ledger import amounts_key, members_of, nodes_of, open_attempt, open_ranks, seconds_between
-from kajitori.core.usage.sums import left_out
 from kajitori.core.words.node_lists import compress, expand
 from kajitori.core.words.times import format_time, parse_time
 
@@ -30,6 +29,13 @@ MINUTE = 60
 
 def type_of(node: str) -> str:
     return "h100" if int(node[-1]) % 2 else "a100"
+
+
+def left_out(usage: Usage, recorded: list[UsageTotal]) -> list[UsageTotal]:
+    """Return the time of segments that the status had no room for, as history's own statement adds it."""
+    known = {amounts_key(total): total.member_seconds for total in recorded}
+    missing = ((total, total.member_seconds - known.get(amounts_key(total), 0)) for total in usage.totals)
+    return [msgspec.structs.replace(total, member_seconds=seconds) for total, seconds in missing if seconds > 0]
 
 
 def life(kind: str, size: int) -> Run:

@@ -1,0 +1,63 @@
+"""The append-only trail of changes. Triggers of the database refuse to edit or delete it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from kajitori.core.usage.records import AuditEntry
+from kajitori.history.database import Database, Statement
+
+_COLUMNS = ("key", "at", "actor", "source", "action", "namespace", "object", "outcome", "rule", "message")
+_INSERT = (
+    f"INSERT INTO audit ({', '.join(_COLUMNS)}) VALUES ({', '.join(f'${n}' for n in range(1, len(_COLUMNS) + 1))}) "
+    "ON CONFLICT (key) DO NOTHING"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class AuditFilter:
+    """Which entries to list. Empty fields mean all."""
+
+    namespaces: Collection[str] | None = None
+    """None: all, also entries about no namespace."""
+    actor: str = ""
+    object: str = ""
+    outcome: str = ""
+    since: int | None = None
+    """Milliseconds since 1970."""
+
+
+def statement_of(entries: Iterable[AuditEntry]) -> Statement:
+    """Return what appends these entries; entries that are there already stay as they are."""
+    return Statement(_INSERT, [tuple(getattr(entry, name) for name in _COLUMNS) for entry in entries])
+
+
+async def list_audit(
+    database: Database, wanted: AuditFilter, limit: int, after: tuple[int, int] | None = None
+) -> list[tuple[int, AuditEntry]]:
+    """Return entries with their numbers, newest first: at most `limit`, after this time and number."""
+    if wanted.namespaces is not None and not wanted.namespaces:
+        return []
+    parameters: list[Any] = []
+
+    def parameter(value: Any) -> str:
+        parameters.append(value)
+        return f"${len(parameters)}"
+
+    conditions = [
+        f"{name} = {parameter(getattr(wanted, name))}"
+        for name in ("actor", "object", "outcome")
+        if getattr(wanted, name)
+    ]
+    if wanted.namespaces is not None:
+        conditions.append(f"namespace IN ({', '.join(parameter(name) for name in sorted(wanted.namespaces))})")
+    if wanted.since is not None:
+        conditions.append(f"at >= {parameter(wanted.since)}")
+    if after is not None:
+        conditions.append(f"(at, id) < ({parameter(after[0])}, {parameter(after[1])})")
+    where = f"WHERE {' AND '.join(conditions)} " if conditions else ""
+    sql = f"SELECT id, {', '.join(_COLUMNS)} FROM audit {where}ORDER BY at DESC, id DESC LIMIT {parameter(limit)}"
+    rows = await database.fetch(sql, *parameters)
+    return [(row[0], AuditEntry(**dict(zip(_COLUMNS, row[1:], strict=True)))) for row in rows]

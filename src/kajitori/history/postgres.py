@@ -1,0 +1,97 @@
+"""History in PostgreSQL."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import asyncpg
+
+from kajitori.errors import Unavailable, Unsupported
+from kajitori.history.database import Row, Statement, without_details
+from kajitori.history.schema import CREATE_VERSION_TABLE, VERSION, newer_than_known, upgrade_script
+
+CONNECTIONS = 4
+SECONDS = 15.0
+"""Time limit of one statement."""
+
+_SCHEMA_LOCK = 0x6B616A69
+"""Key of the advisory lock under which one process changes the schema."""
+
+
+class PostgresDatabase:
+    """A pool of connections. Lost ones are replaced."""
+
+    def __init__(self, pool: asyncpg.Pool[asyncpg.Record], url: str) -> None:
+        self._pool = pool
+        self._shown = without_details(url)
+
+    @classmethod
+    async def open(cls, url: str, password: str | None = None) -> PostgresDatabase:
+        """Connect, and bring the schema up to date."""
+        options: dict[str, Any] = {"password": password} if password else {}
+        try:
+            pool = await asyncpg.create_pool(
+                url, min_size=1, max_size=CONNECTIONS, command_timeout=SECONDS, timeout=SECONDS, **options
+            )
+        except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+            raise Unavailable(f"the history in {without_details(url)} is not available: {_text(error)}") from error
+        database = cls(pool, url)
+        try:
+            await database._upgrade()
+        except BaseException:
+            await database.close()
+            raise
+        return database
+
+    async def fetch(self, sql: str, *parameters: Any) -> list[Row]:
+        """Return the rows of a query."""
+        async with self._connection() as connection:
+            return [tuple(row) for row in await connection.fetch(sql, *parameters)]
+
+    async def write(self, statements: Sequence[Statement]) -> None:
+        """Execute all statements in one transaction."""
+        async with self._connection() as connection, connection.transaction():
+            for statement in statements:
+                if len(statement.rows) == 1:
+                    await connection.execute(statement.sql, *statement.rows[0])
+                else:
+                    await connection.executemany(statement.sql, statement.rows)
+
+    async def close(self) -> None:
+        """Close the connections; those that do not end by themselves are cut."""
+        try:
+            async with asyncio.timeout(SECONDS):
+                await self._pool.close()
+        except TimeoutError:
+            self._pool.terminate()
+
+    @asynccontextmanager
+    async def _connection(self) -> AsyncIterator[Any]:
+        try:
+            async with self._pool.acquire(timeout=SECONDS) as connection:
+                yield connection
+        except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+            raise Unavailable(f"the history in {self._shown} is not available: {_text(error)}") from error
+
+    async def _upgrade(self) -> None:
+        async with self._connection() as connection:
+            await connection.execute("SELECT pg_advisory_lock($1)", _SCHEMA_LOCK)
+            try:
+                await connection.execute(CREATE_VERSION_TABLE)
+                current = await connection.fetchval("SELECT version FROM schema_version")
+                if current != VERSION:
+                    statements = await asyncio.to_thread(upgrade_script, "postgresql", current)
+                    async with connection.transaction():
+                        for statement in statements:
+                            await connection.execute(statement)
+            except LookupError as error:
+                raise Unsupported(newer_than_known(self._shown, str(error))) from error
+            finally:
+                await connection.execute("SELECT pg_advisory_unlock($1)", _SCHEMA_LOCK)
+
+
+def _text(error: BaseException) -> str:
+    return str(error) or type(error).__name__

@@ -1,0 +1,226 @@
+"""Records of runs and of their usage: the statements that write them, and lists of them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+import zstandard
+
+from kajitori.core.spec.reasons import Phase
+from kajitori.core.spec.status import Amounts
+from kajitori.core.usage.records import AttemptRecord, RunRecord, RunState
+from kajitori.history.database import Database, Row, Statement
+
+_COLUMNS = (
+    *("uid", "namespace", "name", "owner", "type", "phase", "reason", "created_at", "started_at", "ended_at"),
+    *("removed_at", "members", "gpus", "attempts", "seen_at"),
+)
+_LISTED = ", ".join(_COLUMNS)
+
+_KEPT = ("uid", "namespace", "name", "created_at")
+_UPSERT_RUN = (
+    f"INSERT INTO runs ({_LISTED}, document) VALUES ({', '.join(f'${n}' for n in range(1, len(_COLUMNS) + 2))}) "
+    "ON CONFLICT (uid) DO UPDATE SET "
+    + ", ".join(f"{name} = excluded.{name}" for name in (*_COLUMNS, "document") if name not in _KEPT)
+    + " WHERE excluded.seen_at >= runs.seen_at"
+)
+_ATTEMPT_COLUMNS = ("number", "nodes", "planned_at", "started_at", "ended_at", "reason", "message")
+_UPSERT_ATTEMPT = (
+    f"INSERT INTO attempts (run_uid, {', '.join(_ATTEMPT_COLUMNS)}) VALUES ($1, $2, $3, $4, $5, $6, $7, $8) "
+    "ON CONFLICT (run_uid, number) DO UPDATE SET "
+    + ", ".join(
+        f"{name} = CASE WHEN excluded.{name} <> '' THEN excluded.{name} ELSE attempts.{name} END"
+        for name in _ATTEMPT_COLUMNS[1:]
+    )
+)
+"""What is known of an attempt comes piece by piece: the status that says how it ended no longer says where it ran."""
+
+_USAGE_COLUMNS = (
+    "run_uid, id, ledger, namespace, owner, name, attempt, gpu_type, gpus, cpu_millis, memory_bytes, members, "
+    "since, until, member_seconds, nodes"
+)
+_INSERT_SEGMENT = (
+    f"INSERT INTO usage ({_USAGE_COLUMNS}) "
+    "VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16) "
+    "ON CONFLICT (run_uid, id) DO NOTHING"
+)
+_INSERT_LEFT_OUT = (
+    "INSERT INTO usage (" + _USAGE_COLUMNS + ") "
+    "SELECT {1}, {2}, {3}, {4}, {5}, {6}, 0, {7}, {8}, {9}, {10}, 0, {11}, {12}, {13} - known.seconds, '' FROM "
+    "(SELECT CAST(COALESCE(SUM(member_seconds), 0) AS BIGINT) AS seconds FROM usage WHERE run_uid = {1} "
+    "AND ledger = {3} AND gpu_type = {7} AND gpus = {8} AND cpu_millis = {9} AND memory_bytes = {10}) AS known "
+    "WHERE {13} > known.seconds ON CONFLICT (run_uid, id) DO NOTHING"
+).format("", *(f"CAST(${n} AS {'TEXT' if n in (1, 4, 5, 6, 7) else 'BIGINT'})" for n in range(1, 14)))
+"""Adds the time of segments that a status had no room for: the total less the sum of all rows. Once it is there, or if
+nothing was left out, the difference is 0 and nothing is added. The run's own row is written first, in the same
+transaction, so of two writers one waits for the other."""
+
+NAMES_SORTED = 50_000
+"""Most runs with a beginning of their names that are sorted by time. If there are more, the newest runs are searched
+for that beginning instead."""
+
+_UNION = 100
+"""Parts of one query."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunFilter:
+    """Which runs to list. Empty fields mean all."""
+
+    namespaces: Collection[str] | None = None
+    """None: all namespaces."""
+    owner: str = ""
+    phases: tuple[str, ...] = ()
+    name: str = ""
+    """Beginning of the name."""
+    since: int | None = None
+    """Only runs that were created at this time or later."""
+    until: int | None = None
+    """Only runs that were created before this time."""
+
+
+def statements_of(states: Iterable[RunState]) -> list[Statement]:
+    """Return what stores these states; all of them in one transaction. Storing them again changes nothing."""
+    packer = zstandard.ZstdCompressor(level=3)
+    runs, attempts, segments, left_out = list[Row](), list[Row](), list[Row](), list[Row]()
+    for state in states:
+        run = state.run
+        runs.append((*(getattr(run, name) for name in _COLUMNS), packer.compress(run.document)))
+        for attempt in state.attempts:
+            attempts.append((run.uid, *(getattr(attempt, name) for name in _ATTEMPT_COLUMNS)))
+        about = state.ledger, run.namespace, run.owner, run.name
+        for each in state.segments:
+            held = each.members, each.since, each.until, each.member_seconds, each.nodes
+            segments.append((run.uid, each.id, *about, each.attempt, *_amounts(each), *held))
+        for number, total in enumerate(state.totals):
+            key = -(state.last * 16 + number)
+            left_out.append((run.uid, key, *about, *_amounts(total), state.since, state.until, total.member_seconds))
+    written = ((_UPSERT_RUN, runs), (_UPSERT_ATTEMPT, attempts), (_INSERT_SEGMENT, segments))
+    return [Statement(sql, rows) for sql, rows in (*written, (_INSERT_LEFT_OUT, left_out)) if rows]
+
+
+def _amounts(part: Amounts) -> tuple[str, int, int, int]:
+    return part.gpu_type, part.gpus, part.cpu_millis, part.memory_bytes
+
+
+async def list_runs(
+    database: Database, wanted: RunFilter, limit: int, after: tuple[int, str] | None = None
+) -> list[RunRecord]:
+    """Return runs without their documents, newest first: at most `limit`, after this time of creation and UID.
+
+    Each part of the query reads one index in its own order, so the time does not grow with the number of runs.
+    """
+    if wanted.namespaces is not None and not wanted.namespaces:
+        return []
+    if wanted.name and (found := await _by_name(database, wanted)) is not None:
+        rows = [row for row in found if after is None or (row[7], row[0]) < after]
+        rows.sort(key=lambda row: (row[7], row[0]), reverse=True)
+        return [_record(row) for row in rows[:limit]]
+    found = []
+    parts = list(_parts(wanted))
+    for start in range(0, len(parts), _UNION):
+        sql, parameters = _union(wanted, parts[start : start + _UNION], limit, after)
+        found += await database.fetch(sql, *parameters)
+    found.sort(key=lambda row: (row[7], row[0]), reverse=True)
+    return [_record(row) for row in found[:limit]]
+
+
+def _parts(wanted: RunFilter) -> Iterator[dict[str, str]]:
+    """Yield the values that columns have in each part of a list. Together they are all columns before the time of an
+    index."""
+    namespaces = [{"namespace": name} for name in sorted(wanted.namespaces)] if wanted.namespaces is not None else [{}]
+    phases = wanted.phases or (tuple(Phase) if wanted.owner else ())
+    in_phase = [{"phase": str(phase)} for phase in phases] or [{}]
+    owner = {"owner": wanted.owner} if wanted.owner else {}
+    for one, other in product(namespaces, in_phase):
+        yield one | owner | other
+
+
+def _union(
+    wanted: RunFilter, parts: Sequence[dict[str, str]], limit: int, after: tuple[int, str] | None
+) -> tuple[str, list[Any]]:
+    parameters: list[Any] = []
+
+    def parameter(value: Any) -> str:
+        parameters.append(value)
+        return f"${len(parameters)}"
+
+    common = _common(wanted, parameter)
+    if after is not None:
+        common.append(f"(created_at, uid) < ({parameter(after[0])}, {parameter(after[1])})")
+    most = parameter(limit)
+    selects = []
+    for part in parts:
+        conditions = [*(f"{column} = {parameter(value)}" for column, value in part.items()), *common]
+        where = f"WHERE {' AND '.join(conditions)} " if conditions else ""
+        selects.append(
+            f"SELECT * FROM (SELECT {_LISTED} FROM runs {where}ORDER BY created_at DESC, uid DESC LIMIT {most}) AS part"
+        )
+    return f"{' UNION ALL '.join(selects)} ORDER BY created_at DESC, uid DESC LIMIT {most}", parameters
+
+
+def _common(wanted: RunFilter, parameter: Any) -> list[str]:
+    found = []
+    if wanted.since is not None:
+        found.append(f"created_at >= {parameter(wanted.since)}")
+    if wanted.until is not None:
+        found.append(f"created_at < {parameter(wanted.until)}")
+    if wanted.name:
+        found.append(f"name >= {parameter(wanted.name)} AND name < {parameter(_after_all(wanted.name))}")
+    return found
+
+
+async def _by_name(database: Database, wanted: RunFilter) -> list[Row] | None:
+    """Return the runs with this beginning of the name; None if there are too many to sort."""
+    bounds = wanted.name, _after_all(wanted.name)
+    counted = "SELECT COUNT(*) FROM (SELECT 1 FROM runs WHERE name >= $1 AND name < $2 LIMIT $3) AS found"
+    ((count,),) = await database.fetch(counted, *bounds, NAMES_SORTED + 1)
+    if count > NAMES_SORTED:
+        return None
+    parameters: list[Any] = []
+
+    def parameter(value: Any) -> str:
+        parameters.append(value)
+        return f"${len(parameters)}"
+
+    conditions = _common(wanted, parameter)
+    if wanted.owner:
+        conditions.append(f"owner = {parameter(wanted.owner)}")
+    if wanted.phases:
+        conditions.append(f"phase IN ({', '.join(parameter(phase) for phase in wanted.phases)})")
+    if wanted.namespaces is not None and len(wanted.namespaces) <= _UNION:
+        conditions.append(f"namespace IN ({', '.join(parameter(name) for name in sorted(wanted.namespaces))})")
+    newest = f"SELECT {_LISTED} FROM runs WHERE {' AND '.join(conditions)} ORDER BY created_at DESC, uid DESC"
+    rows = await database.fetch(f"{newest} LIMIT {parameter(NAMES_SORTED)}", *parameters)
+    return [row for row in rows if wanted.namespaces is None or row[1] in wanted.namespaces]
+
+
+def _after_all(beginning: str) -> str:
+    """Return a text after all texts that begin like this, and before all others."""
+    return beginning + "\U0010ffff"
+
+
+def _record(row: Row, document: bytes = b"") -> RunRecord:
+    return RunRecord(**dict(zip(_COLUMNS, row, strict=True)), document=document)
+
+
+async def find_run(database: Database, namespace: str, name: str) -> RunRecord | None:
+    """Return the newest run with this name, or the run with this UID, with its document; None if there is none."""
+    sql = f"SELECT {_LISTED}, document FROM runs WHERE namespace = $1 AND "
+    newest = "ORDER BY created_at DESC, uid DESC LIMIT 1"
+    rows = await database.fetch(f"{sql}name = $2 {newest}", namespace, name)
+    if not rows:
+        rows = await database.fetch(f"{sql}uid = $2 {newest}", namespace, name)
+    for row in rows:
+        return _record(row[:-1], zstandard.ZstdDecompressor().decompress(row[-1]))
+    return None
+
+
+async def attempts_of(database: Database, uid: str, limit: int) -> list[AttemptRecord]:
+    """Return the last attempts of a run, the first of them first."""
+    sql = f"SELECT {', '.join(_ATTEMPT_COLUMNS)} FROM attempts WHERE run_uid = $1 ORDER BY number DESC LIMIT $2"
+    rows = await database.fetch(sql, uid, limit)
+    return [AttemptRecord(**dict(zip(_ATTEMPT_COLUMNS, row, strict=True))) for row in reversed(rows)]

@@ -1,0 +1,133 @@
+"""History in one SQLite file: one thread writes, two others read."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import sqlite3
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, TypeVar
+
+from kajitori.errors import Unavailable, Unsupported
+from kajitori.history.database import Row, Statement
+from kajitori.history.schema import CREATE_VERSION_TABLE, VERSION, newer_than_known, upgrade_script
+
+T = TypeVar("T")
+
+BUSY_SECONDS = 10.0
+"""Longest wait for another process that writes."""
+
+READERS = 2
+
+_PARAMETER = re.compile(r"\$(\d+)")
+
+
+class SqliteDatabase:
+    """A file in WAL mode: readers never wait for the writer. Each commit is synced to disk."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._writing = ThreadPoolExecutor(1, "history-writer")
+        self._reading = ThreadPoolExecutor(READERS, "history-reader")
+        self._writer: sqlite3.Connection | None = None
+        self._readers = threading.local()
+        self._opened: list[sqlite3.Connection] = []
+
+    @classmethod
+    async def open(cls, path: Path) -> SqliteDatabase:
+        """Open the file, make it if there is none, and bring its schema up to date."""
+        database = cls(path)
+        try:
+            await database._run(database._writing, database._begin)
+        except BaseException:
+            await database.close()
+            raise
+        return database
+
+    async def fetch(self, sql: str, *parameters: Any) -> list[Row]:
+        """Return the rows of a query."""
+        return await self._run(self._reading, lambda: self._reader().execute(_own(sql), parameters).fetchall())
+
+    async def write(self, statements: Sequence[Statement]) -> None:
+        """Execute all statements in one transaction."""
+        await self._run(self._writing, lambda: self._write(statements))
+
+    async def close(self) -> None:
+        """Close the connections once their work is done."""
+        for pool in (self._reading, self._writing):
+            await asyncio.to_thread(pool.shutdown)
+        for connection in self._opened:
+            connection.close()
+
+    async def _run(self, pool: ThreadPoolExecutor, work: Callable[[], T]) -> T:
+        try:
+            return await asyncio.get_running_loop().run_in_executor(pool, work)
+        except sqlite3.Error as error:
+            raise Unavailable(f"the history in {self._path} is not available: {error}") from error
+
+    def _connect(self) -> sqlite3.Connection:
+        connection = sqlite3.connect(
+            self._path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False, cached_statements=256
+        )
+        self._opened.append(connection)
+        return connection
+
+    def _begin(self) -> None:
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise Unavailable(f"the folder of {self._path} can't be made: {error.strerror}") from error
+        self._writer = writer = self._connect()
+        self._path.chmod(0o600)
+        writer.execute("PRAGMA journal_mode = WAL")
+        writer.execute("PRAGMA synchronous = FULL")
+        writer.execute("PRAGMA cache_size = -16000")
+        writer.execute(CREATE_VERSION_TABLE)
+        if _version(writer) == VERSION:
+            return
+        writer.execute("BEGIN IMMEDIATE")
+        try:
+            current = _version(writer)  # another process may have been faster
+            if current != VERSION:
+                for statement in upgrade_script("sqlite", current):
+                    writer.execute(statement)
+            writer.execute("COMMIT")
+        except LookupError as error:
+            raise Unsupported(newer_than_known(str(self._path), str(error))) from error
+        finally:
+            if writer.in_transaction:
+                writer.execute("ROLLBACK")
+
+    def _reader(self) -> sqlite3.Connection:
+        connection: sqlite3.Connection | None = getattr(self._readers, "connection", None)
+        if connection is None:
+            self._readers.connection = connection = self._connect()
+            connection.execute("PRAGMA query_only = ON")
+        return connection
+
+    def _write(self, statements: Sequence[Statement]) -> None:
+        assert self._writer is not None, "open it first"
+        writer = self._writer
+        writer.execute("BEGIN IMMEDIATE")
+        try:
+            for statement in statements:
+                writer.executemany(_own(statement.sql), statement.rows)
+            writer.execute("COMMIT")
+        finally:
+            if writer.in_transaction:
+                with suppress(sqlite3.Error):
+                    writer.execute("ROLLBACK")
+
+
+def _version(connection: sqlite3.Connection) -> str | None:
+    found = connection.execute("SELECT version FROM schema_version").fetchone()
+    return str(found[0]) if found else None
+
+
+def _own(sql: str) -> str:
+    """Return the statement with SQLite's way to number parameters."""
+    return _PARAMETER.sub(r"?\1", sql)

@@ -1,0 +1,112 @@
+"""History as one object: opened at its first use, so that a database that is down keeps nobody from starting."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Iterable
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from kajitori.core.usage.records import AttemptRecord, AuditEntry, RunRecord, RunState
+from kajitori.core.usage.sums import By, Prices, UsageSum
+from kajitori.errors import KajitoriError
+from kajitori.history import runs, usage
+from kajitori.history.audit import AuditFilter, list_audit, statement_of
+from kajitori.history.database import Database, Statement, check_url, without_details
+from kajitori.history.runs import RunFilter
+
+
+class History:
+    """Runs, usage and audit in one database. Every method raises Unavailable while it does not answer."""
+
+    def __init__(self, url: str, password: str | None = None) -> None:
+        check_url(url)
+        self.where = without_details(url)
+        """The database as messages show it."""
+        self.trouble = ""
+        """Why the last request failed; empty if it did not."""
+        self._url = url
+        self._password = password
+        self._database: Database | None = None
+        self._opening = asyncio.Lock()
+
+    async def open(self) -> Database:
+        """Open the database if it is not open yet, and bring its schema up to date."""
+        async with self._opening:
+            if self._database is None:
+                self._database = await open_database(self._url, self._password)
+        return self._database
+
+    async def close(self) -> None:
+        """Close the database."""
+        if self._database is not None:
+            await self._database.close()
+
+    async def record(self, states: Iterable[RunState]) -> None:
+        """Store the states of runs in one transaction. Storing them again changes nothing."""
+        statements = runs.statements_of(states)
+        if statements:
+            await self._write(statements)
+
+    async def runs(self, wanted: RunFilter, limit: int, after: tuple[int, str] | None = None) -> list[RunRecord]:
+        """Return runs without their documents, newest first."""
+        return await runs.list_runs(await self._asked(), wanted, limit, after)
+
+    async def run(self, namespace: str, name: str) -> RunRecord | None:
+        """Return the newest run with this name, or the run with this UID; None if there is none."""
+        return await runs.find_run(await self._asked(), namespace, name)
+
+    async def attempts(self, uid: str, limit: int = 100) -> list[AttemptRecord]:
+        """Return the last attempts of a run."""
+        return await runs.attempts_of(await self._asked(), uid, limit)
+
+    async def usage(
+        self,
+        by: By,
+        since: int,
+        until: int,
+        prices: Prices,
+        *,
+        namespaces: Collection[str] | None = None,
+        owner: str = "",
+    ) -> dict[str, UsageSum]:
+        """Return what was used between two times."""
+        database = await self._asked()
+        return await usage.sum_usage(database, by, since, until, prices, namespaces=namespaces, owner=owner)
+
+    async def note(self, entries: Iterable[AuditEntry]) -> None:
+        """Append to the audit trail."""
+        await self._write([statement_of(entries)])
+
+    async def audit(
+        self, wanted: AuditFilter, limit: int, after: tuple[int, int] | None = None
+    ) -> list[tuple[int, AuditEntry]]:
+        """Return entries of the audit trail, newest first."""
+        return await list_audit(await self._asked(), wanted, limit, after)
+
+    async def _asked(self) -> Database:
+        return await self.open()
+
+    async def _write(self, statements: list[Statement]) -> None:
+        try:
+            await (await self.open()).write(statements)
+        except KajitoriError as error:
+            self.trouble = error.message
+            raise
+        self.trouble = ""
+
+
+async def open_database(url: str, password: str | None = None) -> Database:
+    """Open the database of this URL and bring its schema up to date.
+
+    Raises Unavailable if it does not answer, and Unsupported if its schema is newer than this program.
+    """
+    check_url(url)
+    parts = urlsplit(url)
+    if parts.scheme == "sqlite":
+        from kajitori.history.sqlite import SqliteDatabase
+
+        return await SqliteDatabase.open(Path(unquote(parts.path)))
+    from kajitori.history.postgres import PostgresDatabase
+
+    return await PostgresDatabase.open(url, password)

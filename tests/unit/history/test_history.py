@@ -1,0 +1,267 @@
+"""History on both databases: the same records, lists and sums."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from tests.harness.postgres import running_postgres
+
+from kajitori.core.spec.status import UsageTotal
+from kajitori.core.usage.records import AttemptRecord, AuditEntry, RunRecord, RunState, SegmentRecord
+from kajitori.core.usage.sums import By, Prices
+from kajitori.errors import InvalidInput, Unavailable, Unsupported
+from kajitori.history.audit import AuditFilter
+from kajitori.history.database import Statement
+from kajitori.history.runs import RunFilter
+from kajitori.history.schema import VERSION, VERSIONS, upgrade_script
+from kajitori.history.store import History
+from kajitori.history.usage import UNKNOWN_NODE
+
+pytestmark = pytest.mark.xdist_group("postgres")
+
+FREE = Prices(gpu={})
+
+
+@pytest.fixture(scope="module")
+def postgres() -> Iterator[str]:
+    with running_postgres() as url:
+        yield url
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+async def history(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[History]:
+    """An empty history."""
+    if request.param == "sqlite":
+        found = History(f"sqlite://{tmp_path}/history.db")
+    else:
+        found = History(request.getfixturevalue("postgres"))
+        tables = ("runs", "attempts", "usage")
+        await (await found.open()).write([*(Statement(f"DELETE FROM {table}") for table in tables)])
+        await (await found.open()).write([Statement("TRUNCATE audit")])
+    yield found
+    await found.close()
+
+
+def run(number: int, **changes: Any) -> RunRecord:
+    plain = RunRecord(
+        uid=f"uid-{number:03}",
+        namespace="vision",
+        name=f"bert-{number}",
+        owner="ana",
+        type="batch",
+        phase="Succeeded",
+        reason="",
+        created_at=1000 + number,
+        ended_at=2000 + number,
+        seen_at=1,
+        document=b'{"spec": {"image": "python:3.12"}}',
+    )
+    return msgspec.structs.replace(plain, **changes)
+
+
+def segment(number: int, **changes: Any) -> SegmentRecord:
+    plain = SegmentRecord(
+        id=number, attempt=1, members=2, since=100, until=200, nodes="gpu-[1-2]", gpu_type="h100", gpus=8
+    )
+    return msgspec.structs.replace(plain, **changes)
+
+
+async def names(history: History, wanted: RunFilter, limit: int = 100, after: Any = None) -> list[str]:
+    return [found.name for found in await history.runs(wanted, limit, after)]
+
+
+async def test_a_state_that_is_told_twice_is_there_once(history: History) -> None:
+    """A writer that was killed before it saw the answer writes the same again."""
+    state = RunState(run=run(1), segments=(segment(10),), ledger=10, last=10)
+    for _ in range(2):
+        await history.record([state])
+    assert await names(history, RunFilter()) == ["bert-1"]
+    assert (await history.usage(By.TEAM, 0, 1000, FREE))["vision"].gpu_seconds == 2 * 100 * 8
+
+
+async def test_an_older_state_never_replaces_a_newer_one(history: History) -> None:
+    """A controller that lost its lease may write late."""
+    await history.record([RunState(run=run(1, phase="Succeeded", seen_at=9))])
+    await history.record([RunState(run=run(1, phase="Running", seen_at=5))])
+    found = await history.run("vision", "bert-1")
+    assert found is not None
+    assert (found.phase, found.document) == ("Succeeded", b'{"spec": {"image": "python:3.12"}}')
+
+
+async def test_time_that_a_status_had_no_room_for_is_added_once(history: History) -> None:
+    """The totals decide: what is missing to them is one more row, however often the state is told."""
+    total = UsageTotal(gpu_type="h100", gpus=8, member_seconds=1000)
+    state = RunState(run=run(1), segments=(segment(50),), ledger=10, last=50, totals=(total,), since=0, until=200)
+    for _ in range(3):
+        await history.record([state])
+    later = msgspec.structs.replace(total, member_seconds=1200)
+    more = RunState(run=run(1), segments=(segment(51),), ledger=10, last=51, totals=(later,), since=0, until=300)
+    await history.record([more])
+    by_node = await history.usage(By.NODE, 0, 1000, FREE)
+    assert {node: found.member_seconds for node, found in by_node.items()} == {
+        "gpu-1": 200,
+        "gpu-2": 200,
+        UNKNOWN_NODE: 800,
+    }
+    assert (await history.usage(By.RUN, 0, 1000, FREE))["vision/bert-1/uid-001"].member_seconds == 1200
+
+
+async def test_a_ledger_that_began_anew_is_summed_by_itself(history: History) -> None:
+    """A status that was lost begins with new numbers and totals."""
+    await history.record([RunState(run=run(1), segments=(segment(10),), ledger=10, last=10)])
+    total = UsageTotal(gpu_type="h100", gpus=8, member_seconds=300)
+    again = RunState(run=run(1), segments=(segment(90),), ledger=90, last=90, totals=(total,), until=200)
+    await history.record([again])
+    assert (await history.usage(By.OWNER, 0, 1000, FREE))["ana"].member_seconds == 200 + 300
+
+
+async def test_sums_count_what_lies_between_two_times(history: History) -> None:
+    """A segment that reaches beyond counts with its part; every way to sum gives the same total."""
+    other = segment(11, members=1, since=150, until=250, nodes="cpu-1", gpu_type="", gpus=0, cpu_millis=4000)
+    large = segment(12, members=7500, since=0, until=400, nodes="big-[1-7500]", memory_bytes=2**40)
+    await history.record([RunState(run=run(1), segments=(segment(10), other, large), ledger=10, last=12)])
+    for by in By:
+        sums = (await history.usage(by, 120, 180, FREE)).values()
+        assert sum(found.member_seconds for found in sums) == 2 * 60 + 30 + 7500 * 60, by
+        assert sum(found.gpu_seconds for found in sums) == (2 * 60 + 7500 * 60) * 8
+        assert sum(found.cpu_milli_seconds for found in sums) == 30 * 4000
+        assert sum(found.byte_seconds for found in sums) == 7500 * 60 * 2**40
+
+
+async def test_usage_costs_what_policy_says(history: History) -> None:
+    """A price of a GPU type, and one of all others."""
+    other = segment(11, gpu_type="a100", since=0, until=3600, members=1)
+    await history.record([RunState(run=run(1), segments=(segment(10, since=0, until=3600), other), ledger=1, last=11)])
+    found = await history.usage(By.TYPE, 0, 4000, Prices(gpu={"h100": 3.0, "": 1.0}))
+    assert {kind: total.cost for kind, total in found.items()} == {"h100": 48.0, "a100": 8.0}
+
+
+async def test_lists_are_filtered_and_come_in_pages(history: History) -> None:
+    """Newest first; each filter alone and together; the next page begins after the last one."""
+    await history.record(
+        RunState(
+            run=run(
+                number,
+                namespace=("vision", "nlp")[number % 2],
+                owner=("ana", "bob", "cy")[number % 3],
+                phase=("Succeeded", "Failed")[number % 5 == 0],
+                name=f"{'train' if number < 20 else 'eval'}-{number}",
+            )
+        )
+        for number in range(30)
+    )
+    everything = [f"{'train' if number < 20 else 'eval'}-{number}" for number in range(29, -1, -1)]
+    assert await names(history, RunFilter()) == everything
+    last = (await history.runs(RunFilter(), 10))[-1]
+    assert await names(history, RunFilter(), 5, (last.created_at, last.uid)) == everything[10:15]
+    assert await names(history, RunFilter(namespaces={"nlp"}, owner="ana", phases=("Failed",))) == ["train-15"]
+    assert await names(history, RunFilter(namespaces={"nlp", "vision"}, phases=("Failed",)), 2) == [
+        "eval-25",
+        "eval-20",
+    ]
+    assert await names(history, RunFilter(namespaces={"vision"}, name="train-1")) == [
+        f"train-{number}" for number in (18, 16, 14, 12, 10)
+    ]
+    assert await names(history, RunFilter(owner="bob", since=1020)) == ["eval-28", "eval-25", "eval-22"]
+    assert await names(history, RunFilter(namespaces=())) == []
+
+
+async def test_a_run_is_found_by_name_or_uid(history: History) -> None:
+    """Of several runs with a name the newest; in its own namespace only."""
+    await history.record([RunState(run=run(1, name="x")), RunState(run=run(2, name="x"))])
+    newest, old = await history.run("vision", "x"), await history.run("vision", "uid-001")
+    assert newest is not None
+    assert old is not None
+    assert (newest.uid, old.uid) == ("uid-002", "uid-001")
+    assert await history.run("nlp", "uid-001") is None
+
+
+async def test_what_is_known_of_an_attempt_is_put_together(history: History) -> None:
+    """First where it ran, and later, from another status, how it ended."""
+    await history.record([RunState(run=run(1), attempts=(AttemptRecord(number=1, nodes="n[1-2]", planned_at="a"),))])
+    ended = AttemptRecord(number=1, nodes="", ended_at="b", reason="NodeLost")
+    await history.record([RunState(run=run(1), attempts=(ended, AttemptRecord(number=2, nodes="n[3-4]")))])
+    first, second = await history.attempts("uid-001")
+    assert (first.nodes, first.planned_at, first.ended_at, first.reason) == ("n[1-2]", "a", "b", "NodeLost")
+    assert second.nodes == "n[3-4]"
+
+
+async def test_the_audit_trail_can_only_be_appended_to(history: History) -> None:
+    """Nothing is edited or deleted, and nothing is there twice."""
+    plain = AuditEntry(key="1", at=5000, actor="ana", action="stop run", namespace="vision", object="x", outcome="done")
+    refused = msgspec.structs.replace(plain, key="2", at=6000, actor="bob", outcome="refused", rule="MemoryCeiling")
+    await history.note([plain, refused])
+    await history.note([msgspec.structs.replace(plain, actor="eve")])
+    entries = await history.audit(AuditFilter(), 10)
+    assert [entry for _, entry in entries] == [refused, plain]
+    assert [entry for _, entry in await history.audit(AuditFilter(), 1, (6000, entries[0][0]))] == [plain]
+    assert [entry for _, entry in await history.audit(AuditFilter(namespaces={"nlp"}), 10)] == []
+    assert [entry for _, entry in await history.audit(AuditFilter(outcome="refused"), 10)] == [refused]
+    database = await history.open()
+    for change in ("DELETE FROM audit", "UPDATE audit SET actor = 'eve'"):
+        with pytest.raises(Unavailable, match="append-only"):
+            await database.write([Statement(change)])
+
+
+async def test_a_transaction_is_stored_as_a_whole_or_not_at_all(history: History) -> None:
+    """A fault in one statement takes back those before it."""
+    database = await history.open()
+    with pytest.raises(Unavailable):
+        await database.write([Statement("DELETE FROM runs"), Statement("INSERT INTO nothing VALUES (1)")])
+    await history.record([RunState(run=run(1))])
+    with pytest.raises(Unavailable):
+        await database.write([Statement("DELETE FROM runs"), Statement("INSERT INTO nothing VALUES (1)")])
+    assert await names(history, RunFilter()) == ["bert-1"]
+
+
+async def test_several_processes_make_the_schema_at_once(tmp_path: Path) -> None:
+    """The controller and the Web API start together with an empty database."""
+    several = [History(f"sqlite://{tmp_path}/history.db") for _ in range(4)]
+    await asyncio.gather(*(each.open() for each in several))
+    for each in several:
+        await each.close()
+
+
+async def test_a_newer_schema_is_refused(history: History) -> None:
+    """An older kaji does not write into tables that it does not know."""
+    database = await history.open()
+    await database.write([Statement("UPDATE schema_version SET version = '9999'")])
+    newer = History(history._url)
+    with pytest.raises(Unsupported, match="version 9999"):
+        await newer.open()
+    await database.write([Statement(f"UPDATE schema_version SET version = '{VERSION}'")])
+
+
+def test_the_newest_version_of_the_schema_is_named() -> None:
+    """The constant spares each start the import of alembic."""
+    assert sorted(path.name[1:5] for path in VERSIONS.glob("v*.py"))[-1] == VERSION
+    assert upgrade_script("sqlite", VERSION)[:-2] == []
+
+
+@pytest.mark.parametrize(
+    ("url", "why"),
+    [
+        ("mysql://x/y", "is no URL of a database"),
+        ("sqlite://history.db", "names no file"),
+        ("postgresql://kaji:secret@db/history", "a password on the command line"),
+        ("postgresql://db/history?password=secret", "a password on the command line"),
+    ],
+)
+def test_a_url_of_history_is_checked(url: str, why: str) -> None:
+    """In particular, it contains no password, and the message does not repeat one."""
+    with pytest.raises(InvalidInput, match=why) as caught:
+        History(url)
+    assert "secret" not in str(caught.value)
+
+
+async def test_a_database_that_does_not_answer_keeps_nobody_from_starting(tmp_path: Path) -> None:
+    """Each request says so, and works once it is back."""
+    history = History(f"postgresql://kaji@/postgres?host={tmp_path}")
+    with pytest.raises(Unavailable, match="is not available"):
+        await history.record([RunState(run=run(1))])
+    assert "is not available" in history.trouble
