@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 
-from kajitori.cli.pages.run_words import View, phase_of, status_of
+from kajitori.cli.words.runs import View, phase_of, status_of
 
 EXIT_CODE_BY_REASON = {
     "ProgramFailed": 1,

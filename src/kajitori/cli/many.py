@@ -9,9 +9,9 @@ from urllib.parse import quote
 from kajitori.cli.connection.http import Api, Params, run_path
 from kajitori.cli.follow.ending import KILL_SECONDS, NotCarriedOut, deadline, wait_until_gone
 from kajitori.cli.lookup import find_runs
-from kajitori.cli.pages.run_words import is_final, phase_of
 from kajitori.cli.problems import print_error
 from kajitori.cli.terminal import echo, say
+from kajitori.cli.words.runs import is_final, phase_of
 from kajitori.errors import InvalidInput, KajitoriError, NotFound, Unauthenticated, Unavailable, WrongState
 
 View = dict[str, Any]

@@ -9,7 +9,7 @@ import pytest
 import yaml
 from tests.unit.cli.fake_web_api import GRID, RUNS, FakeWebApi, invoke, printed, view
 
-from kajitori.cli.pages.run_words import short_duration
+from kajitori.cli.words.runs import short_duration
 
 STARTED = "2026-11-21T11:55:00Z"
 

@@ -20,8 +20,8 @@ from websockets.typing import Subprotocol
 
 from kajitori.cli.connection.http import error_of, run_path
 from kajitori.cli.connection.target import Target
-from kajitori.cli.pages.run_words import View
 from kajitori.cli.terminal import say
+from kajitori.cli.words.runs import View
 from kajitori.client.connection import Response
 from kajitori.errors import KajitoriError, Unavailable
 

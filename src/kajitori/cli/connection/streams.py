@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from kajitori.cli.connection.http import Api, Broken, run_path, split_lines
-from kajitori.cli.pages.run_words import View, is_final
+from kajitori.cli.words.runs import View, is_final
 from kajitori.errors import KajitoriError, NotFound, Unavailable
 
 FIRST_PAUSE_SECONDS = 0.5

@@ -8,7 +8,7 @@ from typing import Any
 
 from kajitori.cli.connection.http import Api, run_path
 from kajitori.cli.context import STOP_MARGIN_SECONDS
-from kajitori.cli.pages.run_words import View, is_final, members_asked_for, phase_of, status_of
+from kajitori.cli.words.runs import View, is_final, members_asked_for, phase_of, status_of
 from kajitori.core.words.suggestions import first_few
 from kajitori.errors import InvalidInput, KajitoriError, NotFound, Unavailable
 

@@ -22,7 +22,9 @@ from kajitori.cli.follow.ending import not_carried_out, seconds_to_end
 from kajitori.cli.follow.interrupts import Signals
 from kajitori.cli.follow.log_printing import LogPrinter
 from kajitori.cli.follow.progress import Progress
-from kajitori.cli.pages.run_words import (
+from kajitori.cli.submit.code import what_code_would_bring
+from kajitori.cli.terminal import say
+from kajitori.cli.words.runs import (
     View,
     has_started,
     is_final,
@@ -34,8 +36,6 @@ from kajitori.cli.pages.run_words import (
     status_of,
     sweep_words,
 )
-from kajitori.cli.submit.code import what_code_would_bring
-from kajitori.cli.terminal import say
 from kajitori.errors import KajitoriError, NotFound, Unavailable
 
 MOST_RANKS = 64

@@ -7,7 +7,8 @@ from collections.abc import Callable
 
 from kajitori.cli.context import Cli
 from kajitori.cli.output import StatusLine
-from kajitori.cli.pages.run_words import (
+from kajitori.cli.terminal import one_line
+from kajitori.cli.words.runs import (
     View,
     counts_as_restart,
     failed_starts,
@@ -16,7 +17,6 @@ from kajitori.cli.pages.run_words import (
     progress_words,
     status_of,
 )
-from kajitori.cli.terminal import one_line
 from kajitori.core.words.node_lists import brief
 
 HOPELESS_AFTER = 3

@@ -15,7 +15,7 @@ from typing import Any
 
 from kajitori.cli.connection.http import Api, run_path
 from kajitori.cli.connection.streams import LogReader
-from kajitori.cli.pages.run_words import is_final, phase_of, reason_words
+from kajitori.cli.words.runs import is_final, phase_of, reason_words
 from kajitori.core.network.encapsulation import GENEVE, IPIP, VXLAN, WIREGUARD
 from kajitori.errors import InvalidInput, NotFound, Unavailable
 

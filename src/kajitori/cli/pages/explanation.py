@@ -7,9 +7,9 @@ from typing import Any
 
 from kajitori.cli.context import Cli
 from kajitori.cli.output import Column, print_pairs, print_table
-from kajitori.cli.pages import run_words
 from kajitori.cli.pages.queue_words import in_words, place_pairs
 from kajitori.cli.terminal import echo, heading, plain
+from kajitori.cli.words import runs as run_words
 from kajitori.core.words.node_lists import brief, compress, compress_ranks
 from kajitori.core.words.quantities import round_memory
 

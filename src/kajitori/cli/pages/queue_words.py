@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from kajitori.cli.context import Cli
-from kajitori.cli.pages.run_words import human_duration, moment, plural
+from kajitori.cli.words.runs import human_duration, moment, plural
 from kajitori.core.words.node_lists import brief
 
 _FROM = {

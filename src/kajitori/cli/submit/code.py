@@ -12,8 +12,8 @@ from kajitori.cli.connection.http import Api
 from kajitori.cli.connection.streams import Outage, Patience
 from kajitori.cli.context import Cli
 from kajitori.cli.output import StatusLine
-from kajitori.cli.pages.run_words import View, status_of
 from kajitori.cli.terminal import say
+from kajitori.cli.words.runs import View, status_of
 from kajitori.errors import KajitoriError, StorageFull, Unavailable
 
 if TYPE_CHECKING:

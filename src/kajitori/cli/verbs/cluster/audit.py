@@ -84,7 +84,7 @@ def _document(found: Audit) -> dict[str, Any]:
 
 def _print(cli: Cli, found: Audit) -> None:
     from kajitori.cli.output import Column, print_table
-    from kajitori.cli.pages.run_words import human_duration, plural
+    from kajitori.cli.words.runs import human_duration, plural
 
     report = found.report
     if found.book is not None:

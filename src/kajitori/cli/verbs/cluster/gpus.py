@@ -111,7 +111,7 @@ def _print_holders(cli: Cli, board: dict[str, Any], by: str, *, wide: bool) -> N
 def print_guarantees(cli: Cli, guarantees: Sequence[Mapping[str, Any]]) -> None:
     """Print the guarantees of policy by team and resource, with their use."""
     from kajitori.cli.output import Column, bar, print_table
-    from kajitori.cli.pages.run_words import guarantee_rows
+    from kajitori.cli.words.runs import guarantee_rows
 
     rows = [
         [team, what, shown(total), shown(used), bar(min(used, total), 0, total, 10), borrowed]
@@ -125,7 +125,7 @@ def print_guarantees(cli: Cli, guarantees: Sequence[Mapping[str, Any]]) -> None:
 
 def _print_runs(cli: Cli, users: Sequence[Mapping[str, Any]]) -> None:
     from kajitori.cli.output import Column, print_table
-    from kajitori.cli.pages.run_words import age
+    from kajitori.cli.words.runs import age
 
     echo()
     columns = [Column("RUN"), Column("USER"), Column("TEAM"), Column("GPUS", right=True), Column("TYPE")]

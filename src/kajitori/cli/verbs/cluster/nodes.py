@@ -54,7 +54,7 @@ def command(cli: Cli, node: str | None, healthy: bool, output: str | None) -> No
 
 def _print(cli: Cli, nodes: list[dict[str, Any]], *, wide: bool) -> None:
     from kajitori.cli.output import Column, print_table
-    from kajitori.cli.pages.run_words import age
+    from kajitori.cli.words.runs import age
 
     columns = [Column("NAME"), Column("STATUS", styled=True), Column("GPUS", right=True), Column("TYPE")]
     columns += [Column("CPU", right=True), Column("MEMORY", right=True), Column("PODS", right=True)]
@@ -75,7 +75,7 @@ def _print(cli: Cli, nodes: list[dict[str, Any]], *, wide: bool) -> None:
 
 def _describe(cli: Cli, node: dict[str, Any]) -> None:
     from kajitori.cli.output import Column, print_pairs, print_table
-    from kajitori.cli.pages.run_words import age, cpu_words
+    from kajitori.cli.words.runs import age, cpu_words
     from kajitori.core.words.quantities import round_memory
 
     created = age(node.get("createdAt"), cli.now())
@@ -143,7 +143,7 @@ def _status(node: dict[str, Any]) -> str:
 
 def _share(node: dict[str, Any], key: str) -> str:
     """Return `used/total`; empty if the node has none."""
-    from kajitori.cli.pages.run_words import cpu_words
+    from kajitori.cli.words.runs import cpu_words
     from kajitori.core.words.quantities import round_memory
 
     amounts = node.get(key) or {}

@@ -119,7 +119,7 @@ def _size(uses: list[NodeUse], from_cluster: bool, nodes: int | None, pods: int 
 
 
 def _print_there(there: list[dict[str, Any]], uses: list[NodeUse]) -> None:
-    from kajitori.cli.pages.run_words import plural
+    from kajitori.cli.words.runs import plural
 
     ranges = [use for use in uses if use.rooms]
     pods = sum(use.pods for use in uses)

@@ -42,7 +42,7 @@ def print_queue(cli: Cli, items: list[dict[str, Any]], *, wide: bool = False) ->
     """Print a line for each waiting run."""
     from kajitori.cli.output import Column, print_table
     from kajitori.cli.pages.queue_words import expectation_words, in_words, part_words
-    from kajitori.cli.pages.run_words import human_duration
+    from kajitori.cli.words.runs import human_duration
 
     columns = [Column("#", right=True), Column("RUN"), Column("OWNER"), Column("ASKS FOR"), Column("WAITED")]
     columns += [Column("EXPECTED TO TAKE"), Column("STARTS")]
@@ -70,7 +70,7 @@ def print_queue(cli: Cli, items: list[dict[str, Any]], *, wide: bool = False) ->
 
 
 def _asks(item: dict[str, Any]) -> str:
-    from kajitori.cli.pages.run_words import plural
+    from kajitori.cli.words.runs import plural
 
     fewest, most = item["members"], item.get("mostMembers", item["members"])
     if item["gpus"]:

@@ -74,7 +74,7 @@ def command(
         echo("Nothing was counted.")
     _say_what_is_missing(answer)
     if answer.get("hidden"):
-        from kajitori.cli.pages.run_words import plural
+        from kajitori.cli.words.runs import plural
 
         hidden = plural(answer["hidden"], "run")
         say(f"{hidden} of namespaces that you may not read: kaji traffic --by namespace has their sums.")
@@ -142,7 +142,7 @@ def _say_more(shown: int, total: int) -> None:
 
 def _say_what_is_missing(answer: Mapping[str, Any]) -> None:
     """Print what the figures leave out, so that nobody takes them for all traffic."""
-    from kajitori.cli.pages.run_words import plural
+    from kajitori.cli.words.runs import plural
 
     nodes = answer["nodes"]
     silent = nodes["silent"]

@@ -34,8 +34,8 @@ def command(cli: Cli, run: str, rank: int, output: str | None, namespace: str | 
     from kajitori.cli.connection.processes import read_processes
     from kajitori.cli.lookup import find_run
     from kajitori.cli.output import Column, print_document, print_table
-    from kajitori.cli.pages.run_words import human_duration
     from kajitori.cli.terminal import say
+    from kajitori.cli.words.runs import human_duration
     from kajitori.core.words.quantities import round_memory
 
     with cli.api() as api:

@@ -28,7 +28,7 @@ def command(
     from kajitori.cli.follow.follow import Follower, follow_to_the_end
     from kajitori.cli.follow.interrupts import Signals
     from kajitori.cli.lookup import find_run
-    from kajitori.cli.pages.run_words import is_final, phase_of
+    from kajitori.cli.words.runs import is_final, phase_of
     from kajitori.errors import WrongState
 
     if rank is not None and all_ranks:

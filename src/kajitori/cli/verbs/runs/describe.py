@@ -47,8 +47,8 @@ def command(cli: Cli, run: str, namespace: str | None, output: str | None) -> No
 def _expected(cli: Cli, api: Api, view: dict[str, Any]) -> str:
     """Return the expected (remaining) duration and its evidence; empty for a run that has ended."""
     from kajitori.cli.connection.http import run_path
-    from kajitori.cli.pages import run_words
     from kajitori.cli.pages.queue_words import expected_words
+    from kajitori.cli.words import runs as run_words
     from kajitori.errors import KajitoriError
 
     if run_words.is_final(view):
@@ -62,7 +62,7 @@ def _expected(cli: Cli, api: Api, view: dict[str, Any]) -> str:
 
 def _overview(cli: Cli, view: dict[str, Any], expected: str) -> None:
     from kajitori.cli.output import print_pairs
-    from kajitori.cli.pages import run_words
+    from kajitori.cli.words import runs as run_words
 
     now, status = cli.now(), run_words.status_of(view)
     attempt = status.get("attempt") or {}
@@ -104,7 +104,7 @@ def _overview(cli: Cli, view: dict[str, Any], expected: str) -> None:
 
 def _setback(setback: Mapping[str, Any], now: datetime) -> str:
     """Return the cause of the last interruption or restart."""
-    from kajitori.cli.pages import run_words
+    from kajitori.cli.words import runs as run_words
 
     if not setback:
         return ""
@@ -125,7 +125,7 @@ def _network(status: Mapping[str, Any]) -> str:
 
 def _peak(view: dict[str, Any], now: datetime) -> str:
     """Return the largest memory use of a member with node and time, and that of all members; empty if unknown."""
-    from kajitori.cli.pages import run_words
+    from kajitori.cli.words import runs as run_words
     from kajitori.core.words.quantities import round_memory
 
     memory = run_words.status_of(view).get("memory") or {}
@@ -150,7 +150,7 @@ def _avoided(status: Any) -> dict[str, int]:
 
 def _members(cli: Cli, api: Api, view: dict[str, Any]) -> None:
     from kajitori.cli.output import Column, print_table
-    from kajitori.cli.pages import run_words
+    from kajitori.cli.words import runs as run_words
 
     status = run_words.status_of(view)
     counts = status.get("members") or {}
@@ -189,7 +189,7 @@ def _members(cli: Cli, api: Api, view: dict[str, Any]) -> None:
 def _every_member(cli: Cli, api: Api, view: dict[str, Any]) -> None:
     from kajitori.cli.connection.http import run_path
     from kajitori.cli.output import Column, print_table
-    from kajitori.cli.pages.run_words import age
+    from kajitori.cli.words.runs import age
 
     members = api.all_items(run_path(view, "/members"))
     columns = [Column("RANK", right=True), Column("ATTEMPT", right=True), Column("POD"), Column("NODE")]
@@ -219,7 +219,7 @@ def _state(member: Mapping[str, Any]) -> str:
 
 def _findings(view: dict[str, Any]) -> None:
     from kajitori.cli.output import print_pairs
-    from kajitori.cli.pages.run_words import status_of
+    from kajitori.cli.words.runs import status_of
 
     findings = status_of(view).get("findings") or ()
     if findings:

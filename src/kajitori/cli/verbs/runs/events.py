@@ -95,7 +95,7 @@ def _follow(events: Iterable[dict[str, Any]], output: str | None) -> int:
 def print_events(cli: Cli, events: list[dict[str, Any]], *, indent: int = 0) -> None:
     """Print events as a table, oldest first."""
     from kajitori.cli.output import Column, print_table
-    from kajitori.cli.pages.run_words import age
+    from kajitori.cli.words.runs import age
 
     columns = [Column("AGE"), Column("TYPE", styled=True), Column("REASON"), Column("OBJECT")]
     columns.append(Column("MESSAGE", flexible=True))

@@ -49,7 +49,7 @@ def command(
     from kajitori.cli.follow.follow import MOST_MERGED, MOST_RANKS, TOO_MANY
     from kajitori.cli.follow.log_printing import LogPrinter
     from kajitori.cli.lookup import find_run
-    from kajitori.cli.pages.run_words import has_started, is_sweep, members_asked_for, progress_words
+    from kajitori.cli.words.runs import has_started, is_sweep, members_asked_for, progress_words
     from kajitori.core.words.node_lists import compress_ranks
 
     if rank is not None and all_ranks:
@@ -109,7 +109,7 @@ def command(
 
 def _are_pods_gone(view: dict[str, Any], attempt: int | None) -> bool:
     """Whether the Pods of the requested attempt are gone, so that its log was kept or lost."""
-    from kajitori.cli.pages.run_words import phase_of, status_of
+    from kajitori.cli.words.runs import phase_of, status_of
 
     newest = (status_of(view).get("attempt") or {}).get("number", 0)
     return phase_of(view) == "Stopped" or (attempt is not None and attempt < newest)

@@ -36,8 +36,8 @@ def command(
     Asks first. Their logs and results go with them, their checkpoints stay unless -v is given.
     """
     from kajitori.cli.many import all_of_mine, delete_each
-    from kajitori.cli.pages.run_words import FINAL, plural
     from kajitori.cli.terminal import say
+    from kajitori.cli.words.runs import FINAL, plural
     from kajitori.core.words.suggestions import first_few
 
     for word in filters:  # docker prune's only filter that makes sense here
@@ -69,7 +69,7 @@ def _is_sure() -> bool:
 
 
 def _ended_before(run: dict[str, Any], limit: datetime) -> bool:
-    from kajitori.cli.pages.run_words import moment, status_of
+    from kajitori.cli.words.runs import moment, status_of
 
     ended = moment(status_of(run).get("finishedAt"))
     return ended is not None and ended < limit

@@ -77,7 +77,7 @@ def command(
 
 def _print(cli: Cli, runs: list[dict[str, Any]], *, wide: bool, cut: bool, owners: bool) -> None:
     from kajitori.cli.output import Column, print_table
-    from kajitori.cli.pages import run_words as words
+    from kajitori.cli.words import runs as words
 
     now = cli.now()
     namespaces = wide or len({run["namespace"] for run in runs}) > 1
@@ -113,7 +113,7 @@ def _print(cli: Cli, runs: list[dict[str, Any]], *, wide: bool, cut: bool, owner
 
 def _fields(cli: Cli, run: dict[str, Any]) -> dict[str, str]:
     """Return a run's fields for `--format`: those of docker, and a few more."""
-    from kajitori.cli.pages import run_words as words
+    from kajitori.cli.words import runs as words
 
     spec, status, now = run.get("spec") or {}, words.status_of(run), cli.now()
     mounts = [str(each.get("name") or each.get("hostPath") or "") for each in spec.get("volumes") or ()]

@@ -24,7 +24,7 @@ def command(cli: Cli, runs: tuple[str, ...], grace: str | None, namespace: str |
     from kajitori.cli.connection.http import Api, run_path
     from kajitori.cli.follow.ending import deadline, wait_until_final
     from kajitori.cli.many import for_each
-    from kajitori.cli.pages.run_words import is_final
+    from kajitori.cli.words.runs import is_final
     from kajitori.core.words.quantities import format_duration
 
     body = {} if grace is None else {"grace": format_duration(seconds_of(grace, "--time"))}

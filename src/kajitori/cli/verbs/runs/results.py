@@ -116,7 +116,7 @@ def _print_csv(rows: Sequence[Mapping[str, Any]]) -> None:
 
 
 def _took(row: Mapping[str, Any], cli: Cli) -> str:
-    from kajitori.cli.pages.run_words import moment
+    from kajitori.cli.words.runs import moment
     from kajitori.core.words.quantities import format_duration
 
     seconds = _seconds(row)
@@ -127,7 +127,7 @@ def _took(row: Mapping[str, Any], cli: Cli) -> str:
 
 
 def _seconds(row: Mapping[str, Any]) -> int | None:
-    from kajitori.cli.pages.run_words import moment
+    from kajitori.cli.words.runs import moment
 
     started, ended = moment(row.get("startedAt")), moment(row.get("endedAt"))
     return max(0, round((ended - started).total_seconds())) if started is not None and ended is not None else None

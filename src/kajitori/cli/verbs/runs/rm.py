@@ -28,7 +28,7 @@ def command(
     -f only, and killed at once. Its checkpoint outlives it unless -v is given.
     """
     from kajitori.cli.many import all_of_mine, delete_each
-    from kajitori.cli.pages.run_words import FINAL
+    from kajitori.cli.words.runs import FINAL
 
     with cli.api() as api:
         found = all_of_mine(api, namespace, {} if force else {"phase": sorted(FINAL)}) if everything else None

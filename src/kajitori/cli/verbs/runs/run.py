@@ -282,7 +282,7 @@ def at_home(api: Api, request: RunRequest) -> RunRequest:
 def _show(answer: dict[str, Any], output: str | None, quiet: bool) -> int:
     """Print the result of a dry run for people, or the whole document for programs. Returns the exit code."""
     from kajitori.cli.output import print_document
-    from kajitori.cli.pages.run_words import command_line, gpu_words, members_asked_for, size_words
+    from kajitori.cli.words.runs import command_line, gpu_words, members_asked_for, size_words
 
     if output in ("json", "yaml"):
         print_document(answer, output)

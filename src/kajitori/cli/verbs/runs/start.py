@@ -24,7 +24,7 @@ def command(cli: Cli, runs: tuple[str, ...], attach: bool, namespace: str | None
     from kajitori.cli.follow.interrupts import Signals
     from kajitori.cli.lookup import find_run
     from kajitori.cli.many import for_each
-    from kajitori.cli.pages.run_words import status_of
+    from kajitori.cli.words.runs import status_of
 
     if attach and len(runs) > 1:
         raise click.UsageError("-a follows one RUN")

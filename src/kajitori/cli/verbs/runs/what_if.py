@@ -50,10 +50,10 @@ def command(cli: Cli, /, output: str | None, **words: Any) -> None:
     Takes the options of kaji run and creates nothing. With --name, it asks about a waiting run with other options.
     """
     from kajitori.cli.output import print_document
-    from kajitori.cli.pages.run_words import size_words
     from kajitori.cli.submit.code import Code
     from kajitori.cli.submit.request import build_request
     from kajitori.cli.submit.run_options import RunWords
+    from kajitori.cli.words.runs import size_words
     from kajitori.errors import InvalidInput
 
     asked = {name: value for name, value in words.items() if name not in _AFTERWARDS}
@@ -87,7 +87,7 @@ command.params = [*_asks_for_a_run(), *command.params]
 def _print(cli: Cli, answer: Mapping[str, Any], size: str, array: str | None) -> None:
     """Print the answer. `size` is the range of an elastic gang, `array` the members of a sweep."""
     from kajitori.cli.pages.explanation import print_explanation
-    from kajitori.cli.pages.run_words import plural
+    from kajitori.cli.words.runs import plural
     from kajitori.core.spec.array import parse_array
     from kajitori.core.words.node_lists import brief
 

@@ -147,8 +147,8 @@ def list_secrets(cli: Cli, quiet: bool, namespace: str | None, output: str | Non
     KEYS are names for secrets that `kaji` made, else a number. USED BY names runs that have not ended.
     """
     from kajitori.cli.output import Column, print_document, print_table
-    from kajitori.cli.pages.run_words import age
     from kajitori.cli.terminal import echo
+    from kajitori.cli.words.runs import age
 
     with cli.api() as api:
         answer = api.get("/v1/secrets", {"namespace": namespace or api.target.namespace})

@@ -22,8 +22,8 @@ def command(cli: Cli, client: bool, output: str | None) -> int:
     Ends with 125 if the server does not answer.
     """
     from kajitori.cli.output import print_document, print_pairs
-    from kajitori.cli.pages.run_words import controller_words
     from kajitori.cli.problems import print_error
+    from kajitori.cli.words.runs import controller_words
     from kajitori.errors import KajitoriError
 
     cli.notices.hush()

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from tests.unit.cli.fake_web_api import NOW, view
 
 from kajitori.cli.output import bar
-from kajitori.cli.pages import run_words
 from kajitori.cli.submit.request import build_request
 from kajitori.cli.submit.run_options import RunWords
 from kajitori.cli.verbs.runs.run import command as run_command
+from kajitori.cli.words import runs as run_words
 from kajitori.core.spec.run import parse_spec, to_document
 
 
