@@ -9,14 +9,25 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import pytest
+from tests.harness.embedded_server import embedded_server
 from tests.harness.real_server import USERS, KubeServer
 
+from kajitori.core.admission.member_policy import MEMBER_POLICY_NAME
 from kajitori.core.admission.owner_policy import POLICY_NAME
 from kajitori.core.words import names
-from kajitori.errors import Forbidden, InvalidInput, KajitoriError
+from kajitori.errors import Forbidden, InvalidInput, KajitoriError, NotFound
 from kajitori.kube.client import KubeClient, PatchKind
+from kajitori.kube.config import KubeConfig
 from kajitori.kube.platform.install import install
-from kajitori.kube.resources import CONFIG_MAPS, RUNS, VALIDATING_BINDINGS, VALIDATING_POLICIES, Resource
+from kajitori.kube.resources import (
+    CONFIG_MAPS,
+    NAMESPACES,
+    PODS,
+    RUNS,
+    VALIDATING_BINDINGS,
+    VALIDATING_POLICIES,
+    Resource,
+)
 
 TRIES = 100
 """A real API server asks a new policy a moment after it was made."""
@@ -34,13 +45,13 @@ def run(name: str, owner: str | None = None, **annotations: str) -> dict[str, An
     }
 
 
-async def let_work(cluster: KubeServer, namespace: str) -> None:
-    """Everybody may do everything in the namespace; the embedded API server knows no roles."""
-    if not cluster.is_real:
-        return
+async def let_work(cluster: KubeServer, namespace: str, resources: tuple[str, ...] = ("*",)) -> None:
+    """All users may do everything with these resources of the namespace, if the server has roles."""
     group = "rbac.authorization.k8s.io"
     async with cluster.client() as admin:
-        rules = [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}]
+        rules = [{"apiGroups": ["*"], "resources": list(resources), "verbs": ["*"]}]
+        if not await serves(admin, group):
+            return
         role = {"apiVersion": f"{group}/v1", "kind": "Role", "metadata": {"name": "all"}, "rules": rules}
         await admin.create(Resource(group, "v1", "roles", "Role"), role, namespace)
         binding = {
@@ -51,6 +62,13 @@ async def let_work(cluster: KubeServer, namespace: str) -> None:
             "subjects": [{"apiGroup": group, "kind": "User", "name": user} for user in USERS],
         }
         await admin.create(Resource(group, "v1", "rolebindings", "RoleBinding"), binding, namespace)
+
+
+async def serves(client: KubeClient, group: str) -> bool:
+    """Whether the server has this API group."""
+    with contextlib.suppress(NotFound):
+        return bool(await client.request("GET", f"/apis/{group}"))
+    return False
 
 
 async def until_refused(ask: Callable[[], Awaitable[Any]]) -> KajitoriError:
@@ -137,6 +155,60 @@ async def test_runs_from_before_the_policy_go_on(kube_server: KubeServer, own_na
         await admin.delete(RUNS, "old", own_namespace)
 
 
+def pod(name: str, labels: dict[str, str], **annotations: str) -> dict[str, Any]:
+    """A Pod that never starts."""
+    spec = {"containers": [{"name": "main", "image": "none"}], "schedulerName": "none"}
+    metadata = {"name": name, "labels": labels, "annotations": annotations}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+
+
+@pytest.fixture
+async def with_roles(kube_server: KubeServer) -> AsyncIterator[KubeServer]:
+    """The server, with roles that decide what users may do."""
+    if kube_server.is_real:
+        yield kube_server
+        return
+    async with embedded_server(users=USERS, roles=True) as embedded:
+        config = KubeConfig.from_file(embedded.kubeconfig)
+        yield KubeServer(config, embedded.kubeconfig, is_real=False, tokens=embedded.tokens)
+
+
+async def test_only_controllers_make_a_pod_a_member(with_roles: KubeServer) -> None:
+    """Users may do everything else with Pods."""
+    own_namespace = f"test-{secrets.token_hex(4)}"
+    member = names.member_labels("bert", "uid-1", 1, 0)
+    changes: tuple[dict[str, Any], ...] = (
+        {"labels": {names.LABEL_RUN_UID: "uid-2"}},
+        {"labels": {names.LABEL_RUN_UID: None}},
+        {"labels": {names.LABEL_RANK: "7"}},
+        {"annotations": {names.ANNOTATION_OWNER: "ada"}},
+        {"annotations": {names.ANNOTATION_SIGNATURE: None}},
+    )
+    async with with_roles.client() as admin, with_roles.client("ada") as ada:
+        await install(admin)
+        await admin.create(NAMESPACES, {"metadata": {"name": own_namespace}})
+        await let_work(with_roles, own_namespace, ("pods", "runs"))
+        refused = await until_refused(lambda: ada.create(PODS, pod("forged", member), own_namespace, dry_run=True))
+        assert MEMBER_POLICY_NAME in refused.message and "only Kajitori's controller" in refused.message
+        await admin.create(PODS, pod("bert-1-0", member, **{names.ANNOTATION_SIGNATURE: "x"}), own_namespace)
+        await ada.create(PODS, pod("plain", {"app": "hers"}), own_namespace)
+        join = {"metadata": {"labels": member}}
+        attempts = [("plain", join), *(("bert-1-0", {"metadata": change}) for change in changes)]
+        for name, patch in attempts:
+            with pytest.raises(Forbidden) as caught:
+                await ada.patch(PODS, name, patch, own_namespace)
+            assert MEMBER_POLICY_NAME in caught.value.message, patch
+        for name in ("bert-1-0", "plain"):
+            own = {"labels": {"team": "vision"}, "annotations": {"note": "x", f"{names.GROUP}/gpus": "GPU-1"}}
+            await ada.patch(PODS, name, {"metadata": own | {"finalizers": ["example.org/x"]}}, own_namespace)
+            await ada.patch(PODS, name, {"metadata": {"finalizers": None}}, own_namespace)
+        for _, patch in attempts:
+            await admin.patch(PODS, "bert-1-0", patch, own_namespace)
+        for name in ("bert-1-0", "plain"):
+            await ada.delete(PODS, name, own_namespace, grace_seconds=0)
+        await admin.delete(NAMESPACES, own_namespace)
+
+
 CONFIG = {"apiVersion": "v1", "kind": "ConfigMap"}
 OPERATIONS = ["CREATE", "UPDATE", "DELETE"]
 RULE = {"apiGroups": [""], "apiVersions": ["v1"], "operations": OPERATIONS, "resources": ["configmaps"]}
@@ -211,6 +283,14 @@ VALIDATIONS: list[tuple[str, dict[str, Any], str]] = [
         "the namespace",
         {"expression": "namespaceObject.metadata.name != request.namespace", "message": "n"},
         "n",
+    ),
+    (
+        "rights of the user",
+        {
+            "expression": "!authorizer.group('').resource('pods').namespace(request.namespace).check('get').allowed()",
+            "message": "may",
+        },
+        "may",
     ),
     (
         "a part that is not there",

@@ -145,11 +145,13 @@ async def embedded_server(
     controllers: bool = True,
     users: Sequence[str] = (),
     authentication: AuthenticationConfiguration | None = None,
+    roles: bool = False,
 ) -> AsyncIterator[EmbeddedServer]:
     """An API server on a free port of the loopback interface; gone, with everything in it, at the end.
 
     With a `folder` what is stored lies in it and stays. Without `controllers` nobody collects garbage. `users`: who has
-    a token besides the administrator. `authentication`: providers whose ID tokens are accepted; then roles decide.
+    a token besides the administrator. `authentication`: providers whose ID tokens are accepted; then roles decide,
+    as with `roles`.
     """
     own = Path(tempfile.mkdtemp(prefix="kajitori-test-"))
     try:
@@ -167,7 +169,7 @@ async def embedded_server(
             certificates=certificates,
             authenticator=authenticator,
             controllers=controllers,
-            roles=authentication is not None,
+            roles=roles or authentication is not None,
         )
         await server.start()
         try:

@@ -12,9 +12,12 @@ _MADE = "# Made by docs/generate.py (make reference) from src/kajitori/install; 
 _ABOUT = {
     "namespace": "The namespace of the parts, with Kubernetes' strictest Pod security standard, and that of agents.",
     "definition": "The resource `runs.kajitori.dev`, and the PriorityClass of runs' Pods. Apply it with each new\n"
-    "version before the parts: kubectl apply --server-side -f deploy/definition.yaml -f deploy/owner-policy.yaml",
+    "version before the parts, together with owner-policy.yaml and member-policy.yaml (kubectl apply --server-side).",
     "owner-policy": "A user cannot submit a run in the name of another user: the API server requires that the\n"
     "annotation kajitori.dev/owner names the user that it authenticated, and keeps it. Needs Kubernetes 1.30.",
+    "member-policy": "Only an account that may update the status of runs can create a Pod with the label\n"
+    "kajitori.dev/run-uid or change Kajitori's labels on it, because Services, NetworkPolicies and budgets select\n"
+    "Pods by them. The API server consults it for Pods with that label only. Needs Kubernetes 1.30.",
     "rbac": "Roles of people and parts; src/kajitori/install/roles.py says what each rule is for. Bind\n"
     "`kajitori-user` to people in their namespaces with a RoleBinding.",
     "flowcontrol": "How the API server shares its capacity between Kajitori and all other clients.",

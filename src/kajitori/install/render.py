@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from kajitori.core.admission.member_policy import member_policy, member_policy_binding
 from kajitori.core.admission.owner_policy import owner_policy, owner_policy_binding
 from kajitori.core.pods.manifests import priority_class
 from kajitori.core.spec.definition import custom_resource_definition
@@ -28,6 +29,7 @@ def render(
         "namespace": surroundings.namespaces(settings),
         "definition": [priority_class(), custom_resource_definition()],
         "owner-policy": [owner_policy(), owner_policy_binding()] if settings.owner_policy else [],
+        "member-policy": [member_policy(), member_policy_binding()] if settings.owner_policy else [],
         "rbac": roles(settings),
         "flowcontrol": surroundings.flow_control(settings) if settings.flow_control else [],
         "certificates": certificates(settings),

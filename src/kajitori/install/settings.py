@@ -172,7 +172,7 @@ class InstallSettings(Document):
     flow_control: bool = True
     """Whether the parts get a share of the API server of their own (API Priority and Fairness)."""
     owner_policy: bool = True
-    """Whether the API server protects a run's owner. It needs Kubernetes 1.30."""
+    """Whether the API server protects a run's owner and the labels of its Pods. It needs Kubernetes 1.30."""
 
     @property
     def agents_namespace(self) -> str:

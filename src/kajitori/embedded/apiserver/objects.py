@@ -17,7 +17,7 @@ from kajitori.embedded.apiserver.admission import admission
 from kajitori.embedded.apiserver.admission.admission import AdmissionRequest
 from kajitori.embedded.apiserver.admission.policies.mutating import MutatingPolicies
 from kajitori.embedded.apiserver.admission.policies.validating import ValidatingPolicies
-from kajitori.embedded.apiserver.auth import ANONYMOUS, User
+from kajitori.embedded.apiserver.auth import ANONYMOUS, Authorizer, User
 from kajitori.embedded.apiserver.causes import Cause, invalid
 from kajitori.embedded.apiserver.kinds import Kind
 from kajitori.embedded.apiserver.options import WriteOptions
@@ -87,6 +87,10 @@ class Objects:
         self.role_guard: RoleAuthorizer | None = None
         """Set if roles decide what users may do: it keeps users from granting rights that they do not have."""
         store.group_by("/pods", node_of)
+
+    def let_policies_ask(self, authorizer: Authorizer) -> None:
+        """Let expressions of admission policies ask what users may do. Until then, every known user may do all."""
+        self.validating_policies.authorizer = self._mutating.authorizer = authorizer
 
     # --- reading -----------------------------------------------------------------------------------------------------
 

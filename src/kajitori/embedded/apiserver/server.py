@@ -70,6 +70,7 @@ class ApiServer:
         self._objects = Objects(store, self._registry)
         self._objects.role_guard = access_roles.RoleAuthorizer(self._objects.view) if roles else None
         self._authorizer: Authorizer = self._objects.role_guard or AllowKnown()
+        self._objects.let_policies_ask(self._authorizer)
         self._rest = Rest(self._objects, authenticator, self._authorizer)
         self._openapi = OpenApi(self._registry)
         self._controllers = Controllers(self._objects) if controllers else None

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from kajitori.core.admission.member_policy import member_policy, member_policy_binding
 from kajitori.core.admission.owner_policy import owner_policy, owner_policy_binding
 from kajitori.core.pods import manifests
 from kajitori.core.spec.definition import custom_resource_definition
@@ -31,8 +32,8 @@ _PAUSE_SECONDS = 0.1
 
 
 async def install(client: KubeClient, *, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
-    """Apply the custom resource, the policy of its owners and the PriorityClass of members, and wait until Runs are
-    served.
+    """Apply the custom resource, the policies for owners and members, and the PriorityClass of members, and wait until
+    Runs are served.
 
     It may be repeated, also by several processes at once. Without sufficient rights, it accepts an existing
     installation; raises Forbidden if there is none.
@@ -40,7 +41,7 @@ async def install(client: KubeClient, *, sleep: Callable[[float], Awaitable[None
     definition = custom_resource_definition()
     try:
         await _apply(client, PRIORITY_CLASSES, manifests.priority_class())
-        await _apply_owner_policy(client)
+        await _apply_admission_policies(client)
         await _apply(client, CUSTOM_RESOURCES, definition)
     except Forbidden as error:
         if await _is_served(client):
@@ -61,16 +62,19 @@ async def install(client: KubeClient, *, sleep: Callable[[float], Awaitable[None
     )
 
 
-async def _apply_owner_policy(client: KubeClient) -> None:
-    """Apply the policy before Runs are served, so that every run's owner is checked. An installer with the role of an
+async def _apply_admission_policies(client: KubeClient) -> None:
+    """Apply the policies before Runs are served, so that every run's owner is checked. An installer with the role of an
     earlier version may lack this right, and can still do the rest."""
+    unprotected = "owners of runs, and labels of members, can be forged"
     try:
-        await _apply(client, VALIDATING_POLICIES, owner_policy())
-        await _apply(client, VALIDATING_BINDINGS, owner_policy_binding())
+        for policy, binding in ((owner_policy(), owner_policy_binding()), (member_policy(), member_policy_binding())):
+            await _apply(client, VALIDATING_POLICIES, policy)
+            await _apply(client, VALIDATING_BINDINGS, binding)
     except NotFound:
-        log.warning("this API server has no ValidatingAdmissionPolicy (Kubernetes 1.30): owners of runs can be forged")
+        log.warning("this API server has no ValidatingAdmissionPolicy (Kubernetes 1.30): %s", unprotected)
     except Forbidden as error:
-        log.warning("owners of runs can be forged unless deploy/owner-policy.yaml is applied: %s", error.message)
+        files = "deploy/owner-policy.yaml and deploy/member-policy.yaml are"
+        log.warning("%s unless %s applied: %s", unprotected, files, error.message)
 
 
 async def _apply(client: KubeClient, resource: Resource, wanted: dict[str, Any]) -> None:

@@ -1,8 +1,8 @@
 """CEL expressions: compiled and evaluated.
 
 The library is the reference implementation, loaded with the first expression. Of the extensions of kube-apiserver,
-comparisons of quantities and sums of lists are added here. The others (URLs, addresses, sets, `authorizer`) are
-missing: an expression that uses them is refused when it is written, with the message of the compiler.
+comparisons of quantities, sums of lists and the `authorizer` of policies are added here. The others (URLs, addresses,
+sets) are missing: an expression that uses them is refused when it is written, with the message of the compiler.
 """
 
 from __future__ import annotations
@@ -15,6 +15,11 @@ from typing import Any
 
 from kajitori.core.words.quantities import QuantityError, parse_cpu_millis, parse_memory_bytes
 
+AUTHORIZER = "authorizer"
+"""Name of the value by which expressions ask what a user may do: a map with the key `user`."""
+Check = Callable[[Mapping[str, Any]], str]
+"""Decides about the attributes of an access: `user`, `verb`, `group`, `resource` and so on. Returns why it is refused,
+or an empty text if it is allowed."""
 _UNDECLARED = re.compile(r"undeclared reference to 'variables\.(\w+)' \(in container ''\)")
 
 
@@ -30,19 +35,27 @@ class Scope:
     """The names that an expression may use."""
 
     def __init__(
-        self, given: Sequence[str], variables: Mapping[str, Any] | None = None, *, has_patches: bool = False
+        self,
+        given: Sequence[str],
+        variables: Mapping[str, Any] | None = None,
+        *,
+        has_patches: bool = False,
+        check: Check | None = None,
     ) -> None:
         """`given`: names whose types are only known at evaluation. `variables`: types of further names
         (`Expression.type`); NAME is used as `variables.NAME`. With `has_patches`, expressions may make operations of a
-        JSON patch (`JSONPatch{op: "add", path: "/a", value: 1}`), which `operations_of` reads."""
+        JSON patch (`JSONPatch{op: "add", path: "/a", value: 1}`), which `operations_of` reads. `check` makes
+        `authorizer` known."""
         self._given = tuple(given)
         self._variables = dict(variables or {})
         self._has_patches = has_patches
+        self._check = check
         self._environment: Any = None
 
     def with_variable(self, name: str, expression: Expression) -> Scope:
         """Return a scope with one more variable, which stands for an expression."""
-        return Scope(self._given, {**self._variables, name: expression.type}, has_patches=self._has_patches)
+        variables = {**self._variables, name: expression.type}
+        return Scope(self._given, variables, has_patches=self._has_patches, check=self._check)
 
     def compile(self, text: str, *results: str) -> Expression:
         """Return a compiled expression. `results`: its type must be one of these, such as "bool". An expression whose
@@ -53,7 +66,7 @@ class Scope:
         """
         try:
             if self._environment is None:
-                self._environment = _environment(self._given, self._variables, self._has_patches)
+                self._environment = _environment(self._given, self._variables, self._has_patches, self._check)
             compiled = self._environment.compile(text)
         except ImportError as error:
             raise ExpressionError(
@@ -111,12 +124,15 @@ def operations_of(messages: Sequence[Any]) -> list[dict[str, Any]]:
     return found
 
 
-def _environment(given: Sequence[str], variables: Mapping[str, Any], has_patches: bool) -> Any:
+def _environment(given: Sequence[str], variables: Mapping[str, Any], has_patches: bool, check: Check | None) -> Any:
     from cel_expr_python import cel
     from cel_expr_python.ext import ext_optional, ext_strings
 
     types = dict.fromkeys(given, cel.Type.DYN) | {f"variables.{name}": kind for name, kind in variables.items()}
     extensions = [ext_strings.ExtStrings(), ext_optional.ExtOptional(), _quantities()]
+    if check is not None:
+        types[AUTHORIZER] = cel.Type.Map(cel.Type.STRING, cel.Type.DYN)
+        extensions.append(_authorization(check))
     return cel.NewEnv(_messages() if has_patches else None, variables=types, extensions=extensions)
 
 
@@ -167,6 +183,34 @@ def _quantities() -> Any:
             function("sum", number, [numbers], lambda items: float(sum(items))),
         ],
     )
+
+
+def _authorization(check: Check) -> Any:
+    """Return the functions of `authorizer` (k8s.io/apiserver/pkg/cel/library/authz.go): questions about an access, each
+    part of it a call. The questions are maps, so the compiler does not see calls in a wrong order."""
+    from cel_expr_python import cel
+
+    text, question = cel.Type.STRING, cel.Type.Map(cel.Type.STRING, cel.Type.DYN)
+
+    def method(name: str, result: Any, call: Callable[..., Any], *parameters: Any) -> Any:
+        overload = cel.Overload(f"{AUTHORIZER}_{name}", result, [question, *parameters], True, call)
+        return cel.FunctionDecl(name, [overload])
+
+    def part(name: str) -> Any:
+        return method(name, question, lambda asked, value: {**asked, name: value}, text)
+
+    def decision(asked: Mapping[str, Any], verb: str) -> dict[str, Any]:
+        return {"reason": check({**asked, "verb": verb})}
+
+    functions = [part(name) for name in ("group", "resource", "subresource", "namespace", "name", "path")]
+    functions += [
+        method("check", question, decision, text),
+        method("allowed", cel.Type.BOOL, lambda decided: not decided["reason"]),
+        method("reason", text, lambda decided: decided["reason"]),
+        method("errored", cel.Type.BOOL, lambda decided: False),
+        method("error", text, lambda decided: ""),
+    ]
+    return cel.CelExtension(AUTHORIZER, functions)
 
 
 def _quantity(text: str) -> float:

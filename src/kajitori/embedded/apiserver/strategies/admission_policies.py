@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from kajitori.core.words import texts
+from kajitori.embedded.apiserver.auth import Attributes, Authorizer, User
 from kajitori.embedded.apiserver.causes import Cause, duplicate, forbidden, invalid, required
 from kajitori.embedded.apiserver.schemas.cel import Expression, ExpressionError, Scope
 from kajitori.embedded.apiserver.schemas.schema import is_same
@@ -17,7 +18,8 @@ from kajitori.embedded.apiserver.strategies.strategy import Object, Strategy
 from kajitori.embedded.apiserver.validation.validate import validate
 
 GIVEN = ("object", "oldObject", "request", "namespaceObject")
-"""Names that every expression of a policy may use; expressions other than `matchConditions` may use `variables` too."""
+"""Names that every expression of a policy may use, beside `authorizer`; expressions other than `matchConditions` may
+use `variables` too."""
 _MAX_CONDITIONS = 64
 _MAX_ANNOTATIONS = 20
 _MAX_ANNOTATION_BYTES = 5 * 1024
@@ -29,6 +31,19 @@ _RESERVED = frozenset(
         *("import", "let", "loop", "package", "namespace", "return", "var", "void", "while"),
     )
 )
+
+
+def policy_scope(authorizer: Authorizer | None = None, *, has_patches: bool = False) -> Scope:
+    """Return the names that the first expression of a policy may use. Without `authorizer` expressions can be compiled,
+    but not evaluated."""
+
+    def refusal(asked: Mapping[str, Any]) -> str:
+        assert authorizer is not None
+        user = asked.get("user") or {}
+        attributes = Attributes(**{name: str(value) for name, value in asked.items() if name != "user"})
+        return authorizer.refusal(User(str(user.get("username", "")), tuple(user.get("groups") or ())), attributes)
+
+    return Scope(GIVEN, has_patches=has_patches, check=refusal)
 
 
 class PolicyStrategy(Strategy):
@@ -117,7 +132,7 @@ def _default_match(rules: dict[str, Any]) -> None:
 
 
 def _expression_faults(spec: Mapping[str, Any], name: str) -> Iterator[Cause]:
-    causes, scope = _scope_of(spec, Scope(GIVEN))
+    causes, scope = _scope_of(spec, policy_scope())
     yield from causes
     validations, annotations = spec.get("validations") or [], spec.get("auditAnnotations") or []
     if not validations and not annotations:
@@ -128,7 +143,7 @@ def _expression_faults(spec: Mapping[str, Any], name: str) -> Iterator[Cause]:
 
 
 def _mutation_faults(spec: Mapping[str, Any]) -> Iterator[Cause]:
-    causes, scope = _scope_of(spec, Scope(GIVEN, has_patches=True))
+    causes, scope = _scope_of(spec, policy_scope(has_patches=True))
     yield from causes
     if not spec.get("mutations"):
         yield required("spec.mutations")
@@ -160,7 +175,7 @@ def _scope_of(spec: Mapping[str, Any], scope: Scope) -> tuple[list[Cause], Scope
 def _condition_faults(conditions: Sequence[Mapping[str, Any]]) -> Iterator[Cause]:
     if len(conditions) > _MAX_CONDITIONS:
         yield invalid("spec.matchConditions", len(conditions), f"must have at most {_MAX_CONDITIONS} items")
-    scope = Scope(GIVEN)
+    scope = policy_scope()
     for index, condition in enumerate(conditions):
         yield from _compiled(scope, condition, "expression", f"spec.matchConditions[{index}]", "bool")[0]
 

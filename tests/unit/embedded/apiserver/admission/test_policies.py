@@ -157,12 +157,12 @@ async def test_what_is_not_served_is_refused_when_it_is_written(api: EmbeddedSer
     spec = {
         "paramKind": {"apiVersion": "v1", "kind": "ConfigMap"},
         "matchConstraints": {"resourceRules": [EVERYTHING]},
-        "validations": [{"expression": "authorizer.group('').resource('pods').check('get').allowed()"}],
+        "validations": [{"expression": "isURL('https://example.org')"}],
     }
     made = await api.call("POST", f"{GROUP}/validatingadmissionpolicies", {"metadata": {"name": "p"}, "spec": spec})
     assert made.code == 422
     assert "spec.paramKind: Forbidden: policies with parameters are not served" in made.body["message"]
-    assert "undeclared reference to 'authorizer" in made.body["message"]
+    assert "undeclared reference to 'isURL'" in made.body["message"]
     bound = {"policyName": "p", "validationActions": ["Deny"], "paramRef": {"name": "x"}}
     path = f"{GROUP}/validatingadmissionpolicybindings"
     assert (await api.call("POST", path, {"metadata": {"name": "b"}, "spec": bound})).code == 422

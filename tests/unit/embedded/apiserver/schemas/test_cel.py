@@ -37,6 +37,25 @@ def test_any_text_is_an_expression_or_refused(text: str) -> None:
         assert error.message
 
 
+def test_an_authorizer_asks_about_each_part_of_an_access() -> None:
+    asked: list[dict[str, Any]] = []
+
+    def check(attributes: Any) -> str:
+        asked.append(dict(attributes))
+        return "" if attributes["user"]["username"] == "ada" else "no role"
+
+    text = "authorizer.group('g').resource('r').subresource('s').namespace(x).name('n').check('update')"
+    scope = Scope(("x",), check=check)
+    allowed, reason = scope.compile(f"{text}.allowed()", "bool"), scope.compile(f"{text}.reason()", "string")
+    for name, answers in (("ada", (True, "")), ("grace", (False, "no role"))):
+        values = {"authorizer": {"user": {"username": name}}, "x": "team"}
+        assert (allowed.evaluate(values), reason.evaluate(values)) == answers
+    parts = {"group": "g", "resource": "r", "subresource": "s", "namespace": "team", "name": "n", "verb": "update"}
+    assert asked[0] == {"user": {"username": "ada"}, **parts}
+    with pytest.raises(ExpressionError):
+        Scope(("x",)).compile(text)
+
+
 def test_endless_work_is_cut_off() -> None:
     """Nested loops over a large object end with an error and do not block the server for minutes."""
     text = "x.all(a, x.all(b, x.all(c, a == b || b == c || true)))"

@@ -7,9 +7,10 @@ from typing import Any
 
 from kajitori.embedded.apiserver.admission.admission import AdmissionRequest, StoreView
 from kajitori.embedded.apiserver.admission.policies.matching import matched
+from kajitori.embedded.apiserver.auth import Authorizer
 from kajitori.embedded.apiserver.registry import KindRegistry
-from kajitori.embedded.apiserver.schemas.cel import Expression, ExpressionError, Scope, missing_variable
-from kajitori.embedded.apiserver.strategies.admission_policies import GIVEN
+from kajitori.embedded.apiserver.schemas.cel import AUTHORIZER, Expression, ExpressionError, Scope, missing_variable
+from kajitori.embedded.apiserver.strategies.admission_policies import policy_scope
 from kajitori.embedded.apiserver.strategies.strategy import Object
 from kajitori.kube import resources
 from kajitori.kube.resources import Resource
@@ -28,13 +29,15 @@ class Question:
         self._values: dict[str, Any] | None = None
 
     def values(self) -> dict[str, Any]:
-        """The values by name, as in `GIVEN`."""
+        """The values by name, as in `policy_scope`."""
         if self._values is None:
             request, is_deletion = self._request, self._request.operation == "DELETE"
+            asked = self._asked()
             self._values = {
+                AUTHORIZER: {"user": asked["userInfo"]},
                 "object": None if is_deletion else request.object,
                 "oldObject": request.old_object,
-                "request": self._asked(),
+                "request": asked,
                 "namespaceObject": self._namespace(),
             }
         return self._values
@@ -70,13 +73,13 @@ class CompiledPolicy:
     """A policy with compiled expressions. One that was stored by another version and no longer compiles fails when it
     is evaluated."""
 
-    def __init__(self, spec: Object, *, has_patches: bool = False) -> None:
+    def __init__(self, spec: Object, authorizer: Authorizer, *, has_patches: bool = False) -> None:
         self.ignores_failures = spec.get("failurePolicy") == "Ignore"
         self._conditions: list[tuple[str, Expression]] = []
         self._variables: list[tuple[str, Expression]] = []
         self.broken = ""
         try:
-            scope = Scope(GIVEN, has_patches=has_patches)
+            scope = policy_scope(authorizer, has_patches=has_patches)
             for condition in spec.get("matchConditions") or ():
                 self._conditions.append((condition["name"], scope.compile(condition["expression"], "bool")))
             for variable in spec.get("variables") or ():

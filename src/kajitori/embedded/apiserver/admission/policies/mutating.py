@@ -16,6 +16,7 @@ from kajitori.embedded.apiserver.admission.policies.evaluation import (
     name_of,
     result_of,
 )
+from kajitori.embedded.apiserver.auth import AllowKnown, Authorizer
 from kajitori.embedded.apiserver.patches.json_patching import apply_operations
 from kajitori.embedded.apiserver.registry import KindRegistry
 from kajitori.embedded.apiserver.schemas.cel import Expression, ExpressionError, Scope, operations_of
@@ -31,6 +32,8 @@ class MutatingPolicies:
     def __init__(self, view: StoreView, registry: KindRegistry) -> None:
         self._view = view
         self._registry = registry
+        self.authorizer: Authorizer = AllowKnown()
+        """Answers the questions of expressions about what the user of a request may do."""
         self._compiled: dict[str, tuple[Object, _Policy]] = {}
 
     def mutate(self, request: AdmissionRequest) -> None:
@@ -56,16 +59,16 @@ class MutatingPolicies:
         uid = stored["metadata"]["uid"]
         known = self._compiled.get(uid)
         if known is None or known[0] is not stored:
-            known = self._compiled[uid] = stored, _Policy(stored["spec"])
+            known = self._compiled[uid] = stored, _Policy(stored["spec"], self.authorizer)
         return known[1]
 
 
 class _Policy(CompiledPolicy):
     """A policy with compiled mutations."""
 
-    def __init__(self, spec: Object) -> None:
+    def __init__(self, spec: Object, authorizer: Authorizer) -> None:
         self._mutations: list[Expression] = []
-        super().__init__(spec, has_patches=True)
+        super().__init__(spec, authorizer, has_patches=True)
 
     def _compile(self, spec: Object, scope: Scope) -> None:
         self._mutations += [scope.compile(mutation["jsonPatch"]["expression"]) for mutation in spec["mutations"]]

@@ -13,6 +13,7 @@ from kajitori.embedded.apiserver.admission.policies.evaluation import (
     name_of,
     result_of,
 )
+from kajitori.embedded.apiserver.auth import AllowKnown, Authorizer
 from kajitori.embedded.apiserver.registry import KindRegistry
 from kajitori.embedded.apiserver.schemas.cel import Expression, ExpressionError, Scope
 from kajitori.embedded.apiserver.status import StatusError
@@ -29,6 +30,8 @@ class ValidatingPolicies:
     def __init__(self, view: StoreView, registry: KindRegistry) -> None:
         self._view = view
         self._registry = registry
+        self.authorizer: Authorizer = AllowKnown()
+        """Answers the questions of expressions about what the user of a request may do."""
         self._compiled: dict[str, tuple[Object, _Policy]] = {}
 
     def check(self, request: AdmissionRequest) -> None:
@@ -55,16 +58,16 @@ class ValidatingPolicies:
         uid = stored["metadata"]["uid"]
         known = self._compiled.get(uid)
         if known is None or known[0] is not stored:
-            known = self._compiled[uid] = stored, _Policy(stored["spec"])
+            known = self._compiled[uid] = stored, _Policy(stored["spec"], self.authorizer)
         return known[1]
 
 
 class _Policy(CompiledPolicy):
     """A policy with compiled validations."""
 
-    def __init__(self, spec: Object) -> None:
+    def __init__(self, spec: Object, authorizer: Authorizer) -> None:
         self._validations: list[tuple[Object, Expression, Expression | None]] = []
-        super().__init__(spec)
+        super().__init__(spec, authorizer)
 
     def _compile(self, spec: Object, scope: Scope) -> None:
         for validation in spec.get("validations") or ():

@@ -1,0 +1,71 @@
+"""The admission policy for members' Pods: only Kajitori's controllers make a Pod a member, or change what it is.
+
+Services, NetworkPolicies and disruption budgets select Pods by labels alone. Without this policy, anyone who may create
+Pods in a namespace can put one behind another user's Service, or out of the reach of its NetworkPolicy.
+
+The API server consults the policy only for Pods that carry the label `kajitori.dev/run-uid` before or after the
+request, so other Pods cost nothing. A controller is recognised by a right that users do not have: to update the status
+of runs in the Pod's namespace. So it does not matter under which account a controller runs. Kubelets, the garbage
+collector and `kubectl label` may change everything else of a member, and deletions are not concerned.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kajitori.core.words import names
+
+Manifest = dict[str, Any]
+
+MEMBER_POLICY_NAME = "kajitori-members"
+_API_VERSION = "admissionregistration.k8s.io/v1"
+LABELS = (names.LABEL_RUN, names.LABEL_RUN_UID, names.LABEL_ATTEMPT, names.LABEL_RANK, names.LABEL_WHOLE_NODE)
+ANNOTATIONS = (names.ANNOTATION_OWNER, names.ANNOTATION_NETWORK, names.ANNOTATION_SIGNATURE)
+_IS_CONTROLLER = (
+    f"authorizer.group('{names.GROUP}').resource('{names.PLURAL}').subresource('status')"
+    ".namespace(request.namespace).check('update').allowed()"
+)
+
+
+def member_policy() -> Manifest:
+    """Return the ValidatingAdmissionPolicy."""
+    rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE", "UPDATE"], "resources": ["pods"]}
+    selector = {"matchExpressions": [{"key": names.LABEL_RUN_UID, "operator": "Exists"}]}
+    unchanged = " && ".join(
+        f"{keys}.all(k, object.metadata.?{part}[?k].orValue('') == oldObject.metadata.?{part}[?k].orValue(''))"
+        for part, keys in (("labels", f"{list(LABELS)}"), ("annotations", f"{list(ANNOTATIONS)}"))
+    )
+    message = f"only Kajitori's controller may make a Pod a member of a run, or change its {names.GROUP} labels"
+    return {
+        "apiVersion": _API_VERSION,
+        "kind": "ValidatingAdmissionPolicy",
+        "metadata": _metadata(),
+        "spec": {
+            "failurePolicy": "Fail",
+            "matchConstraints": {"resourceRules": [rule], "objectSelector": selector},
+            "matchConditions": [
+                {"name": "changes-membership", "expression": f"request.operation == 'CREATE' || !({unchanged})"}
+            ],
+            "validations": [
+                {
+                    "expression": _IS_CONTROLLER,
+                    "message": f"{message}: leave out labels and annotations that begin with {names.GROUP}/",
+                    "reason": "Forbidden",
+                }
+            ],
+        },
+    }
+
+
+def member_policy_binding() -> Manifest:
+    """Return the binding that applies the policy to all namespaces."""
+    return {
+        "apiVersion": _API_VERSION,
+        "kind": "ValidatingAdmissionPolicyBinding",
+        "metadata": _metadata(),
+        "spec": {"policyName": MEMBER_POLICY_NAME, "validationActions": ["Deny"]},
+    }
+
+
+def _metadata() -> Manifest:
+    return {"name": MEMBER_POLICY_NAME, "labels": {names.LABEL_MANAGED_BY: names.MANAGED_BY}}
