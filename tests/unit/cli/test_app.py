@@ -50,7 +50,7 @@ def test_help_loads_nothing_heavy() -> None:
 def test_everyday_verbs_do_not_import_pydantic() -> None:
     """`kaji ps`, `logs`, `wait` and similar verbs would take a third longer to start."""
     needed = (
-        *("exitcodes", "lookup", "output", "pages.run_words"),
+        *("exitcodes", "lookup", "output", "words.runs"),
         *("connection.http", "connection.streams", "connection.target"),
         *("follow.follow", "follow.log_printing", "follow.progress"),
     )
