@@ -1,4 +1,4 @@
-"""Why many runs wait, found out together."""
+"""Why many runs wait, computed together."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from kajitori.core.queue.explain import Explainer, Use, explain
 from kajitori.core.spec.reasons import Reason
 
 
-def test_who_holds_nodes_is_found_out_once_for_all_gangs_that_wait_for_the_same() -> None:
-    """A thousand waiting runs do not look at every Pod a thousand times."""
+def test_the_use_of_a_node_is_read_once_for_all_waiting_gangs() -> None:
+    """Otherwise a thousand waiting runs would read every Pod a thousand times."""
     table = NodeTable([NodeFacts(f"n{number}", 32_000, 2**36, 8, 110, "h100") for number in range(4)])
     snapshot = Snapshot.empty(table)
     snapshot.used[:, GPU] = 8
-    asked: list[str] = []
+    nodes_read: list[str] = []
 
     def uses(node: str) -> list[Use]:
-        asked.append(node)
+        nodes_read.append(node)
         return [Use(node, "team/bert", is_run=True, gpus=8)]
 
     explainer = Explainer(snapshot, uses)
@@ -31,11 +31,10 @@ def test_who_holds_nodes_is_found_out_once_for_all_gangs_that_wait_for_the_same(
         found = explainer.explain(gang, shortage)
         assert found == explain(snapshot, gang, shortage, lambda node: [Use(node, "team/bert", is_run=True, gpus=8)])
         assert found.reason is explainer.reason(gang, shortage) is Reason.WAITING_FOR_GPU
-    assert sorted(asked) == ["n0", "n1", "n2", "n3"]
+    assert sorted(nodes_read) == ["n0", "n1", "n2", "n3"]
 
 
-def test_words_of_a_shortage() -> None:
-    """What is missing and who holds it, in the words that people use for amounts."""
+def test_the_message_names_missing_amounts_and_their_holders() -> None:
     nodes = [NodeFacts("g1", 8000, 64 << 30, 8, 110, "h100"), NodeFacts("c1", 2000, 8 << 30, 0, 110)]
     snapshot = Snapshot.empty(NodeTable(nodes))
     snapshot.used[:] = snapshot.table.total
@@ -43,22 +42,22 @@ def test_words_of_a_shortage() -> None:
     def uses(node: str) -> list[Use]:
         return [Use(node, f"team/on-{node}", "ada", True, 2000, 8 << 30, 8 if node == "g1" else 0)]
 
-    def said(**member: Any) -> str:
+    def message_for(**member: Any) -> str:
         gang = GangRequest("team/new", MemberRequest(**member), (0,))
         shortage = place(snapshot, gang)
         assert isinstance(shortage, Shortage)
         return explain(snapshot, gang, shortage, uses).message
 
-    assert said(cpu_millis=1000, memory_bytes=1 << 30, gpus=8, gpu_type="h100") == (
+    assert message_for(cpu_millis=1000, memory_bytes=1 << 30, gpus=8, gpu_type="h100") == (
         "needs 8 h100 for 1 member; nothing fits now; held by team/on-g1 (ada) 8 GPUs on g1"
     )
-    assert said(cpu_millis=1000, memory_bytes=2 << 30) == (
+    assert message_for(cpu_millis=1000, memory_bytes=2 << 30) == (
         "needs 1 core and 2Gi of memory for 1 member; nothing fits now; held by team/on-c1 (ada) 2 cores, 8Gi on c1"
     )
 
 
 def test_a_cluster_without_nodes_is_named_as_the_reason() -> None:
-    """Nothing holds what is missing: no node has come yet."""
+    """No run holds what is missing: no node has come yet."""
     snapshot = Snapshot.empty(NodeTable([]))
     gang = GangRequest("team/new", MemberRequest(1000, 1 << 30), (0,))
     shortage = place(snapshot, gang)
@@ -68,8 +67,8 @@ def test_a_cluster_without_nodes_is_named_as_the_reason() -> None:
     )
 
 
-def test_words_for_runs_that_share_with_no_other() -> None:
-    """Who wants to be alone is told so, and what would help; who finds only the nodes of such a run, too."""
+def test_the_message_explains_runs_that_share_no_node() -> None:
+    """For a run that needs nodes without others, and for a run that finds only nodes of such a run."""
     snapshot = Snapshot.empty(NodeTable([NodeFacts("c1", 8000, 64 << 30, 0, 110)]))
 
     def use(node: str) -> list[Use]:
@@ -91,4 +90,6 @@ def test_words_for_runs_that_share_with_no_other() -> None:
     assert isinstance(shortage, Shortage)
     found = explain(snapshot, limited, shortage, use)
     assert found.reason is Reason.WAITING_FOR_NODES
-    assert [(each.why, each.nodes) for each in found.blocked] == [("taken by a run that shares with no other", "c1")]
+    assert [(obstacle.why, obstacle.nodes) for obstacle in found.blocked] == [
+        ("taken by a run that shares with no other", "c1")
+    ]

@@ -1,4 +1,4 @@
-"""Of several controllers one leads, whatever their clocks say; everybody else sees by the Lease whether one does."""
+"""At most one of several controllers leads, whatever their clocks say; others tell from the Lease whether one does."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ def test_a_free_lease_is_taken_at_once() -> None:
     assert election.may_take(100)
 
 
-def test_a_held_lease_is_taken_only_after_it_was_seen_unchanged_for_its_whole_duration() -> None:
-    """What counts is when this candidate saw it change, not what is written in it."""
+def test_a_held_lease_is_taken_once_it_was_unchanged_for_its_duration() -> None:
+    """The time at which this candidate saw it change counts, not the time that is written in it."""
     election = Election("b", TERMS)
     election.observe("a", "1", now=100)
     assert not election.may_take(114.9)
@@ -39,9 +39,11 @@ def test_a_held_lease_is_taken_only_after_it_was_seen_unchanged_for_its_whole_du
     ),
     st.tuples(st.floats(-1e4, 1e4), st.floats(-1e4, 1e4), st.floats(-1e4, 1e4)),
 )
-def test_never_two_at_once(looks: list[tuple[str, float, float]], offsets: tuple[float, float, float]) -> None:
-    """Candidates look at one Lease at any time, with clocks that differ; each may be stopped between its look and its
-    write. Writes go through by compare-and-swap only. At no moment do two think that they lead."""
+def test_there_are_never_two_leaders(
+    looks: list[tuple[str, float, float]], offsets: tuple[float, float, float]
+) -> None:
+    """Candidates with different clocks read one Lease at any time, and each may be suspended between read and write.
+    Writes succeed only by compare-and-swap."""
     now, version, holder = 0.0, 0, ""
     offset = dict(zip("abc", offsets, strict=True))
     elections = {name: Election(name, TERMS) for name in "abc"}
@@ -62,7 +64,7 @@ def test_never_two_at_once(looks: list[tuple[str, float, float]], offsets: tuple
 
 @given(st.floats(0, 1), st.floats(0, 0.3))
 def test_a_killed_leader_is_followed_within_fourteen_seconds(phase: float, request_seconds: float) -> None:
-    """Whenever the follower looks, and if each of its requests takes a while: a second is left for the first plan."""
+    """For any phase of the follower's interval, and with slow requests; a second is left for the first plan."""
     terms = Terms()
     follower = Election("b", terms)
     follower.observe("a", "1", now=100 - 10)
@@ -83,7 +85,7 @@ def test_a_leader_that_failed_to_renew_tries_again_sooner() -> None:
     assert election.pause_seconds(100, renewed=False) == 1
 
 
-def test_the_age_of_a_lease_counts_from_when_it_was_seen_to_change() -> None:
+def test_the_age_of_a_lease_counts_from_its_last_observed_change() -> None:
     seen = Sighting()
     seen.observe("a", "1", now=100)
     seen.observe("a", "1", now=143)
@@ -94,8 +96,8 @@ def test_the_age_of_a_lease_counts_from_when_it_was_seen_to_change() -> None:
     assert (seen.holder, seen.unchanged_seconds(150)) == ("", 4)
 
 
-def test_an_absent_controller_is_told_in_words() -> None:
-    """Neither while a follower may still take over, nor while nobody knows."""
+def test_an_absent_controller_is_described_in_words() -> None:
+    """There is no message while a follower may still take over, or while the state is unknown."""
     assert LeaderState("a", 19.9).says == "" and not LeaderState("a", 19.9).is_absent
     absent = LeaderState("a", 43.2)
     assert absent.is_absent

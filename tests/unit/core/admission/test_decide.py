@@ -22,8 +22,8 @@ from kajitori.embedded.apiserver.certificates import ensure_certificates
 from kajitori.errors import Refused
 
 
-def test_a_bare_run() -> None:
-    """A run that says nothing but its image gets every default, and is told each of them."""
+def test_a_run_with_only_an_image_gets_every_default() -> None:
+    """Each default is a finding."""
     decision = decided()
     assert codes(decision) == {
         "CpuDefaulted",
@@ -48,8 +48,9 @@ def test_a_bare_run() -> None:
     assert not decision.bind_direct
 
 
-def test_what_every_pod_says() -> None:
-    """Rules that hold for every member: no preemption, no token, node loss is decided by us, the log's end is kept."""
+def test_every_pod_has_the_fields_that_our_rules_need() -> None:
+    """No preemption by the scheduler, node loss is decided by the controller, and the log's end is the termination
+    message."""
     spec = decided().template["spec"]
     assert spec["preemptionPolicy"] == "Never"
     assert spec["priorityClassName"] == "kajitori"
@@ -71,8 +72,8 @@ def test_what_every_pod_says() -> None:
     assert decided({"type": "service"}).template["spec"]["restartPolicy"] == "Always"
 
 
-def test_a_whole_training() -> None:
-    """GPUs, shared memory, a checkpoint and a volume become what Kubernetes calls them."""
+def test_a_full_spec_becomes_a_pod_template() -> None:
+    """GPUs, shared memory, a checkpoint and a volume become the corresponding Kubernetes fields."""
     decision = decided(
         {
             "command": ["python", "train.py", "--price", "$(cat x)"],
@@ -216,16 +217,16 @@ REFUSALS: list[tuple[str, dict[str, Any], dict[str, Any], str, str, str]] = [
 @pytest.mark.parametrize(
     ("document", "policy", "field", "code", "hint"), [case[1:] for case in REFUSALS], ids=[case[0] for case in REFUSALS]
 )
-def test_refused(document: dict[str, Any], policy: dict[str, Any], field: str, code: str, hint: str) -> None:
-    """Each refusal names its field and says the way out."""
+def test_each_refusal_names_its_field_and_a_remedy(
+    document: dict[str, Any], policy: dict[str, Any], field: str, code: str, hint: str
+) -> None:
     faults = refused(document, policy)
     fault = faults[f"spec.{field}"]
     assert hint in fault.hint
     assert not code or fault.code == code
 
 
-def test_every_reason_at_once() -> None:
-    """A run with many faults is told all of them in one answer."""
+def test_all_reasons_for_a_refusal_are_reported_at_once() -> None:
     faults = refused(
         {
             "privileged": True,
@@ -250,8 +251,8 @@ def test_every_reason_at_once() -> None:
     assert faults["spec.secrets[0].name"].hint == "did you mean wand?"
 
 
-def test_what_all_pods_hold_of_a_spec_has_a_ceiling() -> None:
-    """Each Pod has a copy of all words: 20 members with a megabyte each once took 108 MB of etcd."""
+def test_the_texts_that_are_copied_into_all_pods_have_a_limit() -> None:
+    """Each Pod has a copy: 20 members with a megabyte each once took 108 MB of etcd."""
     words = {"replicas": 2000, "args": ["x" * 50_000]}
     fault = refused(words, facts=Facts())["spec"]
     assert fault.code == "AboveCeiling" and "95.5Mi for 2000 members" in fault.message
@@ -261,9 +262,8 @@ def test_what_all_pods_hold_of_a_spec_has_a_ceiling() -> None:
     assert decided(sweep, facts=Facts()), "of a sweep as many as are there at once"
 
 
-def test_the_cluster_is_no_reason_twice() -> None:
-    """Resources that the cluster lacks are a reason to refuse a new run, but not an admitted one, nor if the cluster
-    grows."""
+def test_a_lack_of_resources_refuses_only_new_runs() -> None:
+    """An admitted run waits instead. If the cluster can grow, a new run waits as well."""
     huge = {"replicas": 100, "resources": {"gpu": 8, "gpuType": "h100"}}
     assert "spec.replicas" in refused(huge)
     assert decided(huge, facts=Facts(table=CLUSTER, admitted=True)).request.gpus == 8
@@ -282,8 +282,8 @@ NOT_A_NODE_FOR_RUNS_YET = {
 
 
 @pytest.mark.parametrize("nodes", NOT_A_NODE_FOR_RUNS_YET.values(), ids=NOT_A_NODE_FOR_RUNS_YET)
-def test_a_run_waits_while_no_node_says_how_large_it_may_be(nodes: tuple[NodeFacts, ...]) -> None:
-    """Refusing it for good because the cluster has just started would be wrong a second later."""
+def test_a_run_waits_while_the_cluster_has_no_nodes(nodes: tuple[NodeFacts, ...]) -> None:
+    """It would be wrong to refuse it for good because the cluster has just started."""
     facts = Facts(table=NodeTable(nodes))
     assert decided({"resources": {"cpu": 8, "memory": "16Gi"}}, facts=facts).request.cpu_millis == 8000
     assert decided({"replicas": 9, "resources": {"gpu": 8, "gpuType": "h100"}}, facts=facts).request.gpus == 8
@@ -291,19 +291,18 @@ def test_a_run_waits_while_no_node_says_how_large_it_may_be(nodes: tuple[NodeFac
     assert whole.request.gpus and whole.request.gpu_type == "h100", "no node without GPUs will do"
 
 
-def test_a_taint_that_runs_may_tolerate_is_a_reason_to_refuse() -> None:
-    """Only taints that a user can tolerate are mentioned, not those of control planes."""
+def test_a_refusal_mentions_only_taints_that_a_run_may_tolerate() -> None:
+    """Taints of control planes are not mentioned."""
     facts = Facts(table=NodeTable([NodeFacts("a", 4000, 8 * GI, 0, 110, taints=(Taint("team", "other"),))]))
     assert refused({}, facts=facts)["spec.tolerations"].code == "NotTolerated"
 
 
-def test_a_node_that_is_down_still_counts() -> None:
-    """A cluster could hold a gang again once its broken nodes are back: that is a reason to wait."""
+def test_broken_nodes_count_for_what_a_cluster_can_hold() -> None:
+    """The gang may fit once they are repaired, so it waits."""
     assert decided({"replicas": 5, "resources": {"gpu": 8, "gpuType": "h100"}}).request.gpus == 8
 
 
-def test_gpu_nodes_kept_free() -> None:
-    """Nodes with GPUs do not count for runs without GPUs, if the policy keeps them free."""
+def test_gpu_nodes_do_not_count_for_cpu_runs_if_policy_keeps_them_free() -> None:
     faults = refused(
         {"replicas": 4, "resources": {"cpu": 16, "memory": "1Gi"}}, {"gpu": {"cpuRunsOnGpuNodes": "never"}}
     )
@@ -313,15 +312,13 @@ def test_gpu_nodes_kept_free() -> None:
     assert decided({}, None, only_gpus).request.gpus == 0
 
 
-def test_no_gpus_at_all() -> None:
-    """A cluster without GPUs says so."""
+def test_a_cluster_without_gpus_is_named_as_the_reason() -> None:
     cpus = Facts(table=NodeTable([node("c")]))
     assert refused({"resources": {"gpu": 1}}, None, cpus)["spec.resources.gpu"].code == "NoGpus"
     assert "no GPUs" in refused({"resources": {"gpu": 1, "gpuType": "h100"}}, None, cpus)["spec.resources.gpuType"].hint
 
 
-def test_whole_nodes() -> None:
-    """A run of whole nodes that says no more gets their GPUs and a large share of the rest."""
+def test_a_whole_node_gets_all_gpus_and_a_large_share_of_the_rest() -> None:
     decision = decided({"resources": {"wholeNode": True, "gpuType": "a100"}, "replicas": 2})
     assert decision.request.whole_node
     assert decision.template["metadata"]["labels"] == {"kajitori.dev/whole-node": "true"}
@@ -333,8 +330,7 @@ def test_whole_nodes() -> None:
     assert unknown["spec.resources.gpu"].code == "Unknown"
 
 
-def test_burstable_is_told_the_risk() -> None:
-    """Reserving less than may be used is possible, and its risk is said."""
+def test_requests_below_limits_are_allowed_with_a_finding_about_the_risk() -> None:
     decision = decided({"qos": "burstable", "resources": {"memory": "8g", "memoryRequest": "2g", "cpuRequest": "500m"}})
     resources = container(decision)["resources"]
     assert resources == {"requests": {"cpu": "500m", "memory": "2Gi"}, "limits": {"memory": "8Gi"}}
@@ -363,7 +359,8 @@ SAVES = {"checkpoint": {"path": "/ckpt"}}
 def test_a_failing_program_restarts_only_from_a_checkpoint(
     document: dict[str, Any], policy: dict[str, int], restarts: int, told: str
 ) -> None:
-    """Without one it begins anew and fails again: four tracebacks for one typo. The run or policy may say otherwise."""
+    """Without a checkpoint it would begin again and fail again: four tracebacks for one typo. The run or policy may
+    decide otherwise."""
     decision = decided(document, {"defaults": policy})
     assert decision.limits.restarts == restarts
     assert [each.message for each in decision.findings if each.code == "RestartsDefaulted"] == [told] * bool(told)
@@ -381,8 +378,10 @@ def test_a_failing_program_restarts_only_from_a_checkpoint(
         ("", {}, 0),
     ],
 )
-def test_a_run_keeps_the_restarts_that_it_was_told(told: str, policy: dict[str, int], restarts: int) -> None:
-    """Earlier versions restarted every run: one that they stored goes on so, as far as policy still allows it."""
+def test_a_run_stored_by_an_earlier_version_keeps_its_restarts(
+    told: str, policy: dict[str, int], restarts: int
+) -> None:
+    """Earlier versions restarted every run; policy's present limit still applies."""
     told_before = promised_restarts([Finding("CpuDefaulted", "9 cores"), Finding("RestartsDefaulted", told)])
     facts = replace(FACTS, promised_restarts=told_before)
     decision = decided({}, {"defaults": policy}, facts)
@@ -391,8 +390,8 @@ def test_a_run_keeps_the_restarts_that_it_was_told(told: str, policy: dict[str, 
     assert decided({"restarts": 1}, {}, facts).limits.restarts == 1
 
 
-def test_what_a_python_program_prints_is_not_held_back() -> None:
-    """Its log shows each line at once. The run and policy may say otherwise, and a finding tells of it."""
+def test_python_output_is_unbuffered_by_default() -> None:
+    """Each line is in the log at once. The run and policy may decide otherwise, and a finding reports it."""
     asked, policy = {"env": {"PYTHONUNBUFFERED": ""}}, {"defaults": {"env": {"PYTHONUNBUFFERED": "0"}}}
     said = [env(decided(*each)).get("PYTHONUNBUFFERED") for each in (({},), (asked,), ({}, policy), (asked, policy))]
     assert said == ["1", "", "0", ""]
@@ -414,14 +413,15 @@ def test_no_memory_limit_means_no_restart() -> None:
 
 
 def test_a_service_needs_a_memory_limit() -> None:
-    """It is kept running however often it fails: without a limit it would eat one node after the other."""
+    """It is restarted however often it fails, so without a limit it would exhaust the memory of one node after the
+    other."""
     rules = {"memoryWithoutLimit": "unlimited"}
     assert refused({"type": "service"}, rules)["spec.resources.memory"].code == "MemoryLimitRequired"
     assert decided({"type": "service", "resources": {"memory": "1g"}}, rules)
 
 
-def test_what_policy_adds_is_told() -> None:
-    """Everything that policy puts on a member appears in the template and among the findings."""
+def test_everything_that_policy_adds_is_a_finding() -> None:
+    """It is also in the template."""
     decision = decided(
         {"env": {"HTTP_PROXY": "mine", "DEBUG": "1", "WANDB_API_KEY": "x"}, "image": "bert"},
         {
@@ -485,7 +485,7 @@ def test_what_policy_adds_is_told() -> None:
     } <= codes(decision)
 
 
-def test_who_vouches_for_the_server_reaches_the_first_step(tmp_path: Path) -> None:
+def test_the_servers_certificate_authority_reaches_the_first_step(tmp_path: Path) -> None:
     pem = ensure_certificates(tmp_path).ca.read_text()
     start = {"image": "kajitori:1", "server": "https://kaji:8600"}
     for more, expected in (({}, None), ({"serverCA": pem}, pem)):
@@ -494,30 +494,28 @@ def test_who_vouches_for_the_server_reaches_the_first_step(tmp_path: Path) -> No
         assert said.get(first_step.CA_ENV) == expected
 
 
-def test_a_service_has_no_number_of_restarts() -> None:
-    """Its members are kept running, so nothing is said about how often."""
+def test_a_service_has_no_finding_about_restarts() -> None:
+    """Its members are restarted without a limit."""
     assert "RestartsDefaulted" in codes(decided({}))
     assert "RestartsDefaulted" not in codes(decided({"type": "service"}))
 
 
-def test_a_bad_name_is_refused() -> None:
-    """A Run that came by another way than ours may have a name that no member's host could have."""
+def test_an_invalid_name_is_refused() -> None:
+    """A Run created with kubectl may have a name that no host name can have."""
     for name in ("1a", "a" * 49, "a.b"):
         with pytest.raises(Refused) as caught:
             decide(parse_spec({"image": "a:1"}), default_policy(), FACTS, run=RunIdentity(name, "vision"))
         assert [fault.field for fault in caught.value.faults] == ["metadata.name"]
 
 
-def test_direct_binding_by_pool() -> None:
-    """The policy has members bound directly: everywhere, or for runs that select such a pool."""
+def test_policy_binds_members_directly_everywhere_or_on_some_pools() -> None:
     pools = {"binding": {"directlyOn": [{"pool": "h"}]}}
     assert not decided({}, pools).bind_direct
     assert decided({"nodeSelector": {"pool": "h"}}, pools).bind_direct
     assert decided({}, {"binding": {"bind": "direct"}}).bind_direct
 
 
-def test_policy_and_spec_are_left_alone() -> None:
-    """Changing a decision's template changes neither the policy nor the next decision."""
+def test_changing_a_decision_changes_neither_policy_nor_spec() -> None:
     policy = parse_policy({"inject": {"labels": {"a": "b"}, "resources": {"x/y": "1"}}})
     before = copy.deepcopy(policy)
     first = decided({}, policy)
@@ -528,19 +526,19 @@ def test_policy_and_spec_are_left_alone() -> None:
 
 
 @pytest.mark.parametrize("written", ["h1000", "h10", "x-H100-y"])
-def test_a_gpu_type_is_not_guessed(written: str) -> None:
-    """The policy's patterns are for labels of nodes: what a user mistypes is refused, with the known types."""
+def test_an_unknown_gpu_type_is_refused_with_the_known_ones(written: str) -> None:
+    """The policy's patterns are for labels of nodes, not for what users type."""
     faults = refused({"resources": {"gpu": 1, "gpuType": written}})
     assert "h100" in faults["spec.resources.gpuType"].hint
 
 
-def test_a_gpu_type_may_be_written_as_the_nodes_label_says_it() -> None:
+def test_a_gpu_type_may_be_written_as_in_the_nodes_label() -> None:
     labelled = node("n", gpus=8, gpu_type="h100", labels={"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3"})
     document = {"resources": {"gpu": 1, "gpuType": "nvidia-h100-80gb-hbm3"}}
     assert decided(document, facts=Facts(table=NodeTable([labelled]))).request.gpu_type == "h100"
 
 
-def test_code_without_a_way_to_members_is_refused() -> None:
+def test_code_is_refused_without_a_first_step() -> None:
     """There is no first step if the policy has no start.image."""
     faults = refused({"code": {"digest": "sha256:" + "a" * 64}})
     assert {field: fault.code for field, fault in faults.items()} == {"spec.code": "NoFirstStep"}

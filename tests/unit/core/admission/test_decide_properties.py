@@ -35,8 +35,8 @@ def _expanded(text: str) -> str:
 
 
 @given(st.text(alphabet="$()ab", max_size=20))
-def test_words_reach_the_program_unchanged(text: str) -> None:
-    """Docker replaces nothing in commands and values, so neither may Kubernetes."""
+def test_arguments_reach_the_program_unchanged(text: str) -> None:
+    """Docker expands nothing in commands and values, so Kubernetes must not either."""
     assert _expanded(literal(text)) == text
 
 
@@ -88,8 +88,10 @@ _POLICIES = st.sampled_from(
 
 @settings(max_examples=400)
 @given(_SPECS, _POLICIES, st.booleans(), st.sampled_from([CLUSTER, None]))
-def test_any_spec(document: dict[str, Any], policy: Policy, admitted: bool, table: NodeTable | None) -> None:
-    """A decision or typed faults, never anything else; and what is decided holds together."""
+def test_every_spec_gets_a_consistent_decision_or_faults(
+    document: dict[str, Any], policy: Policy, admitted: bool, table: NodeTable | None
+) -> None:
+    """No other exception is raised."""
     try:
         spec: RunSpec = parse_spec(document)
         decision = decide(spec, policy, Facts(table, admitted), run=BERT)

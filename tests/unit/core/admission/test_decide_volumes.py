@@ -8,8 +8,7 @@ from kajitori.core.admission.decide import Facts
 from kajitori.core.policy.file import own_machine_policy
 
 
-def test_volumes_of_all_kinds() -> None:
-    """Each source that policy can offer becomes the Kubernetes source of that kind."""
+def test_each_kind_of_volume_becomes_its_kubernetes_source() -> None:
     offered = {
         "a": {"claim": "c", "subPath": "x/y"},
         "b": {"hostPath": "/srv"},
@@ -36,8 +35,8 @@ def test_volumes_of_all_kinds() -> None:
     }
 
 
-def test_own_machine_without_mounts() -> None:
-    """If nothing can be mounted, a folder works at its own path, and a finding names the checkpoint's path."""
+def test_without_mounts_a_folder_works_at_its_own_path() -> None:
+    """A finding names the checkpoint's path."""
     decision = decided(
         {
             "volumes": [{"hostPath": "/home/a/code", "path": "/home/a/code", "readOnly": True}],
@@ -55,8 +54,8 @@ def test_own_machine_without_mounts() -> None:
     assert "securityContext" not in container(decision)
 
 
-def test_own_machine_refuses_other_paths() -> None:
-    """Any other mount is refused, with the reason and what works instead."""
+def test_without_mounts_other_paths_are_refused() -> None:
+    """The refusal has the reason and the alternative."""
     faults = refused(
         {
             "volumes": [{"hostPath": "/home/a/code", "path": "/code"}, {"hostPath": "/etc", "path": "/etc"}],
@@ -69,7 +68,7 @@ def test_own_machine_refuses_other_paths() -> None:
     assert faults["spec.secrets[0].path"].code == "MountsUnavailable"
 
 
-def test_a_refused_folder_is_told_the_outermost_that_are_allowed() -> None:
+def test_the_refusal_of_a_folder_names_the_outermost_allowed_ones() -> None:
     """Folders below another allowed folder are not listed."""
     folders = ("/tmp", "/tmp/cluster", "/home/a/code", "/home/ab", "/tmp/")
     policy = own_machine_policy("/home/a", mounts=True, checkpoint_root="/c", folders=folders)
@@ -77,8 +76,7 @@ def test_a_refused_folder_is_told_the_outermost_that_are_allowed() -> None:
     assert fault.hint == "allowed: /home/a, /tmp, /home/ab and folders below"
 
 
-def test_own_machine_with_mounts() -> None:
-    """If folders can be mounted, they appear at the requested paths."""
+def test_with_mounts_folders_are_at_the_requested_paths() -> None:
     policy = own_machine_policy("/home/a", mounts=True, checkpoint_root="/home/a/ckpt")
     decision = decided(
         {"volumes": [{"hostPath": "/home/a/code", "path": "/code"}], "checkpoint": {"path": "/ckpt"}}, policy

@@ -34,8 +34,10 @@ def quota(hard: dict[str, str], used: dict[str, str] | None = None, **spec: Any)
         ({"cpu": "nonsense"}, {}, ""),
     ],
 )
-def test_four_members(hard: dict[str, str], used: dict[str, str], said: str) -> None:
-    """Amounts are summed up over the gang, on top of what is used; what does not concern Pods does not matter."""
+def test_amounts_are_summed_over_the_gang_and_added_to_the_usage(
+    hard: dict[str, str], used: dict[str, str], said: str
+) -> None:
+    """Resources that do not concern Pods are ignored."""
     found = quota_shortage([quota(hard, used)], TEMPLATE, 4)
     assert said in found
     assert bool(said) == bool(found)
@@ -45,7 +47,7 @@ def test_a_quota_with_scopes_is_left_to_the_api_server() -> None:
     assert not quota_shortage([quota({"pods": "0"}, scopes=["BestEffort"])], TEMPLATE, 1)
 
 
-def test_a_quota_that_nobody_counted_yet_counts_from_zero() -> None:
+def test_a_quota_without_a_status_counts_from_zero() -> None:
     assert quota_shortage([{"metadata": {"name": "new"}, "spec": {"hard": {"pods": "1"}}}], TEMPLATE, 2)
 
 

@@ -43,13 +43,13 @@ RANGES = [
         ),
     ],
 )
-def test_a_limit_range_is_named(message: str, named: str) -> None:
-    """The API server says what it asks for, never its name."""
+def test_the_violated_limit_range_is_named(message: str, named: str) -> None:
+    """The API server says what is wrong, but not the LimitRange's name."""
     assert may_be_limit_range(message)
     assert name_limit_ranges(message, RANGES) == f"{message} (LimitRange {named})"
 
 
-def test_what_no_limit_range_says_stays_as_it_is() -> None:
+def test_other_messages_are_unchanged() -> None:
     message = 'violates PodSecurity "restricted:latest": host namespaces (hostNetwork=true)'
     assert not may_be_limit_range(message)
     assert name_limit_ranges(message, RANGES) == message
@@ -64,12 +64,12 @@ def test_what_no_limit_range_says_stays_as_it_is() -> None:
         "status unknown for quota: small, resources: pods",
     ],
 )
-def test_whatever_a_quota_says_is_a_matter_of_quota(message: str) -> None:
+def test_every_message_about_a_quota_has_the_reason_quota(message: str) -> None:
     assert reason_of_refusal(f'pods "x" is forbidden: {message}') is Reason.QUOTA
 
 
-def test_a_webhook_that_says_no_or_nothing_is_known() -> None:
-    """From trouble of the API server itself, which passes."""
+def test_a_refusal_or_failure_of_a_webhook_is_recognised() -> None:
+    """It is distinguished from failures of the API server itself, which are temporary."""
     assert is_webhook_failure('admission webhook "no.example.com" denied the request: not today')
     timeout = 'Internal error occurred: failed calling webhook "no.example.com": context deadline exceeded'
     assert is_webhook_failure(timeout) and reason_of_refusal(timeout) is Reason.ADMISSION

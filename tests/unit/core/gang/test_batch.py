@@ -29,7 +29,7 @@ from kajitori.core.spec.status import Attempt, MemberCounts, Ran, RunStatus, Swe
 from kajitori.core.words.node_lists import compress
 
 
-def test_a_new_run_asks_for_nodes() -> None:
+def test_a_new_run_requests_nodes() -> None:
     answer = step(Run("batch", 2, Limits(), RunStatus()))
     assert answer.actions == (NeedsNodes((0, 1), {}, frozenset()),)
     assert answer.status.queued_at
@@ -66,7 +66,7 @@ def led_by_rank_0() -> Run:
 
 @pytest.mark.parametrize("other", [member(1), failed(1), member(1, PENDING)])
 def test_with_an_mpi_launcher_the_run_ends_with_rank_0(other: Member) -> None:
-    """Whatever the other members' state; those that still run are ended."""
+    """The state of other members does not matter; those still running are ended."""
     answer = step(led_by_rank_0(), member(0, SUCCEEDED), other)
     assert (answer.status.phase, answer.status.exit_code) == (Phase.SUCCEEDED, 0)
     tidied = step(replace(led_by_rank_0(), status=answer.status), member(0, SUCCEEDED), member(1))
@@ -100,7 +100,7 @@ def test_a_grace_of_zero_becomes_one_second() -> None:
 
 
 def test_an_ended_run_is_removed_after_its_retention_time() -> None:
-    """Not before, and not if a user resumes it."""
+    """It is not removed before, nor if a user resumes it."""
     ended = run(phase=Phase.SUCCEEDED, finished_at="2026-11-21T12:00:00Z")
     ended = replace(ended, limits=Limits(remove_after_seconds=60))
     early = step(ended, at=timedelta(seconds=59))
@@ -182,7 +182,7 @@ def test_the_time_limit_ends_a_run_for_good() -> None:
 
 @pytest.mark.parametrize("reason", [Reason.PROGRAM_FAILED, Reason.NODE_LOST, Reason.EVICTED, Reason.IMAGE_PULL])
 def test_a_run_that_waits_again_keeps_its_place_in_the_queue(reason: Reason) -> None:
-    """Whatever ended its attempt; only a run that is resumed after its end is queued as a new one."""
+    """The cause of its end does not matter. Only a run that is resumed after its end is queued as a new one."""
     before = run()
     broken = step(before, member(0), failed(1, reason), at=timedelta(hours=3))
     waiting = next_step(replace(before, status=broken.status), (), NOW + timedelta(hours=4))

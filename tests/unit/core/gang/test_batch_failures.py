@@ -42,7 +42,7 @@ def test_without_restarts_left_the_run_fails_with_the_exit_code() -> None:
 
 
 def test_a_run_killed_for_memory_is_not_moved_to_another_node() -> None:
-    """Even if other members failed first because of it, and however many restarts are left."""
+    """This holds even if other members failed first because of it, and with restarts left."""
     dead = failed(1, Reason.OUT_OF_MEMORY, 137, ended_at="2026-11-21T12:00:05Z")
     answer = step(run(restarts=10), failed(0, code=1, ended_at="2026-11-21T12:00:04Z"), dead)
     assert (answer.status.phase, answer.status.reason, answer.status.exit_code) == (
@@ -87,7 +87,7 @@ def unlimited(**status: Any) -> Run:
     ],
 )
 def test_a_run_without_a_memory_limit_is_never_moved(reason: Reason) -> None:
-    """Whatever failure looks like the node's: the run may have exhausted that node's memory (Q9)."""
+    """For any failure that looks like the node's: the run may have exhausted that node's memory (Q9)."""
     answer = step(unlimited(), failed(1, reason), member(0))
     assert (answer.status.phase, answer.status.reason) == (Phase.FAILED, reason)
     assert answer.status.interruptions == 0
@@ -136,7 +136,7 @@ def test_an_eviction_ends_the_whole_gang_at_once() -> None:
 
 @pytest.mark.parametrize("state", [RUNNING, PENDING])
 def test_a_drained_node_moves_the_whole_gang(state: MemberState) -> None:
-    """With the run's own grace, so that it may write a checkpoint; it counts as no failure."""
+    """It gets its own grace to write a checkpoint, and this counts as no failure."""
     answer = step(run(), member(0), member(1, state, node_draining=True))
     assert (answer.status.phase, answer.status.reason) == (Phase.RESTARTING, Reason.DRAINED)
     assert (answer.status.restarts, answer.status.interruptions) == (0, 1)
@@ -217,7 +217,7 @@ def test_a_member_that_would_run_as_root_ends_the_run() -> None:
 )
 @pytest.mark.parametrize("state", [FAILED, SUCCEEDED], ids=["killed by SIGTERM", "exit code 0 at SIGTERM"])
 def test_a_deleted_member_neither_failed_nor_succeeded(state: MemberState, said: Reason, reason: Reason) -> None:
-    """Whatever its exit code: it costs no restart, and the run is not finished."""
+    """For any exit code it costs no restart, and the run is not finished."""
     subject = run(restarts=0, reason=said)
     ended = [member(rank, state, terminating=True, reason=Reason.NONE) for rank in (0, 1)]
     if state is FAILED:
@@ -230,8 +230,8 @@ def test_a_deleted_member_neither_failed_nor_succeeded(state: MemberState, said:
     assert step(subject, culprit, member(1)).status.phase is Phase.FAILED
 
 
-def test_nodes_that_never_admit_members_are_avoided_in_the_end() -> None:
-    """A volume in another zone, or another Pod that is always faster: the planned node is blamed."""
+def test_nodes_that_never_admit_members_are_avoided() -> None:
+    """A volume may be in another zone, or another Pod may always be faster; the planned node is avoided."""
     for subject in (run(replicas=3, phase=Phase.STARTING), run(replicas=3, type="service")):
         stuck = [member(rank, PENDING, reason=Reason.UNSCHEDULED, node="") for rank in (1, 2)]
         answer = step(subject, member(0), *stuck, at=timedelta(seconds=600))

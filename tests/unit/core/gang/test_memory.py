@@ -1,4 +1,4 @@
-"""Recorded peak memory, and what the next run of the same kind is told."""
+"""Recorded peak memory, and the findings for the next run of the same kind."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def peak(gibibytes: float, rank: int = 0, **more: object) -> MemberPeak:
     return MemberPeak(rank, 1, f"n{rank}", int(gibibytes * GI), **more)  # type: ignore[arg-type]
 
 
-def told(*earlier: EarlierRun, limit: int | None) -> list[Finding]:
+def finding_for(*earlier: EarlierRun, limit: int | None) -> list[Finding]:
     findings = Findings()
     add_earlier_peaks(earlier, None if limit is None else limit * GI, findings.add)
     return findings.found
@@ -76,7 +76,7 @@ def test_a_peak_that_did_not_grow_is_the_same_object() -> None:
     assert with_total(known, GI) is known
 
 
-def test_that_a_member_ran_out_is_never_forgotten() -> None:
+def test_running_out_of_memory_is_never_forgotten() -> None:
     known = with_member(None, peak(4))
     out = with_member(known, peak(1, ran_out=True))
     assert out is not None and (out.peak_bytes, out.ran_out) == (4 * GI, True)
@@ -115,11 +115,11 @@ def test_the_first_peak_and_running_out_are_always_written() -> None:
 
 
 def test_without_earlier_runs_there_is_no_finding() -> None:
-    assert told(limit=1) == []
+    assert finding_for(limit=1) == []
 
 
-def test_a_sufficient_limit_is_told_what_earlier_runs_needed() -> None:
-    (finding,) = told(earlier("bert-3", 41), earlier("bert-2", 30), limit=64)
+def test_a_sufficient_limit_has_a_finding_with_the_earlier_peak() -> None:
+    (finding,) = finding_for(earlier("bert-3", 41), earlier("bert-2", 30), limit=64)
     assert finding == Finding(
         "MemoryPeak",
         "earlier runs of this kind peaked at 41Gi a member (bert-3, 2026-11-20); this one asks for 64Gi",
@@ -128,21 +128,21 @@ def test_a_sufficient_limit_is_told_what_earlier_runs_needed() -> None:
 
 
 def test_less_than_the_peak_is_a_warning() -> None:
-    (finding,) = told(earlier("bert-3", 41), limit=32)
+    (finding,) = finding_for(earlier("bert-3", 41), limit=32)
     assert finding.code == "MemoryBelowPeak"
     assert "asks for 32Gi, which is less" in finding.message
 
 
 def test_a_limit_that_another_run_exceeded_is_a_warning() -> None:
-    (finding,) = told(earlier("bert-3", 20), earlier("bert-2", 32, ran_out=True), limit=32)
+    (finding,) = finding_for(earlier("bert-3", 20), earlier("bert-2", 32, ran_out=True), limit=32)
     assert finding.code == "MemoryRanOut"
     assert finding.message.startswith("bert-2 (2026-11-20), a run of this kind, was killed when a member had used 32Gi")
-    (enough,) = told(earlier("bert-3", 41), earlier("bert-2", 32, ran_out=True), limit=64)
+    (enough,) = finding_for(earlier("bert-3", 41), earlier("bert-2", 32, ran_out=True), limit=64)
     assert enough.code == "MemoryPeak"
 
 
-def test_a_run_without_a_limit_is_told_the_peak() -> None:
-    (finding,) = told(earlier("bert-3", 41, ran_out=True), limit=None)
+def test_a_run_without_a_limit_has_a_finding_with_the_peak() -> None:
+    (finding,) = finding_for(earlier("bert-3", 41, ran_out=True), limit=None)
     assert finding.code == "MemoryPeak" and finding.message.endswith("this one has no limit")
 
 
@@ -156,5 +156,5 @@ def test_a_sufficient_limit_by_policy_gets_a_quieter_finding() -> None:
 
 def test_only_the_newest_runs_are_considered() -> None:
     newer = [earlier(f"new-{number}", 1) for number in range(EARLIER_RUNS)]
-    (finding,) = told(*newer, earlier("old", 100), limit=2)
+    (finding,) = finding_for(*newer, earlier("old", 100), limit=2)
     assert finding.code == "MemoryPeak"

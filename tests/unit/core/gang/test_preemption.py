@@ -1,4 +1,4 @@
-"""A preempted run: no member is ended in vain or without its grace period, and never half a gang."""
+"""A preempted run: no member is ended without need or without its grace period, and never half of a gang."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ WORDS = "preempted by vision/urgent (high, of ana)"
 ALL_OF_IT = DeleteMembers(60, unfinished_only=True)
 
 
-def asked(type: Any = "batch", *, wanted: bool = True, **status: Any) -> Run:
+def preempted(type: Any = "batch", *, wanted: bool = True, **status: Any) -> Run:
     """Return a run of two members with a preemption and a grace of a minute."""
     attempt = Attempt(number=1, nodes="n[0-1]", planned_at="2026-11-21T11:00:00Z", created=True)
     fresh = RunStatus(phase=Phase.RUNNING, attempt=attempt, attempts=1, queued_at="2026-11-21T10:00:00Z")
@@ -49,29 +49,29 @@ def asked(type: Any = "batch", *, wanted: bool = True, **status: Any) -> Run:
 @pytest.mark.parametrize("type", ["batch", "service"])
 def test_a_preemption_is_written_before_members_are_ended(type: str) -> None:
     """Then all members get SIGTERM with their full grace; the run counts as running until their end is seen."""
-    status = asked(type).status
+    status = preempted(type).status
     assert (status.phase, status.reason, status.message) == (Phase.RUNNING, Reason.PREEMPTED, WORDS)
-    answer = step(asked(type), member(0), member(1))
+    answer = step(preempted(type), member(0), member(1))
     assert (answer.status.phase, answer.status.reason) == (Phase.RUNNING, Reason.PREEMPTED)
     assert answer.actions == (ALL_OF_IT,)
 
 
 @pytest.mark.parametrize("type", ["batch", "service"])
 def test_a_withdrawn_preemption_ends_no_member(type: str) -> None:
-    answer = step(asked(type, wanted=False), member(0), member(1))
+    answer = step(preempted(type, wanted=False), member(0), member(1))
     assert answer.actions == ()
     assert (answer.status.phase, answer.status.preemption, answer.status.reason) == (Phase.RUNNING, None, Reason.NONE)
     assert answer.status.message == "goes on: vision/urgent no longer waits for its nodes"
-    assert step(after(asked(type), answer), member(0), member(1)).status.phase is Phase.RUNNING
+    assert step(after(preempted(type), answer), member(0), member(1)).status.phase is Phase.RUNNING
 
 
 def test_a_gang_ends_as_a_whole_once_one_member_was_ended() -> None:
     """Even if the preemptor no longer waits: half a gang is useless. It costs no restart."""
     for wanted in (True, False):
-        answer = step(asked(wanted=wanted), member(0, terminating=True), member(1))
+        answer = step(preempted(wanted=wanted), member(0, terminating=True), member(1))
         assert (answer.status.phase, answer.status.reason) == (Phase.RESTARTING, Reason.PREEMPTED)
         assert (answer.status.restarts, answer.status.interruptions, answer.actions) == (0, 1, (ALL_OF_IT,))
-        told = after(asked(wanted=wanted), answer)
+        told = after(preempted(wanted=wanted), answer)
         for rest in (member(1), member(1, terminating=True)):
             later = step(told, member(0, SUCCEEDED, terminating=True), rest)
             assert later.actions == (() if rest.terminating else (ALL_OF_IT,))
@@ -90,7 +90,7 @@ def test_a_gang_ends_as_a_whole_once_one_member_was_ended() -> None:
 )
 def test_a_preempted_gang_is_queued_whatever_its_exit_codes(members: Sequence[Member]) -> None:
     """Exit codes only answer SIGTERM, and a Pod that is gone was one that was ended."""
-    told = after(asked(), step(asked(), *members))
+    told = after(preempted(), step(preempted(), *members))
     assert (told.status.phase, told.status.reason) == (Phase.RESTARTING, Reason.PREEMPTED)
     assert (told.status.restarts, told.status.interruptions) == (0, 1)
     back = step(told)
@@ -100,7 +100,7 @@ def test_a_preempted_gang_is_queued_whatever_its_exit_codes(members: Sequence[Me
 
 def test_the_last_setback_is_kept_while_the_run_runs_again() -> None:
     """Reason, message, attempt and time, until the next interruption replaces them."""
-    told = after(asked(), step(asked(), member(0, terminating=True), member(1)))
+    told = after(preempted(), step(preempted(), member(0, terminating=True), member(1)))
     placed = place_on(told.status, (0, 1), "n[2-3]", {}, 0, 2, NOW + timedelta(minutes=5))
     assert placed.attempt is not None
     made = msgspec.structs.replace(placed, attempt=msgspec.structs.replace(placed.attempt, created=True))
@@ -118,16 +118,16 @@ def test_the_last_setback_is_kept_while_the_run_runs_again() -> None:
 def test_a_failure_before_the_preemption_ends_the_run() -> None:
     """A program that fails before it was asked to end has failed; one that exhausted its node's memory is not moved."""
     broke = member(0, FAILED, reason=Reason.PROGRAM_FAILED, exit_code=1)
-    assert step(asked(), broke, member(1)).status.restarts == 1
+    assert step(preempted(), broke, member(1)).status.restarts == 1
     hog = member(0, FAILED, reason=Reason.OUT_OF_MEMORY, exit_code=137)
-    assert step(asked(), hog, member(1, terminating=True)).status.phase is Phase.FAILED
-    assert step(asked(), member(0, SUCCEEDED), member(1, SUCCEEDED)).status.phase is Phase.SUCCEEDED
-    stopped = step(replace(asked(), stopped=True), member(0), member(1))
+    assert step(preempted(), hog, member(1, terminating=True)).status.phase is Phase.FAILED
+    assert step(preempted(), member(0, SUCCEEDED), member(1, SUCCEEDED)).status.phase is Phase.SUCCEEDED
+    stopped = step(replace(preempted(), stopped=True), member(0), member(1))
     assert stopped.status.reason is Reason.STOPPING
 
 
 def test_a_preempted_service_ends_and_restarts_as_a_whole() -> None:
-    subject = asked("service")
+    subject = preempted("service")
     one_told = step(subject, member(0, terminating=True), member(1))
     assert (one_told.status.phase, one_told.actions) == (Phase.RUNNING, (ALL_OF_IT,))
     told = step(after(subject, one_told), member(0, terminating=True), member(1, terminating=True))
@@ -143,7 +143,7 @@ def test_a_preempted_service_ends_and_restarts_as_a_whole() -> None:
 
 def test_a_service_whose_members_end_at_once_was_preempted() -> None:
     """No member was observed while it ended."""
-    subject = asked("service")
+    subject = preempted("service")
     gone = step(subject)
     assert (gone.status.phase, gone.status.reason, gone.status.interruptions) == (Phase.QUEUED, Reason.PREEMPTED, 1)
     back = step(after(subject, gone))
@@ -153,7 +153,7 @@ def test_a_service_whose_members_end_at_once_was_preempted() -> None:
 
 def test_a_preempted_sweep_restarts_only_members_that_ran() -> None:
     """Ended members stay ended; the others are written as requeued before they are deleted."""
-    life = asked(members=MemberCounts(total=3), sweep=SweepState(succeeded="0"))
+    life = preempted(members=MemberCounts(total=3), sweep=SweepState(succeeded="0"))
     assert life.status.attempt is not None
     attempt = msgspec.structs.replace(life.status.attempt, nodes="n[0-2]", ranks="0-2", world_size=1)
     status = msgspec.structs.replace(life.status, attempt=attempt)
@@ -171,7 +171,7 @@ def test_a_preempted_sweep_restarts_only_members_that_ran() -> None:
 
 
 def test_until_it_starts_again_it_names_its_preemptor() -> None:
-    waiting = keep_waiting(asked().status, Reason.WAITING_FOR_GPU, "needs 16 h100 on 2 whole nodes")
+    waiting = keep_waiting(preempted().status, Reason.WAITING_FOR_GPU, "needs 16 h100 on 2 whole nodes")
     assert (waiting.phase, waiting.reason) == (Phase.QUEUED, Reason.PREEMPTED)
     assert waiting.message == "preempted by vision/urgent (high, of ana); needs 16 h100 on 2 whole nodes"
     again = place_on(waiting, (0, 1), "n[0-1]", {}, 0, 2, NOW)

@@ -31,15 +31,15 @@ from kajitori.core.spec.status_check import damage
 from kajitori.core.words.node_lists import compress
 
 
-def test_a_new_sweep_asks_for_all_its_places_and_accepts_fewer() -> None:
+def test_a_new_sweep_requests_all_its_places_and_accepts_fewer() -> None:
     run = Run("batch", 6, Limits(), RunStatus(), sweep=Sweep((0, 1, 5, 7, 8, 9), 4))
     (action,) = step(run).actions
     assert isinstance(action, NeedsNodes)
     assert (action.ranks, action.fewest, action.since) == ((0, 1, 5, 7), 1, step(run).status.queued_at)
 
 
-def test_what_fits_starts_and_the_rest_is_queued_as_new() -> None:
-    """So that a sweep with more and more members does not stay at the head of the queue."""
+def test_members_that_fit_start_and_the_rest_is_queued_as_new() -> None:
+    """Otherwise a sweep with more and more members would stay at the head of the queue."""
     run = sweep(8, at_once=4, attempt=None, attempts=0, phase=Phase.QUEUED, started_at="")
     status = gang.place_sweep(run.status, (0, 3), "a,b", {}, NOW, launcher="array")
     assert status.attempt is not None
@@ -52,7 +52,7 @@ def test_what_fits_starts_and_the_rest_is_queued_as_new() -> None:
     assert answer.status.phase is Phase.RUNNING
 
 
-def test_one_member_alone_keeps_its_index() -> None:
+def test_a_single_member_keeps_its_index() -> None:
     status = gang.place_sweep(sweep().status, (3,), "a", {}, NOW, launcher="array")
     assert status.attempt is not None
     assert gang.node_by_rank(status.attempt) == {3: "a"}

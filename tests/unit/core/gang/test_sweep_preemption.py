@@ -1,4 +1,4 @@
-"""Sweeps of which all or some members are preempted, by one run or several."""
+"""Sweeps with all or some members preempted, by one run or several."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ def test_a_sweep_is_preempted_as_a_whole_with_full_grace_and_restarts() -> None:
 
 
 def withdrawn(run: Run, *to: str) -> Run:
-    """These preemptors (all of them if none is named) do not wait any more."""
+    """Return the run after these preemptors (all of them if none is named) have stopped waiting."""
     asked = run.status.preemption
     assert asked is not None
     return replace(run, withdrawn=frozenset(each.waiting for each in asked.each if not to or each.by in to))
 
 
 def some_preempted(ranks: str, **status: Any) -> Run:
-    """A sweep of four, of which these members are preempted."""
+    """Return a sweep of four members, with these ranks preempted."""
     asked = Preempted(by="vision/bert", uid="u", who="vision/bert (high, of ana)", ranks=ranks, attempt=1)
     run = sweep(4, **status)
     return replace(run, status=gang.preempt(run.status, asked))
@@ -100,23 +100,25 @@ def test_members_are_preempted_by_several_runs_independently() -> None:
     assert run.status.message == words
     answer = step(run, *four)
     assert (answer.status.sweep, answer.status.interruptions) == (SweepState(again="1-3"), 2)
-    assert answer.actions == (DeleteMember(four[1].pod, four[1].uid, 30),)  # the end of the others is not written yet
+    assert answer.actions == (
+        DeleteMember(four[1].pod, four[1].uid, 30),
+    )  # the end of the other members is not written yet
     told = step(after(run, answer), *four)
     assert told.actions == tuple(DeleteMember(each.pod, each.uid, 30) for each in four[1:])
     assert told.status.interruptions == 2
     assert told.status.message == f"{words}; 3 members still ending, within 30 s"
-    # 1. One of them is gone, and its preemptor has what it waited for.
+    # 1. One preempted member is gone, and its preemptor has its nodes.
     later = step(withdrawn(after(run, told), "vision/bert"), four[0], *four[2:])
     assert later.status.preemption is not None and [each.by for each in later.status.preemption.each] == ["nlp/two"]
     assert later.status.message == "members 2-3 preempted by nlp/two (high); 2 members still ending, within 30 s"
-    # 2. Or the other two.
+    # 2. Or the other two are gone.
     later = step(withdrawn(after(run, told), "nlp/two"), *four[:2])
     assert later.status.preemption == first
     assert later.status.message.startswith("member 1 preempted by vision/bert (high, of ana); 1 member still ending")
-    # 3. Or they are gone, and it still waits: their nodes stay reserved.
+    # 3. Or they are gone, and their preemptor still waits: their nodes stay reserved.
     later = step(after(run, told), *four[:2])
     assert (later.status.preemption, later.status.message.count("preempted by")) == (asked, 1)
-    # 4. All are gone.
+    # 4. All preempted members are gone.
     gone = step(after(run, told), four[0])
     assert (gone.status.preemption, gone.status.reason, asked_of(gone)) == (asked, Reason.NONE, (1, 2, 3))
 

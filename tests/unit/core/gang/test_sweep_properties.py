@@ -1,4 +1,4 @@
-"""Invariants of a sweep, whatever happens to its members."""
+"""Invariants of a sweep for any sequence of events."""
 
 from __future__ import annotations
 

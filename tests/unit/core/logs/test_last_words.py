@@ -1,4 +1,4 @@
-"""Out of what a program wrote last, the line that says why it failed."""
+"""The line of a program's last output that says why it failed."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ SAID = {
 
 
 @pytest.mark.parametrize("case", SAID)
-def test_why_it_failed(case: str) -> None:
+def test_the_line_with_the_reason_is_found(case: str) -> None:
     said, why = SAID[case]
     assert last_words(said) == why
 
@@ -110,8 +110,8 @@ def test_why_it_failed(case: str) -> None:
         ("assert 1 == 2, 'they differ'", "AssertionError: they differ"),
     ],
 )
-def test_what_python_itself_writes(program: str, why: str) -> None:
-    """Its output and its errors into one pipe, as a container has them."""
+def test_the_reason_is_found_in_python_tracebacks(program: str, why: str) -> None:
+    """stdout and stderr share a pipe, as in a container."""
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(program)],
         stdin=subprocess.DEVNULL,
@@ -123,7 +123,7 @@ def test_what_python_itself_writes(program: str, why: str) -> None:
 
 
 @given(st.text(max_size=400), st.lists(st.sampled_from([FRAMES, "ValueError: x\n", "  | ", "[rank0]: ", "│", "\n"])))
-def test_whatever_is_written_is_one_line(text: str, parts: list[str]) -> None:
-    """Whatever it is, and never an exception."""
+def test_any_output_gives_one_line(text: str, parts: list[str]) -> None:
+    """No exception is raised."""
     found = last_words("".join([text, *parts]))
     assert len(found.splitlines()) <= 1

@@ -23,7 +23,7 @@ clusters:
 """)
 
 
-def told(place: Place) -> dict[str, bool]:
+def outcomes_of(place: Place) -> dict[str, bool]:
     """Return whether each probe should pass, by cluster and endpoint."""
     return {f"{probe.cluster} {probe.endpoint}": probe.passes for probe in probes(NETWORKS, place)}
 
@@ -35,21 +35,21 @@ INSIDE = (*DIRECT, "alpha 10.96.0.10:80", "alpha 10.96.0.1:443")
 
 def test_researchers_reach_everything_by_public_addresses() -> None:
     """Services without a public range are not tried."""
-    assert told(Place("researchers")) == {**dict.fromkeys(OUTSIDE, True), "beta 10.2.0.4:22": True}
-    assert told(Place("elsewhere")) == {**dict.fromkeys(OUTSIDE, False), "beta 10.2.0.4:22": False}
+    assert outcomes_of(Place("researchers")) == {**dict.fromkeys(OUTSIDE, True), "beta 10.2.0.4:22": True}
+    assert outcomes_of(Place("elsewhere")) == {**dict.fromkeys(OUTSIDE, False), "beta 10.2.0.4:22": False}
 
 
 def test_a_cluster_reaches_only_itself() -> None:
     """Its Services by their own addresses."""
-    assert told(Place("cluster", "alpha")) == {**dict.fromkeys(INSIDE, True), "beta 10.2.0.4:22": False}
-    from_beta = told(Place("cluster", "beta"))
+    assert outcomes_of(Place("cluster", "alpha")) == {**dict.fromkeys(INSIDE, True), "beta 10.2.0.4:22": False}
+    from_beta = outcomes_of(Place("cluster", "beta"))
     assert from_beta == {**dict.fromkeys(OUTSIDE, False), "beta 10.2.0.4:22": True, "beta 10.97.0.1:443": True}
 
 
 def test_hosts_reach_what_they_route_to() -> None:
     """The hub has no translation; a NAT host is connected to its own clusters only."""
-    assert told(Place("hub")) == {**dict.fromkeys(DIRECT, True), "beta 10.2.0.4:22": True}
-    assert set(told(Place("nat", "nat"))) == set(INSIDE)
+    assert outcomes_of(Place("hub")) == {**dict.fromkeys(DIRECT, True), "beta 10.2.0.4:22": True}
+    assert set(outcomes_of(Place("nat", "nat"))) == set(INSIDE)
 
 
 @pytest.mark.parametrize(

@@ -298,7 +298,7 @@ def test_hosts_may_be_among_nodes_and_researchers() -> None:
     assert parse_networks(document | {"clusters": clusters}).nat_hosts
 
 
-def told(**fields: Any) -> dict[str, str]:
+def findings_about(**fields: Any) -> dict[str, str]:
     """Return findings about one cluster by code, without those about omitted fields."""
     found = findings(parse_networks({"clusters": [cluster(**fields)]}))
     return {each.code: each.message for each in found if each.code not in ("NothingSaid", "ServicesInside")}
@@ -308,25 +308,27 @@ def test_a_nearly_full_ipv6_range_for_pods_is_a_finding() -> None:
     """As for IPv4: by node ranges or addresses, each family for itself."""
     pods = ["10.16.0.0/12", "fdaa:1:2::/112"]
     full = {"nodes": 220, "podsPerNode": 10, "nodePrefix": 24, "nodePrefix6": 120}
-    assert told(pods=pods, size=full) == {
+    assert findings_about(pods=pods, size=full) == {
         "NearlyFull": "gamma will use 86% of its IPv6 addresses for Pods: plan its next range now"
     }
-    assert told(pods=pods, size=full | {"nodes": 200}) == {}
+    assert findings_about(pods=pods, size=full | {"nodes": 200}) == {}
 
 
 def test_ipv6_ranges_that_kubernetes_refuses_are_findings() -> None:
     """Node ranges more than 16 bits longer than their range, Services beyond 20 bits."""
     size = {"nodes": 5, "podsPerNode": 8, "nodePrefix6": 65}
-    assert "a nodePrefix6 of 64 would do" in told(pods=["fdaa:1:2::/48"], size=size)["NodePrefixTooLong"]
-    assert told(pods=["fdaa:1:2::/48", "10.16.0.0/12"], size=size | {"nodePrefix6": 64, "nodePrefix": 29}) == {}
-    assert "a /108" in told(services=["fdaa:1:2::/107"])["ServicesTooLarge"]
-    assert "a /12" in told(services=["10.128.0.0/11"])["ServicesTooLarge"]
-    assert told(services=["fdaa:1:2::/108", "10.128.0.0/12"]) == {}
+    assert "a nodePrefix6 of 64 would do" in findings_about(pods=["fdaa:1:2::/48"], size=size)["NodePrefixTooLong"]
+    assert (
+        findings_about(pods=["fdaa:1:2::/48", "10.16.0.0/12"], size=size | {"nodePrefix6": 64, "nodePrefix": 29}) == {}
+    )
+    assert "a /108" in findings_about(services=["fdaa:1:2::/107"])["ServicesTooLarge"]
+    assert "a /12" in findings_about(services=["10.128.0.0/11"])["ServicesTooLarge"]
+    assert findings_about(services=["fdaa:1:2::/108", "10.128.0.0/12"]) == {}
 
 
 def test_a_family_without_a_gateway_is_a_finding() -> None:
     """If a cluster has gateways, no other route is made; without any, the surrounding network routes."""
     nodes = ["10.1.0.0/24", "fdaa:1:2::/64"]
-    assert "no gateway with an IPv6 address" in told(nodes=nodes, gateways=["10.255.0.11"])["NoGateway"]
-    assert told(nodes=nodes, gateways=["10.255.0.11", "fdaa:1:3::11"]) == {}
-    assert told(nodes=nodes) == {}
+    assert "no gateway with an IPv6 address" in findings_about(nodes=nodes, gateways=["10.255.0.11"])["NoGateway"]
+    assert findings_about(nodes=nodes, gateways=["10.255.0.11", "fdaa:1:3::11"]) == {}
+    assert findings_about(nodes=nodes) == {}

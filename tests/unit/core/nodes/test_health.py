@@ -284,7 +284,7 @@ def test_requested_tests_come_first_up_to_the_limit() -> None:
     assert look(leaves, *new, asked, preflight=few).tests == ["z1", "n1"], "its test still goes on"
 
 
-# ---------------------------------------------------------------------------------------------- the bound
+# ---------------------------------------------------------------------------------------------- the limit
 
 
 def test_a_bad_image_does_not_empty_the_cluster() -> None:

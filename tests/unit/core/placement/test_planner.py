@@ -1,4 +1,4 @@
-"""The planner's guarantees: all or nothing, never too much, never scattered without need."""
+"""The planner's guarantees: all or nothing, never more than a node has, and not scattered without need."""
 
 from __future__ import annotations
 
@@ -56,27 +56,27 @@ def placed(snapshot: Snapshot, request: GangRequest) -> tuple[str, ...]:
     return answer.nodes
 
 
-def test_ranks_stand_on_neighbouring_nodes_in_natural_order() -> None:
-    """gpu-10 comes after gpu-9, and rank order follows."""
+def test_ranks_are_on_neighbouring_nodes_in_natural_order() -> None:
+    """gpu-10 comes after gpu-9, and the order of ranks follows."""
     snapshot = empty(*(node(f"gpu-{i}") for i in range(8, 12)))
     assert placed(snapshot, gang(4)) == ("gpu-8", "gpu-9", "gpu-10", "gpu-11")
 
 
-def test_several_members_share_a_node_where_they_fit() -> None:
-    """Fewest nodes: four members of two GPUs take one node of eight."""
+def test_several_members_share_a_node_if_they_fit() -> None:
+    """As few nodes as possible: four members of two GPUs take one node of eight."""
     snapshot = empty(node("a"), node("b"))
     assert len(set(placed(snapshot, gang(4, gpus=2)))) == 1
 
 
 def test_a_small_run_goes_to_the_fullest_node_that_still_fits() -> None:
-    """Large holes stay whole for large gangs."""
+    """So that whole nodes stay free for large gangs."""
     snapshot = empty(node("a"), node("b"), node("c"))
     occupy(snapshot, MemberRequest(1000, GIB, gpus=6), ["b"])
     assert placed(snapshot, gang(1, gpus=2)) == ("b",)
 
 
-def test_all_or_nothing() -> None:
-    """One node short: nothing is placed, and the shortage says how many would fit."""
+def test_a_gang_that_does_not_fit_is_not_placed_in_part() -> None:
+    """One node is missing: nothing is placed, and the shortage says how many members would fit."""
     snapshot = empty(node("a"), node("b"))
     answer = place(snapshot, gang(3))
     assert isinstance(answer, Shortage)
@@ -97,8 +97,8 @@ def test_the_same_nodes_are_not_given_twice_in_one_cycle() -> None:
     assert [s.key for s in answer.shortages] == ["three"]
 
 
-def test_fewest_racks() -> None:
-    """A gang that fits one rack is not spread over two, even if the first rack has some room."""
+def test_a_gang_is_placed_in_as_few_racks_as_possible() -> None:
+    """It is not spread over two racks if it fits into one, even if the first rack has some room."""
     nodes = [node(f"n{i}", domains=("z", f"rack{i // 4}")) for i in range(8)]
     snapshot = empty(*nodes)
     occupy(snapshot, MemberRequest(1000, GIB, gpus=8), ["n0"])
@@ -112,7 +112,7 @@ def test_a_rack_of_the_same_name_in_another_zone_is_another_rack() -> None:
     assert chosen in {("n0", "n1"), ("n2", "n3")}
 
 
-def test_gpu_type_selector_and_taints() -> None:
+def test_gpu_type_selector_and_taints_are_respected() -> None:
     tainted = Taint("dedicated", "vision")
     snapshot = empty(
         node("a", gpu_type="a100"),
@@ -129,13 +129,13 @@ def test_gpu_type_selector_and_taints() -> None:
 
 @pytest.mark.parametrize("state", [{"ready": False}, {"schedulable": False}])
 def test_cordoned_and_broken_nodes_are_never_used(state: dict[str, Any]) -> None:
-    """Not even when nothing else is there; the shortage knows that repair would help."""
+    """Not even if there is no other node; the shortage says that repair would help."""
     answer = place(empty(node("a", **state)), gang(1))
     assert isinstance(answer, Shortage)
     assert (answer.fit_now, answer.fit_ever, answer.fit_repaired) == (0, 0, 1)
 
 
-def test_cpu_runs_stay_off_gpu_nodes_while_there_are_others() -> None:
+def test_cpu_runs_use_gpu_nodes_only_if_there_are_no_others() -> None:
     cpu_only = node("cpu", gpus=0)
     full = empty(node("gpu"), cpu_only)
     occupy(full, MemberRequest(64_000, GIB), ["cpu"])
@@ -157,7 +157,7 @@ def test_a_whole_node_is_shared_with_no_other_run() -> None:
 
 
 def test_a_run_without_a_memory_limit_shares_no_node_with_other_runs() -> None:
-    """Whoever is beside it could be killed in its place; its own members may be together."""
+    """Otherwise other runs could be killed in its place. Its own members may share a node."""
     snapshot = empty(node("a"), node("b"))
     occupy(snapshot, MemberRequest(1000, GIB, gpus=1), ["a"])
     assert placed(snapshot, gang(2, gpus=1, unlimited=True)) == ("b", "b")
@@ -166,8 +166,8 @@ def test_a_run_without_a_memory_limit_shares_no_node_with_other_runs() -> None:
     assert isinstance(place(snapshot, gang(1, gpus=1, unlimited=True)), Shortage)
 
 
-def test_members_go_back_to_where_they_were() -> None:
-    """Members whose node is healthy keep it, rank by rank; the others are placed near them."""
+def test_members_return_to_their_nodes() -> None:
+    """Members with a healthy node keep it, rank by rank; the others are placed near them."""
     nodes = [node(f"n{i}", domains=(f"rack{i // 4}",)) for i in range(8)]
     snapshot = empty(*(replace(n, ready=n.name != "n5") for n in nodes))
     request = gang(3, previous={0: "n6", 1: "n5", 2: "n4"})
@@ -176,7 +176,7 @@ def test_members_go_back_to_where_they_were() -> None:
     assert chosen[1] == "n7"
 
 
-def test_a_node_with_a_past_is_avoided_unless_there_is_no_other() -> None:
+def test_a_node_with_failures_is_avoided_unless_there_is_no_other() -> None:
     avoid = frozenset({"a"})
     assert placed(empty(node("a"), node("b")), gang(1, avoid=avoid)) == ("b",)
     assert placed(empty(node("a")), gang(1, avoid=avoid)) == ("a",)
@@ -210,7 +210,7 @@ gangs_strategy = st.lists(
 def test_no_node_is_ever_overcommitted_and_every_gang_is_whole(
     shapes: list[tuple[int, int, int, bool, bool]], wanted: list[tuple[int, int, int, bool, bool]]
 ) -> None:
-    """Whatever is asked of whatever cluster: members of a gang are placed all or none, within what nodes have."""
+    """For random clusters and requests: all members of a gang are placed or none, within what the nodes have."""
     table = NodeTable(
         node(f"n{i}", gpus=gpus, cpus=cpus, domains=(f"r{rack}",), ready=ready, taints=(Taint("t"),) if taint else ())
         for i, (gpus, cpus, rack, ready, taint) in enumerate(shapes)
@@ -251,8 +251,8 @@ def test_runs_that_share_no_node_are_alone_on_their_nodes(
     shared: list[int],
     alone: list[int],
 ) -> None:
-    """Beside runs that are there already: on nodes of runs without a memory limit nothing is placed, and such runs are
-    placed on no node that has a run."""
+    """Nothing is placed on nodes of runs without a memory limit, and such a run is placed on no node with another
+    run."""
     table = NodeTable(node(f"n{i}", gpus=gpus, cpus=cpus) for i, (gpus, cpus, *_) in enumerate(shapes))
     snapshot = Snapshot.empty(table)
     others = {f"n{i}" for i in shared if i < len(shapes)}
@@ -272,8 +272,8 @@ def test_runs_that_share_no_node_are_alone_on_their_nodes(
 
 
 @given(st.lists(st.integers(0, 4), min_size=2, max_size=6), st.integers(1, 8))
-def test_as_few_racks_as_possible(free_nodes_per_rack: list[int], members: int) -> None:
-    """Compared with every subset of racks: no smaller one would have held the gang."""
+def test_no_smaller_set_of_racks_would_hold_the_gang(free_nodes_per_rack: list[int], members: int) -> None:
+    """Compared with every subset of racks."""
     nodes = [
         node(f"n{rack}-{i}", domains=(f"rack{rack}",)) for rack, n in enumerate(free_nodes_per_rack) for i in range(n)
     ]
@@ -291,8 +291,8 @@ def test_as_few_racks_as_possible(free_nodes_per_rack: list[int], members: int) 
     assert len(racks) == fewest
 
 
-def test_who_is_content_with_fewer_members_gets_as_many_as_fit() -> None:
-    """Its first ranks, and no more than it asked for; below its fewest it is all or nothing again."""
+def test_an_elastic_gang_gets_as_many_members_as_fit() -> None:
+    """Its first ranks, at most as many as requested. Below its minimum it is all or nothing."""
     snapshot = empty(node("a"), node("b"))
     answer = place(snapshot, replace(gang(5, fewest=1), ranks=(3, 5, 7, 8, 9)))
     assert isinstance(answer, Placement)
@@ -304,7 +304,7 @@ def test_who_is_content_with_fewer_members_gets_as_many_as_fit() -> None:
 
 
 @given(st.integers(1, 6), st.integers(1, 9), st.integers(1, 9), st.lists(st.integers(0, 8), min_size=6, max_size=6))
-def test_a_part_of_a_gang_is_never_below_its_fewest_nor_above_what_is_free(
+def test_an_elastic_gangs_size_is_between_its_minimum_and_what_is_free(
     count: int, members: int, fewest: int, used: list[int]
 ) -> None:
     snapshot = empty(*(node(f"n{i}") for i in range(count)))

@@ -1,4 +1,5 @@
-"""When enough has ended for a gang to start, against trying every end; and the room that a cycle keeps up to date."""
+"""The first release after which a gang can start, compared with a search over every release; and the room that a cycle
+keeps up to date."""
 
 from __future__ import annotations
 
@@ -33,7 +34,7 @@ def shape_of(member: MemberRequest) -> Shape:
 
 
 def running(gangs: list[tuple[MemberRequest, int, float]]) -> tuple[Snapshot, list[Ending]]:
-    """Those of the gangs that find room, one after the other."""
+    """Place the gangs that fit, one after the other."""
     state, endings = Snapshot.empty(TABLE), []
     for member, row, ends_at in gangs:
         if room_of(state, member, np.ones(NODES, dtype=bool))[row] > 0:
@@ -44,21 +45,21 @@ def running(gangs: list[tuple[MemberRequest, int, float]]) -> tuple[Snapshot, li
 
 @settings(max_examples=150)
 @given(held, members, st.integers(1, 12), st.lists(st.integers(0, 2), max_size=2))
-def test_it_is_the_first_end_after_which_there_is_room(
+def test_the_earliest_release_with_enough_room_is_found(
     gangs: list[tuple[MemberRequest, int, float]], member: MemberRequest, need: int, kept_on: list[int]
 ) -> None:
-    """Beside what others have reserved."""
+    """Nodes that are reserved for other runs do not count."""
     state, endings = running(gangs)
     shape, reserved = shape_of(member), Snapshot.empty(TABLE)
     for row in kept_on:
         occupy_rows(reserved, MEMBERS[1], np.array([row]))
     expected = None
-    for moment in sorted({each.ends_at for each in endings if shape.candidates[each.rows[0]]}):
+    for moment in sorted({ending.ends_at for ending in endings if shape.candidates[ending.rows[0]]}):
         then = Snapshot.empty(TABLE)
         then.add(reserved)
-        for each in endings:
-            if each.ends_at > moment:
-                occupy_rows(then, each.member, each.rows)
+        for ending in endings:
+            if ending.ends_at > moment:
+                occupy_rows(then, ending.member, ending.rows)
         if int(room_of(then, member, shape.candidates).sum()) >= need:
             expected = moment
             break
@@ -69,8 +70,8 @@ def test_it_is_the_first_end_after_which_there_is_room(
         assert np.array_equal(found[2], room_of(found[1], member, shape.candidates))
 
 
-def test_what_was_taken_out_already_makes_no_room_twice() -> None:
-    """A member that has ended, and of which it is not known yet that its run has."""
+def test_a_member_that_ended_already_frees_no_room_again() -> None:
+    """The member has ended, but the end of its run is not known yet."""
     whole, ended = MEMBERS[0], Ending(MEMBERS[0], np.array([0]), 10.0)
     state = Snapshot.empty(TABLE)
     occupy_rows(state, whole, np.array([1]))
@@ -79,8 +80,8 @@ def test_what_was_taken_out_already_makes_no_room_twice() -> None:
     assert Releases([], shape_of(whole)).earliest(state, None, 1, 1) is None
 
 
-def test_where_all_are_alike_the_guess_is_the_answer() -> None:
-    """However long the line: a look at each end would be too slow."""
+def test_with_equal_gangs_the_first_guess_is_right() -> None:
+    """Trying each release would be too slow in a long queue."""
     facts = [NodeFacts(f"n{i}", 64_000, 512 * GIB, 8, 110, "h100") for i in range(64)]
     table, whole = NodeTable(facts), MEMBERS[0]
     state, everywhere = Snapshot.empty(table), np.ones(64, dtype=bool)
@@ -95,8 +96,8 @@ def test_where_all_are_alike_the_guess_is_the_answer() -> None:
 
 @settings(max_examples=80)
 @given(st.lists(st.tuples(members, st.integers(0, NODES - 1), st.booleans()), max_size=12))
-def test_the_room_of_a_cycle_is_that_of_its_state(steps: list[tuple[MemberRequest, int, bool]]) -> None:
-    """For every shape, whenever it was asked for last; and it never denies room that may exist."""
+def test_the_remembered_room_equals_that_of_the_state(steps: list[tuple[MemberRequest, int, bool]]) -> None:
+    """For every shape, however long ago it was read; and `may_hold` never denies room that exists."""
     rooms, shapes = Rooms(Snapshot.empty(TABLE)), [shape_of(replace(member)) for member in MEMBERS]
     for number, (member, row, asks) in enumerate(steps):
         shape = shapes[number % len(shapes)]
@@ -107,17 +108,17 @@ def test_the_room_of_a_cycle_is_that_of_its_state(steps: list[tuple[MemberReques
         if room_of(rooms.state, member, shape_of(member).candidates)[row] > 0:
             occupy_rows(rooms.state, member, np.array([row]))
             rooms.note(np.array([row]))
-        for each in shapes:
-            there = int(room_of(rooms.state, each.member, each.candidates).sum())
-            assert rooms.may_hold(each, there)
+        for shape_to_check in shapes:
+            free = int(room_of(rooms.state, shape_to_check.member, shape_to_check.candidates).sum())
+            assert rooms.may_hold(shape_to_check, free)
 
 
 @given(st.lists(st.integers(0, 5), max_size=8))
-def test_rows_once_upwards(rows: list[int]) -> None:
+def test_distinct_rows_are_sorted(rows: list[int]) -> None:
     assert distinct(np.array(rows, dtype=np.int64)).tolist() == sorted(set(rows))
 
 
-def test_two_shapes_meet_where_both_could_use_a_node_that_takes_work() -> None:
+def test_two_shapes_meet_if_both_could_use_a_usable_node() -> None:
     whole = shape_of(MEMBERS[0])
     others = [np.array(mask, dtype=bool) for mask in ([1, 0, 0, 0], [0, 0, 0, 1])]
     met = [whole.meets(Shape(MEMBERS[1], mask, mask)) for mask in others]

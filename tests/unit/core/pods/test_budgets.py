@@ -20,12 +20,12 @@ def status(total: int, phase: Phase = Phase.RUNNING) -> RunStatus:
     return RunStatus(phase=phase, members=MemberCounts(total=total))
 
 
-def test_nobody_of_a_gang_may_be_evicted() -> None:
+def test_no_member_of_a_gang_may_be_evicted() -> None:
     found = budget_spec("batch", "u1", status(4), [member(rank) for rank in range(4)])
     assert found == {"minAvailable": 4, "selector": BY_UID, "unhealthyPodEvictionPolicy": "AlwaysAllow"}
 
 
-def test_whoever_is_on_a_cordoned_node_may_be_and_nobody_else() -> None:
+def test_only_members_on_cordoned_nodes_may_be_evicted() -> None:
     members = [member(rank, node_cordoned=rank in (1, 10)) for rank in range(12)]
     found = budget_spec("batch", "u1", status(12), members)
     assert found is not None
@@ -34,7 +34,7 @@ def test_whoever_is_on_a_cordoned_node_may_be_and_nobody_else() -> None:
     assert found["minAvailable"] == 10
 
 
-def test_what_ended_there_is_no_matter() -> None:
+def test_ended_members_on_cordoned_nodes_do_not_count() -> None:
     ended = member(1, node_cordoned=True, state=MemberState.SUCCEEDED)
     assert budget_spec("batch", "u1", status(2), [member(0), ended]) == budget_spec("batch", "u1", status(2), [])
 
@@ -46,7 +46,7 @@ def test_a_single_member_is_protected_until_its_node_is_cordoned(kind: Any) -> N
     assert budget_spec(kind, "u1", status(1), [member(0, node_cordoned=True)]) is None
 
 
-def test_of_a_service_one_after_the_other_may_be_evicted() -> None:
+def test_members_of_a_service_may_be_evicted_one_at_a_time() -> None:
     found = budget_spec("service", "u1", status(3), [member(rank, node_cordoned=rank == 0) for rank in range(3)])
     assert found is not None
     assert (found["minAvailable"], found["selector"]) == (2, BY_UID)
@@ -64,6 +64,6 @@ def test_of_a_service_one_after_the_other_may_be_evicted() -> None:
         (Phase.STOPPED, False),
     ],
 )
-def test_a_run_without_members_has_none(phase: Phase, protected: bool) -> None:
-    """Else it would be told for ever as a budget that is not met."""
+def test_a_run_without_members_has_no_budget(phase: Phase, protected: bool) -> None:
+    """Kubernetes would report it as a violated budget for ever."""
     assert (budget_spec("batch", "u1", status(2, phase), []) is not None) == protected

@@ -1,4 +1,4 @@
-"""The objects that a run becomes."""
+"""The Kubernetes objects of a run."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from kajitori.core.words import first_step, names
 def members(
     document: dict[str, Any] | None = None, *, port: int = 20001, policy: dict[str, Any] | None = None, **more: Any
 ) -> MemberPods:
-    """The Pods of the third attempt of a run named bert with these fields."""
+    """Return the Pods of the third attempt of a run named bert with these fields."""
     spec = parse_spec({"image": "bert:3", "replicas": 4} | (document or {}))
     rules = {"inject": {"labels": {"cost": "42"}, "annotations": {"note": "x"}}, **(policy or {})}
     decision = decide(spec, parse_policy(rules), Facts(), run=RunIdentity("bert", "vision"))
@@ -39,8 +39,8 @@ def env(pod: dict[str, Any]) -> dict[str, str]:
     return {each["name"]: each["value"] for each in pod["spec"]["containers"][0]["env"]}
 
 
-def test_a_member() -> None:
-    """Run, attempt and rank stand in name, host name, labels and environment; the Pod belongs to the Run."""
+def test_a_members_pod_has_run_attempt_and_rank() -> None:
+    """They are in its name, host name, labels and environment; the Pod belongs to the Run."""
     pod = members().pod(2, "gpu-7")
     assert pod["metadata"] == {
         "name": "bert-3-2",
@@ -78,8 +78,8 @@ def test_a_member() -> None:
     }
 
 
-def test_pinned_or_bound() -> None:
-    """A member is pinned by the node's name as a field, which the scheduler resolves at once, or bound directly."""
+def test_a_member_is_pinned_by_node_name_or_bound_directly() -> None:
+    """The pin is a field selector, which the scheduler resolves at once."""
     pinned = members().pod(0, "gpu-7")["spec"]
     terms = pinned["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
     assert terms == [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["gpu-7"]}]}]
@@ -89,8 +89,7 @@ def test_pinned_or_bound() -> None:
     assert "affinity" not in bound
 
 
-def test_torchrun() -> None:
-    """With torchrun every member learns all that torchrun asks for, also by the variables that it reads by itself."""
+def test_torchruns_members_have_all_variables_that_it_reads() -> None:
     pod = members({"launcher": "torchrun", "resources": {"gpu": 8}}).pod(3, "n")
     found = env(pod)
     assert found["MASTER_ADDR"] == found["PET_MASTER_ADDR"] == "bert-3-0.bert"
@@ -100,9 +99,9 @@ def test_torchrun() -> None:
     assert found["NPROC_PER_NODE"] == found["PET_NPROC_PER_NODE"] == "8"
 
 
-def test_torchrun_with_c10d() -> None:
-    """`torchrun --rdzv-backend c10d` meets at the same place; rank 0 is told that it is there, under a name that others
-    can look up. Another attempt never joins."""
+def test_torchrun_can_meet_with_c10d() -> None:
+    """`torchrun --rdzv-backend c10d` meets at the same place. Rank 0 knows that it is the host, under a name that
+    others can resolve. Another attempt never joins."""
     first, last = (env(members({"launcher": "torchrun"}).pod(rank, "n")) for rank in (0, 3))
     assert first["PET_RDZV_ENDPOINT"] == last["PET_RDZV_ENDPOINT"] == "bert-3-0.bert:20001"
     assert first["PET_RDZV_ID"] == last["PET_RDZV_ID"] == "bert-3"
@@ -112,27 +111,25 @@ def test_torchrun_with_c10d() -> None:
 
 
 @pytest.mark.parametrize("document", [{"replicas": 1}, {"type": "service"}])
-def test_nobody_to_meet(document: dict[str, Any]) -> None:
-    """One member alone, and members of a service, have no meeting point."""
+def test_a_single_member_and_a_service_have_no_meeting_point(document: dict[str, Any]) -> None:
     assert "MASTER_ADDR" not in env(members(document).pod(0, "n"))
 
 
-def test_ones_own_meeting_point() -> None:
-    """Without a launcher the user's own values stand."""
+def test_without_a_launcher_the_users_meeting_point_is_kept() -> None:
     found = env(members({"env": {"MASTER_ADDR": "elsewhere"}}).pod(1, "n"))
     assert found["MASTER_ADDR"] == "elsewhere"
     assert found["MASTER_PORT"] == "20001"
 
 
-def test_each_name_once() -> None:
-    """No variable stands twice in a Pod, whatever policy and launcher add."""
+def test_no_variable_is_repeated_in_a_pod() -> None:
+    """Whatever policy and launcher add."""
     pod = members({"launcher": "torchrun", "env": {"A": "b"}, "checkpoint": {"path": "/c"}}).pod(1, "n")
     listed = [each["name"] for each in pod["spec"]["containers"][0]["env"]]
     assert len(listed) == len(set(listed))
 
 
 def test_members_differ_only_in_rank_and_node() -> None:
-    """A Pod made first is not changed by those made later, and ranks differ in nothing but themselves."""
+    """Creating a Pod does not change those created before."""
     pods = members()
     first = json.dumps(pods.pod(0, "a"))
     other = json.dumps(pods.pod(1, "b"))
@@ -148,9 +145,8 @@ def test_members_differ_only_in_rank_and_node() -> None:
     assert swapped == other
 
 
-def test_members_of_a_sweep_know_their_index_and_nobody_else() -> None:
-    """Each is alone in its world, and has a folder of its own beside the others' checkpoints. The first step is told
-    which Pod it is in."""
+def test_members_of_a_sweep_know_only_their_index() -> None:
+    """Each has world size 1 and its own checkpoint folder. The first step knows its Pod's name."""
     document = {
         "replicas": 1,
         "array": "5-9",
@@ -180,13 +176,13 @@ def test_members_of_a_sweep_know_their_index_and_nobody_else() -> None:
     assert pod["spec"]["activeDeadlineSeconds"] == 3600
 
 
-def test_the_largest_names_fit() -> None:
-    """The longest run name still gives a host name of at most 63 characters."""
+def test_the_longest_run_name_gives_a_valid_host_name() -> None:
+    """At most 63 characters."""
     assert len(names.pod_name("a" * names.RUN_NAME_MAX_LENGTH, 99_999, 99_998)) <= 63
 
 
-def test_headless_service() -> None:
-    """Members have names of their own before they are ready, and the Service goes with the run."""
+def test_the_service_resolves_members_before_they_are_ready() -> None:
+    """It is deleted with the run."""
     service = headless_service(run_name="bert", namespace="vision", run_uid="u-1", ports=[80])
     assert service["spec"] == {
         "clusterIP": "None",
@@ -198,8 +194,7 @@ def test_headless_service() -> None:
     assert "ports" not in headless_service(run_name="b", namespace="v", run_uid="u", ports=[])["spec"]
 
 
-def test_checkpoint_claim() -> None:
-    """The claim outlives the run: nothing owns it."""
+def test_the_checkpoint_claim_has_no_owner_and_outlives_the_run() -> None:
     claim = checkpoint_claim(
         run_name="bert", namespace="vision", size_bytes=2**30, access_mode="ReadWriteMany", storage_class="fast"
     )
@@ -212,8 +207,8 @@ def test_checkpoint_claim() -> None:
     }
 
 
-def test_priority_class() -> None:
-    """Ours never preempts, and is worth what Pods without a class are worth."""
+def test_our_priority_class_never_preempts() -> None:
+    """Its value is that of Pods without a class."""
     assert priority_class()["preemptionPolicy"] == "Never"
     assert priority_class()["value"] == 0
 
@@ -222,13 +217,13 @@ START = {"start": {"image": "registry/kajitori:1", "server": "http://kajitori.ka
 
 
 def starting(document: dict[str, Any] | None = None, **policy: Any) -> dict[str, Any]:
-    """The spec of a member's Pod under a policy with a first step."""
+    """Return the spec of a member's Pod under a policy with a first step."""
     spec: dict[str, Any] = members(document, policy=START | policy, key=b"k" * 32).pod(2, "gpu-7")["spec"]
     return spec
 
 
-def test_a_member_of_a_gang_begins_with_a_step_of_ours() -> None:
-    """The step knows server, ticket and files, and writes to a folder that the program can only read."""
+def test_a_member_of_a_gang_has_a_first_step() -> None:
+    """It knows server, ticket and files, and writes to a folder that the program can only read."""
     spec = starting({"resources": {"gpu": 8, "cpu": 8, "memory": "64Gi"}})
     (step,) = spec["initContainers"]
     said = {each["name"]: each["value"] for each in step["env"]}
@@ -262,8 +257,8 @@ def test_a_member_of_a_gang_begins_with_a_step_of_ours() -> None:
     assert spec["volumes"] == [{"name": "kajitori", "emptyDir": {}}]
 
 
-def test_whoever_leads_next_makes_the_same_pods() -> None:
-    """Tickets follow from the attempt and the key alone (rule 2)."""
+def test_every_leader_creates_the_same_pods() -> None:
+    """Tickets depend only on the attempt and the key (rule 2)."""
     one, other = (members(policy=START, key=b"k" * 32).pod(1, "gpu-7") for _ in range(2))
     assert one == other
     assert one != members(policy=START, key=b"l" * 32).pod(1, "gpu-7")
@@ -274,17 +269,17 @@ def test_whoever_leads_next_makes_the_same_pods() -> None:
     [({"replicas": 1}, START), ({"type": "service", "restarts": 0}, START), ({}, {})],
     ids=["alone", "service", "no image in the policy"],
 )
-def test_who_needs_nobody_has_no_first_step(document: dict[str, Any], policy: dict[str, Any]) -> None:
-    """Nor anything that it would have made."""
+def test_a_run_that_needs_no_other_member_has_no_first_step(document: dict[str, Any], policy: dict[str, Any]) -> None:
+    """Nor the volumes and variables that belong to it."""
     pod = members(document, policy=policy, key=b"k" * 32).pod(0, "gpu-7")
     assert "initContainers" not in pod["spec"] and "volumes" not in pod["spec"]
     assert "KAJI_HOSTS" not in env(pod)
     assert first_step.ANNOTATION_OWN_FOLDERS not in pod["metadata"]["annotations"]
 
 
-def test_the_first_step_leaves_the_pod_in_its_class() -> None:
-    """What is only partly reserved stays so; nothing is asked for that the member itself does not ask for, and no whole
-    cores, which a node may give away for good."""
+def test_the_first_step_does_not_change_the_pods_qos_class() -> None:
+    """It requests no resource that the member does not request, and no whole cores, which a static CPU manager would
+    reserve for good."""
     burstable = {"qos": "burstable", "resources": {"cpu": 4, "cpuRequest": 2, "memory": "64Mi"}}
     assert starting(burstable)["initContainers"][0]["resources"] == {
         "requests": {"cpu": "2", "memory": "64Mi"},
@@ -296,8 +291,8 @@ def test_the_first_step_leaves_the_pod_in_its_class() -> None:
     assert unlimited == {"requests": {"cpu": "999m", "memory": "2Gi"}, "limits": {"cpu": "999m"}}
 
 
-def test_the_first_step_has_no_rights_that_it_does_not_need() -> None:
-    """It passes wherever the member passes, and is not privileged where the member is."""
+def test_the_first_step_has_only_the_rights_that_it_needs() -> None:
+    """It is admitted wherever the member is, and is not privileged even if the member is."""
     security = {"allowPrivileged": True, "allowRoot": True, "addCapabilities": ["IPC_LOCK"], "readOnlyRoot": True}
     step = starting({"privileged": True, "user": "1000"}, security=security)["initContainers"][0]
     assert step["securityContext"] == {
@@ -309,7 +304,7 @@ def test_the_first_step_has_no_rights_that_it_does_not_need() -> None:
     }
 
 
-def test_an_etc_hosts_of_the_users_own_stays() -> None:
+def test_the_users_own_etc_hosts_is_kept() -> None:
     """Two volumes cannot be mounted at one path."""
     volumes = {"volumes": {"names": {"configMap": "names", "subPath": "hosts"}}}
     spec = starting({"volumes": [{"name": "names", "path": "/etc/hosts"}]}, **volumes)
@@ -320,8 +315,8 @@ CODE = {"digest": "sha256:" + "a" * 64, "path": "/work"}
 
 
 @pytest.mark.parametrize("document", [{"replicas": 1}, {"type": "service", "replicas": 3}])
-def test_code_comes_with_the_first_step(document: dict[str, Any]) -> None:
-    """Members that need no other members get it as well, without waiting. The ticket is valid for this code only."""
+def test_the_first_step_fetches_the_code(document: dict[str, Any]) -> None:
+    """A single member gets it as well, without waiting for others. The ticket is valid for this code only."""
     pod = {"spec": starting({"code": CODE, **document})}
     (step,) = pod["spec"]["initContainers"]
     said = {each["name"]: each["value"] for each in step["env"]}
@@ -338,7 +333,7 @@ def test_code_comes_with_the_first_step(document: dict[str, Any]) -> None:
     ]
 
 
-def test_a_gang_with_code_waits_for_its_members_too() -> None:
+def test_a_gang_with_code_also_waits_for_its_members() -> None:
     pod = {"spec": starting({"code": CODE, "workingDir": "/elsewhere"})}
     assert first_step.ALONE_ENV not in {each["name"] for each in pod["spec"]["initContainers"][0]["env"]}
     assert pod["spec"]["containers"][0]["workingDir"] == "/elsewhere"

@@ -18,14 +18,14 @@ START = {"start": {"image": "kajitori:1", "server": "http://web"}}
 RUN = {"image": "pi:1", "replicas": 4, "launcher": "mpi", "command": ["mpirun", "./pi", "$(cat x)"]}
 
 
-def decided(document: dict[str, Any] | None = None, **rules: Any) -> Decision:
+def decision_for(document: dict[str, Any] | None = None, **rules: Any) -> Decision:
     policy = parse_policy(START | rules)
     return decide(parse_spec(RUN | (document or {})), policy, Facts(), run=RunIdentity("pi", "vision"))
 
 
 def pod(document: dict[str, Any] | None = None, **rules: Any) -> dict[str, Any]:
-    """The last member of a first attempt."""
-    spec, template = parse_spec(RUN | (document or {})), decided(document, **rules).template
+    """Return the last member of a first attempt."""
+    spec, template = parse_spec(RUN | (document or {})), decision_for(document, **rules).template
     about: dict[str, Any] = {"run_name": "pi", "namespace": "vision", "run_uid": "u", "attempt": 1, "port": 20_001}
     pods = MemberPods(template, world_size=spec.replicas, launcher=spec.launcher, key=b"k" * KEY_BYTES, **about)
     made: dict[str, Any] = pods.pod(spec.replicas - 1, "n")["spec"]
@@ -44,8 +44,8 @@ def mounts(spec: dict[str, Any]) -> dict[str, str]:
     return {each["mountPath"]: each.get("subPath", "") for each in spec["containers"][0]["volumeMounts"]}
 
 
-def test_a_member_is_started_by_the_launcher_with_the_users_words() -> None:
-    """By a shell of the image, so that it needs no Python; words come through as they were written."""
+def test_the_launcher_starts_a_member_with_the_users_arguments() -> None:
+    """It is run by a shell of the image, so it needs no Python. The arguments are unchanged."""
     main = pod()["containers"][0]
     assert main["command"][:2] == ["/bin/sh", "-c"] and "args" not in main
     assert main["command"][-3:] == ["mpirun", "./pi", "$$(cat x)"]
@@ -55,8 +55,8 @@ def test_a_member_is_started_by_the_launcher_with_the_users_words() -> None:
     assert not any("PRIVATE" in value for value in found.values())
 
 
-def test_one_step_is_ours_and_one_looks_at_the_image_as_the_program_will() -> None:
-    """Same image, same user, same rights: what it finds is what the program will find."""
+def test_a_second_step_checks_the_users_image() -> None:
+    """It has the image, user and rights of the program, so it finds what the program will find."""
     spec = pod({"user": 4711})
     ours, looks = spec["initContainers"]
     assert (ours["name"], ours["image"]) == (first_step.CONTAINER, "kajitori:1")
@@ -69,31 +69,31 @@ def test_one_step_is_ours_and_one_looks_at_the_image_as_the_program_will() -> No
 @pytest.mark.parametrize(
     ("user", "allow_root", "brings"), [(4711, True, True), (0, True, False), (None, True, False), (None, False, True)]
 )
-def test_whoever_is_not_root_gets_an_etc_passwd(user: int | None, allow_root: bool, brings: bool) -> None:
-    """The image's own file stays if the program may run as root, since such a program can add users."""
+def test_a_user_other_than_root_gets_an_etc_passwd(user: int | None, allow_root: bool, brings: bool) -> None:
+    """If the program may run as root, the image's own file stays, since such a program can add users."""
     spec = pod({} if user is None else {"user": user}, security={"allowRoot": allow_root})
     assert (mounts(spec).get("/etc/passwd") == first_step.PASSWD_FILE) is brings
     assert (first_step.MPI_PASSWD_ENV in env(spec["initContainers"][1])) is brings
 
 
-def test_one_member_alone_is_started_in_the_same_way() -> None:
-    """`mpirun` finds its hostfile, whatever the number of members."""
+def test_a_single_member_is_started_in_the_same_way() -> None:
+    """`mpirun` finds its hostfile for any number of members."""
     found = pod({"replicas": 1})
     assert env(found["containers"][0])["KAJI_HOSTS"] and len(found["initContainers"]) == 2
 
 
-def test_without_a_first_step_there_is_no_mpi() -> None:
+def test_mpi_without_a_first_step_is_refused() -> None:
     """The refusal names the launcher and the missing first step."""
     with pytest.raises(Refused) as refused:
-        decided(start={})
+        decision_for(start={})
     assert [(fault.field, fault.code) for fault in refused.value.faults] == [("spec.launcher", "NoFirstStep")]
 
 
-def test_what_is_to_be_known() -> None:
-    """Before the run is made."""
-    assert not {"EntrypointLeftOut", "SshdLacksRights", "MembersShareAddress"} & codes(decided())
-    assert "EntrypointLeftOut" in codes(decided({"command": [], "args": ["mpirun", "./pi"]}))
-    assert "SshdLacksRights" in codes(decided(security={"allowRoot": True}))
+def test_findings_warn_of_common_problems_with_mpi() -> None:
+    """They are in the answer to the submission."""
+    assert not {"EntrypointLeftOut", "SshdLacksRights", "MembersShareAddress"} & codes(decision_for())
+    assert "EntrypointLeftOut" in codes(decision_for({"command": [], "args": ["mpirun", "./pi"]}))
+    assert "SshdLacksRights" in codes(decision_for(security={"allowRoot": True}))
     rights = ["SETUID", "SETGID", "SYS_CHROOT"]
-    assert "SshdLacksRights" not in codes(decided(security={"allowRoot": True, "addCapabilities": rights}))
-    assert "MembersShareAddress" in codes(decided({"hostNetwork": True}, security={"allowHostNetwork": True}))
+    assert "SshdLacksRights" not in codes(decision_for(security={"allowRoot": True, "addCapabilities": rights}))
+    assert "MembersShareAddress" in codes(decision_for({"hostNetwork": True}, security={"allowHostNetwork": True}))

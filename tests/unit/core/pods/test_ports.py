@@ -1,4 +1,4 @@
-"""Each attempt's members meet on a port of their own."""
+"""The members of each attempt meet on a port of their own."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from kajitori.errors import Unavailable
 
 
 @given(st.text(), st.integers(1, 99), st.sets(st.integers(100, 120)))
-def test_never_one_that_is_taken(uid: str, attempt: int, taken: set[int]) -> None:
-    """While there is one left; and the same question has the same answer."""
+def test_a_port_in_use_is_not_chosen(uid: str, attempt: int, taken: set[int]) -> None:
+    """As long as there is another one. The choice is deterministic."""
     if taken >= set(range(100, 121)):
         return
     port = choose_port(uid, attempt, taken, 100, 120)
@@ -20,6 +20,6 @@ def test_never_one_that_is_taken(uid: str, attempt: int, taken: set[int]) -> Non
     assert choose_port(uid, attempt, taken, 100, 120) == port
 
 
-def test_all_taken() -> None:
+def test_no_free_port_is_an_error_with_the_range() -> None:
     with pytest.raises(Unavailable, match="100 to 101"):
         choose_port("u", 1, {100, 101}, 100, 101)

@@ -30,7 +30,7 @@ DNS = {
 
 
 def rules_of(network: Rules | None, **more: Any) -> Rules:
-    """The spec of a run's NetworkPolicy."""
+    """Return the spec of a run's NetworkPolicy."""
     policy = more.pop("policy", {})
     decision = decided({"network": network, **more} if network is not None else more, {"traffic": CLASSES, **policy})
     assert decision.network is not None
@@ -43,8 +43,8 @@ def blocks(rules: list[Rules], peers: str) -> list[Rules]:
     return [peer["ipBlock"] for rule in rules for peer in rule[peers] if "ipBlock" in peer and "ports" not in rule]
 
 
-def lets(rules: list[Rules], address: str, peers: str = "to") -> bool:
-    """Whether the ranges of some rules let an address through."""
+def lets_through(rules: list[Rules], address: str, peers: str = "to") -> bool:
+    """Return whether the ranges of some rules let an address through."""
     one = ip_address(address)
 
     def holds(cidr: str) -> bool:
@@ -54,8 +54,8 @@ def lets(rules: list[Rules], address: str, peers: str = "to") -> bool:
     return any(holds(block["cidr"]) and not any(map(holds, block.get("except", ()))) for block in blocks(rules, peers))
 
 
-def test_without_a_word_nothing_is_restricted() -> None:
-    """Neither policy nor run says anything: no NetworkPolicy. The same where a run asks for everything."""
+def test_without_any_rule_there_is_no_network_policy() -> None:
+    """The same if a run asks for everything."""
     assert decided().network is None
     open_to_all = {"defaults": {"network": {"from": ["namespace"], "to": []}}}
     assert decided({"network": {"from": ["all"], "to": ["all"]}}, open_to_all).network is None
@@ -71,8 +71,7 @@ def test_members_always_reach_each_other() -> None:
     assert not blocks(spec["egress"], "to")
 
 
-def test_only_what_is_said_is_restricted() -> None:
-    """A restriction of targets does not restrict sources."""
+def test_a_restriction_of_targets_does_not_restrict_sources() -> None:
     spec = rules_of({"to": ["storage"]})
     assert spec["policyTypes"] == ["Egress"]
     assert "ingress" not in spec
@@ -91,12 +90,14 @@ def test_only_what_is_said_is_restricted() -> None:
         (["10.9.0.0/16", "2001:db8::/32"], ["10.9.8.1", "2001:db8::1"], ["10.1.0.1", "2001:db9::1"]),
     ],
 )
-def test_classes_as_ranges(places: list[str], inside: list[str], outside: list[str]) -> None:
-    """A class is its ranges, IPv4 and IPv6, without those of other classes inside them; the same for who may come."""
+def test_a_class_becomes_its_ranges_without_nested_classes(
+    places: list[str], inside: list[str], outside: list[str]
+) -> None:
+    """For IPv4 and IPv6, and for both directions."""
     spec = rules_of({"to": places, "from": places})
     for rules, peers in ((spec["egress"], "to"), (spec["ingress"], "from")):
-        assert all(lets(rules, each, peers) for each in inside)
-        assert not any(lets(rules, each, peers) for each in outside)
+        assert all(lets_through(rules, each, peers) for each in inside)
+        assert not any(lets_through(rules, each, peers) for each in outside)
 
 
 NETWORKS = st.tuples(st.integers(0, 2**32 - 1), st.integers(1, 32)).map(
@@ -109,7 +110,7 @@ NEAR = st.tuples(st.integers(0, 15), st.integers(1, 4)).map(
 
 @st.composite
 def worlds(draw: st.DrawFn) -> tuple[dict[str, list[str]], list[str]]:
-    """Nested address classes, a subset of them, and additional ranges."""
+    """Draw nested address classes, a subset of them, and additional ranges."""
     ranges = draw(st.lists(NEAR | NETWORKS, min_size=1, max_size=10, unique=True))
     classes: dict[str, list[str]] = {}
     for each in ranges:
@@ -119,8 +120,8 @@ def worlds(draw: st.DrawFn) -> tuple[dict[str, list[str]], list[str]]:
 
 
 def in_one_set(rule: Rules, address: Address) -> bool:
-    """Whether a rule lets an address through where all its ranges are in one set, in which none may lie in another, and
-    all exceptions in a second one."""
+    """Return whether a rule lets an address through on a plugin that keeps all ranges of a rule in one set, in which
+    none may contain another, and all exceptions in a second set."""
     blocks = [peer["ipBlock"] for peer in rule["to"]]
     ranges = [ip_network(block["cidr"]) for block in blocks]
     assert not any(one.overlaps(other) for one, other in combinations(ranges, 2) if one.version == other.version)
@@ -135,9 +136,9 @@ INSIDE = {"a": ["10.0.0.0/8"], "b": ["10.9.0.0/16"]}
 @example((INSIDE, ["a", "10.9.0.0/16"]), 0)
 @example((INSIDE, ["a", "10.8.0.0/15"]), 0)
 @example((INSIDE, ["a", "b", "internet"]), 0)
-def test_an_address_passes_just_where_its_class_may(world: tuple[dict[str, list[str]], list[str]], number: int) -> None:
-    """However ranges lie in each other; no exception is the range that it is in, which Kubernetes refuses. It is the
-    same on network plugins that keep the ranges of a rule in sets, as kube-router does."""
+def test_an_address_passes_exactly_if_its_class_may(world: tuple[dict[str, list[str]], list[str]], number: int) -> None:
+    """For any nesting of ranges. No exception equals its range, which Kubernetes refuses. It holds on network plugins
+    that keep the ranges of a rule in sets, as kube-router does."""
     classes, places = world
     traffic = TrafficPolicy(classes=classes)
     of_class = traffic.address_classes
@@ -156,8 +157,8 @@ def test_an_address_passes_just_where_its_class_may(world: tuple[dict[str, list[
         assert passes == any(in_one_set(rule, address) for rule in of_ranges)
 
 
-def test_pods_of_this_cluster_are_named_as_pods() -> None:
-    """Some network plugins don't take Pods for addresses: the class that they are in stands for all of them, too."""
+def test_the_class_of_the_clusters_pods_also_selects_pods() -> None:
+    """Some network plugins do not match Pods by address."""
     every_pod: Rules = {"namespaceSelector": {}}
     assert every_pod in rules_of({"to": ["internal"]})["egress"][1]["to"]
     assert every_pod not in rules_of({"to": ["storage"]})["egress"][1]["to"]
@@ -165,8 +166,8 @@ def test_pods_of_this_cluster_are_named_as_pods() -> None:
 
 
 @pytest.mark.parametrize("url", [STEP["server"], "http://kajitori.ops.svc:8600"])
-def test_names_and_the_first_step_stay_in_reach(url: str) -> None:
-    """Resolvers, by their Pods and on the node; the Web API where members begin by asking it, and only there."""
+def test_resolvers_and_the_first_steps_server_stay_reachable(url: str) -> None:
+    """Resolvers as Pods and on the node; the Web API only for members with a first step."""
     server = {"to": [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "ops"}}}]}
     gang = rules_of({"to": []}, replicas=2, policy={"start": {**STEP, "server": url}})["egress"]
     assert {"to": [DNS]} in gang
@@ -184,14 +185,13 @@ def test_names_and_the_first_step_stay_in_reach(url: str) -> None:
         ("http://10.0.0.5", "10.0.0.5/32", 80),
     ],
 )
-def test_a_server_by_its_address(url: str, cidr: str, port: int) -> None:
-    """It is let through at its port alone."""
+def test_a_server_with_an_address_is_reachable_at_its_port_only(url: str, cidr: str, port: int) -> None:
     egress = rules_of({"to": []}, replicas=2, policy={"start": {**STEP, "server": url}})["egress"]
     assert {"to": [{"ipBlock": {"cidr": cidr}}], "ports": [{"port": port, "protocol": "TCP"}]} in egress
 
 
-def test_a_server_whose_addresses_nobody_knows() -> None:
-    """Members would wait for it in vain: refused, unless policy names what is always in reach."""
+def test_a_server_with_unknown_addresses_is_refused() -> None:
+    """Members would wait for it in vain, unless policy names what is always reachable."""
     policy = {"start": {**STEP, "server": "https://kaji.example.com"}}
     fault = refused({"network": {"to": []}, "replicas": 2}, policy)["spec.network.to"]
     assert fault.code == "ServerOutOfReach"
@@ -201,18 +201,18 @@ def test_a_server_whose_addresses_nobody_knows() -> None:
     assert decided({"network": {"to": []}, "replicas": 2}, known).network is not None
 
 
-def test_what_is_always_allowed() -> None:
-    """Policy's own places stand beside the run's; `all` opens a direction whatever runs say."""
+def test_destinations_that_policy_always_allows_are_added() -> None:
+    """`all` opens a direction whatever runs ask for."""
     always = {"from": ["10.0.0.7/32"], "to": ["storage"]}
     spec = rules_of({"from": [], "to": []}, policy={"network": {"always": always}})
-    assert lets(spec["ingress"], "10.0.0.7", "from")
-    assert lets(spec["egress"], "10.9.0.1")
+    assert lets_through(spec["ingress"], "10.0.0.7", "from")
+    assert lets_through(spec["egress"], "10.9.0.1")
     spec = rules_of({"from": [], "to": []}, policy={"network": {"always": {"from": ["all"]}}})
     assert spec["policyTypes"] == ["Egress"]
 
 
-def test_every_wrong_place_is_named() -> None:
-    """Unknown classes with the known ones, what is beside `all`, and what is above a ceiling."""
+def test_every_invalid_destination_is_named() -> None:
+    """Unknown classes with the known ones, entries beside `all`, and entries above a ceiling."""
     policy = {
         "traffic": CLASSES,
         "ceilings": {"run": {"network": {"from": ["namespace"], "to": ["internal", "10.9.0.0/20"]}}},
@@ -242,8 +242,7 @@ def test_every_wrong_place_is_named() -> None:
     assert faults["spec.network.to[2]"].hint == "allowed: internal, 10.9.0.0/20"
 
 
-def test_a_ceiling_of_all_other_addresses() -> None:
-    """Ranges are held against it by what lies inside them."""
+def test_ranges_are_compared_with_the_classes_in_a_ceiling() -> None:
     policy = {"traffic": CLASSES, "ceilings": {"run": {"network": {"to": ["internet", "storage"]}}}}
     fine = ["8.8.8.0/24", "10.9.4.0/24", "2001:db8::/32"]
     assert decided({"network": {"to": fine}}, policy).network is not None
@@ -256,8 +255,8 @@ def test_a_ceiling_of_all_other_addresses() -> None:
     assert decided({"network": {"to": ["all"]}}, whole).network is None
 
 
-def test_defaults_and_ceilings_count_for_who_says_nothing() -> None:
-    """A run without network access of its own gets the default, else the ceiling; a finding says so."""
+def test_a_run_without_rules_gets_the_default_or_the_ceiling() -> None:
+    """A finding says so."""
     ceiling = {"traffic": CLASSES, "ceilings": {"run": {"network": {"to": ["internal", "storage"]}}}}
     decision = decided({}, ceiling)
     assert "NetworkDefaulted" in codes(decision)
@@ -274,8 +273,8 @@ def test_defaults_and_ceilings_count_for_who_says_nothing() -> None:
     assert (told.code, told.message) == ("NetworkRestricted", "accepts no connections, connects only to internal")
 
 
-def test_the_node_s_own_network_cannot_be_restricted() -> None:
-    """Refused where the run or a ceiling wants that; with a default alone the run is told."""
+def test_restrictions_of_the_hosts_network_are_refused() -> None:
+    """By a run or a ceiling; with a default alone there is a finding."""
     allowed = {"security": {"allowHostNetwork": True}}
     assert refused({"network": {"to": []}, "hostNetwork": True}, allowed)["spec.hostNetwork"].code == "HostNetwork"
     ceiling = {**allowed, "ceilings": {"run": {"network": {"to": ["internal"]}}}}
@@ -285,8 +284,8 @@ def test_the_node_s_own_network_cannot_be_restricted() -> None:
     assert "NetworkOfTheNode" in codes(default)
 
 
-def test_where_nobody_enforces_it_is_told() -> None:
-    """As on the cluster of `kaji up`; without restrictions there is nothing to tell."""
+def test_restrictions_that_are_not_enforced_are_a_finding() -> None:
+    """As on the cluster of `kaji up`; without restrictions there is no finding."""
     policy = on_own_cluster(parse_policy({}), "kajitori:1", "http://127.0.0.1:1")
     assert "NetworkNotEnforced" in codes(decided({"network": {"to": ["internal"]}}, policy))
     assert "NetworkNotEnforced" not in codes(decided({}, policy))
@@ -306,8 +305,7 @@ def test_where_nobody_enforces_it_is_told() -> None:
         ({"ceilings": {"run": {"network": {"to": ["10.0.0.1/8"]}}}}, "'10.0.0.1/8' is not the canonical form"),
     ],
 )
-def test_faults_of_policies(policy: Rules, message: str) -> None:
-    """Unknown address classes in a policy are faults with their path."""
+def test_unknown_classes_in_a_policy_are_faults_with_their_path(policy: Rules, message: str) -> None:
     with pytest.raises(InvalidInput) as caught:
         parse_policy(policy)
     assert message in str(caught.value)
@@ -317,15 +315,15 @@ def test_faults_of_policies(policy: Rules, message: str) -> None:
     ("network", "field"),
     [({"to": ["a"] * 65}, "spec.network.to"), ({"from": [""]}, "spec.network.from[0]"), ({"to": ["a" * 65]}, "[0]")],
 )
-def test_lists_have_an_end(network: Rules, field: str) -> None:
-    """A run stays small, and a place is a word."""
+def test_lists_and_names_in_network_rules_have_limits(network: Rules, field: str) -> None:
+    """So a run stays small."""
     with pytest.raises(InvalidInput) as caught:
         decided({"network": network})
     assert caught.value.faults[0].field.endswith(field)
 
 
-def test_resolvers_are_not_every_pod() -> None:
-    """No labels would mean all of a namespace; as many places as there may be, and one label, are enough."""
+def test_a_resolver_selector_without_labels_is_refused() -> None:
+    """It would select all Pods of a namespace. The largest number of destinations, and one label, are accepted."""
     with pytest.raises(InvalidInput, match=r"network\.dns\.labels"):
         parse_policy({"network": {"dns": {"labels": {}}}})
     assert (
@@ -336,8 +334,8 @@ def test_resolvers_are_not_every_pod() -> None:
 
 
 @pytest.mark.parametrize("network", [{"from": [], "to": []}, {"to": []}, {"from": []}])
-def test_isolation_that_nothing_enforces_is_refused(network: Rules) -> None:
-    """A program that was to be cut off would reach everything; other restrictions get a note."""
+def test_isolation_that_is_not_enforced_is_refused(network: Rules) -> None:
+    """A program meant to be cut off could reach everything. Other restrictions get a note."""
     not_enforced = {"network": {"enforced": False}, "traffic": CLASSES}
     assert {fault.code for fault in refused({"network": network}, not_enforced).values()} == {"NotEnforced"}
     decided({"network": network}, {"traffic": CLASSES})

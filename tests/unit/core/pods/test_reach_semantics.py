@@ -1,5 +1,5 @@
-"""Runs' NetworkPolicies, read as Kubernetes' documentation says that network plugins read them: the flows that they let
-through are those that policy means, and no others."""
+"""Runs' NetworkPolicies, read as Kubernetes' documentation says: they allow exactly the connections that policy
+means."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MEMBER = {names.LABEL_RUN_UID: "uid-1"}
 
 @dataclass(frozen=True)
 class End:
-    """The other end of a connection: a Pod if it has a namespace, else a host with an address."""
+    """The other end of a connection: a Pod if it has a namespace, otherwise a host with an address."""
 
     namespace: str = ""
     labels: tuple[tuple[str, str], ...] = ()
@@ -36,8 +36,8 @@ class End:
 
 
 def allows(spec: Mapping[str, Any], direction: str, other: End, port: int, protocol: str) -> bool:
-    """Whether a policy lets its Pods have this connection: a direction that is not among its types is not isolated; in
-    one that is, some rule has to allow it."""
+    """Return whether a policy allows its Pods this connection. A direction that is not among its types is not isolated;
+    in an isolated one, some rule has to allow it."""
     if direction not in spec["policyTypes"]:
         return True
     peers = "from" if direction == "Ingress" else "to"
@@ -49,8 +49,8 @@ def allows(spec: Mapping[str, Any], direction: str, other: End, port: int, proto
 
 
 def _is_peer(peer: Mapping[str, Any], other: End) -> bool:
-    """Ranges are of addresses outside of the cluster; Pods are chosen by their labels, in the policy's own namespace
-    where no other is named."""
+    """Ranges are for addresses outside the cluster. Pods are selected by their labels, by default in the policy's own
+    namespace."""
     if "ipBlock" in peer:
         assert peer.keys() == {"ipBlock"}, "a range stands alone"
         block = peer["ipBlock"]
@@ -70,7 +70,7 @@ def _labels_of(namespace: str) -> dict[str, str]:
 
 
 def _chosen(selector: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
-    """By equality alone, which is all that is used; an empty selector chooses everybody."""
+    """Match by equality, which is all that is used; an empty selector matches every Pod."""
     assert selector.keys() <= {"matchLabels"}
     wanted: Mapping[str, str] = selector.get("matchLabels", {})
     return wanted.items() <= labels.items()
@@ -90,7 +90,7 @@ def _within(address: Address, cidr: str) -> bool:
 
 @dataclass(frozen=True)
 class World:
-    """Classes of addresses, and what a run says and policy always allows, by direction; None is everything."""
+    """Classes of addresses, and what a run asks for and policy always allows, by direction; None means everything."""
 
     classes: dict[str, list[str]]
     said: dict[str, list[str] | None]
@@ -99,7 +99,7 @@ class World:
     server: str
 
     def means(self, direction: str, other: End, port: int, protocol: str) -> bool:
-        """Whether the run may have this connection."""
+        """Return whether the run may have this connection."""
         key = "from" if direction == "Ingress" else "to"
         said = self.said[key]
         if said is None:
@@ -118,7 +118,7 @@ class World:
         return direction == "Egress" and (resolver or asked)
 
     def class_of(self, address: Address) -> str:
-        """That of the smallest range that it is in."""
+        """Return the class of the smallest range around the address."""
         around = [
             (_network(each).prefixlen, name)
             for name, ranges in self.classes.items()
@@ -128,13 +128,13 @@ class World:
         return max(around)[1] if around else "internet"
 
     def _is_service(self, address: Address, port: int, protocol: str) -> bool:
-        """The resolver on each node, and the server of the first step."""
+        """Return whether this is the resolver on each node, or the server of the first step."""
         if str(address) == "169.254.20.10":
             return port == 53
         return self.server == f"http://{address}:8600" and (port, protocol) == (8600, "TCP")
 
     def spec(self) -> dict[str, Any] | None:
-        """The NetworkPolicy of the run."""
+        """Return the run's NetworkPolicy."""
         document = {
             "traffic": {"classes": self.classes},
             "network": {"pods": self.pods, "always": self.always},
@@ -162,7 +162,7 @@ SERVERS = ("http://kajitori.ops.svc:8600", "http://10.0.0.5:8600")
 
 @st.composite
 def worlds(draw: st.DrawFn) -> World:
-    """Ranges of both families that lie in each other; runs that say something of one direction, of both, or nothing."""
+    """Draw nested ranges of both families, and runs with rules for one direction, both or none."""
     ranges = draw(st.lists(RANGES, min_size=1, max_size=8, unique=True))
     classes: dict[str, list[str]] = {"pods": ["100.64.0.0/10"]}
     for each in ranges:
@@ -176,7 +176,7 @@ def worlds(draw: st.DrawFn) -> World:
 
 
 def others(world: World) -> Iterator[End]:
-    """Pods of each kind, and addresses at all edges of what is written."""
+    """Return Pods of each kind, and addresses at all edges of the ranges."""
     for namespace in (OWN, "kube-system", "ops", "elsewhere"):
         for labels in (tuple(MEMBER.items()), (("k8s-app", "kube-dns"),), ()):
             yield End(namespace, labels)
@@ -191,8 +191,8 @@ def others(world: World) -> Iterator[End]:
 
 
 @given(worlds())
-def test_a_run_may_have_just_the_connections_that_policy_means(world: World) -> None:
-    """In both directions and families: Pods, resolvers, the server that members ask first, each edge of a range."""
+def test_a_run_has_exactly_the_connections_that_policy_means(world: World) -> None:
+    """In both directions and families: Pods, resolvers, the first step's server, and each edge of a range."""
     spec = world.spec()
     for other in others(world):
         for port, protocol in ((53, "UDP"), (53, "TCP"), (8600, "TCP"), (8600, "UDP"), (443, "TCP")):

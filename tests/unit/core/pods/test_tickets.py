@@ -25,8 +25,8 @@ keys = st.binary(min_size=1, max_size=64)
 
 
 @given(ticket=tickets, key=keys)
-def test_what_was_signed_comes_back(ticket: Ticket, key: bytes) -> None:
-    """The same ticket for the same key, always; the text fits into a header and a URL."""
+def test_a_signed_ticket_is_read_back(ticket: Ticket, key: bytes) -> None:
+    """The same key always gives the same ticket; the text fits into a header and a URL."""
     text = sign(ticket, key)
     assert verify(text, key) == ticket
     assert sign(replace(ticket), key) == text
@@ -34,29 +34,27 @@ def test_what_was_signed_comes_back(ticket: Ticket, key: bytes) -> None:
 
 
 @given(ticket=tickets, key=keys, other=keys)
-def test_another_key_does_not_fit(ticket: Ticket, key: bytes, other: bytes) -> None:
-    """HMAC fills short keys up with zeros: only what differs then is another key."""
+def test_another_keys_ticket_is_refused(ticket: Ticket, key: bytes, other: bytes) -> None:
+    """HMAC pads short keys with zeros, so keys that differ only in such zeros are the same key."""
     if key.ljust(64, b"\0") != other.ljust(64, b"\0"):
         assert verify(sign(ticket, key), other) is None
 
 
 @given(text=st.text())
-def test_nothing_else_is_a_ticket(text: str) -> None:
-    """Whatever is shown is answered with a no, never with an exception."""
+def test_any_other_text_is_refused_without_an_exception(text: str) -> None:
     assert verify(text, KEY) is None
 
 
 @given(place=st.integers(0, 10**6), char=st.sampled_from("ABCxyz019-_.="))
-def test_a_changed_ticket_is_none(place: int, char: str) -> None:
-    """Whatever single character is replaced."""
+def test_a_ticket_with_one_changed_character_is_refused(place: int, char: str) -> None:
     text = sign(TICKET, KEY)
     place %= len(text)
     changed = text[:place] + char + text[place + 1 :]
     assert changed == text or verify(changed, KEY) is None
 
 
-def test_parts_of_two_tickets_make_no_third() -> None:
-    """The signature covers all that a ticket says."""
+def test_parts_of_two_tickets_cannot_be_combined() -> None:
+    """The signature covers the whole content."""
     version, payload, _ = sign(TICKET, KEY).split(".")
     _, _, signature = sign(replace(TICKET, attempt=3), KEY).split(".")
     assert verify(f"{version}.{payload}.{signature}", KEY) is None
@@ -64,8 +62,8 @@ def test_parts_of_two_tickets_make_no_third() -> None:
     assert verify(f"other.{payload}.{sign(TICKET, KEY).split('.')[2]}", KEY) is None
 
 
-def test_secrets_of_an_attempt_are_its_own() -> None:
-    """The same whoever asks, and others for another attempt, run, purpose or key."""
+def test_each_attempt_has_its_own_secrets() -> None:
+    """They are deterministic, and differ for another attempt, run, purpose or key."""
     secret = derive(TICKET, KEY, "ssh host")
     assert derive(replace(TICKET, world_size=9), KEY, "ssh host") == secret and len(secret) == 32
     others = [
@@ -81,7 +79,7 @@ uids = st.from_regex(r"[a-z0-9-]{1,36}", fullmatch=True)
 
 
 @given(namespace=st.text(), pod=st.text(), uid=uids, key=keys)
-def test_a_signed_member_says_its_run(namespace: str, pod: str, uid: str, key: bytes) -> None:
+def test_a_members_signature_identifies_its_run(namespace: str, pod: str, uid: str, key: bytes) -> None:
     signature = sign_member(namespace, pod, uid, key)
     assert run_of_signed_member(signature, namespace, pod, key) == uid
     assert len(signature) < 128 and signature.isascii()
@@ -89,7 +87,7 @@ def test_a_signed_member_says_its_run(namespace: str, pod: str, uid: str, key: b
 
 @given(one=st.tuples(st.text(), st.text(), uids), other=st.tuples(st.text(), st.text(), uids))
 def test_a_copied_signature_proves_nothing(one: tuple[str, str, str], other: tuple[str, str, str]) -> None:
-    """On a Pod of another name or namespace, for another run, or with another key."""
+    """For a Pod with another name or namespace, another run, or another key."""
     signature = sign_member(*one, KEY)
     if one[:2] != other[:2]:
         assert not run_of_signed_member(signature, *other[:2], KEY)
@@ -101,5 +99,5 @@ def test_a_copied_signature_proves_nothing(one: tuple[str, str, str], other: tup
 
 
 @given(text=st.text())
-def test_nothing_else_is_a_signature(text: str) -> None:
+def test_any_other_text_is_no_signature(text: str) -> None:
     assert not run_of_signed_member(text, "vision", "bert-1-0", KEY)

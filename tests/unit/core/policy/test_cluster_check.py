@@ -1,4 +1,4 @@
-"""What a policy names and a cluster lacks."""
+"""Objects and nodes that a policy refers to and a cluster lacks."""
 
 from __future__ import annotations
 
@@ -107,13 +107,13 @@ def test_a_policy_without_storage_class_needs_a_default_one() -> None:
         ),
     ],
 )
-def test_what_no_node_fulfils_is_named(policy: dict[str, Any], field: str, message: str, hint: str) -> None:
+def test_requirements_that_no_node_meets_are_named(policy: dict[str, Any], field: str, message: str, hint: str) -> None:
     found = faults(**policy)
     assert list(found) == [field]
     assert message in found[field][0] and hint in found[field][1]
 
 
-def test_what_nodes_have_and_what_a_policy_leaves_out_is_no_fault() -> None:
+def test_met_requirements_and_omitted_fields_are_no_faults() -> None:
     assert not faults()
     assert not faults(
         inject={"nodeSelector": {"pool": "training"}},

@@ -20,7 +20,7 @@ from kajitori.errors import Fault, InvalidInput
 
 
 def faults(text: str | bytes | dict[str, Any]) -> dict[str, Fault]:
-    """The faults of a policy by field."""
+    """Return the faults of a policy by field."""
     with pytest.raises(InvalidInput) as caught:
         parse_policy(text)
     return {fault.field: fault for fault in caught.value.faults}
@@ -47,8 +47,7 @@ mounts: {hostPaths: [data]}
 """
 
 
-def test_every_fault_with_its_line() -> None:
-    """A file that is wrong in many places is told all of them, each with its path and line."""
+def test_all_faults_are_reported_with_path_and_line() -> None:
     found = faults(FAULTY)
     assert set(found) == {
         "defaults.cpu (line 5)",
@@ -84,16 +83,15 @@ def test_every_fault_with_its_line() -> None:
         (b"\xff\xfe\xff", "policy", "not valid YAML"),
     ],
 )
-def test_no_policy_at_all(text: str | bytes, field: str, message: str) -> None:
-    """Invalid and malicious YAML is refused with its line and without a traceback."""
+def test_invalid_and_malicious_yaml_is_refused_with_its_line(text: str | bytes, field: str, message: str) -> None:
+    """No traceback is shown."""
     found = faults(text)
     assert list(found) == [field]
     assert message in found[field].message
 
 
 @given(st.one_of(st.text(max_size=60), st.text(alphabet="abc:- \n{}[]&*!|>'\"0", max_size=60)))
-def test_any_text(text: str) -> None:
-    """Whatever the text, the answer is a policy or InvalidInput."""
+def test_any_text_is_a_policy_or_refused(text: str) -> None:
     try:
         assert isinstance(parse_policy(text), Policy)
     except InvalidInput as error:
@@ -101,20 +99,19 @@ def test_any_text(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "# nothing\n", "{}", "---\n"])
-def test_an_empty_file(text: str) -> None:
-    """An empty file is the default policy."""
+def test_an_empty_file_is_the_default_policy(text: str) -> None:
     assert parse_policy(text) == default_policy()
 
 
-def test_defaults_above_ceilings() -> None:
-    """A policy under which a run that says nothing is refused is a mistake, found when the file is read."""
+def test_defaults_above_ceilings_are_refused() -> None:
+    """Such a policy would refuse runs that set nothing; the mistake is found when the file is read."""
     found = faults("ceilings: {member: {memory: 1Gi}, run: {restarts: 1}}")
     assert "memory (ceilings.member.memory), restarts (ceilings.run.restarts)" in found["policy"].message
     assert parse_policy("{ceilings: {member: {memory: 1Gi}}, defaults: {memory: 512Mi}}").defaults.memory_bytes == 2**29
 
 
-def test_defaults_are_safe() -> None:
-    """Without a policy file no run gets root, privileges, the node's network or the node's folders."""
+def test_without_a_policy_file_no_run_gets_dangerous_rights() -> None:
+    """Neither root, privileges, the node's network nor the node's folders."""
     policy = default_policy()
     assert not policy.security.allow_root
     assert not policy.security.allow_privileged
@@ -127,8 +124,8 @@ def test_defaults_are_safe() -> None:
     assert policy.start.restart_grace_seconds == 5
 
 
-def test_one_own_machine() -> None:
-    """On one's own machine one's own folders may be mounted, and checkpoints lie in a folder."""
+def test_on_the_users_own_machine_own_folders_may_be_mounted() -> None:
+    """Checkpoints are in a folder."""
     policy = own_machine_policy("/home/a", mounts=False, checkpoint_root="/home/a/ckpt", folders=["/srv", "/home/a"])
     assert policy.mounts.host_paths == ["/home/a", "/srv"]
     assert policy.mounts.own_path_only
@@ -139,8 +136,8 @@ def test_one_own_machine() -> None:
     assert not own_machine_policy("/home/a", mounts=True, checkpoint_root="/c").mounts.own_path_only
 
 
-def test_a_file_says_only_what_differs() -> None:
-    """Fields that a file leaves out keep their default; one priority word does not change the others."""
+def test_omitted_fields_keep_their_default() -> None:
+    """One priority class does not change the others."""
     policy = parse_policy("defaults: {memory: 4g}\npriorities: {high: {value: 7, className: urgent}}\n")
     assert policy.defaults.memory_bytes == 4 * 2**30
     assert policy.defaults.cpu_millis == 1000
@@ -165,20 +162,20 @@ def test_a_file_says_only_what_differs() -> None:
         ("", ""),
     ],
 )
-def test_gpu_names(product: str, name: str) -> None:
-    """Products have friendly names; unknown ones a normalised name of their own."""
+def test_gpu_products_get_friendly_names(product: str, name: str) -> None:
+    """Unknown ones get a normalised name."""
     assert default_policy().gpu.type_of({"nvidia.com/gpu.product": product}) == name
 
 
-def test_the_first_label_counts() -> None:
-    """The operators' own label goes before what the vendor's discovery says."""
+def test_the_operators_gpu_label_takes_precedence() -> None:
+    """It comes before the label of the vendor's discovery."""
     labels = {"kajitori.dev/gpu-type": "a100-fast", "nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB"}
     policy = parse_policy({"gpu": {"types": {"fast": ["a100-fast"]}}})
     assert policy.gpu.type_of(labels) == "fast"
 
 
-def test_images_allowed_and_denied() -> None:
-    """A pattern is compared with the full name; what is denied stays denied."""
+def test_denied_images_stay_denied_if_they_are_also_allowed() -> None:
+    """A pattern is compared with the full name."""
     policy = parse_policy({"images": {"allow": ["python:*", "ghcr.io/lab/*"], "deny": ["*:latest"]}})
     assert not policy.images.refusal("python:3.11")
     assert not policy.images.refusal("ghcr.io/lab/bert:3")
@@ -187,8 +184,8 @@ def test_images_allowed_and_denied() -> None:
     assert policy.images.refusal("evil/python:3.11")
 
 
-def test_the_first_step_needs_image_and_server() -> None:
-    """One without the other would be forgotten in silence."""
+def test_a_first_step_needs_both_image_and_server() -> None:
+    """With only one of them the step would silently be missing."""
     for start in ({"image": "kajitori"}, {"server": "http://x"}):
         assert "image and server must be set together" in faults({"start": start})["start"].message
 
@@ -207,7 +204,7 @@ def test_the_first_step_needs_image_and_server() -> None:
         ("", None),
     ],
 )
-def test_the_server_of_the_first_step_is_an_address(server: str, kept: str | None) -> None:
+def test_the_first_steps_server_must_be_a_url(server: str, kept: str | None) -> None:
     document = {"start": {"image": "kajitori", "server": server}}
     if kept is None:
         assert "start.server" in faults(document)
@@ -215,7 +212,7 @@ def test_the_server_of_the_first_step_is_an_address(server: str, kept: str | Non
         assert parse_policy(document).start.server == kept
 
 
-def test_who_vouches_for_the_server_is_a_certificate_and_for_https_only(tmp_path: Path) -> None:
+def test_the_servers_authority_must_be_a_certificate_and_need_https(tmp_path: Path) -> None:
     pem = ensure_certificates(tmp_path).ca.read_text()
     start = {"image": "kajitori", "server": "https://x", "serverCA": pem}
     assert parse_policy({"start": start}).start.server_ca == pem
@@ -223,8 +220,8 @@ def test_who_vouches_for_the_server_is_a_certificate_and_for_https_only(tmp_path
     assert "https" in faults({"start": start | {"server": "http://x"}})["start"].message
 
 
-def test_a_first_step_is_filled_in_where_policy_names_none() -> None:
-    """Whatever else it says of starts stays."""
+def test_a_first_step_is_added_if_policy_has_none() -> None:
+    """Other settings about starts stay."""
     filled = with_first_step(parse_policy({"start": {"deadline": "1m"}}), "kajitori", "http://127.0.0.1:1")
     assert (filled.start.image, filled.start.server) == ("kajitori", "http://127.0.0.1:1")
     assert filled.start.deadline_seconds == 60
@@ -247,7 +244,7 @@ def test_a_first_step_is_filled_in_where_policy_names_none() -> None:
         ("{bound: -1}", "queue.bound (line 1)", "-1"),
     ],
 )
-def test_what_is_wrong_about_the_queue_is_named(text: str, field: str, says: str) -> None:
+def test_faults_of_the_queue_section_are_named(text: str, field: str, says: str) -> None:
     with pytest.raises(InvalidInput) as caught:
         parse_policy(f"queue: {text}")
     (fault,) = caught.value.faults
@@ -255,7 +252,7 @@ def test_what_is_wrong_about_the_queue_is_named(text: str, field: str, says: str
     assert says in str(fault)
 
 
-def test_the_queues_rules_are_what_was_measured_where_policy_says_nothing() -> None:
+def test_the_queues_rules_have_defaults_and_can_all_be_set() -> None:
     assert parse_policy("").queue.rules == OrderRules()
     said = "queue: {order: formula, formula: waited / expected, halfLife: 1d, bound: 0s, backlog: 2, fairShare: 1"
     assert parse_policy(said + ", backlogAtMost: 3d}").queue.rules == OrderRules(
@@ -269,8 +266,7 @@ def test_the_queues_rules_are_what_was_measured_where_policy_says_nothing() -> N
     )
 
 
-def test_direct_binding() -> None:
-    """Members are bound directly everywhere, nowhere, or on named pools."""
+def test_members_are_bound_directly_everywhere_nowhere_or_on_pools() -> None:
     assert not default_policy().binding.binds_directly({"pool": "a"})
     pools = parse_policy({"binding": {"directlyOn": [{"pool": "a"}, {}]}}).binding
     assert pools.binds_directly({"pool": "a", "x": "y"})
@@ -278,15 +274,14 @@ def test_direct_binding() -> None:
     assert parse_policy({"binding": {"bind": "direct"}}).binding.binds_directly({})
 
 
-def test_every_field_is_documented() -> None:
-    """A policy field without a text would be missing from the reference."""
+def test_every_policy_field_has_a_text_for_the_reference() -> None:
     assert [
         field.path for field in fields_of(Policy, documented_elsewhere={RunSpec.__module__}) if not field.text
     ] == []
 
 
-def test_the_reference_shows_defaults() -> None:
-    """The reference names every section, and the defaults as they are written in the file."""
+def test_the_reference_has_every_section_and_its_defaults() -> None:
+    """Defaults are in the notation of the file."""
     page = reference_page("The policy file", Policy, documented_elsewhere={RunSpec.__module__})
     assert all(f"## {info.alias or name}" in page for name, info in Policy.model_fields.items())
     assert "- `defaults.memory`" in page

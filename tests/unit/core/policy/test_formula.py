@@ -1,4 +1,4 @@
-"""An operator's own formula: arithmetic and nothing else, and nothing in it can fail once it was read."""
+"""An operator's own formula: only arithmetic, and no error once it was parsed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def scores(text: str, **values: float) -> list[float]:
     return list(Formula(text)(**{name: np.array([value]) for name, value in told.items()}))
 
 
-def test_arithmetic_over_the_names() -> None:
+def test_a_formula_is_arithmetic_over_names() -> None:
     text = "(waited / expected) ** 3 * size / ((1 + userShare / 0.1) * (1 + teamShare / 0.1))"
     assert scores(text, waited=20, expected=10, size=0.5, userShare=0.1, teamShare=0.3) == [pytest.approx(0.5)]
     assert scores("max(-waited, 3) + min(expected, size) - abs(-sqrt(4)) + exp(log(2))", waited=9, size=0.25) == [
@@ -26,7 +26,7 @@ def test_arithmetic_over_the_names() -> None:
     assert scores("7") == [7.0]
 
 
-def test_what_has_no_value_counts_as_the_least() -> None:
+def test_a_score_without_a_value_is_the_lowest() -> None:
     assert scores("waited / expected", waited=0, expected=0) == [-np.inf]
     assert scores("9 ** 9 ** 9 ** 9 * waited") == [np.inf]
     assert scores("sqrt(-waited)") == [-np.inf]
@@ -59,7 +59,7 @@ def test_what_has_no_value_counts_as_the_least() -> None:
         ("waited +" * LONGEST, "characters"),
     ],
 )  # fmt: skip
-def test_all_else_is_refused_with_what_is_wrong(text: str, says: str) -> None:
+def test_other_syntax_is_refused_with_the_reason(text: str, says: str) -> None:
     with pytest.raises(FormulaError) as caught:
         Formula(text)
     assert says in f"{caught.value.message}; {caught.value.hint}"
@@ -78,13 +78,13 @@ expressions = st.recursive(
 
 
 @given(expressions, st.lists(st.floats(allow_nan=True), min_size=5, max_size=5))
-def test_whatever_was_read_has_an_answer_for_everything(text: str, numbers: list[float]) -> None:
+def test_a_parsed_formula_has_a_score_for_any_values(text: str, numbers: list[float]) -> None:
     formula = Formula(text)
     (answer,) = formula(**{name: np.array([number]) for name, number in zip(NAMES, numbers, strict=True)}).tolist()
     assert not np.isnan(answer)
 
 
-def test_ten_thousand_runs_take_no_time() -> None:
+def test_ten_thousand_runs_are_scored_quickly() -> None:
     many = {name: np.linspace(0.0, 1e6, 10_000) for name in NAMES}
     formula = Formula("9 ** 9 ** 9 ** (waited / (1 + expected)) * size / (1 + userShare) ** teamShare")
     began = time.process_time()

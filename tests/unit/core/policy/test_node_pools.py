@@ -1,4 +1,4 @@
-"""Pools of nodes that can grow, as the policy file says them."""
+"""Pools of nodes that can grow, in the policy file."""
 
 from __future__ import annotations
 
@@ -48,31 +48,31 @@ def read(**fields: Any) -> NodePool:
         ({"spot": pool(maxNode=3)}, "nodePools.spot.maxNode", "no field 'maxNode'", "maxNodes"),
     ],
 )
-def test_what_is_wrong_about_a_pool_is_named(pools: dict[str, Any], field: str, message: str, hint: str) -> None:
-    """Each fault says where, what and what to do."""
+def test_faults_of_a_pool_are_named(pools: dict[str, Any], field: str, message: str, hint: str) -> None:
+    """Each has field, message and remedy."""
     with pytest.raises(InvalidInput) as raised:
         parse_policy({"nodePools": pools})
     faults = [fault for fault in raised.value.faults if fault.field == field and message in fault.message]
     assert faults and hint in faults[0].hint, raised.value.faults
 
 
-def test_pools_that_one_label_tells_apart_stand_beside_each_other() -> None:
-    """In the file's order, which is the order in which they are asked."""
+def test_pools_that_differ_in_one_label_are_allowed() -> None:
+    """They are asked in the file's order."""
     pools = {"spot": pool(), "fixed": pool(nodeSelector={"pool": "fixed"})}
     assert list(parse_policy({"nodePools": pools}).node_pools) == ["spot", "fixed"]
 
 
-def test_the_default_class_is_told_when_to_give_up() -> None:
-    """Otherwise it would go on trying after the controller is gone. Other classes get the parameters of the file
-    only."""
+def test_the_default_class_gets_a_time_limit() -> None:
+    """Otherwise it would keep trying after the controller is gone. Other classes get only the parameters in the
+    file."""
     assert read(deadline="10m").all_parameters == {"ValidUntilSeconds": "600"}
     assert read(parameters={"ValidUntilSeconds": "60"}).all_parameters == {"ValidUntilSeconds": "60"}
     own = read(provisioningClass="queued-provisioning.gke.io", parameters={"maxRunDurationSeconds": "3600"})
     assert own.all_parameters == {"maxRunDurationSeconds": "3600"} and not own.adds_only_missing
 
 
-def test_a_node_as_it_would_come() -> None:
-    """With the labels of the pool, what it has for runs, and its lasting taints."""
+def test_the_facts_of_a_future_node_come_from_its_pool() -> None:
+    """It has the pool's labels, resources and permanent taints."""
     rules = read(labels={"topology.kubernetes.io/zone": "b"}, taints=[{"key": "spot", "value": "yes"}])
     node = rules.new_node("spot/1", "h100", ["topology.kubernetes.io/zone", "kajitori.dev/rack"])
     assert (node.cpu_millis, node.memory_bytes, node.gpus, node.pods) == (32_000, 256 * 2**30, 8, 110)

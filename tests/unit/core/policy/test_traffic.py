@@ -1,4 +1,4 @@
-"""Classes of addresses as the policy file says them, and which of them an address is in."""
+"""Classes of addresses in the policy file, and the class of an address."""
 
 from __future__ import annotations
 
@@ -36,8 +36,9 @@ from kajitori.errors import InvalidInput
         ({"engine": "ebpf"}, "traffic.engine", "'ebpf' is not one of", ""),
     ],
 )
-def test_faults(traffic: dict[str, Any], field: str, message: str, hint: str) -> None:
-    """Each fault names its field, the value and a hint."""
+def test_faults_of_traffic_classes_name_field_value_and_hint(
+    traffic: dict[str, Any], field: str, message: str, hint: str
+) -> None:
     with pytest.raises(InvalidInput) as caught:
         parse_policy({"traffic": traffic})
     fault = caught.value.faults[0]
@@ -53,13 +54,12 @@ def test_faults(traffic: dict[str, Any], field: str, message: str, hint: str) ->
         *(("172.32.0.1", "internet"), ("8.8.8.8", "internet"), ("2001:4860:4860::8888", "internet")),
     ],
 )
-def test_the_article_s_two_classes(address: str, name: str) -> None:
-    """Without a word in the policy: private addresses, and the internet."""
+def test_by_default_there_are_private_addresses_and_the_internet(address: str, name: str) -> None:
     assert default_policy().traffic.address_classes.at(ipaddress.ip_address(address)) == name
 
 
-def test_a_range_inside_another_counts() -> None:
-    """The smaller range takes its addresses out of the larger, and a still smaller one takes some back."""
+def test_a_nested_range_takes_its_addresses_from_the_outer_one() -> None:
+    """A range inside that one may return some to the first class."""
     ranges = {"internal": ["10.0.0.0/8", "10.9.9.0/24"], "storage": ["10.9.0.0/16", "fd09::/16"]}
     classes = parse_policy({"traffic": {"classes": ranges, "others": "world"}}).traffic.address_classes
     seen = {text: classes.at(ipaddress.ip_address(text)) for text in ("10.8.0.1", "10.9.0.1", "10.9.9.1", "fd09::1")}
@@ -81,7 +81,8 @@ _SMALL = st.builds(
 
 @given(st.dictionaries(_SMALL, st.sampled_from(["a", "b", "c"]), max_size=12))
 def test_the_longest_prefix_wins(owners: dict[Network, str]) -> None:
-    """Every address is in the class of the smallest range around it, and ranges of different classes never overlap."""
+    """Every address is in the class of the smallest range around it, and flattened ranges of different classes never
+    overlap."""
     written = {name: [network for network, owner in owners.items() if owner == name] for name in ("a", "b", "c")}
     classes = Classes.of(written, "others")
     edges = {int(each[0]) for each in owners} | {int(each[-1]) for each in owners}

@@ -15,7 +15,7 @@ def table(bounds: Bounds = BOUNDS) -> ConnectionTable[str]:
     return ConnectionTable(bounds)
 
 
-def test_the_oldest_stranger_of_an_address_makes_room_for_its_next() -> None:
+def test_the_oldest_unauthenticated_connection_of_an_address_is_closed() -> None:
     connections = table()
     for number in range(3):
         assert connections.admit(f"eve{number}", "10.0.0.1", number) is None
@@ -23,8 +23,8 @@ def test_the_oldest_stranger_of_an_address_makes_room_for_its_next() -> None:
     assert (len(connections), connections.unauthenticated) == (3, 3)
 
 
-def test_an_address_with_few_strangers_takes_the_place_of_one_with_many() -> None:
-    """However young these are."""
+def test_a_connection_of_the_busiest_address_is_closed_for_another_one() -> None:
+    """Its age does not matter."""
     connections = table()
     for number in range(3):
         connections.admit(f"eve{number}", "10.0.0.1", 1.0)
@@ -32,8 +32,8 @@ def test_an_address_with_few_strangers_takes_the_place_of_one_with_many() -> Non
     assert connections.admit("ada", "10.0.0.3", 1.0) == "eve0"
 
 
-def test_among_many_addresses_the_oldest_stranger_goes_unless_it_is_young() -> None:
-    """A crowd of honest callers that come at once do not throw each other out."""
+def test_among_many_addresses_the_oldest_is_closed_unless_it_is_young() -> None:
+    """Many honest callers that connect at the same time do not close each other's connections."""
     connections = table()
     for number in range(4):
         connections.admit(f"c{number}", f"10.0.0.{number}", 1.0)
@@ -41,7 +41,7 @@ def test_among_many_addresses_the_oldest_stranger_goes_unless_it_is_young() -> N
     assert connections.admit("new", "10.0.0.9", 1.0 + YOUNG_SECONDS) == "c0"
 
 
-def test_who_has_shown_credentials_is_not_closed_for_strangers() -> None:
+def test_authenticated_connections_are_not_closed_for_others() -> None:
     connections = table()
     connections.admit("ada", "10.0.0.1", 0.0)
     connections.authenticated("ada")
@@ -51,7 +51,7 @@ def test_who_has_shown_credentials_is_not_closed_for_strangers() -> None:
 
 
 @pytest.mark.parametrize(("addresses", "kept"), [(1, 6), (8, 8)])
-def test_no_credentials_help_over_the_bounds_on_all_connections(addresses: int, kept: int) -> None:
+def test_the_limits_on_all_connections_hold_for_authenticated_ones(addresses: int, kept: int) -> None:
     connections = table()
     for number in range(20):
         if connections.admit(f"c{number}", f"10.0.0.{number % addresses}", float(number)) is None:
@@ -59,7 +59,7 @@ def test_no_credentials_help_over_the_bounds_on_all_connections(addresses: int, 
     assert len(connections) == kept
 
 
-def test_zero_is_no_bound() -> None:
+def test_zero_means_no_limit() -> None:
     connections = table(Bounds(in_all=0, per_address=0, unauthenticated=0, unauthenticated_per_address=0))
     assert not any(connections.admit(f"c{number}", "10.0.0.1", 0.0) for number in range(10_000))
 
@@ -75,7 +75,7 @@ def test_zero_is_no_bound() -> None:
         ("", "", True),
     ],
 )
-def test_what_counts_as_one_address(one: str, other: str, same: bool) -> None:
+def test_one_ipv6_network_counts_as_one_address(one: str, other: str, same: bool) -> None:
     assert (network_of(one) == network_of(other)) is same
 
 
@@ -86,7 +86,7 @@ STEPS = st.lists(
 
 
 @given(STEPS)
-def test_no_bound_is_ever_passed_and_what_is_forgotten_leaves_nothing(steps: list[tuple[str, int, int]]) -> None:
+def test_no_limit_is_exceeded_and_forgotten_connections_leave_nothing(steps: list[tuple[str, int, int]]) -> None:
     connections = table()
     live: dict[str, tuple[str, bool]] = {}
     for number, (what, address, which) in enumerate(steps):

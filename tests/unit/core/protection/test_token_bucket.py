@@ -1,4 +1,4 @@
-"""How often something may happen."""
+"""Limits on how often something may happen."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from kajitori.core.protection import token_bucket
 from kajitori.core.protection.token_bucket import Allowance, Allowances
 
 
-def test_all_at_once_and_then_as_time_passes() -> None:
+def test_an_allowance_is_spent_at_once_and_refills_with_time() -> None:
     per_minute = Allowance(60)
     for _ in range(60):
         assert not per_minute.is_spent(100.0)
@@ -27,11 +27,11 @@ def test_never_more_than_twice_the_number_in_any_minute(pauses: list[float]) -> 
             bucket.count(now)
             happened.append(now)
     for start in happened:
-        assert sum(start <= each < start + 60 for each in happened) <= 40
+        assert sum(start <= moment < start + 60 for moment in happened) <= 40
 
 
-def test_one_name_does_not_use_up_what_others_have() -> None:
-    """Not even all that there is: a name without a record is not held back."""
+def test_one_name_does_not_use_up_the_allowance_of_others() -> None:
+    """A name without a record is not limited, even if the common allowance is spent."""
     allowances = Allowances(per_minute=10, of_one_per_minute=4)
     for _ in range(4):
         allowances.count("eve", 0.0)
@@ -44,8 +44,8 @@ def test_one_name_does_not_use_up_what_others_have() -> None:
     assert not allowances.is_spent("eve1", 120.0)
 
 
-def test_no_bound_for_one_name() -> None:
-    """As behind a proxy, where all have one address; the bound on all stays."""
+def test_the_limit_for_each_name_can_be_switched_off() -> None:
+    """Behind a proxy all callers have one address. The common limit stays."""
     allowances = Allowances(per_minute=100, of_one_per_minute=0)
     for _ in range(99):
         allowances.count("proxy", 0.0)
@@ -54,7 +54,7 @@ def test_no_bound_for_one_name() -> None:
     assert allowances.is_spent("proxy", 0.0)
 
 
-def test_the_number_of_names_that_are_remembered_is_bounded() -> None:
+def test_the_number_of_remembered_names_is_limited() -> None:
     allowances = Allowances(per_minute=1, of_one_per_minute=1)
     for number in range(token_bucket.MOST_NAMES + 10):
         allowances.count(f"eve{number}", 0.0)

@@ -15,7 +15,7 @@ from kajitori.core.queue.what_if import Answer, ask
 HALF = MemberRequest(8000, 32 * GIB, gpus=4)
 
 
-def asked(case: Case, key: str = "team/mine") -> Answer:
+def what_if_for(case: Case, key: str = "team/mine") -> Answer:
     return ask(case.situation(), key)
 
 
@@ -30,17 +30,17 @@ def test_room_is_counted_by_obstacle() -> None:
         (Held("a/1", ("n0",), ends_at=HOUR), Held("a/2", ("n1", "n2"))),
         (queued(6),),
     )
-    room = asked(case).room
+    room = what_if_for(case).room
     assert (room.free, room.reserved, room.held, room.cordoned, room.broken) == (1, 0, 3, 1, 1)
     large = replace(queued(2, key="team/large"), overdue=True)
     behind = replace(case, queue=(large, queued(1, seconds=9 * HOUR)))
-    room = asked(behind).room
+    room = what_if_for(behind).room
     assert (room.free, room.reserved) == (0, 1)
-    assert asked(behind).freeing is not None
+    assert what_if_for(behind).freeing is not None
 
 
 def test_a_run_that_starts_now_has_a_placement() -> None:
-    found = asked(Case(nodes(2), (), (queued(2),)))
+    found = what_if_for(Case(nodes(2), (), (queued(2),)))
     assert found.placement is not None and found.placement.nodes == ("n0", "n1")
     assert (found.expected_at, found.sooner, found.room.free) == (0.0, (), 2)
 
@@ -49,30 +49,30 @@ def test_smaller_requests_that_would_start_now_are_named() -> None:
     """Another GPU type, fewer members, or less of one resource; the planner has tried each."""
     some = (*nodes(2), node("a", gpu_type="a100"), node("small", gpu_type="v100", gpus=2))
     held = (Held("a/1", ("n0",), HALF),)
-    found = asked(Case(some, held, (queued(2, gpu_type="h100"),)))
+    found = what_if_for(Case(some, held, (queued(2, gpu_type="h100"),)))
     assert found.sooner == ("--replicas 1", "--gpus 4")
-    found = asked(Case(some, held, (queued(1, gpu_type="h100", gpus=8, cpu_millis=16_000),)))
+    found = what_if_for(Case(some, held, (queued(1, gpu_type="h100", gpus=8, cpu_millis=16_000),)))
     assert found.placement is not None
-    found = asked(Case(some[:1], held, (queued(1, gpus=4, memory_bytes=48 * GIB),)))
+    found = what_if_for(Case(some[:1], held, (queued(1, gpus=4, memory_bytes=48 * GIB),)))
     assert found.sooner == ("--memory 32Gi",)
-    found = asked(Case(some[:1], held, (queued(1, gpus=4, cpu_millis=16_000),)))
+    found = what_if_for(Case(some[:1], held, (queued(1, gpus=4, cpu_millis=16_000),)))
     assert found.sooner == ("--cpus 8",)
-    found = asked(Case(some[:1], held, (queued(1, gpus=7, cpu_millis=1000),)))
+    found = what_if_for(Case(some[:1], held, (queued(1, gpus=7, cpu_millis=1000),)))
     assert found.sooner == ("--gpus 4",)
-    found = asked(Case(some[:1], (Held("a/1", ("n0",), replace(HALF, gpus=7)),), (queued(1, gpus=8),)))
+    found = what_if_for(Case(some[:1], (Held("a/1", ("n0",), replace(HALF, gpus=7)),), (queued(1, gpus=8),)))
     assert found.sooner == ("--gpus 1",)
-    found = asked(Case(some[:1], held, (queued(1, gpus=4, whole_node=True),)))
+    found = what_if_for(Case(some[:1], held, (queued(1, gpus=4, whole_node=True),)))
     assert found.sooner == ("no --whole-node",)
-    found = asked(Case(some[:1], held, (queued(1, gpus=4, unlimited=True),)))
+    found = what_if_for(Case(some[:1], held, (queued(1, gpus=4, unlimited=True),)))
     assert found.sooner == ("--memory SIZE",)
-    found = asked(Case(some[1:3], (Held("a/1", ("n1",)),), (queued(1, gpu_type="h100"),)))
+    found = what_if_for(Case(some[1:3], (Held("a/1", ("n1",)),), (queued(1, gpu_type="h100"),)))
     assert found.sooner == ("--gpu-type a100",)
 
 
 def test_a_shorter_time_limit_is_suggested_for_backfill() -> None:
     """With it the run ends before a reservation begins."""
     held = (Held("a/1", ("n0",), ends_at=2 * HOUR),)
-    found = asked(Case(nodes(2), held, (queued(2, key="team/large"), queued(1, seconds=9 * HOUR))))
+    found = what_if_for(Case(nodes(2), held, (queued(2, key="team/large"), queued(1, seconds=9 * HOUR))))
     assert found.sooner == ("--time-limit 1h",)
     assert found.shortage is not None and found.shortage.behind == ("team/large",)
 
@@ -82,11 +82,11 @@ def test_when_a_start_is_expected() -> None:
     held = (Held("a/1", ("n0",), ends_at=HOUR), Held("a/2", ("n1",), ends_at=2 * HOUR))
     queue = (queued(1, key="team/first", seconds=3 * HOUR), queued(1, key="team/second"), queued(2))
     case = Case(nodes(2), held, queue)
-    assert asked(case, "team/first").expected_at == HOUR
-    assert asked(case, "team/second").expected_at == 2 * HOUR
-    assert asked(case).expected_at == 4 * HOUR
-    assert asked(replace(case, held=(*held[:1], replace(held[1], ends_at=None)))).expected_at is None
-    assert asked(Case(nodes(1), (), (queued(2),))).expected_at is None
+    assert what_if_for(case, "team/first").expected_at == HOUR
+    assert what_if_for(case, "team/second").expected_at == 2 * HOUR
+    assert what_if_for(case).expected_at == 4 * HOUR
+    assert what_if_for(replace(case, held=(*held[:1], replace(held[1], ends_at=None)))).expected_at is None
+    assert what_if_for(Case(nodes(1), (), (queued(2),))).expected_at is None
 
 
 @settings(deadline=None, max_examples=25)  # a busy machine is no fault of the planner
@@ -95,7 +95,7 @@ def test_an_estimate_is_in_the_future_unless_the_run_starts_now(case: Case) -> N
     """A run that starts now gets no suggestions."""
     started = case.started()
     for waiting in case.queue:
-        found = asked(case, waiting.gang.key)
+        found = what_if_for(case, waiting.gang.key)
         assert (found.placement is not None) == (waiting.gang.key in started)
         if found.placement is not None:
             assert (found.expected_at, found.sooner) == (0.0, ())

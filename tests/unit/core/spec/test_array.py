@@ -29,7 +29,7 @@ from kajitori.errors import Fault, FieldError, InvalidInput, Refused
     ],
 )
 def test_ranges_lists_and_steps_as_batch_systems_write_them(text: str, indices: tuple[int, ...], at_once: int) -> None:
-    """Each member once, upwards; without a limit all of them may be there at once."""
+    """Each member counts once, in ascending order; without a limit all may run at the same time."""
     array = parse_array(text)
     assert (array.indices, array.at_once) == (indices, at_once)
 
@@ -56,7 +56,7 @@ def test_ranges_lists_and_steps_as_batch_systems_write_them(text: str, indices: 
         ("0," * 3000, "characters"),
     ],
 )
-def test_what_can_not_be_read_is_said_with_a_way_out(text: str, said: str) -> None:
+def test_an_invalid_array_is_refused_with_a_hint(text: str, said: str) -> None:
     with pytest.raises(FieldError) as refused:
         parse_array(text)
     assert said in refused.value.message
@@ -64,7 +64,7 @@ def test_what_can_not_be_read_is_said_with_a_way_out(text: str, said: str) -> No
 
 
 @given(st.sets(st.integers(0, 300), min_size=1))
-def test_what_status_writes_can_be_read_as_an_array(indices: set[int]) -> None:
+def test_ranks_written_to_a_status_can_be_read_as_an_array(indices: set[int]) -> None:
     assert parse_array(compress_ranks(sorted(indices))).indices == tuple(sorted(indices))
 
 
@@ -81,7 +81,7 @@ def test_a_sweep_is_counted_by_its_array() -> None:
     assert (gang.members, gang.members_at_once, gang.sweep) == (3, 3, None)
 
 
-def test_what_does_not_go_with_an_array_is_refused_all_at_once() -> None:
+def test_all_fields_that_contradict_an_array_are_refused_at_once() -> None:
     found = faults(array="0-9", replicas=4, type="service", launcher="torchrun", restarts=101)
     assert found.keys() == {"spec.replicas", "spec.type", "spec.launcher", "spec.restarts"}
     assert all(found.values())
@@ -89,7 +89,7 @@ def test_what_does_not_go_with_an_array_is_refused_all_at_once() -> None:
     assert faults(array="0-9", stopAt="sometimes").keys() == {"spec.stopAt"}
 
 
-def test_a_faulty_array_is_named_with_its_value() -> None:
+def test_the_fault_of_an_array_has_its_value() -> None:
     with pytest.raises(InvalidInput) as refused:
         parse_spec({"image": "bert:3", "array": "9-1"})
     (fault,) = refused.value.faults
@@ -107,8 +107,8 @@ def refused(policy: dict[str, Any], **spec: object) -> list[Fault]:
     return list(error.value.faults)
 
 
-def test_ceilings_count_those_that_may_be_there_at_once() -> None:
-    """The way out is to let fewer be."""
+def test_ceilings_apply_to_members_that_may_run_at_the_same_time() -> None:
+    """The hint is to let fewer run at a time."""
     policy = {"ceilings": {"run": {"gpu": 64, "replicas": 100}}}
     members, gpus = refused(policy, array="0-999%200", resources={"gpu": 1})
     assert (gpus.field, gpus.hint) == ("spec.resources.gpu", "run fewer members at once: 0-999%64")
@@ -117,7 +117,7 @@ def test_ceilings_count_those_that_may_be_there_at_once() -> None:
     decide(spec, parse_policy(policy), Facts(), run=RunIdentity("grid", "vision"))
 
 
-def test_policy_says_how_many_members_there_may_be() -> None:
+def test_policy_limits_the_number_of_members() -> None:
     (fault,) = refused({"sweeps": {"members": 500}}, array="0-999%4")
     assert (fault.field, fault.code) == ("spec.array", "AboveCeiling")
     assert "1000 members exceed the policy's ceiling of 500" in fault.message

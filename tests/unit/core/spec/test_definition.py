@@ -1,4 +1,4 @@
-"""The custom resource's schema is one that an API server takes, and says what the types say."""
+"""An API server accepts the custom resource's schema, which agrees with the types."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ BOUNDS = {"array": "maxItems", "object": "maxProperties", "string": "maxLength"}
 
 
 def parts(schema: dict[str, Any], path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
-    """Every schema inside a schema, with its path."""
+    """Yield every schema inside a schema, with its path."""
     yield path, schema
     for name, inner in schema.get("properties", {}).items():
         yield from parts(inner, f"{path}.{name}")
@@ -34,7 +34,7 @@ def parts(schema: dict[str, Any], path: str = "") -> Iterator[tuple[str, dict[st
             yield from parts(schema[key], f"{path}.{key}")
 
 
-def test_it_is_structural() -> None:
+def test_the_schema_is_structural() -> None:
     """Each part has a type or the extension that replaces it; there are no references, alternatives or nulls."""
     allowed = {"type", "description", "properties", "items", "additionalProperties", "format", *BOUNDS.values()}
     allowed |= {"enum", "maximum", "minimum", "minLength", "pattern", "required", RULES}
@@ -45,16 +45,16 @@ def test_it_is_structural() -> None:
         assert not ("properties" in schema and "additionalProperties" in schema), path
 
 
-def test_nothing_is_stored_without_a_bound() -> None:
-    """Every list, map and text of a spec: what came by kubectl would be refused, but would be in etcd by then."""
+def test_every_list_map_and_text_of_a_spec_has_a_limit() -> None:
+    """A Run from kubectl would be refused by the controller, but would be in etcd already."""
     for path, schema in parts(SCHEMA["properties"]["spec"], "spec"):
         kind = schema.get("type")
         if kind in BOUNDS and "properties" not in schema and "enum" not in schema:
             assert schema[BOUNDS[kind]] > 0, path
 
 
-def test_unknown_fields_and_defaults_are_left_to_the_controller() -> None:
-    """A dropped `gpus: 8` would start a run without GPUs; defaults are the policy's."""
+def test_the_schema_keeps_unknown_fields_and_sets_no_defaults() -> None:
+    """A dropped `gpus: 8` would start a run without GPUs. Defaults are the policy's."""
     for path, schema in parts(SCHEMA["properties"]["spec"], "spec"):
         assert "default" not in schema, path
         if "properties" in schema:
@@ -102,8 +102,8 @@ def faults(spec: dict[str, Any]) -> list[str]:
         ({"code": {"digest": "sha256:12"}}, "spec.code.digest"),
     ],
 )
-def test_what_the_api_server_refuses_is_refused_by_us_as_well(spec: dict[str, Any], said: str) -> None:
-    """The schema names the field and the way out; it never refuses what `parse_spec` takes."""
+def test_the_schema_refuses_only_what_parse_spec_refuses(spec: dict[str, Any], said: str) -> None:
+    """Its messages name the field and the remedy."""
     whole = {"image": "bert:3", **spec}
     assert any(said in fault for fault in faults(whole)), faults(whole)
     with pytest.raises(InvalidInput):
@@ -123,22 +123,22 @@ def test_what_the_api_server_refuses_is_refused_by_us_as_well(spec: dict[str, An
         {"secrets": [{"name": "a"}, {"name": "a", "path": "/p"}, {"name": "a", "key": "k", "env": "E"}]},
     ],
 )
-def test_the_schema_takes_what_we_take(spec: dict[str, Any]) -> None:
+def test_the_schema_accepts_valid_specs(spec: dict[str, Any]) -> None:
     whole = {"image": "bert:3", **spec}
     parse_spec(whole)
     assert faults(whole) == []
 
 
-def test_the_status_alone_is_one_thing_to_the_api_server() -> None:
-    """It has one writer, who checks it himself; several may share a spec."""
+def test_server_side_apply_treats_the_status_as_one_field() -> None:
+    """It has one writer, which validates it; several may share a spec."""
     atomic = [path for path, schema in parts(SCHEMA) if schema.get("x-kubernetes-map-type") == "atomic"]
     assert atomic == [".status"]
     assert SCHEMA["properties"]["status"]["x-kubernetes-preserve-unknown-fields"] is True
     assert "properties" not in SCHEMA["properties"]["status"]
 
 
-def test_every_field_is_there() -> None:
-    """The schema has exactly the fields of a spec as we read it, with a text for each, and names those of a status."""
+def test_the_schema_has_exactly_the_fields_of_spec_and_status() -> None:
+    """Each has a description."""
     spec = SCHEMA["properties"]["spec"]["properties"]
     assert set(spec) == {info.alias or name for name, info in RunSpec.model_fields.items()}
     told = SCHEMA["properties"]["status"]["description"].split("Its fields: ")[1].rstrip(".").split(", ")
@@ -148,7 +148,7 @@ def test_every_field_is_there() -> None:
 
 
 def fits(value: Any, schema: dict[str, Any], path: str = "") -> None:
-    """Asserts that a value has the types of a structural schema, as an API server checks them."""
+    """Assert that a value has the types of a structural schema, as an API server checks them."""
     if schema.get("x-kubernetes-int-or-string"):
         assert isinstance(value, int | str) and not isinstance(value, bool), path
         return
@@ -195,15 +195,15 @@ FULL = {
 }
 
 
-def test_a_spec_as_people_write_it() -> None:
-    """Amounts as numbers or text, unknown fields, and everything that we write ourselves are accepted."""
+def test_the_schema_accepts_specs_in_all_notations() -> None:
+    """Amounts as numbers or text, unknown fields, and everything that Kajitori writes."""
     fits(FULL, SCHEMA["properties"]["spec"])
     known = {key: value for key, value in FULL.items() if key != "unknown"}
     fits(to_document(parse_spec(known), with_defaults=True), SCHEMA["properties"]["spec"])
 
 
-def test_a_status_as_we_write_it() -> None:
-    """A status with everything in it has the schema's types, the template inside it untouched."""
+def test_the_schema_accepts_a_full_status() -> None:
+    """The template inside it is unchanged."""
     status = RunStatus(
         attempt=Attempt(
             number=1, nodes="a-[1-2]", template=template_text({"spec": {"containers": [{"name": "main"}]}}), port=1
@@ -217,8 +217,7 @@ def test_a_status_as_we_write_it() -> None:
     fits(msgspec.to_builtins(status), SCHEMA["properties"]["status"])
 
 
-def test_columns_point_at_fields() -> None:
-    """The columns of `kubectl get` refer to fields of the spec or of the status."""
+def test_columns_of_kubectl_get_refer_to_existing_fields() -> None:
     types = {"spec": SCHEMA["properties"]["spec"], "status": structural(msgspec.json.schema(RunStatus))}
     for column in VERSION["additionalPrinterColumns"]:
         part: dict[str, Any] = {"properties": types}
@@ -230,7 +229,7 @@ def test_columns_point_at_fields() -> None:
             assert part["type"] == column["type"], column
 
 
-def test_a_field_of_several_types_needs_an_extension() -> None:
-    """A union that the API server could not check is a mistake in our types, found here and not there."""
+def test_a_union_that_the_api_server_cannot_check_is_an_error() -> None:
+    """It is a mistake in our types, and is found here."""
     with pytest.raises(ValueError):
         structural({"type": "object", "properties": {"a": {"anyOf": [{"type": "integer"}, {"type": "string"}]}}})

@@ -1,4 +1,4 @@
-"""A spec with faults: what can still be said about the rest of it, and what must not be said."""
+"""A spec with faults: its other parts are still checked, and nothing is concluded from the faulty ones."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ RUN = RunIdentity("bert", "team")
 
 
 def objected(spec: Any, policy: Policy | None = None, *nodes: NodeFacts) -> list[tuple[str, str]]:
-    """Field and code of what policy and cluster say besides the spec's own faults, of which it must have some."""
+    """Return field and code of the faults that policy and cluster add to the spec's own faults, which must exist."""
     draft = read_draft(spec)
     assert draft.faults
     facts = Facts(table=NodeTable(nodes or (NODE, CPU_NODE)))
@@ -43,8 +43,8 @@ UNRELATED = {
 
 
 @pytest.mark.parametrize("wrong", UNRELATED.values(), ids=UNRELATED.keys())
-def test_the_rest_is_judged_as_if_nothing_were_wrong(wrong: dict[str, Any]) -> None:
-    """A type that no node has, an unknown volume and a missing right are named beside any other fault."""
+def test_valid_parts_of_a_faulty_spec_are_checked_against_policy(wrong: dict[str, Any]) -> None:
+    """An unknown GPU type, an unknown volume and a missing right are reported beside any other fault."""
     spec = {
         "image": "bert:3",
         "privileged": True,
@@ -85,14 +85,16 @@ FOLLOWING: dict[str, tuple[dict[str, Any], Policy | None, tuple[NodeFacts, ...]]
 
 
 @pytest.mark.parametrize(("wrong", "policy", "nodes"), FOLLOWING.values(), ids=FOLLOWING.keys())
-def test_a_fault_causes_no_other(wrong: dict[str, Any], policy: Policy | None, nodes: tuple[NodeFacts, ...]) -> None:
+def test_a_fault_causes_no_further_faults(
+    wrong: dict[str, Any], policy: Policy | None, nodes: tuple[NodeFacts, ...]
+) -> None:
     """Unreadable fields are not reported as missing, and nothing is concluded from their absence."""
     image = "registry/bert:3" if policy is not None else "bert:3"
     assert objected({"image": image} | wrong, policy, *nodes) == []
 
 
-def test_items_of_a_long_list_keep_their_places() -> None:
-    """More than ten items, several of which are wrong: what is said of the others names them as they were written."""
+def test_faults_keep_the_positions_of_list_items() -> None:
+    """The list has more than ten items, several of which are faulty."""
     good = {"name": "ghost", "path": "/a"}
     volumes = [good | {"path": f"/{place}"} if place in (3, 11) else "text" for place in range(13)]
     assert [field for field, _ in objected({"image": "x", "volumes": volumes})] == [
@@ -102,15 +104,14 @@ def test_items_of_a_long_list_keep_their_places() -> None:
 
 
 @pytest.mark.parametrize("document", [None, 5, [], {}, {"image": None}, {"resources": 5}, {"volumes": [[], 3, {}]}])
-def test_anything_may_have_been_written(document: Any) -> None:
-    """Whatever it is, its own faults are named, and looking at the rest fails at nothing."""
+def test_any_document_is_checked_without_an_exception(document: Any) -> None:
+    """Its own faults are reported."""
     draft = read_draft(document)
     assert draft.faults
     assert objections(draft, parse_policy({}), Facts(), run=RUN) == []
 
 
-def test_a_program_of_mpi_that_is_not_named() -> None:
-    """Neither words for the program nor a policy with which any starts: both are told."""
+def test_an_mpi_run_without_a_program_or_a_first_step_has_both_faults() -> None:
     spec = {"image": "x", "launcher": "mpi"}
     assert [fault.field for fault in read_draft(spec).faults] == ["spec.command"]
     assert objected(spec) == [("spec.launcher", "NoFirstStep")]

@@ -1,4 +1,4 @@
-"""Kinds of runs."""
+"""Kinds of runs: which runs count as the same program."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def kind(owner: str = "ada", namespace: str = "vision", **spec: Any) -> Kind:
         {"code": {"digest": "sha256:" + "0" * 64}},
     ],
 )
-def test_what_plays_no_part(change: dict[str, Any]) -> None:
-    """Another build, more members, other limits, edited code: still the same program."""
+def test_tags_sizes_and_limits_do_not_change_the_kind(change: dict[str, Any]) -> None:
+    """Another build, more members, other limits, edited code: the program is the same."""
     assert kind(**change) == kind()
 
 
@@ -47,7 +47,7 @@ def test_what_plays_no_part(change: dict[str, Any]) -> None:
         {"resources": {"gpu": 8}},
     ],
 )
-def test_what_makes_another_kind(change: dict[str, Any]) -> None:
+def test_program_user_and_namespace_change_the_kind(change: dict[str, Any]) -> None:
     assert kind(**change) != kind()
 
 
@@ -62,7 +62,7 @@ def test_what_makes_another_kind(change: dict[str, Any]) -> None:
         (["-c", "train(3, 0.5)"], ["-c", "train(12, .1)"]),
     ],
 )
-def test_numbers_play_no_part(one: list[str], other: list[str]) -> None:
+def test_numbers_in_arguments_do_not_change_the_kind(one: list[str], other: list[str]) -> None:
     """A sweep, another seed, another output folder."""
     assert kind(args=one) == kind(args=other)
 
@@ -78,8 +78,8 @@ def test_numbers_play_no_part(one: list[str], other: list[str]) -> None:
         (["a b"], ["a", "b"]),
     ],
 )
-def test_names_with_numbers_in_them_do(one: list[str], other: list[str]) -> None:
-    """Another model is not of the same size."""
+def test_names_that_contain_numbers_change_the_kind(one: list[str], other: list[str]) -> None:
+    """Another model has another size."""
     assert kind(args=one) != kind(args=other)
 
 
@@ -94,14 +94,14 @@ def test_names_with_numbers_in_them_do(one: list[str], other: list[str]) -> None
         },
     )
 )
-def test_a_stored_run_is_of_the_kind_that_its_spec_says(document: dict[str, Any]) -> None:
-    """However much of the spec was written out."""
+def test_a_stored_runs_kind_is_that_of_its_spec(document: dict[str, Any]) -> None:
+    """Defaults that are written out do not matter."""
     spec = parse_spec(document)
     for stored in (document, to_document(spec), to_document(spec, with_defaults=True)):
         assert kind_of_stored(msgspec.json.encode(stored), "vision", "ada") == kind_of(spec, "vision", "ada")
 
 
 @pytest.mark.parametrize("stored", [b"{}", b"[]", b'{"image": 3}', b"{"])
-def test_a_spec_that_cannot_be_read_is_of_no_kind(stored: bytes) -> None:
-    """Whoever may create Runs by kubectl can write anything."""
+def test_an_unreadable_spec_has_no_kind(stored: bytes) -> None:
+    """Users with kubectl can write anything."""
     assert kind_of_stored(stored, "vision", "ada") is None

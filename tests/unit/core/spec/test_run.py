@@ -1,4 +1,4 @@
-"""A Run's spec: what is read, what is written back, and every fault at once."""
+"""A Run's spec: parsing, serialisation, and all faults at once."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ BERT = {
 
 
 def faults(document: object, where: str = "spec") -> dict[str, Fault]:
-    """The faults of a document by field."""
+    """Return the faults of a document by field."""
     with pytest.raises(InvalidInput) as caught:
         parse_spec(document, where=where)
     return {fault.field: fault for fault in caught.value.faults}
 
 
-def test_the_example_of_the_design() -> None:
-    """The Run that the design shows is read into exact numbers with their units in the names."""
+def test_an_example_is_parsed_into_exact_numbers() -> None:
+    """The names of the fields have units."""
     spec = parse_spec(BERT)
     assert spec.resources.cpu_millis == 8000
     assert spec.resources.memory_bytes == 64 * 2**30
@@ -58,8 +58,8 @@ def test_the_example_of_the_design() -> None:
     assert spec.checkpoint.size_bytes == 100 * 2**30
 
 
-def test_what_is_written_back() -> None:
-    """The stored form has canonical amounts and nothing that is at its default; with defaults it has all of it."""
+def test_a_serialized_spec_has_canonical_amounts_and_no_defaults() -> None:
+    """On request it has all defaults."""
     document = to_document(parse_spec(BERT | {"resources": {"cpu": 0.5, "memory": "64g"}, "launcher": "none"}))
     assert document["resources"] == {"cpu": "500m", "memory": "64Gi"}
     assert document["grace"] == "1m"
@@ -71,14 +71,14 @@ def test_what_is_written_back() -> None:
 
 
 def test_reading_undoes_writing() -> None:
-    """A serialized spec is read back as the same spec, with and without defaults."""
+    """With and without defaults."""
     spec = parse_spec(BERT)
     assert parse_spec(to_document(spec)) == spec
     assert parse_spec(to_document(spec, with_defaults=True)) == spec
 
 
-def test_all_faults_at_once() -> None:
-    """A document that is wrong in many places is told all of them, each with its path and the way out."""
+def test_all_faults_of_a_document_are_reported_at_once() -> None:
+    """Each has its path and a remedy."""
     found = faults(
         {
             "imag": "x",
@@ -187,8 +187,7 @@ CASES: list[tuple[str, dict[str, Any], str, str]] = [
 
 
 @pytest.mark.parametrize(("document", "field", "hint"), [case[1:] for case in CASES], ids=[case[0] for case in CASES])
-def test_one_fault(document: dict[str, Any], field: str, hint: str) -> None:
-    """Each fault alone has its field and a hint."""
+def test_each_fault_has_its_field_and_a_hint(document: dict[str, Any], field: str, hint: str) -> None:
     found = faults({"image": "a"} | document)
     assert len(found) == 1
     if field:
@@ -197,8 +196,8 @@ def test_one_fault(document: dict[str, Any], field: str, hint: str) -> None:
         assert next(iter(found.values())).code == "RequestAboveLimit"
 
 
-def test_below_devices_there_is_room() -> None:
-    """Shared memory of one's own, and what drivers want."""
+def test_dev_shm_and_cgroups_may_be_mount_paths() -> None:
+    """A user may bring shared memory, and drivers need such paths."""
     volumes = [{"name": "v", "path": "/dev/shm"}, {"name": "w", "path": "/sys/fs/cgroup"}]
     assert [volume.path for volume in parse_spec({"image": "a", "volumes": volumes}).volumes] == [
         "/dev/shm",
@@ -206,8 +205,8 @@ def test_below_devices_there_is_room() -> None:
     ]
 
 
-def test_paths_that_collide() -> None:
-    """Checkpoint, volumes, secrets and shared memory each need a path of their own."""
+def test_paths_of_mounts_must_differ() -> None:
+    """Those of checkpoint, volumes, secrets and shared memory."""
     found = faults(
         {
             "image": "a",
@@ -221,8 +220,7 @@ def test_paths_that_collide() -> None:
 
 
 @pytest.mark.parametrize("document", [None, [], "run", 3, True])
-def test_no_mapping_at_all(document: object) -> None:
-    """A document that is no mapping is one fault with the given path."""
+def test_a_document_that_is_no_mapping_is_one_fault(document: object) -> None:
     assert list(faults(document, where="file.yaml: spec")) == ["file.yaml: spec"]
 
 
@@ -238,8 +236,7 @@ def test_no_mapping_at_all(document: object) -> None:
         "nvcr.io/nvidia/pytorch:24.05-py3",
     ],
 )
-def test_images(image: str) -> None:
-    """Names of images that Docker takes."""
+def test_image_names_of_docker_are_accepted(image: str) -> None:
     assert parse_spec({"image": image}).image == image
 
 
@@ -252,8 +249,8 @@ _FIELDS = st.sampled_from([info.alias or name for name, info in RunSpec.model_fi
 
 
 @given(st.one_of(_JSON, st.dictionaries(st.one_of(_FIELDS, st.text(max_size=8)), _JSON, max_size=6)))
-def test_any_document(document: Any) -> None:
-    """Whatever comes, the answer is a spec or InvalidInput with faults that have a field and a message."""
+def test_any_document_is_a_spec_or_has_faults(document: Any) -> None:
+    """Each fault has a field and a message."""
     try:
         spec = parse_spec(document)
     except InvalidInput as error:
@@ -262,23 +259,22 @@ def test_any_document(document: Any) -> None:
         assert parse_spec(to_document(spec)) == spec
 
 
-def test_docker_words() -> None:
-    """`--entrypoint` and the words behind the image become command and args, as Docker means them."""
+def test_entrypoint_and_arguments_become_command_and_args() -> None:
+    """As in Docker."""
     assert container_words(None, ["python", "a.py"]) == ([], ["python", "a.py"])
     assert container_words("bash", ["-c", "ls"]) == (["bash"], ["-c", "ls"])
     assert container_words("", ["python", "a.py"]) == (["python"], ["a.py"])
 
 
 @pytest.mark.parametrize("name", ["", "A", "1a", "a_b", "-a", "a-", "a" * 49, "a.b", "a\n", None, 3])
-def test_bad_names(name: Any) -> None:
-    """A name that cannot be a host name's and a Service's beginning is refused with the rule."""
+def test_names_that_are_no_host_names_are_refused(name: Any) -> None:
+    """The message has the rule."""
     fault = name_fault(name)
     assert fault is not None
     assert "lower-case" in fault.hint
 
 
-def test_good_names() -> None:
-    """Names up to the limit are taken."""
+def test_names_up_to_the_limit_are_accepted() -> None:
     check_name("bert")
     check_name("a" * 48)
     with pytest.raises(InvalidInput):
@@ -286,22 +282,21 @@ def test_good_names() -> None:
 
 
 @given(st.text(max_size=60), st.text(max_size=20))
-def test_made_names(image: str, randomness: str) -> None:
-    """A made name is always valid, and always the same for the same randomness."""
+def test_generated_names_are_valid_and_deterministic(image: str, randomness: str) -> None:
+    """They depend only on the randomness."""
     name = make_name(image, randomness)
     check_name(name)
     assert name == make_name(image, randomness)
 
 
-def test_made_names_are_readable_and_differ() -> None:
-    """The name says which image it is; other randomness gives another name."""
+def test_generated_names_contain_the_image_and_differ() -> None:
     names = {make_name("registry:5000/vision/ResNet_50:v2@sha256:00", str(seed)) for seed in range(50)}
     assert all(name.startswith("resnet-50-") for name in names)
     assert len(names) > 45
 
 
-def test_an_elastic_gang() -> None:
-    """It has a fewest and a most; where these are the same it is a gang like any other."""
+def test_an_elastic_gang_has_a_minimum_and_a_maximum() -> None:
+    """If these are equal it is an ordinary gang."""
     spec = parse_spec({"image": "x", "replicas": 32, "minReplicas": 8, "launcher": "torchrun"})
     assert (spec.fewest, spec.members, spec.members_at_once) == (8, 32, 32)
     assert to_document(spec) == {"image": "x", "replicas": 32, "minReplicas": 8, "launcher": "torchrun"}
@@ -338,8 +333,8 @@ ELASTIC_FAULTS: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
 
 
 @pytest.mark.parametrize("case", ELASTIC_FAULTS)
-def test_what_no_elastic_gang_can_be(case: str) -> None:
-    """Every fault at once."""
+def test_all_fields_that_an_elastic_gang_cannot_have_are_refused(case: str) -> None:
+    """At once."""
     fields, said = ELASTIC_FAULTS[case]
     found = faults({"image": "x", **fields})
     assert found.keys() == said.keys()

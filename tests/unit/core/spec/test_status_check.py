@@ -37,7 +37,7 @@ def others(**changes: Any) -> Preempted:
         RunStatus(preemption=Preempted.of([ASKED, ASKED])),
     ],
 )
-def test_what_kajitori_writes_makes_sense(status: RunStatus) -> None:
+def test_a_status_that_kajitori_writes_has_no_faults(status: RunStatus) -> None:
     assert damage(status) == ""
 
 
@@ -75,11 +75,11 @@ def test_what_kajitori_writes_makes_sense(status: RunStatus) -> None:
         ),
     ],
 )
-def test_what_makes_no_sense_is_named(status: RunStatus, field: str) -> None:
+def test_inconsistent_fields_of_a_status_are_named(status: RunStatus, field: str) -> None:
     assert field in damage(status)
 
 
-def test_an_amount_in_the_template_that_is_none_is_named() -> None:
+def test_an_invalid_amount_in_the_template_is_named() -> None:
     container = {"name": "main", "resources": {"requests": {"memory": "lots"}}}
     status = RunStatus(attempt=attempt(template=template_text({"spec": {"containers": [container]}})), attempts=2)
     assert "lots" in damage(status)

@@ -229,7 +229,7 @@ class Voyage(RuleBasedStateMachine):
         return multiple(pod)
 
     @rule()
-    def somebody_flushes(self) -> None:
+    def flush_rules(self) -> None:
         owners = {uid: account.pod.namespace for uid, account in self.ledger.pods.items()}
         for name, counter in self.kernel.counters.items():
             before = self.ledger.seen.get(name)

@@ -1,4 +1,4 @@
-"""Names of images: one full form for all spellings, and patterns that no spelling gets past."""
+"""Names of images: one full form for all spellings, and patterns that every spelling of an image matches."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ DIGEST = "sha256:" + "0a" * 32
         ("[0:0::1]:5000/a", "[::1]:5000/a:latest"),
     ],
 )
-def test_an_image_has_one_full_name(image: str, full: str) -> None:
-    """As Docker completes it, whatever the spelling; the full name means the same image."""
+def test_every_image_has_one_full_name(image: str, full: str) -> None:
+    """As Docker completes it; the full name means the same image."""
     assert full_image_name(image) == full
     assert full_image_name(full) == full
 
@@ -68,7 +68,7 @@ def test_an_image_has_one_full_name(image: str, full: str) -> None:
         "a/" * 130 + "a",
     ],
 )
-def test_what_no_runtime_takes_is_no_name(text: str) -> None:
+def test_names_that_no_runtime_accepts_are_refused(text: str) -> None:
     assert parse_image_name(text) is None
 
 
@@ -81,7 +81,7 @@ TAGS = st.from_regex(r"[A-Za-z0-9_][-._A-Za-z0-9]{0,5}", fullmatch=True)
 
 @st.composite
 def spellings(draw: st.DrawFn) -> tuple[str, str, str, str]:
-    """Domain with port, path and tag of an image, and one of its spellings."""
+    """Draw domain with port, path and tag of an image, and one of its spellings."""
     domain, path, tag = draw(DOMAINS), "/".join(draw(st.lists(PART, min_size=1, max_size=3))), draw(TAGS)
     port = draw(PORTS) if domain != "docker.io" else ""
     full_path = f"library/{path}" if domain == "docker.io" and "/" not in path else path
@@ -98,15 +98,17 @@ def spellings(draw: st.DrawFn) -> tuple[str, str, str, str]:
 
 
 @given(spellings())
-def test_every_spelling_of_an_image_is_the_same(image: tuple[str, str, str, str]) -> None:
-    """Case of the registry, default ports, other names of Docker Hub, and all that may be left out."""
+def test_all_spellings_of_an_image_have_the_same_full_name(image: tuple[str, str, str, str]) -> None:
+    """The registry's case, default ports, aliases of Docker Hub, and all parts that may be omitted."""
     domain, path, tag, spelling = image
     assert full_image_name(spelling) == f"{domain}/{path}:{tag}"
 
 
 @given(spellings(), spellings())
-def test_no_spelling_gets_past_a_rule(image: tuple[str, str, str, str], rule: tuple[str, str, str, str]) -> None:
-    """However rule and image are spelled, they meet if and only if they name the same image, or repository."""
+def test_a_rule_matches_all_spellings_of_an_image(
+    image: tuple[str, str, str, str], rule: tuple[str, str, str, str]
+) -> None:
+    """And no other image or repository."""
     domain, _, tag, spelling = image
     for pattern, means in (
         (rule[3] if rule[3].endswith(f":{rule[2]}") else f"{rule[3]}:{rule[2]}", rule[:3] == image[:3]),
@@ -120,14 +122,14 @@ def test_no_spelling_gets_past_a_rule(image: tuple[str, str, str, str], rule: tu
 
 
 @given(st.text(max_size=40), st.text(max_size=40))
-def test_any_text_may_be_a_name_or_a_pattern(text: str, pattern: str) -> None:
-    """Nothing raises, and what is a name has a full form that stays what it is."""
+def test_any_text_is_accepted_or_refused_as_a_name_and_a_pattern(text: str, pattern: str) -> None:
+    """No other exception is raised, and a full name is its own full form."""
     assert full_image_name(full_image_name(text)) == full_image_name(text)
     assert pattern_in_full(pattern)
 
 
 RULES = [
-    # pattern, image, whether it is one of those that the pattern means
+    # pattern, image, whether the pattern matches it
     ("python:*", "python:3.11", True),
     ("python:*", "python:5000/evil/img:1", False),
     ("python:*", "evil/python:3.11", False),
@@ -156,21 +158,21 @@ RULES = [
 
 
 @pytest.mark.parametrize(("pattern", "image", "means"), RULES)
-def test_what_a_pattern_means(pattern: str, image: str, means: bool) -> None:
+def test_patterns_match_the_images_that_they_mean(pattern: str, image: str, means: bool) -> None:
     assert bool(Images(deny=[pattern]).refusal(image)) == means
     assert bool(Images(allow=[pattern]).refusal(image)) != means
 
 
-def test_a_digest_beside_a_tag_decides_which_image_it_is() -> None:
-    """Whoever allows a tag does not allow any other bytes; whoever refuses it refuses it with a digest, too."""
+def test_a_digest_decides_over_a_tag() -> None:
+    """A rule that allows a tag allows no other content, and a rule that denies a tag denies it with a digest, too."""
     assert Images(allow=["python:3.11"]).refusal(f"python:3.11@{DIGEST}")
     assert Images(deny=["python:3.11"]).refusal(f"python:3.11@{DIGEST}")
     assert not Images(allow=["python:*"]).refusal(f"python:3.11@{DIGEST}")
 
 
 @pytest.mark.parametrize("pattern", ["", "a b", "Bert*", "ghcr.io/Lab/*", "registry.example*"])
-def test_a_pattern_that_could_not_mean_what_it_seems_to_is_refused(pattern: str) -> None:
-    """A pattern that matches nothing would silently refuse nothing."""
+def test_a_pattern_that_can_match_nothing_is_refused(pattern: str) -> None:
+    """It would silently deny nothing."""
     with pytest.raises(InvalidInput) as caught:
         parse_policy({"images": {"deny": [pattern]}})
     assert "registry.example.org/team/*" in caught.value.faults[0].hint

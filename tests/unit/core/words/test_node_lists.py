@@ -1,4 +1,4 @@
-"""Node lists are small, in order, and give back exactly the names that went in."""
+"""Node lists are small, ordered, and expand to exactly the original names."""
 
 from __future__ import annotations
 
@@ -33,8 +33,7 @@ from kajitori.core.words.node_lists import BRIEF_LENGTH, brief, compress, compre
         (["a", "b", "a"], "a,b,a"),
     ],
 )
-def test_compress_and_back(names: list[str], text: str) -> None:
-    """Named cases, both ways."""
+def test_examples_are_compressed_and_expanded(names: list[str], text: str) -> None:
     assert compress(names) == text
     assert expand(text) == names
 
@@ -72,15 +71,13 @@ def test_compress_and_back(names: list[str], text: str) -> None:
         "a\n",
     ],
 )
-def test_malformed_lists(text: str) -> None:
-    """A malformed or boundless list is a ValueError, at once."""
+def test_a_malformed_or_too_long_list_is_refused_at_once(text: str) -> None:
     with pytest.raises(ValueError):
         expand(text)
 
 
 @pytest.mark.parametrize("name", ["", "a b", "a[1]", "a,b", "a*2"])
-def test_names_that_no_node_has(name: str) -> None:
-    """A name that would make the list ambiguous is refused."""
+def test_a_name_that_would_make_the_list_ambiguous_is_refused(name: str) -> None:
     with pytest.raises(ValueError):
         compress([name])
 
@@ -93,13 +90,12 @@ _SERIES_NAME = _SERIES.map(lambda part: f"{part[0]}{str(part[1]).zfill(part[2])}
 
 @given(st.lists(st.one_of(_NAME, _SERIES_NAME), max_size=60))
 def test_expand_undoes_compress(names: list[str]) -> None:
-    """Order, repeats and zero padding survive, whatever the names."""
+    """Order, repetitions and zero padding are kept for any names."""
     assert expand(compress(names)) == names
 
 
 @given(st.text(alphabet="ab01-[],*9. ", max_size=30))
-def test_expand_never_breaks(text: str) -> None:
-    """Any text gives names or a ValueError."""
+def test_any_text_is_expanded_or_refused(text: str) -> None:
     try:
         names = expand(text, limit=1000)
     except ValueError:
@@ -108,8 +104,8 @@ def test_expand_never_breaks(text: str) -> None:
     assert all(re.fullmatch(r"[^\[\],*\s]+", name) for name in names)
 
 
-def test_a_whole_cluster_is_small() -> None:
-    """7,500 nodes in rank order stay far under the size limit of a Run; a few holes do not change that."""
+def test_the_list_of_a_whole_cluster_is_small() -> None:
+    """7,500 nodes in rank order stay far below the size limit of a Run, even with a few gaps."""
     names = [f"gpu-{i:05}" for i in range(1, 7501)]
     assert compress(names) == "gpu-[00001-07500]"
     with_holes = [name for i, name in enumerate(names) if i % 50]
@@ -120,27 +116,23 @@ def test_a_whole_cluster_is_small() -> None:
 @pytest.mark.parametrize(
     ("ranks", "text"), [([], ""), ([0], "0"), ([0, 1, 2, 7], "0-2,7"), ([3, 2, 2, 3], "3,2,2-3"), ([9, 10], "9-10")]
 )
-def test_ranks(ranks: list[int], text: str) -> None:
-    """Ranks as ranges, both ways."""
+def test_ranks_are_compressed_to_ranges(ranks: list[int], text: str) -> None:
     assert compress_ranks(ranks) == text
     assert expand_ranks(text) == ranks
 
 
 @given(st.lists(st.integers(0, 10_000), max_size=50))
-def test_rank_round_trip(ranks: list[int]) -> None:
-    """Ranks come back as they went in."""
+def test_expanded_ranks_equal_the_original_ones(ranks: list[int]) -> None:
     assert expand_ranks(compress_ranks(ranks)) == ranks
 
 
 @pytest.mark.parametrize("text", ["-1", "1-", "a", "1,,2", "0-9999999", "5-2"])
-def test_malformed_ranks(text: str) -> None:
-    """A malformed list of ranks is a ValueError."""
+def test_a_malformed_list_of_ranks_is_refused(text: str) -> None:
     with pytest.raises(ValueError):
         expand_ranks(text)
 
 
-def test_a_negative_rank() -> None:
-    """No rank is negative."""
+def test_a_negative_rank_is_refused() -> None:
     with pytest.raises(ValueError):
         compress_ranks([1, -1])
 
@@ -154,8 +146,8 @@ def test_a_negative_rank() -> None:
         (["x" * 100, "y" * 100], "x" * 100 + " and 1 more"),
     ],
 )
-def test_a_long_list_is_cut_in_the_middle_of_a_sentence(names: list[str], text: str | None) -> None:
-    """By characters, not by nodes; how many more there are is told."""
+def test_a_long_list_in_a_sentence_is_cut_with_a_count(names: list[str], text: str | None) -> None:
+    """It is cut by characters, not by nodes."""
     cut = brief(compress(names))
     if text is not None:
         assert cut == text

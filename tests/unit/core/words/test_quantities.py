@@ -1,4 +1,4 @@
-"""Amounts and durations are read exactly, or refused with the way to write them."""
+"""Amounts and durations are parsed exactly, or refused with the right notation."""
 
 from __future__ import annotations
 
@@ -55,16 +55,16 @@ GI = 2**30
         ("2Ki", 2048000),
     ],
 )
-def test_cpu(written: str | int | float, millis: int) -> None:
-    """CPU is read in Kubernetes' syntax and rounded up to millicores."""
+def test_cpu_is_rounded_up_to_millicores(written: str | int | float, millis: int) -> None:
+    """It is in Kubernetes' notation."""
     assert parse_cpu_millis(written) == millis
 
 
 @pytest.mark.parametrize(
     ("millis", "words"), [(1000, "1 core"), (500, "0.5 cores"), (8000, "8 cores"), (1, "0.001 cores")]
 )
-def test_cores_for_people(millis: int, words: str) -> None:
-    """The singular is correct, and millicores do not appear."""
+def test_cores_are_written_with_the_right_plural(millis: int, words: str) -> None:
+    """Millicores do not appear."""
     assert format_cores(millis) == words
 
 
@@ -85,8 +85,8 @@ def test_cores_for_people(millis: int, words: str) -> None:
         ("1Ki", 1024),
     ],
 )
-def test_kubernetes_memory(written: str | int | float, size: int) -> None:
-    """Quantities of an API server are read as in Kubernetes: `m` is a thousandth, `E` without digits is exa."""
+def test_kubernetes_quantities_are_parsed(written: str | int | float, size: int) -> None:
+    """`m` is a thousandth, `E` without digits is exa."""
     assert parse_memory_bytes(written) == size
 
 
@@ -107,8 +107,7 @@ def test_kubernetes_memory(written: str | int | float, size: int) -> None:
         ("1t", 2**40),
     ],
 )
-def test_docker_memory(written: str, size: int) -> None:
-    """Docker's units are binary whatever their case."""
+def test_dockers_units_are_binary_in_any_case(written: str, size: int) -> None:
     assert parse_docker_memory_bytes(written) == size
 
 
@@ -129,8 +128,8 @@ def test_docker_memory(written: str, size: int) -> None:
         (" 2 G ", 2 * 10**9),
     ],
 )
-def test_spec_memory(written: str | int, size: int) -> None:
-    """In a Run's spec a lower-case unit is Docker's, and so is one that ends in B; everything else is Kubernetes'."""
+def test_memory_of_a_spec_may_have_units_of_docker_or_kubernetes(written: str | int, size: int) -> None:
+    """A lower-case unit is Docker's, and so is one that ends in B; all others are Kubernetes'."""
     assert parse_spec_memory_bytes(written) == size
 
 
@@ -138,7 +137,7 @@ def test_spec_memory(written: str | int, size: int) -> None:
     "written", ["500 MB", "500MB", "2GB", "2gb", "2 GiB", "2GiB", "1.5TB", "64g", "64 g", "512k", "4096b", "8Gi"]
 )
 def test_a_size_means_the_same_on_the_command_line_and_in_files(written: str) -> None:
-    """Both are read by the same people; a unit that ends in B is unknown to Kubernetes, so it can only be Docker's."""
+    """The same people read both. Kubernetes does not know units that end in B, so they can only be Docker's."""
     assert parse_spec_memory_bytes(written) == parse_docker_memory_bytes(written)
 
 
@@ -155,14 +154,14 @@ def test_a_size_means_the_same_on_the_command_line_and_in_files(written: str) ->
         (0, "0", "0"),
     ],
 )
-def test_sizes_for_people(size: int, there: str, needed: str) -> None:
-    """Messages have no sizes such as 24684092Ki."""
+def test_sizes_in_messages_are_short(size: int, there: str, needed: str) -> None:
+    """There are none such as 24684092Ki."""
     assert (memory_there(size), memory_needed(size)) == (there, needed)
 
 
 @given(st.integers(0, 2**59), st.integers(1, 2**40))
-def test_sizes_for_people_are_short_and_true(size: int, more: int) -> None:
-    """Read back, what is there is not more than there is, what is needed not less; too much never looks like enough."""
+def test_rounded_sizes_never_make_too_much_look_like_enough(size: int, more: int) -> None:
+    """Read back, an available size is not larger than the real one, and a needed size is not smaller."""
     for read in (parse_memory_bytes, parse_spec_memory_bytes, parse_docker_memory_bytes):
         assert size * 0.9 <= read(memory_there(size)) <= size <= read(memory_needed(size)) <= size * 1.1
     assert len(memory_there(size)) <= len("1023.9Mi") >= len(memory_needed(size))
@@ -202,8 +201,7 @@ def test_sizes_for_people_are_short_and_true(size: int, more: int) -> None:
         10**30,
     ],
 )
-def test_memory_that_is_refused(written: object) -> None:
-    """Invalid amounts are refused; the error has the value and a hint."""
+def test_invalid_memory_is_refused_with_value_and_hint(written: object) -> None:
     with pytest.raises(QuantityError) as caught:
         parse_memory_bytes(written)  # type: ignore[arg-type]
     assert caught.value.value is written
@@ -212,15 +210,14 @@ def test_memory_that_is_refused(written: object) -> None:
 
 
 @pytest.mark.parametrize("written", ["", "g", "-1g", "1e3", "1ib", "2000p", "1gg", "NaN", "9" * 70, "1..5g"])
-def test_docker_memory_that_is_refused(written: str) -> None:
-    """A size that Docker would not take either."""
+def test_sizes_that_docker_refuses_are_refused(written: str) -> None:
     with pytest.raises(QuantityError):
         parse_docker_memory_bytes(written)
 
 
 @pytest.mark.parametrize("written", ["-0.5", "2e12", "1Ei", "one", "", True, None])
-def test_cpu_that_is_refused(written: object) -> None:
-    """No CPU count: negative, absurdly large, or no number at all."""
+def test_invalid_cpu_is_refused(written: object) -> None:
+    """Negative, absurdly large, or no number."""
     with pytest.raises(QuantityError):
         parse_cpu_millis(written)  # type: ignore[arg-type]
 
@@ -248,8 +245,7 @@ def test_cpu_that_is_refused(written: object) -> None:
         ("0-00:00:01", 1),
     ],
 )
-def test_duration(written: str | int, seconds: int) -> None:
-    """Durations are whole seconds."""
+def test_durations_are_whole_seconds(written: str | int, seconds: int) -> None:
     assert parse_duration_seconds(written) == seconds
 
 
@@ -261,28 +257,26 @@ def test_duration(written: str | int, seconds: int) -> None:
         *("9999999-00:00:00", "1h:00", "1-1d"),
     ],
 )
-def test_duration_that_is_refused(written: object) -> None:
-    """A duration that is negative, not whole, out of order or beyond what Kubernetes stores."""
+def test_invalid_durations_are_refused(written: object) -> None:
+    """Negative, not whole, out of order, or beyond what Kubernetes stores."""
     with pytest.raises(QuantityError):
         parse_duration_seconds(written)  # type: ignore[arg-type]
 
 
 @given(st.integers(0, quantities.MAX_CPU_MILLIS))
-def test_cpu_round_trip(millis: int) -> None:
-    """The parser reads the result of format_cpu as the same number."""
+def test_formatted_cpu_is_parsed_as_the_same_number(millis: int) -> None:
     assert parse_cpu_millis(format_cpu(millis)) == millis
 
 
 @given(st.one_of(st.integers(0, quantities.MAX_MEMORY_BYTES), st.integers(0, 60).map(lambda power: 1 << power)))
-def test_memory_round_trip(size: int) -> None:
-    """Both parsers of such units read the result of format_memory as the same number."""
+def test_formatted_memory_is_parsed_as_the_same_number(size: int) -> None:
+    """By both parsers with such units."""
     assert parse_memory_bytes(format_memory(size)) == size
     assert parse_spec_memory_bytes(format_memory(size)) == size
 
 
 @given(st.integers(0, quantities.MAX_DURATION_SECONDS))
-def test_duration_round_trip(seconds: int) -> None:
-    """The parser reads the result of format_duration as the same number."""
+def test_formatted_durations_are_parsed_as_the_same_number(seconds: int) -> None:
     assert parse_duration_seconds(format_duration(seconds)) == seconds
 
 
@@ -295,8 +289,7 @@ _FACTORS |= {f"{letter}i": Fraction(1024**power) for power, letter in enumerate(
     st.from_regex(r"[0-9]{1,9}(\.[0-9]{1,12})?", fullmatch=True).filter(str.isascii),
     st.sampled_from(sorted(_FACTORS)),
 )
-def test_exactness(number: str, suffix: str) -> None:
-    """The result is the exact fraction, rounded up once at the very end."""
+def test_results_are_exact_and_rounded_up_once(number: str, suffix: str) -> None:
     exact = Fraction(number) * _FACTORS[suffix]
     for parse, per_unit, limit in (
         (parse_memory_bytes, 1, quantities.MAX_MEMORY_BYTES),
@@ -311,8 +304,8 @@ def test_exactness(number: str, suffix: str) -> None:
 
 
 @given(st.text(max_size=80))
-def test_nothing_but_quantity_errors(text: str) -> None:
-    """Whatever text comes, the answer is a number that is not negative or a QuantityError."""
+def test_any_text_is_a_quantity_or_a_quantity_error(text: str) -> None:
+    """No quantity is negative."""
     for parse in (parse_cpu_millis, parse_memory_bytes, parse_docker_memory_bytes, parse_spec_memory_bytes):
         with contextlib.suppress(QuantityError):
             assert parse(text) >= 0
@@ -324,6 +317,5 @@ def test_nothing_but_quantity_errors(text: str) -> None:
     ("amount", "text"),
     [(0, "0"), (1023, "1023"), (1536, "1.5Ki"), (2**30, "1Gi"), (251 * 2**30 + 1, "251Gi"), (2**50, "1Pi")],
 )
-def test_rounded_memory(amount: int, text: str) -> None:
-    """Short enough for a table."""
+def test_memory_in_tables_is_rounded(amount: int, text: str) -> None:
     assert round_memory(amount) == text

@@ -56,7 +56,7 @@ UNPARSABLE = "unable to parse requirement: "
         ("a\n,\tb", {"a": "", "b": ""}, True),
     ],
 )
-def test_label_selectors(text: str, labels: dict[str, str], expected: bool) -> None:
+def test_label_selectors_match_labels(text: str, labels: dict[str, str], expected: bool) -> None:
     assert parse_labels(text).matches(labels) is expected
 
 
@@ -96,8 +96,8 @@ def test_label_selectors(text: str, labels: dict[str, str], expected: bool) -> N
         ),
     ],
 )
-def test_what_is_no_label_selector(text: str, message: str) -> None:
-    """Refused in Kubernetes' words, never read as a selector of something else."""
+def test_invalid_label_selectors_are_refused(text: str, message: str) -> None:
+    """With Kubernetes' message; none is read as another selector."""
     with pytest.raises(SelectorError) as refused:
         parse_labels(text)
     assert refused.value.message.startswith(message)
@@ -121,7 +121,7 @@ requirements = st.builds(
 
 
 @given(st.lists(requirements, max_size=4))
-def test_what_is_written_is_read_back(wanted: list[Requirement]) -> None:
+def test_a_formatted_selector_is_parsed_as_the_same(wanted: list[Requirement]) -> None:
     written = {
         "In": "{0} in ({1})",
         "NotIn": "{0} notin ({1})",
@@ -152,8 +152,8 @@ def test_operators_of_selectors_inside_objects(
     assert holds("k", operator, values, labels) is expected
 
 
-def test_field_selectors() -> None:
-    """Escaped commas and equal signs belong to the value; nothing between commas is left out."""
+def test_field_selectors_are_parsed() -> None:
+    """Escaped commas and equal signs belong to the value; nothing between commas is omitted."""
     found = parse_fields(r"a=x\,y,,b!=z\=")
     assert found.matches({"a": "x,y"})
     assert not found.matches({"a": "x,y", "b": "z="})
@@ -173,7 +173,7 @@ def test_field_selectors() -> None:
         ("a=\\", "invalid field selector: invalid escape sequence: \\"),
     ],
 )
-def test_what_is_no_field_selector(text: str, message: str) -> None:
+def test_invalid_field_selectors_are_refused(text: str, message: str) -> None:
     with pytest.raises(SelectorError) as refused:
         parse_fields(text)
     assert refused.value.message == message

@@ -1,4 +1,4 @@
-"""Unknown names are answered with the one that was probably meant."""
+"""For an unknown name the most similar known one is suggested."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ KNOWN = ["image", "command", "replicas", "gpuType", "memory", "timeLimit", "env"
         ("", None),
     ],
 )
-def test_nearest(word: str, meant: str | None) -> None:
-    """Slips of the pen, other spellings and short forms find the known name; a stranger finds none."""
+def test_typing_mistakes_and_short_forms_find_the_known_name(word: str, meant: str | None) -> None:
+    """A name that is not similar finds none."""
     assert nearest(word, KNOWN) == meant
 
 
-def test_hints() -> None:
-    """The hint names the nearest, else what is known, and does not grow without bound."""
+def test_a_hint_names_the_nearest_name_or_some_known_ones() -> None:
+    """Its length is limited."""
     assert did_you_mean("imag", KNOWN) == "did you mean image?"
     assert did_you_mean("zebra", ["a", "b"]) == "known: a, b"
     assert did_you_mean("zebra", []) == ""
@@ -43,6 +43,5 @@ def test_hints() -> None:
 
 
 @given(st.text(max_size=200), st.lists(st.text(max_size=20), max_size=10))
-def test_any_words(word: str, known: list[str]) -> None:
-    """Whatever the words, the answer is one of the known ones or none."""
+def test_any_word_gets_a_known_name_or_none(word: str, known: list[str]) -> None:
     assert nearest(word, known) in {None, *known}
