@@ -68,6 +68,9 @@ SECTIONS: dict[str, dict[str, str]] = {
         "audit": "Find clients that ask the API server too much.",
     },
     "Running a cluster": {
+        "install": "Install Kajitori in a cluster, or check whether it can be.",
+        "upgrade": "Replace an installed version by this one.",
+        "uninstall": "Remove an installation, and leave users' data.",
         "up": "Start the whole platform on this machine.",
         "demo": "See a training survive the loss of a member.",
         "server": "Run the Web API alone.",

@@ -298,6 +298,31 @@ class ControllerOptions(ClusterOptions, MembersStart):
 
 
 @dataclass(frozen=True, kw_only=True)
+class InstallOptions(ClusterOptions):
+    """Options of `kaji install`, `kaji upgrade` and `kaji uninstall`."""
+
+    settings: Path | None = None
+    """Settings of the installation; None: those of the last call, or defaults."""
+    policy: Path | None = None
+    networks: Path | None = None
+    """Policy file and address registry; None: those in the cluster stay."""
+    namespace: str = ""
+    """Namespace of the parts; empty: that of the settings."""
+    image_prefix: str | None = None
+    """Registry and path before the names of both images; None: that of the settings."""
+    wait_seconds: int = 300
+    """How long to wait until all parts are ready; 0: not at all."""
+
+    def __post_init__(self) -> None:
+        files = (("--settings", self.settings), ("--policy", self.policy), ("--networks", self.networks))
+        faults = [*file_faults(("--kubeconfig", self.kubeconfig), *files)]
+        faults += namespace_faults(self.namespace) if self.namespace else []
+        if self.wait_seconds < 0:
+            faults.append(Fault("--wait", f"{self.wait_seconds} is below 0", str(self.wait_seconds), "use seconds"))
+        raise_all(faults)
+
+
+@dataclass(frozen=True, kw_only=True)
 class AuditOptions(ClusterOptions):
     """Options of `kaji audit`: a report about the clients of an API server."""
 

@@ -35,8 +35,8 @@ def render(
         "certificates": certificates(settings),
         "policy": [policy_map(settings, policy, networks)],
         "networkpolicies": surroundings.network_policies(settings),
-        "server": workloads.server(settings),
         "controller": workloads.controller(settings),
+        "server": workloads.server(settings),
     }
     if settings.agents.enabled:
         files["relay"] = workloads.relay(settings)

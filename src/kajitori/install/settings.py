@@ -52,9 +52,9 @@ class ImageSettings(Document):
     """Image of Web API, controller, relay and agents (deploy/Dockerfile)."""
     members: str = f"kajitori-member:{__version__}"
     """Image of members' first step (deploy/image/Dockerfile)."""
-    parts_digest: Digest | Literal[""] = ""
+    parts_digest: Digest | None = None
     """Digest of the former, sha256:…. It replaces the tag."""
-    members_digest: Digest | Literal[""] = ""
+    members_digest: Digest | None = None
     """Digest of the latter."""
     pull_secrets: list[ObjectName] = Field(default_factory=list)
     """Secrets with the registry's credentials, in both namespaces of the installation. Members' Pods get theirs from
@@ -150,7 +150,7 @@ class StoreSettings(Document):
 
     url: str = ""
     """s3://…, az://… or gs://…. Empty: no uploads, and logs disappear with their Pods."""
-    secret: ObjectName | Literal[""] = ""
+    secret: ObjectName | None = None
     """Secret in the parts' namespace, whose keys become variables with the store's credentials."""
 
 
@@ -226,7 +226,7 @@ def parse_settings(text: str | bytes) -> InstallSettings:
     return parse_document(InstallSettings, text, "settings", "images, tls and server")
 
 
-def _image(prefix: str, name: str, digest: str) -> str:
+def _image(prefix: str, name: str, digest: str | None) -> str:
     whole = f"{prefix.rstrip('/')}/{name}" if prefix else name
     if not digest:
         return whole

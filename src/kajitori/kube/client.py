@@ -296,13 +296,17 @@ class KubeClient:
         subresource: str = "",
         field_manager: str = "",
         force: bool = False,
+        dry_run: bool = False,
     ) -> Object:
-        """Change parts of an object. `force` takes fields over from other managers when applying."""
+        """Change parts of an object. `force` takes fields over from other managers when applying. With `dry_run` return
+        what the API server would store."""
         params = {}
         if field_manager or kind is PatchKind.APPLY:
             params["fieldManager"] = field_manager or self._field_manager
         if force:
             params["force"] = "true"
+        if dry_run:
+            params["dryRun"] = "All"
         answer = await self._transport.request(
             "PATCH",
             self._object_path(resource, name, namespace, subresource),

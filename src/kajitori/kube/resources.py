@@ -88,6 +88,20 @@ MUTATING_BINDINGS = Resource(
     namespaced=False,
 )
 DAEMON_SETS = Resource("apps", "v1", "daemonsets", "DaemonSet")
+DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment")
+CRON_JOBS = Resource("batch", "v1", "cronjobs", "CronJob")
+SERVICE_ACCOUNTS = Resource("", "v1", "serviceaccounts", "ServiceAccount")
+ROLES = Resource("rbac.authorization.k8s.io", "v1", "roles", "Role")
+ROLE_BINDINGS = Resource("rbac.authorization.k8s.io", "v1", "rolebindings", "RoleBinding")
+PRIORITY_LEVELS = Resource(
+    "flowcontrol.apiserver.k8s.io",
+    "v1",
+    "prioritylevelconfigurations",
+    "PriorityLevelConfiguration",
+    namespaced=False,
+)
+FLOW_SCHEMAS = Resource("flowcontrol.apiserver.k8s.io", "v1", "flowschemas", "FlowSchema", namespaced=False)
+CERTIFICATES = Resource("cert-manager.io", "v1", "certificates", "Certificate")
 CLUSTER_ROLES = Resource("rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole", namespaced=False)
 CLUSTER_ROLE_BINDINGS = Resource(
     "rbac.authorization.k8s.io", "v1", "clusterrolebindings", "ClusterRoleBinding", namespaced=False

@@ -4,27 +4,19 @@ from __future__ import annotations
 
 import base64
 import fcntl
-import ipaddress
 import secrets
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 
 import yaml
-from cryptography import x509
-from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+from cryptography.x509 import Certificate
 
+from kajitori.configuration import x509
 from kajitori.configuration.private_files import write_private
 
-_CA_DAYS = 3650
-_LEAF_DAYS = 365
-_RENEW_DAYS = 60
-"""Remaining validity below which a certificate is renewed."""
 SERVER_NAMES = (
     "localhost",
     "kubernetes",
@@ -70,8 +62,8 @@ def ensure_certificates(folder: Path, *, names: tuple[str, ...] = ()) -> Certifi
     )
     with _locked(folder):
         if not _is_good(made.ca, made.ca_key):
-            key = _new_key()
-            _write_pair(made.ca, made.ca_key, _certificate_authority(key), key)
+            key = x509.new_key()
+            _write_pair(made.ca, made.ca_key, x509.authority(key, datetime.now(UTC)), key)
         _ensure_leaf(made, made.server, made.server_key, "kube-apiserver", "", (*SERVER_NAMES, *names), server=True)
         _ensure_leaf(made, made.client, made.client_key, "kube-apiserver-kubelet-client", "system:masters", ())
     return made
@@ -157,50 +149,6 @@ def _locked(folder: Path) -> Iterator[None]:
         yield
 
 
-def _new_key() -> ec.EllipticCurvePrivateKey:
-    return ec.generate_private_key(ec.SECP256R1())
-
-
-def _name(common: str, organization: str = "") -> x509.Name:
-    parts = [x509.NameAttribute(NameOID.COMMON_NAME, common)]
-    if organization:
-        parts.insert(0, x509.NameAttribute(NameOID.ORGANIZATION_NAME, organization))
-    return x509.Name(parts)
-
-
-def _started(builder: x509.CertificateBuilder, days: int) -> x509.CertificateBuilder:
-    now = datetime.now(UTC)
-    # Valid since an hour ago: other machines' clocks may be behind.
-    return (
-        builder.serial_number(x509.random_serial_number())
-        .not_valid_before(now - timedelta(hours=1))
-        .not_valid_after(now + timedelta(days=days))
-    )
-
-
-def _certificate_authority(key: ec.EllipticCurvePrivateKey) -> x509.Certificate:
-    name = _name("kajitori-ca")
-    usage = x509.KeyUsage(
-        digital_signature=True,
-        key_cert_sign=True,
-        crl_sign=True,
-        content_commitment=False,
-        key_encipherment=False,
-        data_encipherment=False,
-        key_agreement=False,
-        encipher_only=False,
-        decipher_only=False,
-    )
-    builder = x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key())
-    return (
-        _started(builder, _CA_DAYS)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .add_extension(usage, critical=True)
-        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
-        .sign(key, hashes.SHA256())
-    )
-
-
 def _ensure_leaf(
     authority: Certificates,
     path: Path,
@@ -211,68 +159,30 @@ def _ensure_leaf(
     *,
     server: bool = False,
 ) -> None:
-    issuer = x509.load_pem_x509_certificate(authority.ca.read_bytes())
-    if _is_good(path, key_path, issuer=issuer, names=names, common=common):
-        return
-    loaded = serialization.load_pem_private_key(authority.ca_key.read_bytes(), None)
-    assert isinstance(loaded, ec.EllipticCurvePrivateKey)
-    key = _new_key()
-    builder = (
-        x509.CertificateBuilder()
-        .subject_name(_name(common, organization))
-        .issuer_name(issuer.subject)
-        .public_key(key.public_key())
-    )
-    purpose = ExtendedKeyUsageOID.SERVER_AUTH if server else ExtendedKeyUsageOID.CLIENT_AUTH
-    builder = (
-        _started(builder, _LEAF_DAYS)
-        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        .add_extension(x509.ExtendedKeyUsage([purpose]), critical=False)
-        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer.public_key()), critical=False)  # type: ignore[arg-type]
-    )
-    if names:
-        alternatives = x509.SubjectAlternativeName([_general(one) for one in dict.fromkeys(names)])
-        builder = builder.add_extension(alternatives, critical=False)
-    _write_pair(path, key_path, builder.sign(loaded, hashes.SHA256()), key)
+    issuer, issuer_key = x509.load_pair(authority.ca.read_bytes(), authority.ca_key.read_bytes())
+    if not _is_good(path, key_path, issuer=issuer, names=names, common=common):
+        key = x509.new_key()
+        signed = x509.leaf(key, issuer, issuer_key, datetime.now(UTC), common, organization, names, server=server)
+        _write_pair(path, key_path, signed, key)
 
 
-def _general(name: str) -> x509.GeneralName:
-    try:
-        return x509.IPAddress(ipaddress.ip_address(name))
-    except ValueError:
-        return x509.DNSName(name)
-
-
-def _write_pair(path: Path, key_path: Path, certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey) -> None:
+def _write_pair(path: Path, key_path: Path, certificate: Certificate, key: x509.Key) -> None:
     # If the process is killed between the two writes, the pair does not match: _is_good notices it and both are
     # renewed.
-    pem = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    write_private(key_path, pem)
-    write_private(path, certificate.public_bytes(serialization.Encoding.PEM))
+    write_private(key_path, x509.key_pem(key))
+    write_private(path, x509.certificate_pem(certificate))
 
 
 def _is_good(
     path: Path,
     key_path: Path,
     *,
-    issuer: x509.Certificate | None = None,
+    issuer: Certificate | None = None,
     names: Iterable[str] = (),
     common: str = "",
 ) -> bool:
     try:
-        certificate = x509.load_pem_x509_certificate(path.read_bytes())
-        key = serialization.load_pem_private_key(key_path.read_bytes(), None)
-        if issuer is not None:
-            certificate.verify_directly_issued_by(issuer)
-        there: set[x509.GeneralName] = set()
-        if names:
-            there = set(certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value)
-    except (OSError, ValueError, TypeError, InvalidSignature, x509.ExtensionNotFound):
+        certificate, _ = x509.load_pair(path.read_bytes(), key_path.read_bytes())
+    except (OSError, ValueError):
         return False
-    if not isinstance(key, ec.EllipticCurvePrivateKey) or key.public_key() != certificate.public_key():
-        return False
-    if common and certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)[0].value != common:
-        return False
-    if certificate.not_valid_after_utc - datetime.now(UTC) < timedelta(days=_RENEW_DAYS):
-        return False
-    return {_general(one) for one in names} <= there
+    return not x509.fault_of(certificate, datetime.now(UTC), issuer=issuer, names=names, common=common)

@@ -1,0 +1,48 @@
+"""`kaji uninstall`: the parts go, users' data stay."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kajitori.cli.process_options import kubeconfig_options
+from kajitori.cli.terminal import echo, say
+from kajitori.cli.verbs.platform.install import namespace_of_parts
+
+if TYPE_CHECKING:
+    from kajitori.entrypoints.installation import Leftovers
+
+
+@click.command(epilog="\b\nExample:\n  kaji uninstall")
+@kubeconfig_options
+@namespace_of_parts
+@click.option("--delete-runs", is_flag=True, help="Also delete every run with its Pods, and the definition of runs.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+def command(delete_runs: bool, yes: bool, **options: Any) -> int:
+    """Remove an installation, and leave users' data.
+
+    Runs, their checkpoints, policy and blobs stay; it says where. Pods of active runs continue, but nothing restarts
+    them until Kajitori is installed again.
+    """
+    from kajitori.configuration.settings import InstallOptions
+
+    settings = InstallOptions(**options)
+    from kajitori.entrypoints import installation
+
+    if not yes:
+        say(_question(installation.user_data(settings), delete_runs=delete_runs))
+        if not click.confirm("Are you sure?", err=True):
+            return 1
+    stays = installation.uninstall(settings, say, delete_runs=delete_runs)
+    echo("Kajitori is removed. What stays:")
+    for each in stays:
+        echo(f"  {each}")
+    return 0
+
+
+def _question(found: Leftovers, *, delete_runs: bool) -> str:
+    count = f"{found.runs} runs ({found.active} active)"
+    if delete_runs:
+        return f"This deletes {count} with their Pods, and all parts of Kajitori."
+    return f"This removes all parts of Kajitori. {count} stay; nothing restarts them until it is installed again."

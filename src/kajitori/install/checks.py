@@ -1,0 +1,225 @@
+"""Findings about a cluster before anything is made in it: what is fine, what will be missing, what prevents it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from kajitori.install.settings import TLS_SECRET, InstallSettings
+
+OLDEST = (1, 30)
+"""Oldest version of Kubernetes that has all calls of the parts."""
+OLDEST_FOR_AGENTS = (1, 32)
+"""The first version that writes the node into agents' tokens."""
+SKEW_WARN_SECONDS, SKEW_FAIL_SECONDS = 5.0, 300.0
+"""Certificates count from an hour before they are made; tokens and Leases are less patient."""
+
+
+class State(StrEnum):
+    """How serious a finding is."""
+
+    OK = "ok"
+    WARN = "warn"
+    FAIL = "fail"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One line of the table."""
+
+    name: str
+    state: State
+    text: str
+    way_out: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """What was read from the cluster."""
+
+    version: str
+    """`gitVersion` of the API server."""
+    skew_seconds: float
+    """By how much this machine's clock is ahead of the API server's."""
+    served: frozenset[str]
+    """API groups with their versions, as `apps/v1`."""
+    refused: Mapping[str, str] = field(default_factory=dict)
+    """Objects that may not be applied, each with the API server's reason."""
+    changes: Mapping[str, int] = field(default_factory=dict)
+    """How many objects would be created, changed, or stay."""
+    storage_classes: Sequence[str] = ()
+    default_storage: str = ""
+    nodes: int = 0
+    gpus: Mapping[str, int] = field(default_factory=dict)
+    """GPUs by type, as nodes' labels name it; an empty type for GPUs without such a label."""
+    missing_secrets: Sequence[str] = ()
+    """Secrets that the settings name and the cluster lacks, `namespace/name`."""
+    unreadable: Sequence[str] = ()
+    """What could not be read with the caller's rights."""
+    installed: str = ""
+    """Version that is installed; empty for none."""
+    incomplete: bool = False
+    """Whether the last installation did not come to its end."""
+
+
+def findings(survey: Survey, settings: InstallSettings, version: str) -> list[Finding]:
+    """Return all findings, for an installation of this version of Kajitori with these settings."""
+    return [
+        *_rights(survey),
+        *_version(survey, settings),
+        *_clock(survey),
+        *_kinds(survey, settings),
+        *_storage(survey),
+        *_gpus(survey),
+        *_images(settings),
+        *_secrets(survey),
+        *_changes(survey, version),
+    ]
+
+
+def kubernetes_version(text: str) -> tuple[int, int]:
+    """Return major and minor version of `v1.36.2` and the like; zeros if it is something else."""
+    match = re.match(r"v?(\d+)\.(\d+)", text)
+    return (int(match[1]), int(match[2])) if match else (0, 0)
+
+
+def _rights(survey: Survey) -> Iterator[Finding]:
+    if survey.refused:
+        first, why = next(iter(survey.refused.items()))
+        more = f" and {len(survey.refused) - 1} more" if len(survey.refused) > 1 else ""
+        yield Finding(
+            "rights",
+            State.FAIL,
+            f"you may not apply {first}{more}: {why}",
+            "use a kubeconfig with the rights of cluster-admin: you can give only rights that you have",
+        )
+    else:
+        yield Finding("rights", State.OK, "you may apply everything")
+    if survey.unreadable:
+        yield Finding(
+            "reading", State.WARN, f"not readable with your rights: {', '.join(survey.unreadable)}", "not checked then"
+        )
+
+
+def _version(survey: Survey, settings: InstallSettings) -> Iterator[Finding]:
+    found = kubernetes_version(survey.version)
+    shown = f"Kubernetes {survey.version}"
+    if found < OLDEST:
+        way_out = "upgrade the cluster" if settings.owner_policy else "runs may start, but `kaji exec` needs 1.30"
+        yield Finding("version", State.FAIL, f"{shown}; {_dotted(OLDEST)} is the oldest that is supported", way_out)
+    elif settings.agents.enabled and found < OLDEST_FOR_AGENTS:
+        text = f"{shown}: no traffic is counted, since tokens name their node from {_dotted(OLDEST_FOR_AGENTS)} on"
+        yield Finding("version", State.WARN, text, "set agents.enabled: false, or upgrade the cluster")
+    else:
+        yield Finding("version", State.OK, shown)
+
+
+def _clock(survey: Survey) -> Iterator[Finding]:
+    skew = abs(survey.skew_seconds)
+    side = "ahead of" if survey.skew_seconds > 0 else "behind"
+    text = f"this machine's clock is {skew:.0f} s {side} the API server's"
+    if skew >= SKEW_FAIL_SECONDS:
+        yield Finding("clock", State.FAIL, text, "set this machine's clock (NTP): certificates would be wrong")
+    elif skew >= SKEW_WARN_SECONDS:
+        yield Finding("clock", State.WARN, text, "set this machine's clock (NTP)")
+    else:
+        yield Finding("clock", State.OK, f"this machine and the API server differ by {skew:.1f} s")
+
+
+def _kinds(survey: Survey, settings: InstallSettings) -> Iterator[Finding]:
+    admission = [
+        (kind, version in survey.served)
+        for kind, version in (
+            ("ValidatingAdmissionPolicy", "admissionregistration.k8s.io/v1 validatingadmissionpolicies"),
+            ("MutatingAdmissionPolicy", "admissionregistration.k8s.io/v1 mutatingadmissionpolicies"),
+        )
+    ]
+    has = [kind for kind, served in admission if served]
+    if not admission[0][1]:
+        way_out = "set ownerPolicy: false and accept that, or upgrade to Kubernetes 1.30"
+        state = State.FAIL if settings.owner_policy else State.WARN
+        yield Finding("admission", state, "no ValidatingAdmissionPolicy: owners of runs could be forged", way_out)
+    else:
+        yield Finding("admission", State.OK, ", ".join(has))
+    wanted = [("flow control", "flowcontrol.apiserver.k8s.io/v1", settings.flow_control, "set flowControl: false")]
+    issued = settings.tls.certificates == "certManager"
+    wanted.append(("cert-manager", "cert-manager.io/v1", issued, "install cert-manager, or leave tls.certificates out"))
+    for name, version, is_wanted, way_out in wanted:
+        if is_wanted:
+            served = version in survey.served
+            text = version if served else f"the cluster has no {version}"
+            yield Finding(name, State.OK if served else State.FAIL, text, "" if served else way_out)
+    if not any(each.startswith("metrics.k8s.io/") for each in survey.served):
+        text = "no metrics-server: the memory that runs use is known only if they ran out of it"
+        yield Finding("metrics", State.WARN, text, "install a metrics-server; it is used as soon as it is there")
+
+
+def _storage(survey: Survey) -> Iterator[Finding]:
+    if survey.default_storage:
+        yield Finding(
+            "storage", State.OK, f"{len(survey.storage_classes)} StorageClasses, default {survey.default_storage}"
+        )
+    else:
+        text = f"no default among {', '.join(survey.storage_classes)}" if survey.storage_classes else "no StorageClass"
+        way_out = "runs with a checkpoint need policy's checkpoint.storageClass, or checkpoint.kind: folder"
+        yield Finding("storage", State.WARN, text, way_out)
+
+
+def _gpus(survey: Survey) -> Iterator[Finding]:
+    if not survey.nodes:
+        yield Finding("nodes", State.WARN, "there are no nodes", "the parts start when there are some")
+        return
+    yield Finding("nodes", State.OK, f"{survey.nodes} nodes")
+    named = {kind: count for kind, count in survey.gpus.items() if kind}
+    if not survey.gpus:
+        text = "no node offers nvidia.com/gpu"
+        yield Finding("gpus", State.WARN, text, "install the vendor's device plugin, if the nodes have GPUs")
+    elif len(named) < len(survey.gpus):
+        text = f"{survey.gpus['']} GPUs of unknown type" + (f"; {_counted(named)}" if named else "")
+        way_out = "install GPU feature discovery, or label the nodes kajitori.dev/gpu-type=h100"
+        yield Finding("gpus", State.WARN, text, way_out)
+    else:
+        yield Finding("gpus", State.OK, _counted(named))
+
+
+def _images(settings: InstallSettings) -> Iterator[Finding]:
+    images = f"{settings.parts_image}, {settings.members_image}"
+    if not settings.images.prefix and "/" not in settings.images.parts:
+        way_out = "build them (deploy/Dockerfile, deploy/image/Dockerfile), push them, and set images.prefix"
+        yield Finding("images", State.WARN, f"{images}: no registry is named", way_out)
+    else:
+        yield Finding("images", State.OK, images)
+    if not settings.store.url:
+        way_out = "set store.url to s3://…, az://… or gs://…"
+        yield Finding("store", State.WARN, "no store: no --code, and logs disappear with their Pods", way_out)
+    else:
+        yield Finding("store", State.OK, settings.store.url)
+
+
+def _secrets(survey: Survey) -> Iterator[Finding]:
+    for name in survey.missing_secrets:
+        way_out = "create it: kubectl create secret …"
+        if name.endswith(f"/{TLS_SECRET}"):
+            way_out = "create it with tls.crt, tls.key and ca.crt, or leave tls.certificates out"
+        yield Finding("secret", State.FAIL, f"there is no Secret {name}", way_out)
+
+
+def _changes(survey: Survey, version: str) -> Iterator[Finding]:
+    counted = ", ".join(f"{count} {change}" for change, count in survey.changes.items() if count)
+    if survey.installed and survey.installed != version:
+        text = f"Kajitori {survey.installed} is installed; this is {version}"
+        yield Finding("installed", State.FAIL, text, "run kaji upgrade")
+    elif survey.incomplete:
+        text = "an installation did not come to its end"
+        yield Finding("installed", State.WARN, text, "kaji install finishes it")
+    yield Finding("objects", State.OK, f"would be {counted}" if counted else "nothing to do")
+
+
+def _counted(gpus: Mapping[str, int]) -> str:
+    return ", ".join(f"{count} {kind}" for kind, count in sorted(gpus.items()))
+
+
+def _dotted(version: tuple[int, int]) -> str:
+    return ".".join(map(str, version))

@@ -1,0 +1,132 @@
+"""Applies rendered objects to a cluster by server-side apply, and removes them again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Any
+
+from kajitori.errors import NotFound, Unavailable
+from kajitori.install.objects import Identity, Object, identity
+from kajitori.kube import resources
+from kajitori.kube.client import KubeClient, PatchKind
+from kajitori.kube.platform.install import FIELD_MANAGER
+from kajitori.kube.resources import CUSTOM_RESOURCES, Resource
+
+KINDS = {
+    (each.group, each.kind): each
+    for each in (
+        resources.CERTIFICATES,
+        resources.CLUSTER_ROLES,
+        resources.CLUSTER_ROLE_BINDINGS,
+        resources.CONFIG_MAPS,
+        resources.CRON_JOBS,
+        resources.CUSTOM_RESOURCES,
+        resources.DAEMON_SETS,
+        resources.DEPLOYMENTS,
+        resources.FLOW_SCHEMAS,
+        resources.BUDGETS,
+        resources.NAMESPACES,
+        resources.NETWORK_POLICIES,
+        resources.PRIORITY_CLASSES,
+        resources.PRIORITY_LEVELS,
+        resources.ROLES,
+        resources.ROLE_BINDINGS,
+        resources.SECRETS,
+        resources.SERVICES,
+        resources.SERVICE_ACCOUNTS,
+        resources.VALIDATING_BINDINGS,
+        resources.VALIDATING_POLICIES,
+    )
+}
+"""Every kind that is rendered, by group and kind."""
+
+_TRIES = 300
+_PAUSE_SECONDS = 0.1
+_BY_SERVER = ("managedFields", "resourceVersion", "generation", "uid", "creationTimestamp")
+
+
+class Change(StrEnum):
+    """What applying an object did, or would do."""
+
+    CREATED = "created"
+    CHANGED = "changed"
+    UNCHANGED = "unchanged"
+
+
+def resource_of(document: Mapping[str, Any]) -> Resource:
+    """Return where the API server keeps such an object."""
+    return resource_for(identity(document))
+
+
+def resource_for(one: Identity) -> Resource:
+    """Return where the API server keeps the object."""
+    return KINDS[one.group, one.kind]
+
+
+async def apply(client: KubeClient, document: Mapping[str, Any], *, dry_run: bool = False) -> Change:
+    """Apply an object, and tell what that changed. Fields that others set, and ours do not name, stay.
+
+    Raises NotFound if its namespace does not exist, and the API server's other refusals.
+    """
+    before = await find(client, identity(document))
+    after = await client.patch(
+        resource_of(document),
+        document["metadata"]["name"],
+        document,
+        document["metadata"].get("namespace"),
+        kind=PatchKind.APPLY,
+        field_manager=FIELD_MANAGER,
+        force=True,
+        dry_run=dry_run,
+    )
+    if before is None:
+        return Change.CREATED
+    return Change.UNCHANGED if _content(before) == _content(after) else Change.CHANGED
+
+
+async def find(client: KubeClient, one: Identity) -> Object | None:
+    """Return the object as it is stored; None if there is none, or the API server has no such kind."""
+    try:
+        return await client.get(resource_for(one), one.name, one.namespace or None)
+    except NotFound:
+        return None
+
+
+async def remove(client: KubeClient, one: Identity) -> bool:
+    """Delete an object and what it owns; return whether there was one."""
+    try:
+        await client.delete(resource_for(one), one.name, one.namespace or None, propagation="Background")
+    except NotFound:
+        return False
+    return True
+
+
+async def wait_established(client: KubeClient, name: str) -> None:
+    """Return when a custom resource is served. Raises Unavailable if it is not within half a minute."""
+    for _ in range(_TRIES):
+        found = await client.get(CUSTOM_RESOURCES, name)
+        conditions = (found.get("status") or {}).get("conditions") or ()
+        if any(each["type"] == "Established" and each["status"] == "True" for each in conditions):
+            return
+        await asyncio.sleep(_PAUSE_SECONDS)
+    raise Unavailable(
+        f"the cluster took the custom resource {name} but does not serve it", hint="look at its conditions"
+    )
+
+
+async def wait_gone(client: KubeClient, one: Identity, seconds: float) -> bool:
+    """Return whether an object is gone within this time."""
+    for _ in range(max(1, int(seconds / _PAUSE_SECONDS))):
+        if await find(client, one) is None:
+            return True
+        await asyncio.sleep(_PAUSE_SECONDS)
+    return False
+
+
+def _content(document: Mapping[str, Any]) -> Object:
+    """Return an object without what the API server and controllers write."""
+    metadata = {key: value for key, value in document["metadata"].items() if key not in _BY_SERVER}
+    rest = {key: value for key, value in document.items() if key not in ("metadata", "status")}
+    return {**rest, "metadata": metadata}

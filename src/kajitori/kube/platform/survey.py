@@ -1,0 +1,134 @@
+"""Reads from a cluster what `kaji install --check` needs to know. Nothing is changed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from kajitori.core.policy.members import Gpu
+from kajitori.core.words import names
+from kajitori.errors import Forbidden, KajitoriError, NotFound
+from kajitori.install.checks import Survey
+from kajitori.install.objects import Identity, Object
+from kajitori.install.record import Record
+from kajitori.install.settings import TLS_SECRET, InstallSettings
+from kajitori.kube.client import KubeClient
+from kajitori.kube.platform.applying import Change, apply, find, resource_of
+from kajitori.kube.resources import NODES, SELF_ACCESS_REVIEWS, STORAGE_CLASSES
+
+_DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
+_ADMISSION = "admissionregistration.k8s.io/v1"
+
+
+async def survey(
+    client: KubeClient, settings: InstallSettings, objects: Sequence[Object], record: Record | None
+) -> Survey:
+    """Return what there is, and what applying these objects would do."""
+    await client.set_clock()
+    skew = (datetime.now(UTC) - client.now()).total_seconds()
+    version = msgspec.json.decode(await client.request("GET", "/version"))
+    unreadable: list[str] = []
+    classes = await _listed(client, STORAGE_CLASSES, unreadable)
+    nodes = await _listed(client, NODES, unreadable)
+    refused, changes = await _tried(client, objects)
+    return Survey(
+        version=str(version.get("gitVersion", "")),
+        skew_seconds=skew,
+        served=await _served(client),
+        refused=refused,
+        changes={str(each): count for each, count in changes.items()},
+        storage_classes=[each["metadata"]["name"] for each in classes],
+        default_storage=next((each["metadata"]["name"] for each in classes if _is_default(each)), ""),
+        nodes=len(nodes),
+        gpus=_gpus(nodes),
+        missing_secrets=await _missing(client, settings),
+        unreadable=unreadable,
+        installed=record.version if record is not None else "",
+        incomplete=record is not None and not record.complete,
+    )
+
+
+async def _served(client: KubeClient) -> frozenset[str]:
+    groups = msgspec.json.decode(await client.request("GET", "/apis"))
+    versions = {each["groupVersion"] for group in groups["groups"] for each in group["versions"]}
+    found = msgspec.json.decode(await client.request("GET", f"/apis/{_ADMISSION}")) if _ADMISSION in versions else {}
+    kinds = {f"{_ADMISSION} {each['name']}" for each in found.get("resources", ())}
+    return frozenset(versions | kinds)
+
+
+async def _listed(client: KubeClient, resource: Any, unreadable: list[str]) -> list[Object]:
+    try:
+        return (await client.list(resource)).items
+    except (Forbidden, NotFound):
+        unreadable.append(resource.plural)
+        return []
+
+
+async def _tried(client: KubeClient, objects: Iterable[Object]) -> tuple[dict[str, str], Counter[Change]]:
+    """Apply each object as a dry run; return which are refused, and how many would be created, changed or stay."""
+    refused: dict[str, str] = {}
+    changes: Counter[Change] = Counter(dict.fromkeys(Change, 0))
+    for document in objects:
+        shown = f"{document['kind']} {document['metadata']['name']}"
+        try:
+            changes[await apply(client, document, dry_run=True)] += 1
+        except NotFound:  # its namespace or kind is yet to come
+            if await _may_create(client, document):
+                changes[Change.CREATED] += 1
+            else:
+                refused[shown] = "no right to create it"
+        except KajitoriError as error:
+            refused[shown] = error.message
+    return refused, changes
+
+
+async def _may_create(client: KubeClient, document: Object) -> bool:
+    resource = resource_of(document)
+    attributes = {
+        "group": resource.group,
+        "resource": resource.plural,
+        "verb": "create",
+        "namespace": document["metadata"].get("namespace", ""),
+    }
+    answer = await client.create(SELF_ACCESS_REVIEWS, {"spec": {"resourceAttributes": attributes}})
+    return bool((answer.get("status") or {}).get("allowed"))
+
+
+async def _missing(client: KubeClient, settings: InstallSettings) -> list[str]:
+    """Return the Secrets that the settings name and the cluster lacks."""
+    wanted = [(settings.namespace, name) for name in settings.images.pull_secrets]
+    if settings.store.secret:
+        wanted.append((settings.namespace, settings.store.secret))
+    if settings.tls.certificates == "given":
+        wanted.append((settings.namespace, TLS_SECRET))
+    if settings.agents.enabled:
+        wanted += [(settings.agents_namespace, name) for name in settings.images.pull_secrets]
+        if settings.tls.certificates == "given":
+            wanted.append((settings.agents_namespace, TLS_SECRET))
+    missing = []
+    for namespace, name in wanted:
+        try:
+            if await find(client, Identity("", "Secret", namespace, name)) is None:
+                missing.append(f"{namespace}/{name}")
+        except Forbidden:
+            continue
+    return missing
+
+
+def _gpus(nodes: Iterable[Object]) -> dict[str, int]:
+    """Return the GPUs by type. A GPU without a label for its type counts under an empty name."""
+    found: Counter[str] = Counter()
+    for node in nodes:
+        count = int((node.get("status") or {}).get("allocatable", {}).get(names.GPU_RESOURCE, 0))
+        labels = node["metadata"].get("labels") or {}
+        if count:
+            found[next((labels[key] for key in Gpu().type_labels if key in labels), "")] += count
+    return dict(found)
+
+
+def _is_default(storage_class: Object) -> bool:
+    return (storage_class["metadata"].get("annotations") or {}).get(_DEFAULT_CLASS) == "true"

@@ -1,0 +1,134 @@
+"""The table of `kaji install --check`, and the progress of parts."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from kajitori.install.checks import State, Survey, findings
+from kajitori.install.rollout import progress
+from kajitori.install.settings import InstallSettings, parse_settings
+
+ADMISSION = "admissionregistration.k8s.io/v1"
+GOOD = Survey(
+    version="v1.36.2",
+    skew_seconds=0.3,
+    served=frozenset(
+        {
+            f"{ADMISSION} validatingadmissionpolicies",
+            f"{ADMISSION} mutatingadmissionpolicies",
+            "flowcontrol.apiserver.k8s.io/v1",
+            "metrics.k8s.io/v1beta1",
+        }
+    ),
+    changes={"created": 53, "changed": 0},
+    storage_classes=("fast", "slow"),
+    default_storage="fast",
+    nodes=4,
+    gpus={"NVIDIA-H100": 32},
+)
+SETTINGS = parse_settings("{images: {prefix: registry.example.org}, store: {url: 's3://bucket'}}")
+
+
+def states(survey: Survey, settings: InstallSettings = SETTINGS) -> dict[str, State]:
+    """The findings that are not fine."""
+    found = findings(survey, settings, "0.1.0")
+    assert all(bool(each.way_out) for each in found if each.state is not State.OK), "each names a way out"
+    return {each.name: each.state for each in found if each.state is not State.OK}
+
+
+def test_a_cluster_that_has_everything_has_no_complaint() -> None:
+    assert states(GOOD) == {}
+    texts = {each.name: each.text for each in findings(GOOD, SETTINGS, "0.1.0")}
+    assert texts["objects"] == "would be 53 created"
+    assert texts["gpus"] == "32 NVIDIA-H100"
+
+
+@pytest.mark.parametrize(
+    ("change", "wanted"),
+    [
+        ({"refused": {"ClusterRole kajitori-user": "forbidden"}}, {"rights": State.FAIL}),
+        ({"version": "v1.29.1"}, {"version": State.FAIL}),
+        ({"version": "v1.31.0"}, {"version": State.WARN}),
+        ({"skew_seconds": -7.0}, {"clock": State.WARN}),
+        ({"skew_seconds": 700.0}, {"clock": State.FAIL}),
+        ({"served": GOOD.served - {f"{ADMISSION} validatingadmissionpolicies"}}, {"admission": State.FAIL}),
+        ({"served": GOOD.served - {"flowcontrol.apiserver.k8s.io/v1"}}, {"flow control": State.FAIL}),
+        ({"served": GOOD.served - {"metrics.k8s.io/v1beta1"}}, {"metrics": State.WARN}),
+        ({"storage_classes": (), "default_storage": ""}, {"storage": State.WARN}),
+        ({"gpus": {}}, {"gpus": State.WARN}),
+        ({"gpus": {"": 8, "H100": 8}}, {"gpus": State.WARN}),
+        ({"nodes": 0}, {"nodes": State.WARN}),
+        ({"missing_secrets": ["kajitori/regcred"]}, {"secret": State.FAIL}),
+        ({"unreadable": ["nodes"]}, {"reading": State.WARN}),
+        ({"installed": "0.2.0"}, {"installed": State.FAIL}),
+        ({"installed": "0.1.0", "incomplete": True}, {"installed": State.WARN}),
+    ],
+)
+def test_what_is_missing_is_said_with_a_way_out(change: dict[str, Any], wanted: dict[str, State]) -> None:
+    assert states(replace(GOOD, **change)) == wanted
+
+
+def test_settings_decide_what_is_asked_for() -> None:
+    assert states(GOOD, InstallSettings()) == {"images": State.WARN, "store": State.WARN}
+    text = "{tls: {certificates: certManager, issuer: {name: x}}, images: {prefix: r.io}, store: {url: 's3://b'}}"
+    assert states(GOOD, parse_settings(text)) == {"cert-manager": State.FAIL}
+    older = replace(GOOD, version="v1.31.0", served=GOOD.served - {"flowcontrol.apiserver.k8s.io/v1"})
+    text = "{agents: {enabled: false}, flowControl: false, images: {prefix: r.io}, store: {url: 's3://b'}}"
+    assert states(older, parse_settings(text)) == {}
+
+
+def workload(kind: str = "Deployment", **status: Any) -> dict[str, Any]:
+    metadata = {"name": "kajitori-server", "generation": 2}
+    return {"kind": kind, "metadata": metadata, "spec": {"replicas": 2}, "status": status}
+
+
+READY = {"observedGeneration": 2, "replicas": 2, "updatedReplicas": 2, "availableReplicas": 2}
+
+
+@pytest.mark.parametrize(
+    ("status", "shown", "is_done"),
+    [
+        ({}, "server 0/2", False),
+        (READY, "server 2/2", True),
+        (READY | {"observedGeneration": 1}, "server 0/2", False),
+        (READY | {"replicas": 3}, "server 2/2", False),
+        (READY | {"updatedReplicas": 1, "availableReplicas": 2}, "server 1/2", False),
+    ],
+)
+def test_a_part_is_ready_when_all_its_pods_have_the_new_version(
+    status: dict[str, Any], shown: str, is_done: bool
+) -> None:
+    found = progress(workload(**status), ())
+    assert (str(found), found.is_done) == (shown, is_done)
+
+
+def test_agents_are_counted_by_nodes() -> None:
+    status = {"observedGeneration": 2, "desiredNumberScheduled": 3, "updatedNumberScheduled": 3, "numberAvailable": 2}
+    assert str(progress(workload("DaemonSet", **status), ())) == "server 2/3"
+    assert progress(workload("DaemonSet", **status | {"numberAvailable": 3}), ()).is_done
+
+
+@pytest.mark.parametrize(
+    ("pod", "said"),
+    [
+        ({"containerStatuses": [{"state": {"waiting": {"reason": "ContainerCreating"}}}]}, ""),
+        (
+            {"containerStatuses": [{"state": {"waiting": {"reason": "ErrImagePull", "message": "no such image"}}}]},
+            "ErrImagePull: no such image",
+        ),
+        ({"containerStatuses": [{"state": {"terminated": {"exitCode": 2}}}]}, "it ended with 2; kubectl logs p"),
+        ({"conditions": [{"type": "PodScheduled", "status": "False", "message": "0/3 nodes"}]}, "no node takes it"),
+    ],
+)
+def test_what_holds_up_a_pod_is_said(pod: dict[str, Any], said: str) -> None:
+    found = progress(workload(), [{"metadata": {"name": "p"}, "status": pod}])
+    assert said in found.trouble and bool(said) == bool(found.trouble)
+
+
+def test_a_refusal_of_pods_is_said() -> None:
+    """Of a quota or a Pod security standard: there is no Pod to look at."""
+    refused = {"type": "ReplicaFailure", "status": "True", "message": "violates PodSecurity"}
+    assert progress(workload(conditions=[refused]), ()).trouble == "violates PodSecurity"

@@ -1,0 +1,149 @@
+"""What settings render: every object once, in order, with TLS, and without more rights on the machine than needed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from kajitori.errors import InvalidInput
+from kajitori.install.objects import Object, identity
+from kajitori.install.record import record_map, record_of
+from kajitori.install.render import in_order, render
+from kajitori.install.settings import InstallSettings, parse_settings
+
+DIGEST = f"sha256:{'0' * 64}"
+WHOLE = f"""
+namespace: ml
+images: {{prefix: registry.example.org:5000/ml, partsDigest: '{DIGEST}', pullSecrets: [regcred], pullPolicy: Always}}
+tls: {{certificates: certManager, issuer: {{name: corp}}, names: [kaji.example.org, 10.1.2.3]}}
+server: {{replicas: 3, cpu: 2, service: LoadBalancer, arguments: [--limit=recheck=9], nodeSelector: {{pool: infra}}}}
+store: {{url: 's3://bucket', secret: s3}}
+"""
+CASES = {
+    "default": "",
+    "everything": WHOLE,
+    "given": "tls: {certificates: given}",
+    "plain": "{tls: {certificates: none}, agents: {enabled: false}, flowControl: false, ownerPolicy: false}",
+}
+
+
+def rendered(case: str) -> list[Object]:
+    return in_order(render(parse_settings(CASES[case])))
+
+
+def pods(objects: list[Object]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The Pod of each workload, by its name."""
+    for each in objects:
+        if each["kind"] in ("Deployment", "DaemonSet"):
+            yield each["metadata"]["name"], each["spec"]["template"]["spec"]
+        elif each["kind"] == "CronJob":
+            yield each["metadata"]["name"], each["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_every_object_comes_once_and_after_what_it_needs(case: str) -> None:
+    objects = rendered(case)
+    seen = [identity(each) for each in objects]
+    assert len(set(seen)) == len(seen)
+    place = {(one.kind, one.namespace, one.name): index for index, one in enumerate(seen)}
+    for index, each in enumerate(objects):
+        one = identity(each)
+        assert not one.namespace or place["Namespace", "", one.namespace] < index
+        if "roleRef" in each:
+            ref = each["roleRef"]
+            assert place[ref["kind"], one.namespace if ref["kind"] == "Role" else "", ref["name"]] < index
+            for subject in each["subjects"]:
+                assert ("ServiceAccount", subject["namespace"], subject["name"]) in place
+    for each in objects:
+        if each["kind"] in ("Deployment", "DaemonSet"):
+            spec, namespace = each["spec"]["template"]["spec"], each["metadata"]["namespace"]
+            assert ("ServiceAccount", namespace, spec["serviceAccountName"]) in place
+            for volume in spec["volumes"]:
+                if "configMap" in volume:
+                    assert ("ConfigMap", namespace, volume["configMap"]["name"]) in place
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_no_part_has_more_of_the_machine_than_it_needs(case: str) -> None:
+    for name, pod in pods(rendered(case)):
+        (container,) = pod["containers"]
+        security = container["securityContext"]
+        assert security["readOnlyRootFilesystem"] and not security["allowPrivilegeEscalation"], name
+        assert security["capabilities"]["drop"] == ["ALL"], name
+        assert container["resources"]["limits"]["memory"], name
+        if name != "kajitori-agent":
+            assert pod["securityContext"]["runAsNonRoot"] and pod["securityContext"]["runAsUser"], name
+            assert not {"hostNetwork", "hostPID", "hostIPC"} & pod.keys(), name
+
+
+@pytest.mark.parametrize("case", ["default", "everything", "given"])
+def test_nothing_is_told_or_asked_in_plain_text(case: str) -> None:
+    """No part is allowed plain HTTP, no URL is one of plain HTTP, and probes use TLS; but for agents' own metrics."""
+    for name, pod in pods(rendered(case)):
+        (container,) = pod["containers"]
+        assert "--insecure-http" not in container["args"]
+        assert not any("http://" in each for each in container["args"])
+        if name not in ("kajitori-agent", "kajitori-certificates"):
+            assert {"--tls-cert=/etc/kajitori-tls/tls.crt"} <= set(container["args"]), name
+            probes = [value for key, value in container.items() if key.endswith("Probe")]
+            assert probes and all(each["httpGet"]["scheme"] == "HTTPS" for each in probes), name
+
+
+def test_a_network_that_encrypts_gets_plain_http_throughout() -> None:
+    for name, pod in pods(rendered("plain")):
+        (container,) = pod["containers"]
+        assert not any("https" in each or "tls" in each for each in container["args"]), name
+        assert "tls" not in {volume["name"] for volume in pod["volumes"]}
+
+
+def test_images_and_their_credentials_come_from_one_place() -> None:
+    objects = rendered("everything")
+    assert {pod["containers"][0]["image"] for _, pod in pods(objects)} == {
+        f"registry.example.org:5000/ml/kajitori@{DIGEST}"
+    }
+    asked = [each for _, pod in pods(objects) for each in pod["containers"][0]["args"] if "--member-image" in each]
+    assert set(asked) == {"--member-image=registry.example.org:5000/ml/kajitori-member:0.1.0"}
+    accounts = [each for each in objects if each["kind"] == "ServiceAccount"]
+    assert all(each["imagePullSecrets"] == [{"name": "regcred"}] for each in accounts)
+    assert all(pod["containers"][0]["imagePullPolicy"] == "Always" for _, pod in pods(objects))
+
+
+def test_settings_reach_the_objects() -> None:
+    objects = {identity(each)[1:]: each for each in rendered("everything")}
+    server = objects["Deployment", "ml", "kajitori-server"]["spec"]
+    pod = server["template"]["spec"]
+    (container,) = pod["containers"]
+    assert (server["replicas"], pod["nodeSelector"]) == (3, {"pool": "infra"})
+    assert container["resources"]["requests"]["cpu"] == "2"
+    assert {"--limit=recheck=9", "--blobs=s3://bucket", "--controller-namespace=ml"} <= set(container["args"])
+    assert container["envFrom"] == [{"secretRef": {"name": "s3"}}]
+    assert objects["Service", "ml", "server"]["spec"]["type"] == "LoadBalancer"
+    certificate = objects["Certificate", "ml", "kajitori-tls"]["spec"]
+    assert certificate["issuerRef"]["name"] == "corp"
+    assert "kaji.example.org" in certificate["dnsNames"] and "10.1.2.3" in certificate["ipAddresses"]
+    assert "server.ml.svc" in certificate["dnsNames"]
+    assert objects["Certificate", "ml-agents", "kajitori-tls"]["spec"]["dnsNames"] == ["agent.ml-agents"]
+
+
+def test_faults_of_settings_are_named_all_at_once_with_their_lines() -> None:
+    with pytest.raises(InvalidInput) as refused:
+        parse_settings("tls: {certificates: certManager}\nserver: {replica: 2, cpu: lots}\nimages: {partsDigest: abc}")
+    fields = {fault.field.split(" ")[0] for fault in refused.value.faults}
+    assert fields == {"tls", "server.replica", "server.cpu", "images.partsDigest"}
+    assert "replicas" in str(refused.value)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_record_holds_settings_and_objects(case: str) -> None:
+    settings = parse_settings(CASES[case])
+    objects = {identity(each) for each in in_order(render(settings))}
+    kept = record_of(record_map(settings, objects, complete=True))
+    assert (kept.settings, set(kept.objects), kept.complete) == (settings, objects, True)
+
+
+def test_an_empty_record_is_that_of_defaults() -> None:
+    assert record_of({"data": {}}).settings == InstallSettings()
+    with pytest.raises(InvalidInput, match="run kaji install again"):
+        record_of({"data": {"objects": "nonsense"}})
