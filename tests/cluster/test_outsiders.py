@@ -34,12 +34,13 @@ RUN = "victim"
 SECRETS = ("victims-image", "victims-word", "victims-value")
 """Of a run: its image, its command, its environment. No answer to anybody else holds them."""
 
-TO_ANYBODY = frozenset({"/healthz", "/readyz", "/metrics", "/openapi.json"})
+TO_ANYBODY = frozenset({"/healthz", "/readyz", "/metrics", "/openapi.json", "/v1/sign-in"})
 """Without credentials."""
 
 TO_WHOEVER_IS_KNOWN = frozenset(
     {
         "GET /v1/version",
+        "GET /v1/whoami",
         "GET /v1/controller",
         "GET /v1/gpus",
         "GET /v1/nodes",

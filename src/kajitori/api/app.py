@@ -18,6 +18,7 @@ from starlette.types import Lifespan
 from kajitori import __version__
 from kajitori.api import code, health, policy, problems, secrets, volumes
 from kajitori.api.context import Api
+from kajitori.api.identity import routes as identity
 from kajitori.api.logs import routes as logs
 from kajitori.api.middleware import Guard
 from kajitori.api.nodes import board
@@ -32,7 +33,7 @@ from kajitori.api.start import ssh_keys
 from kajitori.api.streams import host_lists
 from kajitori.api.traffic import networks
 from kajitori.api.traffic import routes as traffic
-from kajitori.api.views import base, configuration, server, storage
+from kajitori.api.views import base, configuration, people, server, storage
 from kajitori.api.views import nodes as node_views
 from kajitori.api.views import queue as queue_views
 from kajitori.api.views import runs as run_views
@@ -62,6 +63,7 @@ ROUTERS = tuple(
             secrets,
             volumes,
             traffic,
+            identity,
             health,
             code,
         ),
@@ -70,7 +72,7 @@ ROUTERS = tuple(
 
 _VIEWS = dict.fromkeys(
     kind
-    for module in (base, run_views, storage, configuration, server, node_views, queue_views)
+    for module in (base, run_views, storage, configuration, server, people, node_views, queue_views)
     for kind in vars(module).values()
     if isinstance(kind, type) and issubclass(kind, base.View)
 )
@@ -92,7 +94,7 @@ _REQUESTS: tuple[type[BaseModel], ...] = (
     node_health.TestRequest,
     code.CompleteRequest,
 )
-_OPEN_TO_ALL = ("/healthz", "/readyz")
+_OPEN_TO_ALL = ("/healthz", "/readyz", "/v1/sign-in")
 
 
 def create_app(api: Api) -> FastAPI:

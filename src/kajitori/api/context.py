@@ -34,6 +34,7 @@ from kajitori.cluster.view import ClusterView
 from kajitori.configuration.networks_file import NetworksFile
 from kajitori.configuration.policy_file import PolicyFile
 from kajitori.configuration.settings import WebLimits
+from kajitori.configuration.sign_in import SignIn
 from kajitori.core.leadership import LeaderState
 from kajitori.kube.client import KubeClient
 from kajitori.kube.mirror.mirror import Key, Mirror
@@ -141,6 +142,8 @@ class CallerParts:
     uploads: Turns
     logs: Slots
     """Logs that are read at the same time."""
+    sign_in: SignIn | None
+    """How people sign in; None: with a token of the cluster."""
 
 
 @dataclass(frozen=True, kw_only=True)

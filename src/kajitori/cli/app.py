@@ -80,6 +80,11 @@ SECTIONS: dict[str, dict[str, str]] = {
         "agent": "Count the traffic of this node's Pods.",
         "sim": "Add simulated nodes to a cluster.",
     },
+    "You": {
+        "login": "Sign in at a server.",
+        "logout": "Sign out of a server.",
+        "whoami": "Show who you are, and where you may do what.",
+    },
     "Else": {
         "context": "Choose the cluster that commands use.",
         "version": "Print the versions of client and server.",
@@ -99,6 +104,7 @@ _FOLDERS = {
     "What runs use": "storage",
     "The cluster": "cluster",
     "Running a cluster": "platform",
+    "You": "people",
     "Else": "tool",
 }
 """The folder below `cli/verbs` that holds the modules of a section's verbs."""
@@ -221,7 +227,7 @@ def _leave_the_pipe() -> None:
 @click.group(
     cls=Kaji,
     help="Kajitori runs trainings on a Kubernetes cluster for people who know Docker.\n\n"
-    "Begin with `kaji up` on your own machine, or name a server in $KAJI_SERVER and $KAJI_TOKEN.\n\n"
+    "Begin with `kaji up` on your own machine, or sign in at your group's server: `kaji login URL`.\n\n"
     "\b\nExample:\n  kaji run --gpus 8 -n 4 -v imagenet:/data registry/bert:3 python train.py",
     epilog="A run is named by its name or any unique prefix of it. `kaji VERB --help` tells more.",
     subcommand_metavar="VERB [ARGS]...",

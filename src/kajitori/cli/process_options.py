@@ -8,6 +8,8 @@ from typing import Any, TypeVar
 
 import click
 
+from kajitori.configuration.sign_in import CLIENT_ID, SCOPES
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 FILE = click.Path(path_type=Path)
@@ -76,6 +78,16 @@ def tls_options(function: F) -> F:
         help="Serve HTTPS with this certificate (PEM); read again when it changes.",
     )
     return certificate(key(function))
+
+
+def sign_in_options(function: F) -> F:
+    """`--sign-in-issuer` and what belongs to it."""
+    issuer = click.option("--sign-in-issuer", metavar="URL", help="OpenID provider at which people sign in.")
+    client = click.option("--sign-in-client-id", default=CLIENT_ID, show_default=True, metavar="ID", help="Ours there.")
+    scopes = click.option("--sign-in-scopes", default=SCOPES, metavar="WORDS", help="What is asked of it.")
+    authority = click.option("--sign-in-ca", type=FILE, metavar="FILE", help="Authority of its certificate (PEM).")
+    secret = click.option("--sign-in-secret", type=FILE, metavar="FILE", help="The client's secret, if it has one.")
+    return issuer(client(scopes(authority(secret(function)))))
 
 
 def members_start_options(function: F) -> F:

@@ -48,21 +48,22 @@ def fsync_folder(folder: Path) -> None:
 
 
 @contextmanager
-def exclusive_lock(path: Path) -> Iterator[bool]:
-    """Lock a file exclusively, and yield whether this succeeded. The file is created if it is missing.
+def exclusive_lock(path: Path, seconds: float = LOCK_SECONDS) -> Iterator[bool]:
+    """Lock a file exclusively, waiting at most this long, and yield whether this succeeded. The file is created if it
+    is missing.
 
     Raises:
         OSError: the file cannot be created or opened.
     """
     handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        yield _lock(handle)
+        yield _lock(handle, seconds)
     finally:
         os.close(handle)
 
 
-def _lock(handle: int) -> bool:
-    deadline = time.monotonic() + LOCK_SECONDS
+def _lock(handle: int, seconds: float) -> bool:
+    deadline = time.monotonic() + seconds
     while True:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

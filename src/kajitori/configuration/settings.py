@@ -24,6 +24,7 @@ from kajitori.configuration.option_faults import (
     simulation_faults,
     url_faults,
 )
+from kajitori.configuration.sign_in import SignInOptions
 from kajitori.core.words import names
 from kajitori.core.words.suggestions import did_you_mean
 from kajitori.core.words.texts import is_loopback
@@ -94,7 +95,7 @@ class WebLimits:
 
 
 @dataclass(frozen=True, kw_only=True)
-class UpOptions:
+class UpOptions(SignInOptions):
     """Options of `kaji up`: the whole platform in one process."""
 
     data: Path
@@ -127,6 +128,9 @@ class UpOptions:
     """Range of Pod addresses of the embedded cluster. Each node gets a part of it."""
     node_cidr_mask_size: int = 24
     """Prefix length of each node's range."""
+    authentication_config: Path | None = None
+    """File with the OpenID providers whose ID tokens the embedded API server accepts. If it is given, roles decide what
+    these users may do, and people sign in at its first provider."""
     namespace: str = "default"
     """Namespace of runs that name none."""
     blobs: str | None = None
@@ -144,6 +148,8 @@ class UpOptions:
             *port_faults(("--port", self.port), ("--kube-port", self.kube_port)),
             *simulation_faults(self.nodes, self.gpus, least_nodes=0),
             *file_faults(("--kubeconfig", self.kubeconfig), ("--policy", self.policy), ("--networks", self.networks)),
+            *file_faults(("--authentication-config", self.authentication_config)),
+            *self.sign_in_faults(),
             *namespace_faults(self.namespace),
             *_limit_faults(self.limit),
             *range_faults("--cluster-cidr", self.cluster_cidr),
@@ -156,6 +162,10 @@ class UpOptions:
             hint = "leave out --nodes, --kube-port, --memory, --repair, --cluster-cidr and --node-cidr-mask-size; "
             hint += "kaji sim adds simulated nodes to any cluster"
             faults.append(Fault("--kubeconfig", message, str(self.kubeconfig), hint))
+        if self.kubeconfig is not None and self.authentication_config is not None:
+            message = "which tokens an existing cluster accepts is set at its own API server"
+            hint = "give that kube-apiserver the same file, and this command --sign-in-issuer"
+            faults.append(Fault("--authentication-config", message, str(self.authentication_config), hint))
         if self.in_memory and self.repair:
             message = "with --memory there are no stored objects to repair"
             faults.append(Fault("--repair", message, hint="leave one of them out"))
@@ -205,7 +215,7 @@ class MembersStart:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ServerOptions(ClusterOptions, MembersStart):
+class ServerOptions(ClusterOptions, MembersStart, SignInOptions):
     """Options of `kaji server`: the Web API alone."""
 
     host: str = "127.0.0.1"
@@ -237,6 +247,7 @@ class ServerOptions(ClusterOptions, MembersStart):
         faults += plain_http_faults(self.host, self.certificate, self.insecure_http)
         faults += _limit_faults(self.limit)
         faults += self.start_faults()
+        faults += self.sign_in_faults()
         raise_all(faults)
 
 

@@ -41,6 +41,7 @@ def server(options: ServerOptions) -> int:
                         code=CodeStore(blobs, code_limits(policy)) if blobs is not None else None,
                         blobs=blobs,
                         agent_account=options.agent_account,
+                        sign_in=options.sign_in(),
                         limits=WebLimits.parse(options.limit),
                     )
                 )

@@ -24,8 +24,13 @@ from kajitori.configuration import cluster_file
 from kajitori.configuration.networks_file import NetworksFile
 from kajitori.configuration.policy_file import PolicyFile
 from kajitori.configuration.settings import LEASE_NAMESPACE, UpOptions, WebLimits
+from kajitori.configuration.sign_in import SignIn
 from kajitori.core.leadership import LeaderState
 from kajitori.core.policy.file import Policy, on_own_cluster, own_machine_policy
+from kajitori.embedded.apiserver.access.authentication_config import (
+    AuthenticationConfiguration,
+    parse_authentication,
+)
 from kajitori.embedded.apiserver.certificates import ensure_token, issue_serving
 from kajitori.embedded.cluster import OBJECTS, EmbeddedCluster, EmbeddedSettings, last_port, remember_port
 from kajitori.embedded.kubelet.kubelet import Kubelet
@@ -73,6 +78,7 @@ async def _up_embedded(options: UpOptions) -> None:
         namespace=options.namespace,
         cluster_cidr=options.cluster_cidr,
         node_prefix=options.node_cidr_mask_size,
+        authentication=_authentication(options),
     )
     async with AsyncExitStack() as closing:
         closing.enter_context(cluster_file.claimed(options.data))
@@ -339,6 +345,7 @@ async def _web_api(
                 leader=leader,
                 awaited=awaited,
                 install_command="stop kaji up and start it again",
+                sign_in=_sign_in(options, _authentication(options)),
                 limits=WebLimits.parse(options.limit),
             )
         )
@@ -407,6 +414,22 @@ def _policy_of(options: UpOptions, without_file: Policy | None) -> PolicyFile:
     if options.policy is not None:
         return PolicyFile(options.policy, required=True)
     return PolicyFile(_own_policy_file(options), without_file=without_file)
+
+
+def _authentication(options: UpOptions) -> AuthenticationConfiguration | None:
+    if options.authentication_config is None:
+        return None
+    return parse_authentication(options.authentication_config.read_bytes())
+
+
+def _sign_in(options: UpOptions, accepted: AuthenticationConfiguration | None) -> SignIn | None:
+    """Return how people sign in: as the options say, else at the first provider that the embedded API server
+    accepts."""
+    named = options.sign_in()
+    if named is not None or accepted is None or not accepted.jwt:
+        return named
+    issuer = accepted.jwt[0].issuer
+    return SignIn(issuer.url, issuer.audiences[0], options.sign_in_scopes, issuer.certificate_authority)
 
 
 def _own_policy_file(options: UpOptions) -> Path:

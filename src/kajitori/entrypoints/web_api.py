@@ -46,6 +46,7 @@ from kajitori.cluster.view import ClusterView
 from kajitori.configuration.networks_file import NetworksFile
 from kajitori.configuration.policy_file import PolicyFile
 from kajitori.configuration.settings import LEASE_NAMESPACE, WebLimits
+from kajitori.configuration.sign_in import SignIn
 from kajitori.core.words import names
 from kajitori.kube.client import KubeClient
 from kajitori.kube.mirror.mirror import Mirror
@@ -88,6 +89,8 @@ class ApiDependencies:
     """By default a watch of the controllers' Lease."""
     registry: CollectorRegistry | None = None
     """Metrics of this process."""
+    sign_in: SignIn | None = None
+    """How people sign in; None: with a token of the cluster."""
     limits: WebLimits = field(default_factory=WebLimits)
     """Limits on what callers use."""
     now: Callable[[], datetime] | None = None
@@ -158,4 +161,5 @@ def _callers(deps: ApiDependencies) -> CallerParts:
         bodies=Budget(limits.body_bytes, limits.body_bytes // 4),
         uploads=Turns(UPLOADS_AT_ONCE, UPLOADS_PER_USER),
         logs=Slots(MAX_LOGS),
+        sign_in=deps.sign_in,
     )

@@ -93,7 +93,7 @@ class Api:
         self.sleep = sleep
         self.now = now
         self._transport = transport or HttpTransport(target.url, use_proxies=not target.is_local, tls=target.tls)
-        self._headers = {"Authorization": f"Bearer {target.token}", "User-Agent": f"kaji/{__version__}"}
+        self._headers = _headers(target)
 
     def __enter__(self) -> Self:
         return self
@@ -237,6 +237,22 @@ class Api:
 
     def _send(self, request: Request, *, stream: bool = False) -> Response:
         """Return the answer, with its whole body unless it is a stream. Raises _NotReached and _Lost."""
+        response = self._send_once(request, stream=stream)
+        if response.status == 401 and self.target.signed_in is not None:  # the token expired meanwhile
+            response.close()
+            self.target = self.target.renewed()
+            self._headers = _headers(self.target)
+            again = Request(
+                request.method,
+                request.path,
+                {**request.headers, **self._headers},
+                request.body,
+                request.timeout_seconds,
+            )
+            return self._send_once(again, stream=stream)
+        return response
+
+    def _send_once(self, request: Request, *, stream: bool) -> Response:
         began = time.monotonic()
         self._say(f"> {request.method} {self.target.url}{request.path}")
         try:
@@ -263,6 +279,11 @@ class Api:
     def _say(self, text: str) -> None:
         if self.debug:
             say(text)
+
+
+def _headers(target: Target) -> dict[str, str]:
+    named = {"Authorization": f"Bearer {target.token}"} if target.token else {}
+    return named | {"User-Agent": f"kaji/{__version__}"}
 
 
 def split_lines(chunks: Iterable[bytes]) -> Iterator[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -14,10 +15,14 @@ from urllib.parse import urlsplit
 
 from kajitori.configuration.cluster_file import CLUSTER_FILE, links_folder
 from kajitori.configuration.private_files import write_private
+from kajitori.configuration.signed_in import all_contexts, path_of, read
 from kajitori.errors import InvalidInput, KajitoriError, NotFound, Unauthenticated, Unavailable
 
 if TYPE_CHECKING:
     from ssl import SSLContext
+
+EARLY_SECONDS = 30.0
+"""A token that expires within this time is renewed before a request."""
 
 ENVIRONMENT = "environment"
 """The name of the context of $KAJI_SERVER."""
@@ -35,6 +40,10 @@ class Target:
     """Data folder of a local cluster; None for a server elsewhere."""
     ca: Path | None = None
     """PEM file of the authorities to trust for an https server; None trusts those of this machine."""
+    authorities: str = field(default="", repr=False)
+    """The same as PEM text, from a sign-in."""
+    signed_in: Path | None = None
+    """File of the sign-in that the token is from; None for another token."""
 
     @property
     def is_local(self) -> bool:
@@ -50,7 +59,7 @@ class Target:
         import ssl
 
         try:
-            return ssl.create_default_context(cafile=self.ca)
+            return ssl.create_default_context(cafile=self.ca, cadata=self.authorities or None)
         except (OSError, ssl.SSLError) as error:
             message = f"{self.ca} can't be read as certificates: {error}"
             raise InvalidInput.one("$KAJI_CA", message, value=str(self.ca), hint="name a PEM file") from error
@@ -60,7 +69,17 @@ class Target:
         """Return the advice for a server that does not answer."""
         if self.data is not None:
             return f"start it: kaji up --data {self.data}"
+        if self.signed_in is not None:
+            return "check the network; other servers: kaji context ls"
         return "check $KAJI_SERVER, or start a cluster of your own: kaji up"
+
+    def renewed(self) -> Target:
+        """Return this server with a new token, after the server refused the present one. Raises Unauthenticated if the
+        person has to sign in again."""
+        from kajitori.client.sign_in.refreshing import renewed
+
+        assert self.signed_in is not None
+        return replace(self, token=renewed(self.signed_in, self.token).token)
 
 
 @dataclass(frozen=True)
@@ -89,6 +108,8 @@ def find_target(environment: Mapping[str, str], cluster: Path | None, runtime_di
         return _from_environment(url, environment)
     if named := environment.get("KAJI_CONTEXT", ""):
         return _named(named, "$KAJI_CONTEXT", runtime_dir)
+    if (chosen := chosen_sign_in(runtime_dir)) is not None:
+        return _of_sign_in(chosen)
     folder = chosen_folder(runtime_dir)
     if folder is not None:
         try:
@@ -103,11 +124,17 @@ def find_target(environment: Mapping[str, str], cluster: Path | None, runtime_di
         raise InvalidInput.one("", f"{len(found)} clusters run here: {names}", hint=hint)
     if found:
         return found[0]
+    signed_in_at = list(all_contexts(_sign_ins(runtime_dir)))
+    if len(signed_in_at) == 1:
+        return _of_sign_in(sign_in_file(signed_in_at[0], runtime_dir))
+    if signed_in_at:
+        hint = "choose one: kaji context use NAME"
+        raise InvalidInput.one("", f"you are signed in at {', '.join(signed_in_at)}, and none is chosen", hint=hint)
     if stale is not None:
         raise stale
     raise Unavailable(
         "no cluster is known",
-        hint="start one on this machine: kaji up; or name a server in $KAJI_SERVER and $KAJI_TOKEN",
+        hint="start one on this machine: kaji up; or sign in at a server: kaji login URL",
     )
 
 
@@ -116,6 +143,9 @@ def contexts(environment: Mapping[str, str], cluster: Path | None, runtime_dir: 
     found, _ = _local_clusters(runtime_dir)
     named = _by_name(found)
     known = {name: Context(name, target) for name, target in named.items()}
+    sign_ins = all_contexts(_sign_ins(runtime_dir))
+    for name, one in sign_ins.items():
+        known.setdefault(name, Context(name, Target(one.server, "", one.namespace)))
     if environment.get("KAJI_SERVER"):
         target = Target(environment["KAJI_SERVER"].rstrip("/"), "", environment.get("KAJI_NAMESPACE", ""))
         known[ENVIRONMENT] = Context(ENVIRONMENT, target)
@@ -131,15 +161,19 @@ def contexts(environment: Mapping[str, str], cluster: Path | None, runtime_dir: 
         taken, why = ENVIRONMENT, "$KAJI_SERVER"
     elif environment.get("KAJI_CONTEXT"):
         taken, why = _name_of(environment["KAJI_CONTEXT"], known, by_folder), "$KAJI_CONTEXT"
+    elif (chosen := chosen_sign_in(runtime_dir)) is not None:
+        taken, why = chosen.stem, "kaji context use"
     elif folder is not None:
         taken, why = by_folder[folder], "kaji context use"
+    elif not found and len(sign_ins) == 1:
+        taken, why = next(iter(sign_ins)), "no other runs"
     elif len(found) == 1:
         taken, why = by_folder[found[0].data], "no other runs"
     return [replace(context, why=why if name == taken else "") for name, context in sorted(known.items())]
 
 
 def choose(name: str | None, runtime_dir: Path | None = None) -> None:
-    """Store which local cluster commands use from now on; None clears the choice. Raises NotFound."""
+    """Store which context commands use from now on; None clears the choice. Raises NotFound."""
     file = _choice_file(runtime_dir)
     if name is None:
         file.unlink(missing_ok=True)
@@ -147,9 +181,10 @@ def choose(name: str | None, runtime_dir: Path | None = None) -> None:
     if name == ENVIRONMENT:
         hint = "export KAJI_SERVER and KAJI_TOKEN in the shells that are to use it"
         raise InvalidInput.one("NAME", "the server of $KAJI_SERVER is used wherever that is set", value=name, hint=hint)
-    folder = _named(name, "NAME", runtime_dir).data
+    target = _named(name, "NAME", runtime_dir, use=False)
+    choice = {"cluster": str(target.data)} if target.signed_in is None else {"context": target.signed_in.stem}
     file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    write_private(file, json.dumps({"cluster": str(folder)}).encode())
+    write_private(file, json.dumps(choice).encode())
 
 
 def others_that_run(folder: Path, runtime_dir: Path | None = None) -> list[Path]:
@@ -163,6 +198,34 @@ def chosen_folder(runtime_dir: Path | None = None) -> Path | None:
         return Path(json.loads(_choice_file(runtime_dir).read_text())["cluster"])
     except (OSError, ValueError, KeyError, TypeError):
         return None
+
+
+def chosen_sign_in(runtime_dir: Path | None = None) -> Path | None:
+    """File of the sign-in that `kaji context use` or `kaji login` chose; None without a readable choice."""
+    try:
+        file = sign_in_file(str(json.loads(_choice_file(runtime_dir).read_text())["context"]), runtime_dir)
+    except (OSError, ValueError, KeyError, TypeError, InvalidInput):
+        return None
+    return file if file.exists() else None
+
+
+def sign_in_file(name: str, runtime_dir: Path | None = None) -> Path:
+    """Return the file of the sign-in with this name. Raises InvalidInput for a name that cannot be one."""
+    return path_of(name, _sign_ins(runtime_dir))
+
+
+def _sign_ins(runtime_dir: Path | None) -> Path | None:
+    return runtime_dir / "contexts" if runtime_dir is not None else None
+
+
+def _of_sign_in(file: Path, *, use: bool = True) -> Target:
+    """Return the server of a sign-in, with a token that is valid now. `use=False`: with the stored token."""
+    context = read(file)
+    if use and context.expires and context.expires < time.time() + EARLY_SECONDS:
+        from kajitori.client.sign_in.refreshing import renewed
+
+        context = renewed(file, context.token)
+    return Target(context.server, context.token, context.namespace, authorities=context.ca, signed_in=file)
 
 
 def _choice_file(runtime_dir: Path | None) -> Path:
@@ -202,15 +265,19 @@ def _name_of(text: str, known: Mapping[str, Context], by_folder: Mapping[Path | 
     return text if text in known else by_folder.get(Path(text).expanduser().absolute(), "")
 
 
-def _named(text: str, source: str, runtime_dir: Path | None) -> Target:
-    """Return the local cluster with this data folder or context name."""
+def _named(text: str, source: str, runtime_dir: Path | None, *, use: bool = True) -> Target:
+    """Return the local cluster with this data folder or context name, or the server of the sign-in of this name.
+    `use=False`: its token is not needed."""
     folder = Path(text).expanduser().absolute()
     named = _by_name(_local_clusters(runtime_dir)[0])
     if text in named and not (folder / CLUSTER_FILE).is_file():
         return named[text]
-    if "/" in text or folder.exists() or not named:
+    sign_ins = all_contexts(_sign_ins(runtime_dir))
+    if text in sign_ins:
+        return _of_sign_in(sign_in_file(text, runtime_dir), use=use)
+    if "/" in text or folder.exists() or not (named or sign_ins):
         return _in_folder(folder)
-    names = ", ".join(named)
+    names = ", ".join((*named, *sign_ins))
     raise NotFound(f"{source}: there is no context {text!r:.80}", hint=f"there are {names}; or name a cluster's folder")
 
 

@@ -191,7 +191,7 @@ def test_without_any_server_both_remedies_are_named(tmp_path: Path) -> None:
     with pytest.raises(Unavailable) as caught:
         find_target({}, None, tmp_path)
     assert "kaji up" in caught.value.hint
-    assert "$KAJI_SERVER" in caught.value.hint
+    assert "kaji login URL" in caught.value.hint
 
 
 def test_a_missing_token_or_scheme_is_named() -> None:

@@ -15,6 +15,7 @@ from kajitori.cli.process_options import (
     members_start_options,
     networks_option,
     policy_option,
+    sign_in_options,
     tls_options,
 )
 from kajitori.core.words.names import AGENT_ACCOUNT
@@ -48,6 +49,7 @@ from kajitori.core.words.names import AGENT_ACCOUNT
 @insecure_http_option("Serve plain HTTP to other machines: something else encrypts.")
 @limit_option
 @members_start_options
+@sign_in_options
 @log_options("info")
 def command(**options: Any) -> int | None:
     """Run the Web API alone.

@@ -17,6 +17,7 @@ from kajitori.cli.process_options import (
     log_options,
     networks_option,
     policy_option,
+    sign_in_options,
 )
 
 
@@ -54,6 +55,10 @@ from kajitori.cli.process_options import (
 )
 @insecure_http_option("With --host: plain HTTP instead of TLS.")
 @limit_option
+@click.option(
+    "--authentication-config", type=FILE, metavar="FILE", help="Providers whose ID tokens the API server accepts."
+)
+@sign_in_options
 @log_options("warning")
 def command(data: Path | None, no_kubelet: bool, memory: bool, gpu_type: tuple[str, ...], **options: Any) -> int | None:
     """Start the whole platform on this machine.

@@ -1,0 +1,1 @@
+"""People: how they sign in, who they are, their browser sessions."""

@@ -1,0 +1,38 @@
+"""Answers about people."""
+
+from __future__ import annotations
+
+from kajitori.api.views.base import View
+
+
+class SignInView(View):
+    """Where people sign in."""
+
+    issuer: str
+    """URL of the OpenID provider; empty: this server offers no sign-in, and callers send a token of the cluster."""
+    client_id: str
+    scopes: list[str]
+    certificate_authority: str
+    """The authorities (PEM) that signed the provider's certificate; empty: those of the caller's machine."""
+    namespace: str
+    """Namespace of runs that name none."""
+
+
+class NamespaceRights(View):
+    """What the caller may do in a namespace."""
+
+    namespace: str
+    role: str
+    """viewer: see runs. user: also submit them. lead: also decide who else may."""
+
+
+class WhoAmI(View):
+    """The caller, as the API server authenticated them."""
+
+    user: str
+    groups: list[str]
+    namespaces: list[NamespaceRights]
+    """Of the teams in policy, the server's own namespace and those with runs: the ones where the caller may see
+    runs."""
+    operator: bool
+    """Whether the caller may change nodes: drain them and take them back."""

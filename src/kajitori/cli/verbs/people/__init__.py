@@ -1,0 +1,1 @@
+"""Verbs on the caller: signing in and out, rights, tokens for robots."""

@@ -1,0 +1,199 @@
+"""`kaji login`: sign in at a server."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kajitori.cli.context import Cli
+from kajitori.cli.options import complete_file, connection_options
+
+if TYPE_CHECKING:
+    from kajitori.client.sign_in.starting import SignInPlace
+    from kajitori.configuration.signed_in import SignedIn
+    from kajitori.openid.flows import Device
+    from kajitori.openid.tokens import Tokens
+
+
+@click.command(
+    epilog="\b\nExamples:\n  kaji login https://kaji.example.org\n  kaji login kaji.example.org --device\n"
+    "  kaji login kaji.example.org --token-stdin <token"
+)
+@click.argument("url", required=False)
+@click.option("--device", is_flag=True, help="Show a code to enter in any browser; the default over SSH.")
+@click.option("--no-browser", is_flag=True, help="Print the address instead of opening a browser.")
+@click.option("--token-stdin", is_flag=True, help="For robots: read a token from stdin.")
+@click.option("--name", metavar="NAME", help="Name of the context; else the server's host.")
+@click.option(
+    "--ca",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    shell_complete=complete_file,
+    help="Authority of the server's certificate (PEM); else this machine's.",
+)
+@click.option("-N", "--namespace", metavar="NAME", help="Namespace of runs that name none; else the server's own.")
+@connection_options
+@click.pass_obj
+def command(
+    cli: Cli,
+    url: str | None,
+    device: bool,
+    no_browser: bool,
+    token_stdin: bool,
+    name: str | None,
+    ca: Path | None,
+    namespace: str | None,
+) -> None:
+    """Sign in at a server.
+
+    A browser opens where you are known; without one, a code is shown that you enter in any browser. From then on
+    commands use this server (`kaji context`), and renew the sign-in by themselves. Tokens are kept in a file that only
+    you can read. Without URL: sign in again where you were last.
+    """
+    if device + no_browser + token_stdin > 1:
+        raise click.UsageError("--device, --no-browser and --token-stdin are different ways: choose one")
+    from kajitori.cli.connection.target import Target, choose, sign_in_file
+    from kajitori.cli.terminal import say
+    from kajitori.client.sign_in.starting import context_name, server_url, with_given_token
+    from kajitori.configuration import signed_in
+
+    known = _known(cli, name) if url is None else None
+    server = known.server if known else server_url(url or "", insecure=cli.insecure_http)
+    authorities = _authorities(cli, ca) or (known.ca if known else "")
+    cli.target = Target(server, "", authorities=authorities)
+    if token_stdin:
+        with cli.api() as api:
+            where = str(api.get("/v1/sign-in").get("namespace") or "")
+        context = with_given_token(server, authorities, where, _token())
+    else:
+        place = _place(cli)
+        context = _context(server, authorities, place, _tokens(cli, place, device=device, no_browser=no_browser))
+    context = replace(context, namespace=namespace or (known.namespace if known else "") or context.namespace)
+    cli.target = Target(server, context.token, context.namespace, authorities=authorities)
+    who = _who(cli)
+    file = sign_in_file(name or context_name(server), cli.runtime_dir)
+    signed_in.write(file, replace(context, user=str(who["user"])))
+    choose(file.stem, cli.runtime_dir)
+    say(f"Signed in at {server} as {who['user']}. Commands use it from now on: context {file.stem}.")
+    for line in _notes(cli, who, context):
+        say(line)
+
+
+def _known(cli: Cli, name: str | None) -> SignedIn:
+    """Return the sign-in to repeat."""
+    from kajitori.cli.connection.target import chosen_sign_in, sign_in_file
+    from kajitori.configuration import signed_in
+
+    file = sign_in_file(name, cli.runtime_dir) if name else chosen_sign_in(cli.runtime_dir)
+    if file is None or not file.exists():
+        raise click.UsageError("name the server: kaji login https://kaji.example.org")
+    return signed_in.read(file)
+
+
+def _authorities(cli: Cli, ca: Path | None) -> str:
+    from kajitori.errors import InvalidInput
+
+    given = ca or (Path(cli.environment["KAJI_CA"]).expanduser() if cli.environment.get("KAJI_CA") else None)
+    if given is None:
+        return ""
+    try:
+        return given.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidInput.one("--ca", f"{given} can't be read: {error}", value=str(given)) from error
+
+
+def _place(cli: Cli) -> SignInPlace:
+    """Return where the people of this server sign in."""
+    from kajitori.client.sign_in.starting import place_of
+
+    with cli.api() as api:
+        return place_of(api.get("/v1/sign-in"))
+
+
+def _context(server: str, authorities: str, place: SignInPlace, tokens: Tokens) -> SignedIn:
+    from kajitori.client.sign_in.starting import signed_in_at
+
+    return signed_in_at(server, authorities, place, tokens)
+
+
+def _tokens(cli: Cli, place: SignInPlace, *, device: bool, no_browser: bool) -> Tokens:
+    """Sign in at the provider, in the way that fits this terminal."""
+    from kajitori.client.sign_in.asking import Asker
+    from kajitori.client.sign_in.starting import by_browser, by_device, has_browser
+    from kajitori.openid.flows import Client
+
+    ask = Asker(place.ca, cli.environment)
+    client = Client(ask.provider(place.issuer), place.client_id, place.scopes)
+    opens = not no_browser and has_browser(cli.environment)
+    if device or (not opens and not no_browser and client.provider.device_endpoint):
+        return by_device(ask, client, _show_device)
+    return by_browser(ask, client, lambda url: _show(url, opens=opens))
+
+
+def _show(url: str, *, opens: bool) -> None:
+    from kajitori.cli.terminal import say
+
+    if opens:
+        import webbrowser
+
+        say("Your browser opens to sign you in. If it does not, open this address on this machine:")
+        say(f"  {url}")
+        webbrowser.open(url)
+    else:
+        say("Open this address in a browser on this machine:")
+        say(f"  {url}")
+
+
+def _show_device(device: Device) -> None:
+    from kajitori.cli.terminal import say
+
+    say(f"Open {device.address} in any browser and enter the code {device.user_code}")
+    if device.complete_address:
+        say(f"  or open {device.complete_address}")
+    say(f"Waiting; the code is valid for {device.lasts_seconds / 60:.0f} minutes.")
+
+
+def _token() -> str:
+    from kajitori.errors import InvalidInput
+
+    token = sys.stdin.readline().strip()
+    if not token:
+        raise InvalidInput.one("--token-stdin", "stdin holds no token", hint="kaji login URL --token-stdin <FILE")
+    return token
+
+
+def _who(cli: Cli) -> dict[str, Any]:
+    """Return who the API server says the caller is. Raises Unauthenticated if it does not accept the token."""
+    from kajitori.errors import Unauthenticated
+
+    try:
+        with cli.api() as api:
+            found: dict[str, Any] = api.get("/v1/whoami")
+            return found
+    except Unauthenticated as error:
+        hint = "ask its operators: its API server must accept this provider (--authentication-config)"
+        raise Unauthenticated("you signed in, but the cluster does not accept the token", hint=hint) from error
+
+
+def _notes(cli: Cli, who: dict[str, Any], context: SignedIn) -> list[str]:
+    """Return what the person should know next."""
+    notes = [
+        f"note: ${name} is set, and counts before this sign-in"
+        for name in ("KAJI_SERVER", "KAJI_CONTEXT")
+        if cli.environment.get(name)
+    ]
+    allowed = [each["namespace"] for each in who["namespaces"]]
+    if not allowed and not who["operator"]:
+        notes.append("note: you have no role in any namespace yet; ask your group's operators")
+    elif context.namespace not in allowed and allowed:
+        notes.append(f"note: you have no role in namespace {context.namespace}; yours: {', '.join(allowed)}")
+        notes.append(f"      to use another: kaji login {context.server} -N {allowed[0]}")
+    if context.issuer and not context.refresh_token:
+        notes.append(
+            "note: the provider gave no refresh token, so you will have to sign in again when this one expires"
+        )
+    return notes

@@ -1,0 +1,47 @@
+"""`kaji whoami`: who the caller is, and where they may do what."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import click
+
+from kajitori.cli.context import Cli
+from kajitori.cli.options import output_option, server_options
+
+
+@click.command(epilog="\b\nExample:\n  kaji whoami")
+@output_option("json", "yaml", "name")
+@server_options
+@click.pass_obj
+def command(cli: Cli, output: str | None) -> None:
+    """Show who you are, and where you may do what.
+
+    As the cluster's API server sees you: user, groups, and your role in each namespace where you may see runs.
+    """
+    from kajitori.cli.output import print_document, print_pairs
+    from kajitori.cli.terminal import echo
+    from kajitori.openid.tokens import expiry_of
+
+    with cli.api() as api:
+        found = api.get("/v1/whoami")
+        target = api.target
+    expires = expiry_of(target.token)
+    until = datetime.fromtimestamp(expires, UTC).isoformat().replace("+00:00", "Z") if expires else ""
+    if output == "name":
+        echo(found["user"])
+    elif output is not None:
+        print_document(found | {"server": target.url, "tokenExpiresAt": until or None}, output)
+    else:
+        renews = " (renewed by itself)" if target.signed_in is not None and until else ""
+        roles = [f"{each['namespace']} ({each['role']})" for each in found["namespaces"]]
+        roles += ["operator of the cluster"] if found["operator"] else []
+        print_pairs(
+            (
+                ("User", found["user"]),
+                ("Groups", ", ".join(found["groups"])),
+                ("Roles", ", ".join(roles) or "none"),
+                ("Server", target.url),
+                ("Token until", until + renews if until else ""),
+            )
+        )

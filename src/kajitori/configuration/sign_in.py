@@ -1,0 +1,66 @@
+"""How people sign in to a server: the options of its processes, and what clients are told."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from kajitori.configuration.option_faults import file_faults, plain_url_faults, url_faults
+from kajitori.errors import Fault
+
+CLIENT_ID = "kaji"
+SCOPES = "openid profile email groups offline_access"
+"""`offline_access` asks for a refresh token, `groups` for the teams of a user."""
+
+
+@dataclass(frozen=True, slots=True)
+class SignIn:
+    """The OpenID provider at which people sign in. The API server must accept its ID tokens."""
+
+    issuer: str
+    client_id: str = CLIENT_ID
+    scopes: str = SCOPES
+    ca: str = ""
+    """The authorities (PEM) that signed the provider's certificate; empty: those of the machine."""
+    client_secret: str = ""
+    """For providers that demand one from servers; never told to anybody else."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SignInOptions:
+    """Options of a process that tells people where to sign in."""
+
+    sign_in_issuer: str | None = None
+    """None: people need a token of the cluster."""
+    sign_in_client_id: str = CLIENT_ID
+    sign_in_scopes: str = SCOPES
+    sign_in_ca: Path | None = None
+    sign_in_secret: Path | None = None
+    """File with the client's secret, for browser sessions at providers that demand one."""
+
+    def sign_in(self) -> SignIn | None:
+        """Return how people sign in. Reads the files."""
+        if self.sign_in_issuer is None:
+            return None
+        ca = self.sign_in_ca.read_text() if self.sign_in_ca is not None else ""
+        secret = self.sign_in_secret.read_text().strip() if self.sign_in_secret is not None else ""
+        return SignIn(self.sign_in_issuer, self.sign_in_client_id, self.sign_in_scopes, ca, secret)
+
+    def sign_in_faults(self) -> list[Fault]:
+        """Return every fault of these options."""
+        urls = (self.sign_in_issuer,) if self.sign_in_issuer is not None else ()
+        faults = url_faults("--sign-in-issuer", urls, "https://login.example.org")
+        faults += plain_url_faults(("--sign-in-issuer", urls))
+        faults += file_faults(("--sign-in-ca", self.sign_in_ca), ("--sign-in-secret", self.sign_in_secret))
+        if "openid" not in self.sign_in_scopes.split():
+            hint = f"for example '{SCOPES}'"
+            faults.append(Fault("--sign-in-scopes", "without openid there is no ID token", self.sign_in_scopes, hint))
+        if not faults and self.sign_in_ca is not None:
+            import ssl  # takes longer than everything else here
+
+            try:
+                ssl.create_default_context(cafile=self.sign_in_ca)
+            except (ssl.SSLError, OSError) as error:
+                hint = "name a PEM file"
+                faults.append(Fault("--sign-in-ca", f"no certificates: {error}", str(self.sign_in_ca), hint))
+        return faults
