@@ -46,7 +46,8 @@ from kajitori.kube.client import KubeClient
 from kajitori.kube.config import KubeConfig
 from kajitori.kube.mirror.mirror import Mirror
 from kajitori.kube.platform.install import install
-from kajitori.kube.resources import NAMESPACES, NODES, PODS, RUNS, Resource
+from kajitori.kube.resources import NAMESPACES, NODES, PODS, Resource
+from kajitori.kube.runs import RUNS
 
 NAMESPACE = "burst"
 MODES = ("plain", "pinned", "direct", "creation")

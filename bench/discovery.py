@@ -45,7 +45,8 @@ from kajitori.core.words import first_step, names
 from kajitori.kube.client import KubeClient, PatchKind
 from kajitori.kube.platform.install import install
 from kajitori.kube.platform.ticket_key import ensure_ticket_key
-from kajitori.kube.resources import NAMESPACES, PODS, RUNS, Resource
+from kajitori.kube.resources import NAMESPACES, PODS, Resource
+from kajitori.kube.runs import RUNS
 
 NAMESPACE = "discovery"
 RUN = "bert"

@@ -48,7 +48,8 @@ from kajitori.entrypoints.run_adapter import RUN_WORKLOAD
 from kajitori.kube.client import KubeClient
 from kajitori.kube.config import KubeConfig
 from kajitori.kube.platform.install import install
-from kajitori.kube.resources import NAMESPACES, RUNS
+from kajitori.kube.resources import NAMESPACES
+from kajitori.kube.runs import RUNS
 
 NAMESPACE = "footprint"
 RUN = "large"

@@ -53,7 +53,8 @@ from kajitori.kube.config import KubeConfig
 from kajitori.kube.mirror.mirror import Mirror
 from kajitori.kube.objects import Pod
 from kajitori.kube.platform.install import install
-from kajitori.kube.resources import NAMESPACES, NODES, PODS, RUNS, SERVICES, Resource
+from kajitori.kube.resources import NAMESPACES, NODES, PODS, SERVICES, Resource
+from kajitori.kube.runs import RUNS
 from kajitori.kube.watch import Added, Modified
 
 POOLS, SUBMITTERS, NODES_OF_POOL, UNITS_OF_NODE = 5, 6, 6, 20

@@ -20,7 +20,8 @@ from bench.processes import answer, helper, memory_mib, say
 from kajitori.kube.client import KubeClient
 from kajitori.kube.config import KubeConfig
 from kajitori.kube.mirror.mirror import Mirror
-from kajitori.kube.resources import NODES, PODS, RUNS, Resource
+from kajitori.kube.resources import NODES, PODS, Resource
+from kajitori.kube.runs import RUNS
 
 PAIRS = 3
 

@@ -22,7 +22,8 @@ from kajitori.core.words import names
 from kajitori.kube.client import KubeClient
 from kajitori.kube.config import KubeConfig
 from kajitori.kube.platform.install import install
-from kajitori.kube.resources import NAMESPACES, PODS, RUNS
+from kajitori.kube.resources import NAMESPACES, PODS
+from kajitori.kube.runs import RUNS
 
 NAMESPACE = "replacing"
 

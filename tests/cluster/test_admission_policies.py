@@ -19,15 +19,8 @@ from kajitori.errors import Forbidden, InvalidInput, KajitoriError, NotFound
 from kajitori.kube.client import KubeClient, PatchKind
 from kajitori.kube.config import KubeConfig
 from kajitori.kube.platform.install import install
-from kajitori.kube.resources import (
-    CONFIG_MAPS,
-    NAMESPACES,
-    PODS,
-    RUNS,
-    VALIDATING_BINDINGS,
-    VALIDATING_POLICIES,
-    Resource,
-)
+from kajitori.kube.resources import CONFIG_MAPS, NAMESPACES, PODS, VALIDATING_BINDINGS, VALIDATING_POLICIES, Resource
+from kajitori.kube.runs import RUNS
 
 TRIES = 100
 """A real API server asks a new policy a moment after it was made."""

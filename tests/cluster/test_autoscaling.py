@@ -20,15 +20,8 @@ from kajitori.core.words import names
 from kajitori.errors import InvalidInput
 from kajitori.kube.client import KubeClient
 from kajitori.kube.config import KubeConfig
-from kajitori.kube.resources import (
-    CUSTOM_RESOURCES,
-    EVENTS,
-    NODES,
-    POD_TEMPLATES,
-    PROVISIONING_REQUESTS,
-    RUNS,
-    Resource,
-)
+from kajitori.kube.resources import CUSTOM_RESOURCES, EVENTS, NODES, POD_TEMPLATES, PROVISIONING_REQUESTS, Resource
+from kajitori.kube.runs import RUNS
 
 RBAC = Path(__file__).parents[2] / "deploy" / "rbac.yaml"
 RBAC_GROUP = "rbac.authorization.k8s.io"

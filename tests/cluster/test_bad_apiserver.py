@@ -21,7 +21,8 @@ from tests.helpers.faulty_proxy import FaultyProxy
 from kajitori.api import health
 from kajitori.controllers import reconciler
 from kajitori.core.spec.reasons import Phase
-from kajitori.kube.resources import PODS, RUNS, Resource
+from kajitori.kube.resources import PODS, Resource
+from kajitori.kube.runs import RUNS
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -21,7 +21,8 @@ from tests.harness.web_api import WebApi, manifest, manifests, running_web_api
 
 from kajitori.core.spec.reasons import Phase, Reason
 from kajitori.errors import NotFound
-from kajitori.kube.resources import CLAIMS, PODS, PRIORITY_CLASSES, RUNS, SERVICES
+from kajitori.kube.resources import CLAIMS, PODS, PRIORITY_CLASSES, SERVICES
+from kajitori.kube.runs import RUNS
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -10,8 +10,9 @@ from kajitori.controllers.runs.budgets import BudgetKeeper
 from kajitori.core.words import names
 from kajitori.errors import NotFound
 from kajitori.kube.client import KubeClient
-from kajitori.kube.objects import ObjectMeta, RunObject
+from kajitori.kube.metadata import ObjectMeta
 from kajitori.kube.resources import BUDGETS
+from kajitori.kube.runs import RunObject
 
 SPEC = {
     "minAvailable": 2,

@@ -18,7 +18,8 @@ from kajitori.core.words import names
 from kajitori.core.words.node_lists import expand
 from kajitori.errors import NotFound
 from kajitori.kube.errors import TooManyRequestsError
-from kajitori.kube.resources import BUDGETS, NODES, PODS, RUNS
+from kajitori.kube.resources import BUDGETS, NODES, PODS
+from kajitori.kube.runs import RUNS
 
 WHOLE = {"cpu": 4, "memory": "8Gi", "gpu": GPUS, "gpuType": "h100"}
 

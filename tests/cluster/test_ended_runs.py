@@ -9,7 +9,7 @@ import pytest
 from tests.harness.cluster import Cluster
 
 from kajitori.core.spec.reasons import Phase
-from kajitori.kube.resources import RUNS
+from kajitori.kube.runs import RUNS
 
 
 async def test_a_run_is_removed_after_its_end_whoever_leads(cluster: Cluster) -> None:

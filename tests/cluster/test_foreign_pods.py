@@ -18,7 +18,8 @@ from kajitori.entrypoints.web_api import ApiDependencies, web_app
 from kajitori.errors import NotFound
 from kajitori.kube.client import KubeClient
 from kajitori.kube.objects import Pod
-from kajitori.kube.resources import NAMESPACES, PODS, RUNS
+from kajitori.kube.resources import NAMESPACES, PODS
+from kajitori.kube.runs import RUNS
 
 CONTAINER = {"name": names.MEMBER_CONTAINER, "image": "x", "command": ["y"]}
 MALLORY = "mallory"

@@ -23,7 +23,8 @@ from kajitori.kube.errors import (
 from kajitori.kube.mirror.mirror import Mirror
 from kajitori.kube.mirror.usage import NodeUsage
 from kajitori.kube.objects import Node, Pod
-from kajitori.kube.resources import CONFIG_MAPS, CUSTOM_RESOURCES, NODES, PODS, RUNS, Resource
+from kajitori.kube.resources import CONFIG_MAPS, CUSTOM_RESOURCES, NODES, PODS, Resource
+from kajitori.kube.runs import RUNS
 from kajitori.kube.watch import WatchSettings
 
 

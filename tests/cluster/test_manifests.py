@@ -17,7 +17,8 @@ from kajitori.core.spec.status import template_text
 from kajitori.errors import InvalidInput
 from kajitori.kube.client import KubeClient
 from kajitori.kube.platform.install import install
-from kajitori.kube.resources import CLAIMS, NAMESPACES, PODS, RUNS, SERVICES
+from kajitori.kube.resources import CLAIMS, NAMESPACES, PODS, SERVICES
+from kajitori.kube.runs import RUNS
 
 pytestmark = pytest.mark.real
 

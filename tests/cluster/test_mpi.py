@@ -24,7 +24,8 @@ from kajitori.core.spec.reasons import Phase
 from kajitori.core.words import names
 from kajitori.entrypoints.web_api import ApiDependencies, web_app
 from kajitori.errors import AlreadyExists
-from kajitori.kube.resources import NAMESPACES, PODS, RUNS
+from kajitori.kube.resources import NAMESPACES, PODS
+from kajitori.kube.runs import RUNS
 
 NEEDED = ("sshd", "ssh-keyscan", "ip")
 SMALL = {"cpu": 1, "memory": "256Mi"}

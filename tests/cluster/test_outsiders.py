@@ -25,7 +25,7 @@ from kajitori.api.serving.server import ApiServer
 from kajitori.blobs.code import CodeLimits, CodeStore
 from kajitori.core.spec.reasons import Phase
 from kajitori.entrypoints.web_api import ApiDependencies, web_app
-from kajitori.kube.resources import RUNS
+from kajitori.kube.runs import RUNS
 from kajitori.kube.streams import EXEC_PROTOCOL
 
 pytestmark = pytest.mark.parametrize("cluster", [pytest.param("real", marks=pytest.mark.real)], indirect=True)

@@ -21,7 +21,8 @@ from kajitori.core.words import names
 from kajitori.core.words.node_lists import expand_ranks
 from kajitori.core.words.times import format_time, parse_time
 from kajitori.errors import NotFound
-from kajitori.kube.resources import EVENTS, NAMESPACES, RUNS
+from kajitori.kube.resources import EVENTS, NAMESPACES
+from kajitori.kube.runs import RUNS
 
 WHOLE: dict[str, Any] = {"cpu": 4, "memory": "8Gi", "gpu": GPUS, "gpuType": "h100"}
 SLOW_END = {"annotations": {f"{SIM}ignore-sigterm": "true"}}

@@ -17,7 +17,8 @@ from kajitori.core.words import names
 from kajitori.kube.client import KubeClient
 from kajitori.kube.mirror.mirror import Mirror
 from kajitori.kube.platform.install import install
-from kajitori.kube.resources import PODS, RUNS
+from kajitori.kube.resources import PODS
+from kajitori.kube.runs import RUNS
 from kajitori.relay.server import RelayServer
 
 TOKEN = "a-long-random-word"

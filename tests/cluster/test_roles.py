@@ -21,7 +21,8 @@ from kajitori.core.words import names
 from kajitori.errors import Forbidden, KajitoriError, NotFound
 from kajitori.kube.client import KubeClient
 from kajitori.kube.platform.install import install
-from kajitori.kube.resources import CLAIMS, CUSTOM_RESOURCES, NODES, PODS, PRIORITY_CLASSES, RUNS, SECRETS
+from kajitori.kube.resources import CLAIMS, CUSTOM_RESOURCES, NODES, PODS, PRIORITY_CLASSES, SECRETS
+from kajitori.kube.runs import RUNS
 
 pytestmark = [pytest.mark.real, pytest.mark.asyncio(loop_scope="module")]
 

@@ -17,8 +17,9 @@ from kajitori.core.spec.reasons import Phase, Reason
 from kajitori.core.words import names
 from kajitori.errors import AlreadyExists, NotFound
 from kajitori.kube.client import KubeClient
-from kajitori.kube.objects import ObjectMeta, RunObject
+from kajitori.kube.metadata import ObjectMeta
 from kajitori.kube.resources import NETWORK_POLICIES
+from kajitori.kube.runs import RunObject
 
 STORAGE = {"classes": {"internal": ["10.0.0.0/8", "fd00::/8"], "storage": ["10.9.0.0/16", "fd09::/32"]}}
 

@@ -19,7 +19,8 @@ from kajitori.errors import AlreadyExists
 from kajitori.kube.client import PatchKind
 from kajitori.kube.objects import Pod
 from kajitori.kube.platform.ticket_key import ensure_ticket_key
-from kajitori.kube.resources import NAMESPACES, NODES, PODS, PRIORITY_CLASSES, RUNS, Resource
+from kajitori.kube.resources import NAMESPACES, NODES, PODS, PRIORITY_CLASSES, Resource
+from kajitori.kube.runs import RUNS
 
 WHOLE = {"cpu": 4, "memory": "8Gi", "gpu": GPUS, "gpuType": "h100"}
 HELD = "example.com/held"

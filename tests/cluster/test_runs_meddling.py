@@ -11,7 +11,8 @@ from tests.harness.cluster import GPUS, NODES_COUNT, Cluster
 from kajitori.core.spec.reasons import Phase, Reason
 from kajitori.core.words import names
 from kajitori.kube.objects import Pod
-from kajitori.kube.resources import CONFIG_MAPS, NAMESPACES, PODS, RUNS, SERVICES, Resource
+from kajitori.kube.resources import CONFIG_MAPS, NAMESPACES, PODS, SERVICES, Resource
+from kajitori.kube.runs import RUNS
 
 WHOLE = {"cpu": 4, "memory": "8Gi", "gpu": GPUS, "gpuType": "h100"}
 LABELS = (names.LABEL_RUN, names.LABEL_RUN_UID, names.LABEL_ATTEMPT, names.LABEL_RANK)

@@ -14,7 +14,8 @@ from kajitori.core.spec.reasons import Phase, Reason
 from kajitori.core.words import names
 from kajitori.embedded.simulator.behaviour import PREFIX
 from kajitori.errors import NotFound
-from kajitori.kube.resources import PODS, RESOURCE_QUOTAS, RUNS, SERVICES, Resource
+from kajitori.kube.resources import PODS, RESOURCE_QUOTAS, SERVICES, Resource
+from kajitori.kube.runs import RUNS
 
 
 def use_members(cluster: Cluster, **behaviour: str) -> None:

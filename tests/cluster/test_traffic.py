@@ -34,7 +34,8 @@ from kajitori.kube.client import KubeClient
 from kajitori.kube.mirror.mirror import Mirror
 from kajitori.kube.platform.agents import AUDIENCE, AgentTokens
 from kajitori.kube.platform.install import install
-from kajitori.kube.resources import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, NAMESPACES, NODES, PODS, RUNS, Resource
+from kajitori.kube.resources import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, NAMESPACES, NODES, PODS, Resource
+from kajitori.kube.runs import RUNS
 from kajitori.relay.server import RelayServer
 
 DEPLOY = Path(__file__).parents[2] / "deploy"

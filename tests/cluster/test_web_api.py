@@ -19,7 +19,8 @@ from kajitori.core.words import names
 from kajitori.entrypoints.web_api import ApiDependencies, web_app
 from kajitori.kube.client import PatchKind
 from kajitori.kube.platform.install import install
-from kajitori.kube.resources import CUSTOM_RESOURCES, NODES, RUNS, Resource
+from kajitori.kube.resources import CUSTOM_RESOURCES, NODES, Resource
+from kajitori.kube.runs import RUNS
 
 CLUSTER_ROLES = Resource("rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole", namespaced=False)
 ROLE_BINDINGS = Resource("rbac.authorization.k8s.io", "v1", "rolebindings", "RoleBinding")

@@ -46,9 +46,10 @@ from kajitori.errors import AlreadyExists, Forbidden, KajitoriError, NotFound
 from kajitori.kube.client import KubeClient, PatchKind
 from kajitori.kube.config import KubeConfig
 from kajitori.kube.mirror.mirror import Mirror
-from kajitori.kube.objects import Pod, RunObject
+from kajitori.kube.objects import Pod
 from kajitori.kube.platform.install import install
-from kajitori.kube.resources import NAMESPACES, NODES, PODS, RUNS, VALIDATING_BINDINGS, Resource
+from kajitori.kube.resources import NAMESPACES, NODES, PODS, VALIDATING_BINDINGS, Resource
+from kajitori.kube.runs import RUNS, RunObject
 from kajitori.kube.watch import WatchSettings
 
 PATIENCE_SECONDS = 60.0

@@ -30,7 +30,8 @@ from kajitori.entrypoints.web_api import ApiDependencies, web_app
 from kajitori.kube.client import KubeClient
 from kajitori.kube.config import KubeConfig
 from kajitori.kube.mirror.mirror import Mirror
-from kajitori.kube.resources import PODS, RUNS, SERVICES
+from kajitori.kube.resources import PODS, SERVICES
+from kajitori.kube.runs import RUNS
 from kajitori.kube.watch import WatchSettings
 
 TIMEOUT_SECONDS = 60.0

@@ -21,8 +21,9 @@ from tests.harness.part_processes import Fork, Part
 from kajitori.core.spec.reasons import Phase
 from kajitori.core.words import names
 from kajitori.errors import AlreadyExists, KajitoriError
-from kajitori.kube.objects import Pod, RunObject
-from kajitori.kube.resources import NODES, PODS, RUNS, Resource
+from kajitori.kube.objects import Pod
+from kajitori.kube.resources import NODES, PODS, Resource
+from kajitori.kube.runs import RUNS, RunObject
 
 MAX_RUNS = 8
 CHANGES_BETWEEN_KILLS = 8

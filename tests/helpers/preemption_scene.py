@@ -19,8 +19,10 @@ from kajitori.core.spec.status import Attempt, MemberCounts, Preempted, RunStatu
 from kajitori.core.words import names
 from kajitori.core.words.node_lists import compress
 from kajitori.core.words.times import format_time
-from kajitori.kube.objects import ObjectMeta, Pod, RunObject
-from kajitori.kube.resources import PODS, RUNS
+from kajitori.kube.metadata import ObjectMeta
+from kajitori.kube.objects import Pod
+from kajitori.kube.resources import PODS
+from kajitori.kube.runs import RUNS, RunObject
 from kajitori.kube.watch import Added, Deleted
 
 AN_HOUR_AGO = ago(hours=1)

@@ -21,9 +21,11 @@ from kajitori.core.words.node_lists import compress, expand
 from kajitori.core.words.times import format_time
 from kajitori.kube.client import KubeClient
 from kajitori.kube.config import KubeConfig
+from kajitori.kube.metadata import ObjectMeta
 from kajitori.kube.mirror.mirror import Mirror
-from kajitori.kube.objects import Node, ObjectMeta, Pod, RunObject
-from kajitori.kube.resources import PODS, RUNS
+from kajitori.kube.objects import Node, Pod
+from kajitori.kube.resources import PODS
+from kajitori.kube.runs import RUNS, RunObject
 from kajitori.kube.watch import Added, Deleted
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)

@@ -28,7 +28,8 @@ from kajitori.core.protection.connections import network_of
 from kajitori.core.words import names
 from kajitori.errors import Forbidden, KajitoriError, Unauthenticated
 from kajitori.kube.client import KubeClient
-from kajitori.kube.resources import RUNS, SELF_ACCESS_REVIEWS, SELF_REVIEWS, Resource
+from kajitori.kube.resources import SELF_ACCESS_REVIEWS, SELF_REVIEWS, Resource
+from kajitori.kube.runs import RUNS
 
 log = logging.getLogger(__name__)
 

@@ -28,7 +28,7 @@ from kajitori.core.queue.guarantees import beyond
 from kajitori.errors import Fault, Forbidden, NotFound
 from kajitori.kube.client import METADATA_ONLY
 from kajitori.kube.decoding import decode
-from kajitori.kube.objects import ObjectMeta
+from kajitori.kube.metadata import ObjectMeta
 from kajitori.kube.resources import (
     CLAIMS,
     CONFIG_MAPS,

@@ -38,10 +38,10 @@ from kajitori.configuration.sign_in import SignIn
 from kajitori.core.leadership import LeaderState
 from kajitori.kube.client import KubeClient
 from kajitori.kube.mirror.mirror import Key, Mirror
-from kajitori.kube.objects import RunObject
 from kajitori.kube.platform.agents import AgentTokens
 from kajitori.kube.platform.ticket_key import TicketReader
-from kajitori.kube.resources import NODES, RUNS, Resource
+from kajitori.kube.resources import NODES, Resource
+from kajitori.kube.runs import RUNS, RunObject
 from kajitori.monitoring.metrics import ApiMetrics
 
 T = TypeVar("T")

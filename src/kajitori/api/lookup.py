@@ -13,8 +13,7 @@ from kajitori.core.words.suggestions import first_few
 from kajitori.errors import Fault, InvalidInput, KajitoriError, NotFound, Unsupported
 from kajitori.kube.decoding import decode
 from kajitori.kube.errors import NotServedError
-from kajitori.kube.objects import RunObject
-from kajitori.kube.resources import RUNS
+from kajitori.kube.runs import RUNS, RunObject
 
 SHOWN_CANDIDATES = 10
 

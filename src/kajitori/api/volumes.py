@@ -22,8 +22,9 @@ from kajitori.core.policy.mounts import EmptyFolder, Volume
 from kajitori.core.words import names
 from kajitori.core.words.quantities import QuantityError, format_memory, parse_memory_bytes
 from kajitori.errors import Forbidden, NotFound, WrongState
-from kajitori.kube.objects import Claim, RunObject
+from kajitori.kube.objects import Claim
 from kajitori.kube.resources import CLAIMS
+from kajitori.kube.runs import RunObject
 
 router = APIRouter(tags=["volumes"])
 

@@ -17,7 +17,8 @@ from kajitori.core.words import names
 from kajitori.core.words.quantities import format_duration
 from kajitori.core.words.times import parse_time
 from kajitori.kube.mirror.mirror import Mirror
-from kajitori.kube.objects import Node, RunObject
+from kajitori.kube.objects import Node
+from kajitori.kube.runs import RunObject
 
 _SHOWN_HOLDERS = 5
 _LAST_LINES = 5

@@ -24,9 +24,10 @@ from kajitori.core.words import node_lists
 from kajitori.core.words.times import parse_time
 from kajitori.kube.mirror.mirror import Key, Mirror
 from kajitori.kube.mirror.usage import is_alone
-from kajitori.kube.objects import Pod, RunObject
+from kajitori.kube.objects import Pod
 from kajitori.kube.resources import PODS as POD_KIND
-from kajitori.kube.resources import RUNS, Resource
+from kajitori.kube.resources import Resource
+from kajitori.kube.runs import RUNS, RunObject
 
 ENDING = (Reason.STOPPING, Reason.TIME_LIMIT, Reason.DELETING)
 """Reasons of runs with members that are being ended, although the phase is still STARTING or RUNNING."""

@@ -32,7 +32,7 @@ from kajitori.core.spec.status import RunStatus
 from kajitori.core.words import names
 from kajitori.errors import InvalidInput
 from kajitori.kube.mirror.mirror import Mirror
-from kajitori.kube.objects import RunObject
+from kajitori.kube.runs import RunObject
 
 REMEMBERED_DECISIONS = 1024
 """Number of different specs with decisions that are kept."""

@@ -13,7 +13,8 @@ from kajitori.controllers.runs.statuses import Statuses
 from kajitori.controllers.workqueue import Key, WorkQueue
 from kajitori.kube.mirror.mirror import CATCH_UP_SECONDS, Mirror
 from kajitori.kube.objects import Pod
-from kajitori.kube.resources import NODES, PODS, RUNS, Resource
+from kajitori.kube.resources import NODES, PODS, Resource
+from kajitori.kube.runs import RUNS
 
 
 class Changes:

@@ -32,8 +32,8 @@ from kajitori.core.spec.status import RunStatus
 from kajitori.core.words import names
 from kajitori.errors import Forbidden, InvalidInput
 from kajitori.kube.mirror.pod_index import coverage_of
-from kajitori.kube.objects import Pod, RunObject
-from kajitori.kube.resources import RUNS
+from kajitori.kube.objects import Pod
+from kajitori.kube.runs import RUNS, RunObject
 
 log = logging.getLogger(__name__)
 

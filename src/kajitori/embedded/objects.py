@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from kajitori.core.words.selectors import holds
-from kajitori.kube.objects import ObjectMeta
+from kajitori.kube.metadata import ObjectMeta
 
 Text = dict[str, str]
 

@@ -29,7 +29,8 @@ from kajitori.install.workloads import POLICY
 from kajitori.kube.client import KubeClient
 from kajitori.kube.platform.applying import Change, apply, find, remove, wait_established, wait_gone
 from kajitori.kube.platform.survey import survey
-from kajitori.kube.resources import CLAIMS, CUSTOM_RESOURCES, PODS, RUNS, SECRETS
+from kajitori.kube.resources import CLAIMS, CUSTOM_RESOURCES, PODS, SECRETS
+from kajitori.kube.runs import RUNS
 
 Say = Callable[[str], None]
 T = TypeVar("T")
@@ -344,7 +345,7 @@ async def _user_data(client: KubeClient) -> Leftovers:
         runs = (await client.list(RUNS)).items
     except NotFound:
         runs = []
-    selector = f"{names.LABEL_MANAGED_BY}={names.MANAGED_BY}"
+    selector = names.MANAGED
     claims = (await client.list(CLAIMS, label_selector=selector)).items
     final = ("Succeeded", "Failed", "Stopped")
     active = sum((each.get("status") or {}).get("phase") not in final for each in runs)

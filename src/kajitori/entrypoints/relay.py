@@ -9,7 +9,8 @@ from kajitori.entrypoints.process import existing, run_until_told, stop_signal
 from kajitori.errors import Fault, InvalidInput
 from kajitori.kube.mirror.mirror import Mirror
 from kajitori.kube.platform.agents import AgentTokens
-from kajitori.kube.resources import PODS, RUNS
+from kajitori.kube.resources import PODS
+from kajitori.kube.runs import RUNS
 from kajitori.relay.server import RelayServer
 
 

@@ -21,7 +21,7 @@ from kajitori.embedded.controllers.disruption import Workload
 from kajitori.embedded.kubelet.adapter import PodAdapter
 from kajitori.embedded.kubelet.manifest import Manifest
 from kajitori.embedded.kubelet.volumes.pod_volumes import kind_of
-from kajitori.kube.resources import RUNS
+from kajitori.kube.runs import RUNS
 
 RUN_WORKLOAD = Workload(RUNS, names.LABEL_RUN_UID)
 """Runs as the embedded disruption controller sees them."""

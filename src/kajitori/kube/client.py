@@ -12,7 +12,6 @@ from typing import Any, Generic, TypeVar, overload
 
 import msgspec
 
-from kajitori.core.words import names
 from kajitori.errors import InvalidInput
 from kajitori.kube.concurrency import ConcurrencyLimiter
 from kajitori.kube.config import KubeConfig
@@ -377,7 +376,7 @@ class KubeClient:
         namespace: str,
         pod: str,
         *,
-        container: str = names.MEMBER_CONTAINER,
+        container: str = "",
         follow: bool = False,
         tail_lines: int | None = None,
         since_time: str = "",
@@ -387,7 +386,8 @@ class KubeClient:
     ) -> ByteStream:
         """Open a container's log; with `follow` until it ends. Raises at once what the server refuses.
 
-        `since_time` is an RFC 3339 time by the node's clock, of which an API server uses whole seconds.
+        `container` may be empty if the Pod has only one. `since_time` is an RFC 3339 time by the node's clock, of which
+        an API server uses whole seconds.
         """
         params: dict[str, str] = {"container": container} if container else {}
         numbers = {"tailLines": tail_lines, "limitBytes": limit_bytes}
@@ -409,11 +409,12 @@ class KubeClient:
         pod: str,
         *,
         command: Sequence[str],
-        container: str = names.MEMBER_CONTAINER,
+        container: str = "",
         stdin: bool = False,
         tty: bool = False,
     ) -> ExecStream:
-        """Start a program in a container. With a terminal, its errors come on standard output, as on any terminal."""
+        """Start a program in a container, which may be empty if the Pod has only one. With a terminal, the program's
+        errors come on standard output, as on any terminal."""
         params = [("command", part) for part in command]
         if container:
             params.append(("container", container))

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from kajitori import errors
 from kajitori.core.words.times import format_time
-from kajitori.kube.objects import ObjectMeta
+from kajitori.kube.metadata import ObjectMeta
 from kajitori.kube.resources import EVENTS, Resource
 
 log = logging.getLogger(__name__)

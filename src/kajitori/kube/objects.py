@@ -6,54 +6,18 @@ The garbage collector does not track the structs: they hold no cycles, and there
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import Any
 
 import msgspec
 
-from kajitori.core.spec.status import RunStatus, template_text, to_document
-from kajitori.core.spec.status_check import damage, damaged
 from kajitori.core.words import names
+from kajitori.kube.metadata import ObjectMeta, Wire
 
 Quantities = dict[str, str]
 """Resource name to quantity: `{"cpu": "500m", "nvidia.com/gpu": "8"}`."""
 
 
-class _Wire(msgspec.Struct, rename="camel", omit_defaults=True, gc=False, frozen=True, kw_only=True):
-    pass
-
-
-class OwnerReference(_Wire, frozen=True):
-    kind: str
-    name: str
-    uid: str
-    controller: bool = False
-
-
-class ObjectMeta(_Wire, frozen=True):
-    name: str
-    namespace: str = ""
-    uid: str = ""
-    resource_version: str = ""
-    generation: int = 0
-    labels: dict[str, str] = {}
-    annotations: dict[str, str] = {}
-    owner_references: tuple[OwnerReference, ...] = ()
-    finalizers: tuple[str, ...] = ()
-    creation_timestamp: str = ""
-    deletion_timestamp: str = ""
-    deletion_grace_period_seconds: int | None = None
-
-    @property
-    def controller(self) -> OwnerReference | None:
-        """The owner that manages this object."""
-        for owner in self.owner_references:
-            if owner.controller:
-                return owner
-        return None
-
-
-class Condition(_Wire, frozen=True):
+class Condition(Wire, frozen=True):
     type: str
     status: str = ""
     reason: str = ""
@@ -64,19 +28,19 @@ class Condition(_Wire, frozen=True):
 # ---------------------------------------------------------------------------------------------- Pods
 
 
-class ResourceRequirements(_Wire, frozen=True):
+class ResourceRequirements(Wire, frozen=True):
     requests: Quantities = {}
     limits: Quantities = {}
 
 
-class Container(_Wire, frozen=True):
+class Container(Wire, frozen=True):
     name: str
     resources: ResourceRequirements = ResourceRequirements()
     restart_policy: str = ""
     """`Always` makes an init container a sidecar: it counts as long as the Pod lives."""
 
 
-class PodSpec(_Wire, frozen=True):
+class PodSpec(Wire, frozen=True):
     node_name: str = ""
     scheduler_name: str = ""
     priority: int = 0
@@ -87,16 +51,16 @@ class PodSpec(_Wire, frozen=True):
     """Requests of the Pod as a whole, which replace the sum of its containers' requests."""
 
 
-class Waiting(_Wire, frozen=True):
+class Waiting(Wire, frozen=True):
     reason: str = ""
     message: str = ""
 
 
-class Running(_Wire, frozen=True):
+class Running(Wire, frozen=True):
     started_at: str = ""
 
 
-class Terminated(_Wire, frozen=True):
+class Terminated(Wire, frozen=True):
     exit_code: int = 0
     signal: int = 0
     reason: str = ""
@@ -105,13 +69,13 @@ class Terminated(_Wire, frozen=True):
     finished_at: str = ""
 
 
-class ContainerState(_Wire, frozen=True):
+class ContainerState(Wire, frozen=True):
     waiting: Waiting | None = None
     running: Running | None = None
     terminated: Terminated | None = None
 
 
-class ContainerStatus(_Wire, frozen=True):
+class ContainerStatus(Wire, frozen=True):
     name: str
     ready: bool = False
     restart_count: int = 0
@@ -119,11 +83,11 @@ class ContainerStatus(_Wire, frozen=True):
     last_state: ContainerState = ContainerState()
 
 
-class PodIP(_Wire, frozen=True):
+class PodIP(Wire, frozen=True):
     ip: str = ""
 
 
-class PodStatus(_Wire, frozen=True):
+class PodStatus(Wire, frozen=True):
     phase: str = ""
     reason: str = ""
     message: str = ""
@@ -139,7 +103,7 @@ class PodStatus(_Wire, frozen=True):
     init_container_statuses: tuple[ContainerStatus, ...] = ()
 
 
-class Pod(_Wire, frozen=True):
+class Pod(Wire, frozen=True):
     metadata: ObjectMeta
     spec: PodSpec = PodSpec()
     status: PodStatus = PodStatus()
@@ -179,32 +143,32 @@ class Pod(_Wire, frozen=True):
 # ---------------------------------------------------------------------------------------------- Nodes
 
 
-class Taint(_Wire, frozen=True):
+class Taint(Wire, frozen=True):
     key: str
     effect: str = ""
     value: str = ""
 
 
-class NodeSpec(_Wire, frozen=True):
+class NodeSpec(Wire, frozen=True):
     unschedulable: bool = False
     taints: tuple[Taint, ...] = ()
     pod_cidr: str = msgspec.field(name="podCIDR", default="")
     pod_cidrs: tuple[str, ...] = msgspec.field(name="podCIDRs", default=())
 
 
-class NodeAddress(_Wire, frozen=True):
+class NodeAddress(Wire, frozen=True):
     type: str
     address: str
 
 
-class NodeStatus(_Wire, frozen=True):
+class NodeStatus(Wire, frozen=True):
     allocatable: Quantities = {}
     capacity: Quantities = {}
     conditions: tuple[Condition, ...] = ()
     addresses: tuple[NodeAddress, ...] = ()
 
 
-class Node(_Wire, frozen=True):
+class Node(Wire, frozen=True):
     metadata: ObjectMeta
     spec: NodeSpec = NodeSpec()
     status: NodeStatus = NodeStatus()
@@ -232,62 +196,23 @@ class Node(_Wire, frozen=True):
 # ---------------------------------------------------------------------------------------------- other kinds
 
 
-class RunObject(_Wire, frozen=True):
-    """A Run. `spec` is what its writer wrote, in bytes: `core.spec.run` reads it.
-
-    A run with an invalid status is read as one that has ended for that reason: it can be deleted and resumed, and the
-    controller ends its members as for any ended run.
-    """
-
-    metadata: ObjectMeta
-    spec: msgspec.Raw = msgspec.Raw(b"{}")
-    status: RunStatus | None = None
-
-    @property
-    def current_status(self) -> RunStatus:
-        """The run's status; until one is written, that of a run that waits since its creation."""
-        return self.status or RunStatus(queued_at=self.metadata.creation_timestamp)
-
-    @property
-    def owner(self) -> str:
-        """The user who submitted it through the Web API; empty if it came another way."""
-        return self.metadata.annotations.get(names.ANNOTATION_OWNER, "")
-
-    def __post_init__(self) -> None:
-        why = damage(self.status) if self.status is not None else ""
-        if why:
-            raise ValueError(why)
-
-    @staticmethod
-    def mended(document: dict[str, Any], why: str) -> dict[str, Any]:
-        """Return the document with a readable status in place of an invalid one."""
-        status: Any = document.get("status")
-        match status:
-            case {"attempt": {"template": dict() as template} as attempt}:  # the first format of stored templates
-                earlier = {**status, "attempt": {**attempt, "template": template_text(template)}}
-                with suppress(msgspec.ValidationError):
-                    if not damage(msgspec.convert(earlier, RunStatus)):
-                        return {**document, "status": earlier}
-        return {**document, "status": to_document(damaged(status, why))}
-
-
-class Namespace(_Wire, frozen=True):
+class Namespace(Wire, frozen=True):
     metadata: ObjectMeta
 
 
-class ClaimSpec(_Wire, frozen=True):
+class ClaimSpec(Wire, frozen=True):
     volume_name: str = ""
     storage_class_name: str = ""
     access_modes: tuple[str, ...] = ()
     resources: ResourceRequirements = ResourceRequirements()
 
 
-class ClaimStatus(_Wire, frozen=True):
+class ClaimStatus(Wire, frozen=True):
     phase: str = ""
     capacity: Quantities = {}
 
 
-class Claim(_Wire, frozen=True):
+class Claim(Wire, frozen=True):
     """A PersistentVolumeClaim."""
 
     metadata: ObjectMeta
@@ -295,18 +220,18 @@ class Claim(_Wire, frozen=True):
     status: ClaimStatus = ClaimStatus()
 
 
-class RequestStatus(_Wire, frozen=True):
+class RequestStatus(Wire, frozen=True):
     conditions: tuple[Condition, ...] = ()
 
 
-class ProvisioningRequest(_Wire, frozen=True):
+class ProvisioningRequest(Wire, frozen=True):
     """An autoscaling.x-k8s.io ProvisioningRequest, as far as its answer goes."""
 
     metadata: ObjectMeta
     status: RequestStatus = RequestStatus()
 
 
-class NetworkPolicy(_Wire, frozen=True):
+class NetworkPolicy(Wire, frozen=True):
     """A networking.k8s.io NetworkPolicy."""
 
     metadata: ObjectMeta
@@ -319,7 +244,7 @@ class NetworkPolicy(_Wire, frozen=True):
         return next((owner.uid for owner in owners if owner.kind == names.KIND), "")
 
 
-class ObjectReference(_Wire, frozen=True):
+class ObjectReference(Wire, frozen=True):
     kind: str = ""
     namespace: str = ""
     name: str = ""
@@ -327,12 +252,12 @@ class ObjectReference(_Wire, frozen=True):
     field_path: str = ""
 
 
-class EventSource(_Wire, frozen=True):
+class EventSource(Wire, frozen=True):
     component: str = ""
     host: str = ""
 
 
-class Event(_Wire, frozen=True):
+class Event(Wire, frozen=True):
     """A core/v1 Event."""
 
     metadata: ObjectMeta

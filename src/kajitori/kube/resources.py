@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kajitori.core.words import names
-
 
 @dataclass(frozen=True, slots=True)
 class Resource:
@@ -117,4 +115,3 @@ PROVISIONING_REQUESTS = tuple(
     for version in ("v1", "v1beta1")
 )
 """The versions that autoscalers serve; the first one that a cluster has is used."""
-RUNS = Resource(names.GROUP, names.VERSION, names.PLURAL, names.KIND)

@@ -8,7 +8,7 @@ import msgspec
 
 from kajitori.kube.client import KubeClient
 from kajitori.kube.decoding import decode
-from kajitori.kube.objects import ObjectMeta
+from kajitori.kube.metadata import ObjectMeta
 from kajitori.kube.resources import Resource
 
 TABLE = "application/json;as=Table;g=meta.k8s.io;v=v1"

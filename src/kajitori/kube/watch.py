@@ -18,12 +18,11 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 
-from kajitori.core.words import names
 from kajitori.errors import Conflict, Forbidden, KajitoriError, NotFound, Unavailable
 from kajitori.kube.client import KubeClient
 from kajitori.kube.decoding import EventKind, WatchEvent, decode_events
 from kajitori.kube.errors import ApiError, ConnectionFailed, GoneError
-from kajitori.kube.objects import ObjectMeta
+from kajitori.kube.metadata import ObjectMeta
 from kajitori.kube.resources import Resource
 from kajitori.kube.retry import jittered
 from kajitori.kube.streams import ByteStream
@@ -142,10 +141,10 @@ def watch(client: KubeClient, resource: Resource, type: type[T], **options: Any)
     return follow(Watcher(client, resource, type, **options))
 
 
-def watch_ours(
-    client: KubeClient, resource: Resource, type: type[T], store: MutableMapping[Any, T]
+def watch_if_allowed(
+    client: KubeClient, resource: Resource, type: type[T], store: MutableMapping[Any, T], *, label_selector: str
 ) -> AsyncGenerator[Synced | Change[T]]:
-    """Watch the objects that Kajitori created, of a kind that a cluster may lack or forbid to read.
+    """Watch the objects with these labels, of a kind that a cluster may lack or forbid to read.
 
     Raises NotFound or Forbidden also if that becomes so later.
     """
@@ -154,8 +153,7 @@ def watch_ours(
         if isinstance(error, NotFound | Forbidden):
             raise error
 
-    ours = f"{names.LABEL_MANAGED_BY}={names.MANAGED_BY}"
-    return watch(client, resource, type, label_selector=ours, store=store, on_trouble=stop_if_refused)
+    return watch(client, resource, type, label_selector=label_selector, store=store, on_trouble=stop_if_refused)
 
 
 async def follow(watcher: Watcher[T]) -> AsyncGenerator[Synced | Change[T]]:

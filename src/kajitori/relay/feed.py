@@ -16,7 +16,8 @@ from kajitori.core.traffic.node_feed import Line
 from kajitori.core.traffic.totals import Pod
 from kajitori.kube.mirror.mirror import Key, Mirror
 from kajitori.kube.objects import Pod as MirroredPod
-from kajitori.kube.resources import PODS, RUNS, Resource
+from kajitori.kube.resources import PODS, Resource
+from kajitori.kube.runs import RUNS
 
 
 class Follower:

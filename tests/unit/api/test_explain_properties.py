@@ -34,7 +34,8 @@ from kajitori.entrypoints.web_api import ApiDependencies, web_api
 from kajitori.kube.client import KubeClient
 from kajitori.kube.config import KubeConfig
 from kajitori.kube.objects import Node, Pod
-from kajitori.kube.resources import PODS, RUNS
+from kajitori.kube.resources import PODS
+from kajitori.kube.runs import RUNS
 from kajitori.kube.watch import Added, Deleted
 
 UNKNOWN = msgspec.UNSET

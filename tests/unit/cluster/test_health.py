@@ -21,6 +21,7 @@ from kajitori.core.words import names
 from kajitori.core.words.times import format_time
 from kajitori.kube.client import KubeClient
 from kajitori.kube.config import KubeConfig
+from kajitori.kube.metadata import ObjectMeta, OwnerReference
 from kajitori.kube.mirror.mirror import Mirror
 from kajitori.kube.objects import (
     Condition,
@@ -29,15 +30,13 @@ from kajitori.kube.objects import (
     Node,
     NodeSpec,
     NodeStatus,
-    ObjectMeta,
-    OwnerReference,
     Pod,
     PodSpec,
     PodStatus,
-    RunObject,
     Taint,
     Terminated,
 )
+from kajitori.kube.runs import RunObject
 from kajitori.kube.watch import Added
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)

@@ -12,7 +12,7 @@ from kajitori.cluster.queue.simulation import this_moment
 from kajitori.cluster.view import ClusterView
 from kajitori.core.spec.reasons import Phase
 from kajitori.core.spec.status import Resize, RunStatus
-from kajitori.kube.resources import RUNS
+from kajitori.kube.runs import RUNS
 
 RUN_NAMES = st.sampled_from(["a", "b", "c"])
 CHANGES = [

@@ -19,8 +19,10 @@ from kajitori.core.words import names
 from kajitori.errors import InvalidInput
 from kajitori.kube.client import KubeClient
 from kajitori.kube.config import KubeConfig
+from kajitori.kube.metadata import ObjectMeta
 from kajitori.kube.mirror.mirror import Mirror
-from kajitori.kube.objects import Node, NodeStatus, ObjectMeta, RunObject
+from kajitori.kube.objects import Node, NodeStatus
+from kajitori.kube.runs import RunObject
 
 STATUS = RunStatus(phase=Phase.RUNNING, attempts=1, attempt=Attempt(number=1, nodes="n[0-1]", created=True))
 

@@ -11,7 +11,8 @@ from kajitori.core.policy.file import default_policy
 from kajitori.core.queue.explain import explain
 from kajitori.core.words.names import TAINT_PREFLIGHT, TAINT_UNHEALTHY
 from kajitori.core.words.taints import Taint, Toleration
-from kajitori.kube.objects import Node, NodeSpec, ObjectMeta
+from kajitori.kube.metadata import ObjectMeta
+from kajitori.kube.objects import Node, NodeSpec
 from kajitori.kube.objects import Taint as WireTaint
 
 SICK = Taint(TAINT_UNHEALTHY, "KernelDeadlock")

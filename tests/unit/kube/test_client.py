@@ -27,8 +27,9 @@ from kajitori.kube.errors import (
     TooManyRequestsError,
 )
 from kajitori.kube.objects import Pod
-from kajitori.kube.resources import NODES, PODS, RUNS, SELF_REVIEWS
+from kajitori.kube.resources import NODES, PODS, SELF_REVIEWS
 from kajitori.kube.retry import NO_RETRY, RetryPolicy
+from kajitori.kube.runs import RUNS
 
 # ---------------------------------------------------------------------------------------------- what is sent
 

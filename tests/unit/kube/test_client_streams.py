@@ -25,7 +25,9 @@ async def test_a_log_comes_in_pieces() -> None:
         return response
 
     async with scripted(log) as server, client_of(server.url) as client:
-        async with await client.open_log("a", "x", follow=True, tail_lines=5, timestamps=True) as stream:
+        async with await client.open_log(
+            "a", "x", container="main", follow=True, tail_lines=5, timestamps=True
+        ) as stream:
             assert b"".join([chunk async for chunk in stream]) == b"one\ntwo\n"
         assert server.asked[0][1] == (
             "/api/v1/namespaces/a/pods/x/log?container=main&tailLines=5&follow=true&timestamps=true"
@@ -78,7 +80,9 @@ async def test_exec_speaks_the_channels() -> None:
         return socket
 
     async with scripted(run) as server, client_of(server.url) as client:
-        async with await client.open_exec("a", "x", command=["sh", "-c", "a b"], stdin=True) as program:
+        async with await client.open_exec(
+            "a", "x", command=["sh", "-c", "a b"], container="main", stdin=True
+        ) as program:
             await program.write(b"hello")
             await program.resize(80, 24)
             await program.close_stdin()

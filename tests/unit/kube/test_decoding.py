@@ -18,7 +18,8 @@ from kajitori.core.spec.status import Attempt, RunStatus, template_text, to_docu
 from kajitori.core.spec.status_check import damage
 from kajitori.kube.decoding import EventKind, decode, decode_events, decode_page
 from kajitori.kube.errors import GoneError, ServerError
-from kajitori.kube.objects import Node, Pod, RunObject
+from kajitori.kube.objects import Node, Pod
+from kajitori.kube.runs import RunObject
 
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
 

@@ -13,9 +13,10 @@ from tests.unit.kube.fake_api import FakeApi, client_of, eventually, fake_api
 
 from kajitori.core.traffic.node_feed import Line
 from kajitori.core.words import names
+from kajitori.kube.metadata import ObjectMeta
 from kajitori.kube.mirror.mirror import Mirror
-from kajitori.kube.objects import ObjectMeta, RunObject
 from kajitori.kube.resources import PODS
+from kajitori.kube.runs import RunObject
 from kajitori.relay.feed import Follower, NodeFeed
 
 

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from kajitori.cluster.runs.members import has_started, main_container
 from kajitori.core.words import names
 from kajitori.kube.mirror.mirror import Mirror
-from kajitori.kube.objects import Pod, RunObject
+from kajitori.kube.objects import Pod
+from kajitori.kube.runs import RunObject
 
 LOOKED_AT_BY_NAME = 64
 """Largest number of attempts whose Pods are looked up by name; for more attempts, all Pods of the run are listed."""

@@ -31,8 +31,8 @@ from kajitori.core.spec.array import Array
 from kajitori.core.words.node_lists import compress_ranks
 from kajitori.core.words.quantities import QuantityError, parse_duration_seconds
 from kajitori.errors import Fault, InvalidInput, NotFound
-from kajitori.kube.objects import RunObject
 from kajitori.kube.resources import PODS
+from kajitori.kube.runs import RunObject
 
 router = APIRouter(tags=["runs"])
 

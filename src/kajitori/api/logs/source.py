@@ -16,10 +16,12 @@ from kajitori.api.logs.request import BEGINNING, Batch, LogRequest
 from kajitori.blobs.logs import LogsOfRun
 from kajitori.core.gang.ledger import indices_of
 from kajitori.core.logs import notices
+from kajitori.core.words import names
 from kajitori.core.words.rotation_notice import is_about_rotation
 from kajitori.errors import InvalidInput, KajitoriError, NotFound, Unavailable
 from kajitori.kube.errors import ApiError, InvalidError
-from kajitori.kube.objects import Pod, RunObject
+from kajitori.kube.objects import Pod
+from kajitori.kube.runs import RunObject
 from kajitori.kube.streams import ByteStream
 
 if TYPE_CHECKING:
@@ -343,6 +345,7 @@ class MemberLog:
             stream = await self._user.client.open_log(
                 meta.namespace,
                 meta.name,
+                container=names.MEMBER_CONTAINER,
                 follow=self._request.follow and not finished,
                 tail_lines=self._tail,
                 since_time=max(stamps)[:19].decode() + "Z" if stamps else "",

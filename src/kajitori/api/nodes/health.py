@@ -31,8 +31,9 @@ from kajitori.core.spec.reasons import Phase
 from kajitori.core.words import names
 from kajitori.core.words.suggestions import did_you_mean, first_few
 from kajitori.errors import Conflict, Fault, FieldError, InvalidInput, NotFound
-from kajitori.kube.objects import Node, RunObject
+from kajitori.kube.objects import Node
 from kajitori.kube.resources import NODES
+from kajitori.kube.runs import RunObject
 
 TRIES = 5
 """Attempts to write a Node. A write conflicts if another client writes first; kubelets write Nodes all the time."""

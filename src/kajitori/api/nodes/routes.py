@@ -35,8 +35,9 @@ from kajitori.core.words import names
 from kajitori.core.words.suggestions import did_you_mean
 from kajitori.errors import InvalidInput, NotFound
 from kajitori.kube.mirror.usage import NodeUsage
-from kajitori.kube.objects import Node, RunObject
+from kajitori.kube.objects import Node
 from kajitori.kube.resources import NODES
+from kajitori.kube.runs import RunObject
 
 router = APIRouter(tags=["cluster"])
 

@@ -24,7 +24,7 @@ from kajitori.core.queue.forecast import forecast
 from kajitori.core.spec.reasons import Reason
 from kajitori.core.words.node_lists import compress
 from kajitori.core.words.times import format_time, time_at
-from kajitori.kube.objects import RunObject
+from kajitori.kube.runs import RunObject
 
 router = APIRouter(tags=["cluster"])
 

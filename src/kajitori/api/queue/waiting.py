@@ -42,8 +42,8 @@ from kajitori.core.words import node_lists
 from kajitori.core.words.quantities import format_duration
 from kajitori.core.words.times import format_time, time_at
 from kajitori.errors import Forbidden, InvalidInput
-from kajitori.kube.objects import RunObject
 from kajitori.kube.resources import RESOURCE_QUOTAS
+from kajitori.kube.runs import RunObject
 
 router = APIRouter(tags=["runs"])
 

@@ -24,8 +24,8 @@ from kajitori.core.spec.run import name_fault
 from kajitori.core.words import names
 from kajitori.core.words.quantities import format_duration
 from kajitori.errors import Conflict, Forbidden, InvalidInput, NotFound, Refused, WrongState
-from kajitori.kube.objects import RunObject
-from kajitori.kube.resources import CLAIMS, RUNS
+from kajitori.kube.resources import CLAIMS
+from kajitori.kube.runs import RUNS, RunObject
 
 router = APIRouter(tags=["runs"])
 

@@ -23,6 +23,7 @@ from kajitori.api.runs.members import newest_pods
 from kajitori.api.views.runs import phase_of
 from kajitori.cluster.runs.members import member_of
 from kajitori.core.gang import MemberState
+from kajitori.core.words import names
 from kajitori.errors import InvalidInput, KajitoriError, NotFound, WrongState
 from kajitori.kube.objects import Pod
 from kajitori.kube.resources import PODS
@@ -106,7 +107,12 @@ def _parameters(socket: WebSocket) -> ExecParameters:
 async def _open(user: User, pod: Pod, query: ExecParameters) -> ExecStream:
     meta = pod.metadata
     return await user.client.open_exec(
-        meta.namespace, meta.name, command=query.command, stdin=query.stdin, tty=query.tty
+        meta.namespace,
+        meta.name,
+        command=query.command,
+        container=names.MEMBER_CONTAINER,
+        stdin=query.stdin,
+        tty=query.tty,
     )
 
 

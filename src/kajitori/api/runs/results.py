@@ -22,7 +22,8 @@ from kajitori.core.gang.ledger import Ledger
 from kajitori.core.gang.results import MemberResult
 from kajitori.core.spec.array import Array, parse_array
 from kajitori.errors import InvalidInput, KajitoriError
-from kajitori.kube.objects import Pod, RunObject
+from kajitori.kube.objects import Pod
+from kajitori.kube.runs import RunObject
 
 router = APIRouter(tags=["runs"])
 

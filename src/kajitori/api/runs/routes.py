@@ -23,7 +23,7 @@ from kajitori.core.words import names
 from kajitori.core.words.run_names import branches
 from kajitori.core.words.selectors import LabelSelector, SelectorError, parse_labels
 from kajitori.errors import InvalidInput
-from kajitori.kube.objects import RunObject
+from kajitori.kube.runs import RunObject
 
 router = APIRouter(tags=["runs"])
 

@@ -35,8 +35,8 @@ from kajitori.core.words.run_names import make_name
 from kajitori.errors import AlreadyExists, Fault, InvalidInput, KajitoriError, NotFound, Refused, StorageFull
 from kajitori.kube.client import METADATA_ONLY
 from kajitori.kube.errors import ConnectionFailed, NotServedError, ServerError
-from kajitori.kube.objects import RunObject
-from kajitori.kube.resources import RUNS, SECRETS
+from kajitori.kube.resources import SECRETS
+from kajitori.kube.runs import RUNS, RunObject
 
 router = APIRouter(tags=["runs"])
 

@@ -9,8 +9,7 @@ from kajitori.api.context import Api
 from kajitori.api.views.runs import phase_of
 from kajitori.core.spec.reasons import Phase
 from kajitori.errors import NotFound
-from kajitori.kube.objects import RunObject
-from kajitori.kube.resources import RUNS
+from kajitori.kube.runs import RUNS, RunObject
 
 MIRROR_PATIENCE_SECONDS = 10.0
 """Time for which a new run may be missing in the mirror before the API server is asked for it again."""

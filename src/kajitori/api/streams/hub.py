@@ -7,7 +7,8 @@ from collections.abc import Callable
 from types import TracebackType
 
 from kajitori.kube.mirror.mirror import Key, Mirror
-from kajitori.kube.resources import PODS, RUNS, Resource
+from kajitori.kube.resources import PODS, Resource
+from kajitori.kube.runs import RUNS
 
 
 class Subscription:

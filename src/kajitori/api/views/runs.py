@@ -20,7 +20,8 @@ from kajitori.core.words import names
 from kajitori.core.words.node_lists import compress
 from kajitori.errors import InvalidInput
 from kajitori.kube.mirror.mirror import Mirror
-from kajitori.kube.objects import Pod, RunObject
+from kajitori.kube.objects import Pod
+from kajitori.kube.runs import RunObject
 
 
 class RunView(View):

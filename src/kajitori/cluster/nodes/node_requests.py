@@ -12,11 +12,12 @@ from contextlib import aclosing
 from kajitori.core.nodes.provisioning import Answer
 from kajitori.core.nodes.provisioning_objects import GROUP
 from kajitori.core.spec.node_request import RequestState
+from kajitori.core.words import names
 from kajitori.errors import Forbidden, KajitoriError, NotFound
 from kajitori.kube.client import KubeClient
 from kajitori.kube.objects import ProvisioningRequest
 from kajitori.kube.resources import PROVISIONING_REQUESTS, Resource
-from kajitori.kube.watch import Synced, watch_ours
+from kajitori.kube.watch import Synced, watch_if_allowed
 
 log = logging.getLogger(__name__)
 
@@ -93,7 +94,9 @@ class NodeRequests:
             self._on_change(None)
 
     async def _watch(self, resource: Resource) -> None:
-        async with aclosing(watch_ours(self._client, resource, ProvisioningRequest, self.known)) as changes:
+        ours = names.MANAGED
+        watched = watch_if_allowed(self._client, resource, ProvisioningRequest, self.known, label_selector=ours)
+        async with aclosing(watched) as changes:
             async for change in changes:
                 if isinstance(change, Synced):
                     self.resource, self.why_not = resource, ""

@@ -17,7 +17,7 @@ from kajitori.core.policy.file import Policy
 from kajitori.core.spec.node_request import NodeRequest
 from kajitori.core.spec.reasons import Phase
 from kajitori.kube.mirror.mirror import Mirror
-from kajitori.kube.objects import RunObject
+from kajitori.kube.runs import RunObject
 
 
 class PoolView:

@@ -12,7 +12,7 @@ from kajitori.core.spec.reasons import Phase
 from kajitori.core.spec.stored import StoredSpec
 from kajitori.core.words.times import parse_time
 from kajitori.errors import InvalidInput
-from kajitori.kube.objects import RunObject
+from kajitori.kube.runs import RunObject
 
 
 def may_grow(run: RunObject, spec: StoredSpec) -> bool:

@@ -25,7 +25,7 @@ from kajitori.core.queue.waiting import WaitingRun
 from kajitori.core.words import names
 from kajitori.core.words.times import parse_time
 from kajitori.kube.mirror.mirror import Key, Mirror
-from kajitori.kube.objects import RunObject
+from kajitori.kube.runs import RunObject
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from kajitori.core.spec.run import RunSpec
 from kajitori.core.spec.status import RunStatus
 from kajitori.errors import InvalidInput
 from kajitori.kube.mirror.mirror import Mirror
-from kajitori.kube.objects import RunObject
+from kajitori.kube.runs import RunObject
 
 _BREATH_SECONDS = 0.02
 """Time for which a long queue is read at a stretch; other requests are answered in between."""

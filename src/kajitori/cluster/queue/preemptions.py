@@ -30,8 +30,9 @@ from kajitori.core.spec.status import Preempted, PreemptedBy
 from kajitori.core.words.node_lists import compress_ranks
 from kajitori.core.words.times import format_time, parse_time
 from kajitori.kube.mirror.mirror import Key, Mirror
-from kajitori.kube.objects import Pod, RunObject
-from kajitori.kube.resources import RUNS, Resource
+from kajitori.kube.objects import Pod
+from kajitori.kube.resources import Resource
+from kajitori.kube.runs import RUNS, RunObject
 
 _ALIVE = (Phase.STARTING, Phase.RUNNING, Phase.RESTARTING)
 """Phases of a service that runs; one that was preempted, or that lost all of its members, is queued."""

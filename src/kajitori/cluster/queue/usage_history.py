@@ -20,9 +20,10 @@ from kajitori.core.spec.status import Attempt
 from kajitori.core.spec.stored import StoredSpec
 from kajitori.core.words import names, node_lists
 from kajitori.core.words.times import parse_time
+from kajitori.kube.metadata import ObjectMeta
 from kajitori.kube.mirror.mirror import Key, Mirror
-from kajitori.kube.objects import ObjectMeta, RunObject
-from kajitori.kube.resources import RUNS, Resource
+from kajitori.kube.resources import Resource
+from kajitori.kube.runs import RUNS, RunObject
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,8 @@ from heapq import nlargest
 from kajitori.core.gang.memory import EARLIER_RUNS, EarlierRun
 from kajitori.core.spec.kinds import Kind, kind_of_stored
 from kajitori.kube.mirror.mirror import Key, Mirror
-from kajitori.kube.objects import RunObject
-from kajitori.kube.resources import RUNS, Resource
+from kajitori.kube.resources import Resource
+from kajitori.kube.runs import RUNS, RunObject
 
 REMEMBERED = 512
 """Number of runs kept for one user in one namespace: those with the latest known peaks."""

@@ -19,8 +19,9 @@ from kajitori.core.words import first_step, names
 from kajitori.errors import InvalidInput
 from kajitori.kube.mirror.mirror import Key, Mirror
 from kajitori.kube.mirror.usage import memory_limit, pod_usage
-from kajitori.kube.objects import PodSpec, RunObject
-from kajitori.kube.resources import RUNS, Resource
+from kajitori.kube.objects import PodSpec
+from kajitori.kube.resources import Resource
+from kajitori.kube.runs import RUNS, RunObject
 
 
 class StoredSpecs:

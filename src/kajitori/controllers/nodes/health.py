@@ -26,8 +26,9 @@ from kajitori.errors import AlreadyExists, Conflict, Forbidden, InvalidInput, Ka
 from kajitori.kube.client import KubeClient
 from kajitori.kube.events import About, EventRecorder
 from kajitori.kube.mirror.mirror import Key, Mirror
-from kajitori.kube.objects import Node, RunObject
-from kajitori.kube.resources import NODES, RUNS, Resource
+from kajitori.kube.objects import Node
+from kajitori.kube.resources import NODES, Resource
+from kajitori.kube.runs import RUNS, RunObject
 
 log = logging.getLogger(__name__)
 

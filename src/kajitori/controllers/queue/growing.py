@@ -12,7 +12,7 @@ from kajitori.core.placement.planner import GangRequest, MemberRequest
 from kajitori.core.placement.snapshot import Snapshot
 from kajitori.core.queue.elastic import Growable, Patience
 from kajitori.kube.mirror.mirror import Key
-from kajitori.kube.objects import RunObject
+from kajitori.kube.runs import RunObject
 
 SHORTEST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.5, 15.0
 

@@ -30,7 +30,7 @@ from kajitori.core.queue.preemption import PreemptionRequest
 from kajitori.core.spec.status import Preempted, RunStatus
 from kajitori.core.words.times import parse_time
 from kajitori.kube.mirror.mirror import Mirror
-from kajitori.kube.objects import RunObject
+from kajitori.kube.runs import RunObject
 from kajitori.monitoring.controller import ControllerMetrics
 
 log = logging.getLogger(__name__)

@@ -31,8 +31,9 @@ from kajitori.core.words import names
 from kajitori.core.words.times import time_at
 from kajitori.errors import AlreadyExists, Forbidden, InvalidInput, NotFound
 from kajitori.kube.client import KubeClient
-from kajitori.kube.objects import ProvisioningRequest, RunObject
+from kajitori.kube.objects import ProvisioningRequest
 from kajitori.kube.resources import POD_TEMPLATES
+from kajitori.kube.runs import RunObject
 
 log = logging.getLogger(__name__)
 
@@ -164,7 +165,7 @@ class Provisioning:
     async def _take_back(self, run: RunObject) -> None:
         """Delete all requests of this run, by label."""
         meta = run.metadata
-        ours = f"{names.LABEL_MANAGED_BY}={names.MANAGED_BY},{names.LABEL_RUN_UID}={meta.uid}"
+        ours = f"{names.MANAGED},{names.LABEL_RUN_UID}={meta.uid}"
         for resource in (
             POD_TEMPLATES,
             self._there.resource,

@@ -37,8 +37,8 @@ from kajitori.core.words import names, node_lists
 from kajitori.kube.client import KubeClient
 from kajitori.kube.concurrency import preceding
 from kajitori.kube.mirror.mirror import Mirror
-from kajitori.kube.objects import RunObject
 from kajitori.kube.platform.ticket_key import SigningKey
+from kajitori.kube.runs import RunObject
 
 BEGUN_PER_REQUEST = 4
 """Number of attempts to start at a time for each request that may be in flight. Measured with bench.kueue on a busy

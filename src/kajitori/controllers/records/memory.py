@@ -23,11 +23,12 @@ from kajitori.core.words.times import format_time, parse_time
 from kajitori.errors import Forbidden, KajitoriError, NotFound
 from kajitori.kube.client import KubeClient
 from kajitori.kube.mirror.mirror import Key, Mirror
-from kajitori.kube.objects import Pod, RunObject
+from kajitori.kube.objects import Pod
 from kajitori.kube.platform import member_memory
 from kajitori.kube.platform.member_memory import MemoryReading
 from kajitori.kube.resources import PODS, Resource
 from kajitori.kube.retry import NO_RETRY
+from kajitori.kube.runs import RunObject
 
 log = logging.getLogger(__name__)
 

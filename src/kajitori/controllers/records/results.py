@@ -17,7 +17,8 @@ from kajitori.core.gang.ledger import Ledger
 from kajitori.core.policy.sweeps import Sweeps
 from kajitori.errors import KajitoriError
 from kajitori.kube.client import KubeClient
-from kajitori.kube.objects import Pod, RunObject
+from kajitori.kube.objects import Pod
+from kajitori.kube.runs import RunObject
 
 log = logging.getLogger(__name__)
 

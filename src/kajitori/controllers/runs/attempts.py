@@ -31,9 +31,10 @@ from kajitori.core.words.times import parse_time
 from kajitori.errors import AlreadyExists, Conflict, Forbidden, InvalidInput, KajitoriError, NotFound, Unavailable
 from kajitori.kube.client import KubeClient
 from kajitori.kube.mirror.mirror import Mirror
-from kajitori.kube.objects import Claim, Event, Pod, RunObject
+from kajitori.kube.objects import Claim, Event, Pod
 from kajitori.kube.platform.ticket_key import SigningKey
 from kajitori.kube.resources import CLAIMS, EVENTS, LIMIT_RANGES, NETWORK_POLICIES, PODS, RESOURCE_QUOTAS, SERVICES
+from kajitori.kube.runs import RunObject
 
 DELETED_TOGETHER = 250
 """Number of members of a large run that one request deletes, which takes about a second."""

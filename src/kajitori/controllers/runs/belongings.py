@@ -9,8 +9,8 @@ from typing import Any
 from kajitori.core.words import names
 from kajitori.errors import AlreadyExists, Conflict, NotFound
 from kajitori.kube.client import KubeClient
-from kajitori.kube.objects import RunObject
 from kajitori.kube.resources import Resource
+from kajitori.kube.runs import RunObject
 
 
 async def ensure_of_run(

@@ -14,8 +14,8 @@ from kajitori.core.pods import manifests
 from kajitori.core.words import names
 from kajitori.errors import AlreadyExists, Conflict, Forbidden, InvalidInput, NotFound
 from kajitori.kube.client import KubeClient
-from kajitori.kube.objects import RunObject
 from kajitori.kube.resources import BUDGETS
+from kajitori.kube.runs import RunObject
 
 log = logging.getLogger(__name__)
 
@@ -70,9 +70,8 @@ class BudgetKeeper:
     async def _read(self) -> dict[str, _Budget]:
         async with self._reading:
             if self._known is None:
-                ours = f"{names.LABEL_MANAGED_BY}={names.MANAGED_BY}"
                 try:
-                    items = (await self._client.list(BUDGETS, label_selector=ours)).items
+                    items = (await self._client.list(BUDGETS, label_selector=names.MANAGED)).items
                 except Forbidden as error:
                     log.warning("disruption budgets can't be read: %s", error.message)
                     items = []

@@ -13,7 +13,7 @@ from kajitori.core.policy.file import Policy
 from kajitori.core.words import names
 from kajitori.errors import NotFound
 from kajitori.kube.client import KubeClient
-from kajitori.kube.resources import RUNS
+from kajitori.kube.runs import RUNS
 
 log = logging.getLogger(__name__)
 

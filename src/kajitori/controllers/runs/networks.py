@@ -13,11 +13,13 @@ import msgspec
 from kajitori.controllers.runs.belongings import ensure_of_run
 from kajitori.controllers.workqueue import Key
 from kajitori.core.pods import manifests
+from kajitori.core.words import names
 from kajitori.errors import AlreadyExists, Conflict, Forbidden, InvalidInput, KajitoriError, NotFound
 from kajitori.kube.client import KubeClient
-from kajitori.kube.objects import NetworkPolicy, RunObject
+from kajitori.kube.objects import NetworkPolicy
 from kajitori.kube.resources import NETWORK_POLICIES
-from kajitori.kube.watch import Synced, watch_ours
+from kajitori.kube.runs import RunObject
+from kajitori.kube.watch import Synced, watch_if_allowed
 
 log = logging.getLogger(__name__)
 
@@ -61,7 +63,9 @@ class NetworkKeeper:
             await self._client.environment.sleep(LOOK_AGAIN_SECONDS)
 
     async def _watch(self) -> None:
-        async with aclosing(watch_ours(self._client, NETWORK_POLICIES, NetworkPolicy, self._known)) as changes:
+        ours = names.MANAGED
+        watched = watch_if_allowed(self._client, NETWORK_POLICIES, NetworkPolicy, self._known, label_selector=ours)
+        async with aclosing(watched) as changes:
             async for change in changes:
                 if isinstance(change, Synced):
                     self._synced = True

@@ -11,7 +11,7 @@ from kajitori.errors import NotFound
 from kajitori.kube.client import KubeClient
 from kajitori.kube.mirror.mirror import Mirror
 from kajitori.kube.objects import Pod
-from kajitori.kube.resources import RUNS
+from kajitori.kube.runs import RUNS
 
 log = logging.getLogger(__name__)
 

@@ -17,8 +17,7 @@ from kajitori.core.words import names
 from kajitori.kube.client import KubeClient
 from kajitori.kube.events import About, EventRecorder
 from kajitori.kube.mirror.mirror import Mirror
-from kajitori.kube.objects import RunObject
-from kajitori.kube.resources import RUNS
+from kajitori.kube.runs import RUNS, RunObject
 from kajitori.monitoring.controller import ControllerMetrics
 
 log = logging.getLogger(__name__)

@@ -18,6 +18,8 @@ LABEL_RANK = f"{GROUP}/rank"
 LABEL_WHOLE_NODE = f"{GROUP}/whole-node"  # "true" on a member that shares its node with no other run
 LABEL_MANAGED_BY = "app.kubernetes.io/managed-by"
 MANAGED_BY = "kajitori"
+MANAGED = f"{LABEL_MANAGED_BY}={MANAGED_BY}"
+"""Label selector of the objects that Kajitori created."""
 
 ANNOTATION_OWNER = f"{GROUP}/owner"
 """On a Run and its Pods: the user who submitted it, as authenticated by the API server

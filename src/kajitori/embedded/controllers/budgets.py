@@ -11,7 +11,7 @@ import msgspec
 from kajitori.core.words.times import format_time, parse_time
 from kajitori.embedded.controllers.node_health import is_ready
 from kajitori.embedded.objects import Condition, LabelSelector, Pod, condition, no_metadata
-from kajitori.kube.objects import ObjectMeta
+from kajitori.kube.metadata import ObjectMeta
 
 DISRUPTED_POD_SECONDS = 120
 """Time for which an evicted Pod that still exists counts as gone (`DeletionTimeout` of the disruption controller)."""

@@ -16,7 +16,7 @@ from kajitori.embedded.controllers.controller import Controller
 from kajitori.embedded.controllers.informer import Key
 from kajitori.embedded.objects import Pod, no_metadata
 from kajitori.kube.client import KubeClient
-from kajitori.kube.objects import ObjectMeta
+from kajitori.kube.metadata import ObjectMeta
 from kajitori.kube.resources import BUDGETS, PODS, Resource
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from kajitori.embedded.objects import ContainerPort, Pod, is_true, no_metadata
-from kajitori.kube.objects import ObjectMeta
+from kajitori.kube.metadata import ObjectMeta
 
 LABEL_SERVICE = "kubernetes.io/service-name"
 LABEL_MANAGED_BY = "endpointslice.kubernetes.io/managed-by"

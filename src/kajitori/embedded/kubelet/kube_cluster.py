@@ -13,7 +13,7 @@ from kajitori.embedded.kubelet.cluster import Object, PodChange, PodGone, PodSee
 from kajitori.embedded.kubelet.machine.detection import own_address
 from kajitori.kube import resources
 from kajitori.kube.client import KubeClient, PatchKind
-from kajitori.kube.objects import ObjectMeta
+from kajitori.kube.metadata import ObjectMeta
 from kajitori.kube.resources import Resource
 from kajitori.kube.watch import Added, Deleted, Modified, Synced, watch
 

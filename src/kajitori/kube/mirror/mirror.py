@@ -24,8 +24,9 @@ from kajitori.kube.mirror.pod_index import Key as Key
 from kajitori.kube.mirror.pod_index import PodIndex, coverage_of
 from kajitori.kube.mirror.shrink import shrink_meta, shrink_node, shrink_pod, shrink_run
 from kajitori.kube.mirror.usage import NodeUsage, PodUsage, pod_usage
-from kajitori.kube.objects import Claim, Event, Namespace, Node, Pod, RunObject
-from kajitori.kube.resources import CLAIMS, EVENTS, NAMESPACES, NODES, PODS, RUNS, Resource
+from kajitori.kube.objects import Claim, Event, Namespace, Node, Pod
+from kajitori.kube.resources import CLAIMS, EVENTS, NAMESPACES, NODES, PODS, Resource
+from kajitori.kube.runs import RUNS, RunObject
 from kajitori.kube.watch import Added, Deleted, Modified, Synced, Watcher, WatchSettings, follow
 
 log = logging.getLogger(__name__)

@@ -18,7 +18,8 @@ from kajitori.core.spec.stored import read_stored
 from kajitori.core.words import names
 from kajitori.errors import FieldError
 from kajitori.kube.mirror.usage import NodeUsage, is_alone, pod_usage
-from kajitori.kube.objects import Pod, RunObject
+from kajitori.kube.objects import Pod
+from kajitori.kube.runs import RunObject
 from kajitori.kube.watch import Added, Deleted, Modified
 
 Key = tuple[str, str]

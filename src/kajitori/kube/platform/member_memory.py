@@ -95,7 +95,7 @@ class _Summary(_Wire):
 
 async def read_all_members(client: KubeClient) -> list[MemoryReading]:
     """Return the readings of the metrics API for all members of runs. Raises NotFound if no such API is served."""
-    selector = f"{names.LABEL_MANAGED_BY}={names.MANAGED_BY}"
+    selector = names.MANAGED
     body = await client.request("GET", METRICS_PATH, params={"labelSelector": selector})
     return [
         MemoryReading(pod.metadata.namespace, pod.metadata.name, _bytes(container.usage.memory), pod.timestamp)

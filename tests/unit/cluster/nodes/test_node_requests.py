@@ -7,7 +7,8 @@ import pytest
 from kajitori.cluster.nodes.node_requests import answer_of
 from kajitori.core.nodes.provisioning import Answer
 from kajitori.core.spec.node_request import RequestState
-from kajitori.kube.objects import Condition, ObjectMeta, ProvisioningRequest, RequestStatus
+from kajitori.kube.metadata import ObjectMeta
+from kajitori.kube.objects import Condition, ProvisioningRequest, RequestStatus
 
 YES, NO = "True", "False"
 

@@ -14,9 +14,9 @@ from kajitori.core.spec.status import MemoryPeak, RunStatus
 from kajitori.core.words import names
 from kajitori.kube.client import KubeClient
 from kajitori.kube.config import KubeConfig
+from kajitori.kube.metadata import ObjectMeta
 from kajitori.kube.mirror.mirror import Mirror
-from kajitori.kube.objects import ObjectMeta, RunObject
-from kajitori.kube.resources import RUNS
+from kajitori.kube.runs import RUNS, RunObject
 
 KIND = kind_of(parse_spec({"image": "bert:3"}), "vision", "ada")
 

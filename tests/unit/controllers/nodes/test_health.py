@@ -23,9 +23,11 @@ from kajitori.errors import Conflict, Forbidden
 from kajitori.kube.client import KubeClient
 from kajitori.kube.config import KubeConfig
 from kajitori.kube.events import About
+from kajitori.kube.metadata import ObjectMeta
 from kajitori.kube.mirror.mirror import Mirror
-from kajitori.kube.objects import Node, ObjectMeta, RunObject
-from kajitori.kube.resources import NODES, RUNS, Resource
+from kajitori.kube.objects import Node
+from kajitori.kube.resources import NODES, Resource
+from kajitori.kube.runs import RUNS, RunObject
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 OTHER = {"key": "team", "value": "vision", "effect": "NoExecute", "timeAdded": "2026-11-21T10:00:00Z"}

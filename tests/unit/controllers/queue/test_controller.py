@@ -20,8 +20,9 @@ from kajitori.core.spec.reasons import Phase
 from kajitori.core.spec.run import parse_spec
 from kajitori.core.spec.status import Attempt, MemberCounts, RunStatus, template_text
 from kajitori.core.words import names
-from kajitori.kube.objects import ObjectMeta, Pod, RunObject
-from kajitori.kube.resources import RUNS
+from kajitori.kube.metadata import ObjectMeta
+from kajitori.kube.objects import Pod
+from kajitori.kube.runs import RUNS, RunObject
 from kajitori.kube.watch import Added, Deleted
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)

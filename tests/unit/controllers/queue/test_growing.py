@@ -15,7 +15,7 @@ from kajitori.controllers.queue.controller import Queue
 from kajitori.controllers.queue.growing import Growing
 from kajitori.core.spec.reasons import Phase, Reason
 from kajitori.core.spec.status import MemberCounts, Preempted, Resize, RunStatus
-from kajitori.kube.resources import RUNS
+from kajitori.kube.runs import RUNS
 
 ELASTIC: dict[str, Any] = {
     "replicas": 4,

@@ -32,7 +32,7 @@ from kajitori.core.spec.reasons import Phase
 from kajitori.core.spec.status import MemberCounts, RunStatus
 from kajitori.errors import Unavailable
 from kajitori.kube.client import KubeClient
-from kajitori.kube.objects import RunObject
+from kajitori.kube.runs import RunObject
 from kajitori.monitoring.controller import STEPS, ControllerMetrics
 
 

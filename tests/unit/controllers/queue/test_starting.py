@@ -19,8 +19,8 @@ from kajitori.core.placement.planner import Placement
 from kajitori.core.spec.status import Resize, RunStatus
 from kajitori.core.words.node_lists import compress
 from kajitori.kube.client import KubeClient
-from kajitori.kube.objects import RunObject
 from kajitori.kube.platform.ticket_key import SigningKey
+from kajitori.kube.runs import RunObject
 
 ELASTIC: dict[str, Any] = {"replicas": 8, "minReplicas": 2, "resources": {"cpu": 1, "memory": "1Gi", "gpu": 8}}
 

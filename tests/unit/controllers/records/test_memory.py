@@ -19,10 +19,12 @@ from kajitori.core.words import names
 from kajitori.errors import Forbidden, NotFound, Unavailable
 from kajitori.kube.client import KubeClient
 from kajitori.kube.config import KubeConfig
+from kajitori.kube.metadata import ObjectMeta
 from kajitori.kube.mirror.mirror import Mirror
-from kajitori.kube.objects import ObjectMeta, Pod, RunObject
+from kajitori.kube.objects import Pod
 from kajitori.kube.platform.member_memory import METRICS_PATH
 from kajitori.kube.resources import PODS
+from kajitori.kube.runs import RunObject
 from kajitori.kube.watch import Added
 
 GI = 2**30

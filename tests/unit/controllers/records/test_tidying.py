@@ -20,8 +20,9 @@ from kajitori.core.spec.reasons import Phase
 from kajitori.core.spec.status import Attempt, RunStatus, template_text
 from kajitori.core.words import first_step
 from kajitori.kube.client import KubeClient
+from kajitori.kube.metadata import ObjectMeta
 from kajitori.kube.mirror.mirror import Mirror
-from kajitori.kube.objects import ObjectMeta, RunObject
+from kajitori.kube.runs import RunObject
 
 ASKED, IN_TEMPLATE = "sha256:" + "a" * 64, "sha256:" + "b" * 64
 

@@ -28,9 +28,11 @@ from kajitori.core.words import first_step, names
 from kajitori.core.words.selectors import parse_labels
 from kajitori.core.words.times import format_time
 from kajitori.kube.client import KubeClient
+from kajitori.kube.metadata import ObjectMeta
 from kajitori.kube.mirror.mirror import Mirror
-from kajitori.kube.objects import ObjectMeta, Pod, RunObject
+from kajitori.kube.objects import Pod
 from kajitori.kube.platform.ticket_key import SigningKey
+from kajitori.kube.runs import RunObject
 
 RUN = RunReference("vision", "bert", "u1")
 WITH_STEP = Attempt(

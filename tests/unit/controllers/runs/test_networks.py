@@ -10,7 +10,9 @@ import msgspec
 from kajitori.controllers.runs.networks import NetworkKeeper, _body
 from kajitori.errors import Forbidden, KajitoriError
 from kajitori.kube.client import KubeClient
-from kajitori.kube.objects import NetworkPolicy, ObjectMeta, RunObject
+from kajitori.kube.metadata import ObjectMeta
+from kajitori.kube.objects import NetworkPolicy
+from kajitori.kube.runs import RunObject
 
 RUN = RunObject(metadata=ObjectMeta(name="bert", namespace="vision", uid="u1"), spec=msgspec.Raw(b"{}"))
 RULES = {"policyTypes": ["Egress"], "egress": []}

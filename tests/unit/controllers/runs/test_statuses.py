@@ -18,8 +18,10 @@ from kajitori.core.spec.reasons import Phase, Reason
 from kajitori.core.spec.status import Attempt, MemberCounts, Preempted, RunStatus
 from kajitori.kube.concurrency import ConcurrencyLimiter
 from kajitori.kube.events import EventRecorder
+from kajitori.kube.metadata import ObjectMeta
 from kajitori.kube.mirror.mirror import Mirror
-from kajitori.kube.objects import ObjectMeta, Pod, RunObject
+from kajitori.kube.objects import Pod
+from kajitori.kube.runs import RunObject
 from kajitori.monitoring.controller import FAILURES, PREEMPTIONS, RUNS_ENDED, ControllerMetrics
 
 KEY = ("vision", "bert")

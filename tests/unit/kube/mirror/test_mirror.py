@@ -18,10 +18,12 @@ from kajitori.core.spec.reasons import Phase
 from kajitori.core.spec.status import Attempt, RunStatus
 from kajitori.core.words import names
 from kajitori.kube.errors import ForbiddenError
+from kajitori.kube.metadata import ObjectMeta
 from kajitori.kube.mirror.mirror import CATCH_UP_SECONDS, Mirror
 from kajitori.kube.mirror.usage import NodeUsage
-from kajitori.kube.objects import ObjectMeta, Pod, RunObject
+from kajitori.kube.objects import Pod
 from kajitori.kube.resources import EVENTS, LEASES, PODS, Resource
+from kajitori.kube.runs import RunObject
 from kajitori.kube.watch import WatchSettings
 
 

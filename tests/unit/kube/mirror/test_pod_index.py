@@ -18,9 +18,11 @@ from kajitori.core.pods.tickets import sign_member
 from kajitori.core.spec.reasons import Phase
 from kajitori.core.spec.status import Attempt, RunStatus, template_text
 from kajitori.core.words import names
+from kajitori.kube.metadata import ObjectMeta
 from kajitori.kube.mirror.mirror import Mirror
 from kajitori.kube.mirror.shrink import shrink_pod
-from kajitori.kube.objects import ObjectMeta, Pod, RunObject
+from kajitori.kube.objects import Pod
+from kajitori.kube.runs import RunObject
 from kajitori.kube.watch import Added, Deleted, Modified
 
 KEY, UID = b"k" * 32, "0f5a-uid"
