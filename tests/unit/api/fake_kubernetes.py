@@ -363,7 +363,9 @@ def pod(
     states: dict[str, Object] = {
         "Running": {"running": {"startedAt": "2026-11-21T10:00:05Z"}},
         "Pending": {"waiting": {"reason": "ContainerCreating"}},
-        "Succeeded": {"terminated": {"exitCode": 0, "finishedAt": "2026-11-21T10:01:00Z"}},
+        "Succeeded": {
+            "terminated": {"exitCode": 0, "startedAt": "2026-11-21T10:00:05Z", "finishedAt": "2026-11-21T10:01:00Z"}
+        },
         "Failed": {"terminated": {"exitCode": 1, "finishedAt": "2026-11-21T10:01:00Z"}},
     }
     requests = {"cpu": "1", "memory": "1Gi"} | ({"nvidia.com/gpu": str(gpus)} if gpus else {})

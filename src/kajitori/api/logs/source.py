@@ -14,6 +14,7 @@ from kajitori.api.logs.lines import UNKNOWN_TIME, Normaliser, Resumption, Text, 
 from kajitori.api.logs.pods import LOOKED_AT_BY_NAME, MemberPods, attempt_of, has_log
 from kajitori.api.logs.request import BEGINNING, Batch, LogRequest
 from kajitori.blobs.logs import LogsOfRun
+from kajitori.cluster.runs.members import started_at_of
 from kajitori.core.gang.ledger import indices_of
 from kajitori.core.logs import notices
 from kajitori.core.words import names
@@ -36,6 +37,8 @@ node stays open without data."""
 FIRST_PAUSE_SECONDS = 0.25
 LONGEST_PAUSE_SECONDS = 8.0
 IDLE_SECONDS = 60.0
+FIRST_LINE_BYTES = 256
+"""Bytes of a log's first line that are read to learn its time."""
 BEGUN_SECONDS = 0.02
 """Time without data after which the beginning of an incomplete line is passed on."""
 
@@ -54,6 +57,10 @@ class _Opened:
     """Whether the member had ended before its log was opened, so that the log is complete."""
     whole: bool = False
     """Whether the log was read to the end that its kubelet sent."""
+    is_at_top: bool = False
+    """Whether the log is read from its beginning, and nothing of it has arrived yet."""
+    first_line: bytes = b""
+    """The beginning of its first line, with its time, if the log itself is read without times."""
 
 
 class MemberLog:
@@ -342,6 +349,7 @@ class MemberLog:
             self._finish(self._last_opened)
         stamps = [stamp for stamp in (self._position.time, _stamp(self._floor)) if stamp > UNKNOWN_TIME]
         try:
+            first_line = await self._first_line(pod) if self._is_whole and not self._request.timestamps else b""
             stream = await self._user.client.open_log(
                 meta.namespace,
                 meta.name,
@@ -363,11 +371,30 @@ class MemberLog:
                 raise
             return None  # the container has not started yet
         unread = Resumption(self._position) if self._position.time else since(_stamp(self._floor))
+        opened = _Opened(
+            pod, attempt_of(pod), stream, unread, finished, is_at_top=self._is_whole, first_line=first_line
+        )
         if self._tail is not None:  # after a break, reading must not go back behind this moment
             self._tail, self._floor = None, self._api.now()
         self._last_opened = attempt_of(pod)
         self._read_attempts = max(self._read_attempts, attempt_of(pod) - 1)
-        return _Opened(pod, attempt_of(pod), stream, unread, finished)
+        return opened
+
+    @property
+    def _is_whole(self) -> bool:
+        """Whether the next log is read from its beginning."""
+        return self._tail is None and self._floor is None and not self._position.time
+
+    async def _first_line(self, pod: Pod) -> bytes:
+        """Return the beginning of the first line of a log, with its time, if the program ran for long; else b""."""
+        started_at, now = started_at_of(pod), self._api.now()
+        if not started_at or (now - datetime.fromisoformat(started_at)).total_seconds() < notices.LATE_SECONDS:
+            return b""
+        stream = await self._user.client.open_log(
+            pod.metadata.namespace, pod.metadata.name, timestamps=True, limit_bytes=FIRST_LINE_BYTES
+        )
+        async with stream, aclosing(aiter(stream)) as chunks:
+            return b"".join([chunk async for chunk in chunks])
 
     async def _read(self, opened: _Opened, tracker: RunTracker) -> AsyncGenerator[Batch]:
         """Yield the lines of a connection that were not read before."""
@@ -391,6 +418,12 @@ class MemberLog:
         if opened.unread.lost and not was_done and not is_about_rotation(part.text[31:].split(b"\n")[0]):
             until = part.text[:30].decode()
             yield self._notice(notices.gap(self._position.time.decode(), until, opened.pod.spec.node_name))
+        if opened.is_at_top:
+            opened.is_at_top = False
+            first_line = part.text.partition(b"\n")[0] if part.stamped else opened.first_line
+            begun_at, node = started_at_of(opened.pod), opened.pod.spec.node_name
+            if text := notices.missing_beginning(begun_at, first_line, node):
+                yield self._notice(text)
         if part.stamped:
             self._position = self._position.after(part)
         yield Batch(opened.attempt, part, self._position)

@@ -13,7 +13,7 @@ from kajitori.controllers.runs.attempts import RunReference
 from kajitori.controllers.workqueue import Key
 from kajitori.core.gang import Action, DeleteMember, DeleteMembers, Member
 from kajitori.core.logs.kept import logs_to_keep
-from kajitori.core.logs.notices import UNKNOWN_TIME, only_end_kept
+from kajitori.core.logs.notices import UNKNOWN_TIME, missing_beginning, only_end_kept
 from kajitori.core.policy.model import Logs
 from kajitori.core.words import names
 from kajitori.core.words.quantities import format_duration
@@ -301,8 +301,10 @@ class LogKeeper:
             end, cut = end[-size_bytes:], True
         end = end[end.find(b"\n") + 1 :] if cut else end
         if cut or end.count(b"\n") >= lines:
-            return f"{UNKNOWN_TIME} {only_end_kept(len(end))}\n".encode() + end
-        return end
+            notice = only_end_kept(len(end))
+        else:
+            notice = missing_beginning(member.started_at, end.partition(b"\n")[0], member.node)
+        return f"{UNKNOWN_TIME} {notice}\n".encode() + end if notice else end
 
 
 def _name(run: RunReference, member: Member) -> MemberLogName:

@@ -2,10 +2,38 @@
 
 from __future__ import annotations
 
-from kajitori.core.words.rotation_notice import size_words
+from datetime import datetime
+
+from kajitori.core.words.quantities import format_duration
+from kajitori.core.words.rotation_notice import is_about_rotation, size_words
 
 UNKNOWN_TIME = "0001-01-01T00:00:00.000000000Z"
 """Timestamp of added lines whose time is unknown. It is earlier than the time of any other line."""
+
+
+LATE_SECONDS = 300
+"""Time between the start of a program and the first line of its log after which lines before it may be missing."""
+
+
+def missing_beginning(started_at: str, first_line: bytes, node: str) -> str:
+    """Return the notice for a log that begins long after its program started; empty if it does not.
+
+    Kubelets read only the newest file of a log. They neither say that there were others nor how long those were; only
+    Kajitori's kubelet does, with a line of its own. `started_at` is in RFC 3339 and may be empty. `first_line` begins
+    with its time.
+    """
+    time, _, text = first_line.partition(b" ")
+    if not started_at or is_about_rotation(text):
+        return ""
+    try:
+        late = datetime.fromisoformat(time[:19].decode()) - datetime.fromisoformat(started_at[:19])
+    except ValueError:
+        return ""
+    seconds = int(late.total_seconds())
+    if seconds < LATE_SECONDS:
+        return ""
+    after = format_duration(seconds - seconds % 60)
+    return f"kaji: this log begins {after} after its program started: node {node} may have rotated earlier lines away"
 
 
 def gap(after: str, until: str, node: str) -> str:

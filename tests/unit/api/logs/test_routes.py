@@ -492,6 +492,20 @@ async def test_lines_lost_to_rotation_during_an_outage_are_reported(world: World
         await again.text(f"{notice}\nb\n")
 
 
+@pytest.mark.parametrize("params", [{}, {"timestamps": "true"}, {"follow": "true"}, {"follow": "true", "tail": "9"}])
+async def test_a_missing_beginning_of_a_log_is_reported(world: World, params: dict[str, str]) -> None:
+    """The kubelet reads only the newest file of a log that it rotated. A reader of the end does not need to know."""
+    log = FakeLog(at(0, "step 900").replace("T10", "T11"), at(1, "step 901").replace("T10", "T11"))
+    log.ended = True
+    put_member(world, put_run(world, phase="Succeeded"), log, phase="Succeeded")
+    await world.caught_up()
+    text = await read(world.http, **params)
+    notice = "kaji: this log begins 59m after its program started: node n1 may have rotated earlier lines away\n"
+    assert text.startswith(notice) == ("tail" not in params), text
+    assert text.count("rotated") == ("tail" not in params)
+    assert text.removeprefix(notice).count("step 90") == 2
+
+
 async def test_several_members_are_merged_by_time(world: World) -> None:
     """Each line is a document with rank and attempt; members without a log are left out."""
     made = put_run(world, replicas=4)
