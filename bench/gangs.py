@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
-from tests.harness.real_server import find_binary
+from tests.harness.binaries import find_binary
 
 from bench.processes import ROOT
 from kajitori.api.serving.server import ApiServer

@@ -36,7 +36,8 @@ from typing import Any
 import msgspec
 import uvloop
 import yaml
-from tests.harness.real_server import RealServer, find_binary, running_real_server
+from tests.harness.binaries import find_binary
+from tests.harness.real_server import RealServer, running_real_server
 
 from bench.common import CONSOLE, Limit, print_limits, print_table
 from bench.gangs import lacks, simulated_nodes

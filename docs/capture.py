@@ -286,7 +286,8 @@ def captured(
 def foreign_cluster() -> Iterator[Path | None]:
     """Yield the kubeconfig of a real API server with a scheduler, or None if the binaries are not installed."""
     sys.path.insert(0, str(ROOT))
-    from tests.harness.real_server import find_binary, running_real_server
+    from tests.harness.binaries import find_binary
+    from tests.harness.real_server import running_real_server
 
     names = ("kube-apiserver", "etcd", "kube-scheduler", "kube-controller-manager")
     if any(find_binary(name) is None for name in names):

@@ -8,10 +8,17 @@ from collections.abc import Generator
 
 import hypothesis
 import pytest
-from tests.harness.cluster import cluster, real_control_plane
+from tests.harness.fixtures import (
+    cluster,
+    kube_server,
+    local_cluster,
+    own_namespace,
+    real_control_plane,
+    real_server,
+    with_controller_manager,
+    with_scheduler,
+)
 from tests.harness.identity_provider import identity_provider
-from tests.harness.local_cluster import local_cluster
-from tests.harness.real_server import kube_server, own_namespace, real_server, with_controller_manager, with_scheduler
 from tests.harness.shared_servers import SHARED_SERVERS, spread
 from tests.helpers.files import changes_count_at_once
 

@@ -10,14 +10,13 @@ from typing import Any
 
 import pytest
 from tests.harness.embedded_server import embedded_server
-from tests.harness.real_server import USERS, KubeServer
+from tests.harness.kube_server import USERS, KubeServer
 
 from kajitori.core.admission.member_policy import MEMBER_POLICY_NAME
 from kajitori.core.admission.owner_policy import POLICY_NAME
 from kajitori.core.words import names
 from kajitori.errors import Forbidden, InvalidInput, KajitoriError, NotFound
 from kajitori.kube.client import KubeClient, PatchKind
-from kajitori.kube.config import KubeConfig
 from kajitori.kube.platform.install import install
 from kajitori.kube.resources import CONFIG_MAPS, NAMESPACES, PODS, VALIDATING_BINDINGS, VALIDATING_POLICIES, Resource
 from kajitori.kube.runs import RUNS
@@ -162,8 +161,7 @@ async def with_roles(kube_server: KubeServer) -> AsyncIterator[KubeServer]:
         yield kube_server
         return
     async with embedded_server(users=USERS, roles=True) as embedded:
-        config = KubeConfig.from_file(embedded.kubeconfig)
-        yield KubeServer(config, embedded.kubeconfig, is_real=False, tokens=embedded.tokens)
+        yield embedded
 
 
 async def test_only_controllers_make_a_pod_a_member(with_roles: KubeServer) -> None:

@@ -172,7 +172,7 @@ async def test_whoever_leads_next_asks_for_nothing_twice(cluster: Cluster) -> No
         scaler.behaves = ignore
         for number, (kind, after) in enumerate([(POD_TEMPLATES, False), (POD_TEMPLATES, True), (REQUESTS, True)]):
             name, reached = f"bert{number}", asyncio.Event()
-            async with _Stopping(cluster.controllers, kind, after, reached) as client:
+            async with _Stopping(cluster.server.controller_config, kind, after, reached) as client:
                 controller = cluster.start_controller(client=client)
                 await submit(cluster, name, 1)
                 await asyncio.wait_for(reached.wait(), 60)

@@ -9,20 +9,26 @@ import asyncio
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import httpx2
 import pytest
 import pytest_asyncio
 import yaml
-from tests.harness.cluster import POLICY, Cluster
-from tests.harness.web_api import WebApi, running_web_api
+from tests.harness.cluster import POLICY, Cluster, control_plane
+from tests.harness.fixtures import real_server_of
+from tests.harness.web_api import WebApi, web_api
 from tests.helpers.faulty_proxy import FaultyProxy
 
 from kajitori.api import health
 from kajitori.controllers import reconciler
+from kajitori.controllers.nodes.silence import NODE_PATIENCE
 from kajitori.core.spec.reasons import Phase
+from kajitori.kube.client import KubeClient
+from kajitori.kube.mirror.mirror import Mirror
 from kajitori.kube.resources import PODS, Resource
 from kajitori.kube.runs import RUNS
+from kajitori.kube.watch import WatchSettings
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -33,6 +39,11 @@ SPEC: dict[str, Any] = {
     "grace": "2s",
 }
 
+IMPATIENT = WatchSettings(base_seconds=0.1, cap_seconds=0.5)
+"""For a mirror whose watches break again and again."""
+
+PROXIES: WeakKeyDictionary[Cluster, FaultyProxy] = WeakKeyDictionary()
+
 SOON_SECONDS = 60.0
 """An API server that is back is used again within this time."""
 
@@ -42,14 +53,25 @@ SOON_SECONDS = 60.0
 )
 async def web(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[WebApi]:
     """One cluster for all tests of this module; controller and Web API reach it through a proxy."""
-    real = request.getfixturevalue("real_control_plane") if request.param == "real" else None
-    async with running_web_api(tmp_path_factory.mktemp("web"), real, policy={}, faulty=True) as there:
-        yield there
+    folder = tmp_path_factory.mktemp("web")
+    async with (
+        control_plane(real_server_of(request), folder) as server,
+        Cluster(server, folder).running() as cluster,
+        FaultyProxy(server.config).running() as proxy,
+        KubeClient(proxy.config) as client,
+        Mirror(client, settings=IMPATIENT) as mirror,
+    ):
+        await mirror.wait_synced()
+        cluster.use_policy_file()
+        cluster.start_controller(NODE_PATIENCE, client=client, mirror=mirror)
+        async with web_api(cluster, client=client, mirror=mirror) as web:
+            PROXIES[cluster] = proxy
+            yield web
 
 
 def proxy_of(web: WebApi) -> FaultyProxy:
-    assert web.proxy is not None
-    return web.proxy
+    """Return the proxy between the API server and everything else."""
+    return PROXIES[web.cluster]
 
 
 async def test_watches_that_break_in_the_middle_lose_nothing(web: WebApi) -> None:
@@ -163,18 +185,18 @@ async def test_members_that_came_up_unseen_are_neither_late_nor_lost(
     proxy, cluster = proxy_of(web), web.cluster
     monkeypatch.setattr(reconciler, "UNSEEN_PATIENCE", timedelta(seconds=1))
     monkeypatch.setattr(health, "STALE_SECONDS", 1.0)
-    before = web.policy_file.read_text()
+    before = web.cluster.policy_path.read_text()
     made = Made(cluster)
     begun = proxy.fail_at("POST", "/pods", 4, "shows no Pods")
     try:
-        web.policy_file.write_text(yaml.safe_dump(POLICY | {"start": POLICY["start"] | {"deadline": "2s"}}))
+        web.cluster.policy_path.write_text(yaml.safe_dump(POLICY | {"start": POLICY["start"] | {"deadline": "2s"}}))
         await cluster.submit("unseen", replicas=4)
         await asyncio.wait_for(begun.wait(), 60)
         await asyncio.sleep(3)
         ready = await web.http.get("/readyz")
         assert (ready.status_code, "pods" in ready.json()["hint"]) == (503, True), ready.text
     finally:
-        web.policy_file.write_text(before)
+        web.cluster.policy_path.write_text(before)
         proxy.fail("no")
     status = await cluster.reaches("unseen", Phase.RUNNING, seconds=SOON_SECONDS)
     assert (status.attempts, status.interruptions, len(made.of("unseen"))) == (1, 0, 4)
@@ -194,8 +216,8 @@ async def test_a_request_whose_answer_is_lost_is_not_to_be_made_again(web: WebAp
                 said = answer.json()["hint"]
             else:
                 told = await web.kaji("run", "-d", "--name", name, "-n", "2", "--restarts", "0", "bert:3", "train")
-                assert told.code == 125 and "Traceback" not in told.err
-                said = told.err
+                assert told.returncode == 125 and "Traceback" not in told.stderr
+                said = told.stderr
         finally:
             proxy.fail("no")
         assert f"kaji describe {name}" in said, said
@@ -226,4 +248,4 @@ class Made:
 async def test_an_unreachable_web_api_is_named(web: WebApi) -> None:
     """Exit code 125, with the address and what to do."""
     result = await web.kaji("ps", KAJI_SERVER="http://127.0.0.1:1")
-    assert result.code == 125 and "127.0.0.1:1" in result.err and "Traceback" not in result.err
+    assert result.returncode == 125 and "127.0.0.1:1" in result.stderr and "Traceback" not in result.stderr

@@ -9,15 +9,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 import pytest
 import pytest_asyncio
-from tests.harness.cluster import Cluster
-from tests.harness.web_api import WebApi, manifest, manifests, running_web_api
+from tests.harness.cluster import Cluster, control_plane, run_manifest
+from tests.harness.fixtures import real_server_of
+from tests.harness.web_api import WebApi, web_api
 
 from kajitori.core.spec.reasons import Phase, Reason
 from kajitori.errors import NotFound
@@ -185,17 +186,24 @@ CASES = {
 async def web(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[WebApi]:
     """One cluster of eight nodes with eight GPUs for all tests of this module."""
     folder = tmp_path_factory.mktemp("web")
-    real = request.getfixturevalue("real_control_plane") if request.param == "real" else None
-    async with running_web_api(folder, real, policy=POLICY) as there:
-        yield there
+    async with control_plane(real_server_of(request), folder) as server, Cluster(server, folder).running() as cluster:
+        cluster.use_policy_file(**POLICY)
+        cluster.start_controller()
+        async with web_api(cluster) as web:
+            yield web
+
+
+def manifests(specs: Mapping[str, dict[str, Any]]) -> str:
+    """Return several Runs in YAML, by name."""
+    return "---\n".join(run_manifest(name, spec) for name, spec in specs.items())
 
 
 @contextlib.asynccontextmanager
 async def nothing_left(web: WebApi) -> AsyncIterator[None]:
     """Whatever is done inside leaves no Run, Pod or Service."""
-    assert await web.left_behind() == []
+    assert await web.cluster.left_behind() == []
     yield
-    assert await web.left_behind() == []
+    assert await web.cluster.left_behind() == []
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
@@ -224,28 +232,28 @@ async def test_the_command_line_says_what_is_wrong_and_makes_nothing(web: WebApi
     image = "UPPER CASE" if "image" in case.spec else "bert:3"
     async with nothing_left(web):
         result = await web.kaji("run", "-d", "--name", "bad", *case.arguments, image, "train")
-    assert result.code == 2, result
-    assert "Traceback" not in result.err
+    assert result.returncode == 2, result
+    assert "Traceback" not in result.stderr
     for word in (*case.words, case.option):
-        assert word in result.err
-    assert result.out == ""
+        assert word in result.stderr
+    assert result.stdout == ""
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 async def test_a_run_that_came_by_kubectl_ends_refused_without_a_pod(web: WebApi, case: Case) -> None:
     """Failed, Refused, the same reasons; or kubectl itself is told by the API server, and then there is no Run."""
-    applied = await web.apply("bad", case.whole)
+    applied = await web.cluster.apply("bad", case.whole)
     if case.refused_at_once:
-        assert applied.code == 1 and all(words in applied.err for words in case.refused_at_once), applied
-        assert await web.left_behind() == []
+        assert applied.returncode == 1 and all(words in applied.stderr for words in case.refused_at_once), applied
+        assert await web.cluster.left_behind() == []
         return
     try:
-        assert applied.code == 0, applied
+        assert applied.returncode == 0, applied
         status = await web.cluster.reaches("bad", Phase.FAILED)
         assert status.reason is Reason.REFUSED
         for words in (*case.fields, *case.words):
             assert words in status.message
-        assert await web.left_behind() == ["runs/bad"]
+        assert await web.cluster.left_behind() == ["runs/bad"]
     finally:
         await remove(web, "bad")
 
@@ -271,18 +279,18 @@ async def test_a_bad_name_is_refused(web: WebApi, name: str) -> None:
         result = await web.kaji("run", "-d", f"--name={name}", "bert:3")
     assert answer.status_code == 422
     assert [fault["field"] for fault in answer.json()["faults"]] == ["name"]
-    assert result.code == 2 and "--name" in result.err and "lower-case letters" in result.err
-    applied = await web.apply(name, SPEC)
-    if applied.code == 0:
+    assert result.returncode == 2 and "--name" in result.stderr and "lower-case letters" in result.stderr
+    applied = await web.cluster.apply(name, SPEC)
+    if applied.returncode == 0:
         try:
             status = await web.cluster.reaches(name, Phase.FAILED)
             assert status.reason is Reason.REFUSED and "metadata.name" in status.message
-            assert await web.left_behind() == [f"runs/{name}"]
+            assert await web.cluster.left_behind() == [f"runs/{name}"]
         finally:
             await remove(web, name)
     else:
-        assert "metadata.name" in applied.err or "invalid" in applied.err
-        assert await web.left_behind() == []
+        assert "metadata.name" in applied.stderr or "invalid" in applied.stderr
+        assert await web.cluster.left_behind() == []
 
 
 async def test_a_name_that_is_taken_stays_with_whoever_has_it(web: WebApi) -> None:
@@ -294,9 +302,9 @@ async def test_a_name_that_is_taken_stays_with_whoever_has_it(web: WebApi) -> No
         again = await web.http.post("/v1/runs", json={"name": "bert", "spec": SPEC | {"image": "other"}})
         assert (again.status_code, again.json()["code"]) == (409, "AlreadyExists")
         result = await web.kaji("run", "-d", "--name", "bert", "other")
-        assert result.code == 2 and "kaji rm bert" in result.err
-        created = await web.kubectl("create", "-f", "-", stdin=manifest("bert", SPEC))
-        assert created.code == 1 and "AlreadyExists" in created.err
+        assert result.returncode == 2 and "kaji rm bert" in result.stderr
+        created = await web.cluster.kubectl("create", "-f", "-", stdin=run_manifest("bert", SPEC))
+        assert created.returncode == 1 and "AlreadyExists" in created.stderr
         after = await web.cluster.client.get(RUNS, "bert", web.cluster.namespace)
         assert (before["spec"], before["metadata"]["uid"]) == (after["spec"], after["metadata"]["uid"])
     finally:
@@ -311,9 +319,9 @@ async def test_a_missing_env_file_is_named(web: WebApi) -> None:
     async with nothing_left(web):
         words = ("--env-file", "no/such.env", "--cpus", "many", "-v", "ghost:/g")
         result = await web.kaji("run", "-d", *words, "bert:3")
-    assert result.code == 2
+    assert result.returncode == 2
     for word in ("3 reasons", "no/such.env", "many", "ghost"):
-        assert word in result.err
+        assert word in result.stderr
 
 
 async def test_a_body_over_1_mib_is_refused(web: WebApi) -> None:
@@ -324,16 +332,17 @@ async def test_a_body_over_1_mib_is_refused(web: WebApi) -> None:
         answer = await web.http.post("/v1/runs", json={"name": "bad", "spec": SPEC | {"env": {"NOVEL": novel}}})
         assert (answer.status_code, answer.json()["code"]) == (413, "TooLarge")
     too_large = SPEC | {"env": {"NOVEL": novel}, "args": [""] * 300_000}
-    created = await web.kubectl("create", "-f", "-", stdin=manifest("bad", too_large))
-    assert created.code == 1 and "spec.env.NOVEL: Too long" in created.err and "spec.args: Too many" in created.err
-    assert await web.left_behind() == []
+    created = await web.cluster.kubectl("create", "-f", "-", stdin=run_manifest("bad", too_large))
+    assert created.returncode == 1
+    assert "spec.env.NOVEL: Too long" in created.stderr and "spec.args: Too many" in created.stderr
+    assert await web.cluster.left_behind() == []
     spec = SPEC | {"env": {"NOVEL": novel[: 1 << 17]}, "y" * 100_000: novel[:100_000]}
-    created = await web.kubectl("create", "-f", "-", stdin=manifest("bad", spec))
+    created = await web.cluster.kubectl("create", "-f", "-", stdin=run_manifest("bad", spec))
     try:
-        assert created.code == 0, created
+        assert created.returncode == 0, created
         status = await web.cluster.reaches("bad", Phase.FAILED)
         assert status.reason is Reason.REFUSED and len(status.message) < 5000
-        assert await web.left_behind() == ["runs/bad"]
+        assert await web.cluster.left_behind() == ["runs/bad"]
     finally:
         await remove(web, "bad")
 
@@ -357,7 +366,7 @@ async def test_expired_credentials_are_named_and_the_token_is_not(web: WebApi) -
         assert answer.headers["www-authenticate"].startswith("Bearer")
         assert token not in answer.text
     result = await web.kaji("run", "-d", "bert:3", KAJI_TOKEN=token)
-    assert result.code == 125 and "expired" in result.err and token not in result.err
+    assert result.returncode == 125 and "expired" in result.stderr and token not in result.stderr
     assert (await web.http.get("/v1/runs", headers={"Authorization": "Bearer"})).status_code == 401
     assert (await web.http.get("/v1/runs", headers={"Authorization": "Basic YTpi"})).status_code == 401
 
@@ -365,12 +374,13 @@ async def test_expired_credentials_are_named_and_the_token_is_not(web: WebApi) -
 @pytest.mark.usefixtures("changes_count_at_once")
 async def test_a_faulty_policy_leaves_the_old_one_in_force(web: WebApi) -> None:
     """Every fault is told by GET /v1/policy; runs are judged by the old policy, also after the file was mended."""
-    good = web.policy_file.read_text()
+    policy_path = web.cluster.policy_path
+    good = policy_path.read_text()
     try:
-        web.policy_file.write_text("defaults: {memory: lots}\nvolums: {}\nsecurity: {allowPrivileged: perhaps}\n")
-        checked = await web.kaji("policy", "check", str(web.policy_file))
-        assert checked.code == 2 and all(
-            word in checked.err for word in ("lots", "volums", "volumes", "allowPrivileged")
+        policy_path.write_text("defaults: {memory: lots}\nvolums: {}\nsecurity: {allowPrivileged: perhaps}\n")
+        checked = await web.kaji("policy", "check", str(policy_path))
+        assert checked.returncode == 2 and all(
+            word in checked.stderr for word in ("lots", "volums", "volumes", "allowPrivileged")
         )
         for _ in range(2):
             said = (await web.http.get("/v1/policy")).json()
@@ -378,10 +388,10 @@ async def test_a_faulty_policy_leaves_the_old_one_in_force(web: WebApi) -> None:
         answer = await web.http.post("/v1/runs", json={"spec": SPEC | {"privileged": True}})
         assert [fault["field"] for fault in answer.json()["faults"]] == ["spec.privileged"]
         allowed = {"volumes": [{"name": "imagenet", "path": "/data"}]}
-        assert (await web.apply("fine", SPEC | allowed)).code == 0
+        assert (await web.cluster.apply("fine", SPEC | allowed)).returncode == 0
         await web.cluster.reaches("fine", Phase.RUNNING)
     finally:
-        web.policy_file.write_text(good)
+        policy_path.write_text(good)
         await remove(web, "fine")
     assert (await web.http.get("/v1/policy")).json()["faults"] == []
 
@@ -423,13 +433,13 @@ async def test_names_of_a_policy_that_the_cluster_lacks_are_told(web: WebApi) ->
     finally:
         await client.delete(CLAIMS, "policy-claim", namespace)
         await client.delete(PRIORITY_CLASSES, "preempting")
-    found = {fault["field"]: fault for fault in json.loads(checked.out)["faults"]}
-    assert checked.code == 2 and found.keys() == LACKS.keys(), checked
+    found = {fault["field"]: fault for fault in json.loads(checked.stdout)["faults"]}
+    assert checked.returncode == 2 and found.keys() == LACKS.keys(), checked
     for path, words in LACKS.items():
         assert words in found[path]["message"] and found[path]["hint"], found[path]
-    assert text.code == 2 and all(f"{path}: " in text.err for path in LACKS), text.err
-    lacking = {fault["field"] for fault in json.loads(in_force.out)["faults"]}
-    assert in_force.code == (2 if lacking else 0) and lacking <= {"checkpoint.storageClass"}, in_force
+    assert text.returncode == 2 and all(f"{path}: " in text.stderr for path in LACKS), text.stderr
+    lacking = {fault["field"] for fault in json.loads(in_force.stdout)["faults"]}
+    assert in_force.returncode == (2 if lacking else 0) and lacking <= {"checkpoint.storageClass"}, in_force
 
 
 NONSENSE: dict[str, dict[str, Any]] = {
@@ -448,9 +458,10 @@ async def test_a_status_that_makes_no_sense_ends_its_run_and_harms_nobody_else(w
     cluster = web.cluster
     spec = SPEC | {"replicas": 2}
     try:
-        assert (await web.kubectl("apply", "-f", "-", stdin=manifests(dict.fromkeys(NONSENSE, spec)))).code == 0
+        runs = manifests(dict.fromkeys(NONSENSE, spec))
+        assert (await web.cluster.kubectl("apply", "-f", "-", stdin=runs)).returncode == 0
         await asyncio.gather(*(is_spoilt_and_ends(web, name) for name in NONSENSE))
-        assert (await web.apply("sound", SPEC)).code == 0
+        assert (await web.cluster.apply("sound", SPEC)).returncode == 0
         await cluster.reaches("sound", Phase.RUNNING)
         assert (await web.http.get("/v1/runs")).json()["items"]
         assert (await web.http.get("/v1/gpus")).status_code == 200
@@ -501,7 +512,7 @@ async def spoil(web: WebApi, name: str) -> None:
 async def test_a_status_is_one_thing_to_the_api_server(web: WebApi) -> None:
     """To whoever asks whose each field is; else each write of it would list its leaves."""
     try:
-        assert (await web.apply("one", SPEC)).code == 0
+        assert (await web.cluster.apply("one", SPEC)).returncode == 0
         await web.cluster.reaches("one", Phase.RUNNING)
         stored = await web.cluster.client.get(RUNS, "one", web.cluster.namespace)
         managed = [each for each in stored["metadata"]["managedFields"] if each.get("subresource") == "status"]
@@ -514,7 +525,7 @@ async def test_a_spec_that_is_edited_while_the_run_lives_is_for_its_next_attempt
     """Members go on as they were started, also where the new spec is refused; then that is what the run ends for."""
     cluster = web.cluster
     try:
-        assert (await web.apply("edited", SPEC | {"replicas": 2, "restarts": 5})).code == 0
+        assert (await web.cluster.apply("edited", SPEC | {"replicas": 2, "restarts": 5})).returncode == 0
         await cluster.reaches("edited", Phase.RUNNING)
         for changes in ({"replicas": 3, "command": ["other"]}, {"replicas": 4, "nonsense": {"a": 1}}):
             attempt = cluster.status("edited").attempts

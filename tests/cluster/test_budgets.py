@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from tests.harness.real_server import KubeServer
+from tests.harness.kube_server import KubeServer
 
 from kajitori.controllers.runs.budgets import BudgetKeeper
 from kajitori.core.words import names

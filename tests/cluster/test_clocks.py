@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import time
 from collections.abc import AsyncIterator
@@ -11,10 +10,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from tests.harness.cluster import Cluster
 
-from kajitori.cluster.view import ClusterView
+from kajitori.controllers.nodes.silence import NODE_PATIENCE
 from kajitori.core.spec.reasons import Phase, Reason
 from kajitori.core.words.times import parse_time
-from kajitori.entrypoints.run_controller import run_controller
 from kajitori.kube.client import KubeClient
 from kajitori.kube.mirror.mirror import Mirror
 from kajitori.kube.resources import RESOURCE_QUOTAS
@@ -28,14 +26,13 @@ SOON = timedelta(minutes=2)
 async def leading(cluster: Cluster, *, hours_fast: int = 0) -> AsyncIterator[None]:
     """A controller at work, on a machine whose clock is wrong by so much; killed at the end."""
     environment = Environment(wall=lambda: time.time() + 3600 * hours_fast)
-    async with KubeClient(cluster.controllers, environment=environment) as client, Mirror(client) as mirror:
-        controller = run_controller(client, mirror, ClusterView(mirror, cluster.policy))
-        task = asyncio.create_task(controller.run(asyncio.Event()))
+    config = cluster.server.controller_config
+    async with KubeClient(config, environment=environment) as client, Mirror(client) as mirror:
+        task = cluster.start_controller(NODE_PATIENCE, client=client, mirror=mirror)
         try:
             yield
         finally:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+            await cluster.kill_controller(task)
 
 
 @pytest.mark.parametrize("hours_fast", [1, -1])

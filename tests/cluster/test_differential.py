@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from tests.harness.real_server import RealServer, require_binaries
+from tests.harness.binaries import require_binaries
+from tests.harness.real_server import RealServer
 from tests.helpers.differential.explore import LENGTH
 from tests.helpers.differential.generate import fences, sequence
 from tests.helpers.differential.lockstep import smallest

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 from typing import Any
 
 import pytest
-from tests.harness.cluster import GPUS, Cluster
-from tests.harness.local_cluster import kubectl_binary
-from tests.harness.web_api import Completed, completed
+from tests.harness.cluster import Cluster
+from tests.harness.parts import GPUS
 
 from kajitori.api.views.runs import nodes_of
 from kajitori.core.spec.reasons import Phase
@@ -71,12 +69,6 @@ async def test_a_services_member_leaves_alone(cluster: Cluster) -> None:
         await drain(cluster, second.spec.node_name, None)
 
 
-async def kubectl(cluster: Cluster, *arguments: str) -> Completed:
-    """kubectl as admin."""
-    environment = {**os.environ, "HOME": str(cluster.folder)}
-    return await completed(kubectl_binary(), f"--kubeconfig={cluster.kubeconfig}", *arguments, env=environment)
-
-
 async def budget(cluster: Cluster, name: str, *, other_than: dict[str, Any] | None = None) -> dict[str, Any]:
     """A run's budget, once Kubernetes has worked out who may be evicted (and its spec is another than this)."""
     for _ in range(100):
@@ -106,8 +98,8 @@ async def test_nobody_evicts_a_gang_by_half_and_yet_kubectl_drains_its_node(clus
         with pytest.raises(TooManyRequestsError):
             await evict(cluster, pod.metadata.name)
     try:
-        drained = await kubectl(cluster, "drain", before[1], "--timeout=30s")
-        assert drained.code == 0, drained
+        drained = await cluster.kubectl("drain", before[1], "--timeout=30s")
+        assert drained.returncode == 0, drained
         assert not [pod for pod in cluster.pods("bert") if pod.spec.node_name == before[1]]
         status = await cluster.reaches("bert", Phase.RUNNING, attempt=2)
         assert before[1] not in cluster.nodes_of("bert")
@@ -115,7 +107,7 @@ async def test_nobody_evicts_a_gang_by_half_and_yet_kubectl_drains_its_node(clus
         after = await budget(cluster, "bert")
         await cluster.until(lambda: not cluster.pods("bert", 1), "attempt 1 is gone")
     finally:
-        await kubectl(cluster, "uncordon", before[1])
+        await cluster.kubectl("uncordon", before[1])
     assert after["metadata"]["uid"] == written["metadata"]["uid"]
     assert after["spec"] == written["spec"], "all are protected again"
     await cluster.succeed("bert")

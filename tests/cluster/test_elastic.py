@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from datetime import UTC, datetime
 
-from tests.harness.cluster import GPUS, SIM, Cluster
+from tests.harness.cluster import SIM, Cluster
+from tests.harness.parts import GPUS
 
 from kajitori.controllers.runs.statuses import write_status
 from kajitori.core import gang

@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.harness.binaries import require_binaries
 from tests.harness.embedded_server import embedded_server
-from tests.harness.real_server import RealServer, require_binaries, running_real_server
+from tests.harness.real_server import RealServer, running_real_server
 
 from kajitori import errors
 from kajitori.embedded.apiserver.certificates import issue_serving

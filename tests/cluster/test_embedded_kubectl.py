@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import AsyncIterator
 
 import pytest
+from tests.harness.binaries import find_binary
+from tests.harness.commands import output_of
 from tests.harness.embedded_server import EmbeddedServer, embedded_server
 
 pytestmark = pytest.mark.skipif(
-    shutil.which("kubectl") is None, reason="needs kubectl on $PATH: https://kubernetes.io/docs/tasks/tools"
+    find_binary("kubectl") is None, reason="kubectl is not installed: run setup-envtest use, or install it on $PATH"
 )
 
 CONFIG = '{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"},"data":{"x":"1"}}'
@@ -23,9 +24,7 @@ async def api() -> AsyncIterator[EmbeddedServer]:
 
 
 async def run(api: EmbeddedServer, *arguments: str, stdin: str = "") -> str:
-    code, out, err = await api.kubectl(*arguments, stdin=stdin)
-    assert code == 0, err
-    return out
+    return output_of(await api.kubectl(*arguments, stdin=stdin))
 
 
 async def test_apply_changes_and_takes_away(api: EmbeddedServer) -> None:
@@ -37,9 +36,8 @@ async def test_apply_changes_and_takes_away(api: EmbeddedServer) -> None:
     server = CONFIG.replace('"a"', '"b"')
     assert "serverside-applied" in await run(api, "apply", "--server-side", "-f", "-", stdin=server)
     changed = server.replace('"1"', '"2"')
-    code, _, err = await api.kubectl("apply", "--server-side", "--field-manager=me", "-f", "-", stdin=changed)
-    assert code == 1
-    assert 'conflict with "kubectl"' in err
+    refused = await api.kubectl("apply", "--server-side", "--field-manager=me", "-f", "-", stdin=changed)
+    assert 'conflict with "kubectl"' in output_of(refused, 1)
     await run(api, "apply", "--server-side", "--field-manager=me", "--force-conflicts", "-f", "-", stdin=changed)
     assert await run(api, "get", "cm", "b", "-o", "jsonpath={.data.x}") == "2"
 
@@ -105,6 +103,4 @@ async def test_a_namespace_is_deleted_with_its_contents(api: EmbeddedServer) -> 
     await run(api, "create", "namespace", "team")
     await run(api, "run", "web", "--image=x", "-n", "team")
     await run(api, "delete", "namespace", "team", "--timeout=60s")
-    code, _, err = await api.kubectl("get", "namespace", "team")
-    assert code == 1
-    assert 'namespaces "team" not found' in err
+    assert 'namespaces "team" not found' in output_of(await api.kubectl("get", "namespace", "team"), 1)

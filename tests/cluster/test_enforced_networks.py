@@ -14,15 +14,12 @@ from typing import Any
 
 import pytest
 from tests.harness.cluster import Cluster
+from tests.harness.web_api import web_api
 from tests.helpers.enforced import HOSTS, NODE, PROGRAM, WEB_API, EnforcedNode, Place, enforced_node, forward
 
-from kajitori.api.serving.server import ApiServer
-from kajitori.configuration.settings import LEASE_NAMESPACE
 from kajitori.core.policy.file import with_first_step
 from kajitori.core.spec.reasons import Phase
-from kajitori.entrypoints.web_api import ApiDependencies, web_app
-from kajitori.errors import AlreadyExists
-from kajitori.kube.resources import NAMESPACES, PODS
+from kajitori.kube.resources import PODS
 
 NEEDED = ("ip", "nft", "nsenter", "iptables", "ipset")
 PATIENCE_SECONDS = 200.0
@@ -91,10 +88,7 @@ async def until_they_talk(places: Mapping[str, Place], allowed: Mapping[str, Set
 @contextlib.asynccontextmanager
 async def with_web_api(cluster: Cluster, node: EnforcedNode) -> AsyncIterator[None]:
     """A Web API beyond the node, which members ask in their first step, and a controller."""
-    with contextlib.suppress(AlreadyExists):
-        await cluster.client.create(NAMESPACES, {"metadata": {"name": LEASE_NAMESPACE}})
-    app = web_app(ApiDependencies(client=cluster.client, mirror=cluster.mirror, policy=cluster.policy))
-    async with ApiServer(app) as server, forward(node.outside, WEB_API, 8600, server.port):
+    async with web_api(cluster) as web, forward(node.outside, WEB_API, 8600, web.port):
         cluster.policy.complete(lambda policy: with_first_step(policy, "kajitori:1", f"http://{WEB_API}:8600"))
         cluster.start_controller()
         yield

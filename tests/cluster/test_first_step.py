@@ -5,21 +5,20 @@ from __future__ import annotations
 import contextlib
 import json
 import sys
-from collections.abc import AsyncIterator
 
 import pytest
 from aiohttp import web
-from tests.harness.cluster import GPUS, Cluster, this_machine
+from tests.harness.cluster import Cluster, this_machine
+from tests.harness.parts import GPUS
+from tests.harness.web_api import web_api
 from tests.unit.kube.fake_api import serving
 
-from kajitori.api.serving.server import ApiServer
 from kajitori.configuration.settings import LEASE_NAMESPACE
 from kajitori.core.pods.tickets import Ticket, verify
 from kajitori.core.policy.file import with_first_step
 from kajitori.core.spec.reasons import Phase, Reason
 from kajitori.core.words import first_step
 from kajitori.embedded.kubelet.machine.detection import try_mounts
-from kajitori.entrypoints.web_api import ApiDependencies, web_app
 from kajitori.errors import AlreadyExists
 from kajitori.kube.platform.ticket_key import ensure_ticket_key
 from kajitori.kube.resources import LIMIT_RANGES, NAMESPACES, PODS
@@ -40,22 +39,11 @@ with open(f"{os.environ['FOLDER']}/{os.environ['KAJI_RANK']}", "w") as file:
 """
 
 
-@contextlib.asynccontextmanager
-async def web_api(cluster: Cluster) -> AsyncIterator[str]:
-    """A Web API beside the controllers that start from now on, and members are told of it."""
-    with contextlib.suppress(AlreadyExists):
-        await cluster.client.create(NAMESPACES, {"metadata": {"name": LEASE_NAMESPACE}})
-    app = web_app(ApiDependencies(client=cluster.client, mirror=cluster.mirror, policy=cluster.policy))
-    async with ApiServer(app) as server:
-        cluster.policy.complete(lambda policy: with_first_step(policy, "kajitori:1", server.url))
-        yield server.url
-
-
 async def looked_around(cluster: Cluster, *, namespaces: bool = True) -> list[dict[str, object]]:
     """What two real members that start together see of each other, by rank."""
     folder = cluster.folder / "seen"
     folder.mkdir()
-    async with this_machine(cluster, namespaces=namespaces) as selector, web_api(cluster):
+    async with this_machine(cluster, namespaces=namespaces) as selector, web_api(cluster, for_members=True):
         cluster.start_controller()
         await cluster.submit(
             "bert",
@@ -100,7 +88,7 @@ async def test_the_api_server_takes_such_members(cluster: Cluster, host_network:
         LIMIT_RANGES, {"metadata": {"name": "large"}, "spec": {"limits": limits}}, cluster.namespace
     )
     cluster.use_policy(security={"allowHostNetwork": True})
-    async with web_api(cluster):
+    async with web_api(cluster, for_members=True):
         cluster.start_controller()
         whole = {"cpu": 4, "memory": "8Gi", "gpu": GPUS, "gpuType": "h100"}
         await cluster.submit("bert", replicas=2, resources=whole, hostNetwork=host_network)
@@ -117,7 +105,7 @@ async def test_the_api_server_takes_such_members(cluster: Cluster, host_network:
 
 async def test_each_attempt_has_a_ticket_of_its_own(cluster: Cluster) -> None:
     """The same for all its members, whoever led when they were made."""
-    async with web_api(cluster):
+    async with web_api(cluster, for_members=True):
         task = cluster.start_controller()
         await cluster.submit("bert", replicas=3, restarts=1)
         await cluster.reaches("bert", Phase.RUNNING)

@@ -6,15 +6,13 @@ import contextlib
 from collections.abc import AsyncIterator
 from typing import Any
 
-import httpx2
 import pytest
-from tests.harness.cluster import PATIENCE_SECONDS, SIM, Cluster
+from tests.harness.cluster import SIM, Cluster
+from tests.harness.web_api import web_api
 
-from kajitori.api.serving.server import ApiServer
 from kajitori.core.pods import manifests
 from kajitori.core.spec.reasons import Phase
 from kajitori.core.words import names
-from kajitori.entrypoints.web_api import ApiDependencies, web_app
 from kajitori.errors import NotFound
 from kajitori.kube.client import KubeClient
 from kajitori.kube.objects import Pod
@@ -151,10 +149,8 @@ async def test_pods_with_the_label_alone_are_no_members(mallory: Mallory) -> Non
 
 async def listed(cluster: Cluster) -> list[int]:
     """Ranks of the members as the Web API lists them."""
-    app = web_app(ApiDependencies(client=cluster.client, mirror=cluster.mirror, policy=cluster.policy))
-    headers = {"Authorization": f"Bearer {cluster.client.config.credentials.token}"}
-    async with ApiServer(app) as server, httpx2.AsyncClient(base_url=server.url, headers=headers) as http:
-        answer = await http.get(f"/v1/runs/{cluster.namespace}/victim/members", timeout=PATIENCE_SECONDS)
+    async with web_api(cluster) as web:
+        answer = await web.http.get(f"/v1/runs/{cluster.namespace}/victim/members")
     return [each["rank"] for each in answer.json()["items"]]
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import yaml
-from tests.harness.local_cluster import kubectl_binary
+from tests.harness.binaries import kubectl_binary
 from tests.helpers.custom_resource import boat, definition
 
 from kajitori.embedded.apiserver import certificates

@@ -8,7 +8,8 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from tests.harness.real_server import USERS, KubeServer, RealServer
+from tests.harness.kube_server import USERS, KubeServer
+from tests.harness.real_server import RealServer
 
 from kajitori.kube.client import KubeClient, PatchKind
 from kajitori.kube.errors import (

@@ -16,7 +16,8 @@ from typing import IO, Any
 
 import pytest
 import yaml
-from tests.harness.local_cluster import NODE, LocalCluster, kubectl_binary
+from tests.harness.binaries import kubectl_binary
+from tests.harness.local_cluster import NODE, LocalCluster
 from tests.helpers.folders import texts_below
 
 HERE = json.dumps({"spec": {"nodeSelector": {"kubernetes.io/hostname": NODE}, "terminationGracePeriodSeconds": 1}})

@@ -6,7 +6,8 @@ import asyncio
 import time
 from pathlib import Path
 
-from tests.harness.kubelet_node import ANY_SERVER, BOUND_SECONDS, Node
+from tests.harness.kubelet_node import ANY_SERVER, Node
+from tests.harness.waiting import PATIENCE_SECONDS
 
 from kajitori.kube.resources import NODES, PODS
 
@@ -29,9 +30,9 @@ async def test_logs(node: Node, tmp_path: Path) -> None:
     await node.wait("p", "jsonpath={.status.phase}=Running")
     following = await node.start("logs", "-f", "p")
     assert following.stdout is not None
-    first = await asyncio.wait_for(following.stdout.readline(), BOUND_SECONDS)
+    first = await asyncio.wait_for(following.stdout.readline(), PATIENCE_SECONDS)
     gate.touch()
-    rest, err = await asyncio.wait_for(following.communicate(), BOUND_SECONDS)
+    rest, err = await asyncio.wait_for(following.communicate(), PATIENCE_SECONDS)
     assert (first + rest, err) == (b"line 1\nline 2\nline 3\n", b"")
     await node.wait("p", "jsonpath={.status.phase}=Succeeded")
     assert await node.kubectl("logs", "--tail=1", "p") == "line 3\n"
@@ -66,7 +67,7 @@ async def test_delete(node: Node) -> None:
     await node.run("p", "sleep", "1000")
     await node.wait("p", "condition=Ready")
     await node.kubectl("delete", "pod", "p", "--wait=true")
-    deadline = time.monotonic() + BOUND_SECONDS
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while node.kubelet.workers:
         assert time.monotonic() < deadline, node.kubelet.workers
         await asyncio.sleep(0.01)

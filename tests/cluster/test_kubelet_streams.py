@@ -16,7 +16,9 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import pytest
-from tests.harness.kubelet_node import BOUND_SECONDS, Node
+from tests.harness.fixtures import REAL
+from tests.harness.kubelet_node import Node
+from tests.harness.waiting import PATIENCE_SECONDS
 
 WEBSOCKET = {"KUBECTL_REMOTE_COMMAND_WEBSOCKETS": "true", "KUBECTL_PORT_FORWARD_WEBSOCKETS": "true"}
 SPDY = {"KUBECTL_REMOTE_COMMAND_WEBSOCKETS": "false", "KUBECTL_PORT_FORWARD_WEBSOCKETS": "false"}
@@ -42,9 +44,9 @@ while True:
 
 
 HERE = [("embedded", "websocket"), ("embedded", "spdy")]
-REAL = [pytest.param(server, "websocket", marks=pytest.mark.real) for server in ("websocket", "spdy")]
+BOTH = [pytest.param("websocket", "websocket", marks=REAL), pytest.param("spdy", "websocket", marks=pytest.mark.real)]
 EMBEDDED = pytest.mark.parametrize(("kubelet_server", "env"), HERE, indirect=True)
-EVERYWHERE = pytest.mark.parametrize(("kubelet_server", "env"), [*HERE, *REAL], indirect=True)
+EVERYWHERE = pytest.mark.parametrize(("kubelet_server", "env"), [*HERE, *BOTH], indirect=True)
 """A real API server speaks one of the protocols with the kubelet, whatever kubectl speaks with it."""
 
 
@@ -80,7 +82,7 @@ class Terminal:
 
     async def sees(self, pattern: str) -> None:
         try:
-            async with asyncio.timeout(BOUND_SECONDS):
+            async with asyncio.timeout(PATIENCE_SECONDS):
                 while not re.search(pattern.encode(), self.said):
                     self._changed.clear()
                     await self._changed.wait()
@@ -88,7 +90,7 @@ class Terminal:
             pytest.fail(f"{pattern!r} was not seen: {self.said!r}")
 
     async def ends(self) -> int:
-        async with asyncio.timeout(BOUND_SECONDS):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             return await self.process.wait()
 
 
@@ -144,14 +146,14 @@ async def test_exec_and_its_streams(node: Node, env: Mapping[str, str]) -> None:
     process = await node.start(
         "exec", "-i", "p", "--", "sh", "-c", "cat; echo err >&2; exit 7", has_input=True, env=env
     )
-    assert await asyncio.wait_for(process.communicate(b"data"), BOUND_SECONDS) == (
+    assert await asyncio.wait_for(process.communicate(b"data"), PATIENCE_SECONDS) == (
         b"data",
         b"err\ncommand terminated with exit code 7\n",
     )
     assert process.returncode == 7
     data = os.urandom(3 << 20)
     process = await node.start("exec", "-i", "p", "--", "cat", has_input=True, env=env)
-    out, err = await asyncio.wait_for(process.communicate(data), BOUND_SECONDS)
+    out, err = await asyncio.wait_for(process.communicate(data), PATIENCE_SECONDS)
     assert (out == data, err) == (True, b"")
     assert "no-such" in await node.kubectl("exec", "p", "--", "no-such", code=127, env=env)
 
@@ -182,7 +184,7 @@ async def test_attach_with_stdin_once_ends_the_programs_input(node: Node, env: M
     await node.run("p", "sh", "-c", "cat; echo out; echo err >&2", stdin=True, stdinOnce=True)
     await node.wait("p", "condition=Ready")
     process = await node.start("attach", "-i", "p", has_input=True, env=env)
-    out, err = await asyncio.wait_for(process.communicate(b"typed\n"), BOUND_SECONDS)
+    out, err = await asyncio.wait_for(process.communicate(b"typed\n"), PATIENCE_SECONDS)
     assert (process.returncode, out) == (0, b"typed\nout\n")
     assert b"err\n" in err
     await node.wait("p", "jsonpath={.status.phase}=Succeeded")
@@ -209,7 +211,7 @@ async def forwarding(node: Node, env: Mapping[str, str], ports: str) -> AsyncIte
     process = await node.start("port-forward", "pod/p", f":{ports}", env=env)
     assert process.stdout is not None and process.stderr is not None
     try:
-        line = await asyncio.wait_for(process.stdout.readline(), BOUND_SECONDS)
+        line = await asyncio.wait_for(process.stdout.readline(), PATIENCE_SECONDS)
         found = re.search(rb"127.0.0.1:(\d+) ->", line)
         assert found, (line, await process.stderr.read())
         yield int(found[1]), process.stderr
@@ -224,7 +226,7 @@ async def said_back(port: int, words: bytes) -> bytes:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(words)
     writer.write_eof()
-    answer = await asyncio.wait_for(reader.read(), BOUND_SECONDS)
+    answer = await asyncio.wait_for(reader.read(), PATIENCE_SECONDS)
     writer.close()
     return answer
 
@@ -253,8 +255,8 @@ def residue() -> tuple[int, int]:
 
 
 async def until(condition: Callable[[], object]) -> None:
-    """Return once it holds; fail after BOUND_SECONDS."""
-    deadline = time.monotonic() + BOUND_SECONDS
+    """Return once it holds; fail after PATIENCE_SECONDS."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while not condition():
         assert time.monotonic() < deadline
         await asyncio.sleep(0.01)
@@ -267,7 +269,7 @@ async def test_port_forward_to_a_port_that_is_not_open(node: Node, env: Mapping[
     await node.wait("p", "condition=Ready")
     async with forwarding(node, env, "1") as (port, errors):
         assert await said_back(port, b"hello") == b""
-        line = await asyncio.wait_for(errors.readline(), BOUND_SECONDS)
+        line = await asyncio.wait_for(errors.readline(), PATIENCE_SECONDS)
         while b"forwarding" not in line:
-            line = await asyncio.wait_for(errors.readline(), BOUND_SECONDS)
+            line = await asyncio.wait_for(errors.readline(), PATIENCE_SECONDS)
         assert b"nothing listens on port 1 of localhost in the Pod: connection refused" in line

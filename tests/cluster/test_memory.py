@@ -8,9 +8,10 @@ import json
 import sys
 
 import pytest
-from tests.harness.cluster import GPUS, Cluster, this_machine
+from tests.harness.cluster import Cluster, this_machine
+from tests.harness.kube_server import unicast_address
 from tests.harness.local_cluster import NODE, LocalCluster
-from tests.harness.real_server import unicast_address
+from tests.harness.parts import GPUS
 
 from kajitori.core.spec.reasons import Phase, Reason
 from kajitori.core.spec.status import MemoryPeak
@@ -36,7 +37,7 @@ def peak_of(cluster: Cluster, name: str) -> MemoryPeak:
 
 async def test_a_peak_is_found_out_kept_over_attempts_and_told_to_the_next_run(cluster: Cluster) -> None:
     """The kubelets' own figures come through the API server's proxy; a restart forgets nothing."""
-    need_a_network(cluster.serving is None)
+    need_a_network(cluster.server.is_real)
     cluster.use_policy(**OFTEN)
     task = cluster.start_controller()
     roomy = {"cpu": 1, "memory": "8Gi"}

@@ -14,17 +14,13 @@ from pathlib import Path
 
 import pytest
 from tests.harness.cluster import Cluster, this_machine
+from tests.harness.web_api import web_api
 from tests.helpers.folders import texts_below
 from tests.helpers.members import kill_member
 
-from kajitori.api.serving.server import ApiServer
-from kajitori.configuration.settings import LEASE_NAMESPACE
-from kajitori.core.policy.file import with_first_step
 from kajitori.core.spec.reasons import Phase
 from kajitori.core.words import names
-from kajitori.entrypoints.web_api import ApiDependencies, web_app
-from kajitori.errors import AlreadyExists
-from kajitori.kube.resources import NAMESPACES, PODS
+from kajitori.kube.resources import PODS
 from kajitori.kube.runs import RUNS
 
 NEEDED = ("sshd", "ssh-keyscan", "ip")
@@ -110,11 +106,7 @@ async def machine_with_networks(cluster: Cluster) -> AsyncIterator[dict[str, str
 @contextlib.asynccontextmanager
 async def with_web_api(cluster: Cluster, address: str) -> AsyncIterator[None]:
     """A Web API that members are told of, and a controller."""
-    with contextlib.suppress(AlreadyExists):
-        await cluster.client.create(NAMESPACES, {"metadata": {"name": LEASE_NAMESPACE}})
-    app = web_app(ApiDependencies(client=cluster.client, mirror=cluster.mirror, policy=cluster.policy))
-    async with ApiServer(app, host=address) as server:
-        cluster.policy.complete(lambda policy: with_first_step(policy, "kajitori:1", server.url))
+    async with web_api(cluster, host=address, for_members=True):
         cluster.start_controller()
         yield
 

@@ -6,17 +6,16 @@ import contextlib
 from collections.abc import AsyncIterator
 from typing import Any
 
-import httpx2
-from tests.harness.cluster import GPUS, Cluster
+from tests.harness.cluster import Cluster
 from tests.harness.deployed import grant_tests
-from tests.harness.real_server import CONTROLLER
+from tests.harness.kube_server import CONTROLLER
+from tests.harness.parts import GPUS
+from tests.harness.web_api import web_api
 
-from kajitori.api.serving.server import ApiServer
 from kajitori.core.nodes.health import BY_HAND, CONDITION_GONE, MEMBERS_FAIL, PREFLIGHT_FAILED
 from kajitori.core.nodes.trail import Entry, TrailEvent, read_trail
 from kajitori.core.spec.reasons import Phase
 from kajitori.core.words import names
-from kajitori.entrypoints.web_api import ApiDependencies, web_app
 from kajitori.kube.client import PatchKind
 from kajitori.kube.objects import Node, Pod
 from kajitori.kube.resources import EVENTS, NODES
@@ -74,7 +73,7 @@ def members_testing(cluster: Cluster, name: str) -> list[Pod]:
 
 async def use_tests(cluster: Cluster, **rules: Any) -> None:
     """A policy with a test, whose runs live in this test's namespace; controllers may make them there."""
-    if cluster.controllers is not cluster.client.config:
+    if cluster.server.is_real:
         await grant_tests(cluster.client, CONTROLLER, cluster.namespace)
     preflight = {"image": "registry/preflight:1", "namespace": cluster.namespace, "cpu": 1, "memory": "1Gi", **rules}
     cluster.use_policy(nodeHealth=QUICK, preflight=preflight)
@@ -126,20 +125,6 @@ async def test_policy_may_have_runs_moved_away(cluster: Cluster) -> None:
         await cluster.until(lambda: len(cluster.pods("bert")) == 1, "attempt 1 is gone")
 
 
-@contextlib.asynccontextmanager
-async def web_api(cluster: Cluster) -> AsyncIterator[httpx2.AsyncClient]:
-    """The Web API above this cluster, for its administrator."""
-    dependencies = ApiDependencies(
-        client=cluster.client, mirror=cluster.mirror, policy=cluster.policy, namespace=cluster.namespace
-    )
-    token = {"Authorization": f"Bearer {cluster.client.config.credentials.token}"}
-    async with (
-        ApiServer(web_app(dependencies)) as server,
-        httpx2.AsyncClient(base_url=server.url, headers=token) as http,
-    ):
-        yield http
-
-
 async def fail_on(cluster: Cluster, run: str, sick: str, exit_code: str) -> None:
     """The run's member on this node fails, or is refused by its kubelet where that is no number, until the run is
     elsewhere."""
@@ -175,8 +160,8 @@ async def test_two_runs_that_fail_on_a_node_and_do_well_elsewhere_take_it_out(cl
         assert (out.reason, len(out.evidence)) == (MEMBERS_FAIL, 2)
         assert "bert (ada): member 0 of attempt 2 failed" in out.evidence[0], out.evidence
         assert "gpt (ben): member 0 of attempt 2 could not start" in out.evidence[1], out.evidence
-        async with web_api(cluster) as http:
-            answer = await http.post(f"/v1/nodes/{sick}/healthy")
+        async with web_api(cluster) as web:
+            answer = await web.http.post(f"/v1/nodes/{sick}/healthy")
             assert (answer.status_code, answer.json()["why"]) == (200, ""), answer.text
         await cluster.submit("third", replicas=1, resources=WHOLE, nodeSelector={"kubernetes.io/hostname": sick})
         await cluster.reaches("third", Phase.RUNNING)

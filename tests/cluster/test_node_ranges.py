@@ -17,8 +17,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.harness.binaries import require_binaries
 from tests.harness.embedded_server import embedded_server
-from tests.harness.real_server import RealServer, require_binaries
+from tests.harness.real_server import RealServer
 
 from kajitori.embedded.controller_manager import ControllerManager
 from kajitori.embedded.kubelet.kubelet import Kubelet

@@ -14,7 +14,8 @@ from typing import Any
 import kubernetes
 import kubernetes.stream
 import pytest
-from tests.harness.local_cluster import BOUND_SECONDS, NODE, LocalCluster
+from tests.harness.local_cluster import NODE, LocalCluster
+from tests.harness.waiting import PATIENCE_SECONDS
 
 _official: Any = kubernetes
 """Its types are partial and make every field optional, which says nothing here."""
@@ -48,8 +49,8 @@ def namespace(api: Any) -> Iterator[str]:
 
 
 def until(condition: Callable[[], Any]) -> None:
-    """Returns once it holds; fails after BOUND_SECONDS."""
-    deadline = time.monotonic() + BOUND_SECONDS
+    """Returns once it holds; fails after PATIENCE_SECONDS."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.1)
@@ -81,7 +82,7 @@ def wait_for(core: Any, namespace: str, name: str, phase: str) -> None:
         core.list_namespaced_pod,
         namespace,
         field_selector=f"metadata.name={name}",
-        timeout_seconds=int(BOUND_SECONDS),
+        timeout_seconds=int(PATIENCE_SECONDS),
     )
     seen = []
     for event in stream_of:
@@ -129,7 +130,7 @@ def test_exec_talks_both_ways(core: Any, namespace: str) -> None:
     )
     talking.write_stdin("bert\n")
     said = ""
-    deadline = time.monotonic() + BOUND_SECONDS
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while talking.is_open() and time.monotonic() < deadline:
         talking.update(timeout=1)
         if talking.peek_stdout():
@@ -155,7 +156,7 @@ def test_attach_talks_to_the_program(core: Any, namespace: str) -> None:
         _preload_content=False,
     )
     talking.write_stdin("bert\n")
-    assert talking.readline_stdout(timeout=BOUND_SECONDS) == "got bert"
+    assert talking.readline_stdout(timeout=PATIENCE_SECONDS) == "got bert"
     talking.close()
     wait_for(core, namespace, "shell", "Succeeded")
 
@@ -212,7 +213,7 @@ def test_a_run(api: Any, core: Any, namespace: str) -> None:
     runs.create_namespaced_custom_object(GROUP, VERSION, namespace, PLURAL, body)
     phases = []
     for event in watch.Watch().stream(
-        runs.list_namespaced_custom_object, GROUP, VERSION, namespace, PLURAL, timeout_seconds=int(BOUND_SECONDS)
+        runs.list_namespaced_custom_object, GROUP, VERSION, namespace, PLURAL, timeout_seconds=int(PATIENCE_SECONDS)
     ):
         phases.append((event["object"].get("status") or {}).get("phase"))
         if phases[-1] == "Running":
@@ -264,7 +265,7 @@ def test_a_watch_goes_on_where_it_was(core: Any, namespace: str) -> None:
     seen = []
     watching = watch.Watch()
     for event in watching.stream(
-        core.list_namespaced_secret, namespace, resource_version=begun, timeout_seconds=int(BOUND_SECONDS)
+        core.list_namespaced_secret, namespace, resource_version=begun, timeout_seconds=int(PATIENCE_SECONDS)
     ):
         seen.append((event["type"], event["object"].metadata.name))
         if len(seen) == 4:
@@ -330,5 +331,5 @@ def test_many_at_once(core: Any, namespace: str) -> None:
     for one in writers:
         one.start()
     for one in writers:
-        one.join(BOUND_SECONDS)
+        one.join(PATIENCE_SECONDS)
     assert core.read_namespaced_config_map("counter", namespace).data == {"n": "20"}

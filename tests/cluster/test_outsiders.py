@@ -15,16 +15,16 @@ import httpx2
 import pytest
 from tests.harness.cluster import Cluster
 from tests.harness.real_server import RealServer
+from tests.harness.waiting import PATIENCE_SECONDS
+from tests.harness.web_api import web_api
 from tests.helpers.memory_blobs import MemoryBlobs
 from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 from websockets.typing import Subprotocol
 
 from kajitori.api.app import openapi_document, operations
-from kajitori.api.serving.server import ApiServer
 from kajitori.blobs.code import CodeLimits, CodeStore
 from kajitori.core.spec.reasons import Phase
-from kajitori.entrypoints.web_api import ApiDependencies, web_app
 from kajitori.kube.runs import RUNS
 from kajitori.kube.streams import EXEC_PROTOCOL
 
@@ -123,23 +123,15 @@ class Scene:
 async def scene(real_control_plane: RealServer, cluster: Cluster) -> AsyncIterator[Scene]:
     cluster.start_controller()
     blobs = MemoryBlobs()
-    app = web_app(
-        ApiDependencies(
-            client=cluster.client,
-            mirror=cluster.mirror,
-            policy=cluster.policy,
-            namespace=cluster.namespace,
-            code=CodeStore(blobs, lambda: CodeLimits(size_bytes=1 << 20)),
-            blobs=blobs,
-        )
-    )
-    owner = {"Authorization": f"Bearer {cluster.client.config.credentials.token}"}
+    code = CodeStore(blobs, lambda: CodeLimits(size_bytes=1 << 20))
     ada = {"Authorization": f"Bearer {real_control_plane.tokens['ada']}"}
-    async with ApiServer(app) as server, httpx2.AsyncClient(base_url=server.url, timeout=60.0) as http:
-        made = await http.post("/v1/runs", headers=owner, json={"name": RUN, "spec": SPEC})
-        assert made.status_code == 201, made.text
+    async with (
+        web_api(cluster, code=code, blobs=blobs) as web,
+        httpx2.AsyncClient(base_url=web.url, timeout=PATIENCE_SECONDS) as http,
+    ):
+        await web.submit(RUN, SPEC)
         await cluster.reaches(RUN, Phase.RUNNING)
-        yield Scene(cluster, server.url, http, ada)
+        yield Scene(cluster, web.url, http, ada)
 
 
 def shows_nothing(scene: Scene, answer: httpx2.Response) -> bool:

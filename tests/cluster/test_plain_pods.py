@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from tests.harness.real_server import KubeServer
+from tests.harness.kube_server import KubeServer
 
 from kajitori.core.admission.plain_pods.policies import pod_policies
 from kajitori.core.admission.plain_pods.rules import Circumstances

@@ -8,7 +8,8 @@ from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from tests.harness.cluster import GPUS, SIM, Cluster, this_machine
+from tests.harness.cluster import SIM, Cluster, this_machine
+from tests.harness.parts import GPUS
 
 from kajitori.configuration.policy_file import PolicyFile
 from kajitori.controllers.runs.statuses import write_status

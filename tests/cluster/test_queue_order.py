@@ -71,7 +71,7 @@ async def test_who_leads_anew_starts_nobody_before_he_knows_of_all_who_wait(clus
     await cluster.succeed("now")
     await cluster.until(lambda: all(pod.is_finished for pod in cluster.pods("now")), "its nodes are free")
     cluster.use_policy(defaults={"restarts": 5})  # which is told of everybody
-    async with Refusing(cluster.controllers, "first") as client:
+    async with Refusing(cluster.server.controller_config, "first") as client:
         task = cluster.start_controller(client=client)
         await cluster.reaches("first", Phase.RUNNING)
         assert cluster.status("second").attempts == 0

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.harness.real_server import KubeServer
+from tests.harness.kube_server import KubeServer
 
 from kajitori.agent.relay import RelayPods
 from kajitori.agent.servers import Servers

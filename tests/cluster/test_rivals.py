@@ -10,8 +10,8 @@ from datetime import datetime
 
 import yaml
 from tests.harness.cluster import POLICY, Cluster
-from tests.harness.part_processes import ControllerPart
-from tests.helpers.chaos import Chaos, Parts, Watchman
+from tests.harness.part_processes import ControllerPart, PartProcesses
+from tests.helpers.chaos import Chaos, InvariantChecker
 
 from kajitori.core.leadership import LEASE_NAME, Terms
 from kajitori.core.spec.reasons import Phase
@@ -25,20 +25,17 @@ ACKNOWLEDGED = 25
 
 
 @contextlib.asynccontextmanager
-async def candidates(cluster: Cluster) -> AsyncIterator[Parts]:
+async def candidates(cluster: Cluster) -> AsyncIterator[PartProcesses]:
     """Two processes, of which the first leads."""
     cluster.use_policy(start=POLICY["start"] | {"deadline": "2m"})  # a busy machine is no reason for a second attempt
     policy = cluster.folder / "policy.yaml"
     policy.write_text(yaml.safe_dump(cluster.policy_document))
-    parts = Parts()
-    try:
-        parts.add("first", ControllerPart(cluster.kubeconfig, policy, "first", TERMS, cluster.namespace))
+    with PartProcesses() as parts:
+        parts.add("first", ControllerPart(cluster.server.kubeconfig, policy, "first", TERMS, cluster.namespace))
         await cluster.submit("early")
         await cluster.reaches("early", Phase.RUNNING)
-        parts.add("second", ControllerPart(cluster.kubeconfig, policy, "second", TERMS, cluster.namespace))
+        parts.add("second", ControllerPart(cluster.server.kubeconfig, policy, "second", TERMS, cluster.namespace))
         yield parts
-    finally:
-        parts.kill_all()
 
 
 async def last_writes(cluster: Cluster) -> dict[str, datetime]:
@@ -66,7 +63,7 @@ async def test_a_leader_that_was_stopped_in_a_burst_writes_nothing_when_it_conti
                 stopped.set()
 
         unsubscribe = cluster.mirror.on_change(stop)
-        with Watchman(cluster, one_writer=True).watching() as watchman:
+        with InvariantChecker(cluster, one_writer=True).watching() as watchman:
             for name in names:
                 await cluster.submit(name, replicas=MEMBERS, restarts=1, resources={"cpu": "100m", "memory": "16Mi"})
             async with asyncio.timeout(60):
@@ -106,7 +103,7 @@ async def test_two_controllers_at_once_do_no_harm(cluster: Cluster) -> None:
     """Nobody asks who leads. Compare-and-swap lets one of them win each step: never two attempts live, no GPU is taken
     twice, one end per run, and nothing is left of what was deleted."""
     chaos, over = Chaos(cluster, random.Random(7)), asyncio.Event()
-    with Watchman(cluster, one_writer=False).watching() as watchman:
+    with InvariantChecker(cluster, one_writer=False).watching() as watchman:
         cluster.start_controller()
         cluster.start_controller()
         stream = asyncio.create_task(chaos.stream(over))

@@ -13,8 +13,10 @@ import pytest
 import pytest_asyncio
 import yaml
 from tests.harness import deployed
+from tests.harness.cluster import Cluster, run_manifest
+from tests.harness.commands import Completed
 from tests.harness.real_server import RealServer
-from tests.harness.web_api import Completed, WebApi, manifest, running_web_api
+from tests.harness.web_api import WebApi, web_api
 
 from kajitori.core.spec.reasons import Phase
 from kajitori.core.words import names
@@ -53,28 +55,30 @@ class Town:
 
     async def kubectl(self, person: str, *arguments: str, stdin: str = "") -> Completed:
         """As that person; the token takes the place of the administrator's."""
-        return await self.web.kubectl(f"--token={self.tokens[person]}", *arguments, stdin=stdin)
+        return await self.web.cluster.kubectl(f"--token={self.tokens[person]}", *arguments, stdin=stdin)
 
     def client(self, person: str) -> KubeClient:
-        return KubeClient(self.web.cluster.client.config.with_token(self.tokens[person]))
+        return KubeClient(self.web.cluster.server.config.with_token(self.tokens[person]))
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def town(real_control_plane: RealServer, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Town]:
     """The roles as they are delivered, bound to service accounts."""
-    policy = {"checkpoint": {"kind": "claim"}}
-    async with running_web_api(tmp_path_factory.mktemp("town"), real_control_plane, policy=policy) as web:
-        namespace = web.cluster.namespace
+    async with Cluster(real_control_plane, tmp_path_factory.mktemp("town")).running() as cluster:
+        cluster.use_policy(checkpoint={"kind": "claim"})
+        cluster.start_controller()
+        namespace = cluster.namespace
         documents = [each for each in deployed.manifest("rbac.yaml") if each["kind"] == "ClusterRole"]
         bindings = [("RoleBinding", person, role) for person, roles in PEOPLE.items() for role in roles]
         for kind, person, role in (*bindings, ("ClusterRoleBinding", "ines", "kajitori-installer")):
             documents.append(_binding(kind, person, role, namespace))
         people = [*PEOPLE, "ines"]
         documents += [_account(person, namespace) for person in people]
-        applied = await web.kubectl("apply", "-f", "-", stdin=yaml.safe_dump_all(documents))
-        assert applied.code == 0, applied
-        tokens = {person: (await web.kubectl("create", "token", person)).out.strip() for person in people}
-        yield Town(web, tokens)
+        applied = await cluster.kubectl("apply", "-f", "-", stdin=yaml.safe_dump_all(documents))
+        assert applied.returncode == 0, applied
+        tokens = {person: (await cluster.kubectl("create", "token", person)).stdout.strip() for person in people}
+        async with web_api(cluster) as web:
+            yield Town(web, tokens)
 
 
 def _account(person: str, namespace: str) -> dict[str, Any]:
@@ -98,16 +102,16 @@ async def test_a_viewer_sees_runs_and_changes_nothing(town: Town) -> None:
     await cluster.submit("theirs")
     await cluster.reaches("theirs", Phase.RUNNING)
     before = await cluster.client.get(RUNS, "theirs", cluster.namespace)
-    assert "theirs" in (await town.kaji("vera", "ps", "--all-users")).out
+    assert "theirs" in (await town.kaji("vera", "ps", "--all-users")).stdout
     shown = await town.kaji("vera", "describe", "theirs")
-    assert shown.code == 0 and "theirs" in shown.out, shown
-    assert "theirs" in (await town.kubectl("vera", "get", "runs")).out
+    assert shown.returncode == 0 and "theirs" in shown.stdout, shown
+    assert "theirs" in (await town.kubectl("vera", "get", "runs")).stdout
     for refused in (
         await town.kaji("vera", "run", "-d", "--name", "hers", "bert:3", "train"),
         await town.kaji("vera", "stop", "theirs"),
         await town.kaji("vera", "rm", "-f", "theirs"),
     ):
-        assert refused.code == 2 and "kubectl auth can-i" in refused.err, refused
+        assert refused.returncode == 2 and "kubectl auth can-i" in refused.stderr, refused
     for arguments in (
         ("delete", "run", "theirs"),
         ("patch", "run", "theirs", "--type=merge", "--patch", '{"spec": {"stopped": true}}'),
@@ -116,9 +120,9 @@ async def test_a_viewer_sees_runs_and_changes_nothing(town: Town) -> None:
         ("get", "pods"),
         ("get", "secrets"),
     ):
-        refused = await town.kubectl("vera", *arguments, stdin=manifest("hers", SPEC))
-        assert refused.code == 1 and "orbidden" in refused.err, (arguments, refused)
-    assert (await town.kaji("vera", "logs", "theirs")).code == 2
+        refused = await town.kubectl("vera", *arguments, stdin=run_manifest("hers", SPEC))
+        assert refused.returncode == 1 and "orbidden" in refused.stderr, (arguments, refused)
+    assert (await town.kaji("vera", "logs", "theirs")).returncode == 2
     assert cluster.run("hers") is None
     after = await cluster.client.get(RUNS, "theirs", cluster.namespace)
     assert (after["spec"], after["metadata"]["uid"]) == (before["spec"], before["metadata"]["uid"])
@@ -130,17 +134,17 @@ async def test_a_checkpoint_goes_only_with_who_may_delete_it(town: Town) -> None
     for person in ("grace", "ada"):
         run = f"of-{person}"
         made = await town.kaji(person, "run", "-d", "--name", run, "--checkpoint", "/ckpt:1Gi", "bert:3", "train")
-        assert made.code == 0, made
+        assert made.returncode == 0, made
         await cluster.until(lambda name=run: cluster.pods(name), f"the member of {run}")  # type: ignore[misc]
         claim = names.checkpoint_claim(run)
         assert (await cluster.client.get(CLAIMS, claim, cluster.namespace))["spec"]["resources"]["requests"]
         answer = await town.kaji(person, "rm", "-f", "-v", run)
         if person == "grace":
-            assert answer.code == 2 and "persistentvolumeclaims" in answer.err, answer
+            assert answer.returncode == 2 and "persistentvolumeclaims" in answer.stderr, answer
             assert cluster.run(run) is not None and not await _is_going(town, claim), "both go, or none"
-            assert (await town.kaji(person, "rm", "-f", run)).code == 0
+            assert (await town.kaji(person, "rm", "-f", run)).returncode == 0
         else:
-            assert answer.code == 0, answer
+            assert answer.returncode == 0, answer
             assert await _is_going(town, claim)
         await cluster.until(lambda name=run: cluster.run(name) is None, f"{run} gone")  # type: ignore[misc]
     assert not await _is_going(town, names.checkpoint_claim("of-grace")), "it outlives its run"
@@ -156,18 +160,18 @@ async def test_secrets_are_for_who_may_have_them(town: Town) -> None:
     file.write_text("s3cr3t")
     made = ("secret", "create", "wandb", "--from-file", f"key={file}")
     refused = [await town.kaji("grace", *words) for words in (made, ("secret", "ls"), ("secret", "rm", "wandb"))]
-    assert [answer.code for answer in refused] == [2, 2, 2], refused
-    assert (await town.kaji("sofia", *made)).code == 0
-    assert (await town.kaji("sofia", *made)).code == 2, "it is there"
-    assert (await town.kaji("sofia", *made, "--replace")).code == 0
+    assert [answer.returncode for answer in refused] == [2, 2, 2], refused
+    assert (await town.kaji("sofia", *made)).returncode == 0
+    assert (await town.kaji("sofia", *made)).returncode == 2, "it is there"
+    assert (await town.kaji("sofia", *made, "--replace")).returncode == 0
     listed = await town.kaji("sofia", "secret", "ls")
-    assert "wandb" in listed.out and "key" in listed.out and "s3cr3t" not in listed.out, listed
+    assert "wandb" in listed.stdout and "key" in listed.stdout and "s3cr3t" not in listed.stdout, listed
     used = await town.kaji("sofia", "run", "-d", "--name", "tracked", "--secret", "wandb", "bert:3", "train")
-    assert used.code == 0, used
+    assert used.returncode == 0, used
     await cluster.until(lambda: cluster.run("tracked") is not None, "the run is known")
-    assert "used by tracked" in (await town.kaji("sofia", "secret", "rm", "wandb")).err
-    assert (await town.kaji("sofia", "rm", "-f", "tracked")).code == 0
-    assert (await town.kaji("sofia", "secret", "rm", "wandb")).code == 0
+    assert "used by tracked" in (await town.kaji("sofia", "secret", "rm", "wandb")).stderr
+    assert (await town.kaji("sofia", "rm", "-f", "tracked")).returncode == 0
+    assert (await town.kaji("sofia", "secret", "rm", "wandb")).returncode == 0
 
 
 async def _is_going(town: Town, claim: str) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 from tests.harness.cluster import Cluster
-from tests.harness.real_server import KubeServer
+from tests.harness.kube_server import KubeServer
 
 from kajitori.controllers.runs.networks import NetworkKeeper
 from kajitori.core.pods.reach import Reach, network_rules

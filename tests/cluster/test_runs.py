@@ -8,7 +8,8 @@ import time
 from datetime import timedelta
 
 import msgspec
-from tests.harness.cluster import GPUS, NODES_COUNT, Cluster, this_machine
+from tests.harness.cluster import NODES_COUNT, Cluster, this_machine
+from tests.harness.parts import GPUS
 
 from kajitori.core.spec.reasons import Phase, Reason
 from kajitori.core.spec.status import to_document

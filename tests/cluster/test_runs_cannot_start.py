@@ -6,7 +6,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from tests.harness.cluster import GPUS, NODES_COUNT, SIM, Cluster
+from tests.harness.cluster import NODES_COUNT, SIM, Cluster
+from tests.harness.parts import GPUS
 from tests.helpers.meddling_client import MeddlingClient
 
 from kajitori.core.spec.reasons import Phase, Reason
@@ -34,7 +35,7 @@ async def test_an_image_that_one_member_cannot_pull_frees_all_nodes(cluster: Clu
             said.setdefault(status.failed_starts, status.message)
 
     cluster.mirror.on_change(note)
-    async with MeddlingClient(cluster.controllers, spoil) as client:
+    async with MeddlingClient(cluster.server.controller_config, spoil) as client:
         controller = cluster.start_controller(client=client)
         await cluster.submit("big", replicas=NODES_COUNT, resources=WHOLE, restarts=0)
         await cluster.until(lambda: cluster.pods("big"), "its members")
@@ -66,7 +67,7 @@ async def test_a_foreign_pod_that_was_quicker(cluster: Cluster, bind: str) -> No
         spec = {"nodeName": taken[0], "containers": [container]}
         await cluster.client.create(PODS, {"metadata": {"name": "quicker"}, "spec": spec}, cluster.namespace)
 
-    async with MeddlingClient(cluster.controllers, be_quicker) as client:
+    async with MeddlingClient(cluster.server.controller_config, be_quicker) as client:
         controller = cluster.start_controller(client=client)
         await cluster.submit("bert", replicas=3, resources=WHOLE, restarts=0)
         status = await cluster.until(lambda: (s := cluster.status("bert")).failed_starts and s, "a failed start")

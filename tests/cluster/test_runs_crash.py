@@ -12,15 +12,17 @@ from pathlib import Path
 
 import pytest
 import yaml
-from tests.harness.cluster import PATIENCE_SECONDS, POLICY, SIM, Cluster
-from tests.harness.part_processes import IMPATIENT, ControllerPart, KubeletPart, ServerPart
-from tests.harness.real_server import RealServer, free_port
-from tests.helpers.chaos import HERE, Chaos, Parts, Watchman, members_alive, storm
+from tests.harness.cluster import POLICY, SIM, THIS_MACHINE, Cluster
+from tests.harness.fixtures import real_server_of
+from tests.harness.kube_server import KubeServer
+from tests.harness.part_processes import IMPATIENT, ControllerPart, KubeletPart, PartProcesses, ServerPart
+from tests.harness.parts import HERE
+from tests.harness.real_server import free_port
+from tests.harness.waiting import PATIENCE_SECONDS, until
+from tests.helpers.chaos import Chaos, InvariantChecker, kill_parts, members_alive
 
 from kajitori.embedded.kubelet.settings import KubeletSettings
-from kajitori.errors import KajitoriError, NotFound
-from kajitori.kube.client import KubeClient
-from kajitori.kube.config import KubeConfig
+from kajitori.errors import NotFound
 from kajitori.kube.resources import NODES
 
 # A kill costs a quarter of a second of one core: some are done each time, never the same ones; before a release, 200.
@@ -36,68 +38,51 @@ class KillableCluster:
     """A cluster whose controller, process kubelet and, where it is the embedded one, API server may be killed."""
 
     cluster: Cluster
-    parts: Parts
+    parts: PartProcesses
     victims: Sequence[tuple[str, ...]]
     """Who may be killed together."""
 
 
 @pytest.fixture(params=["embedded", pytest.param("real", marks=[pytest.mark.real, pytest.mark.xdist_group("runs")])])
 async def killable(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[KillableCluster]:
-    """Everything is at work but the controller."""
+    """All parts run; controller, kubelet and the embedded server as processes."""
     policy = tmp_path / "policy.yaml"
     policy.write_text(yaml.safe_dump(POLICY | {"security": OWN_MACHINE, "inject": SLOW_END}))
     async with contextlib.AsyncExitStack() as closing:
-        parts = Parts()
+        parts = closing.enter_context(PartProcesses())
         victims: list[tuple[str, ...]] = [("controller",), ("controller",), ("kubelet",)]
-        if request.param == "real":
-            real: RealServer = request.getfixturevalue("real_control_plane")
-            kubeconfig = real.kubeconfig
+        server: KubeServer | None = real_server_of(request)
+        if server is not None:
+            closing.push_async_callback(_forget_this_machine, server)
         else:
-            kubeconfig = tmp_path / "cluster" / "kubeconfig"
-            closing.callback(parts.kill_all)
-            parts.add("server", ServerPart(tmp_path / "cluster", free_port()))
+            part = ServerPart(tmp_path / "cluster", free_port())
+            parts.add("server", part)
+            server = await part.started()
             victims += [("server",), ("server", "controller"), ("server", "controller", "kubelet")]
-        client = await closing.enter_async_context(await _client(kubeconfig))
-        if request.param == "real":
-            closing.push_async_callback(_forget_this_machine, client)
         closing.callback(parts.kill_all)
         closing.push_async_callback(_members_ended, tmp_path / "locks")
-        cluster = await closing.enter_async_context(Cluster(client, kubeconfig, tmp_path, watching=IMPATIENT).running())
+        cluster = await closing.enter_async_context(Cluster(server, tmp_path, watching=IMPATIENT).running())
         kubelet = KubeletSettings(
-            "here", tmp_path / "kubelet", labels=HERE, address="127.0.0.1", cgroups=False, namespaces=False
+            HERE, tmp_path / "kubelet", labels=THIS_MACHINE, address="127.0.0.1", cgroups=False, namespaces=False
         )
-        parts.add("kubelet", KubeletPart(kubeconfig, kubelet))
-        await cluster.until(
-            lambda: (node := cluster.mirror.nodes.get("here")) and node.is_ready, "this machine is ready"
-        )
-        await client.patch(NODES, "here", {"spec": {"taints": None}})
-        parts.add("controller", ControllerPart(kubeconfig, policy))
+        parts.add("kubelet", KubeletPart(server.kubeconfig, kubelet))
+        await cluster.until(lambda: (node := cluster.mirror.nodes.get(HERE)) and node.is_ready, "this machine is ready")
+        await cluster.client.patch(NODES, HERE, {"spec": {"taints": None}})
+        parts.add("controller", ControllerPart(server.kubeconfig, policy))
         yield KillableCluster(cluster, parts, victims)
 
 
-async def _forget_this_machine(client: KubeClient) -> None:
-    """A kubelet that was still there may have made its Node again."""
-    with contextlib.suppress(NotFound):
-        await client.delete(NODES, "here")
+async def _forget_this_machine(server: KubeServer) -> None:
+    """A kubelet that was killed late may have created its Node again."""
+    async with server.client() as client:
+        with contextlib.suppress(NotFound):
+            await client.delete(NODES, HERE)
 
 
 async def _members_ended(locks: Path) -> None:
-    """Where a test failed, the kubelet is still to end what it left."""
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(5):
-            while members_alive(locks):  # noqa: ASYNC110 - locks tell nobody
-                await asyncio.sleep(0.05)
-
-
-async def _client(kubeconfig: Path) -> KubeClient:
-    """A client of a server that may be starting still."""
-    async with asyncio.timeout(PATIENCE_SECONDS):
-        while True:
-            with contextlib.suppress(OSError, KajitoriError):
-                client = KubeClient(KubeConfig.from_file(kubeconfig))
-                await client.list(NODES)
-                return client
-            await asyncio.sleep(0.02)
+    """After a failure, the kubelet still has to end the members."""
+    with contextlib.suppress(AssertionError):
+        await until(lambda: not members_alive(locks), seconds=5)
 
 
 @pytest.mark.timeout(300 + 3 * KILLS)
@@ -109,9 +94,9 @@ async def test_killed_at_random_moments_nothing_is_lost_or_done_twice(killable: 
     print(f"KAJI_TEST_STORM_SEED={SEED} KAJI_TEST_STORM_KILLS={KILLS}")
     cluster, over = killable.cluster, asyncio.Event()
     chaos = Chaos(cluster, random.Random(SEED), processes=True)
-    with Watchman(cluster, one_writer=True).watching() as watchman:
+    with InvariantChecker(cluster, one_writer=True).watching() as watchman:
         stream = asyncio.create_task(chaos.stream(over))
-        await storm(cluster, killable.parts, killable.victims, KILLS, random.Random(SEED + 1))
+        await kill_parts(cluster, killable.parts, killable.victims, KILLS, random.Random(SEED + 1))
         enough = lambda: chaos.acknowledged > KILLS / 4 and watchman.ends > 0  # noqa: E731
         await cluster.until(enough, "enough was done, and some run ended", seconds=PATIENCE_SECONDS)
         over.set()

@@ -5,21 +5,19 @@ from __future__ import annotations
 import contextlib
 from typing import Any
 
-import httpx2
 import pytest
-from tests.harness.cluster import GPUS, SIM, Cluster
+from tests.harness.cluster import SIM, Cluster
+from tests.harness.parts import GPUS
+from tests.harness.web_api import web_api
 
-from kajitori.api.serving.server import ApiServer
 from kajitori.configuration.settings import LEASE_NAMESPACE
 from kajitori.core.pods.tickets import Ticket, sign
 from kajitori.core.spec.reasons import Phase
 from kajitori.core.words import names
-from kajitori.entrypoints.web_api import ApiDependencies, web_app
-from kajitori.errors import AlreadyExists
 from kajitori.kube.client import PatchKind
 from kajitori.kube.objects import Pod
 from kajitori.kube.platform.ticket_key import ensure_ticket_key
-from kajitori.kube.resources import NAMESPACES, NODES, PODS, PRIORITY_CLASSES, Resource
+from kajitori.kube.resources import NODES, PODS, PRIORITY_CLASSES, Resource
 from kajitori.kube.runs import RUNS
 
 WHOLE = {"cpu": 4, "memory": "8Gi", "gpu": GPUS, "gpuType": "h100"}
@@ -68,13 +66,10 @@ async def environment(cluster: Cluster, pod: Pod) -> str:
 
 async def asks_for_hosts(cluster: Cluster, run_uid: str, attempt: int) -> tuple[int, str]:
     """Status and code of what a member of that attempt is told when it asks where the others are."""
-    with contextlib.suppress(AlreadyExists):
-        await cluster.client.create(NAMESPACES, {"metadata": {"name": LEASE_NAMESPACE}})
     ticket = Ticket(cluster.namespace, "bert", run_uid, attempt, 3, "")
     token = sign(ticket, await ensure_ticket_key(cluster.client, LEASE_NAMESPACE))
-    app = web_app(ApiDependencies(client=cluster.client, mirror=cluster.mirror, policy=cluster.policy))
-    async with ApiServer(app) as server, httpx2.AsyncClient(base_url=server.url) as http:
-        answer = await http.get("/v1/members/hosts", headers={"Authorization": f"Bearer {token}"})
+    async with web_api(cluster) as web:
+        answer = await web.http.get("/v1/members/hosts", headers={"Authorization": f"Bearer {token}"})
         return answer.status_code, answer.json().get("code", "")
 
 

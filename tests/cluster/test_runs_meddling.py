@@ -6,7 +6,8 @@ import logging
 from typing import Any
 
 import pytest
-from tests.harness.cluster import GPUS, NODES_COUNT, Cluster
+from tests.harness.cluster import NODES_COUNT, Cluster
+from tests.harness.parts import GPUS
 
 from kajitori.core.spec.reasons import Phase, Reason
 from kajitori.core.words import names

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 import yaml
-from tests.harness.cluster import GPUS, NODES_COUNT, Cluster
+from tests.harness.cluster import NODES_COUNT, Cluster
+from tests.harness.parts import GPUS
 from tests.helpers.meddling_client import MeddlingClient
 
 from kajitori.core.spec.reasons import Phase, Reason
@@ -77,7 +78,7 @@ async def test_what_is_under_way_is_kept_and_can_be_ended(cluster: Cluster) -> N
             held_up.set()
             await asyncio.Event().wait()
 
-    async with MeddlingClient(cluster.controllers, hold_up) as client:
+    async with MeddlingClient(cluster.server.controller_config, hold_up) as client:
         first = cluster.start_controller(client=client)
         for name in ("stopped", "limited", "failing"):
             limit = {"timeLimit": "4s"} if name == "limited" else {}

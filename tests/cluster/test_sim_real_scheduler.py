@@ -9,7 +9,8 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from tests.harness.real_server import RealServer, require_binaries
+from tests.harness.binaries import require_binaries
+from tests.harness.real_server import RealServer
 
 from kajitori.embedded.simulator import SimSettings, SimulatedNodes
 from kajitori.kube.client import KubeClient

@@ -11,12 +11,11 @@ import httpx2
 import pytest
 from tests.harness.cluster import Cluster
 from tests.harness.real_server import RealServer
+from tests.harness.web_api import web_api
 
-from kajitori.api.serving.server import ApiServer
 from kajitori.core.spec.definition import custom_resource_definition
 from kajitori.core.spec.reasons import Phase
 from kajitori.core.words import names
-from kajitori.entrypoints.web_api import ApiDependencies, web_app
 from kajitori.kube.client import PatchKind
 from kajitori.kube.platform.install import install
 from kajitori.kube.resources import CUSTOM_RESOURCES, NODES, Resource
@@ -37,20 +36,8 @@ SPEC: dict[str, Any] = {
 async def http(cluster: Cluster) -> AsyncIterator[httpx2.AsyncClient]:
     """A client of a Web API in front of the cluster, with a controller at work behind it."""
     cluster.start_controller()
-    app = web_app(
-        ApiDependencies(
-            client=cluster.client,
-            mirror=cluster.mirror,
-            policy=cluster.policy,
-            namespace=cluster.namespace,
-        )
-    )
-    headers = {"Authorization": f"Bearer {cluster.client.config.credentials.token}"}
-    async with (
-        ApiServer(app) as server,
-        httpx2.AsyncClient(base_url=server.url, headers=headers, timeout=60.0) as client,
-    ):
-        yield client
+    async with web_api(cluster) as web:
+        yield web.http
 
 
 async def submit(http: httpx2.AsyncClient, name: str, **spec: Any) -> dict[str, Any]:

@@ -17,6 +17,7 @@ import pytest
 import pytest_asyncio
 from tests.harness.commands import clean_environment
 from tests.harness.local_cluster import NODE, LocalCluster
+from tests.harness.waiting import PATIENCE_SECONDS
 
 from kajitori.api.serving.server import ApiServer
 from kajitori.configuration.policy_file import PolicyFile
@@ -28,7 +29,6 @@ from kajitori.kube.streams import EXEC_PROTOCOL, Channel, exit_of
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-BOUND_SECONDS = 60.0
 AS_ROOT = os.geteuid() == 0
 SPEC: dict[str, Any] = {
     "image": "busybox",
@@ -50,14 +50,14 @@ class Web:
         self.headers = {"Authorization": f"Bearer {token}"}
 
     async def call(self, method: str, path: str, **more: Any) -> httpx2.Response:
-        async with httpx2.AsyncClient(base_url=self.url, headers=self.headers, timeout=BOUND_SECONDS) as http:
+        async with httpx2.AsyncClient(base_url=self.url, headers=self.headers, timeout=PATIENCE_SECONDS) as http:
             return await http.request(method, path, **more)
 
     async def reaches(self, name: str, *phases: str) -> dict[str, Any]:
         """The run once it is in one of these phases."""
         async with (
-            asyncio.timeout(BOUND_SECONDS),
-            httpx2.AsyncClient(base_url=self.url, headers=self.headers, timeout=BOUND_SECONDS) as http,
+            asyncio.timeout(PATIENCE_SECONDS),
+            httpx2.AsyncClient(base_url=self.url, headers=self.headers, timeout=PATIENCE_SECONDS) as http,
             http.stream("GET", f"/v1/runs/default/{name}/watch") as response,
         ):
             async for line in response.aiter_lines():
@@ -71,7 +71,7 @@ class Web:
         """A program in member 0 of the run that sleeps."""
         query = [("command", part) for part in command] + list(parameters.items())
         async with (
-            asyncio.timeout(BOUND_SECONDS),
+            asyncio.timeout(PATIENCE_SECONDS),
             aiohttp.ClientSession(headers=self.headers) as session,
             session.ws_connect(
                 f"{self.url}/v1/runs/default/sleeper/exec", params=query, protocols=(EXEC_PROTOCOL,)
@@ -88,7 +88,7 @@ class Web:
             sys.executable, "-m", "kajitori.cli", *arguments, stdin=pipe, stdout=pipe, stderr=pipe, env=env
         )
         try:
-            out, err = await asyncio.wait_for(process.communicate(stdin), BOUND_SECONDS)
+            out, err = await asyncio.wait_for(process.communicate(stdin), PATIENCE_SECONDS)
         except BaseException:
             process.kill()
             await process.wait()

@@ -8,10 +8,9 @@ from collections.abc import AsyncIterator
 import httpx2
 import pytest
 from tests.harness.cluster import Cluster
+from tests.harness.web_api import web_api
 
-from kajitori.api.serving.server import ApiServer
 from kajitori.core.spec.reasons import Phase
-from kajitori.entrypoints.web_api import ApiDependencies, web_app
 from kajitori.kube.resources import CLAIMS, SECRETS
 
 VALUE = base64.b64encode(b"s3cr3t").decode()
@@ -21,15 +20,8 @@ VALUE = base64.b64encode(b"s3cr3t").decode()
 async def http(cluster: Cluster) -> AsyncIterator[httpx2.AsyncClient]:
     cluster.use_policy(checkpoint={"kind": "claim"}, volumes={"imagenet": {"claim": "nowhere"}})
     cluster.start_controller()
-    deps = ApiDependencies(
-        client=cluster.client, mirror=cluster.mirror, policy=cluster.policy, namespace=cluster.namespace
-    )
-    headers = {"Authorization": f"Bearer {cluster.client.config.credentials.token}"}
-    async with (
-        ApiServer(web_app(deps)) as server,
-        httpx2.AsyncClient(base_url=server.url, headers=headers, timeout=60.0) as client,
-    ):
-        yield client
+    async with web_api(cluster) as web:
+        yield web.http
 
 
 async def test_a_secret_is_made_shown_replaced_and_deleted(cluster: Cluster, http: httpx2.AsyncClient) -> None:

@@ -8,7 +8,8 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.harness.kaji_up import KajiUp, until
+from tests.harness.kaji_up import KajiUp
+from tests.harness.waiting import wait_until
 from tests.helpers.counted import Following, assert_whole, command, followed
 
 LINES, FAILS_AT = 500, 250
@@ -31,10 +32,10 @@ def test_followers_lose_no_line_when_kaji_up_is_killed(tmp_path: Path, seed: int
     one = Following(tmp_path, "one", it.environment, "logs", "-f", "--rank", "1", "counts")
     try:
         with followed(run, one) as goes_on:
-            until(lambda: "<1/1/3>" in run.out.read_text(), lambda: (run.err.read_text(), it.log.read_text()))
+            wait_until(lambda: "<1/1/3>" in run.out.read_text(), lambda: (run.err.read_text(), it.log.read_text()))
             if one.process.poll() is not None:  # the run was not there yet
                 one = Following(tmp_path, "one", it.environment, "logs", "-f", "--rank", "1", "counts")
-            until(lambda: "<1/1/" in one.out.read_text(), lambda: (one.err.read_text(), it.log.read_text()))
+            wait_until(lambda: "<1/1/" in one.out.read_text(), lambda: (one.err.read_text(), it.log.read_text()))
             for _ in range(MOST_KILLS):
                 time.sleep(chance.uniform(0.2, 2.0))
                 if not goes_on():

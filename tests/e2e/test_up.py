@@ -16,8 +16,9 @@ from typing import Any
 import httpx2
 import psutil
 import pytest
-from tests.harness.commands import kaji, server
-from tests.harness.kaji_up import KajiUp, until
+from tests.harness.commands import kaji, start_kaji
+from tests.harness.kaji_up import KajiUp
+from tests.harness.waiting import wait_until
 from tests.helpers.brought_code import assert_all_get_the_same
 
 
@@ -31,7 +32,7 @@ def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KajiUp]:
         names = it.kaji("ps", "-a", "-q").stdout.split()
         if names:
             it.kaji("rm", "-f", *names)
-            until(lambda: not it.kaji("ps", "-a", "-q").stdout.split())
+            wait_until(lambda: not it.kaji("ps", "-a", "-q").stdout.split())
         it.kill()
 
 
@@ -86,9 +87,11 @@ def test_it_is_ready_once_this_machine_is_there(tmp_path: Path) -> None:
         return found.status_code, found.json()
 
     with it.log.open("ab") as log:
-        it.process = server("up", "--data", str(it.data), "--port", str(port), env=it.environment, cwd=it.home, log=log)
+        it.process = start_kaji(
+            "up", "--data", str(it.data), "--port", str(port), env=it.environment, cwd=it.home, log=log
+        )
     try:
-        until(lambda: answer("/readyz")[0] == 200, it.log.read_text, every=0.002)
+        wait_until(lambda: answer("/readyz")[0] == 200, it.log.read_text, every=0.002)
         nodes = answer("/v1/nodes")[1]["items"]
         assert [node["ready"] for node in nodes] == [True], nodes
     finally:
@@ -143,7 +146,7 @@ def test_the_network_of_this_machine_is_measured(up: KajiUp) -> None:
     assert [each["kind"] for each in found["items"]] == ["pods", "hosts"]
     assert all(each["bitsPerSecond"] > 0 and each["mtu"] >= 1280 for each in found["items"])
     assert found["conclusions"][0].startswith(f"Both ends are on {here}")
-    until(lambda: "network-" not in up.kaji("ps", "-a").stdout)
+    wait_until(lambda: "network-" not in up.kaji("ps", "-a").stdout)
 
 
 def test_a_lost_member_takes_the_gang_back_and_it_ends(up: KajiUp) -> None:
@@ -152,7 +155,7 @@ def test_a_lost_member_takes_the_gang_back_and_it_ends(up: KajiUp) -> None:
     mark = ("-e", f"MARK={up.home}")
     arguments = ("--name", "pair", "-n", "2", "--restarts", "2", "--cpus", "0.2", *mark, "busybox", "sh", "-c", script)
     assert up.kaji("run", "-d", *arguments).returncode == 0
-    until(lambda: len(up.members("pair")) == 2 and up.status("pair")["phase"] == "Running")
+    wait_until(lambda: len(up.members("pair")) == 2 and up.status("pair")["phase"] == "Running")
     os.kill(up.members("pair")[1], signal.SIGKILL)
     assert up.kaji("wait", "pair").stdout.strip() == "0"
     status = up.status("pair")
@@ -168,13 +171,13 @@ def test_every_member_of_every_attempt_gets_the_same_code(up: KajiUp) -> None:
 def test_a_waiting_run_says_what_is_missing_and_who_holds_it(up: KajiUp) -> None:
     gang = ("--gpus", "8", "--gpu-type", "h100", "busybox", "sleep", "inf")
     assert up.kaji("run", "-d", "--name", "holder", "-n", "3", *gang).returncode == 0
-    until(lambda: up.status("holder")["phase"] == "Running", lambda: up.status("holder"))
+    wait_until(lambda: up.status("holder")["phase"] == "Running", lambda: up.status("holder"))
     assert up.kaji("run", "-d", "--name", "waiter", "-n", "2", *gang).returncode == 0
-    until(lambda: up.status("waiter").get("reason") == "WaitingForGPU", lambda: up.status("waiter"))
+    wait_until(lambda: up.status("waiter").get("reason") == "WaitingForGPU", lambda: up.status("waiter"))
     said = up.kaji("explain", "waiter").stdout
     assert "holder" in said and "h100" in said
     assert up.kaji("stop", "holder").returncode == 0
-    until(lambda: up.status("waiter")["phase"] == "Running", lambda: up.status("waiter"))
+    wait_until(lambda: up.status("waiter")["phase"] == "Running", lambda: up.status("waiter"))
     assert up.kaji("rm", "-f", "holder", "waiter").returncode == 0
 
 
@@ -191,10 +194,10 @@ def test_a_checkpoint_outlives_its_run_until_it_is_deleted_with_one(up: KajiUp) 
     script = "cd $KAJI_CHECKPOINT_DIR; cat step 2>/dev/null || echo 0; echo 1 > step"
     command = ("run", "-q", "--rm", "--name", "saved", "--checkpoint", "/ckpt", "busybox:1", "sh", "-c", script)
     assert up.kaji(*command).stdout == "0\n"
-    until(lambda: up.kaji("describe", "saved").returncode == 2)
+    wait_until(lambda: up.kaji("describe", "saved").returncode == 2)
     assert up.kaji(*(word for word in command if word != "--rm")).stdout == "1\n"
     assert up.kaji("rm", "-v", "saved").returncode == 0
-    until(lambda: up.kaji("describe", "saved").returncode == 2)
+    wait_until(lambda: up.kaji("describe", "saved").returncode == 2)
     assert up.kaji(*command).stdout == "0\n"
 
 
@@ -207,7 +210,7 @@ def test_a_name_is_free_when_rm_returns(up: KajiUp) -> None:
     for _ in range(2):
         made = up.kaji("run", "-q", "-d", "--name", "again", "--grace", "1h", "bash:5", *STUBBORN)
         assert made.returncode == 0, made.stderr
-        until(lambda: "ready" in up.kaji("logs", "again").stdout, lambda: up.kaji("describe", "again").stdout)
+        wait_until(lambda: "ready" in up.kaji("logs", "again").stdout, lambda: up.kaji("describe", "again").stdout)
         began = time.monotonic()
         assert up.kaji("rm", "-f", "again").stdout == "again\n"
         assert time.monotonic() - began < 30
@@ -218,7 +221,7 @@ def test_with_rm_the_cluster_deletes_a_detached_run(up: KajiUp) -> None:
     """Once somebody who waits for it has heard of its end."""
     assert up.kaji("run", "-q", "-d", "--rm", "--name", "brief", "python:3.12", "true").returncode == 0
     assert up.kaji("wait", "brief").stdout == "0\n"
-    until(lambda: "brief" not in up.kaji("ps", "-a", "-q").stdout, lambda: up.kaji("describe", "brief").stdout)
+    wait_until(lambda: "brief" not in up.kaji("ps", "-a", "-q").stdout, lambda: up.kaji("describe", "brief").stdout)
 
 
 def test_files_go_into_a_member_and_come_out(up: KajiUp) -> None:
@@ -229,7 +232,7 @@ def test_files_go_into_a_member_and_come_out(up: KajiUp) -> None:
     content = os.urandom(300_000)
     (here / "sub" / "file").write_bytes(content)
     assert up.kaji("run", "-q", "-d", "--name", "desk", "bash:5", *STUBBORN).returncode == 0
-    until(lambda: "ready" in up.kaji("logs", "desk").stdout, lambda: up.kaji("describe", "desk").stdout)
+    wait_until(lambda: "ready" in up.kaji("logs", "desk").stdout, lambda: up.kaji("describe", "desk").stdout)
     copied = up.kaji("cp", str(here), f"desk:{there}")
     assert copied.returncode == 0, copied.stderr
     assert (there / "here" / "sub" / "file").read_bytes() == content
@@ -286,7 +289,7 @@ def test_kaji_up_names_what_it_cannot_use(up: KajiUp, tmp_path: Path) -> None:
 def test_kaji_up_says_which_policy_is_in_force(up: KajiUp, tmp_path: Path) -> None:
     """A file in its folder takes the place of the policy for one's own machine: nobody should have to guess that. One
     that was asked for has to be there, and no cluster is started under a faulty one."""
-    until(lambda: "The policy is the default for one machine" in up.log.read_text(), up.log.read_text)
+    wait_until(lambda: "The policy is the default for one machine" in up.log.read_text(), up.log.read_text)
     it = KajiUp(tmp_path)
     it.data.mkdir()
     missing = it.kaji("up", "--data", str(it.data), "--policy", "no.yaml")
@@ -299,7 +302,7 @@ def test_kaji_up_says_which_policy_is_in_force(up: KajiUp, tmp_path: Path) -> No
     file.write_text("defaults: {restarts: 1}")
     try:
         it.start("--no-kubelet", "--nodes", "1", "--memory")
-        until(lambda: f"The policy is {file}, which replaces" in it.log.read_text(), it.log.read_text)
+        wait_until(lambda: f"The policy is {file}, which replaces" in it.log.read_text(), it.log.read_text)
     finally:
         it.kill()
 
@@ -334,7 +337,7 @@ def test_killed_and_started_again_nothing_is_lost(tmp_path: Path) -> None:
         script = f"echo before; until [ -e {gate} ]; do sleep 0.1; done; echo after; exit 5"
         arguments = ("--name", "survivor", "--restarts", "0", "-e", f"MARK={it.home}", "busybox", "sh", "-c", script)
         assert it.kaji("run", "-d", *arguments).returncode == 0
-        until(lambda: it.status("survivor")["phase"] == "Running", lambda: it.status("survivor"))
+        wait_until(lambda: it.status("survivor")["phase"] == "Running", lambda: it.status("survivor"))
         pid = it.members("survivor")[0]
         it.kill(signal.SIGKILL)
         answer = it.kaji("ps")
@@ -346,7 +349,7 @@ def test_killed_and_started_again_nothing_is_lost(tmp_path: Path) -> None:
         assert it.status("survivor")["attempts"] == 1
         assert it.kaji("logs", "survivor").stdout == "before\nafter\n"
         it.kaji("rm", "-f", "survivor")
-        until(lambda: not it.kaji("ps", "-a", "-q").stdout.split())
+        wait_until(lambda: not it.kaji("ps", "-a", "-q").stdout.split())
     finally:
         it.kill()
 
@@ -358,27 +361,27 @@ def test_on_the_data_of_a_backup_nothing_runs_twice(tmp_path: Path) -> None:
     try:
         mark = ("-e", f"MARK={it.home}", "busybox", "sh", "-c", "sleep 1000; exit")
         assert it.kaji("run", "-d", "--name", "known", "--restarts", "3", *mark).returncode == 0
-        until(lambda: it.status("known")["phase"] == "Running", lambda: it.status("known"))
+        wait_until(lambda: it.status("known")["phase"] == "Running", lambda: it.status("known"))
         assert it.process is not None
         it.process.send_signal(signal.SIGSTOP)
         shutil.copytree(it.data, tmp_path / "backup", symlinks=True, ignore=lambda *_: ["control"])
         it.process.send_signal(signal.SIGCONT)
         os.kill(it.members("known")[0], signal.SIGKILL)
-        until(lambda: it.status("known")["attempts"] == 2 and it.status("known")["phase"] == "Running")
+        wait_until(lambda: it.status("known")["attempts"] == 2 and it.status("known")["phase"] == "Running")
         assert it.kaji("run", "-d", "--name", "unknown", *mark).returncode == 0
-        until(lambda: bool(it.members("unknown")))
+        wait_until(lambda: bool(it.members("unknown")))
         late = it.members("known") | {-1: it.members("unknown")[0]}
         it.kill(signal.SIGKILL)
         shutil.rmtree(it.data)
         (tmp_path / "backup").rename(it.data)
         (it.data / "kaji.json").unlink()
         it.start()
-        until(lambda: it.status("known")["phase"] == "Running" and it.status("known")["attempts"] == 2)
-        until(lambda: bool(it.members("known")))
+        wait_until(lambda: it.status("known")["phase"] == "Running" and it.status("known")["attempts"] == 2)
+        wait_until(lambda: bool(it.members("known")))
         assert not [pid for pid in late.values() if psutil.pid_exists(pid)]
         assert it.kaji("describe", "unknown").returncode == 2
         it.kaji("rm", "-f", "known")
-        until(lambda: not it.kaji("ps", "-a", "-q").stdout.split())
+        wait_until(lambda: not it.kaji("ps", "-a", "-q").stdout.split())
         assert not it.members("known")
     finally:
         it.kill()

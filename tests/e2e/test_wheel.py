@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
-from tests.harness.kaji_up import until
+from tests.harness.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
 NOT_OF_THE_COMMAND_LINE = {"numpy", "fastapi", "aiohttp", "uvicorn", "cryptography", "psutil"}
@@ -144,7 +144,7 @@ def test_the_wheel_starts_a_cluster_and_runs_a_program(everything: Installed, tm
             stderr=log,
         )
     try:
-        until(lambda: (data / "kaji.json").exists() or up.poll() is not None, (tmp_path / "log").read_text)
+        wait_until(lambda: (data / "kaji.json").exists() or up.poll() is not None, (tmp_path / "log").read_text)
         assert up.poll() is None, (tmp_path / "log").read_text()
         answer = everything.kaji("run", "-q", "--name", "sum", "python:3", "python3", "-c", "print(6 * 7)")
         assert (answer.returncode, answer.stdout) == (0, "42\n"), answer.stderr

@@ -1,7 +1,12 @@
-"""A cluster with simulated nodes, a mirror and run controllers, for one test of the life of runs.
+"""A running cluster for tests of the life of runs: nodes, a mirror, and controllers of runs.
 
-`cluster` is parametrised over both kinds of server: the embedded one with its binder, and a real kube-apiserver with a
-real kube-scheduler and kube-controller-manager. What a test leaves behind is cleaned up.
+    async with control_plane(None, folder) as server, Cluster(server, folder).running() as cluster:
+        cluster.start_controller()
+        await cluster.submit("bert", replicas=2)
+        await cluster.reaches("bert", Phase.RUNNING)
+
+The server is an embedded one, or a real kube-apiserver with kube-scheduler and kube-controller-manager. All parts run
+in this process; parts that a test kills are in part_processes.py. What a test leaves behind is deleted.
 """
 
 from __future__ import annotations
@@ -9,20 +14,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
-import time
-from collections.abc import AsyncIterator, Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import AsyncIterator, Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
-import pytest
 import yaml
-from tests.harness.deployed import grant_controller
+from tests.harness.commands import Completed, kubectl
 from tests.harness.embedded_server import embedded_server
-from tests.harness.identity_provider import sign_in_flags
-from tests.harness.real_server import CONTROLLER, RealServer, require_binaries, running_real_server, unicast_address
-from tests.harness.shared_servers import SHARED_SERVERS
+from tests.harness.kube_server import KubeServer
+from tests.harness.parts import HERE, embedded_controllers, process_kubelet, simulated_nodes
+from tests.harness.waiting import PATIENCE_SECONDS, until
 
 from kajitori.blobs.logs import KeptLogs
 from kajitori.cluster.view import ClusterView
@@ -34,117 +36,90 @@ from kajitori.core.spec.reasons import Phase
 from kajitori.core.spec.status import RunStatus
 from kajitori.core.words import names
 from kajitori.core.words.node_lists import expand
-from kajitori.embedded.apiserver.certificates import issue_serving
-from kajitori.embedded.controller_manager import ControllerManager
 from kajitori.embedded.kubelet.eviction import available_memory_bytes
-from kajitori.embedded.kubelet.kubelet import Kubelet
 from kajitori.embedded.kubelet.settings import KubeletSettings
-from kajitori.embedded.simulator import SimSettings, SimulatedNodes
-from kajitori.entrypoints.run_adapter import RUN_WORKLOAD, RunPods
 from kajitori.entrypoints.run_controller import run_controller
 from kajitori.errors import AlreadyExists, Forbidden, KajitoriError, NotFound
 from kajitori.kube.client import KubeClient, PatchKind
-from kajitori.kube.config import KubeConfig
 from kajitori.kube.mirror.mirror import Mirror
 from kajitori.kube.objects import Pod
 from kajitori.kube.platform.install import install
-from kajitori.kube.resources import NAMESPACES, NODES, PODS, VALIDATING_BINDINGS, Resource
+from kajitori.kube.resources import NAMESPACES, NODES, PODS, SERVICES, VALIDATING_BINDINGS, Resource
 from kajitori.kube.runs import RUNS, RunObject
 from kajitori.kube.watch import WatchSettings
 
-PATIENCE_SECONDS = 60.0
-"""How long anything may take on a machine that does much else."""
 NODES_COUNT = 8
-GPUS = 8
 SIM = "sim.kajitori.dev/"
+"""Prefix of the annotations that simulated nodes and Pods obey."""
+THIS_MACHINE = {"kajitori.dev/machine": "this"}
+"""Label of the node that is this machine, and node selector for it."""
 POLICY: dict[str, Any] = {"start": {"pause": "1s", "longestPause": "2s", "deadline": "20s", "restartGrace": "1s"}}
-CONTROLLERS = (
-    "clusterrole-aggregation-controller",
-    "disruption-controller",
-    "garbage-collector-controller",
-    "namespace-controller",
-    "node-lifecycle-controller",
-    "pod-garbage-collector-controller",
-    "resourcequota-controller",
-    "taint-eviction-controller",
-)
-"""Of kube-controller-manager: those that touch Pods, nodes, whole namespaces and roles. The others make objects out of
-kinds that no run has, or that nobody reads here (addresses, certificates, accounts), and cost time."""
 
 T = TypeVar("T")
 
 
+@contextlib.asynccontextmanager
+async def control_plane(real: KubeServer | None, folder: Path) -> AsyncIterator[KubeServer]:
+    """Yield `real`; without it, run an embedded API server with scheduler and controllers in this process."""
+    if real is not None:
+        yield real
+        return
+    async with (
+        embedded_server() as server,
+        server.client() as client,
+        embedded_controllers(client, folder / "volumes"),
+    ):
+        yield server
+
+
 class Cluster:
-    """One test's view of a cluster: its own namespace, eight nodes of eight GPUs, one controller or several."""
+    """One test's view of a cluster: its own namespace, nodes of eight GPUs each, any number of run controllers."""
 
     def __init__(
         self,
-        client: KubeClient,
-        kubeconfig: Path,
+        server: KubeServer,
         folder: Path,
         *,
-        controllers: KubeConfig | None = None,
+        policy: dict[str, Any] = POLICY,
         watching: WatchSettings | None = None,
     ) -> None:
-        """`controllers`: who controllers are that are not given a client of their own, if not who the client is."""
-        self.client = client
-        self.controllers = controllers or client.config
-        self.kubeconfig = kubeconfig
+        self.server = server
+        self.client = server.client()
         self.folder = folder
         self.namespace = f"test-{secrets.token_hex(4)}"
-        self.mirror = Mirror(client, settings=watching)
-        self.serving: tuple[Path, Path] | None = None
-        """Certificate and key of the simulated nodes' kubelet API, where the API server looks at them."""
-        self.address = "127.0.0.1"
-        """Where that API is."""
+        self.mirror = Mirror(self.client, settings=watching)
         self.kept_logs: KeptLogs | None = None
-        """Where controllers that start from now on keep what members said; nowhere unless a test wants it."""
+        """Store of logs for controllers that start from now on."""
+        self.policy_path = folder / "policy.yaml"
+        """The policy, after `use_policy_file`."""
+        self._base_policy = policy
         self.use_policy()
         self._changed = asyncio.Event()
         self._controllers: dict[asyncio.Task[None], asyncio.Event] = {}
-        self._theirs = client
+        self._controllers_client = self.client
         self._silenced: set[str] = set()
 
     # ---------------------------------------------------------------------------------------------- life
 
     @contextlib.asynccontextmanager
-    async def running(self) -> AsyncIterator[Cluster]:
-        """With nodes that are ready and a mirror; without a controller."""
-        await install(self.client)
-        await self.client.create(NAMESPACES, {"metadata": {"name": self.namespace}})
-        with contextlib.suppress(AlreadyExists):
-            await self.client.create(NAMESPACES, {"metadata": {"name": LEASE_NAMESPACE}})
-        async with self.nodes("gpu-", NODES_COUNT), KubeClient(self.controllers) as self._theirs, self.mirror:
-            self.mirror.on_change(self._note)
-            await asyncio.wait_for(self.mirror.wait_synced(), PATIENCE_SECONDS)
-            await self.until(
-                lambda: len([n for n in self.mirror.nodes.values() if n.is_ready and not n.spec.taints]) >= 8,
-                "eight nodes ready",
-            )
-            try:
-                yield self
-            finally:
-                await self._clean_up()
+    async def running(self, nodes: int = NODES_COUNT) -> AsyncIterator[Cluster]:
+        """Run simulated nodes, which are ready, and the mirror; the test starts controllers."""
+        async with self.client, KubeClient(self.server.controller_config) as self._controllers_client:
+            await install(self.client)
+            await self.client.create(NAMESPACES, {"metadata": {"name": self.namespace}})
+            with contextlib.suppress(AlreadyExists):
+                await self.client.create(NAMESPACES, {"metadata": {"name": LEASE_NAMESPACE}})
+            async with simulated_nodes(self.server, self.client, self.folder, nodes), self.mirror:
+                self.mirror.on_change(self._note)
+                await asyncio.wait_for(self.mirror.wait_synced(), PATIENCE_SECONDS)
+                await self.until(lambda: self._ready_nodes() >= nodes, f"{nodes} nodes are ready")
+                try:
+                    yield self
+                finally:
+                    await self._clean_up()
 
-    @contextlib.asynccontextmanager
-    async def nodes(self, prefix: str, count: int) -> AsyncIterator[None]:
-        """As many simulated nodes, of eight GPUs each."""
-        settings = SimSettings(
-            count=count,
-            prefix=prefix,
-            gpus=GPUS,
-            gpu_product="NVIDIA-H100-80GB-HBM3",
-            heartbeat_seconds=5.0,
-            remove_not_ready_taint=True,
-            address=self.address,
-        )
-        stop = asyncio.Event()
-        playing = asyncio.create_task(SimulatedNodes(self.client, settings, serving=self.serving).run(stop))
-        try:
-            yield
-        finally:
-            stop.set()
-            await asyncio.gather(playing, return_exceptions=True)
+    def _ready_nodes(self) -> int:
+        return sum(node.is_ready and not node.spec.taints for node in self.mirror.nodes.values())
 
     async def _clean_up(self) -> None:
         await self.stop_controllers()
@@ -163,43 +138,49 @@ class Cluster:
                 await self.client.delete(NODES, node)
 
     def use_policy(self, **rules: Any) -> None:
-        """Further rules for controllers that start from now on."""
-        self.policy_document = POLICY | rules
+        """Add rules to the policy of controllers that start from now on."""
+        self.policy_document = self._base_policy | rules
         self.policy = PolicyFile(None, without_file=parse_policy(self.policy_document))
 
     def use_policy_file(self, **rules: Any) -> Path:
-        """The same, from a file that may change while controllers run; answers which."""
+        """Like `use_policy`, but in a file that a test may change while controllers run. Return its path."""
         self.use_policy(**rules)
-        path = self.folder / "policy.yaml"
-        path.write_text(yaml.safe_dump(self.policy_document))
-        self.policy = PolicyFile(path)
-        return path
+        self.policy_path.write_text(yaml.safe_dump(self.policy_document))
+        self.policy = PolicyFile(self.policy_path)
+        return self.policy_path
 
     def start_controller(
-        self, node_patience: timedelta = timedelta(seconds=0.5), *, client: KubeClient | None = None
+        self,
+        node_patience: timedelta = timedelta(seconds=0.5),
+        *,
+        client: KubeClient | None = None,
+        mirror: Mirror | None = None,
     ) -> asyncio.Task[None]:
-        """One more controller, with its own memory of things and maybe a client; they share a mirror."""
-        stop = asyncio.Event()
-        view = ClusterView(self.mirror, self.policy)
+        """Start one more controller, by default with the cluster's client for controllers and its mirror."""
+        stop, mirror = asyncio.Event(), mirror or self.mirror
         controller = run_controller(
-            client or self._theirs, self.mirror, view, node_patience=node_patience, kept_logs=self.kept_logs
+            client or self._controllers_client,
+            mirror,
+            ClusterView(mirror, self.policy),
+            node_patience=node_patience,
+            kept_logs=self.kept_logs,
         )
         task = asyncio.create_task(controller.run(stop))
         self._controllers[task] = stop
         return task
 
     async def stop_controller(self, task: asyncio.Task[None]) -> None:
-        """Ends it in an orderly way."""
+        """Stop a controller in an orderly way."""
         self._controllers.pop(task).set()
         await task
 
     async def stop_controllers(self) -> None:
-        """Ends all there are."""
+        """Stop all controllers in an orderly way."""
         for task in list(self._controllers):
             await self.stop_controller(task)
 
     async def kill_controller(self, task: asyncio.Task[None]) -> None:
-        """Ends it between any two of its calls."""
+        """Cancel a controller between any two of its calls."""
         del self._controllers[task]
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
@@ -210,22 +191,16 @@ class Cluster:
         self._changed.set()
 
     def touch(self) -> None:
-        """Something changed that the mirror does not show: whoever waits looks again."""
+        """Check the conditions of `until` again, because of a change that the mirror does not show."""
         self._changed.set()
 
     async def until(self, condition: Callable[[], T], what: str, *, seconds: float = PATIENCE_SECONDS) -> T:
-        """What the condition answers once that is true; asked after every change in the cluster."""
-        deadline = time.monotonic() + seconds
-        while not (found := condition()):
-            left = deadline - time.monotonic()
-            assert left > 0, f"waited {seconds:.0f} s for {what}; {self.describe()}"
-            self._changed.clear()
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._changed.wait(), min(left, 1.0))
-        return found
+        """Return the first true value of `condition`, which is checked after every change in the cluster."""
+        explain = lambda: f"{what}; {self.describe()}"  # noqa: E731
+        return await until(condition, explain, seconds=seconds, every=1.0, changed=self._changed)
 
     def describe(self) -> str:
-        """Runs and Pods of this test, for whoever reads a failure."""
+        """Return the runs and Pods of this test, for the message of a failure."""
         runs = [
             (name, status.phase, status.reason, status.message, status.attempts) if (status := run.status) else (name,)
             for (namespace, name), run in self.mirror.runs.items()
@@ -242,7 +217,7 @@ class Cluster:
     # ---------------------------------------------------------------------------------------------- runs
 
     async def submit(self, name: str, **spec: Any) -> dict[str, Any]:
-        """Creates a Run as `kubectl apply` does: small members unless the spec says otherwise. Answers the object."""
+        """Create a Run as `kubectl apply` does, with small members by default. Return the object."""
         defaults = {"image": "bert:3", "command": ["train"], "resources": {"cpu": 1, "memory": "1Gi"}, "grace": "2s"}
         document = {
             "apiVersion": names.API_VERSION,
@@ -253,35 +228,37 @@ class Cluster:
         return await self.client.create(RUNS, document, self.namespace)
 
     async def change(self, name: str, **spec: Any) -> None:
-        """Changes a Run's spec."""
+        """Change a Run's spec."""
         await self.client.patch(RUNS, name, {"spec": spec}, self.namespace)
 
     async def give(self, name: str, owner: str) -> None:
-        """Makes somebody the owner of a run, as if he had submitted it: what keeps owners is not in force meanwhile."""
+        """Make a user the owner of a run. The admission policy that protects owners is not in force meanwhile."""
         with contextlib.suppress(NotFound):
             await self.client.delete(VALIDATING_BINDINGS, POLICY_NAME)
         change = {"metadata": {"annotations": {names.ANNOTATION_OWNER: owner}}}
-        async with asyncio.timeout(PATIENCE_SECONDS):
-            while True:
-                with contextlib.suppress(Forbidden):  # a real API server notices a moment later
-                    await self.client.patch(RUNS, name, change, self.namespace)
-                    break
-                await asyncio.sleep(0.1)
+
+        async def changed() -> bool:
+            with contextlib.suppress(Forbidden):  # a real API server notices a moment later
+                await self.client.patch(RUNS, name, change, self.namespace)
+                return True
+            return False
+
+        await until(changed, "the policy is not in force")
         await install(self.client)
 
     def run(self, name: str) -> RunObject | None:
-        """The Run as the mirror shows it."""
+        """Return the Run as the mirror shows it."""
         return self.mirror.runs.get((self.namespace, name))
 
     def status(self, name: str) -> RunStatus:
-        """A Run's status, empty where it has none yet."""
+        """Return a Run's status, empty if it has none yet."""
         run = self.run(name)
         return (run.status if run else None) or RunStatus()
 
     async def reaches(
         self, name: str, phase: Phase, *, attempt: int = 0, seconds: float = PATIENCE_SECONDS
     ) -> RunStatus:
-        """The status once the run is in that phase, and where given in that attempt."""
+        """Return the status once the run is in that phase, and in that attempt if one is given."""
 
         def there() -> RunStatus | None:
             status = self.status(name) if self.run(name) else None
@@ -295,7 +272,7 @@ class Cluster:
         return found
 
     def pods(self, name: str, attempt: int | None = None) -> list[Pod]:
-        """Pods that carry a run's label, by rank."""
+        """Return the Pods that have a run's label, by rank."""
         found = [
             pod
             for (namespace, _), pod in self.mirror.pods.items()
@@ -306,35 +283,61 @@ class Cluster:
         return sorted(found, key=lambda pod: int(pod.metadata.labels.get(names.LABEL_RANK, "0")))
 
     def nodes_of(self, name: str) -> list[str]:
-        """The planned nodes of a run's attempt, in rank order."""
+        """Return the planned nodes of a run's attempt, in rank order."""
         attempt = self.status(name).attempt
         return expand(attempt.nodes) if attempt else []
 
     # ---------------------------------------------------------------------------------------------- what goes wrong
 
     async def behave(self, pod: str, **annotations: str) -> None:
-        """Tells a simulated Pod what becomes of it: exit_code="1", oom="true"."""
-        said = {f"{SIM}{key.replace('_', '-')}": value for key, value in annotations.items()}
-        await self.client.patch(PODS, pod, {"metadata": {"annotations": said}}, self.namespace)
+        """Tell a simulated Pod what it does: exit_code="1", oom="true"."""
+        behaviour = {f"{SIM}{key.replace('_', '-')}": value for key, value in annotations.items()}
+        await self.client.patch(PODS, pod, {"metadata": {"annotations": behaviour}}, self.namespace)
 
     async def succeed(self, name: str) -> None:
-        """Every member of the run ends with exit code 0."""
+        """End every member of the run with exit code 0."""
         pods = self.pods(name, self.status(name).attempts)
         await asyncio.gather(*(self.behave(pod.metadata.name, exit_code="0") for pod in pods))
 
     async def silence(self, node: str) -> None:
-        """The node stops answering, and whoever watches over nodes has noticed."""
+        """Let a node stop responding, and mark it as Kubernetes does."""
         self._silenced.add(node)
         await self.client.patch(NODES, node, {"metadata": {"annotations": {f"{SIM}silent": "true"}}})
         await self._write_ready(node, "Unknown", "NodeStatusUnknown")
 
     async def revive(self, node: str) -> None:
-        """The node answers again."""
+        """Let a node respond again."""
         self._silenced.discard(node)
         with contextlib.suppress(KajitoriError):
             annotations = {f"{SIM}silent": None, names.ANNOTATION_HEALTH: None}
             await self.client.patch(NODES, node, {"metadata": {"annotations": annotations}})
             await self._write_ready(node, "True", "KubeletReady")
+
+    @contextlib.asynccontextmanager
+    async def nodes(self, prefix: str, count: int) -> AsyncIterator[None]:
+        """Run further simulated nodes."""
+        async with simulated_nodes(self.server, self.client, self.folder, count, prefix=prefix):
+            yield
+
+    # ---------------------------------------------------------------------------------------------- other ways in
+
+    async def kubectl(self, *arguments: str, stdin: str = "") -> Completed:
+        """Run kubectl as the administrator in this test's namespace."""
+        return await asyncio.to_thread(
+            kubectl, self.server.kubeconfig, f"--namespace={self.namespace}", *arguments, stdin=stdin
+        )
+
+    async def apply(self, name: str, spec: dict[str, Any]) -> Completed:
+        """Create or change a Run with `kubectl apply`."""
+        return await self.kubectl("apply", "-f", "-", stdin=run_manifest(name, spec))
+
+    async def left_behind(self) -> list[str]:
+        """Return the Runs, Pods and Services in this test's namespace, as the API server has them now."""
+        found = []
+        for resource in (RUNS, PODS, SERVICES):
+            listing = await self.client.list(resource, self.namespace)
+            found += [f"{resource.plural}/{item['metadata']['name']}" for item in listing.items]
+        return found
 
     async def _write_ready(self, node: str, status: str, reason: str) -> None:
         condition = {"type": "Ready", "status": status, "reason": reason}
@@ -342,88 +345,25 @@ class Cluster:
         await self.client.patch(NODES, node, patch, kind=PatchKind.STRATEGIC, subresource="status")
 
 
+def run_manifest(name: str, spec: dict[str, Any]) -> str:
+    """Return a Run in YAML."""
+    document = {"apiVersion": names.API_VERSION, "kind": names.KIND, "metadata": {"name": name}, "spec": spec}
+    return str(yaml.safe_dump(document))
+
+
 @contextlib.asynccontextmanager
 async def this_machine(
     cluster: Cluster, *, available_memory: Callable[[], int] = available_memory_bytes, **settings: Any
 ) -> AsyncIterator[dict[str, str]]:
-    """This machine as one more node, whose Pods are processes; a node selector for it."""
-    selector = {"kajitori.dev/machine": "this"}
-    kubelet_settings = KubeletSettings(
-        "here", cluster.folder / "kubelet", labels=selector, address="127.0.0.1", **settings
-    )
-    kubelet = Kubelet(cluster.client, kubelet_settings, available_memory=available_memory, adapter=RunPods())
-    stop = asyncio.Event()
-    task = asyncio.create_task(kubelet.run(stop))
-    cluster.policy = PolicyFile(
-        None,
-        without_file=own_machine_policy(
-            str(cluster.folder),
-            mounts=False,
-            checkpoint_root=str(cluster.folder / "ckpt"),
-            folders=(str(cluster.folder),),
-        ),
-    )
-    try:
-        await cluster.until(
-            lambda: (node := cluster.mirror.nodes.get("here")) and node.is_ready, "this machine is ready"
-        )
-        await cluster.client.patch(NODES, "here", {"spec": {"taints": None}})
-        yield selector
-    finally:
-        await kubelet.end_all(1.0)
-        stop.set()
-        await task
-
-
-@pytest.fixture(scope="module")
-def real_control_plane() -> RealServer:
-    """A real API server, scheduler and controller manager, for these tests alone: they count what is free on all nodes.
-    Controllers of runs have no more rights there than the manifests under deploy/ give them.
-
-    Nodes that do not renew their leases are noticed after 20 s, where Kubernetes' default is 50.
-    """
-    require_binaries("kube-apiserver", "etcd", "kube-scheduler", "kube-controller-manager")
-    return SHARED_SERVERS.get("real_control_plane", _running_runs_server)
-
-
-@contextlib.contextmanager
-def _running_runs_server() -> Iterator[RealServer]:
-    fast = ("--kube-api-qps=500", "--kube-api-burst=1000")
-    manager = (f"--controllers={','.join(CONTROLLERS)}", "--node-monitor-grace-period=20s")
-    with (
-        running_real_server(*sign_in_flags()) as cluster,
-        cluster.scheduler(*fast),
-        cluster.controller_manager(*manager, *fast),
-    ):
-        with ThreadPoolExecutor(1) as thread:  # the calling thread may run an event loop
-            thread.submit(asyncio.run, _let_control(cluster)).result()
-        yield cluster
-
-
-async def _let_control(cluster: RealServer) -> None:
-    async with cluster.client() as client:
-        await grant_controller(client, CONTROLLER)
-
-
-@pytest.fixture(params=["embedded", pytest.param("real", marks=pytest.mark.real)])
-async def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Cluster]:
-    """A cluster without a controller, on each kind of server."""
-    if request.param == "real":
-        real: RealServer = request.getfixturevalue("real_control_plane")
-        async with real.client() as client:
-            there = Cluster(client, real.kubeconfig, tmp_path, controllers=real.config_of(CONTROLLER))
-            there.address = unicast_address()
-            async with there.running():
-                yield there
-        return
-    async with embedded_server() as embedded, KubeClient(KubeConfig.from_file(embedded.kubeconfig)) as client:
-        stop = asyncio.Event()
-        managing = asyncio.create_task(ControllerManager(client, tmp_path / "volumes", workload=RUN_WORKLOAD).run(stop))
-        try:
-            there = Cluster(client, embedded.kubeconfig, tmp_path)
-            there.serving = issue_serving(embedded.certificates, tmp_path / "sim", "sim", ("127.0.0.1",))
-            async with there.running():
-                yield there
-        finally:
-            stop.set()
-            await managing
+    """Run this machine as one more node, whose Pods are processes, with a policy for it. Yields a node selector."""
+    folder = cluster.folder
+    own: dict[str, Any] = {"labels": THIS_MACHINE, "address": "127.0.0.1"}
+    own |= {"server": cluster.server.kubelet_api(folder, HERE)}
+    kubelet = KubeletSettings(HERE, folder / "kubelet", **own | settings)
+    checkpoints = str(folder / "ckpt")
+    policy = own_machine_policy(str(folder), mounts=False, checkpoint_root=checkpoints, folders=(str(folder),))
+    cluster.policy = PolicyFile(None, without_file=policy)
+    async with process_kubelet(cluster.client, kubelet, available_memory=available_memory):
+        await cluster.until(lambda: (node := cluster.mirror.nodes.get(HERE)) and node.is_ready, "this machine is ready")
+        await cluster.client.patch(NODES, HERE, {"spec": {"taints": None}})
+        yield THIS_MACHINE

@@ -1,7 +1,8 @@
-"""`kaji` commands as processes that start in milliseconds: forks of one that has imported what commands need.
+"""The commands that users type: `kubectl`, and `kaji` as a process that starts in milliseconds.
 
-Each is a process of its own, with its own arguments, environment, folder, streams and exit code. That a command, or a
-server, starts from nothing is what the tutorial, the demo and the tests in tests/unit/cli see to.
+Each `kaji` is a fork of a server process that has imported what commands need. It is a process of its own, with its own
+arguments, environment, folder, streams and exit code. The tutorial, the demo and the tests in tests/unit/cli show that
+the installed `kaji` starts.
 """
 
 from __future__ import annotations
@@ -17,12 +18,16 @@ import socket
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import IO, Any, Self
+
+from tests.harness.binaries import kubectl_binary
+from tests.harness.waiting import PATIENCE_SECONDS, wait_until
+
+Completed = subprocess.CompletedProcess[str]
 
 _PRELOADED = (
     *(
@@ -36,9 +41,9 @@ _PRELOADED = (
     *("platformdirs", "yaml"),
 )
 _SERVERS = ("up", "server", "controller", "node", "sim")
-"""Verbs that import for a second or two: done when one of them is first asked for."""
-_PASSED_ON = 1 << 20
-"""Bytes: more than any command line, with its environment, in these tests."""
+"""Verbs that import for a second or two. The server process imports what they need when one of them is first used."""
+_REQUEST_BYTES = 1 << 20
+"""Size limit of a command line with its environment."""
 
 
 def clean_environment(home: Path, **more: str) -> dict[str, str]:
@@ -47,36 +52,71 @@ def clean_environment(home: Path, **more: str) -> dict[str, str]:
     return {**kept, "HOME": str(home), **more}
 
 
+def kubectl(
+    kubeconfig: Path,
+    *arguments: str,
+    stdin: str | bytes = "",
+    env: Mapping[str, str] | None = None,
+    seconds: float = PATIENCE_SECONDS,
+) -> Completed:
+    """Run `kubectl ARGUMENTS` to its end, with a home beside its kubeconfig.
+
+    `env` comes on top of this process's environment. Raises subprocess.TimeoutExpired.
+    """
+    done = subprocess.run(
+        [kubectl_binary(), f"--kubeconfig={kubeconfig}", *arguments],
+        input=stdin if isinstance(stdin, bytes) else stdin.encode(),
+        capture_output=True,
+        timeout=seconds,
+        env={**os.environ, "HOME": str(kubeconfig.parent), **(env or {})},
+        check=False,
+    )
+    out, err = (stream.decode(errors="replace") for stream in (done.stdout, done.stderr))
+    return Completed(done.args, done.returncode, out, err)
+
+
+def output_of(done: Completed, code: int = 0) -> str:
+    """Return what a command printed; both streams if it was expected to fail. Asserts that it ended with `code`."""
+    assert done.returncode == code, (done.args, done.returncode, done.stdout, done.stderr)
+    return done.stdout + done.stderr if code else done.stdout
+
+
 def kaji(
-    *arguments: str, env: Mapping[str, str], cwd: Path | None = None, stdin: str = "", timeout: float = 60.0
-) -> subprocess.CompletedProcess[str]:
-    """Runs `kaji ARGUMENTS` to its end. Raises subprocess.TimeoutExpired, and then the command is gone."""
+    *arguments: str,
+    env: Mapping[str, str],
+    cwd: Path | None = None,
+    stdin: str = "",
+    timeout: float = PATIENCE_SECONDS,
+) -> Completed:
+    """Run `kaji ARGUMENTS` to its end. Raises subprocess.TimeoutExpired after killing the command."""
     with (
-        tempfile.TemporaryFile("w+") as given,
+        tempfile.TemporaryFile("w+") as input_file,
         tempfile.TemporaryFile("w+") as out,
         tempfile.TemporaryFile("w+") as err,
     ):
-        given.write(stdin)
-        given.seek(0)
-        with Kaji(arguments, env, cwd, (given, out, err)) as command:
+        input_file.write(stdin)
+        input_file.seek(0)
+        with Kaji(arguments, env, cwd, (input_file, out, err)) as command:
             code = command.wait(timeout)
         out.seek(0)
         err.seek(0)
-        return subprocess.CompletedProcess(arguments, code, out.read(), err.read())
+        return Completed(arguments, code, out.read(), err.read())
 
 
-def server(*arguments: str, env: Mapping[str, str], log: IO[bytes], cwd: Path | None = None) -> Kaji:
-    """Starts `kaji ARGUMENTS`, which says everything into the log. It ends with this process at the latest."""
-    with Path(os.devnull).open("rb") as nothing:
-        return Kaji(arguments, env, cwd, (nothing, log, log))
+def start_kaji(*arguments: str, env: Mapping[str, str], log: IO[bytes], cwd: Path | None = None) -> Kaji:
+    """Start `kaji ARGUMENTS` with its output in `log`. It ends with this process at the latest."""
+    with Path(os.devnull).open("rb") as no_input:
+        return Kaji(arguments, env, cwd, (no_input, log, log))
 
 
 def quick_kaji(folder: Path, *, first_from_nothing: bool = False) -> Path:
-    """A folder for $PATH with such a `kaji` in it, for shell scripts; first_from_nothing: the first time that a verb is
-    asked for, it is the one that is installed."""
+    """Create a folder for $PATH with such a `kaji` in it, for shell scripts.
+
+    With `first_from_nothing`, the first use of each verb starts the installed `kaji`.
+    """
     folder.mkdir()
     script = folder / "kaji"
-    settings = {"ADDRESS": _server().address, "PASSED_ON": _PASSED_ON}
+    settings = {"ADDRESS": _server().address, "REQUEST_BYTES": _REQUEST_BYTES}
     settings["INSTALLED"] = str(Path(sys.executable).parent / "kaji") if first_from_nothing else ""
     assigned = "".join(f"{name} = {value!r}\n" for name, value in settings.items())
     script.write_text(f"#!{sys.executable} -IS\n{assigned}{_QUICK}")
@@ -94,11 +134,11 @@ if INSTALLED:
     else:
         os.execv(INSTALLED, [INSTALLED, *sys.argv[1:]])
 import json, socket
-told = {"arguments": sys.argv[1:], "env": dict(os.environ), "cwd": os.getcwd()}
+request = {"arguments": sys.argv[1:], "env": dict(os.environ), "cwd": os.getcwd()}
 with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as line:
     line.connect(ADDRESS)
-    line.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, PASSED_ON)
-    socket.send_fds(line, [json.dumps(told).encode()], [0, 1, 2])
+    line.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, REQUEST_BYTES)
+    socket.send_fds(line, [json.dumps(request).encode()], [0, 1, 2])
     line.recv(16)
     code = int(line.recv(16))
 sys.exit(code if code >= 0 else 128 - code)
@@ -106,7 +146,7 @@ sys.exit(code if code >= 0 else 128 - code)
 
 
 class Kaji:
-    """One `kaji ARGUMENTS`, as subprocess.Popen would show it."""
+    """A running `kaji ARGUMENTS`, with the interface of subprocess.Popen."""
 
     def __init__(
         self, arguments: Sequence[str], env: Mapping[str, str], cwd: Path | None, streams: Sequence[IO[Any]]
@@ -115,26 +155,26 @@ class Kaji:
         self.returncode: int | None = None
         self._line = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._line.connect(_server().address)
-        self._line.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _PASSED_ON)
-        told = json.dumps({"arguments": arguments, "env": dict(env), "cwd": str(cwd or Path.cwd())}).encode()
-        socket.send_fds(self._line, [told], [stream.fileno() for stream in streams])
+        self._line.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _REQUEST_BYTES)
+        request = json.dumps({"arguments": arguments, "env": dict(env), "cwd": str(cwd or Path.cwd())}).encode()
+        socket.send_fds(self._line, [request], [stream.fileno() for stream in streams])
         self.pid = int(self._line.recv(16))
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Whoever waits for the command ends it when we go."""
+        """Close the connection; the process at its other end then kills the command."""
         self._line.close()
 
     def poll(self) -> int | None:
-        """The exit code, or the signal below zero; None while it runs."""
+        """Return the exit code, or the negative number of the signal; None while the command runs."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             return self.wait(0.0)
         return None
 
     def wait(self, timeout: float = 60.0) -> int:
-        """Its exit code. Raises subprocess.TimeoutExpired."""
+        """Return the exit code. Raises subprocess.TimeoutExpired."""
         if self.returncode is None:
             self._line.settimeout(timeout)
             try:
@@ -144,29 +184,29 @@ class Kaji:
         return self.returncode
 
     def send_signal(self, number: int) -> None:
-        """Nothing where it has ended."""
+        """Send a signal, unless the command has ended."""
         if self.poll() is None:
             os.kill(self.pid, number)
 
     def terminate(self) -> None:
-        """SIGTERM."""
+        """Send SIGTERM."""
         self.send_signal(signal.SIGTERM)
 
     def kill(self) -> None:
-        """SIGKILL."""
+        """Send SIGKILL."""
         self.send_signal(signal.SIGKILL)
 
 
 @dataclass(frozen=True)
 class _Server:
     address: str
-    """Where forks are to be had: in Linux's abstract names."""
+    """Its Unix socket, an abstract name of Linux."""
     process: subprocess.Popen[bytes]
 
 
 @functools.cache
 def _server() -> _Server:
-    """Started when it is first needed; it ends with this process."""
+    """Return the server process, started at the first call. It ends with this process."""
     address = f"\0kajitori-tests-{os.getpid()}-{os.urandom(4).hex()}"
     root = Path(__file__).parents[2]
     process = subprocess.Popen(
@@ -175,17 +215,17 @@ def _server() -> _Server:
         cwd=root,
         env={**os.environ, "PYTHONPATH": os.pathsep.join((str(root), *sys.path[1:]))},
     )
-    deadline = time.monotonic() + 60.0
-    while True:
+
+    def listens() -> bool:
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as probe:
-            if probe.connect_ex(address) == 0:
-                return _Server(address, process)
-        assert time.monotonic() < deadline, "the server of forks did not start"
-        time.sleep(0.02)
+            return probe.connect_ex(address) == 0
+
+    wait_until(listens, "the server of `kaji` processes listens", every=0.02)
+    return _Server(address, process)
 
 
 def serve(address: str, owner: int) -> None:
-    """Forks a command for whoever asks, as long as the process that began it lives."""
+    """Fork a command for each connection, until the process `owner` ends."""
     for module in _PRELOADED:
         import_module(module)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
@@ -198,13 +238,13 @@ def serve(address: str, owner: int) -> None:
                 line, _ = listening.accept()
             except TimeoutError:
                 continue
-            message, streams, _, _ = socket.recv_fds(line, _PASSED_ON, 3)
+            message, streams, _, _ = socket.recv_fds(line, _REQUEST_BYTES, 3)
             if message:
-                told = json.loads(message)
-                _prepare(told["arguments"])
+                request = json.loads(message)
+                _prepare(request["arguments"])
                 if os.fork() == 0:
                     listening.close()
-                    _answer(line, told, streams)
+                    _answer(line, request, streams)
                     os._exit(0)
             for stream in streams:
                 os.close(stream)
@@ -212,20 +252,20 @@ def serve(address: str, owner: int) -> None:
 
 
 def _prepare(arguments: list[str]) -> None:
-    """Imports what the command will need, once for all that come after it."""
+    """Import what the command needs, once for all later commands."""
     if arguments and arguments[0] in _SERVERS:
         import_module(f"kajitori.entrypoints.{arguments[0]}")
         gc.freeze()
 
 
-def _answer(line: socket.socket, told: dict[str, Any], streams: list[int]) -> None:
-    """In a process of its own: starts the command, tells who it is and its exit code, and ends it where nobody listens
-    any more."""
+def _answer(line: socket.socket, request: dict[str, Any], streams: list[int]) -> None:
+    """Start the command, and send its process ID and its exit code. Kill it if the connection is closed. Runs in a
+    process of its own."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     command = os.fork()
     if command == 0:
         line.close()
-        _become(told["arguments"], told["env"], told["cwd"], streams)
+        _become(request["arguments"], request["env"], request["cwd"], streams)
     for stream in streams:
         os.close(stream)
     ended = os.pidfd_open(command)
@@ -239,7 +279,7 @@ def _answer(line: socket.socket, told: dict[str, Any], streams: list[int]) -> No
 
 
 def _become(arguments: list[str], env: dict[str, str], cwd: str, streams: list[int]) -> None:
-    """`kaji ARGUMENTS`, as if it had just been started."""
+    """Run `kaji ARGUMENTS` as if it had just been started."""
     for number, stream in enumerate(streams):
         os.dup2(stream, number)
     os.environ.clear()

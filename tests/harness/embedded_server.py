@@ -8,18 +8,22 @@ import ssl
 import tempfile
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import aiohttp
+import msgspec
+from tests.harness.commands import Completed, kubectl
+from tests.harness.kube_server import KubeServer
 
 from kajitori.embedded.apiserver.access.authentication_config import AuthenticationConfiguration
 from kajitori.embedded.apiserver.access.id_tokens import IdTokens
 from kajitori.embedded.apiserver.auth import Authenticator, User
-from kajitori.embedded.apiserver.certificates import Certificates, ensure_certificates, write_kubeconfig
+from kajitori.embedded.apiserver.certificates import ensure_certificates, write_kubeconfig
 from kajitori.embedded.apiserver.server import ApiServer
 from kajitori.embedded.store import Store
+from kajitori.kube.config import KubeConfig
 
 TOKEN = "token-of-the-tests"
 JSON = "application/json"
@@ -31,7 +35,7 @@ APPLY = "application/apply-patch+yaml"
 
 @dataclass
 class Answer:
-    """What the server answered."""
+    """A response of the server."""
 
     code: int
     body: Any
@@ -46,21 +50,24 @@ class Answer:
         return str(self.body["metadata"]["resourceVersion"])
 
 
-@dataclass
-class EmbeddedServer:
-    """A running one, and how to reach it."""
+@dataclass(frozen=True, kw_only=True)
+class EmbeddedServer(KubeServer):
+    """A running API server in this process, its store, and a client for requests that a test writes out."""
 
-    url: str
-    token: str
-    kubeconfig: Path
+    is_real: bool = False
     store: Store
     server: ApiServer
-    certificates: Certificates
     session: aiohttp.ClientSession
-    tokens: Mapping[str, str] = field(default_factory=dict)
-    """Of users that are not the administrator."""
-    user_agent: str = "tests/1"
-    _headers: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def url(self) -> str:
+        """The server's address."""
+        return self.server.url
+
+    @property
+    def token(self) -> str:
+        """The administrator's token."""
+        return TOKEN
 
     async def call(
         self,
@@ -72,10 +79,8 @@ class EmbeddedServer:
         headers: Mapping[str, str] | None = None,
         params: Mapping[str, str] | None = None,
     ) -> Answer:
-        """One request with the administrator's token; `body` is sent as JSON unless it is bytes."""
-        import msgspec
-
-        sent = {"Authorization": f"Bearer {self.token}", "User-Agent": self.user_agent, **(headers or {})}
+        """Send a request with the administrator's token; `body` is sent as JSON unless it is bytes."""
+        sent = {"Authorization": f"Bearer {self.token}", "User-Agent": "tests/1", **(headers or {})}
         data = None
         if body is not None:
             data = body if isinstance(body, bytes) else msgspec.json.encode(body)
@@ -89,41 +94,26 @@ class EmbeddedServer:
 
     @asynccontextmanager
     async def watch(self, path: str, **params: str) -> AsyncIterator[EventReader]:
-        """Events of a watch, one by one."""
-        headers = {"Authorization": f"Bearer {self.token}", "User-Agent": self.user_agent}
+        """Watch a resource."""
+        headers = {"Authorization": f"Bearer {self.token}", "User-Agent": "tests/1"}
         query = {"watch": "true", **params}
         async with self.session.get(self.url + path, params=query, headers=headers) as response:
             yield EventReader(response)
 
-    async def kubectl(self, *arguments: str, stdin: str = "") -> tuple[int, str, str]:
-        """Exit code, output and errors of kubectl."""
-        process = await asyncio.create_subprocess_exec(
-            "kubectl",
-            *arguments,
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-            env={
-                "KUBECONFIG": str(self.kubeconfig),
-                "PATH": "/usr/local/bin:/usr/bin:/bin",
-                "HOME": str(self.kubeconfig.parent),
-            },
-        )
-        out, err = await process.communicate(stdin.encode())
-        return process.returncode or 0, out.decode(), err.decode()
+    async def kubectl(self, *arguments: str, stdin: str = "") -> Completed:
+        """Run kubectl to its end."""
+        return await asyncio.to_thread(kubectl, self.kubeconfig, *arguments, stdin=stdin)
 
 
 class EventReader:
-    """The lines of a watch."""
+    """Reads the events of a watch one by one."""
 
     def __init__(self, response: aiohttp.ClientResponse) -> None:
         self.response = response
         self._rest = b""
 
     async def next(self, timeout: float = 10.0) -> Any:
-        """The next event; None at the end of the stream."""
-        import msgspec
-
+        """Return the next event; None at the end of the stream."""
         async with asyncio.timeout(timeout):
             while b"\n" not in self._rest:
                 piece = await self.response.content.readany()
@@ -134,7 +124,7 @@ class EventReader:
         return msgspec.json.decode(line)
 
     async def take(self, count: int) -> list[Any]:
-        """The next few."""
+        """Return the next `count` events."""
         return [await self.next() for _ in range(count)]
 
 
@@ -147,15 +137,14 @@ async def embedded_server(
     authentication: AuthenticationConfiguration | None = None,
     roles: bool = False,
 ) -> AsyncIterator[EmbeddedServer]:
-    """An API server on a free port of the loopback interface; gone, with everything in it, at the end.
+    """Run an API server on a free port of the loopback interface, in this process.
 
-    With a `folder` what is stored lies in it and stays. Without `controllers` nobody collects garbage. `users`: who has
-    a token besides the administrator. `authentication`: providers whose ID tokens are accepted; then roles decide,
-    as with `roles`.
+    Objects are stored in `folder`, or in memory without one. Without `controllers`, garbage is not collected. `users`
+    have tokens besides the administrator. Roles decide what they may do if `roles` is true or `authentication` names
+    providers whose ID tokens are accepted; otherwise everything is permitted.
     """
     own = Path(tempfile.mkdtemp(prefix="kajitori-test-"))
     try:
-        # Keys take a moment to make; a folder that is used again has them already.
         certificates = ensure_certificates((folder or own) / "pki")
         store = await Store.open(folder / "store" if folder else None)
         signed = [IdTokens(authentication.jwt)] if authentication is not None else []
@@ -176,9 +165,16 @@ async def embedded_server(
             kubeconfig = own / "kubeconfig"
             write_kubeconfig(kubeconfig, server=server.url, certificates=certificates, token=TOKEN)
             trust = ssl.create_default_context(cafile=str(certificates.ca))
-            connector = aiohttp.TCPConnector(ssl=trust, limit=0)
-            async with aiohttp.ClientSession(connector=connector) as session:
-                yield EmbeddedServer(server.url, TOKEN, kubeconfig, store, server, certificates, session, tokens)
+            async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=trust, limit=0)) as session:
+                yield EmbeddedServer(
+                    config=KubeConfig(server=server.url, ca_file=certificates.ca).with_token(TOKEN),
+                    kubeconfig=kubeconfig,
+                    tokens=tokens,
+                    certificates=certificates,
+                    store=store,
+                    server=server,
+                    session=session,
+                )
         finally:
             await server.stop()
             await store.close()

@@ -1,25 +1,20 @@
-"""One `kaji up`, as a person uses it: real servers, nothing injected."""
+"""A running `kaji up`, as a user starts it."""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import signal
-import subprocess
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import psutil
-from tests.harness.commands import Kaji, clean_environment, kaji, server
-
-PATIENCE_SECONDS = 60.0
-Completed = subprocess.CompletedProcess[str]
+from tests.harness.commands import Completed, Kaji, clean_environment, kaji, start_kaji
+from tests.harness.waiting import PATIENCE_SECONDS, wait_until
 
 
 class KajiUp:
-    """One `kaji up`, and commands that find it as a user's do: by the link that it leaves in the user's home."""
+    """A `kaji up`, and commands that find it by the file that it leaves in the user's home."""
 
     def __init__(self, folder: Path) -> None:
         self.data = folder / "cluster"
@@ -31,10 +26,10 @@ class KajiUp:
 
     def start(self, *options: str) -> None:
         with self.log.open("ab") as log:
-            self.process = server(
+            self.process = start_kaji(
                 "up", "--data", str(self.data), *options, env=self.environment, cwd=self.home, log=log
             )
-        until(lambda: (self.data / "kaji.json").exists() and self._is_current(), lambda: self.log.read_text())
+        wait_until(lambda: (self.data / "kaji.json").exists() and self._is_current(), lambda: self.log.read_text())
 
     def _is_current(self) -> bool:
         assert self.process is not None
@@ -58,7 +53,7 @@ class KajiUp:
         self.process.wait(timeout=60)
 
     def members(self, run: str) -> dict[int, int]:
-        """The first process of each rank: the program itself, not what it started."""
+        """Return the process of each rank's program, without the processes that it started."""
         found: dict[int, psutil.Process] = {}
         for process in psutil.process_iter():
             with contextlib.suppress(psutil.Error):
@@ -69,10 +64,3 @@ class KajiUp:
                     if oldest is None or process.create_time() < oldest.create_time():
                         found[rank] = process
         return {rank: process.pid for rank, process in found.items()}
-
-
-def until(happened: Callable[[], bool], explain: Callable[[], object] = str, *, every: float = 0.1) -> None:
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not happened():
-        assert time.monotonic() < deadline, explain()
-        time.sleep(every)

@@ -1,4 +1,4 @@
-"""A process kubelet as the node of an embedded or a real API server, and kubectl for it."""
+"""This machine's kubelet as the only node of an embedded or a real API server, and kubectl for it."""
 
 from __future__ import annotations
 
@@ -10,52 +10,58 @@ from typing import Any
 
 import pytest
 import yaml
-from tests.harness.certificates import client_certificate
+from tests.harness.binaries import kubectl_binary, require_binaries
+from tests.harness.commands import kubectl, output_of
 from tests.harness.embedded_server import embedded_server
-from tests.harness.local_cluster import kubectl_binary
-from tests.harness.real_server import RealServer, require_binaries, running_real_server
+from tests.harness.fixtures import REAL
+from tests.harness.kube_server import KubeServer
+from tests.harness.parts import process_kubelet
+from tests.harness.real_server import running_real_server
+from tests.harness.waiting import PATIENCE_SECONDS
 
 from kajitori.embedded.kubelet.kubelet import Kubelet
 from kajitori.embedded.kubelet.settings import KubeletSettings, ServerSettings
 from kajitori.kube.client import KubeClient
-from kajitori.kube.config import KubeConfig
 from kajitori.kube.resources import NODES
 
-BOUND_SECONDS = 60.0
+NODE = "node"
 
 
-REAL = {"websocket": "true", "spdy": "false"}
-"""ExtendWebSocketsToKubelet: from 1.36 on streams are passed on as WebSocket; before, they were translated to SPDY."""
+@pytest.fixture(
+    scope="module",
+    params=["embedded", pytest.param("websocket", marks=REAL), pytest.param("spdy", marks=pytest.mark.real)],
+)
+def kubelet_server(request: pytest.FixtureRequest) -> Iterator[KubeServer | None]:
+    """A real server that passes streams on to kubelets as WebSocket, or translates them to SPDY as before 1.36.
 
-
-@pytest.fixture(scope="module", params=["embedded", *(pytest.param(name, marks=pytest.mark.real) for name in REAL)])
-def kubelet_server(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[tuple[RealServer, Path] | None]:
-    """A real server and the authority of its client certificate; None for the embedded one."""
+    None stands for an embedded server of each test's own.
+    """
     if request.param == "embedded":
         yield None
-        return
-    require_binaries("kube-apiserver", "etcd")
-    folder = tmp_path_factory.mktemp("pki")
-    authority = client_certificate(folder)
-    with running_real_server(
-        f"--kubelet-client-certificate={folder}/client.crt",
-        f"--kubelet-client-key={folder}/client.key",
-        f"--feature-gates=ExtendWebSocketsToKubelet={REAL[request.param]}",
-    ) as running:
-        yield running, authority
+    elif request.param == "websocket":
+        yield request.getfixturevalue("real_server")
+    else:
+        require_binaries("kube-apiserver", "etcd")
+        with running_real_server("--feature-gates=ExtendWebSocketsToKubelet=false") as server:
+            yield server
 
 
 class Node:
-    def __init__(self, kubeconfig: Path, client: KubeClient, kubelet: Kubelet) -> None:
-        self.kubeconfig = kubeconfig
+    """The node, and kubectl for its server."""
+
+    def __init__(self, server: KubeServer, client: KubeClient, kubelet: Kubelet) -> None:
+        self.server = server
         self.client = client
         self.kubelet = kubelet
+
+    def command(self, *args: str) -> list[str]:
+        """Return the command line of a kubectl."""
+        return [kubectl_binary(), f"--kubeconfig={self.server.kubeconfig}", *args]
 
     async def start(
         self, *args: str, has_input: bool = False, env: Mapping[str, str] | None = None
     ) -> asyncio.subprocess.Process:
+        """Start kubectl, with pipes for its output and, if `has_input`, its input."""
         return await asyncio.create_subprocess_exec(
             *self.command(*args),
             stdin=asyncio.subprocess.PIPE if has_input else asyncio.subprocess.DEVNULL,
@@ -64,24 +70,18 @@ class Node:
             env={**os.environ, **(env or {})},
         )
 
-    def command(self, *args: str) -> list[str]:
-        return [kubectl_binary(), f"--kubeconfig={self.kubeconfig}", *args]
-
-    async def kubectl(
-        self, *args: str, stdin: bytes | None = None, code: int = 0, env: Mapping[str, str] | None = None
-    ) -> str:
-        process = await self.start(*args, has_input=stdin is not None, env=env)
-        out, err = await asyncio.wait_for(process.communicate(stdin), BOUND_SECONDS)
-        assert process.returncode == code, (args, out, err)
-        return (out + err).decode(errors="replace") if code else out.decode(errors="replace")
+    async def kubectl(self, *args: str, stdin: bytes = b"", code: int = 0, env: Mapping[str, str] | None = None) -> str:
+        """Return what kubectl prints; both streams if it is expected to fail with `code`."""
+        return output_of(await asyncio.to_thread(kubectl, self.server.kubeconfig, *args, stdin=stdin, env=env), code)
 
     async def run(self, name: str, *command: str, **spec: Any) -> None:
+        """Create a Pod whose container runs `command`."""
         manifest = {
             "apiVersion": "v1",
             "kind": "Pod",
             "metadata": {"name": name},
             "spec": {
-                "nodeName": self.kubelet.settings.node_name,
+                "nodeName": NODE,
                 "restartPolicy": "Never",
                 "terminationGracePeriodSeconds": 1,
                 "containers": [{"name": "main", "image": "any", "command": list(command)} | spec],
@@ -90,41 +90,34 @@ class Node:
         await self.kubectl("apply", "-f", "-", stdin=yaml.safe_dump(manifest).encode())
 
     async def wait(self, name: str, condition: str) -> None:
-        await self.kubectl("wait", f"--for={condition}", f"pod/{name}", f"--timeout={BOUND_SECONDS:.0f}s")
+        """Run `kubectl wait` for a Pod."""
+        await self.kubectl("wait", f"--for={condition}", f"pod/{name}", f"--timeout={PATIENCE_SECONDS:.0f}s")
 
 
 ANY_SERVER = pytest.mark.parametrize(
-    "kubelet_server", ["embedded", pytest.param("websocket", marks=pytest.mark.real)], indirect=True
+    "kubelet_server", ["embedded", pytest.param("websocket", marks=REAL)], indirect=True
 )
-"""For what is passed on the same way by both."""
+"""For tests of what does not depend on how streams are passed on."""
 
 
 @pytest.fixture
-async def node(kubelet_server: tuple[RealServer, Path] | None, tmp_path: Path) -> AsyncIterator[Node]:
-    kubectl_binary()  # else it is skipped
+async def node(kubelet_server: KubeServer | None, tmp_path: Path) -> AsyncIterator[Node]:
+    """A node whose Pods are deleted at the end."""
+    kubectl_binary()  # skips the test if it is missing
     if kubelet_server is not None:
-        running, authority = kubelet_server
-        server = ServerSettings(client_ca=authority)
-        async for node in _node(running.config, running.kubeconfig, server, tmp_path):
+        async for node in _node(kubelet_server, kubelet_server.kubelet_api(tmp_path, NODE), tmp_path):
             yield node
         return
-    async with embedded_server() as embedded:
-        config = KubeConfig.from_file(embedded.kubeconfig)
-        # As one that joined by hand: with a certificate of its own, and nobody told it whose clients to believe.
-        async for node in _node(config, embedded.kubeconfig, ServerSettings(), tmp_path):
+    async with embedded_server() as server:
+        # Like a kubelet that joined by hand: it makes its own certificate, and finds out which clients to accept.
+        async for node in _node(server, ServerSettings(), tmp_path):
             yield node
 
 
-async def _node(config: KubeConfig, kubeconfig: Path, server: ServerSettings, folder: Path) -> AsyncIterator[Node]:
-    async with KubeClient(config) as client:
-        kubelet = Kubelet(client, KubeletSettings("node", folder / "kubelet", server=server))
-        stop = asyncio.Event()
-        task = asyncio.create_task(kubelet.run(stop))
-        registered = asyncio.create_task(kubelet.registered.wait())
-        await asyncio.wait({task, registered}, return_when=asyncio.FIRST_COMPLETED)
-        node = Node(kubeconfig, client, kubelet)
-        yield node
-        await node.kubectl("delete", "pods", "--all", "--wait=true", "--grace-period=1")
-        stop.set()
-        await task
-        await client.delete(NODES, "node")
+async def _node(server: KubeServer, api: ServerSettings, folder: Path) -> AsyncIterator[Node]:
+    async with server.client() as client:
+        async with process_kubelet(client, KubeletSettings(NODE, folder / "kubelet", server=api)) as kubelet:
+            node = Node(server, client, kubelet)
+            yield node
+            await node.kubectl("delete", "pods", "--all", "--wait=true", "--grace-period=1")
+        await client.delete(NODES, NODE)

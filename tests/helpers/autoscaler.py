@@ -14,11 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from tests.harness.binaries import search_path
 from tests.harness.cluster import Cluster
-from tests.harness.real_server import search_path
+from tests.harness.parts import simulated_nodes
+from tests.harness.waiting import until
 
 from kajitori.core.words.times import format_time
-from kajitori.embedded.simulator import SimSettings, SimulatedNodes
 from kajitori.errors import AlreadyExists, KajitoriError, NotFound
 from kajitori.kube.objects import ProvisioningRequest
 from kajitori.kube.resources import CUSTOM_RESOURCES, POD_TEMPLATES, PROVISIONING_REQUESTS, Resource
@@ -79,11 +80,14 @@ class Autoscaler:
         wanted["spec"]["versions"] = [newest | {"name": served.version, "served": True, "storage": True}]
         with contextlib.suppress(AlreadyExists):
             await client.create(CUSTOM_RESOURCES, wanted)
-        while True:
+
+        async def is_served() -> bool:
             with contextlib.suppress(NotFound):
                 await client.list(served, self.cluster.namespace)
-                return
-            await asyncio.sleep(0.05)
+                return True
+            return False
+
+        await until(is_served, "the kind is served")
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[Autoscaler]:
@@ -153,24 +157,27 @@ class Autoscaler:
         return int(pod_set["count"]) - len(free)
 
     def add_nodes(self, count: int) -> None:
-        """Begins to play so many further nodes of the pool."""
-        settings = SimSettings(
-            count=count,
+        """Run `count` more nodes of the pool."""
+        nodes = simulated_nodes(
+            self.cluster.server,
+            self.cluster.client,
+            self.cluster.folder,
+            count,
             prefix="spot-",
             first=self._nodes + 1,
             digits=3,
-            gpus=8,
             gpu_product=PRODUCT,
             labels={LABEL: "spot"},
             taints=self.taints,
             pod_network=11,
-            heartbeat_seconds=5.0,
-            remove_not_ready_taint=True,
-            address=self.cluster.address,
             delete_nodes_at_stop=True,
         )
         self._nodes += count
-        self._start(SimulatedNodes(self.cluster.client, settings, serving=self.cluster.serving).run(self._stop), "sim")
+        self._start(self._run_nodes(nodes), "sim")
+
+    async def _run_nodes(self, nodes: contextlib.AbstractAsyncContextManager[object]) -> None:
+        async with nodes:
+            await self._stop.wait()
 
 
 async def provide(scaler: Autoscaler, request: dict[str, Any]) -> None:

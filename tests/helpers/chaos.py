@@ -1,4 +1,4 @@
-"""Parts of the platform that are killed again and again in a stream of work, and what must never be seen meanwhile."""
+"""A stream of random work, parts that are killed meanwhile, and checks of what must hold all the time."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from tests.harness.cluster import GPUS, Cluster
-from tests.harness.part_processes import Fork, Part
+from tests.harness.cluster import THIS_MACHINE, Cluster
+from tests.harness.part_processes import PartProcesses
+from tests.harness.parts import GPUS
 
 from kajitori.core.spec.reasons import Phase
 from kajitori.core.words import names
@@ -30,9 +31,6 @@ CHANGES_BETWEEN_KILLS = 8
 """Changes of runs and Pods that are seen between two kills, on average."""
 QUIET_SECONDS = 3.0
 """If fewer are seen in this time, the next kill comes all the same."""
-
-HERE = {"kajitori.dev/machine": "this"}
-"""The label of the node whose Pods are processes, where there is one."""
 
 MEMBER = """
 cd "$LOCKS"; me="$KAJI_ATTEMPT.$KAJI_RANK"; echo $$ > "$me.pid"
@@ -48,7 +46,7 @@ sleep 600 & wait
 takes a moment to end when it is asked to."""
 
 
-class Watchman:
+class InvariantChecker:
     """Looks at every change of a Pod or a Run, in the API server's own order, and writes down what must never be.
 
     one_writer: a Pod that is gone is not made again once its attempt is stored as created. Of two controllers that both
@@ -67,7 +65,7 @@ class Watchman:
         """Members of sweeps that succeeded, by run and index: in which Pod."""
 
     @contextlib.contextmanager
-    def watching(self) -> Iterator[Watchman]:
+    def watching(self) -> Iterator[InvariantChecker]:
         """As long as the context lasts."""
         unsubscribe = self.cluster.mirror.on_change(self._note)
         try:
@@ -201,7 +199,7 @@ class Chaos:
             locks.mkdir(parents=True)
             command = ["sh", "-c", MEMBER]
             resources = {"cpu": "10m", "memory": "16Mi"}
-            spec = {"restarts": 100, "grace": "1s", "replicas": self.chance.randint(2, 3), "nodeSelector": HERE}
+            spec = {"restarts": 100, "grace": "1s", "replicas": self.chance.randint(2, 3), "nodeSelector": THIS_MACHINE}
             spec |= {"command": command, "env": {"LOCKS": str(locks)}}
         before = self._promises.pop(name, None)
         try:
@@ -355,44 +353,8 @@ def members_alive(locks: Path) -> list[str]:
     return alive
 
 
-class Parts:
-    """Processes of the platform, by name; each is started again when it was killed."""
-
-    def __init__(self) -> None:
-        self._parts: dict[str, Part] = {}
-        self._forks: dict[str, Fork] = {}
-
-    def add(self, name: str, part: Part) -> None:
-        """Starts one more."""
-        self._parts[name] = part
-        self.start(name)
-
-    def start(self, name: str) -> None:
-        """Starts it again."""
-        self._forks[name] = Fork(self._parts[name])
-
-    def kill(self, name: str) -> None:
-        """Ends it at once, whatever it is doing."""
-        fork = self._forks.pop(name)
-        assert fork.exit_code is None, f"{name} ended by itself with {fork.exit_code}"
-        fork.kill()
-
-    def pause(self, name: str) -> None:
-        """SIGSTOP."""
-        self._forks[name].pause()
-
-    def go_on(self, name: str) -> None:
-        """SIGCONT."""
-        self._forks[name].go_on()
-
-    def kill_all(self) -> None:
-        """Ends whatever is still there."""
-        while self._forks:
-            self._forks.popitem()[1].kill()
-
-
-async def storm(
-    cluster: Cluster, parts: Parts, victims: Sequence[tuple[str, ...]], kills: int, chance: random.Random
+async def kill_parts(
+    cluster: Cluster, parts: PartProcesses, victims: Sequence[tuple[str, ...]], kills: int, chance: random.Random
 ) -> None:
     """Kills so many times: each time some of the parts at once, which are back a moment later.
 

@@ -97,7 +97,7 @@ async def enforced_node(cluster: Cluster, *flags: str) -> AsyncIterator[Enforced
         outside.run(f"ip route add 10.88.0.0/16 via {NODE_ADDRESS}")
         async with contextlib.AsyncExitStack() as stack:
             await stack.enter_async_context(forward(node, "127.0.0.1", api_port, api_port))
-            whose = f"--kubeconfig={cluster.kubeconfig}"
+            whose = f"--kubeconfig={cluster.server.kubeconfig}"
             kaji = [str(Path(sys.executable).with_name("kaji")), "node", whose, f"--name={NODE}", "--port=0"]
             kaji += [f"--data={cluster.folder / 'node'}", f"--label=kajitori.dev/machine={NODE}"]
             kaji += ["--pod-network=namespace", f"--address={NODE_ADDRESS}", "--cpus=64"]

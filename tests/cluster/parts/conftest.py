@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from tests.harness.binaries import require_binaries
 from tests.harness.installation import Installation, running_installation
-from tests.harness.real_server import require_binaries
 
 
 @pytest.fixture(scope="package")

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 
 import yaml
-from tests.harness.commands import kaji, server
-from tests.harness.installation import PATIENCE_SECONDS, TOGETHER, Installation
+from tests.harness.commands import kaji, start_kaji
+from tests.harness.installation import TOGETHER, Installation
+from tests.harness.waiting import PATIENCE_SECONDS
 
 pytestmark = TOGETHER
 
@@ -18,14 +19,14 @@ def test_kaji_up_serves_an_existing_cluster_however_its_kubeconfig_proves_who_on
     path, data = installed.kubeconfig("admin"), installed.folder / "up"
     document = yaml.safe_load(path.read_text())
     document["users"][0]["user"] = {
-        "client-certificate": str(installed.folder / "client.crt"),
-        "client-key": str(installed.folder / "client.key"),
+        "client-certificate": str(installed.server.certificates.client),
+        "client-key": str(installed.server.certificates.client_key),
     }
     certificate = installed.folder / "certificate.kubeconfig"
     certificate.write_text(yaml.safe_dump(document))
     command = ("up", "--kubeconfig", str(certificate), "--data", str(data))
     with installed.log_file("up").open("ab") as log:
-        installed.processes["up"] = server(
+        installed.processes["up"] = start_kaji(
             *command,
             "--policy",
             str(installed.policy),
@@ -42,7 +43,7 @@ def test_kaji_up_serves_an_existing_cluster_however_its_kubeconfig_proves_who_on
     assert kaji("run", "-d", "--name", "mine", "--gpus", "1", "busybox", "train", env=local).returncode == 0
     installed.until(lambda: installed.phase("mine") == "Running", "mine runs")
     told = json.loads((data / "kaji.json").read_text())
-    assert told["token"] and told["token"] not in installed.cluster.kubeconfig.read_text()
+    assert told["token"] and told["token"] not in installed.server.kubeconfig.read_text()
     installed.url = told["url"]
     assert installed.kaji("ps", "-a", KAJI_TOKEN="wrong").returncode == 125
     assert installed.kaji("ps", "-a").returncode == 0  # everybody else is whom his own token says

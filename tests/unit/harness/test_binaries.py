@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.harness.real_server import etcd_fault, find_binary, require_binaries, search_path
+from tests.harness.binaries import etcd_fault, find_binary, require_binaries, search_path
 
 
 def executable(folder: Path, name: str) -> None:

@@ -8,13 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.harness.embedded_server import (
-    JSON_PATCH,
-    MERGE,
-    STRATEGIC,
-    EmbeddedServer,
-    embedded_server,
-)
+from tests.harness.embedded_server import JSON_PATCH, MERGE, STRATEGIC, EmbeddedServer, embedded_server
 
 from kajitori.embedded.apiserver.schemas.formats import parse_body
 
