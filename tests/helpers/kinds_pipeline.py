@@ -88,9 +88,7 @@ async def create(registry: KindRegistry, view: MemoryView, body: dict[str, Any],
         where = meta.get("namespace", "") if kind.resource.namespaced else ""
         request = admission.AdmissionRequest("CREATE", kind, where, meta.get("name", ""), obj)
         await admission.admit(request, view)
-        causes = kind.strategy.validate_create(obj)
-        if kind.strategy.looks_at_metadata or not causes:
-            causes = kind.validate_metadata(obj) + causes
+        causes = kind.validate_metadata(obj) + kind.strategy.validate_create(obj)
         if causes:
             raise StatusError.invalid(kind.resource.group, kind.resource.kind, meta.get("name", ""), causes)
         admission.check(request, view)

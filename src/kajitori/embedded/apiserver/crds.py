@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
 from functools import partial
 
 from kajitori.embedded.apiserver.kinds import Kind
 from kajitori.embedded.apiserver.schemas.custom import root_schema
-from kajitori.embedded.apiserver.schemas.schema import Schema
-from kajitori.embedded.apiserver.strategies.custom import CustomStrategy, apply_defaults
+from kajitori.embedded.apiserver.schemas.defaulting import apply_defaults
+from kajitori.embedded.apiserver.strategies.custom import CustomStrategy
 from kajitori.embedded.apiserver.strategies.strategy import Object
 from kajitori.kube.resources import Resource
 
@@ -29,24 +28,23 @@ def kinds_of(definition: Object) -> list[Kind]:
             continue
         resource = Resource(group, version["name"], names["plural"], names["kind"], namespaced)
         subresources = frozenset(version.get("subresources") or {})
-        load = _once(partial(root_schema, (version.get("schema") or {}).get("openAPIV3Schema") or {}))
+        load = partial(root_schema, (version.get("schema") or {}).get("openAPIV3Schema") or {})
         same = resource.version == stored
         # As long as the definition was never changed, every stored object has the defaults of this version.
         complete = same and definition["metadata"].get("generation", 1) == 1
-        scale = (version.get("subresources") or {}).get("scale")
         selectable = [one["jsonPath"] for one in version.get("selectableFields") or []]
+        strategy = CustomStrategy(load, has_status="status" in subresources, selectable=selectable)
         kinds.append(
             Kind(
                 resource,
                 names.get("singular") or names["kind"].lower(),
-                CustomStrategy(load, has_status="status" in subresources, scale=scale, selectable=selectable),
-                load,
+                strategy,
                 short_names=tuple(names.get("shortNames") or ()),
                 categories=tuple(names.get("categories") or ()),
                 subresources=subresources,
                 storage=None if same else storage,
                 to_stored=None if same else partial(_with_version, storage.api_version),
-                from_stored=None if complete else partial(_with_defaults, resource.api_version, load),
+                from_stored=None if complete else partial(_with_defaults, resource.api_version, strategy),
                 custom=definition,
             )
         )
@@ -58,22 +56,11 @@ def _with_version(api_version: str, obj: Object) -> Object:
     return {**obj, "apiVersion": api_version}
 
 
-def _with_defaults(api_version: str, load: Callable[[], Schema], obj: Object) -> Object:
+def _with_defaults(api_version: str, strategy: CustomStrategy, obj: Object) -> Object:
     """Return a stored object with the defaults that were added to the schema since it was stored."""
     shown = copy.deepcopy(obj)
-    apply_defaults(load(), shown)
+    apply_defaults(strategy.schema, shown)
     return {**shown, "apiVersion": api_version}
-
-
-def _once(load: Callable[[], Schema]) -> Callable[[], Schema]:
-    loaded: list[Schema] = []
-
-    def load_once() -> Schema:
-        if not loaded:
-            loaded.append(load())
-        return loaded[0]
-
-    return load_once
 
 
 def version_of(kind: Kind) -> Object:

@@ -17,12 +17,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cached_property
 
 from kajitori.embedded.apiserver import metadata
 from kajitori.embedded.apiserver.causes import Cause
 from kajitori.embedded.apiserver.schemas import conform
-from kajitori.embedded.apiserver.schemas.schema import ANY, Schema
+from kajitori.embedded.apiserver.schemas.schema import Schema
 from kajitori.embedded.apiserver.status import Unreadable
 from kajitori.embedded.apiserver.strategies.strategy import Object, Strategy
 from kajitori.kube.resources import Resource
@@ -32,10 +31,6 @@ _BARE = frozenset({("", "events"), ("coordination.k8s.io", "leases"), ("policy",
 """Built-in kinds that accept any finalizer, as custom resources do."""
 
 
-def _no_schema() -> Schema:
-    return ANY
-
-
 @dataclass(frozen=True)
 class Kind:
     """A kind as one version of its group serves it."""
@@ -43,7 +38,6 @@ class Kind:
     resource: Resource
     singular: str
     strategy: Strategy
-    load_schema: Callable[[], Schema] = field(default=_no_schema, repr=False, compare=False)
     short_names: tuple[str, ...] = ()
     categories: tuple[str, ...] = ()
     subresources: frozenset[str] = frozenset()
@@ -58,10 +52,10 @@ class Kind:
     custom: Object | None = field(default=None, repr=False, compare=False)
     """The CustomResourceDefinition of a custom kind; None for a built-in one."""
 
-    @cached_property
+    @property
     def schema(self) -> Schema:
-        """The schema; built on first use, since that loads the models."""
-        return self.load_schema()
+        """The schema of its objects."""
+        return self.strategy.schema
 
     @property
     def stored(self) -> Resource:
@@ -92,9 +86,13 @@ class Kind:
             StatusError: 400, a built-in kind's field has a value of another type. (For custom resources that is
                 `strategy.validate_…`, hence 422.)
         """
+        meta = obj.get("metadata")
         try:
             if self.custom is not None:
                 return conform.conform_custom(self.schema, obj, applied=applied)
+            if isinstance(meta, dict) and meta.get("managedFields") == []:
+                # An emptied list removes all managers; a list with one empty entry means the same and is kept.
+                meta["managedFields"] = [{}]
             return conform.conform(self.schema, obj)
         except conform.WrongType as error:
             raise Unreadable(self.resource, str(error)) from error

@@ -18,18 +18,16 @@ from kajitori.embedded.apiserver.admission.admission import AdmissionRequest
 from kajitori.embedded.apiserver.admission.policies.mutating import MutatingPolicies
 from kajitori.embedded.apiserver.admission.policies.validating import ValidatingPolicies
 from kajitori.embedded.apiserver.auth import ANONYMOUS, Authorizer, User
-from kajitori.embedded.apiserver.causes import Cause, invalid
+from kajitori.embedded.apiserver.causes import invalid
 from kajitori.embedded.apiserver.kinds import Kind
 from kajitori.embedded.apiserver.options import WriteOptions
 from kajitori.embedded.apiserver.patches.own_metadata import (
-    IDENTITY,
     SERVER_SET,
     generate_name,
     keep_identity,
     now_text,
     only_times_differ,
 )
-from kajitori.embedded.apiserver.patches.preconditions import uid_conflict
 from kajitori.embedded.apiserver.reads.answers import dry_run_answer, encode_plain, encode_stored, store_key
 from kajitori.embedded.apiserver.reads.selection import node_of
 from kajitori.embedded.apiserver.registry import KindRegistry
@@ -120,11 +118,8 @@ class Objects:
         options: WriteOptions,
         *,
         own: Own | None = None,
-        by_update: bool = False,
-        subresource: str = "",
     ) -> Written:
-        """Store a new object, which must have been conformed. `by_update`: a PUT creates it, so more of it is kept.
-        `subresource`: the subresource through which it is created, if that is allowed.
+        """Store a new object, which must have been conformed.
 
         Raises:
             StatusError: the object is not allowed.
@@ -133,7 +128,7 @@ class Objects:
         if meta.get("resourceVersion") not in (None, "", "0"):
             raise StatusError(500, "", "resourceVersion should not be set on objects to be created")
         meta.pop("resourceVersion", None)
-        for name in SERVER_SET if not by_update else IDENTITY:
+        for name in SERVER_SET:
             meta.pop(name, None)
         kind.strategy.default(obj)
         (own or _disown)(obj, None)
@@ -149,7 +144,7 @@ class Objects:
             meta.get("name", ""),
             obj,
             None,
-            subresource,
+            "",
             options.dry_run,
             caller.user,
             caller.warnings,
@@ -158,12 +153,9 @@ class Objects:
         await admission.admit(request, self.view)
         self._mutating.mutate(request)
         kind.strategy.prepare_create(obj)
-        causes = kind.strategy.validate_create(obj)
-        if kind.strategy.looks_at_metadata or not causes:
-            causes = kind.validate_metadata(obj) + causes
+        causes = kind.validate_metadata(obj) + kind.strategy.validate_create(obj)
         if causes:
             raise invalid_object(kind, meta.get("name", ""), causes)
-        caller.warnings += kind.strategy.warnings(obj, None)
         self._check(request)
         admission.check(request, self.view)
         present = self.find(kind, namespace, meta["name"])
@@ -208,7 +200,7 @@ class Objects:
             record = self.get(kind, namespace, name)
             old = kind.decode(record.decode())
             new = change(kind.decode(record.decode()))
-            self._check_versions(kind, record, old, new, checks_uid=checks_uid, dry_run=options.dry_run)
+            self._check_versions(kind, record, old, new, checks_uid=checks_uid)
             try:
                 return await self._replace(kind, record, old, new, caller, options, subresource, own)
             except Stale as error:
@@ -229,7 +221,6 @@ class Objects:
         strategy = kind.strategy
         meta, before = new["metadata"], old["metadata"]
         strategy.default(new)
-        self_link = meta.get("selfLink")
         keep_identity(meta, before)
         if own is None:
             keep(meta, before, "managedFields")
@@ -247,19 +238,17 @@ class Objects:
             caller.user,
             caller.warnings,
         )
-        if subresource != "status":
-            await admission.admit(request, self.view)
-            self._mutating.mutate(request)
         if subresource == "status":
             strategy.prepare_status_update(new, old)
-            causes = _metadata_faults(kind, new, old) + strategy.validate_status_update(new, old)
+            causes = strategy.validate_status_update(new, old)
         else:
+            await admission.admit(request, self.view)
+            self._mutating.mutate(request)
             strategy.prepare_update(new, old)
-            causes = _metadata_faults(kind, new, old) + strategy.validate_update(new, old)
+            causes = strategy.validate_update(new, old)
+        causes = kind.validate_metadata(new, old) + causes
         if causes:
             raise invalid_object(kind, record.name, causes)
-        if subresource != "status":
-            caller.warnings += strategy.warnings(new, old)
         self._check(request)
         meta["resourceVersion"] = before["resourceVersion"]
         if self.store.get(record.resource, record.namespace, record.name) is not record:
@@ -278,28 +267,23 @@ class Objects:
         if subresource != "status":
             admission.check(request, self.view)
         if options.dry_run:
-            return Written(dry_run_answer(kind, new, self_link))
+            return Written(dry_run_answer(kind, new))
         stored = self.store.update(record, kind.as_read_back(encoded))
         revision = self.follow_up(kind, record, stored)
         await self.durable(revision)
         return Written(encode_stored(kind, stored))
 
-    def _check_versions(
-        self, kind: Kind, record: Record, old: Object, new: Object, *, checks_uid: bool, dry_run: bool
-    ) -> None:
+    def _check_versions(self, kind: Kind, record: Record, old: Object, new: Object, *, checks_uid: bool) -> None:
         meta, before = new["metadata"], old["metadata"]
         version = meta.get("resourceVersion") or ""
-        uid = meta.get("uid") or ""
-        if uid and uid != before["uid"] and checks_uid:
-            raise uid_conflict(kind, record.namespace, record.name, uid, before["uid"], dry_run=dry_run)
+        if checks_uid:
+            StatusError.check_preconditions(kind.resource, before, meta.get("uid") or None, None)
         if version in ("", "0"):
             if kind.custom is not None or qualified(kind.resource) in _NEED_VERSION:
-                shown_value: Any = 0
-                cause = invalid("metadata.resourceVersion", shown_value, "must be specified for an update")
+                cause = invalid("metadata.resourceVersion", 0, "must be specified for an update")
                 raise StatusError.invalid(kind.resource.group, kind.resource.plural, record.name, [cause])
         elif version != before["resourceVersion"]:
-            if not version.isdecimal():
-                raise StatusError(500, "", f'strconv.ParseUint: parsing "{version}": invalid syntax')
+            check_version(version)
             raise StatusError.conflict(kind.resource, record.name)
 
     # --- without asking ----------------------------------------------------------------------------------------------
@@ -393,20 +377,20 @@ class View:
         return [record.object for record in self._store.records(f"{resource.group}/{resource.plural}", namespace)]
 
 
+def check_version(version: str) -> None:
+    """Raise a 500 if a text is no resource version, as kube-apiserver does."""
+    if version and not version.isdecimal():
+        raise StatusError(500, "", f"resourceVersion: {version!r:.100} is not a number")
+
+
 def made_by_update(kind: Kind) -> bool:
-    """Return whether a PUT creates an object that does not exist, also a PUT of its status."""
+    """Return whether a PUT creates an object that does not exist."""
     return qualified(kind.resource) in _MADE_BY_UPDATE
 
 
 def invalid_object(kind: Kind, name: str, causes: list[Any]) -> StatusError:
     """Return a 422 with every fault of an object."""
     return StatusError.invalid(kind.stored.group, kind.resource.kind, name, causes)
-
-
-def _metadata_faults(kind: Kind, new: Object, old: Object) -> list[Cause]:
-    """Return every fault of changed metadata; twice, since kube-apiserver checks them in general and by kind."""
-    causes = kind.validate_metadata(new, old)
-    return causes * 2 if kind.strategy.looks_at_metadata and qualified(kind.resource) != "limitranges" else causes
 
 
 def _disown(obj: Object, _old: Object | None) -> None:

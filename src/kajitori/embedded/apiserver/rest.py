@@ -9,13 +9,11 @@ from dataclasses import dataclass
 from kajitori.embedded.apiserver import auth
 from kajitori.embedded.apiserver.auth import AllowKnown, Authenticator, Authorizer
 from kajitori.embedded.apiserver.causes import Cause
-from kajitori.embedded.apiserver.causes import format_value as quoted
 from kajitori.embedded.apiserver.kinds import Kind
-from kajitori.embedded.apiserver.objects import Caller, Objects, made_by_update
+from kajitori.embedded.apiserver.objects import Caller, Objects, check_version, made_by_update
 from kajitori.embedded.apiserver.options import DeleteOptions, WriteOptions, parse_delete, parse_list, parse_write
 from kajitori.embedded.apiserver.patches.managed import manage
 from kajitori.embedded.apiserver.patches.patching import APPLY_PATCH, Patch, check_media_type, patched
-from kajitori.embedded.apiserver.patches.preconditions import uid_conflict
 from kajitori.embedded.apiserver.reads.answers import encode_plain, encode_stored
 from kajitori.embedded.apiserver.reads.lists import Lister, encode_list, partial_metadata
 from kajitori.embedded.apiserver.reads.tables import to_table
@@ -30,7 +28,7 @@ from kajitori.embedded.apiserver.schemas.formats import (
     read_object,
     report_unknown,
 )
-from kajitori.embedded.apiserver.status import StatusError, qualified
+from kajitori.embedded.apiserver.status import StatusError
 from kajitori.embedded.apiserver.strategies.strategy import Object
 from kajitori.embedded.apiserver.subresources.objects import Subresources, scale_fault
 from kajitori.embedded.apiserver.upkeep import deletion
@@ -128,10 +126,7 @@ class Rest:
 
     async def _get(self, call: Call) -> Answer:
         target = call.target
-        version = call.query.get("resourceVersion", "")
-        if version and not version.isdecimal():
-            why = f"Invalid value: {quoted(version)}: strconv.ParseUint: parsing {quoted(version)}: invalid syntax"
-            raise StatusError(500, "", f"resourceVersion: {why}")
+        check_version(call.query.get("resourceVersion", ""))
         record = self.objects.get(target.kind, target.namespace, target.name)
         value = encode_stored(target.kind, record)
         await self.objects.durable(record.revision)
@@ -176,28 +171,13 @@ class Rest:
             return found
 
         if self.objects.find(kind, target.namespace, target.name) is None:
-            if made_by_update(kind):
-                if obj["metadata"].get("uid"):
-                    raise uid_conflict(
-                        kind, target.namespace, target.name, obj["metadata"]["uid"], dry_run=options.dry_run
-                    )
-                version = obj["metadata"].pop("resourceVersion", None)
-                written = await self.objects.create(
-                    kind,
-                    target.namespace,
-                    obj,
-                    call.caller,
-                    options,
-                    own=own,
-                    by_update=True,
-                    subresource=target.subresource,
-                )
-                if options.dry_run and version:
-                    # The change would only take effect when the object is stored.
-                    obj["metadata"]["resourceVersion"] = version
-                    return _object(call, encode_plain(obj), 201)
-                return _object(call, written.value, 201)
-            raise StatusError.not_found(kind.resource, target.name)
+            if target.subresource or not made_by_update(kind):
+                raise StatusError.not_found(kind.resource, target.name)
+            if obj["metadata"].get("uid"):
+                raise StatusError.conflict(kind.resource, target.name, "there is no object with this UID")
+            obj["metadata"].pop("resourceVersion", None)
+            written = await self.objects.create(kind, target.namespace, obj, call.caller, options, own=own)
+            return _object(call, written.value, 201)
         written = await self.objects.update(
             kind,
             target.namespace,
@@ -216,7 +196,7 @@ class Rest:
         target = call.target
         media_type = check_media_type(call.content_type, target.kind)
         options = parse_write(call.query, "PatchOptions", apply=media_type == APPLY_PATCH)
-        if media_type != APPLY_PATCH or (target.subresource and not made_by_update(target.kind)):
+        if media_type != APPLY_PATCH or target.subresource:
             # No warnings about a patch of an object that does not exist.
             self.objects.get(target.kind, target.namespace, target.name)
         patch = Patch.read(call.body, call.content_type, target.kind, options.field_validation)
@@ -249,40 +229,22 @@ class Rest:
                 raise
 
     def _delete_options(self, call: Call) -> DeleteOptions:
-        body = None
-        if call.body.strip():
-            try:
-                body = parse_body(call.body, call.content_type)
-            except ValueError as error:
-                raise StatusError.bad_request(f"couldn't get version/kind; json parse error: {error}") from error
-            if body is None:
-                body = {}
-            if not isinstance(body, dict):
-                raise StatusError.bad_request(not_an_object(body))
-            if body.get("kind", "DeleteOptions") != "DeleteOptions":
-                scheme = '"pkg/apis/meta/internalversion/scheme/register.go:27"'
-                version = body.get("apiVersion") or "meta.k8s.io/v1"
-                text = f'no kind "{body["kind"]}" is registered for version "{version}" in scheme {scheme}'
-                raise StatusError.bad_request(text)
+        if not call.body.strip():
+            return parse_delete(call.query, None)
+        body = self._plain_body(call)
+        if body.get("kind", "DeleteOptions") != "DeleteOptions":
+            raise StatusError.bad_request(f"expected DeleteOptions, not {body['kind']!r:.100}")
         return parse_delete(call.query, body)
 
     async def _on_subresource(self, verb: str, call: Call) -> Answer:
         target = call.target
-        name = target.subresource
-        if name == "status":
-            match verb:
-                case "get":
-                    return await self._get(call)
-                case "update":
-                    return await self._update(call)
-                case "patch":
-                    return await self._patch(call)
-            raise _not_supported(target, verb)
-        return await self._others(verb, call)
-
-    async def _others(self, verb: str, call: Call) -> Answer:
-        target = call.target
         match (target.subresource, verb):
+            case ("status", "get"):
+                return await self._get(call)
+            case ("status", "update"):
+                return await self._update(call)
+            case ("status", "patch"):
+                return await self._patch(call)
             case ("binding", "create"):
                 options = parse_write(call.query, "CreateOptions")
                 body = self._plain_body(call)
@@ -303,14 +265,12 @@ class Rest:
             case ("scale", "update"):
                 options = parse_write(call.query, "UpdateOptions")
                 body = self._plain_body(call)
-                if scale_fault(body):
-                    # kube-apiserver answers without a message here.
-                    text = 'no kind is registered for the type v1.Scale in scheme "pkg/apiserver/apiserver.go:55"'
-                    raise StatusError.bad_request(text)
+                if why := scale_fault(body):
+                    raise StatusError.bad_request(why)
                 return _object(call, await self._subresources.rescale(target, lambda _: body, call.caller, options))
             case ("scale", "patch"):
                 return await self._patch_scale(call)
-        raise _not_supported(target, verb)
+        raise StatusError.method_not_allowed()
 
     async def _patch_scale(self, call: Call) -> Answer:
         target = call.target
@@ -330,48 +290,20 @@ class Rest:
         try:
             body = parse_body(call.body, call.content_type)
         except ValueError as error:
-            raise StatusError.bad_request(f"couldn't get version/kind; json parse error: {error}") from error
-        if not isinstance(body, dict):
-            raise StatusError.bad_request("the body must be an object")
-        return body
+            raise StatusError.bad_request(f"the body cannot be read: {error}") from error
+        if not isinstance(body, dict | None):
+            raise StatusError.bad_request(not_an_object(body))
+        return body or {}
 
     def _read(self, call: Call, options: WriteOptions) -> Object:
         kind = call.target.kind
-        obj = read_object(call.body, call.content_type, kind, options.field_validation)
-        meta = obj.get("metadata")
-        # An emptied list removes all managers; a list with one empty entry means the same and is kept.
-        emptied = kind.custom is None and isinstance(meta, dict) and meta.get("managedFields") == []
-        unlike = None
-        try:
-            check_identity(obj, kind)
-        except StatusError as error:
-            if kind.custom is None or not isinstance(obj.setdefault("metadata", {}), dict):
-                raise
-            # The contents of a custom resource are checked before its identity.
-            unlike = error
+        obj = read_object(call.body, call.content_type, kind)
+        check_identity(obj, kind)
         twice: list[str] = []
         if options.field_validation != "Ignore":
             twice = duplicate_fields(call.body, call.content_type, obj)
-        wanted = kind.resource
-        is_of_kind = (obj.get("apiVersion", "").rpartition("/")[0], obj.get("kind")) == (wanted.group, wanted.kind)
-        faults = [*kind.conform(obj), *twice] if unlike is None or is_of_kind else twice
-        version = str(obj.get("apiVersion", "")).rpartition("/")[2]
-        report_unknown(kind, faults, options.field_validation, call.caller.warnings, version)
-        if unlike is not None:
-            raise unlike
-        if emptied:
-            obj["metadata"]["managedFields"] = [{}]
+        report_unknown(kind, [*kind.conform(obj), *twice], options.field_validation, call.caller.warnings)
         return obj
-
-
-def _not_supported(target: Target, verb: str) -> StatusError:
-    """Return the answer to an unsupported method: 405, in the form for custom or for built-in kinds."""
-    if target.kind.custom is None or not verb:
-        return StatusError.method_not_allowed()
-    resource = target.kind.resource
-    details = {"group": resource.group, "kind": resource.plural}
-    text = f'{verb} is not supported on resources of kind "{qualified(resource)}"'
-    return StatusError(405, "MethodNotAllowed", text, details)
 
 
 def _owner(

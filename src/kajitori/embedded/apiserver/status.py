@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from kajitori.embedded.apiserver.causes import Cause
@@ -112,15 +112,19 @@ class StatusError(Exception):
         return cls(409, "AlreadyExists", detail, details=details)
 
     @classmethod
-    def conflict(cls, resource: Resource, name: str, why: str = _MODIFIED, *, kind: str = "") -> StatusError:
-        """409: the object was changed meanwhile. With `kind` the object is named by its kind, as in answers to
-        deletions."""
-        details = _details(resource, name)
-        what = qualified(resource)
-        if kind:
-            details["kind"] = kind
-            what = f"{kind}.{resource.group}" if resource.group else kind
-        return cls(409, "Conflict", f'Operation cannot be fulfilled on {what} "{name}": {why}', details=details)
+    def conflict(cls, resource: Resource, name: str, why: str = _MODIFIED) -> StatusError:
+        """409: the object was changed meanwhile."""
+        what = f'Operation cannot be fulfilled on {qualified(resource)} "{name}": {why}'
+        return cls(409, "Conflict", what, details=_details(resource, name))
+
+    @classmethod
+    def check_preconditions(
+        cls, resource: Resource, meta: Mapping[str, Any], uid: str | None, version: str | None
+    ) -> None:
+        """Raise a 409 if a stored object does not have the UID or resource version that a request names."""
+        for field, what, wanted in (("uid", "UID", uid), ("resourceVersion", "resource version", version)):
+            if wanted is not None and wanted != meta[field]:
+                raise cls.conflict(resource, meta["name"], f"its {what} is {meta[field]}, not {wanted}")
 
     @classmethod
     def expired(cls, message: str, *, continue_token: str = "") -> StatusError:

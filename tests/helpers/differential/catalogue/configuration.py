@@ -84,6 +84,5 @@ SERVICES = Sort(
         {"metadata": {"name": "1-starts-with-digit"}},
         {"status": {"loadBalancer": {"ingress": [{"ip": "1.2.3.4"}]}}},
     ),
-    statuses=({"loadBalancer": {"ingress": [{"ip": "1.2.3.4"}]}}, {"loadBalancer": {"ingress": [{"ip": "x"}]}}, {}),
     selectors=("spec.type=NodePort", "spec.clusterIP=None", "metadata.name=s-a"),
 )

@@ -62,7 +62,6 @@ META: tuple[Object, ...] = (
     {"uid": "00000000-0000-0000-0000-00000000000f"},
     {"creationTimestamp": None},
     {"creationTimestamp": "2001-02-03T04:05:06Z"},
-    {"selfLink": "/somewhere"},
     {"resourceVersion": "0"},
     {"managedFields": []},
     {"managedFields": [{}]},

@@ -57,7 +57,7 @@ async def test_a_few_things_may_change(change: Any) -> None:
     [
         (lambda pod: pod["spec"].update(terminationGracePeriodSeconds=5), "spec.terminationGracePeriodSeconds"),
         (lambda pod: pod["spec"].update(nodeName="n"), "spec.nodeName"),
-        (lambda pod: pod["spec"]["containers"][0].update(command=["x"]), "spec.containers[0].command"),
+        (lambda pod: pod["spec"]["containers"][0].update(command=["x"]), "spec.containers"),
     ],
 )
 async def test_the_rest_stays(change: Any, field: str) -> None:
@@ -65,17 +65,14 @@ async def test_the_rest_stays(change: Any, field: str) -> None:
     kind, pod = await stored_pod()
     faults = update(kind, pod, change)[1]
     assert len(faults) == 1
-    assert faults[0].startswith(
-        "spec: Forbidden: pod updates may not change fields other than `spec.containers[*].image`"
-    )
-    assert faults[0].endswith(f"changed: {field}")
+    assert faults[0].startswith(f"{field}: Forbidden: may not change")
 
 
 async def test_containers_stay_as_many() -> None:
     """Containers cannot be added to a Pod."""
     kind, pod = await stored_pod()
     faults = update(kind, pod, lambda new: new["spec"]["containers"].append({"name": "b", "image": "i"}))[1]
-    assert faults == ["spec.containers: Forbidden: pod updates may not add or remove containers"]
+    assert len(faults) == 1 and faults[0].startswith("spec.containers: Forbidden")
 
 
 async def test_generation_counts_changes_of_the_spec() -> None:

@@ -91,19 +91,6 @@ def manage(kind: Kind, new: Object, old: Object | None, *, manager: str, subreso
     _write(new, managers)
 
 
-def manage_scale(kind: Kind, new: Object, old: Object, path: str, *, manager: str) -> None:
-    """Record that a manager set the number of replicas, at `path`, through the scale subresource."""
-    elements = [f"f:{name}" for name in path.strip(".").split(".")]
-    fields: FieldSet = {}
-    for element in reversed(elements):
-        fields = {element: fields}
-    managers = _managers(old, None)
-    _take_away(managers, fields, {})
-    key = (manager, "Update", kind.resource.api_version, "scale")
-    _add(managers, key, kind, union(managers[key]["fieldsV1"] if key in managers else {}, fields), at="")
-    _write(new, managers)
-
-
 def apply(
     kind: Kind, live: Object | None, config: Object, *, manager: str, subresource: str, force: bool
 ) -> tuple[Object, list[Entry]]:

@@ -11,7 +11,7 @@ import jsonpointer
 
 from kajitori.embedded.apiserver.causes import invalid
 from kajitori.embedded.apiserver.kinds import Kind
-from kajitori.embedded.apiserver.objects import Caller, Objects, Written, made_by_update
+from kajitori.embedded.apiserver.objects import Caller, Objects, Written
 from kajitori.embedded.apiserver.options import WriteOptions
 from kajitori.embedded.apiserver.patches import managed
 from kajitori.embedded.apiserver.patches.json_patching import apply_operations
@@ -174,10 +174,6 @@ async def patched(objects: Objects, target: Target, patch: Patch, caller: Caller
                 raise patch.refused(f"strict decoding error: {', '.join(unread)}", new)
             report_unknown(kind, unread, options.field_validation, caller.warnings)
             raise missing_name(target)
-        meta = new.get("metadata")
-        if isinstance(meta, dict) and meta.get("managedFields") == [] and kind.custom is None:
-            # An emptied list removes all managers; a list with one empty entry means the same and is kept.
-            meta["managedFields"] = [{}]
         if kind.custom is not None and patch.media_type == JSON_PATCH and not new.get("kind"):
             raise _rejected()
         unlike = _type_meta_faults(kind, new)
@@ -263,13 +259,11 @@ async def _apply(objects: Objects, target: Target, config: Object, caller: Calle
 
     while True:
         if objects.find(kind, target.namespace, target.name) is None:
-            if target.subresource and not made_by_update(kind):
+            if target.subresource:
                 raise StatusError.not_found(kind.resource, target.name)
             config["metadata"].pop("resourceVersion", None)
             try:
-                return await objects.create(
-                    kind, target.namespace, result(None), caller, options, own=own, subresource=target.subresource
-                )
+                return await objects.create(kind, target.namespace, result(None), caller, options, own=own)
             except StatusError as error:
                 if error.reason != "AlreadyExists":
                     raise

@@ -8,12 +8,9 @@ from kajitori.embedded.apiserver.strategies.strategy import Object
 from kajitori.embedded.store import Record
 
 
-def dry_run_answer(kind: Kind, obj: Object, self_link: str | None = None) -> bytes:
+def dry_run_answer(kind: Kind, obj: Object) -> bytes:
     """Return the answer of a dry run: the object as it would be read back."""
-    seen = kind.decode(kind.as_read_back(kind.encode(obj)))
-    if self_link:
-        seen = {**seen, "metadata": {**seen["metadata"], "selfLink": self_link}}
-    return encode_plain(seen)
+    return encode_plain(kind.decode(kind.as_read_back(kind.encode(obj))))
 
 
 def store_key(kind: Kind) -> str:

@@ -4,39 +4,26 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-_MINUTE, _HOUR, _DAY = 60, 3600, 86400
+_HOUR, _DAY = 3600, 86400
 _YEAR = 365 * _DAY
+_STEPS = (
+    *((120, 1, "s", 1, ""), (600, 60, "m", 1, "s"), (3 * _HOUR, 60, "m", 60, ""), (8 * _HOUR, _HOUR, "h", 60, "m")),
+    *((48 * _HOUR, _HOUR, "h", _HOUR, ""), (8 * _DAY, _DAY, "d", _HOUR, "h"), (2 * _YEAR, _DAY, "d", _DAY, "")),
+    (8 * _YEAR, _YEAR, "y", _DAY, "d"),
+)
+"""Durations below the first number of seconds are shown in the first unit, with the rest in the second one, if any."""
 
 
 def human(seconds: float) -> str:
     """Format a duration: `8s`, `4m10s`, `35m`, `7h12m`, `5d`; never more than two units."""
-    whole = int(seconds)
-    if whole < -1:
+    whole = max(int(seconds), 0)
+    if int(seconds) < -1:
         return "<invalid>"
-    whole = max(whole, 0)
-    if whole < 2 * _MINUTE:
-        return f"{whole}s"
-    minutes = whole // _MINUTE
-    if minutes < 10:
-        return f"{minutes}m{whole % _MINUTE}s" if whole % _MINUTE else f"{minutes}m"
-    if minutes < 3 * 60:
-        return f"{minutes}m"
-    hours = whole // _HOUR
-    if hours < 8:
-        rest = minutes % 60
-        return f"{hours}h{rest}m" if rest else f"{hours}h"
-    if hours < 48:
-        return f"{hours}h"
-    days = whole // _DAY
-    if hours < 8 * 24:
-        return f"{days}d{hours % 24}h" if hours % 24 else f"{days}d"
-    if hours < 2 * 365 * 24:
-        return f"{days}d"
-    years = whole // _YEAR
-    if years < 8:
-        rest = days % 365
-        return f"{years}y{rest}d" if rest else f"{years}y"
-    return f"{years}y"
+    for limit, unit, name, small_unit, small_name in _STEPS:
+        if whole < limit:
+            rest = whole % unit // small_unit
+            return f"{whole // unit}{name}{rest}{small_name}" if small_name and rest else f"{whole // unit}{name}"
+    return f"{whole // _YEAR}y"
 
 
 def parse(text: str | None) -> datetime | None:

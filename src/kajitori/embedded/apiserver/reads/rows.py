@@ -1,31 +1,20 @@
-"""Cells and rows of `kubectl get` (k8s.io/kubernetes/pkg/printers/internalversion)."""
+"""Cells of `kubectl get` that are more than a value of the object (k8s.io/kubernetes/pkg/printers/internalversion)."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from datetime import datetime
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
 from typing import Any
 
 from kajitori.embedded.apiserver.reads import durations
-from kajitori.embedded.apiserver.strategies.strategy import Object
+from kajitori.embedded.apiserver.strategies.storage import is_default_class
+from kajitori.embedded.apiserver.strategies.strategy import Object, at_path
 
-Row = list[Any]
 _NONE = "<none>"
 _UNSET = "<unset>"
 _MODES = {"ReadWriteOnce": "RWO", "ReadOnlyMany": "ROX", "ReadWriteMany": "RWX", "ReadWriteOncePod": "RWOP"}
 _ROLE_PREFIX = "node-role.kubernetes.io/"
 _SHOWN_ENDPOINTS = 3
-
-
-def _name(obj: Object) -> str:
-    return str((obj.get("metadata") or {}).get("name", ""))
-
-
-def _age(obj: Object, now: datetime) -> str:
-    return durations.age((obj.get("metadata") or {}).get("creationTimestamp"), now)
-
-
-# -- Cells
 
 
 def data_size(obj: Object) -> int:
@@ -35,252 +24,196 @@ def data_size(obj: Object) -> int:
 
 def phase(obj: Object) -> str:
     """Return the phase of a claim or volume, or that it is being deleted."""
-    is_going = bool((obj.get("metadata") or {}).get("deletionTimestamp"))
-    return "Terminating" if is_going else str((obj.get("status") or {}).get("phase", ""))
+    return "Terminating" if at_path(obj, "metadata.deletionTimestamp") else str(at_path(obj, "status.phase") or "")
 
 
-def claim_capacity(obj: Object) -> str:
-    """Return the size of the volume that a claim is bound to."""
-    is_bound = (obj.get("spec") or {}).get("volumeName")
-    return str(((obj.get("status") or {}).get("capacity") or {}).get("storage", "0")) if is_bound else ""
-
-
-def claim_modes(obj: Object) -> str:
-    """Return the access modes of the volume that a claim is bound to."""
-    return _modes((obj.get("status") or {}).get("accessModes")) if (obj.get("spec") or {}).get("volumeName") else ""
-
-
-def volume_modes(obj: Object) -> str:
-    """Return the access modes of a volume."""
-    return _modes((obj.get("spec") or {}).get("accessModes"))
+def modes(obj: Object, *, path: str) -> str:
+    """Return the access modes at a path in short form."""
+    return ",".join(short for long, short in _MODES.items() if long in (at_path(obj, path) or []))
 
 
 def volume_claim(obj: Object) -> str:
     """Return the claim that a volume is bound to."""
-    owner = (obj.get("spec") or {}).get("claimRef") or {}
+    owner = at_path(obj, "spec.claimRef") or {}
     return f"{owner.get('namespace', '')}/{owner.get('name', '')}" if owner else ""
 
 
 def class_name(obj: Object) -> str:
     """Return the name of a StorageClass, and whether it is the default."""
-    annotations = (obj.get("metadata") or {}).get("annotations") or {}
-    is_default = annotations.get("storageclass.kubernetes.io/is-default-class") == "true"
-    return f"{_name(obj)} (default)" if is_default else _name(obj)
-
-
-def grows(obj: Object) -> bool:
-    """Return whether volumes of a StorageClass can grow."""
-    return bool(obj.get("allowVolumeExpansion"))
+    return f"{obj['metadata']['name']}{' (default)' if is_default_class(obj) else ''}"
 
 
 def validations(obj: Object) -> int:
     """Return the number of validations of a policy."""
-    return len((obj.get("spec") or {}).get("validations") or [])
+    return len(at_path(obj, "spec.validations") or [])
 
 
-def param_kind(obj: Object) -> str:
-    """Return the kind of a policy's parameters."""
-    kind = (obj.get("spec") or {}).get("paramKind")
-    return f"{kind.get('apiVersion', '')}/{kind.get('kind', '')}" if kind else _UNSET
-
-
-def pod_selector(obj: Object) -> str:
-    """Return the selector of a NetworkPolicy in the notation of `kubectl get -l`."""
-    return _selector((obj.get("spec") or {}).get("podSelector") or {})
-
-
-def _selector(selector: Mapping[str, Any]) -> str:
-    found = [(key, f"{key}={value}") for key, value in (selector.get("matchLabels") or {}).items()]
-    for one in selector.get("matchExpressions") or []:
-        key, values = one["key"], ",".join(sorted(one.get("values") or []))
-        detail = {"In": f"{key} in ({values})", "NotIn": f"{key} notin ({values})", "DoesNotExist": f"!{key}"}
-        found.append((key, detail.get(one["operator"], key)))
-    return ",".join(text for _, text in sorted(found)) or _NONE
+def labels(obj: Object, *, path: str) -> str:
+    """Return the labels at a path: `app=web,tier=front`."""
+    pairs = sorted((at_path(obj, path) or {}).items())
+    return ",".join(f"{key}={value}" for key, value in pairs) or _NONE
 
 
 def quota(obj: Object, *, of_limits: bool) -> str:
     """Return used and hard amounts of a quota: those of limits, or the others."""
-    status = obj.get("status") or {}
-    hard, used = status.get("hard") or {}, status.get("used") or {}
+    hard, used = at_path(obj, "status.hard") or {}, at_path(obj, "status.used") or {}
     names = sorted(name for name in hard if name.startswith("limits.") == of_limits)
     return ", ".join(f"{name}: {used.get(name, '0')}/{hard[name]}" for name in names)
 
 
-def event(obj: Object, now: datetime) -> Row:
-    return _event(obj, now, "involvedObject", "message", "source", ("firstTimestamp", "lastTimestamp", "count"))
+def joined(obj: Object, *, path: str, name: str) -> str:
+    """Return a field of each item of the list at a path."""
+    return ",".join(str(one.get(name, "")) for one in at_path(obj, path) or [])
 
 
-def new_event(obj: Object, now: datetime) -> Row:
-    times = ("deprecatedFirstTimestamp", "deprecatedLastTimestamp", "deprecatedCount")
-    return _event(obj, now, "regarding", "note", "deprecatedSource", times)
+# -- Events, in the form of core/v1
 
 
-def _event(obj: Object, now: datetime, about: str, message: str, source: str, times: tuple[str, str, str]) -> Row:
-    first, last, count = (obj.get(name) for name in times)
-    first = first or obj.get("eventTime")
-    series = obj.get("series") or {}
-    last = series.get("lastObservedTime") or last or first
-    target = obj.get(about) or {}
-    named = str(target.get("kind", "")).lower()
-    if target.get("name"):
-        named += f"/{target['name']}"
-    origin = obj.get(source) or {}
-    component = origin.get("component") or obj.get("reportingComponent") or obj.get("reportingController") or ""
-    host = origin.get("host") or obj.get("reportingInstance") or ""
-    detail = ", ".join(part for part in (component, host) if part)
-    return [
-        durations.age(last, now),
-        obj.get("type", ""),
-        obj.get("reason", ""),
-        named,
-        target.get("fieldPath", ""),
-        detail,
-        str(obj.get(message, "")).strip(),
-        durations.age(first, now),
-        series.get("count") or count or 1,
-        _name(obj),
-    ]
+def last_seen(obj: Object) -> str | None:
+    """Return the time of an event's last occurrence."""
+    return at_path(obj, "series.lastObservedTime") or obj.get("lastTimestamp") or first_seen(obj)
 
 
-def node(obj: Object, now: datetime) -> Row:
-    spec, status = obj.get("spec") or {}, obj.get("status") or {}
-    ready = next((one for one in status.get("conditions") or [] if one.get("type") == "Ready"), None)
-    shown = ["Unknown" if ready is None else "Ready" if ready.get("status") == "True" else "NotReady"]
-    if spec.get("unschedulable"):
-        shown.append("SchedulingDisabled")
-    labels = (obj.get("metadata") or {}).get("labels") or {}
+def first_seen(obj: Object) -> str | None:
+    """Return the time of an event's first occurrence."""
+    return obj.get("firstTimestamp") or obj.get("eventTime")
+
+
+def event_object(obj: Object) -> str:
+    """Return the object that an event is about: `pod/bert`."""
+    about = obj.get("involvedObject") or {}
+    return "/".join(part for part in (str(about.get("kind", "")).lower(), about.get("name")) if part)
+
+
+def event_source(obj: Object) -> str:
+    """Return the component and host that reported an event."""
+    source = obj.get("source") or {}
+    component = source.get("component") or obj.get("reportingComponent")
+    return ", ".join(part for part in (component, source.get("host") or obj.get("reportingInstance")) if part)
+
+
+def event_message(obj: Object) -> str:
+    """Return the message of an event without white space around it."""
+    return str(obj.get("message", "")).strip()
+
+
+def event_count(obj: Object) -> int:
+    """Return how often an event occurred."""
+    return at_path(obj, "series.count") or obj.get("count") or 1
+
+
+# -- Nodes and Services
+
+
+def node_status(obj: Object) -> str:
+    """Return whether a node is ready, and whether it takes Pods."""
+    conditions = at_path(obj, "status.conditions") or []
+    ready = next((one.get("status") for one in conditions if one.get("type") == "Ready"), None)
+    word = "Unknown" if ready is None else "Ready" if ready == "True" else "NotReady"
+    return f"{word},SchedulingDisabled" if at_path(obj, "spec.unschedulable") else word
+
+
+def node_roles(obj: Object) -> str:
+    """Return the roles that a node's labels name."""
+    labels = at_path(obj, "metadata.labels") or {}
     roles = {label.removeprefix(_ROLE_PREFIX) for label in labels if label.startswith(_ROLE_PREFIX)}
-    if labels.get("kubernetes.io/role"):
-        roles.add(labels["kubernetes.io/role"])
-    info = status.get("nodeInfo") or {}
-    addresses = {one.get("type"): one.get("address") for one in reversed(status.get("addresses") or [])}
-    return [
-        _name(obj),
-        ",".join(shown),
-        ",".join(sorted(one for one in roles if one)) or _NONE,
-        _age(obj, now),
-        info.get("kubeletVersion", ""),
-        addresses.get("InternalIP") or _NONE,
-        addresses.get("ExternalIP") or _NONE,
-        info.get("osImage") or "<unknown>",
-        info.get("kernelVersion") or "<unknown>",
-        info.get("containerRuntimeVersion") or "<unknown>",
-    ]
+    return ",".join(sorted(one for one in roles | {labels.get("kubernetes.io/role", "")} if one)) or _NONE
 
 
-def _modes(modes: list[str] | None) -> str:
-    return ",".join(short for long, short in _MODES.items() if long in (modes or []))
-
-
-def service(obj: Object, now: datetime) -> Row:
+def external_address(obj: Object) -> str:
+    """Return the addresses of a Service outside the cluster."""
     spec = obj.get("spec") or {}
-    kind = spec.get("type", "")
-    external = ",".join(spec.get("externalIPs") or []) or _NONE
-    if kind == "ExternalName":
-        external = spec.get("externalName", "") or _NONE
-    elif kind == "LoadBalancer":
-        ingress = ((obj.get("status") or {}).get("loadBalancer") or {}).get("ingress") or []
-        external = ",".join(one.get("ip") or one.get("hostname", "") for one in ingress) or "<pending>"
-    ports = []
-    for port in spec.get("ports") or []:
-        shown = f"{port.get('port')}:{port['nodePort']}" if port.get("nodePort") else f"{port.get('port')}"
-        ports.append(f"{shown}/{port.get('protocol', 'TCP')}")
-    address = spec.get("clusterIP") or _NONE
-    selector = ",".join(f"{key}={value}" for key, value in sorted((spec.get("selector") or {}).items()))
-    return [_name(obj), kind, address, external, ",".join(ports) or _NONE, _age(obj, now), selector or _NONE]
+    if spec.get("type") == "ExternalName":
+        return spec.get("externalName") or _NONE
+    if spec.get("type") == "LoadBalancer":
+        ingress = at_path(obj, "status.loadBalancer.ingress") or []
+        return ",".join(one.get("ip") or one.get("hostname", "") for one in ingress) or "<pending>"
+    return ",".join(spec.get("externalIPs") or []) or _NONE
+
+
+def service_ports(obj: Object) -> str:
+    """Return the ports of a Service: `80:30080/TCP`."""
+    ports = [
+        f"{port.get('port')}{':' if port.get('nodePort') else ''}{port.get('nodePort') or ''}/{port.get('protocol')}"
+        for port in at_path(obj, "spec.ports") or []
+    ]
+    return ",".join(ports) or _NONE
 
 
 def endpoints(obj: Object) -> str:
     """Return the first addresses of an Endpoints."""
-    found = [
+    return _some(
         f"{address.get('ip')}:{port['port']}" if port.get("port") else f"{address.get('ip')}"
         for subset in obj.get("subsets") or []
         for port in subset.get("ports") or [{}]
         for address in subset.get("addresses") or []
-    ]
-    return _some(found)
+    )
 
 
 def slice_ports(obj: Object) -> str:
     """Return the first ports of an EndpointSlice."""
-    return _some([str(one.get("port") or "*") for one in obj.get("ports") or []], _UNSET)
+    return _some((str(one.get("port") or "*") for one in obj.get("ports") or []), _UNSET)
 
 
 def slice_addresses(obj: Object) -> str:
     """Return the first addresses of an EndpointSlice."""
-    return _some([ip for one in obj.get("endpoints") or [] for ip in one.get("addresses") or []], _UNSET)
+    return _some((ip for one in obj.get("endpoints") or [] for ip in one.get("addresses") or []), _UNSET)
 
 
-def _some(values: list[str], nothing: str = _NONE) -> str:
-    if not values:
-        return nothing
+def _some(found: Iterable[str], nothing: str = _NONE) -> str:
+    values = list(found)
     more = len(values) - _SHOWN_ENDPOINTS
     shown = ",".join(values[:_SHOWN_ENDPOINTS])
-    return f"{shown} + {more} more..." if more > 0 else shown
+    return f"{shown} + {more} more..." if more > 0 else shown or nothing
 
 
-def pod(obj: Object, now: datetime) -> Row:
-    spec, status = obj.get("spec") or {}, obj.get("status") or {}
-    statuses = status.get("containerStatuses") or []
-    sidecars = [one for one in spec.get("initContainers") or [] if one.get("restartPolicy") == "Always"]
-    side_names = {one.get("name") for one in sidecars}
-    beside = [one for one in status.get("initContainerStatuses") or [] if one.get("name") in side_names]
-    total = len(spec.get("containers") or []) + len(sidecars)
+# -- Pods
+
+
+def pod_ready(obj: Object) -> str:
+    """Return how many of a Pod's containers and sidecars are ready: `1/2`."""
+    sidecars = _sidecars(obj)
+    statuses = [*(at_path(obj, "status.containerStatuses") or []), *_sidecar_statuses(obj)]
     ready = sum(bool(one.get("ready")) and "running" in (one.get("state") or {}) for one in statuses)
-    ready += sum(bool(one.get("started")) and bool(one.get("ready")) for one in beside)
-    conditions = {one.get("type"): one for one in status.get("conditions") or []}
-    gates = spec.get("readinessGates") or []
-    passed = sum((conditions.get(one.get("conditionType")) or {}).get("status") == "True" for one in gates)
-    return [
-        _name(obj),
-        f"{ready}/{total}",
-        pod_status(obj),
-        _restarts([*statuses, *beside], now),
-        _age(obj, now),
-        status.get("podIP") or _NONE,
-        spec.get("nodeName") or _NONE,
-        status.get("nominatedNodeName") or _NONE,
-        f"{passed}/{len(gates)}" if gates else _NONE,
-    ]
+    return f"{ready}/{len(at_path(obj, 'spec.containers') or []) + len(sidecars)}"
 
 
-def _template_containers(obj: Object) -> list[dict[str, Any]]:
-    return list(((obj.get("template") or {}).get("spec") or {}).get("containers") or [])
+def _sidecars(obj: Object) -> set[str]:
+    planned = at_path(obj, "spec.initContainers") or []
+    return {one.get("name", "") for one in planned if one.get("restartPolicy") == "Always"}
 
 
-def template_names(obj: Object) -> str:
-    """Return the names of a template's containers."""
-    return ",".join(one["name"] for one in _template_containers(obj))
+def _sidecar_statuses(obj: Object) -> list[Object]:
+    return [one for one in at_path(obj, "status.initContainerStatuses") or [] if one.get("name") in _sidecars(obj)]
 
 
-def template_images(obj: Object) -> str:
-    """Return the images of a template's containers."""
-    return ",".join(one.get("image", "") for one in _template_containers(obj))
-
-
-def template_labels(obj: Object) -> str:
-    """Return the labels of a template's Pods."""
-    labels = ((obj.get("template") or {}).get("metadata") or {}).get("labels") or {}
-    return ",".join(f"{key}={value}" for key, value in sorted(labels.items())) or _NONE
-
-
-def _restarts(statuses: list[dict[str, Any]], now: datetime) -> str:
+def pod_restarts(obj: Object, now: datetime | None = None) -> str:
+    """Return how often a Pod's containers were restarted, and when for the last time: `2 (60s ago)`."""
+    statuses = [*(at_path(obj, "status.containerStatuses") or []), *_sidecar_statuses(obj)]
     count = sum(int(one.get("restartCount") or 0) for one in statuses)
-    ended = [((one.get("lastState") or {}).get("terminated") or {}).get("finishedAt") for one in statuses]
-    moments = [moment for moment in map(durations.parse, ended) if moment is not None]
-    if count and moments:
-        return f"{count} ({durations.human((now - max(moments)).total_seconds())} ago)"
-    return str(count)
+    ended = [durations.parse(at_path(one, "lastState.terminated.finishedAt")) for one in statuses]
+    moments = [moment for moment in ended if moment is not None]
+    if not count or not moments:
+        return str(count)
+    return f"{count} ({durations.human(((now or datetime.now(UTC)) - max(moments)).total_seconds())} ago)"
+
+
+def pod_gates(obj: Object) -> str:
+    """Return how many readiness gates of a Pod are passed."""
+    gates = {one.get("conditionType") for one in at_path(obj, "spec.readinessGates") or []}
+    conditions = at_path(obj, "status.conditions") or []
+    passed = sum(one.get("type") in gates and one.get("status") == "True" for one in conditions)
+    return f"{passed}/{len(gates)}" if gates else _NONE
 
 
 def pod_status(obj: Object) -> str:
     """Return the text of the STATUS column: the phase, or the most specific reason of its containers."""
-    spec, status = obj.get("spec") or {}, obj.get("status") or {}
+    status = obj.get("status") or {}
     detail = str(status.get("reason") or status.get("phase", ""))
     conditions = {one.get("type"): one for one in status.get("conditions") or []}
     if (conditions.get("PodScheduled") or {}).get("reason") == "SchedulingGated":
         detail = "SchedulingGated"
-    initializing = _init_status(spec, status)
+    initializing = _init_status(obj)
     if initializing and (conditions.get("Initialized") or {}).get("status") != "True":
         detail = initializing
     else:
@@ -293,10 +226,9 @@ def pod_status(obj: Object) -> str:
     return detail
 
 
-def _init_status(spec: Mapping[str, Any], status: Mapping[str, Any]) -> str:
-    planned = spec.get("initContainers") or []
-    sidecars = {one.get("name") for one in planned if one.get("restartPolicy") == "Always"}
-    for index, one in enumerate(status.get("initContainerStatuses") or []):
+def _init_status(obj: Object) -> str:
+    planned, sidecars = at_path(obj, "spec.initContainers") or [], _sidecars(obj)
+    for index, one in enumerate(at_path(obj, "status.initContainerStatuses") or []):
         state = one.get("state") or {}
         ended, waiting = state.get("terminated"), state.get("waiting")
         if ended is not None and ended.get("exitCode") == 0:

@@ -11,11 +11,11 @@ from typing import Any
 from kajitori.embedded.apiserver.crds import version_of
 from kajitori.embedded.apiserver.kinds import Kind
 from kajitori.embedded.apiserver.reads import durations, jsonpath, rows
+from kajitori.embedded.apiserver.strategies.events import to_core
 from kajitori.embedded.apiserver.strategies.strategy import Object
 
 Cell = str | Callable[[Object], Any]
 """A JSON path into the object, or a function of the object."""
-Row = Callable[[Object, datetime], list[Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,12 +23,14 @@ class Column:
     """One column; `priority` above 0 is shown by `-o wide` only. `blank` is shown where `cell` leads to nothing."""
 
     name: str
-    cell: Cell = ""
+    cell: Cell
     type: str = "string"
     priority: int = 0
     format: str = ""
     description: str = ""
     blank: Any = ""
+    is_age: bool = False
+    """Whether the value is a time, and the time since then is shown."""
 
     def as_dict(self) -> dict[str, Any]:
         """Return the entry of `columnDefinitions`."""
@@ -41,68 +43,63 @@ class Column:
         }
 
 
-_NAME = Column("Name", ".metadata.name", format="name", description="Name must be unique within a namespace.")
+_wide = partial(Column, priority=1)
 _CREATION = ".metadata.creationTimestamp"
-_AGE = Column("Age", _CREATION, description="How long ago the object was created.")
-_CREATED = Column("Created At", _CREATION, "date", description="When the object was created.", blank=None)
-_UNSET = "<unset>"
-
-
-def _names(*names: str, wide: Sequence[str] = ()) -> tuple[Column, ...]:
-    """Return columns of rows that a function makes as a whole."""
-    return (
-        _NAME,
-        *(_AGE if one == "Age" else Column(one) for one in names),
-        *(Column(one, priority=1) for one in wide),
-    )
-
-
-_EVENT_COLUMNS = (
-    *(Column("Last Seen"), Column("Type"), Column("Reason"), Column("Object"), Column("Subobject", priority=1)),
-    *(Column("Source", priority=1), Column("Message"), Column("First Seen", priority=1), Column("Count", priority=1)),
-    Column("Name", priority=1, format="name"),
+_NAME = Column("Name", ".metadata.name", format="name", description="Name must be unique within a namespace.")
+_AGE = Column("Age", _CREATION, description="How long ago the object was created.", is_age=True)
+_BY_CREATION = (_NAME, Column("Created At", _CREATION, "date", blank=None))
+_NONE, _UNSET, _UNKNOWN = "<none>", "<unset>", "<unknown>"
+_EVENT = (
+    *(Column("Last Seen", rows.last_seen, is_age=True), Column("Type", ".type"), Column("Reason", ".reason")),
+    *(Column("Object", rows.event_object), _wide("Subobject", ".involvedObject.fieldPath")),
+    *(_wide("Source", rows.event_source), Column("Message", rows.event_message)),
+    *(_wide("First Seen", rows.first_seen, is_age=True), _wide("Count", rows.event_count)),
+    _wide("Name", ".metadata.name", format="name"),
 )
-
-_ROWS: dict[tuple[str, str], tuple[tuple[Column, ...], Row]] = {
-    ("", "events"): (_EVENT_COLUMNS, rows.event),
-    ("events.k8s.io", "events"): (_EVENT_COLUMNS, rows.new_event),
-    ("", "nodes"): (
-        _names(
-            *("Status", "Roles", "Age", "Version"),
-            wide=("Internal-IP", "External-IP", "OS-Image", "Kernel-Version", "Container-Runtime"),
-        ),
-        rows.node,
-    ),
-    ("", "pods"): (
-        _names("Ready", "Status", "Restarts", "Age", wide=("IP", "Node", "Nominated Node", "Readiness Gates")),
-        rows.pod,
-    ),
-    ("", "services"): (_names("Type", "Cluster-IP", "External-IP", "Port(s)", "Age", wide=("Selector",)), rows.service),
-}
-"""Kinds with a function that makes a whole row."""
 
 _COLUMNS: dict[tuple[str, str], tuple[Column, ...]] = {
     ("", "configmaps"): (_NAME, Column("Data", rows.data_size), _AGE),
     ("", "endpoints"): (_NAME, Column("Endpoints", rows.endpoints), _AGE),
+    ("", "events"): _EVENT,
+    ("events.k8s.io", "events"): _EVENT,
     ("", "namespaces"): (_NAME, Column("Status", ".status.phase"), _AGE),
+    ("", "nodes"): (
+        *(_NAME, Column("Status", rows.node_status), Column("Roles", rows.node_roles), _AGE),
+        Column("Version", ".status.nodeInfo.kubeletVersion"),
+        _wide("Internal-IP", '.status.addresses[?(@.type=="InternalIP")].address', blank=_NONE),
+        _wide("External-IP", '.status.addresses[?(@.type=="ExternalIP")].address', blank=_NONE),
+        _wide("OS-Image", ".status.nodeInfo.osImage", blank=_UNKNOWN),
+        _wide("Kernel-Version", ".status.nodeInfo.kernelVersion", blank=_UNKNOWN),
+        _wide("Container-Runtime", ".status.nodeInfo.containerRuntimeVersion", blank=_UNKNOWN),
+    ),
     ("", "persistentvolumeclaims"): (
         *(_NAME, Column("Status", rows.phase), Column("Volume", ".spec.volumeName")),
-        *(Column("Capacity", rows.claim_capacity), Column("Access Modes", rows.claim_modes)),
+        Column("Capacity", ".status.capacity.storage"),
+        Column("Access Modes", partial(rows.modes, path="status.accessModes")),
         Column("StorageClass", ".spec.storageClassName"),
         Column("VolumeAttributesClass", ".spec.volumeAttributesClassName", blank=_UNSET),
-        *(_AGE, Column("VolumeMode", ".spec.volumeMode", priority=1, blank=_UNSET)),
+        *(_AGE, _wide("VolumeMode", ".spec.volumeMode", blank=_UNSET)),
     ),
     ("", "persistentvolumes"): (
-        *(_NAME, Column("Capacity", ".spec.capacity.storage"), Column("Access Modes", rows.volume_modes)),
+        *(_NAME, Column("Capacity", ".spec.capacity.storage")),
+        Column("Access Modes", partial(rows.modes, path="spec.accessModes")),
         *(Column("Reclaim Policy", ".spec.persistentVolumeReclaimPolicy"), Column("Status", rows.phase)),
         *(Column("Claim", rows.volume_claim), Column("StorageClass", ".spec.storageClassName")),
         Column("VolumeAttributesClass", ".spec.volumeAttributesClassName", blank=_UNSET),
         *(Column("Reason", ".status.reason"), _AGE),
-        Column("VolumeMode", ".spec.volumeMode", priority=1, blank=_UNSET),
+        _wide("VolumeMode", ".spec.volumeMode", blank=_UNSET),
+    ),
+    ("", "pods"): (
+        *(_NAME, Column("Ready", rows.pod_ready), Column("Status", rows.pod_status)),
+        *(Column("Restarts", rows.pod_restarts), _AGE, _wide("IP", ".status.podIP", blank=_NONE)),
+        _wide("Node", ".spec.nodeName", blank=_NONE),
+        _wide("Nominated Node", ".status.nominatedNodeName", blank=_NONE),
+        _wide("Readiness Gates", rows.pod_gates),
     ),
     ("", "podtemplates"): (
-        *(_NAME, Column("Containers", rows.template_names), Column("Images", rows.template_images)),
-        Column("Pod Labels", rows.template_labels),
+        *(_NAME, Column("Containers", partial(rows.joined, path="template.spec.containers", name="name"))),
+        Column("Images", partial(rows.joined, path="template.spec.containers", name="image")),
+        Column("Pod Labels", partial(rows.labels, path="template.metadata.labels")),
     ),
     ("", "resourcequotas"): (
         *(_NAME, Column("Request", partial(rows.quota, of_limits=False))),
@@ -110,7 +107,14 @@ _COLUMNS: dict[tuple[str, str], tuple[Column, ...]] = {
     ),
     ("", "secrets"): (_NAME, Column("Type", ".type"), Column("Data", rows.data_size), _AGE),
     ("", "serviceaccounts"): (_NAME, _AGE),
-    ("networking.k8s.io", "networkpolicies"): (_NAME, Column("Pod-Selector", rows.pod_selector), _AGE),
+    ("", "services"): (
+        *(_NAME, Column("Type", ".spec.type"), Column("Cluster-IP", ".spec.clusterIP", blank=_NONE)),
+        *(Column("External-IP", rows.external_address), Column("Port(s)", rows.service_ports), _AGE),
+        _wide("Selector", partial(rows.labels, path="spec.selector")),
+    ),
+    ("networking.k8s.io", "networkpolicies"): (
+        *(_NAME, Column("Pod-Selector", partial(rows.labels, path="spec.podSelector.matchLabels")), _AGE),
+    ),
     ("policy", "poddisruptionbudgets"): (
         *(_NAME, Column("Min Available", ".spec.minAvailable", blank="N/A")),
         Column("Max Unavailable", ".spec.maxUnavailable", blank="N/A"),
@@ -120,8 +124,7 @@ _COLUMNS: dict[tuple[str, str], tuple[Column, ...]] = {
         Column("Name", rows.class_name, format="name", description=_NAME.description),
         *(Column("Provisioner", ".provisioner"), Column("ReclaimPolicy", ".reclaimPolicy", blank="Delete")),
         Column("VolumeBindingMode", ".volumeBindingMode", blank=_UNSET),
-        Column("AllowVolumeExpansion", rows.grows),
-        _AGE,
+        *(Column("AllowVolumeExpansion", ".allowVolumeExpansion", blank=False), _AGE),
     ),
     ("scheduling.k8s.io", "priorityclasses"): (
         *(_NAME, Column("Value", ".value", "integer", blank=0)),
@@ -129,10 +132,16 @@ _COLUMNS: dict[tuple[str, str], tuple[Column, ...]] = {
         Column("PreemptionPolicy", ".preemptionPolicy"),
     ),
     ("admissionregistration.k8s.io", "validatingadmissionpolicies"): (
-        *(_NAME, Column("Validations", rows.validations, "integer"), Column("ParamKind", rows.param_kind), _AGE),
+        *(_NAME, Column("Validations", rows.validations, "integer")),
+        *(Column("ParamKind", ".spec.paramKind.kind", blank=_UNSET), _AGE),
     ),
     ("admissionregistration.k8s.io", "validatingadmissionpolicybindings"): (
-        *(_NAME, Column("PolicyName", ".spec.policyName"), Column("ParamRef", ".nothing", blank=_UNSET), _AGE),
+        *(
+            _NAME,
+            Column("PolicyName", ".spec.policyName"),
+            Column("ParamRef", ".spec.paramRef.name", blank=_UNSET),
+            _AGE,
+        ),
     ),
     ("coordination.k8s.io", "leases"): (_NAME, Column("Holder", ".spec.holderIdentity"), _AGE),
     ("discovery.k8s.io", "endpointslices"): (
@@ -140,7 +149,6 @@ _COLUMNS: dict[tuple[str, str], tuple[Column, ...]] = {
         *(Column("Endpoints", rows.slice_addresses), _AGE),
     ),
 }
-"""Kinds with independent columns."""
 
 
 def to_table(
@@ -157,10 +165,12 @@ def to_table(
     With `headers` false columnDefinitions is None (all but the first event of a watch).
     """
     moment = now or datetime.now(UTC)
-    columns, row = _columns_of(kind)
+    columns = _columns_of(kind)
+    show = to_core if columns is _EVENT else None
     shown = []
     for obj in objects:
-        one: dict[str, Any] = {"cells": row(obj, moment)}
+        seen = obj if show is None else show(obj)
+        one: dict[str, Any] = {"cells": [_cell(column, seen, moment) for column in columns]}
         if kind.resource.plural == "pods" and kind.resource.group == "":
             conditions = rows.pod_conditions(obj)
             if conditions:
@@ -182,70 +192,39 @@ def to_table(
     }
 
 
-_BY_CREATION = (_NAME, _CREATED)
-
-
-def _columns_of(kind: Kind) -> tuple[tuple[Column, ...], Row]:
-    if kind.custom is not None:
-        return _custom(kind)
-    key = (kind.resource.group, kind.resource.plural)
-    if key in _ROWS:
-        return _ROWS[key]
-    columns = _COLUMNS.get(key, _BY_CREATION)
-    return columns, partial(_row, columns)
-
-
-def _row(columns: tuple[Column, ...], obj: Object, now: datetime) -> list[Any]:
-    return [_plain_cell(column, obj, now) for column in columns]
-
-
-def _plain_cell(column: Column, obj: Object, now: datetime) -> Any:
-    if not isinstance(column.cell, str):
-        return column.cell(obj)
-    found = jsonpath.compile_path(column.cell).find(obj)
-    value = found[0] if found and found[0] is not None else column.blank
-    if column is _AGE:
-        return durations.age(value or None, now)
-    return str(value) if column.type == "string" else value
-
-
-def _custom(kind: Kind) -> tuple[tuple[Column, ...], Row]:
-    """Return the columns that a definition asks for; the age if it asks for none."""
-    wanted = version_of(kind).get("additionalPrinterColumns") or []
-    if not wanted:
-        wanted = [{"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}]
-    columns = [
+def _columns_of(kind: Kind) -> tuple[Column, ...]:
+    if kind.custom is None:
+        return _COLUMNS.get((kind.resource.group, kind.resource.plural), _BY_CREATION)
+    # The columns that a definition asks for; the age if it asks for none.
+    age = {"name": "Age", "type": "date", "jsonPath": _CREATION}
+    wanted = [
         Column(
             one["name"],
             one["jsonPath"],
             one.get("type", "string"),
             one.get("priority", 0),
             one.get("format", ""),
-            one.get("description", "") or f"Custom resource definition column (in JSONPath format): {one['jsonPath']}",
+            one.get("description", ""),
+            None,
+            one.get("type") == "date",
         )
-        for one in wanted
+        for one in version_of(kind).get("additionalPrinterColumns") or [age]
     ]
-    paths = [jsonpath.compile_path(one["jsonPath"]) for one in wanted]
-
-    def row(obj: Object, now: datetime) -> list[Any]:
-        cells = [_cell(column.type, path.find(obj), now) for column, path in zip(columns, paths, strict=True)]
-        return [(obj.get("metadata") or {}).get("name", ""), *cells]
-
-    return (_NAME, *columns), row
+    return (_NAME, *wanted)
 
 
-def _cell(kind: str, values: list[Any], now: datetime) -> Any:
-    if not values:
-        return None
-    value = values[0]
-    if kind == "date":
+_TYPES: dict[str, tuple[type, ...]] = {"integer": (int, float), "number": (int, float), "boolean": (bool,)}
+
+
+def _cell(column: Column, obj: Object, now: datetime) -> Any:
+    if not isinstance(column.cell, str):
+        value = column.cell(obj)
+    else:
+        found = [one for one in jsonpath.compile_path(column.cell).find(obj) if one is not None and one != ""]
+        if not found:
+            return _UNKNOWN if column.is_age and column.blank is not None else column.blank
+        is_text = column.type == "string" and not column.is_age and not isinstance(found[0], bool)
+        value = ",".join(map(jsonpath.text_of, found)) if is_text else found[0]
+    if column.is_age:
         return durations.age(value if isinstance(value, str) else None, now)
-    if kind == "string":
-        return ",".join(jsonpath.text_of(one) for one in values) if len(values) > 1 else jsonpath.text_of(value)
-    if kind == "integer":
-        return int(value) if isinstance(value, int | float) else None
-    if kind == "number":
-        return value if isinstance(value, int | float) else None
-    if kind == "boolean":
-        return value if isinstance(value, bool) else None
-    return value
+    return value if isinstance(value, _TYPES.get(column.type, (object,))) else None

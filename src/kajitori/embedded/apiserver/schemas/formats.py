@@ -124,7 +124,7 @@ def parse_body(body: bytes, content_type: str) -> Any:
     raise StatusError.unsupported_media_type((JSON, YAML, protobuf.MEDIA_TYPE))
 
 
-def read_object(body: bytes, content_type: str, kind: Kind, validation: str = "") -> Object:
+def read_object(body: bytes, content_type: str, kind: Kind) -> Object:
     """Return the object in a body (`check_identity` checks its kind).
 
     Raises:
@@ -187,7 +187,7 @@ def duplicate_fields(body: bytes, content_type: str, decoded: Object) -> list[st
     return [f'duplicate field "{path}"' for path in repeated_keys(body)]
 
 
-def report_unknown(kind: Kind, faults: list[str], validation: str, warnings: list[str], version: str = "") -> None:
+def report_unknown(kind: Kind, faults: list[str], validation: str, warnings: list[str]) -> None:
     """Warn of fields that a kind does not know, or refuse them, as `fieldValidation` says (Ignore, Warn, Strict).
 
     Raises:
@@ -196,8 +196,5 @@ def report_unknown(kind: Kind, faults: list[str], validation: str, warnings: lis
     if not faults or validation == "Ignore":
         return
     if validation == "Strict":
-        name, detail = kind.resource.kind, f"strict decoding error: {', '.join(faults)}"
-        raise StatusError.bad_request(
-            f'{name} in version "{version or kind.resource.version}" cannot be handled as a {name}: {detail}'
-        )
+        raise StatusError.bad_request(f"{kind.resource.kind}: strict decoding error: {', '.join(faults)}")
     warnings.extend(one for one in faults if one not in warnings)

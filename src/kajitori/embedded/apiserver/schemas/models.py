@@ -1,11 +1,12 @@
 """Schemas of the built-in kinds, from the types and docstrings of the library `lightkube-models`.
 
 This module adds what the library lacks: the keys of lists that patches merge (as in kube-apiserver's /openapi/v3;
-`tests/cluster/test_kinds_real.py` compares them), and which maps hold quantities.
+`tests/cluster/test_kinds_real.py` compares them), which maps hold quantities, and defaults.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import importlib
 import re
@@ -16,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from kajitori.embedded.apiserver.schemas.schema import ANY, Schema
+from kajitori.embedded.apiserver.schemas.schema import ANY, NULL, Schema
 
 PACKAGES = {
     "admissionregistration_v1": "io.k8s.api.admissionregistration.v1",
@@ -156,8 +157,74 @@ _MICRO_TIMES = frozenset(
 _BYTE_MAPS = frozenset({"ConfigMap.binaryData", "Secret.data"})
 _FREE_TYPES = frozenset({"JSONSchemaProps"})
 """Recursive types. Their contents are kept, and the kind's strategy validates them."""
-_DEFAULTS = {"ContainerPort.protocol": "TCP", "ServicePort.protocol": "TCP"}
-"""Defaults of keys of merged lists."""
+DEFAULTS: dict[str, dict[str, Any]] = {
+    # Pods
+    "PodSpec": {
+        "restartPolicy": "Always",
+        "terminationGracePeriodSeconds": 30,
+        "dnsPolicy": "ClusterFirst",
+        "schedulerName": "default-scheduler",
+        "securityContext": {},
+    },
+    "Container": {
+        "terminationMessagePath": "/dev/termination-log",
+        "terminationMessagePolicy": "File",
+        "resources": {},
+    },
+    "ContainerPort": {"protocol": "TCP"},
+    "Probe": {"timeoutSeconds": 1, "periodSeconds": 10, "successThreshold": 1, "failureThreshold": 3},
+    "HTTPGetAction": {"path": "/", "scheme": "HTTP"},
+    "GRPCAction": {"service": ""},
+    "ObjectFieldSelector": {"apiVersion": "v1"},
+    "ResourceFieldSelector": {"divisor": "0"},
+    "TopologySpreadConstraint": {"maxSkew": 1},
+    "ContainerStatus": {"image": "", "imageID": "", "ready": False, "restartCount": 0, "state": {}, "lastState": {}},
+    "ContainerStateRunning": {"startedAt": NULL},
+    "ContainerStateTerminated": {"startedAt": NULL, "finishedAt": NULL},
+    "PodCondition": {"lastProbeTime": NULL, "lastTransitionTime": NULL},
+    "PodTemplate": {"template": {}},
+    "PodTemplateSpec": {"spec": {}},
+    # Volumes
+    **{f"{name}VolumeSource": {"defaultMode": 0o644} for name in ("ConfigMap", "Secret", "DownwardAPI", "Projected")},
+    "HostPathVolumeSource": {"type": ""},
+    "ISCSIVolumeSource": {"iscsiInterface": "default"},
+    "ServiceAccountTokenProjection": {"expirationSeconds": 3600},
+    "PersistentVolumeClaimTemplate": {"metadata": {}, "spec": {}},
+    "PersistentVolumeClaimSpec": {"volumeMode": "Filesystem"},
+    "PersistentVolumeSpec": {"persistentVolumeReclaimPolicy": "Retain", "volumeMode": "Filesystem"},
+    "StorageClass": {"reclaimPolicy": "Delete", "volumeBindingMode": "Immediate"},
+    # Networking
+    "ServiceSpec": {"sessionAffinity": "None", "type": "ClusterIP"},
+    "ServicePort": {"protocol": "TCP"},
+    "EndpointPort": {"protocol": "TCP"},
+    "NetworkPolicySpec": {"podSelector": {}},
+    "NetworkPolicyPort": {"protocol": "TCP"},
+    # Others
+    "NodeCondition": {"lastHeartbeatTime": NULL, "lastTransitionTime": NULL},
+    "NamespaceCondition": {"lastTransitionTime": NULL},
+    "Event": {
+        "source": {},
+        "firstTimestamp": NULL,
+        "lastTimestamp": NULL,
+        "eventTime": NULL,
+        "reportingComponent": "",
+        "involvedObject": {},
+        "deprecatedSource": {},
+        "regarding": {},
+        "deprecatedFirstTimestamp": NULL,
+        "deprecatedLastTimestamp": NULL,
+    },
+    "RoleRef": {"apiGroup": "rbac.authorization.k8s.io"},
+    "Secret": {"type": "Opaque"},
+    "LimitRangeSpec": {"limits": NULL},
+    "PriorityClass": {"preemptionPolicy": "PreemptLowerPriority", "value": 0},
+    "CustomResourceDefinitionSpec": {"names": {}, "conversion": {"strategy": "None"}},
+    "ValidatingAdmissionPolicySpec": {"failurePolicy": "Fail"},
+    "MutatingAdmissionPolicySpec": {"failurePolicy": "Fail", "reinvocationPolicy": "Never"},
+    "MatchResources": {"matchPolicy": "Equivalent", "namespaceSelector": {}, "objectSelector": {}},
+    "NamedRuleWithOperations": {"scope": "*"},
+}
+"""Default values by type and field, beside those that strategies compute."""
 
 _NEWER = frozenset(
     {
@@ -223,8 +290,14 @@ def _of_class(model: type[msgspec.Struct]) -> Schema:
 
 def _of_field(path: str, hint: Any, text: str) -> Schema:
     owner, _, name = path.partition(".")
-    if owner == "EphemeralContainer" and f"Container.{name}" in _MERGE_LISTS:
-        path = f"Container.{name}"
+    if owner == "EphemeralContainer":
+        path, owner = f"Container.{name}", "Container"
+    schema = _of_hint(path, hint, text)
+    default = DEFAULTS.get(owner, {}).get(name)
+    return schema if default is None else dataclasses.replace(schema, default=default)
+
+
+def _of_hint(path: str, hint: Any, text: str) -> Schema:
     kind = _without_none(hint)
     if path in _QUANTITIES:
         return Schema("quantity", description=text)
@@ -246,7 +319,7 @@ def _of_field(path: str, hint: Any, text: str) -> Schema:
     scalar = {str: "string", int: "integer", bool: "boolean", float: "number"}.get(kind)
     if scalar is None:
         return Schema(preserve_unknown=True, description=text)
-    return Schema(scalar, description=text, default=_DEFAULTS.get(path))
+    return Schema(scalar, description=text)
 
 
 def _of_list(path: str, item: Any, text: str) -> Schema:

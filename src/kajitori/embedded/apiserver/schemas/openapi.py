@@ -11,7 +11,7 @@ import msgspec
 from kajitori.embedded.apiserver.discovery import KUBERNETES_MINOR
 from kajitori.embedded.apiserver.kinds import Kind
 from kajitori.embedded.apiserver.registry import KindRegistry
-from kajitori.embedded.apiserver.schemas.schema import Schema
+from kajitori.embedded.apiserver.schemas.schema import NULL, Schema
 
 Document = dict[str, Any]
 _GVK = "x-kubernetes-group-version-kind"
@@ -223,7 +223,7 @@ class _Writer:
             document["additionalProperties"] = self._node(schema.items)
         if schema.required:
             document["required"] = list(schema.required)
-        if schema.default is not None:
+        if schema.default is not None and schema.default is not NULL:
             document["default"] = schema.default
         if schema.nullable and self._is_v3:
             document["nullable"] = True

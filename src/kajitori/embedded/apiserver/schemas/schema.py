@@ -11,6 +11,8 @@ import msgspec
 
 ABSENT: Any = object()
 """Marks a missing stored value."""
+NULL: Any = object()
+"""Marks the default `null` of a field that is always written."""
 _encode = msgspec.json.Encoder().encode
 _EMPTY: Mapping[str, Any] = MappingProxyType({})
 
@@ -38,7 +40,7 @@ class Schema:
     description: str = ""
     nullable: bool = False
     default: Any = None
-    """The default of a missing field (custom resources); None if there is none."""
+    """The default of a missing field; None if there is none, NULL if it is null."""
     constraints: Mapping[str, Any] = field(default_factory=lambda: _EMPTY)
     """Value validations of custom resources, as in the definition: enum, pattern, minimum, oneOf, format …"""
     embedded_resource: bool = False

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from kajitori.core.words import texts
 from kajitori.embedded.apiserver.auth import Attributes, Authorizer, User
@@ -15,7 +15,6 @@ from kajitori.embedded.apiserver.causes import Cause, duplicate, forbidden, inva
 from kajitori.embedded.apiserver.schemas.cel import Expression, ExpressionError, Scope
 from kajitori.embedded.apiserver.schemas.schema import is_same
 from kajitori.embedded.apiserver.strategies.strategy import Object, Strategy
-from kajitori.embedded.apiserver.validation.validate import validate
 
 GIVEN = ("object", "oldObject", "request", "namespaceObject")
 """Names that every expression of a policy may use, beside `authorizer`; expressions other than `matchConditions` may
@@ -48,87 +47,38 @@ def policy_scope(authorizer: Authorizer | None = None, *, has_patches: bool = Fa
 
 class PolicyStrategy(Strategy):
     has_status = True
+    first_status: ClassVar = {}
     has_generation = True
 
-    def default(self, obj: Object) -> None:
-        spec = obj.setdefault("spec", {})
-        spec.setdefault("failurePolicy", "Fail")
-        if isinstance(spec.get("matchConstraints"), dict):
-            _default_match(spec["matchConstraints"])
-
-    def prepare_create(self, obj: Object) -> None:
-        super().prepare_create(obj)
-        obj["status"] = {}
-
-    def validate_create(self, obj: Object) -> list[Cause]:
-        causes = validate("admissionregistration_v1", "ValidatingAdmissionPolicySpec", obj["spec"], "spec")
-        return causes + list(_expression_faults(obj["spec"], str(obj["metadata"].get("name") or "")))
-
-    def validate_update(self, new: Object, old: Object) -> list[Cause]:
-        return [] if is_same(new["spec"], old["spec"]) else self.validate_create(new)
+    def faults(self, new: Object, old: Object | None) -> list[Cause]:
+        if old is not None and is_same(new["spec"], old["spec"]):
+            return []
+        return list(_expression_faults(new["spec"], str(new["metadata"].get("name") or "")))
 
 
 class MutatingPolicyStrategy(Strategy):
     has_generation = True
 
-    def default(self, obj: Object) -> None:
-        spec = obj.setdefault("spec", {})
-        spec.setdefault("failurePolicy", "Fail")
-        spec.setdefault("reinvocationPolicy", "Never")
-        if isinstance(spec.get("matchConstraints"), dict):
-            _default_match(spec["matchConstraints"])
-
-    def validate_create(self, obj: Object) -> list[Cause]:
-        causes = validate("admissionregistration_v1", "MutatingAdmissionPolicySpec", obj["spec"], "spec")
-        return causes + list(_mutation_faults(obj["spec"]))
-
-    def validate_update(self, new: Object, old: Object) -> list[Cause]:
-        return [] if is_same(new["spec"], old["spec"]) else self.validate_create(new)
+    def faults(self, new: Object, old: Object | None) -> list[Cause]:
+        return [] if old is not None and is_same(new["spec"], old["spec"]) else list(_mutation_faults(new["spec"]))
 
 
 class MutatingBindingStrategy(Strategy):
     has_generation = True
 
-    def default(self, obj: Object) -> None:
-        spec = obj.setdefault("spec", {})
-        if isinstance(spec.get("matchResources"), dict):
-            _default_match(spec["matchResources"])
-
-    def validate_create(self, obj: Object) -> list[Cause]:
-        spec = obj["spec"]
-        causes = validate("admissionregistration_v1", "MutatingAdmissionPolicyBindingSpec", spec, "spec")
-        if spec.get("paramRef") is not None:
-            causes.append(forbidden("spec.paramRef", _NO_PARAMS))
-        return causes
+    def faults(self, new: Object, old: Object | None) -> list[Cause]:
+        return [forbidden("spec.paramRef", _NO_PARAMS)] if new["spec"].get("paramRef") is not None else []
 
 
-class BindingStrategy(Strategy):
-    has_generation = True
-
-    def default(self, obj: Object) -> None:
-        spec = obj.setdefault("spec", {})
-        if isinstance(spec.get("matchResources"), dict):
-            _default_match(spec["matchResources"])
-
-    def validate_create(self, obj: Object) -> list[Cause]:
-        spec = obj["spec"]
-        causes = validate("admissionregistration_v1", "ValidatingAdmissionPolicyBindingSpec", spec, "spec")
-        if spec.get("paramRef") is not None:
-            causes.append(forbidden("spec.paramRef", _NO_PARAMS))
-        actions = spec.get("validationActions") or []
+class BindingStrategy(MutatingBindingStrategy):
+    def faults(self, new: Object, old: Object | None) -> list[Cause]:
+        causes = super().faults(new, old)
+        actions = new["spec"].get("validationActions") or []
         if {"Deny", "Warn"} <= set(actions):
             causes.append(invalid("spec.validationActions", actions, "must not contain both Deny and Warn"))
         if len(set(actions)) < len(actions):
             causes.append(duplicate("spec.validationActions", actions))
         return causes
-
-
-def _default_match(rules: dict[str, Any]) -> None:
-    for name, value in (("matchPolicy", "Equivalent"), ("namespaceSelector", {}), ("objectSelector", {})):
-        rules.setdefault(name, value)
-    for part in ("resourceRules", "excludeResourceRules"):
-        for rule in rules.get(part) or ():
-            rule.setdefault("scope", "*")
 
 
 def _expression_faults(spec: Mapping[str, Any], name: str) -> Iterator[Cause]:

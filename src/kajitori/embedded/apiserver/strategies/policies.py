@@ -2,34 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from kajitori.core.words import texts
 from kajitori.embedded.apiserver.causes import Cause, forbidden, invalid, required
-from kajitori.embedded.apiserver.schemas import quantities
+from kajitori.embedded.apiserver.schemas.quantities import NANO, parse_nano
 from kajitori.embedded.apiserver.strategies.strategy import Object, Strategy
 from kajitori.embedded.apiserver.validation.resources import is_extended, is_quota_name, name_faults
-from kajitori.embedded.apiserver.validation.validate import validate
 
 HIGHEST_USER_PRIORITY = 1_000_000_000
 SYSTEM_PRIORITIES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 _LIMIT_TYPES = ("Container", "PersistentVolumeClaim", "Pod")
-_ORDERED = (
-    ("min", "max", "min", "min"),
-    ("min", "defaultRequest", "defaultRequest", "defaultRequest"),
-    ("defaultRequest", "max", "defaultRequest", "defaultRequest"),
-    ("defaultRequest", "default", "defaultRequest", "defaultRequest"),
-    ("min", "default", "default", "min"),
-    ("default", "max", "default", "max"),
-)
-"""(low, high, at, value): the bound `low` must not exceed the bound `high`; the message names the field of `at` and
-shows the value of `value`."""
-_SAID = {
-    "min": "min value",
-    "defaultRequest": "default request value",
-    "default": "default value",
-    "max": "max value",
-}
+_BOUNDS = ("min", "defaultRequest", "default", "max")
+"""Bounds of one resource in a LimitRange, in ascending order."""
 _COUNTS = ("disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods")
 _POD_RESOURCES = frozenset({"pods", "cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory"})
 _SCOPE_RESOURCES = {
@@ -42,18 +27,12 @@ _OPPOSITES = ({"BestEffort", "NotBestEffort"}, {"Terminating", "NotTerminating"}
 
 class QuotaStrategy(Strategy):
     has_status = True
+    first_status: ClassVar = {}
 
-    def default(self, obj: Object) -> None:
-        obj.setdefault("spec", {})
-
-    def prepare_create(self, obj: Object) -> None:
-        super().prepare_create(obj)
-        obj["status"] = {}
-
-    def validate_create(self, obj: Object) -> list[Cause]:
-        spec = obj.get("spec") or {}
+    def faults(self, new: Object, old: Object | None) -> list[Cause]:
+        spec = new["spec"]
         hard = spec.get("hard") or {}
-        causes = validate("core_v1", "ResourceQuotaSpec", spec, "spec") + _amounts(hard, "spec.hard")
+        causes = [cause for name, amount in hard.items() for cause in _amount_faults(name, amount)]
         selector = (spec.get("scopeSelector") or {}).get("matchExpressions") or []
         for field, scopes in (
             ("spec.scopes", spec.get("scopes") or []),
@@ -66,179 +45,114 @@ class QuotaStrategy(Strategy):
                 unfit = [name for name in hard if is_quota_name(name) and name not in allowed]
                 if unfit:
                     causes.append(invalid(field, scopes, f"the scope {scope} does not apply to {', '.join(unfit)}"))
-        return causes
-
-    def validate_update(self, new: Object, old: Object) -> list[Cause]:
-        causes = self.validate_create(new)
-        if sorted((new.get("spec") or {}).get("scopes") or []) != sorted((old.get("spec") or {}).get("scopes") or []):
-            causes.append(invalid("spec.scopes", (new.get("spec") or {}).get("scopes"), "field is immutable"))
+        if old is not None and set(spec.get("scopes") or []) != set((old.get("spec") or {}).get("scopes") or []):
+            causes.append(invalid("spec.scopes", spec.get("scopes"), "field is immutable"))
         return causes
 
 
-def _amounts(amounts: dict[str, str], field: str) -> list[Cause]:
-    causes: list[Cause] = []
-    for resource, amount in amounts.items():
-        where = f"{field}[{resource}]"
-        causes += [invalid(where, resource, fault) for fault in texts.qualified_name(resource)]
-        if "/" not in resource and not is_quota_name(resource):
-            causes.append(invalid(where, resource, "must be a standard resource for quotas or fully qualified"))
-        nano = quantities.parse_nano(amount)
-        if nano < 0:
-            causes.append(invalid(where, amount, "must be greater than or equal to 0"))
-        whole = resource in ("pods", "services", "secrets", "configmaps", "persistentvolumeclaims") or "/" in resource
-        if whole and nano % quantities.NANO:
-            causes.append(invalid(where, amount, "must be an integer"))
+def _amount_faults(resource: str, amount: str) -> list[Cause]:
+    where = f"spec.hard[{resource}]"
+    causes = [invalid(where, resource, fault) for fault in texts.qualified_name(resource)]
+    if "/" not in resource and not is_quota_name(resource):
+        causes.append(invalid(where, resource, "must be a standard resource for quotas or fully qualified"))
+    nano = parse_nano(amount)
+    if nano < 0:
+        causes.append(invalid(where, amount, "must be greater than or equal to 0"))
+    whole = resource in ("pods", "services", "secrets", "configmaps", "persistentvolumeclaims") or "/" in resource
+    if whole and nano % NANO:
+        causes.append(invalid(where, amount, "must be an integer"))
     return causes
 
 
 class LimitRangeStrategy(Strategy):
-    def default(self, obj: Object) -> None:
-        obj.setdefault("spec", {}).setdefault("limits", None)
-        for limit in (obj.get("spec") or {}).get("limits") or []:
-            if limit.get("type") != "Container":
-                continue
-            # As SetDefaults_LimitRangeItem: max is the default of default, which is the default of defaultRequest.
-            for resource, amount in (limit.get("max") or {}).items():
-                limit.setdefault("default", {}).setdefault(resource, amount)
-            for resource, amount in (limit.get("default") or {}).items():
-                limit.setdefault("defaultRequest", {}).setdefault(resource, amount)
-            for resource, amount in (limit.get("min") or {}).items():
-                limit.setdefault("defaultRequest", {}).setdefault(resource, amount)
+    def complete(self, obj: Object) -> None:
+        for limit in obj["spec"].get("limits") or []:
+            if limit.get("type") == "Container":
+                # As SetDefaults_LimitRangeItem: max is the default of default, which is the default of defaultRequest.
+                for source, target in (("max", "default"), ("default", "defaultRequest"), ("min", "defaultRequest")):
+                    for resource, amount in (limit.get(source) or {}).items():
+                        limit.setdefault(target, {}).setdefault(resource, amount)
 
-    def validate_create(self, obj: Object) -> list[Cause]:
-        causes = validate("core_v1", "LimitRangeSpec", obj.get("spec"), "spec")
-        for index, limit in enumerate((obj.get("spec") or {}).get("limits") or []):
-            where = f"spec.limits[{index}]"
-            kind = limit.get("type", "")
-            faults = [invalid(f"{where}.type", kind, fault) for fault in texts.qualified_name(kind)]
-            if not faults and kind not in _LIMIT_TYPES and "/" not in kind:
-                faults.append(invalid(f"{where}.type", kind, "must be a standard limit type or fully qualified"))
-            causes += faults
-            causes += _limit_faults(limit, where)
-        return causes
+    def faults(self, new: Object, old: Object | None) -> list[Cause]:
+        limits = enumerate(new["spec"].get("limits") or [])
+        return [cause for index, limit in limits for cause in _limit_faults(limit, f"spec.limits[{index}]")]
 
 
 def _limit_faults(limit: dict[str, Any], where: str) -> list[Cause]:
-    causes: list[Cause] = []
     kind = limit.get("type", "")
-    parts = ["max", "min", "default", "defaultRequest", "maxLimitRequestRatio"]
+    causes = [invalid(f"{where}.type", kind, fault) for fault in texts.qualified_name(kind)]
+    if not causes and kind not in _LIMIT_TYPES and "/" not in kind:
+        causes.append(invalid(f"{where}.type", kind, "must be a standard limit type or fully qualified"))
+    parts = {name: limit.get(name) or {} for name in (*_BOUNDS, "maxLimitRequestRatio")}
     if kind == "Pod":
-        unused = ("default", "defaultRequest")
-        detail = "may not be specified when `type` is 'Pod'"
-        causes += [forbidden(f"{where}.{name}", detail) for name in unused if limit.get(name)]
-        parts = [name for name in parts if name not in unused]
-    for part in parts:
-        for resource in limit.get(part) or {}:
-            causes += name_faults(resource, f"{where}.{part}[{resource}]", of_container=kind in ("Pod", "Container"))
-    if kind == "PersistentVolumeClaim" and not any("storage" in (limit.get(name) or {}) for name in ("min", "max")):
-        detail = "either minimum or maximum storage value is required, but neither was provided"
-        causes.append(required(f"{where}.limits", detail))
-    for resource in {name: None for part in parts for name in limit.get(part) or {}}:
-        amounts = {part: limit[part][resource] for part in parts if resource in (limit.get(part) or {})}
-        causes += _bound_faults(resource, amounts, where)
+        unfit = [name for name in ("default", "defaultRequest") if parts.pop(name)]
+        causes += [forbidden(f"{where}.{name}", "may not be specified when `type` is 'Pod'") for name in unfit]
+    of_container = kind in ("Pod", "Container")
+    for part, amounts in parts.items():
+        for resource in amounts:
+            causes += name_faults(resource, f"{where}.{part}[{resource}]", of_container=of_container)
+    if kind == "PersistentVolumeClaim" and "storage" not in parts["min"] and "storage" not in parts["max"]:
+        causes.append(required(f"{where}.limits", "min or max must have an amount of storage"))
+    for resource in sorted({name for amounts in parts.values() for name in amounts}):
+        nano = {part: parse_nano(amounts[resource]) for part, amounts in parts.items() if resource in amounts}
+        causes += _bound_faults(resource, nano, where)
     return causes
 
 
-def _bound_faults(resource: str, amounts: dict[str, str], where: str) -> list[Cause]:
-    """Return the contradictions between the bounds of one resource; `amounts` has the bounds that are given."""
+def _bound_faults(resource: str, nano: dict[str, int], where: str) -> list[Cause]:
+    """Return the contradictions between the bounds of one resource; `nano` has the bounds that are given."""
     causes: list[Cause] = []
-    nano = {part: quantities.parse_nano(amount) for part, amount in amounts.items()}
-    for low, high, at, value in _ORDERED:
-        if low in nano and high in nano and nano[low] > nano[high]:
-            detail = f"{_SAID[low]} {amounts[low]} is greater than {_SAID[high]} {amounts[high]}"
-            if (low, high) == ("defaultRequest", "default"):
-                detail = detail.replace("default value", "default limit value")
-            causes.append(invalid(f"{where}.{at}[{resource}]", amounts[value], detail))
-    ratio = amounts.get("maxLimitRequestRatio")
-    if ratio is not None:
-        field = f"{where}.maxLimitRequestRatio[{resource}]"
-        if nano["maxLimitRequestRatio"] < quantities.NANO:
-            causes.append(invalid(field, ratio, f"ratio {ratio} is less than 1"))
-        if nano.get("min") and "max" in nano:
-            limit = nano["max"] / nano["min"]
-            if nano["maxLimitRequestRatio"] / quantities.NANO > limit:
-                causes.append(invalid(field, ratio, f"ratio {ratio} is greater than max/min = {limit:f}"))
-    both = nano.get("default"), nano.get("defaultRequest")
-    if is_extended(resource) and None not in both and both[0] != both[1]:
-        request = amounts["defaultRequest"]
-        detail = f"default value {amounts['default']} must equal to defaultRequest value {request} in {resource}"
-        causes.append(invalid(f"{where}.defaultRequest[{resource}]", request, detail))
+    given = [name for name in _BOUNDS if name in nano]
+    for index, low in enumerate(given):
+        above = [high for high in given[index + 1 :] if nano[low] > nano[high]]
+        causes += [forbidden(f"{where}.{low}[{resource}]", f"must not be greater than {high}") for high in above]
+    ratio, field = nano.get("maxLimitRequestRatio"), f"{where}.maxLimitRequestRatio[{resource}]"
+    if ratio is not None and ratio < NANO:
+        causes.append(forbidden(field, "must not be less than 1"))
+    if ratio is not None and nano.get("min") and "max" in nano and ratio * nano["min"] > nano["max"] * NANO:
+        causes.append(forbidden(field, "must not be greater than max divided by min"))
+    if is_extended(resource) and "default" in nano and nano.get("defaultRequest", nano["default"]) != nano["default"]:
+        causes.append(forbidden(f"{where}.defaultRequest[{resource}]", "must be equal to default"))
     return causes
 
 
 class DisruptionBudgetStrategy(Strategy):
     name_rule = staticmethod(texts.path_segment)
-    looks_at_metadata = False
     has_status = True
+    first_status: ClassVar = dict.fromkeys(_COUNTS, 0)
     has_generation = True
-
-    def default(self, obj: Object) -> None:
-        obj.setdefault("spec", {})
-
-    def prepare_create(self, obj: Object) -> None:
-        super().prepare_create(obj)
-        obj["status"] = dict.fromkeys(_COUNTS, 0)
 
     def prepare_status_update(self, new: Object, old: Object) -> None:
         super().prepare_status_update(new, old)
-        for name in _COUNTS:
-            new.setdefault("status", {}).setdefault(name, 0)
-
-    def validate_create(self, obj: Object) -> list[Cause]:
-        return validate("policy_v1", "PodDisruptionBudgetSpec", obj.get("spec"), "spec")
+        new["status"] = {**dict.fromkeys(_COUNTS, 0), **(new.get("status") or {})}
 
     def validate_status_update(self, new: Object, old: Object) -> list[Cause]:
-        status = new.get("status") or {}
-        return [
-            invalid(f"status.{name}", status[name], "must be greater than or equal to 0")
-            for name in _COUNTS
-            if status.get(name, 0) < 0
-        ]
+        counts = {name: (new.get("status") or {}).get(name, 0) for name in _COUNTS}
+        detail = "must be greater than or equal to 0"
+        return [invalid(f"status.{name}", count, detail) for name, count in counts.items() if count < 0]
 
 
 class PriorityClassStrategy(Strategy):
     has_generation = True
+    immutable = ("value", "preemptionPolicy")
 
     def prepare_update(self, new: Object, old: Object) -> None:
         # No relevant field can change, so the generation stays the same.
         if "generation" in old["metadata"]:
             new["metadata"]["generation"] = old["metadata"]["generation"]
 
-    def default(self, obj: Object) -> None:
-        obj.setdefault("preemptionPolicy", "PreemptLowerPriority")
-        obj.setdefault("value", 0)
-
-    def validate_create(self, obj: Object) -> list[Cause]:
-        causes: list[Cause] = []
-        name, value = obj["metadata"].get("name", ""), obj.get("value", 0)
-        if name.startswith("system-"):
-            if SYSTEM_PRIORITIES.get(name) != value:
-                detail = "priority class names with 'system-' prefix are reserved for system use only. error: "
-                message = (
-                    f"{name} is not a known system priority class"
-                    if name not in SYSTEM_PRIORITIES
-                    else f"value of {name} PriorityClass must be {SYSTEM_PRIORITIES[name]}"
-                )
-                causes.append(forbidden("metadata.name", detail + message))
-        elif value > HIGHEST_USER_PRIORITY:
-            causes.append(
-                forbidden("value", f"maximum allowed value of a user defined priority is {HIGHEST_USER_PRIORITY}")
-            )
-        return causes
-
-    def validate_update(self, new: Object, old: Object) -> list[Cause]:
-        causes: list[Cause] = []
-        if new.get("value", 0) != old.get("value", 0):
-            causes.append(forbidden("value", "may not be changed in an update."))
-        if new.get("preemptionPolicy") != old.get("preemptionPolicy"):
-            causes.append(invalid("preemptionPolicy", new.get("preemptionPolicy"), "field is immutable"))
-        return causes
+    def faults(self, new: Object, old: Object | None) -> list[Cause]:
+        name, value = new["metadata"].get("name", ""), new.get("value", 0)
+        if old is not None:
+            return []
+        if name.startswith("system-") and SYSTEM_PRIORITIES.get(name) != value:
+            return [forbidden("metadata.name", "names that begin with system- are reserved for Kubernetes")]
+        if not name.startswith("system-") and value > HIGHEST_USER_PRIORITY:
+            return [forbidden("value", f"must be at most {HIGHEST_USER_PRIORITY}")]
+        return []
 
 
 class LeaseStrategy(Strategy):
-    def default(self, obj: Object) -> None:
-        obj.setdefault("spec", {})
-
     def prepare_create(self, obj: Object) -> None:
         super().prepare_create(obj)
         _drop_election(obj)
@@ -246,9 +160,6 @@ class LeaseStrategy(Strategy):
     def prepare_update(self, new: Object, old: Object) -> None:
         super().prepare_update(new, old)
         _drop_election(new)
-
-    def validate_create(self, obj: Object) -> list[Cause]:
-        return validate("coordination_v1", "LeaseSpec", obj.get("spec"), "spec")
 
 
 def _drop_election(lease: Object) -> None:

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, ClassVar
 
 from kajitori.embedded.apiserver.causes import Cause, forbidden, invalid
-from kajitori.embedded.apiserver.schemas import quantities
-from kajitori.embedded.apiserver.strategies import warnings
+from kajitori.embedded.apiserver.schemas.quantities import parse_nano
 from kajitori.embedded.apiserver.strategies.strategy import Object, Strategy
 from kajitori.embedded.apiserver.validation.fields import VOLUME_SOURCES
-from kajitori.embedded.apiserver.validation.validate import validate
 
-_CLAIM_FIXED = (
-    "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims"
-)
+_CLAIM_FIXED = "may not change, except resources.requests of a bound claim and volumeAttributesClassName"
 _DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
 
 
@@ -23,14 +19,12 @@ class ClaimStrategy(Strategy):
     here."""
 
     has_status = True
-
-    def default(self, obj: Object) -> None:
-        default_claim(obj.setdefault("spec", {}))
+    first_status: ClassVar = {}
+    immutable = ("spec.volumeMode",)
 
     def prepare_create(self, obj: Object) -> None:
         super().prepare_create(obj)
         _complete_source(obj["spec"])
-        obj["status"] = {}
 
     def prepare_update(self, new: Object, old: Object) -> None:
         super().prepare_update(new, old)
@@ -40,48 +34,34 @@ class ClaimStrategy(Strategy):
         super().prepare_status_update(new, old)
         _complete_source(new["spec"])
 
-    def validate_create(self, obj: Object) -> list[Cause]:
-        return validate("core_v1", "PersistentVolumeClaimSpec", obj.get("spec"), "spec")
-
-    def validate_update(self, new: Object, old: Object) -> list[Cause]:
-        causes = self.validate_create(new)
-        spec, before = dict(new.get("spec") or {}), dict(old.get("spec") or {})
-        if not before.get("volumeName"):
-            before["volumeName"] = spec.get("volumeName")
-        if before.get("storageClassName") is None:
-            # A claim that was created without a class may get one.
-            before["storageClassName"] = spec.get("storageClassName")
-        grown = spec.get("resources") or {}, before.get("resources") or {}
+    def faults(self, new: Object, old: Object | None) -> list[Cause]:
+        if old is None:
+            return []
+        spec, before = new["spec"], old.get("spec") or {}
+        may_change = {"volumeAttributesClassName"}
+        # A claim may get a volume and a class later, and the volume of a bound claim can grow.
+        may_change |= {name for name in ("volumeName", "storageClassName") if not before.get(name)}
         if (new.get("status") or {}).get("phase") == "Bound":
-            # Only the volume of a bound claim can grow.
-            spec["resources"], before["resources"] = _without_storage(grown[0]), _without_storage(grown[1])
-        spec.pop("volumeAttributesClassName", None)
-        before.pop("volumeAttributesClassName", None)
-        if {k: v for k, v in spec.items() if v is not None} != {k: v for k, v in before.items() if v is not None}:
-            causes.append(forbidden("spec", _CLAIM_FIXED))
-        given = quantities.parse_nano(((old.get("status") or {}).get("capacity") or {}).get("storage", "0"))
-        if _requested(grown[0]) < _requested(grown[1]) and _requested(grown[0]) <= given:
-            causes.append(forbidden("spec.resources.requests.storage", "field can not be less than status.capacity"))
-        if spec.get("volumeMode") != before.get("volumeMode"):
-            causes.append(invalid("spec.volumeMode", spec.get("volumeMode"), "field is immutable"))
+            may_change.add("resources")
+        names = (spec.keys() | before.keys()) - may_change
+        causes = [forbidden("spec", _CLAIM_FIXED)] if any(spec.get(name) != before.get(name) for name in names) else []
+        given = parse_nano(((old.get("status") or {}).get("capacity") or {}).get("storage", "0"))
+        if _requested(spec) < _requested(before) and _requested(spec) <= given:
+            causes.append(forbidden("spec.resources.requests.storage", "must not be less than status.capacity"))
         return causes
-
-    def warnings(self, new: Object, old: Object | None) -> list[str]:
-        return warnings.of_claim(new["spec"])
 
     def validate_status_update(self, new: Object, old: Object) -> list[Cause]:
         capacity = (new.get("status") or {}).get("capacity") or {}
-        return [fault for name, amount in capacity.items() for fault in _negative(amount, f"status.capacity[{name}]")]
+        return [
+            invalid(f"status.capacity[{name}]", amount, "must be greater than or equal to 0")
+            for name, amount in capacity.items()
+            if parse_nano(amount) < 0
+        ]
 
 
 def claim_from_store(obj: Object) -> Object:
     """Return a claim with its first phase, which is not stored, so that its first update is a change."""
     return {**obj, "status": {"phase": "Pending", **(obj.get("status") or {})}}
-
-
-def _negative(amount: str, field: str) -> list[Cause]:
-    whole = -(-quantities.parse_nano(amount) // quantities.NANO)
-    return [invalid(field, whole, "must be a valid resource quantity")] if whole < 0 else []
 
 
 def _complete_source(spec: dict[str, Any]) -> None:
@@ -93,29 +73,13 @@ def _complete_source(spec: dict[str, Any]) -> None:
         spec["dataSourceRef"].setdefault("apiGroup", None)
 
 
-def _without_storage(resources: dict[str, Any]) -> dict[str, Any]:
-    requests = {name: amount for name, amount in (resources.get("requests") or {}).items() if name != "storage"}
-    return {**resources, "requests": requests}
-
-
-def _requested(resources: dict[str, Any]) -> int:
-    return quantities.parse_nano((resources.get("requests") or {}).get("storage", "0"))
-
-
-def default_claim(spec: dict[str, Any]) -> None:
-    """Set the defaults of a claim's spec, also in the template of an ephemeral volume."""
-    spec.setdefault("volumeMode", "Filesystem")
+def _requested(spec: dict[str, Any]) -> int:
+    return parse_nano(((spec.get("resources") or {}).get("requests") or {}).get("storage", "0"))
 
 
 class VolumeStrategy(Strategy):
     has_status = True
-
-    def default(self, obj: Object) -> None:
-        spec = obj.setdefault("spec", {})
-        spec.setdefault("persistentVolumeReclaimPolicy", "Retain")
-        spec.setdefault("volumeMode", "Filesystem")
-        if "hostPath" in spec:
-            spec["hostPath"].setdefault("type", "")
+    immutable = ("spec.volumeMode", *(f"spec.{name}" for name in VOLUME_SOURCES))
 
     def prepare_create(self, obj: Object) -> None:
         super().prepare_create(obj)
@@ -129,38 +93,9 @@ class VolumeStrategy(Strategy):
         if status.get("phase") != before.get("phase"):
             status["lastPhaseTransitionTime"] = _now()
 
-    def validate_create(self, obj: Object) -> list[Cause]:
-        return validate("core_v1", "PersistentVolumeSpec", obj.get("spec"), "spec")
-
-    def validate_update(self, new: Object, old: Object) -> list[Cause]:
-        causes = self.validate_create(new)
-        spec, before = new.get("spec") or {}, old.get("spec") or {}
-        if any(spec.get(one) != before.get(one) for one in VOLUME_SOURCES):
-            causes.append(
-                forbidden("spec.persistentvolumesource", "spec.persistentvolumesource is immutable after creation")
-            )
-        if spec.get("volumeMode") != before.get("volumeMode"):
-            causes.append(invalid("spec.volumeMode", spec.get("volumeMode"), "field is immutable"))
-        return causes
-
 
 class StorageClassStrategy(Strategy):
-    def default(self, obj: Object) -> None:
-        obj.setdefault("reclaimPolicy", "Delete")
-        obj.setdefault("volumeBindingMode", "Immediate")
-
-    def validate_create(self, obj: Object) -> list[Cause]:
-        return validate("storage_v1", "StorageClass", obj, "")
-
-    def validate_update(self, new: Object, old: Object) -> list[Cause]:
-        causes = self.validate_create(new)
-        for name in ("parameters", "provisioner"):
-            if (new.get(name) or None) != (old.get(name) or None):
-                causes.append(forbidden(name, "updates to parameters are forbidden."))
-        for name in ("reclaimPolicy", "volumeBindingMode"):
-            if new.get(name) != old.get(name):
-                causes.append(invalid(name, new.get(name), "field is immutable"))
-        return causes
+    immutable = ("parameters", "provisioner", "reclaimPolicy", "volumeBindingMode")
 
 
 def _now() -> str:

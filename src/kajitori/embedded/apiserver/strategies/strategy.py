@@ -2,33 +2,61 @@
 
 from __future__ import annotations
 
-from typing import Any
+import copy
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from typing import Any, ClassVar
 
 from kajitori.core.words import texts
-from kajitori.embedded.apiserver.causes import Cause
+from kajitori.embedded.apiserver.causes import IMMUTABLE, Cause, invalid
+from kajitori.embedded.apiserver.schemas.defaulting import apply_defaults
+from kajitori.embedded.apiserver.schemas.schema import Schema
+from kajitori.embedded.apiserver.validation.validate import validate
 
 Object = dict[str, Any]
 
 
 class Strategy:
-    """Base class of strategies. It maintains status and generation. Methods change objects in place."""
+    """Base class of strategies, and the strategy of kinds without rules of their own. It maintains status and
+    generation. Methods change objects in place."""
 
     has_status = False
     """Whether `/status` is a subresource: creation drops the status and updates keep it."""
+    first_status: ClassVar[Mapping[str, Any] | None] = None
+    """The status of a new object; None: it has none."""
     has_generation = False
     """Whether `metadata.generation` counts changes other than of metadata and status."""
     name_rule: texts.Rule = staticmethod(texts.dns_subdomain)
     """The rule for names of this kind."""
-    looks_at_metadata = True
-    """Whether metadata is validated together with the rest; otherwise only if the rest has no faults."""
+    immutable: tuple[str, ...] = ()
+    """Paths of fields that no update may change."""
+    selectable: ClassVar[Mapping[str, str]] = {}
+    """Paths of fields for field selectors, beyond metadata.name and metadata.namespace; with the value if missing."""
+
+    def __init__(self, load_schema: Callable[[], Schema]) -> None:
+        self._load_schema = load_schema
+
+    @cached_property
+    def schema(self) -> Schema:
+        """The schema of the kind; built on first use, since that loads the models."""
+        return self._load_schema()
 
     def default(self, obj: Object) -> None:
         """Set defaults. Idempotent."""
+        if "spec" in self.schema.properties:
+            obj.setdefault("spec", {})
+        apply_defaults(self.schema, obj)
+        self.complete(obj)
+
+    def complete(self, obj: Object) -> None:
+        """Set the defaults that depend on other fields."""
 
     def prepare_create(self, obj: Object) -> None:
         """Drop fields that a creator may not set, and set those that the server sets."""
         if self.has_status:
             obj.pop("status", None)
+        if self.first_status is not None:
+            obj["status"] = copy.deepcopy(dict(self.first_status))
         if self.has_generation:
             obj["metadata"]["generation"] = 1
         else:
@@ -53,23 +81,30 @@ class Strategy:
 
     def validate_create(self, obj: Object) -> list[Cause]:
         """Return every fault of a new object, except of its metadata."""
-        return []
+        return self._schema_faults(obj) + self.faults(obj, None)
 
     def validate_update(self, new: Object, old: Object) -> list[Cause]:
         """Return every fault of a changed object, except of its metadata, including changes that are not allowed."""
-        return self.validate_create(new)
+        values = [(path, at_path(new, path), at_path(old, path)) for path in self.immutable]
+        causes = [
+            invalid(path, value, IMMUTABLE) for path, value, before in values if (value or None) != (before or None)
+        ]
+        return causes + self._schema_faults(new) + self.faults(new, old)
+
+    def _schema_faults(self, obj: Object) -> list[Cause]:
+        return validate(self.schema, {name: part for name, part in obj.items() if name != "status"}, "")
+
+    def faults(self, new: Object, old: Object | None) -> list[Cause]:
+        """Return every fault that neither the schema nor `immutable` shows; `old` is None for a new object."""
+        return []
 
     def validate_status_update(self, new: Object, old: Object) -> list[Cause]:
         """Return every fault of a changed status."""
         return []
 
-    def warnings(self, new: Object, old: Object | None) -> list[str]:
-        """Return warnings about a valid object; `old` is None for a new one."""
-        return []
-
     def fields(self, obj: Object) -> dict[str, str]:
         """Return the values for field selectors beyond metadata.name and metadata.namespace."""
-        return {}
+        return {path: _selected(at_path(obj, path), blank) for path, blank in self.selectable.items()}
 
 
 def keep(new: Object, old: Object, name: str) -> None:
@@ -78,6 +113,18 @@ def keep(new: Object, old: Object, name: str) -> None:
         new[name] = old[name]
     else:
         new.pop(name, None)
+
+
+def at_path(obj: Object, path: str) -> Any:
+    """Return the value at a path such as `spec.nodeName`; None if there is none."""
+    value: Any = obj
+    for name in path.strip(".").split("."):
+        value = value.get(name) if isinstance(value, dict) else None
+    return value
+
+
+def _selected(value: Any, blank: str) -> str:
+    return "true" if value is True else value if isinstance(value, str) else blank
 
 
 def _substance(obj: Object) -> Object:

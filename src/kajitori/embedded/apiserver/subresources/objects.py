@@ -6,29 +6,26 @@ from collections.abc import Callable
 from typing import Any
 
 from kajitori.core.words.selectors import label_selector_of
-from kajitori.embedded.apiserver.causes import Cause, not_supported, required
 from kajitori.embedded.apiserver.crds import version_of
 from kajitori.embedded.apiserver.kinds import Kind
 from kajitori.embedded.apiserver.objects import Caller, Objects, Own
 from kajitori.embedded.apiserver.options import WriteOptions, parse_delete
-from kajitori.embedded.apiserver.patches.managed import manage_scale
+from kajitori.embedded.apiserver.patches.managed import manage
 from kajitori.embedded.apiserver.patches.own_metadata import now_text
-from kajitori.embedded.apiserver.patches.preconditions import uid_conflict, version_conflict
 from kajitori.embedded.apiserver.reads.answers import encode_plain, store_key
 from kajitori.embedded.apiserver.requests import Target
 from kajitori.embedded.apiserver.schemas.conform import type_name
 from kajitori.embedded.apiserver.schemas.formats import encode_json
 from kajitori.embedded.apiserver.schemas.nesting import decode_json
 from kajitori.embedded.apiserver.status import StatusError
-from kajitori.embedded.apiserver.strategies.strategy import Object
+from kajitori.embedded.apiserver.strategies.strategy import Object, at_path
 from kajitori.embedded.apiserver.upkeep import deletion
 from kajitori.embedded.store import Stale
 from kajitori.kube.resources import Resource
 
 _BUDGETS = Resource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget")
-_POD = Resource("", "v1", "Pod", "Pod")
-"""The name of a Pod in messages about evictions."""
 _RETRY_SECONDS = 10
+_CREATED = encode_json({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201})
 
 
 class Subresources:
@@ -44,44 +41,34 @@ class Subresources:
             StatusError: 404, 409 (it is bound already), 422.
         """
         pods, name = target.kind, target.name
-        if (body.get("metadata") or {}).get("name") != name:
-            raise StatusError.bad_request("name in URL does not match name in Binding object")
-        _check_binding(body)
-        node = body["target"]["name"]
-        where = Resource("", "v1", "pods/binding", "Binding")
+        given, node = body.get("metadata") or {}, _bound_node(body, name)
         while True:
             record = self._objects.get(pods, target.namespace, name)
             pod = record.decode()
             meta, spec = pod["metadata"], pod["spec"]
-            given = body.get("metadata") or {}
-            uid, version = given.get("uid"), given.get("resourceVersion")
-            if uid and uid != meta["uid"]:
-                raise uid_conflict(pods, target.namespace, name, uid, meta["uid"], dry_run=options.dry_run)
-            if version and version != meta["resourceVersion"]:
-                present = meta["resourceVersion"]
-                raise version_conflict(pods, target.namespace, name, version, present, dry_run=options.dry_run)
-            if meta.get("deletionTimestamp"):
-                raise StatusError.conflict(where, name, f"pod {name} is being deleted, cannot be assigned to a host")
-            if spec.get("nodeName"):
-                why = f'pod {name} is already assigned to node "{spec["nodeName"]}"'
-                raise StatusError.conflict(where, name, why)
-            if spec.get("schedulingGates"):
-                raise StatusError.conflict(where, name, f"pod {name} has non-empty .spec.schedulingGates")
+            StatusError.check_preconditions(
+                pods.resource, meta, given.get("uid") or None, given.get("resourceVersion") or None
+            )
+            for is_unfit, why in (
+                (meta.get("deletionTimestamp"), "it is being deleted"),
+                (spec.get("nodeName"), f"it is already assigned to node {spec.get('nodeName')}"),
+                (spec.get("schedulingGates"), "it has schedulingGates"),
+            ):
+                if is_unfit:
+                    raise StatusError.conflict(pods.resource, name, why)
             spec["nodeName"] = node
             for kept in ("annotations", "labels"):
-                given = (body.get("metadata") or {}).get(kept)
-                if given:
-                    meta[kept] = {**(meta.get(kept) or {}), **given}
+                if given.get(kept):
+                    meta[kept] = {**(meta.get(kept) or {}), **given[kept]}
             _set_condition(pod, "PodScheduled")
             if options.dry_run:
-                break
+                return _CREATED
             try:
                 stored = self._objects.put(pods, record, pod)
             except Stale:
                 continue
             await self._objects.durable(stored.revision)
-            break
-        return encode_json({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201})
+            return _CREATED
 
     async def evict(self, target: Target, body: Object, caller: Caller, options: WriteOptions) -> bytes:
         """Delete a Pod if its disruption budget allows that now.
@@ -99,39 +86,21 @@ class Subresources:
         if _counts(pod):
             self._check_budget(target, pod, dry_run=bool(wanted.get("dryRun")))
         if not wanted.get("dryRun"):
-            version = self._mark_evicted(target, wanted.get("preconditions") or {})
-            if (wanted.get("preconditions") or {}).get("resourceVersion"):
-                wanted["preconditions"] = {**wanted["preconditions"], "resourceVersion": version}
+            given = wanted.get("preconditions") or {}
+            record = self._objects.get(target.kind, target.namespace, name)
+            pod = record.decode()
+            StatusError.check_preconditions(
+                target.kind.resource, pod["metadata"], given.get("uid"), given.get("resourceVersion")
+            )
+            _set_condition(pod, "DisruptionTarget", reason="EvictionByEvictionAPI", message="Eviction API: evicting")
+            if pod != record.object:
+                record = self._objects.put(target.kind, record, pod)
+            if given.get("resourceVersion"):
+                wanted["preconditions"] = {**given, "resourceVersion": record.object["metadata"]["resourceVersion"]}
         # Parsed only now, as in a real server: an invalid request marks the Pod all the same.
         delete = parse_delete({}, wanted)
         await deletion.delete(self._objects, target.kind, target.namespace, name, caller, delete)
-        return encode_json({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201})
-
-    def _mark_evicted(self, target: Target, preconditions: Object) -> str:
-        """Set a Pod's condition that it is being evicted, and return its new version.
-
-        Raises:
-            StatusError: 404; 409, a precondition fails.
-        """
-        record = self._objects.get(target.kind, target.namespace, target.name)
-        pod = record.decode()
-        meta = pod["metadata"]
-        for what, name, detail in (
-            ("UID", "uid", "deleted and then recreated"),
-            ("ResourceVersion", "resourceVersion", "modified"),
-        ):
-            given = preconditions.get(name)
-            if given and given != meta[name]:
-                why = (
-                    f"the {what} in the precondition ({given}) does not match the {what} in record ({meta[name]}). "
-                    f"The object might have been {detail}"
-                )
-                raise StatusError.conflict(_POD, target.name, why)
-        detail = "Eviction API: evicting"
-        _set_condition(pod, "DisruptionTarget", reason="EvictionByEvictionAPI", message=detail)
-        if pod == record.object:
-            return str(meta["resourceVersion"])
-        return str(self._objects.put(target.kind, record, pod).object["metadata"]["resourceVersion"])
+        return _CREATED
 
     def _check_budget(self, target: Target, pod: Object, *, dry_run: bool) -> None:
         budgets = self._objects.registry.find(_BUDGETS.group, _BUDGETS.version, _BUDGETS.plural)
@@ -247,9 +216,7 @@ class Subresources:
             return old
 
         def own(new: Object, old: Object | None) -> None:
-            manager = options.field_manager or caller.manager
-            if old is not None and _at_path(new, path) != _at_path(old, path):
-                manage_scale(kind, new, old, path, manager=manager)
+            manage(kind, new, old, manager=options.field_manager or caller.manager, subresource="scale")
 
         written = await self._objects.update(kind, target.namespace, target.name, apply, caller, options, own=own)
         return encode_plain(_scale_of(kind, decode_json(written.value)))
@@ -263,18 +230,18 @@ def scale_fault(scale: Object) -> str:
     return f"spec.replicas: expected a whole number, not {type_name(replicas)}"
 
 
-def _check_binding(body: Object) -> None:
-    target = body.get("target")
-    causes: list[Cause] = []
-    if not isinstance(target, dict):
-        target = {}
-    if target.get("kind") not in (None, "", "Node"):
-        causes.append(not_supported("target.kind", target["kind"], ("Node", "<empty>")))
-    if not target.get("name"):
-        causes.append(required("target.name"))
-    if causes:
-        texts = [str(one) for one in causes]
-        raise StatusError(500, "", texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]")
+def _bound_node(binding: Object, pod: str) -> str:
+    """Return the node that a Binding names.
+
+    Raises:
+        StatusError: 400, it is about another Pod; 500, it names no node.
+    """
+    if (binding.get("metadata") or {}).get("name") != pod:
+        raise StatusError.bad_request("name in URL does not match name in Binding object")
+    target = binding.get("target")
+    if not isinstance(target, dict) or target.get("kind") not in (None, "", "Node") or not target.get("name"):
+        raise StatusError(500, "", "target must name a Node")
+    return str(target["name"])
 
 
 def _set_condition(pod: Object, kind: str, **why: str) -> None:
@@ -315,11 +282,10 @@ def _scale_paths(kind: Kind) -> Object:
 def _scale_of(kind: Kind, obj: Object) -> Object:
     paths, meta = _scale_paths(kind), obj["metadata"]
     kept = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
-    status: Object = {"replicas": _at_path(obj, paths.get("statusReplicasPath", "")) or 0}
-    selector = _at_path(obj, paths.get("labelSelectorPath", ""))
-    if selector:
+    status: Object = {"replicas": at_path(obj, paths.get("statusReplicasPath", "")) or 0}
+    if selector := at_path(obj, paths.get("labelSelectorPath", "")):
         status["selector"] = selector
-    replicas = _at_path(obj, paths.get("specReplicasPath", ""))
+    replicas = at_path(obj, paths.get("specReplicasPath", ""))
     return {
         "kind": "Scale",
         "apiVersion": "autoscaling/v1",
@@ -327,13 +293,6 @@ def _scale_of(kind: Kind, obj: Object) -> Object:
         "spec": {} if not replicas else {"replicas": replicas},
         "status": status,
     }
-
-
-def _at_path(obj: Object, path: str) -> Any:
-    value: Any = obj
-    for name in path.strip(".").split("."):
-        value = value.get(name) if isinstance(value, dict) else None
-    return value
 
 
 def _put_path(obj: Object, path: str, value: Any) -> None:

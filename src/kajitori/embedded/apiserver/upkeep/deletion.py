@@ -56,7 +56,7 @@ async def delete(
     while True:
         record = objects.get(kind, namespace, name)
         obj = record.decode()
-        _check_preconditions(kind, obj, options)
+        StatusError.check_preconditions(kind.resource, obj["metadata"], options.uid, options.resource_version)
         request = AdmissionRequest(
             "DELETE", kind, namespace, name, obj, obj, "", options.dry_run, caller.user, caller.warnings
         )
@@ -92,22 +92,15 @@ def delete_record(objects: Objects, kind: Kind, record: Record, options: DeleteO
     if graceful is None:
         # It is being deleted already; only a shorter grace period changes anything.
         return Deleted(_shown(kind, obj) if resource in _ANSWERS_OBJECT else _success(kind, obj), at_once=False)
-    finalizers = _finalizers(meta.get("finalizers") or [], options)
-    if kind.stored.plural == "events":
+    finalizers = meta.get("finalizers") or []
+    if kind.stored.plural != "events":
         # Events own nothing, so the propagation policy does not matter.
-        finalizers = meta.get("finalizers") or []
-    changed = finalizers != (meta.get("finalizers") or [])
-    if changed:
-        if finalizers:
-            meta["finalizers"] = finalizers
-        else:
-            meta.pop("finalizers", None)
+        finalizers = _finalizers(finalizers, options)
+        _put_finalizers(meta, finalizers)
     if not graceful and finalizers:
         _mark(obj)
     if finalizers or (graceful and meta["deletionGracePeriodSeconds"] > 0):
-        if options.dry_run or obj == record.object:
-            return Deleted(_shown(kind, obj), at_once=False)
-        return Deleted(_shown(kind, objects.put(kind, record, obj).object), at_once=False)
+        return _marked(objects, kind, record, obj, options)
     if not options.dry_run:
         if graceful:
             record = objects.put(kind, record, obj)
@@ -157,38 +150,27 @@ def _mark(obj: Object) -> None:
 
 def _finalizers(present: list[str], options: DeleteOptions) -> list[str]:
     """Return the finalizers for the treatment of dependents (deletionFinalizersForGarbageCollection)."""
-    orphan, foreground = ORPHAN in present, FOREGROUND in present
+    had = orphan, foreground = ORPHAN in present, FOREGROUND in present
     if options.orphan_dependents is not None:
         orphan, foreground = options.orphan_dependents, False
     elif options.propagation:
         orphan, foreground = options.propagation == "Orphan", options.propagation == "Foreground"
-    rest = [one for one in present if one not in (ORPHAN, FOREGROUND)]
-    kept = [one for one in present if (one == ORPHAN and orphan) or (one == FOREGROUND and foreground)]
-    if kept == [one for one in present if one in (ORPHAN, FOREGROUND)] and (orphan, foreground) == (
-        ORPHAN in present,
-        FOREGROUND in present,
-    ):
+    if (orphan, foreground) == had:
         return present
+    rest = [one for one in present if one not in (ORPHAN, FOREGROUND)]
     return [*rest, *([ORPHAN] if orphan else []), *([FOREGROUND] if foreground else [])]
 
 
 def _mark_namespace(objects: Objects, kind: Kind, record: Record, obj: Object, options: DeleteOptions) -> Deleted:
     obj["metadata"]["deletionTimestamp"] = now_text()
     obj.setdefault("status", {})["phase"] = "Terminating"
-    finalizers = _finalizers(obj["metadata"].get("finalizers") or [], options)
-    if finalizers:
-        obj["metadata"]["finalizers"] = finalizers
-    else:
-        obj["metadata"].pop("finalizers", None)
-    if not options.dry_run:
-        obj = objects.put(kind, record, obj).object
-    return Deleted(_shown(kind, obj), at_once=False)
+    _put_finalizers(obj["metadata"], _finalizers(obj["metadata"].get("finalizers") or [], options))
+    return _marked(objects, kind, record, obj, options)
 
 
 def _mark_definition(objects: Objects, kind: Kind, record: Record, obj: Object, options: DeleteOptions) -> Deleted:
-    meta = obj["metadata"]
-    meta["deletionTimestamp"] = now_text()
-    finalizers = meta.setdefault("finalizers", [])
+    obj["metadata"]["deletionTimestamp"] = now_text()
+    finalizers = obj["metadata"].setdefault("finalizers", [])
     if DEFINITION_FINALIZER not in finalizers:
         finalizers.append(DEFINITION_FINALIZER)
     conditions: list[Any] = obj.setdefault("status", {}).setdefault("conditions", [])
@@ -201,34 +183,20 @@ def _mark_definition(objects: Objects, kind: Kind, record: Record, obj: Object, 
             "message": "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon",
         }
     )
-    if not options.dry_run:
+    return _marked(objects, kind, record, obj, options)
+
+
+def _marked(objects: Objects, kind: Kind, record: Record, obj: Object, options: DeleteOptions) -> Deleted:
+    if not options.dry_run and obj != record.object:
         obj = objects.put(kind, record, obj).object
     return Deleted(_shown(kind, obj), at_once=False)
 
 
-def _check_preconditions(kind: Kind, obj: Object, options: DeleteOptions) -> None:
-    meta = obj["metadata"]
-    name = meta["name"]
-    if qualified(kind.resource) == NAMESPACES:
-        for what, wanted, present in (
-            ("UID", options.uid, meta["uid"]),
-            ("ResourceVersion", options.resource_version, meta["resourceVersion"]),
-        ):
-            if wanted is not None and wanted != present:
-                why = f"Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {present}"
-                raise StatusError.conflict(kind.resource, name, why)
-    if options.uid is not None and options.uid != meta["uid"]:
-        why = (
-            f"the UID in the precondition ({options.uid}) does not match the UID in record ({meta['uid']}). "
-            "The object might have been deleted and then recreated"
-        )
-        raise StatusError.conflict(kind.stored, name, why, kind=kind.resource.kind)
-    if options.resource_version is not None and options.resource_version != meta["resourceVersion"]:
-        why = (
-            f"the ResourceVersion in the precondition ({options.resource_version}) does not match the ResourceVersion "
-            f"in record ({meta['resourceVersion']}). The object might have been modified"
-        )
-        raise StatusError.conflict(kind.stored, name, why, kind=kind.resource.kind)
+def _put_finalizers(meta: Object, finalizers: list[str]) -> None:
+    if finalizers:
+        meta["finalizers"] = finalizers
+    else:
+        meta.pop("finalizers", None)
 
 
 def _shown(kind: Kind, stored: Object) -> bytes:

@@ -122,30 +122,10 @@ class Terminations:
         finalizers = Counter(name for one in held_ones for name in one.object["metadata"].get("finalizers") or ())
         remain = ", ".join(f"{name} has {count} resource instances" for name, count in sorted(resources.items()))
         held = ", ".join(f"{name} in {count} resource instances" for name, count in sorted(finalizers.items()))
-        conditions = [
-            _condition(
-                "DeletionDiscoveryFailure", False, "ResourcesDiscovered", "All resources successfully discovered"
-            ),
-            _condition(
-                "DeletionGroupVersionParsingFailure",
-                False,
-                "ParsedGroupVersions",
-                "All legacy kube types successfully parsed",
-            ),
-            _condition(
-                "DeletionContentFailure",
-                False,
-                "ContentDeleted",
-                "All content successfully deleted, may be waiting on finalization",
-            ),
-            _condition("ContentRemaining", True, "SomeResourcesRemain", f"Some resources are remaining: {remain}"),
-        ]
+        conditions = [_condition("ContentRemaining", "SomeResourcesRemain", f"Some resources are remaining: {remain}")]
         if held:
             detail = f"Some content in the namespace has finalizers remaining: {held}"
-            conditions.append(_condition("FinalizersRemaining", True, "SomeFinalizersRemain", detail))
-        else:
-            detail = "All content-preserving finalizers finished"
-            conditions.append(_condition("FinalizersRemaining", False, "ContentHasNoFinalizers", detail))
+            conditions.append(_condition("FinalizersRemaining", "SomeFinalizersRemain", detail))
         status = namespace.setdefault("status", {})
         _merge_conditions(status, conditions)
         if namespace != record.object:
@@ -178,13 +158,8 @@ def _named(resource: str) -> str:
     return f"{plural}.{group}"
 
 
-def _condition(kind: str, holds: bool, reason: str, message: str) -> dict[str, Any]:
-    return {
-        "type": f"Namespace{kind}",
-        "status": "True" if holds else "False",
-        "reason": reason,
-        "message": message,
-    }
+def _condition(kind: str, reason: str, message: str) -> dict[str, Any]:
+    return {"type": f"Namespace{kind}", "status": "True", "reason": reason, "message": message}
 
 
 def _merge_conditions(status: Object, wanted: list[dict[str, Any]]) -> None:

@@ -264,6 +264,8 @@ CHECKS: dict[str, Check] = {
     "NamedRuleWithOperations.resourceNames": texts.path_segment,
     "MatchCondition.name": texts.qualified_name,
     "Validation.reason": ("Forbidden", "Invalid", "RequestEntityTooLarge"),
+    # Roles
+    "Subject.kind": ("ServiceAccount", "User", "Group"),
     # Label selectors
     "LabelSelectorRequirement.key": texts.qualified_name,
     "LabelSelectorRequirement.values": texts.label_value,
@@ -289,6 +291,7 @@ REQUIRED: dict[str, tuple[str, ...]] = {
     "PersistentVolumeClaimSpec": ("accessModes",),
     "PersistentVolumeSpec": ("accessModes", "capacity"),
     "NodeSelector": ("nodeSelectorTerms",),
+    "PolicyRule": ("verbs",),
     "Endpoint": ("addresses",),
     "ServicePort": ("port",),
     "CustomResourceDefinitionNames": ("singular", "listKind"),

@@ -9,7 +9,6 @@ from typing import Any
 
 from kajitori.embedded.apiserver.causes import Cause, duplicate, forbidden, invalid, not_supported, required
 from kajitori.embedded.apiserver.metadata import validate_labels
-from kajitori.embedded.apiserver.schemas.models import model_schema
 from kajitori.embedded.apiserver.schemas.schema import Schema
 from kajitori.embedded.apiserver.validation import fields
 from kajitori.embedded.apiserver.validation.combinations import COMBINATIONS, Rule
@@ -49,17 +48,12 @@ class _Plan:
         return not (self.required or self.one_of or self.fields or self.rules)
 
 
-def validate(module: str, name: str, value: Any, path: str) -> list[Cause]:
-    """Return every fault of a value of a built-in type, such as `validate("core_v1", "PodSpec", spec, "spec")`. The
-    value has been conformed to its schema and has its defaults."""
+def validate(schema: Schema, value: Any, path: str) -> list[Cause]:
+    """Return every fault of a value of a built-in type. The value has been conformed to its schema and has its
+    defaults."""
     causes: list[Cause] = []
-    _check_object(_plan_of(model_schema(module, name)), value or {}, path, causes)
+    _check_object(_plan_of(schema), value or {}, path, causes)
     return causes
-
-
-def label_selector(selector: Any, path: str) -> list[Cause]:
-    """Return every fault of a LabelSelector."""
-    return validate("meta_v1", "LabelSelector", selector, path)
 
 
 @lru_cache(maxsize=1024)

@@ -41,6 +41,13 @@ def pod(status: dict[str, Any], **meta: Any) -> dict[str, Any]:
     return {"metadata": {"name": "p", **meta}, "spec": spec, "status": status}
 
 
+def cells_of(plural: str, obj: dict[str, Any]) -> list[Any]:
+    kind = built_in().find("", "v1", plural)
+    assert kind is not None
+    cells: list[Any] = tables.to_table(kind, [obj], now=NOW)["rows"][0]["cells"]
+    return cells
+
+
 WAITING = {"name": "a", "state": {"waiting": {"reason": "ImagePullBackOff"}}}
 DONE = {"name": "i", "state": {"terminated": {"exitCode": 0}}}
 
@@ -84,8 +91,9 @@ def test_row_of_a_pod() -> None:
     obj = pod({"phase": "Running", "podIP": "10.0.0.1", "containerStatuses": [state]})
     obj["metadata"]["creationTimestamp"] = "2026-01-01T11:00:00Z"
     obj["spec"]["nodeName"] = "n1"
-    row = rows.pod(obj, NOW)
-    assert row == ["p", "1/1", "Running", "2 (60s ago)", "60m", "10.0.0.1", "n1", "<none>", "<none>"]
+    assert rows.pod_restarts(obj, NOW) == "2 (60s ago)"
+    cells = cells_of("pods", obj)
+    assert (cells[:3], cells[4:]) == (["p", "1/1", "Running"], ["60m", "10.0.0.1", "n1", "<none>", "<none>"])
 
 
 def test_node_that_is_cordoned_and_not_ready() -> None:
@@ -98,7 +106,7 @@ def test_node_that_is_cordoned_and_not_ready() -> None:
             "addresses": [{"type": "InternalIP", "address": "10.0.0.9"}],
         },
     }
-    assert rows.node(obj, NOW)[:6] == ["n", "NotReady,SchedulingDisabled", "gpu", "<unknown>", "", "10.0.0.9"]
+    assert cells_of("nodes", obj)[:6] == ["n", "NotReady,SchedulingDisabled", "gpu", "<unknown>", "", "10.0.0.9"]
 
 
 def test_objects_come_along_as_asked() -> None:

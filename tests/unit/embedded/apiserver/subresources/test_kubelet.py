@@ -18,8 +18,7 @@ from cryptography import x509
 from tests.harness.embedded_server import MERGE, EmbeddedServer, embedded_server
 
 from kajitori.embedded import names
-from kajitori.embedded.apiserver import server as apiserver
-from kajitori.embedded.apiserver.auth import Attributes, User
+from kajitori.embedded.apiserver.auth import AllowKnown, Attributes, User
 from kajitori.embedded.apiserver.certificates import issue_serving
 from kajitori.embedded.fingerprints import fingerprint
 from kajitori.embedded.kubelet.http.tls import server_context
@@ -220,11 +219,11 @@ async def test_a_reader_opens_no_stream(api: EmbeddedServer, monkeypatch: pytest
     """A WebSocket begins with a GET, but needs the permission to create."""
     asked: list[str] = []
 
-    def only_get(user: User, attributes: Attributes) -> str:
+    def only_get(_authorizer: AllowKnown, user: User, attributes: Attributes) -> str:
         asked.append(attributes.verb)
         return "" if attributes.verb == "get" else "readers only read"
 
-    monkeypatch.setattr(apiserver, "authorize", only_get)
+    monkeypatch.setattr(AllowKnown, "refusal", only_get)
     refused = await api.call("GET", f"{POD}/exec?command=ls")
     assert (refused.code, "readers only read" in refused.body["message"], asked) == (403, True, ["get", "create"])
 

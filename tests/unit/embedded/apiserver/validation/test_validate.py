@@ -6,16 +6,19 @@ from typing import Any
 
 import pytest
 
-from kajitori.embedded.apiserver.schemas.models import model_schema
-from kajitori.embedded.apiserver.strategies.pods import default_pod_spec
+from kajitori.embedded.apiserver.schemas.defaulting import apply_defaults
+from kajitori.embedded.apiserver.schemas.models import DEFAULTS, model_schema
+from kajitori.embedded.apiserver.strategies.pods import complete_pod_spec
 from kajitori.embedded.apiserver.validation import combinations, fields
 from kajitori.embedded.apiserver.validation.validate import validate
 
 
 def faults_of_pod(spec: dict[str, Any], **container: Any) -> list[str]:
     whole = {"containers": [{"name": "a", "image": "i", **container}], **spec}
-    default_pod_spec(whole)
-    return [str(one) for one in validate("core_v1", "PodSpec", whole, "spec")]
+    schema = model_schema("core_v1", "PodSpec")
+    apply_defaults(schema, whole)
+    complete_pod_spec(whole)
+    return [str(one) for one in validate(schema, whole, "spec")]
 
 
 @pytest.mark.parametrize(
@@ -111,14 +114,14 @@ def test_faults_of_a_pod(spec: dict[str, Any], field: str) -> None:
     ],
 )
 def test_faults_of_other_types(module: str, kind: str, value: dict[str, Any], field: str) -> None:
-    faults = [str(one) for one in validate(module, kind, value, "spec")]
+    faults = [str(one) for one in validate(model_schema(module, kind), value, "spec")]
     assert any(field in fault for fault in faults), faults
 
 
 def test_every_rule_is_about_a_field_that_exists() -> None:
     """A rule with a misspelt name would never be applied."""
     modules = [f"{group}_v1" for group in ("core", "networking", "policy", "storage", "coordination", "discovery")]
-    modules += ["meta_v1", "scheduling_v1", "admissionregistration_v1", "apiextensions_v1"]
+    modules += ["meta_v1", "scheduling_v1", "admissionregistration_v1", "apiextensions_v1", "rbac_v1", "events_v1"]
 
     def has(kind: str, *names: str) -> bool:
         for module in modules:
@@ -138,3 +141,5 @@ def test_every_rule_is_about_a_field_that_exists() -> None:
         assert has(*key.split(".")), (key, names)
     for kind in combinations.COMBINATIONS:
         assert has(kind), kind
+    for kind, defaults in DEFAULTS.items():
+        assert all(has(kind, name) for name in defaults), kind
