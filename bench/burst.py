@@ -38,7 +38,7 @@ from bench.gangs import DIRECTLY, GPUS, PATIENCE_SECONDS, POOL_LABEL, lacks, pla
 from kajitori.core.admission.decide import Facts, RunIdentity, decide
 from kajitori.core.pods.manifests import MemberPods
 from kajitori.core.policy.file import Policy, parse_policy
-from kajitori.core.spec.run import parse_spec
+from kajitori.core.spec.parsing import parse_spec
 from kajitori.core.words import names
 from kajitori.embedded.cluster import EmbeddedCluster, EmbeddedSettings
 from kajitori.embedded.scheduler.binder import Binder

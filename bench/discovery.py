@@ -40,7 +40,7 @@ from kajitori.core.admission.decide import Facts, RunIdentity, decide
 from kajitori.core.pods.manifests import MemberPods
 from kajitori.core.pods.tickets import Ticket, sign
 from kajitori.core.policy.file import parse_policy
-from kajitori.core.spec.run import parse_spec
+from kajitori.core.spec.parsing import parse_spec
 from kajitori.core.words import first_step, names
 from kajitori.kube.client import KubeClient, PatchKind
 from kajitori.kube.platform.install import install

@@ -20,7 +20,7 @@ from kajitori.codepack.parts import ARCHIVE_BYTES, compress
 from kajitori.core.admission.decide import Facts, RunIdentity, decide
 from kajitori.core.pods.manifests import MemberPods, launcher_of
 from kajitori.core.policy.file import parse_policy
-from kajitori.core.spec.run import parse_spec
+from kajitori.core.spec.parsing import parse_spec
 from kajitori.core.words import first_step
 from kajitori.entrypoints.run_adapter import FirstStep, RunPods
 from kajitori.kube import resources

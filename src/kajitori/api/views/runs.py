@@ -12,8 +12,9 @@ from kajitori.cluster.runs.stored_runs import type_of
 from kajitori.core.gang import Member
 from kajitori.core.gang.results import MemberResult
 from kajitori.core.placement.snapshot import natural_key
+from kajitori.core.spec.parsing import parse_spec
 from kajitori.core.spec.reasons import Phase, Reason
-from kajitori.core.spec.run import parse_spec, to_document
+from kajitori.core.spec.run import to_document
 from kajitori.core.spec.status import MemberCounts, RunStatus
 from kajitori.core.spec.status import to_document as status_document
 from kajitori.core.words import names

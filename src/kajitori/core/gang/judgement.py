@@ -20,6 +20,7 @@ from kajitori.core.gang.progress import (
     with_reason,
 )
 from kajitori.core.gang.types import Member, MemberState, Run, Sweep
+from kajitori.core.spec.parsing import MAX_RESTARTS_OF_EACH
 from kajitori.core.spec.reasons import (
     COUNTS_AS_RESTART,
     MAY_BE_ITS_MEMORY,
@@ -28,7 +29,6 @@ from kajitori.core.spec.reasons import (
     Phase,
     Reason,
 )
-from kajitori.core.spec.run import MAX_RESTARTS_OF_EACH
 from kajitori.core.spec.status import NOTABLE_LIMIT, RunStatus
 from kajitori.core.words.times import parse_time
 

@@ -7,7 +7,8 @@ from kajitori.core.pods.manifests import CHECKPOINT_ENV, Manifest, put
 from kajitori.core.pods.resolved import Findings, Resolved, RunIdentity
 from kajitori.core.policy.model import Policy
 from kajitori.core.policy.mounts import Volume
-from kajitori.core.spec.run import SHM_PATH, RunSpec
+from kajitori.core.spec.parts import SHM_PATH
+from kajitori.core.spec.run import RunSpec
 from kajitori.core.words import first_step, names
 from kajitori.core.words.quantities import format_memory
 

@@ -9,7 +9,8 @@ from kajitori.core.pods.resolved import DEAD_NODE_TAINTS, Findings, Resolved, Ru
 from kajitori.core.pods.step_container import slots, step_container
 from kajitori.core.policy.model import Policy
 from kajitori.core.spec.array import Array
-from kajitori.core.spec.run import RunSpec, SecretUse
+from kajitori.core.spec.parts import SecretUse
+from kajitori.core.spec.run import RunSpec
 from kajitori.core.words import first_step, names
 from kajitori.core.words.image_names import full_image_name
 from kajitori.core.words.quantities import format_cpu, format_memory

@@ -22,7 +22,7 @@ from kajitori.core.documents.fields import (
     Text,
     User,
 )
-from kajitori.core.spec.run import VolumeUse
+from kajitori.core.spec.parts import VolumeUse
 from kajitori.core.words.names import NAMESPACE, TAINT_PREFLIGHT
 from kajitori.errors import FieldError
 

@@ -11,7 +11,8 @@ from typing import Any
 from pydantic import ValidationError
 
 from kajitori.core.documents.faults import meant_fields, path_of
-from kajitori.core.spec.run import RunSpec, parse_spec
+from kajitori.core.spec.parsing import parse_spec
+from kajitori.core.spec.run import RunSpec
 from kajitori.errors import Fault, InvalidInput
 
 _STAND_IN_IMAGE = "image"

@@ -9,7 +9,7 @@ import pytest
 
 from kajitori.cli.submit.request import RunRequest, build_request
 from kajitori.cli.submit.run_options import RunWords
-from kajitori.core.spec.run import parse_spec
+from kajitori.core.spec.parsing import parse_spec
 from kajitori.errors import Fault, InvalidInput
 
 HERE = Path("/home/alice/project")

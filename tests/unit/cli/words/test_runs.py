@@ -17,7 +17,8 @@ from kajitori.cli.submit.request import build_request
 from kajitori.cli.submit.run_options import RunWords
 from kajitori.cli.verbs.runs.run import command as run_command
 from kajitori.cli.words import runs as run_words
-from kajitori.core.spec.run import parse_spec, to_document
+from kajitori.core.spec.parsing import parse_spec
+from kajitori.core.spec.run import to_document
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import msgspec
 from kajitori.cluster.runs.run_history import REMEMBERED, RunHistory
 from kajitori.core.gang.memory import EARLIER_RUNS
 from kajitori.core.spec.kinds import kind_of
-from kajitori.core.spec.run import parse_spec
+from kajitori.core.spec.parsing import parse_spec
 from kajitori.core.spec.status import MemoryPeak, RunStatus
 from kajitori.core.words import names
 from kajitori.kube.client import KubeClient

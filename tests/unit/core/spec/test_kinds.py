@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kajitori.core.spec.kinds import Kind, kind_of, kind_of_stored
-from kajitori.core.spec.run import parse_spec, to_document
+from kajitori.core.spec.parsing import parse_spec
+from kajitori.core.spec.run import to_document
 
 
 def kind(owner: str = "ada", namespace: str = "vision", **spec: Any) -> Kind:

@@ -1,0 +1,209 @@
+"""Reads a Run's spec, and finds fields that contradict each other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import PurePosixPath
+from typing import Any
+
+import msgspec
+
+from kajitori.core.documents.faults import read
+from kajitori.core.spec.parts import SHM_PATH
+from kajitori.core.spec.run import RunSpec, to_document
+from kajitori.core.words import first_step
+from kajitori.core.words.names import GROUP
+from kajitori.errors import Fault, InvalidInput
+
+MAX_RESTARTS_OF_EACH = 100
+"""Maximum restarts of each member of a sweep. The Run's status records the restarts of every member, and has to stay
+small (rule 8)."""
+MAX_TEXT_BYTES = 128 * 1024
+"""Maximum size of command, args and env together, as stored. The Run, its attempt and every Pod have a copy."""
+MAX_SPEC_BYTES = 256 * 1024
+"""Maximum size of the spec, as stored. Together with its attempt's template, a Run stays far below etcd's limit of
+1.5 MiB."""
+
+PUT_INTO_FILES = "put large texts into a file, on a volume or in the folder uploaded with --code"
+
+_TORCHRUN = ("MASTER_ADDR", "MASTER_PORT", "NODE_RANK", "NNODES", "NPROC_PER_NODE")
+_PET = (*_TORCHRUN, "RDZV_ENDPOINT", "RDZV_ID", "RDZV_CONF", "LOCAL_ADDR")
+TORCHRUN_ENV = frozenset(_TORCHRUN) | {f"PET_{name}" for name in _PET}
+
+
+def parse_spec(document: object, *, where: str = "spec") -> RunSpec:
+    """Read a spec, and check everything that can be checked without a policy and a cluster.
+
+    Raises InvalidInput with all faults at once: unknown fields, wrong types, unreadable amounts, and fields that
+    contradict each other.
+    """
+    spec, faults, broken = read(RunSpec, document, where)
+    if spec is not None:
+        faults += [fault for part, fault in _conflicts(spec, where) if part not in broken]
+    if faults or spec is None:
+        raise InvalidInput(faults)
+    return spec
+
+
+def _conflicts(spec: RunSpec, where: str) -> Iterable[tuple[str, Fault]]:
+    """Yield contradictions between fields, each with the top-level field that it concerns."""
+    yield from _resource_conflicts(spec, where)
+    yield from _mount_conflicts(spec, where)
+    yield from _sweep_conflicts(spec, where)
+    yield from _elastic_conflicts(spec, where)
+    if spec.launcher == "mpi":
+        if not spec.command and not spec.args:
+            message = "launcher mpi needs a command, because Kajitori cannot read the image's entrypoint"
+            yield "command", Fault(f"{where}.command", message, hint="for example [mpirun, ./program]")
+        for user_path in (volume.path for volume in spec.volumes if volume.path == first_step.ETC_PASSWD):
+            message = f"with launcher mpi, Kajitori itself writes {user_path}"
+            yield "volumes", Fault(f"{where}.volumes", message, user_path, "choose another path")
+    if spec.launcher != "none" and spec.type == "service":
+        message = f"launcher {spec.launcher} needs members that start and end together; those of a service do not"
+        yield "launcher", Fault(f"{where}.launcher", message, spec.launcher, "use type batch")
+    for name in sorted(TORCHRUN_ENV & spec.env.keys()) if spec.launcher == "torchrun" else ():
+        yield "env", Fault(f"{where}.env.{name}", f"{name} is set by the launcher", hint="leave it out")
+    for index, port in enumerate(spec.ports):
+        if port in spec.ports[:index]:
+            yield "ports", Fault(f"{where}.ports[{index}]", f"port {port} is listed twice", str(port), "list it once")
+    for key in spec.labels:
+        domain = key.rpartition("/")[0]
+        if domain == GROUP or domain.endswith(("kubernetes.io", "k8s.io", f".{GROUP}")):
+            message = f"labels of the domain {domain} are reserved"
+            yield "labels", Fault(f"{where}.labels[{key!r}]", message, key, "use a domain of your own, or none")
+    for index, toleration in enumerate(spec.tolerations):
+        field = f"{where}.tolerations[{index}]"
+        if toleration.operator == "Exists" and toleration.value:
+            yield "tolerations", Fault(field, "operator Exists takes no value", toleration.value, "leave value out")
+        if toleration.operator == "Equal" and not toleration.key:
+            message = "a toleration with operator Equal needs a key"
+            yield "tolerations", Fault(field, message, hint="set key to the taint's key")
+    yield from _size_conflicts(spec, where)
+
+
+def _size_conflicts(spec: RunSpec, where: str) -> Iterable[tuple[str, Fault]]:
+    """Yield a fault if the stored spec is too large. Sizes include a few bytes of JSON per word, so that a hundred
+    thousand empty words are too large as well."""
+    variables = [{"name": name, "value": value} for name, value in spec.env.items()]
+    program_bytes, spec_bytes = stored_bytes([spec.command, spec.args, variables]), stored_bytes(to_document(spec))
+    if program_bytes > MAX_TEXT_BYTES:
+        message = f"command, args and env take {program_bytes} bytes together; {MAX_TEXT_BYTES} are allowed"
+        yield "env", Fault(where, message, hint=PUT_INTO_FILES, code="TooLarge")
+    elif spec_bytes > MAX_SPEC_BYTES:
+        message = f"the spec takes {spec_bytes} bytes; {MAX_SPEC_BYTES} are allowed"
+        yield "volumes", Fault(where, message, hint="write fewer or shorter values", code="TooLarge")
+
+
+def stored_bytes(document: Any) -> int:
+    """Return the size of a document as an API server stores it: as JSON in which `<`, `>` and `&` are escaped as six
+    characters (`\\u003c`)."""
+    encoded = msgspec.json.encode(document)
+    return len(encoded) + 5 * sum(encoded.count(mark) for mark in (b"<", b">", b"&"))
+
+
+def _sweep_conflicts(spec: RunSpec, where: str) -> Iterable[tuple[str, Fault]]:
+    if spec.array is None:
+        if spec.stop_at is not None:
+            message = "stopAt applies to sweeps only, and this run is none"
+            yield "stopAt", Fault(f"{where}.stopAt", message, spec.stop_at, "add array, or leave stopAt out")
+        return
+    if spec.replicas != 1:
+        message = "replicas and array cannot be combined: the array alone gives the members of a sweep"
+        yield "replicas", Fault(f"{where}.replicas", message, str(spec.replicas), "leave out replicas or array")
+    if spec.type == "service":
+        message = "a service cannot be a sweep: its members never end"
+        yield "type", Fault(f"{where}.type", message, spec.type, "leave out type or array")
+    if spec.launcher != "none":
+        message = f"launcher {spec.launcher} cannot be combined with array: members of a sweep are independent"
+        hint = "leave launcher out, or replace array by replicas to run one gang"
+        yield "launcher", Fault(f"{where}.launcher", message, spec.launcher, hint)
+    if spec.restarts is not None and spec.restarts > MAX_RESTARTS_OF_EACH:
+        message = f"a member of a sweep can have at most {MAX_RESTARTS_OF_EACH} restarts, not {spec.restarts}"
+        hint = f"write {MAX_RESTARTS_OF_EACH} or less"
+        yield "restarts", Fault(f"{where}.restarts", message, str(spec.restarts), hint)
+
+
+def _elastic_conflicts(spec: RunSpec, where: str) -> Iterable[tuple[str, Fault]]:
+    fewest, field = spec.min_replicas, f"{where}.minReplicas"
+    if fewest is None:
+        return
+    if spec.array is not None:
+        message = "a sweep cannot be elastic: each of its members starts as soon as it fits"
+        yield "minReplicas", Fault(field, message, str(fewest), "leave out minReplicas or array")
+    elif fewest > spec.replicas:
+        message = f"minReplicas is {fewest}, but replicas is only {spec.replicas}"
+        hint = f"raise replicas, or lower minReplicas to at most {spec.replicas}"
+        yield "minReplicas", Fault(field, message, str(fewest), hint)
+    if spec.type == "service":
+        message = "a service cannot be elastic: its members start one by one anyway"
+        yield "type", Fault(f"{where}.type", message, spec.type, "use type batch, or leave minReplicas out")
+    if spec.launcher == "mpi":
+        message = "an MPI gang cannot be elastic: an MPI program cannot continue with another number of members"
+        hint = "leave minReplicas out, or use launcher torchrun or none"
+        yield "launcher", Fault(f"{where}.launcher", message, spec.launcher, hint)
+
+
+def _resource_conflicts(spec: RunSpec, where: str) -> Iterable[tuple[str, Fault]]:
+    resources, field = spec.resources, f"{where}.resources"
+    pairs = (
+        ("cpu", resources.cpu_request_millis, resources.cpu_millis),
+        ("memory", resources.memory_request_bytes, resources.memory_bytes),
+    )
+    dumped = resources.model_dump()
+    for name, request, limit in pairs:
+        written = str(dumped[f"{name}Request"])
+        if request is None:
+            continue
+        if limit is not None and request > limit:
+            message = f"{name}Request of {written} is above the limit of {dumped[name]}"
+            hint = f"raise {name} or lower {name}Request"
+            yield "resources", Fault(f"{field}.{name}Request", message, written, hint, "RequestAboveLimit")
+        elif spec.qos == "guaranteed" and request != limit:
+            message = f"{name}Request needs qos burstable: with qos guaranteed the whole limit is reserved"
+            hint = f"write qos: burstable, or leave {name}Request out"
+            yield "qos", Fault(f"{field}.{name}Request", message, written, hint)
+    if spec.qos == "burstable" and resources.cpu_request_millis is None and resources.memory_request_bytes is None:
+        message = "qos burstable reserves less than the limit, but neither cpuRequest nor memoryRequest is set"
+        hint = "add resources.cpuRequest or memoryRequest, or leave qos out"
+        yield "resources", Fault(f"{where}.qos", message, "burstable", hint)
+    if resources.gpu_type is not None and not resources.gpus and not resources.whole_node:
+        message = "a GPU type is given, but no number of GPUs"
+        hint = "add resources.gpu, or wholeNode"
+        yield "resources", Fault(f"{field}.gpuType", message, resources.gpu_type, hint, "NoGpuCount")
+    if resources.shm_bytes and resources.memory_bytes and resources.shm_bytes > resources.memory_bytes:
+        message = f"/dev/shm of {dumped['shm']} counts against memory, which is only {dumped['memory']}"
+        yield "resources", Fault(f"{field}.shm", message, str(dumped["shm"]), "raise memory or lower shm")
+
+
+def _mount_conflicts(spec: RunSpec, where: str) -> Iterable[tuple[str, Fault]]:
+    mounted: dict[str, str] = {SHM_PATH: "shm"} if spec.resources.shm_bytes else {}
+
+    def taken(part: str, field: str, path: str) -> Iterable[tuple[str, Fault]]:
+        if PurePosixPath(path).is_relative_to(first_step.FOLDER):
+            message = f"{first_step.FOLDER} is reserved for files of Kajitori"
+            yield part, Fault(f"{where}.{field}", message, path, "choose another path")
+        if path in mounted:
+            message = f"{mounted[path]} is already mounted at {path}"
+            yield part, Fault(f"{where}.{field}", message, path, "choose another path")
+        mounted.setdefault(path, field)
+
+    if spec.code is not None:
+        yield from taken("code", "code.path", spec.code.path)
+    if spec.checkpoint is not None:
+        yield from taken("checkpoint", "checkpoint.path", spec.checkpoint.path)
+    for index, volume in enumerate(spec.volumes):
+        if (volume.name is None) == (volume.host_path is None):
+            message = "a volume has either the name of a volume of the policy, or a hostPath"
+            yield "volumes", Fault(f"{where}.volumes[{index}]", message, hint="set exactly one of name and hostPath")
+        yield from taken("volumes", f"volumes[{index}].path", volume.path)
+    for index, secret in enumerate(spec.secrets):
+        field = f"{where}.secrets[{index}]"
+        if (secret.key is None) != (secret.env is None):
+            yield "secrets", Fault(field, "key and env must be set together", hint="set both, or neither")
+        if secret.path is not None and secret.env is not None:
+            yield "secrets", Fault(field, "path and env cannot be combined", hint="leave out path or env")
+        if secret.env is not None and secret.env in spec.env:
+            message = f"{secret.env} is also set under env"
+            yield "secrets", Fault(f"{field}.env", message, secret.env, "keep one of them")
+        if secret.path is not None:
+            yield from taken("secrets", f"secrets[{index}].path", secret.path)

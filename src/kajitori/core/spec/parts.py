@@ -1,0 +1,140 @@
+"""The parts of a Run's spec: resources, volumes, secrets, tolerations, checkpoint and code."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import ConfigDict, Field
+
+from kajitori.core.documents.faults import Document
+from kajitori.core.documents.fields import (
+    AbsolutePath,
+    Cpu,
+    Digest,
+    DnsLabel,
+    DurationAboveZero,
+    LabelValue,
+    Memory,
+    MemoryLimit,
+    MountPath,
+    ObjectName,
+    UserEnvName,
+    rules,
+)
+
+SHM_PATH = "/dev/shm"
+
+# CEL rules in the schema of the custom resource, as in `core.spec.run`.
+_RESOURCE_RULES = rules(
+    (
+        "!has(self.gpuType) || has(self.gpu) && self.gpu > 0 || has(self.wholeNode) && self.wholeNode",
+        "a GPU type is given, but no number of GPUs: add resources.gpu, or wholeNode",
+    ),
+)
+_VOLUME_RULES = rules(
+    (
+        "has(self.name) != has(self.hostPath)",
+        "a volume has either the name of a volume of the policy, or a hostPath: set exactly one of name and hostPath",
+    ),
+)
+_SECRET_RULES = rules(
+    ("has(self.key) == has(self.env)", "key and env must be set together: set both, or neither"),
+    ("!has(self.path) || !has(self.env)", "path and env cannot be combined: leave out path or env"),
+)
+_TOLERATION_RULES = rules(
+    (
+        "!has(self.operator) || self.operator != 'Exists' || !has(self.value) || self.value == ''",
+        "operator Exists takes no value: leave value out",
+    ),
+    (
+        "has(self.operator) && self.operator == 'Exists' || has(self.key) && self.key != ''",
+        "a toleration with operator Equal needs a key: set key to the taint's key",
+    ),
+)
+
+
+class Resources(Document):
+    """Resources of each member. With qos guaranteed, every amount is both the reservation and the limit."""
+
+    model_config = ConfigDict(json_schema_extra=_RESOURCE_RULES)
+
+    cpu_millis: Cpu | None = Field(default=None, alias="cpu")
+    """Number of cores: 8, 0.5 or 500m."""
+    memory_bytes: MemoryLimit | None = Field(default=None, alias="memory")
+    """Memory limit of a member: 64Gi or 64g, at least 6Mi. A member that exceeds it is killed."""
+    cpu_request_millis: Cpu | None = Field(default=None, alias="cpuRequest")
+    """With qos burstable: the number of cores to reserve. cpu is the limit, if given."""
+    memory_request_bytes: Memory | None = Field(default=None, alias="memoryRequest")
+    """With qos burstable: the memory to reserve, less than memory."""
+    gpus: int = Field(default=0, alias="gpu", ge=0, le=1024)
+    """Number of GPUs of each member."""
+    gpu_type: str | None = Field(default=None, min_length=1, max_length=63)
+    """Type of the GPUs, for example h100; `kaji gpus` lists the types of the cluster. Left out: any type."""
+    shm_bytes: Memory | None = Field(default=None, alias="shm")
+    """Size of /dev/shm. It counts against memory."""
+    whole_node: bool = False
+    """Do not share nodes with members of other runs. With gpuType and without gpu: use all GPUs of the node."""
+
+
+class VolumeUse(Document):
+    """A volume or folder that is mounted into every member."""
+
+    model_config = ConfigDict(json_schema_extra=_VOLUME_RULES)
+
+    name: DnsLabel | None = None
+    """Name of a volume that the policy offers."""
+    host_path: AbsolutePath | None = None
+    """A folder of the node, if the policy allows it."""
+    path: MountPath
+    """Path in the members' containers."""
+    read_only: bool = False
+    """Mount the folder read-only."""
+
+
+class SecretUse(Document):
+    """A Kubernetes Secret of the run's namespace, as environment variables or as files. With neither env nor path, each
+    key of the Secret becomes an environment variable."""
+
+    model_config = ConfigDict(json_schema_extra=_SECRET_RULES)
+
+    name: ObjectName
+    """Name of the Secret."""
+    key: str | None = Field(default=None, min_length=1, max_length=253)
+    """Use only this key of the Secret. Requires env."""
+    env: UserEnvName | None = None
+    """Environment variable that gets the value of key."""
+    path: MountPath | None = None
+    """Folder in the members' containers in which each key is a file."""
+
+
+class Toleration(Document):
+    """A node taint that members tolerate, as in a Pod."""
+
+    model_config = ConfigDict(json_schema_extra=_TOLERATION_RULES)
+
+    key: str = Field(default="", max_length=317)
+    operator: Literal["Equal", "Exists"] = "Equal"
+    value: LabelValue = ""
+    effect: Literal["", "NoSchedule", "PreferNoSchedule", "NoExecute"] = ""
+
+
+class Checkpoint(Document):
+    """A folder that all members share and that outlives attempts and the run."""
+
+    path: MountPath
+    """Path of the folder in the members' containers, also in KAJI_CHECKPOINT_DIR."""
+    size_bytes: Memory | None = Field(default=None, alias="size")
+    """Size of the PersistentVolumeClaim, if the policy stores checkpoints in claims."""
+    every_seconds: DurationAboveZero | None = Field(default=None, alias="every")
+    """How often the program writes a checkpoint, for example 10m. When runs have to be preempted, those that wrote one
+    just before are preferred."""
+
+
+class CodeUse(Document):
+    """Uploaded code. Every member of every attempt gets the same files."""
+
+    digest: Digest
+    """Digest of the uploaded folder. `kaji run --code DIR` uploads a folder and sets this field."""
+    path: MountPath = "/code"
+    """Path of the folder in the members' containers, also in KAJI_CODE_DIR. It is the working directory unless
+    workingDir is set."""
