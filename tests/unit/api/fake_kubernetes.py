@@ -285,6 +285,8 @@ class FakeKubernetes:
             return _status(404, "NotFound", "pod not found")
         if log.status != 200:
             return _status(log.status, "BadRequest" if log.status == 400 else "InternalError", "container is waiting")
+        if "limitBytes" in request.query:
+            return web.Response(body="".join(log.lines)[: int(request.query["limitBytes"])].encode())
         response = web.StreamResponse(headers={"Content-Type": "text/plain"})
         await response.prepare(request)
         tail = int(request.query.get("tailLines", len(log.lines)))

@@ -55,12 +55,12 @@ class _Opened:
     """Skips lines that were read before or are older than requested."""
     finished: bool
     """Whether the member had ended before its log was opened, so that the log is complete."""
+    is_at_top: bool
+    """Whether the log is read from its beginning, and nothing of it has arrived yet."""
+    first_line: bytes
+    """The beginning of its first line, with its time, if the log itself is read without times."""
     whole: bool = False
     """Whether the log was read to the end that its kubelet sent."""
-    is_at_top: bool = False
-    """Whether the log is read from its beginning, and nothing of it has arrived yet."""
-    first_line: bytes = b""
-    """The beginning of its first line, with its time, if the log itself is read without times."""
 
 
 class MemberLog:
@@ -371,9 +371,7 @@ class MemberLog:
                 raise
             return None  # the container has not started yet
         unread = Resumption(self._position) if self._position.time else since(_stamp(self._floor))
-        opened = _Opened(
-            pod, attempt_of(pod), stream, unread, finished, is_at_top=self._is_whole, first_line=first_line
-        )
+        opened = _Opened(pod, attempt_of(pod), stream, unread, finished, self._is_whole, first_line)
         if self._tail is not None:  # after a break, reading must not go back behind this moment
             self._tail, self._floor = None, self._api.now()
         self._last_opened = attempt_of(pod)
@@ -386,15 +384,19 @@ class MemberLog:
         return self._tail is None and self._floor is None and not self._position.time
 
     async def _first_line(self, pod: Pod) -> bytes:
-        """Return the beginning of the first line of a log, with its time, if the program ran for long; else b""."""
+        """Return the beginning of the first line of a log, with its time, if the program ran for long; else b"". Also
+        b"" if the log can't be read: reading the whole log then says why."""
         started_at, now = started_at_of(pod), self._api.now()
         if not started_at or (now - datetime.fromisoformat(started_at)).total_seconds() < notices.LATE_SECONDS:
             return b""
-        stream = await self._user.client.open_log(
-            pod.metadata.namespace, pod.metadata.name, timestamps=True, limit_bytes=FIRST_LINE_BYTES
-        )
-        async with stream, aclosing(aiter(stream)) as chunks:
-            return b"".join([chunk async for chunk in chunks])
+        try:
+            stream = await self._user.client.open_log(
+                pod.metadata.namespace, pod.metadata.name, timestamps=True, limit_bytes=FIRST_LINE_BYTES
+            )
+            async with stream, aclosing(aiter(stream)) as chunks:
+                return await anext(chunks, b"")
+        except KajitoriError:
+            return b""
 
     async def _read(self, opened: _Opened, tracker: RunTracker) -> AsyncGenerator[Batch]:
         """Yield the lines of a connection that were not read before."""
