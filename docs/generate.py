@@ -29,6 +29,7 @@ from kajitori.core.network.registry_model import Networks
 from kajitori.core.policy.model import Policy
 from kajitori.core.spec.definition import custom_resource_definition
 from kajitori.core.spec.node_request import NodeRequest, RequestState
+from kajitori.core.spec.parts import Resources
 from kajitori.core.spec.reasons import (
     COUNTS_AS_RESTART,
     NEVER_COUNTED,
@@ -83,7 +84,9 @@ def pages() -> dict[str, str]:
         "cli.md": cli_page(),
         "words.md": words_page(),
         "run.md": run_page(),
-        "policy.md": page(reference_page("The policy file", Policy, documented_elsewhere={RunSpec.__module__})),
+        "policy.md": page(
+            reference_page("The policy file", Policy, documented_elsewhere={RunSpec.__module__, Resources.__module__})
+        ),
         "networks.md": page(reference_page("The networks file", Networks)),
         "api.md": api_page(openapi()),
         "exit-codes.md": diagnostics.exit_codes_page(),
