@@ -42,9 +42,10 @@ from kajitori.core.pods.tickets import Ticket, sign
 from kajitori.core.policy.file import parse_policy
 from kajitori.core.spec.parsing import parse_spec
 from kajitori.core.words import first_step, names
-from kajitori.kube.client import KubeClient, PatchKind
+from kajitori.kube.client import KubeClient
 from kajitori.kube.platform.install import install
 from kajitori.kube.platform.ticket_key import ensure_ticket_key
+from kajitori.kube.requests import PatchKind
 from kajitori.kube.resources import NAMESPACES, PODS, Resource
 from kajitori.kube.runs import RUNS
 

@@ -16,8 +16,9 @@ from kajitori.core.admission.member_policy import MEMBER_POLICY_NAME
 from kajitori.core.admission.owner_policy import POLICY_NAME
 from kajitori.core.words import names
 from kajitori.errors import Forbidden, InvalidInput, KajitoriError, NotFound
-from kajitori.kube.client import KubeClient, PatchKind
+from kajitori.kube.client import KubeClient
 from kajitori.kube.platform.install import install
+from kajitori.kube.requests import PatchKind
 from kajitori.kube.resources import CONFIG_MAPS, NAMESPACES, PODS, VALIDATING_BINDINGS, VALIDATING_POLICIES, Resource
 from kajitori.kube.runs import RUNS
 

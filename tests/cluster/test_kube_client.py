@@ -11,7 +11,7 @@ import pytest
 from tests.harness.kube_server import USERS, KubeServer
 from tests.harness.real_server import RealServer
 
-from kajitori.kube.client import KubeClient, PatchKind
+from kajitori.kube.client import KubeClient
 from kajitori.kube.errors import (
     AlreadyExistsError,
     ConflictError,
@@ -24,6 +24,7 @@ from kajitori.kube.errors import (
 from kajitori.kube.mirror.mirror import Mirror
 from kajitori.kube.mirror.usage import NodeUsage
 from kajitori.kube.objects import Node, Pod
+from kajitori.kube.requests import PatchKind
 from kajitori.kube.resources import CONFIG_MAPS, CUSTOM_RESOURCES, NODES, PODS, Resource
 from kajitori.kube.runs import RUNS
 from kajitori.kube.watch import WatchSettings

@@ -16,8 +16,8 @@ from kajitori.core.nodes.health import BY_HAND, CONDITION_GONE, MEMBERS_FAIL, PR
 from kajitori.core.nodes.trail import Entry, TrailEvent, read_trail
 from kajitori.core.spec.reasons import Phase
 from kajitori.core.words import names
-from kajitori.kube.client import PatchKind
 from kajitori.kube.objects import Node, Pod
+from kajitori.kube.requests import PatchKind
 from kajitori.kube.resources import EVENTS, NODES
 
 WHOLE = {"cpu": 4, "memory": "8Gi", "gpu": GPUS, "gpuType": "h100"}

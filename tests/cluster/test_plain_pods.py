@@ -13,7 +13,8 @@ from kajitori.core.admission.plain_pods.policies import pod_policies
 from kajitori.core.admission.plain_pods.rules import Circumstances
 from kajitori.core.policy.file import parse_policy
 from kajitori.errors import Forbidden, KajitoriError
-from kajitori.kube.client import KubeClient, PatchKind
+from kajitori.kube.client import KubeClient
+from kajitori.kube.requests import PatchKind
 from kajitori.kube.resources import (
     MUTATING_BINDINGS,
     MUTATING_POLICIES,

@@ -40,10 +40,11 @@ from kajitori.embedded.kubelet.eviction import available_memory_bytes
 from kajitori.embedded.kubelet.settings import KubeletSettings
 from kajitori.entrypoints.run_controller import run_controller
 from kajitori.errors import AlreadyExists, Forbidden, KajitoriError, NotFound
-from kajitori.kube.client import KubeClient, PatchKind
+from kajitori.kube.client import KubeClient
 from kajitori.kube.mirror.mirror import Mirror
 from kajitori.kube.objects import Pod
 from kajitori.kube.platform.install import install
+from kajitori.kube.requests import PatchKind
 from kajitori.kube.resources import NAMESPACES, NODES, PODS, SERVICES, VALIDATING_BINDINGS, Resource
 from kajitori.kube.runs import RUNS, RunObject
 from kajitori.kube.watch import WatchSettings

@@ -9,7 +9,8 @@ from typing import Any
 import yaml
 
 from kajitori.core.words import names
-from kajitori.kube.client import KubeClient, PatchKind
+from kajitori.kube.client import KubeClient
+from kajitori.kube.requests import PatchKind
 from kajitori.kube.resources import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, NAMESPACES, Resource
 
 DEPLOY = Path(__file__).parents[2] / "deploy"

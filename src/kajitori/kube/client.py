@@ -6,17 +6,16 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from enum import StrEnum
 from types import TracebackType
 from typing import Any, Generic, TypeVar, overload
 
 import msgspec
 
-from kajitori.errors import InvalidInput
 from kajitori.kube.concurrency import ConcurrencyLimiter
 from kajitori.kube.config import KubeConfig
 from kajitori.kube.decoding import Page, decode, decode_page
 from kajitori.kube.errors import GoneError
+from kajitori.kube.requests import PatchKind, delete_options, encode, segment, selectors
 from kajitori.kube.resources import PODS, Resource
 from kajitori.kube.retry import RetryPolicy
 from kajitori.kube.streams import EXEC_PROTOCOL, ByteStream, ExecStream
@@ -32,15 +31,6 @@ LOG_BUFFER_BYTES = 64 << 10
 
 METADATA_ONLY = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
 """Accept header for an answer with an object's metadata only."""
-
-
-class PatchKind(StrEnum):
-    """Formats of a patch's body."""
-
-    MERGE = "application/merge-patch+json"
-    STRATEGIC = "application/strategic-merge-patch+json"
-    JSON = "application/json-patch+json"
-    APPLY = "application/apply-patch+yaml"
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +188,7 @@ class KubeClient:
         """Yield the collection page by page. If a continue token expires, it starts again without pages
         (`page.first`)."""
         path = self._collection_path(resource, namespace)
-        params = _selectors(label_selector, field_selector)
+        params = selectors(label_selector, field_selector)
         token, limit, first = "", page_size, True
         while True:
             query = {**params, "limit": str(limit)} if limit else dict(params)
@@ -231,7 +221,7 @@ class KubeClient:
     ) -> ByteStream:
         """Open one watch request: lines of JSON, one event each. `kube.watch` turns it into a watch without end."""
         params = {
-            **_selectors(label_selector, field_selector),
+            **selectors(label_selector, field_selector),
             "watch": "true",
             "allowWatchBookmarks": "true",
             "resourceVersion": resource_version,
@@ -263,7 +253,7 @@ class KubeClient:
             "POST",
             path,
             params={"dryRun": "All"} if dry_run else {},
-            body=_encode(body),
+            body=encode(body),
             idempotent=dry_run,
             kind=f"create {resource.plural}",
         )
@@ -280,7 +270,7 @@ class KubeClient:
         path = self._object_path(resource, metadata["name"], metadata.get("namespace"), subresource)
         accept = METADATA_ONLY if metadata_only else "application/json"
         answer = await self._transport.request(
-            "PUT", path, body=_encode(body), accept=accept, idempotent=True, kind=f"replace {resource.plural}"
+            "PUT", path, body=encode(body), accept=accept, idempotent=True, kind=f"replace {resource.plural}"
         )
         return decode(answer, dict)
 
@@ -332,7 +322,7 @@ class KubeClient:
 
         `propagation` is `Background`, `Foreground` or `Orphan`. Raises ConflictError if uid or version do not match.
         """
-        options = _delete_options(grace_seconds, propagation, uid, resource_version)
+        options = delete_options(grace_seconds, propagation, uid, resource_version)
         path = self._object_path(resource, name, namespace)
         answer = await self._transport.request(
             "DELETE", path, body=options, idempotent=True, kind=f"delete {resource.plural}"
@@ -353,8 +343,8 @@ class KubeClient:
         await self._transport.request(
             "DELETE",
             self._collection_path(resource, namespace),
-            params=_selectors(label_selector, field_selector),
-            body=_delete_options(grace_seconds, propagation, None, None),
+            params=selectors(label_selector, field_selector),
+            body=delete_options(grace_seconds, propagation, None, None),
             idempotent=True,
         )
 
@@ -367,7 +357,7 @@ class KubeClient:
             "target": {"apiVersion": "v1", "kind": "Node", "name": node},
         }
         path = self._object_path(PODS, pod_name, namespace, "binding")
-        await self._transport.request("POST", path, body=_encode(body), idempotent=False, kind="bind pods")
+        await self._transport.request("POST", path, body=encode(body), idempotent=False, kind="bind pods")
 
     # ------------------------------------------------------------------------------------------ streams
 
@@ -442,7 +432,7 @@ class KubeClient:
             method,
             path,
             params=params or {},
-            body=_encode(body) if body is not None else None,
+            body=encode(body) if body is not None else None,
             accept=given.get("accept", "application/json"),
             content_type=given.get("content-type", "application/json"),
             idempotent=method in ("GET", "HEAD", "PUT", "DELETE"),
@@ -452,41 +442,8 @@ class KubeClient:
 
     def _object_path(self, resource: Resource, name: str, namespace: str | None, subresource: str = "") -> str:
         if resource.namespaced:
-            namespace = _segment(namespace or self.config.namespace, "metadata.namespace")
-        return resource.path(namespace, _segment(name, "metadata.name"), subresource)
+            namespace = segment(namespace or self.config.namespace, "metadata.namespace")
+        return resource.path(namespace, segment(name, "metadata.name"), subresource)
 
     def _collection_path(self, resource: Resource, namespace: str | None) -> str:
-        return resource.path(_segment(namespace, "metadata.namespace") if namespace is not None else None)
-
-
-_SAFE = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~:@!$&'()*+,;=")
-
-
-def _segment(name: str, field: str) -> str:
-    """Return a name as a part of a URL's path. Raises InvalidInput for a name that would lead to another path."""
-    if name in ("", ".", "..") or not _SAFE.issuperset(name):
-        raise InvalidInput.one(field, f"{name!r:.80} is not the name of an object", value=name)
-    return name
-
-
-def _selectors(label_selector: str, field_selector: str) -> dict[str, str]:
-    chosen = {"labelSelector": label_selector, "fieldSelector": field_selector}
-    return {name: value for name, value in chosen.items() if value}
-
-
-def _encode(body: Mapping[str, Any] | bytes) -> bytes:
-    return body if isinstance(body, bytes) else msgspec.json.encode(body)
-
-
-def _delete_options(
-    grace_seconds: int | None, propagation: str | None, uid: str | None, resource_version: str | None
-) -> bytes:
-    options: dict[str, Any] = {"apiVersion": "v1", "kind": "DeleteOptions"}
-    if grace_seconds is not None:
-        options["gracePeriodSeconds"] = grace_seconds
-    if propagation is not None:
-        options["propagationPolicy"] = propagation
-    preconditions = {"uid": uid, "resourceVersion": resource_version}
-    if any(preconditions.values()):
-        options["preconditions"] = {name: value for name, value in preconditions.items() if value}
-    return msgspec.json.encode(options)
+        return resource.path(segment(namespace, "metadata.namespace") if namespace is not None else None)

@@ -16,7 +16,7 @@ from tests.unit.kube.scripted import POD, Answer, hang_up, no, ok, scripted
 
 from kajitori.controllers.leadership import NotLeading
 from kajitori.errors import InvalidInput
-from kajitori.kube.client import METADATA_ONLY, KubeClient, PatchKind
+from kajitori.kube.client import METADATA_ONLY, KubeClient
 from kajitori.kube.config import KubeConfig
 from kajitori.kube.errors import (
     AlreadyExistsError,
@@ -27,6 +27,7 @@ from kajitori.kube.errors import (
     TooManyRequestsError,
 )
 from kajitori.kube.objects import Pod
+from kajitori.kube.requests import PatchKind
 from kajitori.kube.resources import NODES, PODS, SELF_REVIEWS
 from kajitori.kube.retry import NO_RETRY, RetryPolicy
 from kajitori.kube.runs import RUNS

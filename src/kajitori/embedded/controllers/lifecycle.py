@@ -24,8 +24,9 @@ from kajitori.embedded.controllers.cache import Cache
 from kajitori.embedded.controllers.controller import Controller
 from kajitori.embedded.controllers.informer import Key
 from kajitori.embedded.objects import Lease, Node, Pod, Taint, condition
-from kajitori.kube.client import KubeClient, PatchKind
+from kajitori.kube.client import KubeClient
 from kajitori.kube.events import About
+from kajitori.kube.requests import PatchKind
 from kajitori.kube.resources import LEASES, NODES, PODS
 
 log = logging.getLogger(__name__)

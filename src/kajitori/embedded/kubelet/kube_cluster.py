@@ -12,8 +12,9 @@ import msgspec
 from kajitori.embedded.kubelet.cluster import Object, PodChange, PodGone, PodSeen, PodsListed
 from kajitori.embedded.kubelet.machine.detection import own_address
 from kajitori.kube import resources
-from kajitori.kube.client import KubeClient, PatchKind
+from kajitori.kube.client import KubeClient
 from kajitori.kube.metadata import ObjectMeta
+from kajitori.kube.requests import PatchKind
 from kajitori.kube.resources import Resource
 from kajitori.kube.watch import Added, Deleted, Modified, Synced, watch
 

@@ -21,8 +21,9 @@ from kajitori.embedded.objects import Claim, Node, PersistentVolume, Pod, Storag
 from kajitori.embedded.scheduler.fit import Term, term
 from kajitori.embedded.scheduler.ledger import NO_STORAGE, SCHEDULER_NAME, Decision, Ledger, Storage
 from kajitori.embedded.tasks import Background, run_until
-from kajitori.kube.client import KubeClient, PatchKind
+from kajitori.kube.client import KubeClient
 from kajitori.kube.events import EventRecorder
+from kajitori.kube.requests import PatchKind
 from kajitori.kube.resources import CLAIMS, NODES, PERSISTENT_VOLUMES, PODS, STORAGE_CLASSES
 
 log = logging.getLogger(__name__)

@@ -30,7 +30,8 @@ from kajitori.embedded.simulator.kubelet_api import KubeletApi
 from kajitori.embedded.simulator.pods import SimulatedPods
 from kajitori.embedded.simulator.settings import SimSettings
 from kajitori.embedded.tasks import after, run_until
-from kajitori.kube.client import KubeClient, PatchKind
+from kajitori.kube.client import KubeClient
+from kajitori.kube.requests import PatchKind
 from kajitori.kube.resources import LEASES, NODES, PODS
 
 log = logging.getLogger(__name__)

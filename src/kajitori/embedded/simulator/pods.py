@@ -20,8 +20,9 @@ from kajitori.embedded.simulator.behaviour import Step, next_step
 from kajitori.embedded.simulator.settings import SimSettings
 from kajitori.embedded.simulator.timers import Timers
 from kajitori.embedded.tasks import Background
-from kajitori.kube.client import KubeClient, PatchKind
+from kajitori.kube.client import KubeClient
 from kajitori.kube.events import About, EventContent, EventRecorder
+from kajitori.kube.requests import PatchKind
 from kajitori.kube.resources import PODS
 
 log = logging.getLogger(__name__)

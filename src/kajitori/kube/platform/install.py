@@ -15,7 +15,8 @@ from kajitori.core.pods import manifests
 from kajitori.core.spec.definition import custom_resource_definition
 from kajitori.core.words import names
 from kajitori.errors import Forbidden, NotFound, Unavailable
-from kajitori.kube.client import KubeClient, PatchKind
+from kajitori.kube.client import KubeClient
+from kajitori.kube.requests import PatchKind
 from kajitori.kube.resources import (
     CUSTOM_RESOURCES,
     PRIORITY_CLASSES,

@@ -14,9 +14,13 @@ from kajitori.core.documents.reference import fields_of, reference_page
 from kajitori.core.policy.file import Policy, default_policy, own_machine_policy, parse_policy, with_first_step
 from kajitori.core.policy.formula import Formula
 from kajitori.core.policy.queue import OrderRules
+from kajitori.core.spec.parts import Resources
 from kajitori.core.spec.run import RunSpec
 from kajitori.embedded.apiserver.certificates import ensure_certificates
 from kajitori.errors import Fault, InvalidInput
+
+SPEC = {RunSpec.__module__, Resources.__module__}
+"""Modules of types that the reference of runs describes."""
 
 
 def faults(text: str | bytes | dict[str, Any]) -> dict[str, Fault]:
@@ -275,14 +279,12 @@ def test_members_are_bound_directly_everywhere_nowhere_or_on_pools() -> None:
 
 
 def test_every_policy_field_has_a_text_for_the_reference() -> None:
-    assert [
-        field.path for field in fields_of(Policy, documented_elsewhere={RunSpec.__module__}) if not field.text
-    ] == []
+    assert [field.path for field in fields_of(Policy, documented_elsewhere=SPEC) if not field.text] == []
 
 
 def test_the_reference_has_every_section_and_its_defaults() -> None:
     """Defaults are in the notation of the file."""
-    page = reference_page("The policy file", Policy, documented_elsewhere={RunSpec.__module__})
+    page = reference_page("The policy file", Policy, documented_elsewhere=SPEC)
     assert all(f"## {info.alias or name}" in page for name, info in Policy.model_fields.items())
     assert "- `defaults.memory`" in page
     assert "Default: `2Gi`" in page
