@@ -1,4 +1,4 @@
-"""The committed reference is what the code says."""
+"""The committed reference agrees with the code."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def generator() -> ModuleType:
 
 
 def load(name: str) -> ModuleType:
-    """A module below docs/ by its file name."""
+    """Load a module below docs/ by its file name."""
     spec = importlib.util.spec_from_file_location(f"docs_{name.removesuffix('.py')}", DOCS / name)
     assert spec is not None
     assert spec.loader is not None
@@ -52,8 +52,8 @@ def test_every_reason_of_the_code_has_advice(pages: dict[str, str]) -> None:
     assert written == pages["../troubleshooting/reasons.md"], "the reasons are out of date: make reference"
 
 
-def test_error_messages_are_listed_with_their_way_out() -> None:
-    """The page is made from the source: parts that vary are shown as an ellipsis."""
+def test_error_messages_are_listed_with_their_hints() -> None:
+    """The page is generated from the source; variable parts are shown as an ellipsis."""
     source = """raise NotFound(f"there is no run {name} here", hint="see them all: kaji ps -a")"""
     found = generator().diagnostics.messages_in(ast.parse(source))
     assert list(found) == [("NotFound", "there is no run … here", "see them all: kaji ps -a")]
@@ -66,19 +66,18 @@ def test_generated_manifests_are_up_to_date() -> None:
         assert (DOCS.parent / "deploy" / name).read_text(encoding="utf-8") == text, "make docs"
 
 
-def test_making_it_twice_gives_the_same(pages: dict[str, str]) -> None:
-    """The pages depend neither on time and machine nor on the order of a set."""
+def test_generating_the_pages_twice_gives_the_same(pages: dict[str, str]) -> None:
+    """They depend neither on time and machine nor on the order of a set."""
     assert generator().pages() == pages
 
 
-def test_no_place_of_this_machine_is_in_it(pages: dict[str, str]) -> None:
-    """A reference names no folder of the machine on which it was made."""
+def test_no_path_of_this_machine_is_in_the_reference(pages: dict[str, str]) -> None:
     for text in pages.values():
         assert str(Path.home()) not in text
         assert str(DOCS.parent) not in text
 
 
-def test_every_limit_of_the_web_api_is_told_with_its_default() -> None:
+def test_every_limit_of_the_web_api_is_documented_with_its_default() -> None:
     """The table for operators has exactly the limits of the code, with their defaults."""
     text = (DOCS / "operate" / "deploying.md").read_text(encoding="utf-8").partition("## What callers may take")[2]
     told = dict(re.findall(r"^\| `([a-z-]+)` \| (\d+) \|", text, re.MULTILINE))

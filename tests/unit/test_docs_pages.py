@@ -1,4 +1,4 @@
-"""Pages of the documentation lead where they say: links, anchors, the site's table of contents, named tests."""
+"""References in the documentation resolve: links, anchors, the site's table of contents, named tests."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _TITLE = re.compile(r"#{1,6} (.+)")
 
 
 def without_fences(text: str) -> Iterator[str]:
-    """Lines of a page outside of its code blocks."""
+    """Return the lines of a page outside its code blocks."""
     fenced = False
     for line in text.splitlines():
         if line.lstrip().startswith("```"):
@@ -30,7 +30,7 @@ def without_fences(text: str) -> Iterator[str]:
 
 
 def anchors(page: Path) -> set[str]:
-    """Anchors of a page that GitHub and the site derive alike; pages may link to no others."""
+    """Return the anchors of a page that GitHub and the site derive alike; pages may link to no others."""
     found = set()
     for line in without_fences(page.read_text(encoding="utf-8")):
         if title := _TITLE.fullmatch(line):
@@ -45,7 +45,7 @@ def anchors(page: Path) -> set[str]:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_relative_links_and_anchors_resolve(page: Path) -> None:
-    """A moved page or a renamed heading must take its links along."""
+    """After moving a page or renaming a heading, links have to be updated."""
     broken = []
     for line in without_fences(page.read_text(encoding="utf-8")):
         for target in [*_LINK.findall(re.sub(r"`[^`]*`", "", line)), *_IMAGE.findall(line)]:
@@ -67,7 +67,7 @@ def test_the_site_names_every_page_once() -> None:
 
 
 def named_pages(part: object) -> Iterator[str]:
-    """Pages below one entry of the table of contents."""
+    """Return the pages below one entry of the table of contents."""
     if isinstance(part, str):
         yield part
     elif isinstance(part, Mapping):
@@ -93,7 +93,7 @@ def test_every_promise_names_tests_and_benchmarks_that_exist() -> None:
 
 @pytest.mark.parametrize("name", ["src", "deploy", "bench", "tests"])
 def test_code_and_manifests_name_pages_that_exist(name: str) -> None:
-    """A message or a comment that sends its reader to a page below docs/ names a page that is there."""
+    """Messages and comments may refer to pages below docs/."""
     for file in (ROOT / name).rglob("*"):
         if file.suffix not in (".py", ".yaml", ".json") or "node_modules" in file.parts:
             continue
@@ -101,7 +101,7 @@ def test_code_and_manifests_name_pages_that_exist(name: str) -> None:
             assert (ROOT / page).is_file(), f"{file.relative_to(ROOT)} names {page}"
 
 
-def test_the_readme_stays_a_page() -> None:
+def test_the_readme_is_at_most_one_page() -> None:
     """Details belong below docs/; pictures come from the repository."""
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     assert len(text.splitlines()) <= 120

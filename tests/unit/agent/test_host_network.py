@@ -1,4 +1,4 @@
-"""Pods on the node's own network: their control groups tell them from the node and from each other."""
+"""Pods on the node's own network: their control groups separate them from the node and from each other."""
 
 from __future__ import annotations
 

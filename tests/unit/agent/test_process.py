@@ -59,7 +59,7 @@ class Process:
 
 
 @in_a_network_of_its_own
-def test_a_killed_agent_continues_where_it_was(tmp_path: Path) -> None:
+def test_a_killed_agent_continues_without_loss(tmp_path: Path) -> None:
     """A new Pod is counted within a second, nothing is lost, and uninstall leaves nothing."""
     need_egress_hooks()
     node = Node()

@@ -51,13 +51,13 @@ def pod(uid: str, *addresses: str) -> Pod:
     return Pod(uid=uid, namespace="vision", name=uid, addresses=addresses)
 
 
-def whole(*pods: Pod, age: float = 0.0) -> bytes:
+def snapshot_line(*pods: Pod, age: float = 0.0) -> bytes:
     return encode_line(Line("other.1", True, pods, (), age)) + b"\n"
 
 
 @contextlib.contextmanager
-def followed(*texts: bytes) -> Iterator[RelayPods]:
-    """Return an agent that has received all of them."""
+def connected_agent(*texts: bytes) -> Iterator[RelayPods]:
+    """Return an agent that has received all these lines."""
     relay = Relay(*texts)
     thread = threading.Thread(target=relay.serve_forever, args=(0.01,))
     thread.start()
@@ -75,18 +75,20 @@ def followed(*texts: bytes) -> Iterator[RelayPods]:
 
 def test_a_relay_that_is_behind_is_ignored() -> None:
     """Newer Pods stay, and Pods that left do not return: their addresses may have been reused."""
-    with followed(whole(pod("new", "10.1.0.2")), whole(pod("old", "10.1.0.2"), age=60.0)) as agent:
+    with connected_agent(
+        snapshot_line(pod("new", "10.1.0.2")), snapshot_line(pod("old", "10.1.0.2"), age=60.0)
+    ) as agent:
         assert agent.pods().keys() == {"new"}
         assert agent.age_seconds < 60
 
 
 def test_relays_with_equally_old_states_are_accepted() -> None:
     """While the API server is unreachable all of them grow old, and each is as good as the others."""
-    with followed(whole(pod("a"), age=300.0), whole(pod("a"), pod("b"), age=300.4)) as agent:
+    with connected_agent(snapshot_line(pod("a"), age=300.0), snapshot_line(pod("a"), pod("b"), age=300.4)) as agent:
         assert agent.pods().keys() == {"a", "b"}
 
 
-class Looked:
+class LookupNode:
     """A node on which interfaces are looked up, and a clock; `asked` counts the lookups."""
 
     def __init__(self) -> None:
@@ -118,7 +120,7 @@ class Looked:
 
 def test_a_missing_interface_is_looked_up_ever_less_often() -> None:
     """It may be created right now, or never: lookups must not keep a node busy."""
-    node = Looked()
+    node = LookupNode()
     assert node.rounds(4) >= 2
     assert node.rounds(3600) < 25
     node.interface = "veth1"
@@ -129,7 +131,7 @@ def test_a_missing_interface_is_looked_up_ever_less_often() -> None:
 
 def test_a_recreated_interface_is_found() -> None:
     """Not at once: usually the Pod is about to be reported as gone, and its address is already reused."""
-    node = Looked()
+    node = LookupNode()
     node.interface = "veth1"
     node.rounds(2)
     assert node.found() == "veth1"
@@ -143,8 +145,8 @@ def test_a_recreated_interface_is_found() -> None:
 
 def test_a_stream_that_breaks_after_a_line_is_not_a_failure(caplog: pytest.LogCaptureFixture) -> None:
     """However often that happens, the agent reconnects soon, without a warning."""
-    half = whole(pod("a")) + b"{"
-    with followed(half, half, half):
+    half = snapshot_line(pod("a")) + b"{"
+    with connected_agent(half, half, half):
         assert not [
             record for record in caplog.records if record.levelno >= logging.WARNING and "503" not in record.message
         ]
@@ -152,6 +154,6 @@ def test_a_stream_that_breaks_after_a_line_is_not_a_failure(caplog: pytest.LogCa
 
 def test_an_invalid_line_ends_only_its_stream() -> None:
     """The known Pods stay, and the next stream is read."""
-    spoilt = whole(pod("a")).replace(b"vision", b"\xff\xfe")
-    with followed(whole(pod("a")), spoilt, b"{\n", b"no\n", whole(pod("b"))) as agent:
+    spoilt = snapshot_line(pod("a")).replace(b"vision", b"\xff\xfe")
+    with connected_agent(snapshot_line(pod("a")), spoilt, b"{\n", b"no\n", snapshot_line(pod("b"))) as agent:
         assert agent.pods().keys() == {"b"}

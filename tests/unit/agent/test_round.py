@@ -22,7 +22,7 @@ CLASSES = TrafficPolicy().address_classes
 DAY = 86_400.0
 
 
-class Remembering:
+class FakeEngine:
     """An engine for interfaces that begin with its name; a test sets its counters."""
 
     def __init__(self, name: str) -> None:
@@ -70,8 +70,8 @@ class Node:
         self.now = 1_000_000.0
         self.here: dict[str, Pod] = {}
         self.trouble: Exception | None = None
-        self.veth, self.sets = Remembering("veth"), Remembering("ipvl")
-        self.former = [Remembering(name) for name in former]
+        self.veth, self.sets = FakeEngine("veth"), FakeEngine("ipvl")
+        self.former = [FakeEngine(name) for name in former]
         engines = [self.veth, self.sets]
         self.file = LedgerFile(folder)
         self.counting = Counting(engines, self, self.file, lambda: self.now, self.former, reports=reports)

@@ -31,7 +31,7 @@ async def _pieces(*pieces: bytes, fail: Exception | None = None) -> AsyncIterato
         raise fail
 
 
-async def test_what_was_put_is_read_again(blobs: Blobs) -> None:
+async def test_a_stored_blob_is_read_back(blobs: Blobs) -> None:
     assert await blobs.put("code/team/one", b"first") == 5
     assert await blobs.put("code/team/one", b"second") == 6
     assert await blobs.put("code/team/empty", b"") == 0
@@ -43,7 +43,7 @@ async def test_what_was_put_is_read_again(blobs: Blobs) -> None:
 
 
 @pytest.mark.parametrize("size", [0, 3, PIECE_BYTES, 2 * PIECE_BYTES + 1])
-async def test_a_stream_is_put_as_a_whole(blobs: Blobs, size: int) -> None:
+async def test_a_stream_is_stored_as_one_blob(blobs: Blobs, size: int) -> None:
     content = bytes(range(256)) * (size // 256) + b"x" * (size % 256)
     step = 1 << 20
     pieces = [content[begin : begin + step] for begin in range(0, size, step)]
@@ -51,7 +51,7 @@ async def test_a_stream_is_put_as_a_whole(blobs: Blobs, size: int) -> None:
     assert await _get(blobs, "log") == content
 
 
-async def test_a_part_is_read(blobs: Blobs) -> None:
+async def test_a_part_of_a_blob_can_be_read(blobs: Blobs) -> None:
     await blobs.put("key", b"0123456789")
     for start, length, expected in (
         (0, None, b"0123456789"),
@@ -66,7 +66,7 @@ async def test_a_part_is_read(blobs: Blobs) -> None:
         assert await _get(blobs, "key", start, length) == expected, (start, length)
 
 
-async def test_what_is_not_there_is_not_found(blobs: Blobs) -> None:
+async def test_a_missing_blob_is_not_found(blobs: Blobs) -> None:
     with pytest.raises(NotFound, match="no blob missing"):
         await _get(blobs, "missing")
     with pytest.raises(NotFound):
@@ -79,7 +79,7 @@ async def test_what_is_not_there_is_not_found(blobs: Blobs) -> None:
         await blobs.read("missing", limit_bytes=10)
 
 
-async def test_listing_goes_by_whole_segments_in_the_order_of_keys(blobs: Blobs) -> None:
+async def test_keys_are_listed_in_order_by_whole_segments(blobs: Blobs) -> None:
     for key in ("a/c", "a/b/1", "ab", "a/b-x", "a/b/0", "b"):
         await blobs.put(key, key.encode())
     assert await _keys(blobs) == ["a/b-x", "a/b/0", "a/b/1", "a/c", "ab", "b"]
@@ -90,7 +90,7 @@ async def test_listing_goes_by_whole_segments_in_the_order_of_keys(blobs: Blobs)
     assert await blobs.usage() == Usage(6, 3 + 5 + 2 + 5 + 5 + 1)
 
 
-async def test_removing_what_is_gone_is_fine(blobs: Blobs) -> None:
+async def test_removing_a_missing_blob_is_no_error(blobs: Blobs) -> None:
     for key in ("a/1", "a/2", "b"):
         await blobs.put(key, b"x")
     await blobs.delete()
@@ -101,7 +101,7 @@ async def test_removing_what_is_gone_is_fine(blobs: Blobs) -> None:
     assert await _keys(blobs) == ["a/1", "b"]
 
 
-async def test_a_source_that_fails_leaves_what_was_there(blobs: Blobs) -> None:
+async def test_a_failing_source_leaves_the_old_blob(blobs: Blobs) -> None:
     await blobs.put("key", b"old")
     with pytest.raises(ValueError, match="the source"):
         await blobs.put("key", _pieces(b"new", fail=ValueError("the source")))
@@ -111,7 +111,7 @@ async def test_a_source_that_fails_leaves_what_was_there(blobs: Blobs) -> None:
     assert await _keys(blobs) == ["key"]
 
 
-async def test_a_put_that_is_cancelled_leaves_what_was_there(blobs: Blobs) -> None:
+async def test_a_cancelled_put_leaves_the_old_blob(blobs: Blobs) -> None:
     await blobs.put("key", b"old")
     taken = asyncio.Event()
 
@@ -130,14 +130,14 @@ async def test_a_put_that_is_cancelled_leaves_what_was_there(blobs: Blobs) -> No
     assert await _keys(blobs) == ["key"]
 
 
-async def test_small_blobs_are_read_whole_up_to_a_limit(blobs: Blobs) -> None:
+async def test_a_small_blob_is_read_whole_up_to_a_limit(blobs: Blobs) -> None:
     await blobs.put("key", b"12345")
     assert await blobs.read("key", limit_bytes=5) == b"12345"
     with pytest.raises(TooLarge):
         await blobs.read("key", limit_bytes=4)
 
 
-async def test_asking_for_the_time_leaves_nothing_behind(blobs: Blobs) -> None:
+async def test_reading_the_stores_clock_leaves_no_blob(blobs: Blobs) -> None:
     await blobs.now()
     assert await _keys(blobs) == []
 
@@ -201,7 +201,7 @@ async def test_settings_are_refused_by_name_and_not_by_value(
         ("s3://minio:9000/bucket", "'minio:9000' can't be the name of a bucket"),
     ],
 )
-async def test_a_url_without_a_bucket_and_one_with_a_wrong_one_are_told_apart(url: str, said: str) -> None:
+async def test_missing_and_invalid_buckets_have_different_messages(url: str, said: str) -> None:
     with pytest.raises(InvalidInput) as refused:
         await open_blobs(url)
     [fault] = refused.value.faults
@@ -218,11 +218,11 @@ async def test_a_url_without_a_bucket_and_one_with_a_wrong_one_are_told_apart(ur
         ("az://$web", {"account_name": "me", "account_key": "a2V5"}),
     ],
 )
-async def test_a_place_is_a_bucket_with_or_without_a_path(place: str, options: dict[str, str], path: str) -> None:
+async def test_a_url_is_a_bucket_with_or_without_a_path(place: str, options: dict[str, str], path: str) -> None:
     assert (await open_blobs(place + path, options)).where == f"{place}{path}".rstrip("/")
 
 
-async def test_what_an_option_of_the_command_line_lacks_stands_in_the_environment(
+async def test_options_are_completed_from_the_environment(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.delenv("AZURE_STORAGE_ACCOUNT_NAME", raising=False)
@@ -232,7 +232,7 @@ async def test_what_an_option_of_the_command_line_lacks_stands_in_the_environmen
     assert (fault.field, "AZURE_STORAGE_ACCOUNT_NAME" in fault.hint) == ("--blobs", True)
 
 
-async def test_an_option_of_the_command_line_is_named_as_it_was_written() -> None:
+async def test_a_fault_names_the_option_as_it_was_written() -> None:
     with pytest.raises(InvalidInput) as refused:
         await open_blobs("s3://key:SECRET@bucket", field="--blobs")
     [fault] = refused.value.faults
@@ -255,7 +255,7 @@ async def test_a_store_that_does_not_answer_is_unavailable() -> None:
 
 
 async def test_settings_may_come_from_the_environment(s3: Emulator, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As for the cloud's own tools: a server's Pod gets its credentials so."""
+    """As for the cloud's own tools; a server's Pod gets its credentials this way."""
     for name, value in s3.options.items():
         monkeypatch.setenv(f"AWS_{name.upper()}", value)
     blobs = await open_blobs(s3.new_place())
@@ -264,7 +264,7 @@ async def test_settings_may_come_from_the_environment(s3: Emulator, monkeypatch:
 
 
 @pytest.mark.parametrize("kind", ["s3", "azure"])
-async def test_a_bucket_that_is_not_there_is_no_missing_blob(kind: str, request: pytest.FixtureRequest) -> None:
+async def test_a_missing_bucket_is_distinguished_from_a_missing_blob(kind: str, request: pytest.FixtureRequest) -> None:
     emulator: Emulator = request.getfixturevalue(kind)
     blobs = await open_blobs(f"{emulator.scheme}://no-such-place", emulator.options)
     for doing in (blobs.put("key", b"x"), blobs.read("key", limit_bytes=9), blobs.usage()):
@@ -273,7 +273,7 @@ async def test_a_bucket_that_is_not_there_is_no_missing_blob(kind: str, request:
         assert failed.value.code == "NoBucket"
 
 
-async def test_wrong_credentials_are_not_repeated(azure: Emulator) -> None:
+async def test_wrong_credentials_are_not_retried(azure: Emulator) -> None:
     wrong = "c2VjcmV0IHNlY3JldCBzZWNyZXQ="
     blobs = await open_blobs(azure.new_place(), azure.options | {"account_key": wrong})
     with pytest.raises(Unavailable, match=r"refuses this server \(HTTP 403") as failed:
@@ -281,8 +281,8 @@ async def test_wrong_credentials_are_not_repeated(azure: Emulator) -> None:
     assert wrong not in "".join(traceback.format_exception(failed.value)) + repr(blobs)
 
 
-async def test_a_server_without_credentials_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The message is not the network error of the attempt to obtain some, as machines of a cloud can."""
+async def test_missing_credentials_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The message is not about the network error of a request to the cloud's metadata service."""
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.delenv(name, raising=False)
     with socket.socket() as nobody:
@@ -295,7 +295,7 @@ async def test_a_server_without_credentials_is_told_so(monkeypatch: pytest.Monke
     assert "have to give this server some" in failed.value.hint
 
 
-async def test_an_upload_to_s3_that_did_not_end_leaves_no_parts(s3: Emulator) -> None:
+async def test_an_aborted_upload_to_s3_leaves_no_parts(s3: Emulator) -> None:
     import boto3  # type: ignore[import-untyped]
 
     place = s3.new_place()

@@ -1,4 +1,4 @@
-"""Code is readable once it is complete and correct, by its own namespace only, and while a run refers to it."""
+"""Code is readable once it is complete and correct, only in its own namespace, and while a run refers to it."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def store(memory: MemoryBlobs) -> CodeStore:
     return CodeStore(memory, lambda: CodeLimits(size_bytes=4 * PART_BYTES))
 
 
-async def test_what_was_uploaded_is_read_again(blobs: Blobs) -> None:
+async def test_uploaded_code_is_read_back(blobs: Blobs) -> None:
     """From every kind of store."""
     store = CodeStore(blobs)
     assert await store.find("team", LARGE.digest) is None
@@ -85,7 +85,7 @@ async def test_nothing_is_readable_before_it_is_complete(store: CodeStore) -> No
         await store.open("team", LARGE.digest)
 
 
-async def test_an_upload_goes_on_where_it_broke_off(memory: MemoryBlobs) -> None:
+async def test_an_interrupted_upload_can_be_resumed(memory: MemoryBlobs) -> None:
     """Another server knows which parts are stored."""
     await LARGE.put_parts(CodeStore(memory), numbers=[2, 0])
     other = CodeStore(memory)
@@ -98,7 +98,7 @@ async def test_an_upload_goes_on_where_it_broke_off(memory: MemoryBlobs) -> None
     assert await _read(other, LARGE.digest) == LARGE.content
 
 
-async def test_everything_may_be_done_twice(memory: MemoryBlobs, store: CodeStore) -> None:
+async def test_every_step_may_be_repeated(memory: MemoryBlobs, store: CodeStore) -> None:
     await LARGE.put_parts(store)
     await LARGE.put_parts(store)
     first = await LARGE.complete(store)
@@ -108,7 +108,7 @@ async def test_everything_may_be_done_twice(memory: MemoryBlobs, store: CodeStor
     assert memory.held == before
 
 
-async def test_another_namespace_has_nothing_of_it(store: CodeStore) -> None:
+async def test_another_namespace_cannot_read_the_code(store: CodeStore) -> None:
     """Knowing a digest gives no access: a reader must belong to the namespace, or have the code."""
     await SMALL.upload(store, "team")
     assert await store.find("rivals", SMALL.digest) is None
@@ -120,7 +120,7 @@ async def test_another_namespace_has_nothing_of_it(store: CodeStore) -> None:
 
 
 @pytest.mark.parametrize("namespace", ["", "a/b", "..", "A", "team/../rivals", "a" * 64, "-a"])
-async def test_a_namespace_is_one_name(store: CodeStore, namespace: str) -> None:
+async def test_an_invalid_namespace_is_refused(store: CodeStore, namespace: str) -> None:
     with pytest.raises(InvalidInput, match="namespace"):
         await store.find(namespace, SMALL.digest)
     with pytest.raises(InvalidInput, match="namespace"):
@@ -130,12 +130,12 @@ async def test_a_namespace_is_one_name(store: CodeStore, namespace: str) -> None
 @pytest.mark.parametrize(
     "digest", ["", "sha256:", "sha256:" + "0" * 63, "sha256:" + "A" * 64, "0" * 64, "md5:0", "sha256:../x"]
 )
-async def test_a_digest_is_one(store: CodeStore, digest: str) -> None:
+async def test_an_invalid_digest_is_refused(store: CodeStore, digest: str) -> None:
     with pytest.raises(InvalidInput, match="digest"):
         await store.find("team", digest)
 
 
-async def test_a_part_that_is_not_what_was_said_is_refused(memory: MemoryBlobs, store: CodeStore) -> None:
+async def test_a_part_with_another_digest_is_refused(memory: MemoryBlobs, store: CodeStore) -> None:
     frame = compress(SMALL.content)
     for sha256, sent in (("0" * 64, frame), (SMALL.sums[0], frame[:-1]), (SMALL.sums[0], compress(b"other"))):
         with pytest.raises(InvalidInput):
@@ -146,7 +146,7 @@ async def test_a_part_that_is_not_what_was_said_is_refused(memory: MemoryBlobs, 
     assert memory.held == {}
 
 
-async def test_limits_are_kept(memory: MemoryBlobs, store: CodeStore) -> None:
+async def test_the_limits_of_archives_are_enforced(memory: MemoryBlobs, store: CodeStore) -> None:
     bomb = compress(bytes(PART_BYTES + 1))
     with pytest.raises(InvalidInput, match="more than"):
         await store.put_part("team", SMALL.digest, 0, SMALL.sums[0], bomb)
@@ -159,8 +159,8 @@ async def test_limits_are_kept(memory: MemoryBlobs, store: CodeStore) -> None:
     assert memory.held == {}
 
 
-async def test_parts_that_are_not_the_whole_are_refused(store: CodeStore) -> None:
-    """Wrong order, wrong size, another archive's parts: it stays unreadable until the right parts arrive."""
+async def test_parts_that_do_not_form_the_archive_are_refused(store: CodeStore) -> None:
+    """Wrong order, wrong size, another archive's parts: the code stays unreadable until the right parts arrive."""
     await LARGE.put_parts(store)
     mixed = [LARGE.sums[1], LARGE.sums[0], LARGE.sums[2]]
     for number, sha256 in enumerate(mixed[:2]):
@@ -192,7 +192,7 @@ async def test_only_the_last_part_may_be_short(store: CodeStore) -> None:
         await store.complete("team", digest, sums, PART_BYTES + 1000)
 
 
-async def test_code_that_nobody_refers_to_is_removed_in_two_steps(memory: MemoryBlobs, store: CodeStore) -> None:
+async def test_unused_code_is_removed_in_two_steps(memory: MemoryBlobs, store: CodeStore) -> None:
     await SMALL.upload(store)
     await LARGE.upload(store)
     wanted = {("team", LARGE.digest)}
@@ -218,7 +218,7 @@ async def test_code_that_nobody_refers_to_is_removed_in_two_steps(memory: Memory
 
 
 async def test_a_run_submitted_at_the_last_moment_keeps_its_code(memory: MemoryBlobs, store: CodeStore) -> None:
-    """The user was told that the code is stored, then it was closed, then the run was submitted."""
+    """The client was told that the code is stored; then the code was closed, then the run was submitted."""
     await SMALL.upload(store)
     memory.time += 2 * HOUR
     assert await store.find("team", SMALL.digest) is not None
@@ -230,7 +230,7 @@ async def test_a_run_submitted_at_the_last_moment_keeps_its_code(memory: MemoryB
 
 
 async def test_code_that_was_closed_is_uploaded_again(memory: MemoryBlobs, store: CodeStore) -> None:
-    """The new upload is not what is removed."""
+    """The removal does not affect the new upload."""
     await SMALL.upload(store)
     memory.time += 2 * HOUR
     await store.collect(set, HOUR)
@@ -242,10 +242,8 @@ async def test_code_that_was_closed_is_uploaded_again(memory: MemoryBlobs, store
     assert await _read(store, SMALL.digest) == SMALL.content
 
 
-async def test_an_upload_that_goes_on_is_left_alone_and_one_that_stopped_is_not(
-    memory: MemoryBlobs, store: CodeStore
-) -> None:
-    """Even while another upload of the namespace has the same digest: runs refer only to complete code."""
+async def test_only_abandoned_uploads_are_removed(memory: MemoryBlobs, store: CodeStore) -> None:
+    """This holds if another upload of the namespace has the same digest. Runs refer only to complete code."""
     await LARGE.put_parts(store, numbers=[0])
     memory.time += HOUR
     await LARGE.put_parts(store, numbers=[1])
@@ -261,7 +259,7 @@ async def test_an_upload_that_goes_on_is_left_alone_and_one_that_stopped_is_not(
     assert memory.held == {}
 
 
-async def test_what_others_keep_in_the_store_is_left_alone(memory: MemoryBlobs, store: CodeStore) -> None:
+async def test_other_blobs_in_the_store_are_left_alone(memory: MemoryBlobs, store: CodeStore) -> None:
     for key in ("logs/team/x", "code/team/readme", "code/x"):
         await memory.put(key, b"x")
     memory.time += timedelta(days=30)
@@ -271,10 +269,8 @@ async def test_what_others_keep_in_the_store_is_left_alone(memory: MemoryBlobs, 
 
 @pytest.mark.parametrize("seed", range(12))
 async def test_no_run_ever_misses_its_code(seed: int) -> None:
-    """Clients, servers and two collectors, in any order, while time passes in leaps.
-
-    But no writer stands still for longer than the time for which removed code was unused.
-    """
+    """Clients, servers and two collectors act in any order, while time passes in leaps. No writer pauses for longer
+    than the time after which unused code is removed."""
     chance = random.Random(seed)
     memory = MemoryBlobs(chance, step=HOUR / 100)
     archives = [Archive(b"%d" % number * 2000) for number in range(2)]

@@ -19,7 +19,7 @@ def archive(parts: int) -> Archive:
     return Archive(os.urandom(parts * PART_BYTES))
 
 
-async def test_what_has_no_room_leaves_nothing_and_names_the_largest() -> None:
+async def test_code_without_room_is_refused_and_the_largest_archives_named() -> None:
     """Other namespaces and existing code are not affected; a larger limit applies at once."""
     memory, limit = MemoryBlobs(), [30 * MIB]
     store = CodeStore(memory, lambda: CodeLimits(namespace_bytes=limit[0]))
@@ -60,7 +60,7 @@ async def test_runs_that_keep_an_archive_are_named() -> None:
     assert "bbbbbbbbbbbb… (2 bytes, of no run)" in told
 
 
-async def test_the_store_is_counted_now_and_then_only() -> None:
+async def test_the_size_of_stored_code_is_measured_rarely() -> None:
     """Later uploads are added to the count; before a refusal it is repeated, since code may have been removed."""
     memory, now = MemoryBlobs(), [0.0]
     rooms = Rooms(memory, "code", lambda: Room(100), clock=lambda: now[0])

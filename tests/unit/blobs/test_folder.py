@@ -1,4 +1,4 @@
-"""Blobs in a folder: nothing half-written is visible, and crashed writers leave nothing."""
+"""Blobs in a folder: no partial file is visible, and killed writers leave nothing."""
 
 from __future__ import annotations
 
@@ -52,14 +52,14 @@ def _files(root: Path) -> list[str]:
     return sorted(str(path.relative_to(root)) for path in root.rglob("*") if path.is_file())
 
 
-async def test_only_the_owner_can_read_it(tmp_path: Path) -> None:
+async def test_only_the_owner_can_read_the_folder(tmp_path: Path) -> None:
     blobs = await open_blobs((tmp_path / "a" / "b c").as_uri())
     await blobs.put("code/team/x", b"secret")
     for path in (tmp_path / "a").rglob("*"):
         assert path.stat().st_mode & 0o077 == 0, path
 
 
-async def test_a_writer_that_is_killed_leaves_nothing_that_stays(tmp_path: Path) -> None:
+async def test_files_of_a_killed_writer_are_removed(tmp_path: Path) -> None:
     """Opening the store does not disturb a writer that is still at work."""
     url = tmp_path.as_uri()
     blobs = await open_blobs(url)
@@ -80,7 +80,7 @@ async def test_a_writer_that_is_killed_leaves_nothing_that_stays(tmp_path: Path)
     assert await blobs.read("key", limit_bytes=9) == b"old"
 
 
-async def test_a_draft_that_was_taken_for_abandoned_is_begun_again(
+async def test_a_temporary_file_removed_as_abandoned_is_written_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Between creating the temporary file and locking it, another process may remove it as abandoned."""
@@ -107,8 +107,8 @@ async def test_a_draft_that_was_taken_for_abandoned_is_begun_again(
     assert _files(tmp_path) == ["key"]
 
 
-async def test_a_file_system_without_locks_will_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As on some network file systems. Files of other writers are left alone then."""
+async def test_a_file_system_without_locks_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some network file systems have none. Files of other writers are then left alone."""
     import fcntl
 
     def no_locks(handle: int, operation: int) -> None:
@@ -123,8 +123,8 @@ async def test_a_file_system_without_locks_will_do(tmp_path: Path, monkeypatch: 
     assert _files(tmp_path) == [f"{TEMPORARY}/somebody", "key"]
 
 
-async def test_a_full_disk_is_a_clear_refusal(tmp_path: Path) -> None:
-    """A limit on the file size stands for the disk: the kernel refuses the write in the same place."""
+async def test_a_full_disk_is_reported_as_such(tmp_path: Path) -> None:
+    """A limit on the file size stands for the full disk: the kernel fails the same write."""
     done = await asyncio.to_thread(
         subprocess.run,
         [sys.executable, "-c", _FILLER, tmp_path.as_uri()],
@@ -137,13 +137,13 @@ async def test_a_full_disk_is_a_clear_refusal(tmp_path: Path) -> None:
     assert _files(tmp_path) == []
 
 
-async def test_a_folder_that_cannot_be_used_says_why(tmp_path: Path) -> None:
+async def test_an_unusable_folder_is_refused_with_the_reason(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(Unavailable, match="Not a directory"):
         await open_blobs((tmp_path / "file" / "blobs").as_uri())
 
 
-async def test_folders_of_removed_blobs_go_too(tmp_path: Path, folder: Blobs) -> None:
+async def test_empty_folders_of_removed_blobs_are_removed(tmp_path: Path, folder: Blobs) -> None:
     root = tmp_path / "blobs"
     for key in ("a/b/c/1", "a/b/c/2", "a/d"):
         await folder.put(key, b"x")
@@ -153,7 +153,7 @@ async def test_folders_of_removed_blobs_go_too(tmp_path: Path, folder: Blobs) ->
     assert [each.name for each in root.iterdir()] == [TEMPORARY]
 
 
-async def test_writers_and_removers_of_neighbours_do_not_meet(folder: Blobs) -> None:
+async def test_writers_and_removers_in_one_folder_do_not_collide(folder: Blobs) -> None:
     """A folder is removed with its last blob, and created again with the next."""
 
     async def worry(key: str) -> None:
@@ -165,7 +165,7 @@ async def test_writers_and_removers_of_neighbours_do_not_meet(folder: Blobs) -> 
     assert [blob.key async for blob in folder.under()] == []
 
 
-async def test_a_reader_keeps_what_it_opened(folder: Blobs) -> None:
+async def test_a_reader_can_finish_reading_a_removed_blob(folder: Blobs) -> None:
     await folder.put("key", b"a" * 3_000_000)
     reading = folder.get("key")
     first = await anext(reading)
@@ -187,8 +187,8 @@ _STEP = st.one_of(
 
 @given(st.lists(_STEP, max_size=15))
 @settings(max_examples=40)
-def test_it_is_a_dictionary(steps: list[tuple[str, str, Any]]) -> None:
-    """After any operations, a folder answers as a dictionary does."""
+def test_a_folder_behaves_as_a_dictionary(steps: list[tuple[str, str, Any]]) -> None:
+    """After any sequence of operations."""
 
     async def follow(root: str) -> None:
         blobs = await open_blobs(Path(root).as_uri())

@@ -1,4 +1,4 @@
-"""Kept logs: found by attempt and rank, removed with their run, and kept no longer than allowed."""
+"""Stored logs: found by attempt and rank, removed with their run, and kept no longer than allowed."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ async def read(kept: KeptLogs, which: MemberLogName) -> bytes:
     return b"".join([piece async for piece in kept.read(which)])
 
 
-async def test_what_is_kept_is_found_again(tmp_path: Path) -> None:
+async def test_a_stored_log_is_found_by_attempt_and_rank(tmp_path: Path) -> None:
     kept = await logs_in(tmp_path)
     await kept.keep(name(10, 0), b"ten")
     await kept.keep(name(2, 7), b"two")
@@ -39,7 +39,7 @@ async def test_what_is_kept_is_found_again(tmp_path: Path) -> None:
         await read(kept, name(3, 7))
 
 
-async def test_a_run_takes_its_logs_along(tmp_path: Path) -> None:
+async def test_logs_are_removed_with_their_run(tmp_path: Path) -> None:
     kept = await logs_in(tmp_path)
     for attempt in (1, 2, 3):
         await kept.keep(name(attempt, 0), b"x")
@@ -52,7 +52,7 @@ async def test_a_run_takes_its_logs_along(tmp_path: Path) -> None:
     assert len(await kept.of_run("vision", "u2")) == 1
 
 
-async def test_what_no_run_has_and_what_is_too_old_is_collected(tmp_path: Path) -> None:
+async def test_logs_without_a_run_and_old_ones_are_removed(tmp_path: Path) -> None:
     """Young logs are kept, since their run may not be known yet."""
     kept = await logs_in(tmp_path)
     for run in ("alive", "gone", "new", "old"):

@@ -1,4 +1,4 @@
-"""Many readers of one part cause one read of the store."""
+"""Concurrent readers of one part cause one read of the store."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Source:
         return await cache.get(key, load)
 
 
-async def test_who_comes_meanwhile_shares_it_and_may_leave() -> None:
+async def test_concurrent_readers_share_a_load_and_may_be_cancelled() -> None:
     cache, source = PartsCache(), Source()
     readers = [asyncio.create_task(source.get(cache, "a")) for _ in range(100)]
     await asyncio.sleep(0)
@@ -42,7 +42,7 @@ async def test_who_comes_meanwhile_shares_it_and_may_leave() -> None:
     assert source.loads == ["a"]
 
 
-async def test_what_was_used_last_stays() -> None:
+async def test_the_least_recently_used_part_is_dropped() -> None:
     cache, source = PartsCache(limit_bytes=25), Source()
     source.ready.set()
     for key in ("a", "b", "a", "c", "a", "b"):
@@ -50,7 +50,7 @@ async def test_what_was_used_last_stays() -> None:
     assert source.loads == ["a", "b", "c", "b"]
 
 
-async def test_what_is_larger_than_all_of_it_is_not_held() -> None:
+async def test_a_part_larger_than_the_cache_is_not_kept() -> None:
     cache, source = PartsCache(limit_bytes=25), Source()
     source.ready.set()
     for _ in range(2):
@@ -58,7 +58,7 @@ async def test_what_is_larger_than_all_of_it_is_not_held() -> None:
     assert source.loads == ["a", "a"]
 
 
-async def test_a_failure_is_told_to_all_and_not_remembered() -> None:
+async def test_a_failure_reaches_all_readers_and_is_not_cached() -> None:
     cache, source = PartsCache(), Source()
     source.fails = True
     source.ready.set()

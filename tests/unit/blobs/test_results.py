@@ -15,7 +15,7 @@ async def results_in(folder: Path) -> KeptResults:
     return KeptResults(await open_blobs(folder.as_uri()))
 
 
-async def test_a_record_comes_back_as_it_was(tmp_path: Path) -> None:
+async def test_a_stored_result_is_read_back(tmp_path: Path) -> None:
     """The last end of a member counts; missing and invalid records are left out."""
     kept = await results_in(tmp_path)
     first = MemberResult(index=3, state="Failed", attempt=1, exit_code=1, message="no")
@@ -33,7 +33,7 @@ async def test_a_record_comes_back_as_it_was(tmp_path: Path) -> None:
     assert await kept.read("team", "other", [3]) == {3: first}
 
 
-async def test_what_no_run_has_goes_but_not_what_is_new(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_old_results_without_a_run_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kept = await results_in(tmp_path)
     for uid in ("there", "gone"):
         await kept.keep("team", uid, MemberResult(index=0, state="Succeeded"))
@@ -56,6 +56,6 @@ async def test_what_no_run_has_goes_but_not_what_is_new(tmp_path: Path, monkeypa
         ("[" * 5000, True, "[" * 5000),
     ],
 )
-def test_what_a_program_said_last_is_its_result(message: str, succeeded: bool, result: object) -> None:
-    """For a failed one only JSON: Kubernetes takes the end of its log if it wrote nothing."""
+def test_the_termination_message_of_a_member_is_its_result(message: str, succeeded: bool, result: object) -> None:
+    """For a failed member only JSON counts: if it wrote nothing, Kubernetes takes the end of its log."""
     assert parse_result(message, succeeded=succeeded) == result

@@ -15,7 +15,7 @@ from kajitori.core.traffic.book import Book
 from kajitori.errors import Unavailable
 
 
-async def test_a_server_that_comes_back_knows_what_was_told() -> None:
+async def test_a_restarted_server_knows_earlier_reports() -> None:
     """It writes nothing that is already stored."""
     blobs = MemoryBlobs()
     before = Book(NOW)
@@ -33,7 +33,7 @@ async def test_a_server_that_comes_back_knows_what_was_told() -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-async def test_servers_that_write_at_once_lose_nothing(seed: int) -> None:
+async def test_servers_that_write_concurrently_lose_nothing(seed: int) -> None:
     """In any order of their calls: after some rounds all of them, and the store, know everything."""
     chance = random.Random(seed)
     blobs = MemoryBlobs(chance, timedelta(seconds=1))
@@ -53,7 +53,7 @@ async def test_servers_that_write_at_once_lose_nothing(seed: int) -> None:
         assert book.records() == fresh.records()
 
 
-async def test_what_can_t_be_read_is_said_and_stays() -> None:
+async def test_an_unreadable_record_is_logged_and_kept() -> None:
     blobs = MemoryBlobs()
     await blobs.put("traffic/03", b"?")
     with pytest.raises(Unavailable, match="can't be read") as caught:

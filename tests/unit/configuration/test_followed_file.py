@@ -19,7 +19,7 @@ Texts = FollowedFile[str, InForce[str]]
 
 @pytest.fixture(autouse=True)
 def every_change_is_of_this_moment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And looks take as long as they take: the machine that runs the tests may be slow."""
+    """Count every change as recent, without a time limit for reading: the machine that runs the tests may be slow."""
     monkeypatch.setattr(followed_file, "_age", lambda found: 0.0)
     monkeypatch.setattr(followed_file, "LOOK_SECONDS", 60.0)
 
@@ -43,8 +43,8 @@ def after(clock: Clock, seconds: float, source: Texts) -> InForce[str]:
     return source.current()
 
 
-def test_an_emptied_file_replaces_nothing(tmp_path: Path) -> None:
-    """However long it stays empty; the fault says how to mean it."""
+def test_an_emptied_file_does_not_replace_the_content(tmp_path: Path) -> None:
+    """However long it stays empty; the fault says how to write an intended empty document."""
     path, clock = tmp_path / "policy.yaml", Clock()
     path.write_text("ceilings")
     source = followed(path, clock)
@@ -60,8 +60,8 @@ def test_an_emptied_file_replaces_nothing(tmp_path: Path) -> None:
     assert after(clock, LONG, source).value == "other ceilings"
 
 
-def test_a_file_that_is_being_written_does_not_count(tmp_path: Path) -> None:
-    """Each piece that comes starts the waiting anew; what stays is taken."""
+def test_a_file_counts_once_its_content_is_stable(tmp_path: Path) -> None:
+    """Each new piece restarts the waiting."""
     path, clock = tmp_path / "policy.yaml", Clock()
     path.write_text("a and b")
     source = followed(path, clock)
@@ -73,8 +73,8 @@ def test_a_file_that_is_being_written_does_not_count(tmp_path: Path) -> None:
     assert after(clock, LONG, source).value == "a and c"
 
 
-def test_a_change_of_long_ago_counts_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Even for the first question since."""
+def test_an_old_change_counts_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Even for the first read since."""
     path, clock = tmp_path / "policy.yaml", Clock()
     path.write_text("old")
     source = followed(path, clock)
@@ -83,8 +83,8 @@ def test_a_change_of_long_ago_counts_at_once(tmp_path: Path, monkeypatch: pytest
     assert after(clock, LONG, source).value == "newer"
 
 
-def test_a_file_that_is_away_for_a_moment_counts(tmp_path: Path) -> None:
-    """As where an editor moves the old one away before it writes the new one."""
+def test_a_file_missing_for_a_moment_keeps_its_content(tmp_path: Path) -> None:
+    """An editor may move the old file away before it writes the new one."""
     path, clock = tmp_path / "policy.yaml", Clock()
     path.write_text("old")
     source = followed(path, clock)
@@ -98,7 +98,7 @@ def test_a_file_that_is_away_for_a_moment_counts(tmp_path: Path) -> None:
     assert after(clock, LONG, source).value == "none"
 
 
-def test_a_pipe_in_its_place_is_neither_read_nor_waited_for(tmp_path: Path) -> None:
+def test_a_pipe_in_place_of_the_file_is_not_read(tmp_path: Path) -> None:
     path, clock = tmp_path / "policy.yaml", Clock()
     path.write_text("ceilings")
     source = followed(path, clock)
@@ -112,13 +112,13 @@ def test_a_pipe_in_its_place_is_neither_read_nor_waited_for(tmp_path: Path) -> N
         followed(path, clock)
 
 
-def test_a_folder_in_its_place_is_a_fault(tmp_path: Path) -> None:
+def test_a_folder_in_place_of_the_file_is_a_fault(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="not a regular file"):
         followed(tmp_path, Clock())
 
 
-def test_a_file_system_that_hangs_stops_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One question waits for it, for a moment; once it answers, what it says now counts."""
+def test_a_hanging_file_system_delays_one_read_for_a_moment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once it answers, its present content counts."""
     monkeypatch.setattr(followed_file, "LOOK_SECONDS", 0.01)
     path, clock, answer, looks = tmp_path / "policy.yaml", Clock(), threading.Event(), []
     path.write_text("ceilings")
@@ -144,7 +144,7 @@ def test_a_file_system_that_hangs_stops_nobody(tmp_path: Path, monkeypatch: pyte
     assert after(clock, LONG, source).value == "others"
 
 
-def test_nothing_starts_while_its_file_system_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_does_not_start_while_the_file_system_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     answer = threading.Event()
     monkeypatch.setattr(followed_file, "START_SECONDS", 0.01)
     monkeypatch.setattr(followed_file, "look_at", lambda path, known: (answer.wait(), Seen(None))[1])
@@ -154,7 +154,7 @@ def test_nothing_starts_while_its_file_system_hangs(tmp_path: Path, monkeypatch:
 
 
 def test_a_file_that_is_too_large_is_a_fault(tmp_path: Path) -> None:
-    """It is not read into memory, however large it says to be."""
+    """It is not read into memory, whatever size it reports."""
     path = tmp_path / "policy.yaml"
     path.touch()
     os.truncate(path, 1 << 40)
@@ -162,7 +162,7 @@ def test_a_file_that_is_too_large_is_a_fault(tmp_path: Path) -> None:
         followed(path, Clock())
 
 
-def test_a_file_that_cannot_be_seen_is_not_taken_for_none(tmp_path: Path) -> None:
+def test_an_inaccessible_file_is_not_treated_as_missing(tmp_path: Path) -> None:
     """Otherwise everything that the policy forbids would be allowed."""
     path = tmp_path / "loop"
     path.symlink_to(path)
@@ -170,7 +170,7 @@ def test_a_file_that_cannot_be_seen_is_not_taken_for_none(tmp_path: Path) -> Non
         followed(path, Clock())
 
 
-def test_the_file_is_looked_at_a_few_times_a_second_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_file_is_checked_a_few_times_a_second_at_most(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, clock, looks = tmp_path / "policy.yaml", Clock(), []
     path.write_text("old")
     source = followed(path, clock)

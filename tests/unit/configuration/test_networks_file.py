@@ -1,4 +1,4 @@
-"""The address registry in force follows its file, but never into a fault."""
+"""The address registry follows its file; a faulty file does not replace it."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from kajitori.errors import InvalidInput
 pytestmark = pytest.mark.usefixtures("changes_count_at_once")
 
 
-def test_it_follows_the_file_but_not_into_a_fault(tmp_path: Path) -> None:
-    """Without a file it is empty; a faulty file says its faults and changes nothing."""
+def test_the_registry_follows_the_file_unless_it_is_faulty(tmp_path: Path) -> None:
+    """Without a file it is empty. A faulty file is reported and changes nothing."""
     path = tmp_path / "networks.yaml"
     source = NetworksFile(path)
     assert source.current().networks == Networks()
@@ -27,7 +27,7 @@ def test_it_follows_the_file_but_not_into_a_fault(tmp_path: Path) -> None:
     assert [fault.field for fault in bad.faults] == ["clusters[0].nodes[1] (line 1)"]
 
 
-def test_one_that_is_named_has_to_be_there(tmp_path: Path) -> None:
+def test_a_named_registry_file_must_exist(tmp_path: Path) -> None:
     """No process starts with addresses that its operator did not intend."""
     with pytest.raises(InvalidInput, match=r"networks\.yaml cannot be read"):
         NetworksFile(tmp_path / "networks.yaml", required=True)

@@ -1,4 +1,4 @@
-"""The policy in force follows its file, but never into a fault."""
+"""The policy follows its file; a faulty file does not replace it."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from kajitori.errors import InvalidInput
 pytestmark = pytest.mark.usefixtures("changes_count_at_once")
 
 
-def test_it_follows_the_file(tmp_path: Path) -> None:
-    """A changed file is taken at the next question; a removed one gives the defaults back."""
+def test_the_policy_follows_the_file(tmp_path: Path) -> None:
+    """A changed file counts at the next read; if the file is removed, the defaults count."""
     path = tmp_path / "policy.yaml"
     path.write_text("defaults: {grace: 10s}")
     source = PolicyFile(path)
@@ -31,7 +31,7 @@ def test_it_follows_the_file(tmp_path: Path) -> None:
 
 
 def test_a_faulty_file_leaves_the_old_policy_in_force(tmp_path: Path) -> None:
-    """And says every fault; mending it takes it."""
+    """Every fault is reported; the corrected file takes effect."""
     path = tmp_path / "policy.yaml"
     path.write_text("defaults: {grace: 10s}")
     source = PolicyFile(path)
@@ -44,15 +44,15 @@ def test_a_faulty_file_leaves_the_old_policy_in_force(tmp_path: Path) -> None:
     assert source.current().faults == ()
 
 
-def test_nothing_starts_under_a_faulty_policy(tmp_path: Path) -> None:
+def test_no_process_starts_with_a_faulty_policy(tmp_path: Path) -> None:
     path = tmp_path / "policy.yaml"
     path.write_text("no such section: 1")
     with pytest.raises(InvalidInput):
         PolicyFile(path)
 
 
-def test_a_file_that_was_asked_for_has_to_be_there(tmp_path: Path) -> None:
-    """At the start, and later: one that vanishes does not loosen what it forbade."""
+def test_a_named_policy_file_must_exist(tmp_path: Path) -> None:
+    """At the start and later: if it vanishes, what it forbade stays forbidden."""
     path = tmp_path / "policy.yaml"
     with pytest.raises(InvalidInput, match=r"policy.yaml cannot be read: No such file"):
         PolicyFile(path, required=True)
@@ -68,8 +68,8 @@ def test_a_file_that_was_asked_for_has_to_be_there(tmp_path: Path) -> None:
     assert PolicyFile(None, required=True).current().path is None
 
 
-def test_what_it_leaves_out_is_filled_in(tmp_path: Path) -> None:
-    """Now, and in whatever file comes; a file's own word counts."""
+def test_omitted_settings_are_completed(tmp_path: Path) -> None:
+    """In this file and in later ones; a setting of the file takes precedence."""
     path = tmp_path / "policy.yaml"
     source = PolicyFile(path)
     before = source.current()

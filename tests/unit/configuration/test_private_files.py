@@ -12,8 +12,8 @@ from kajitori.configuration import private_files
 from kajitori.configuration.private_files import exclusive_lock, write_private
 
 
-def test_a_lock_that_is_about_to_be_left_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As by the child of a process that was killed while it started it."""
+def test_a_lock_that_will_soon_be_free_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For example one held by the child of a process that was killed while it started the child."""
     with ExitStack() as first:
         assert first.enter_context(exclusive_lock(tmp_path / "lock"))
         monkeypatch.setattr("kajitori.configuration.private_files.time.sleep", lambda _: first.close())
@@ -21,7 +21,7 @@ def test_a_lock_that_is_about_to_be_left_is_waited_for(tmp_path: Path, monkeypat
             assert is_ours
 
 
-def test_one_that_is_held_is_not_had_until_it_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_held_lock_is_not_granted_until_it_is_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(private_files, "LOCK_SECONDS", 0.0)
     with exclusive_lock(tmp_path / "lock") as first:
         assert first
@@ -31,13 +31,13 @@ def test_one_that_is_held_is_not_had_until_it_is_left(tmp_path: Path, monkeypatc
         assert third
 
 
-def test_where_there_can_be_no_lock_nothing_is_locked(tmp_path: Path) -> None:
+def test_without_support_for_locks_nothing_is_locked(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError), exclusive_lock(tmp_path / "missing" / "lock"):
         pass
 
 
-def test_a_written_file_and_its_new_name_are_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """First the content, then the folder that says which content the name stands for."""
+def test_a_written_file_and_its_folder_are_synced_to_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """First the content, then the folder with the file's name."""
     file, synced = tmp_path / "token", []
     file.write_text("old")
 
@@ -51,7 +51,7 @@ def test_a_written_file_and_its_new_name_are_on_disk(tmp_path: Path, monkeypatch
     assert [each.name for each in tmp_path.iterdir()] == ["token"]
 
 
-def test_what_can_not_be_written_leaves_the_old_content(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_write_leaves_the_old_content(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "token"
     file.write_text("old")
 

@@ -1,4 +1,4 @@
-"""Options of the processes: every fault at once, and the verbs hand over what was written."""
+"""Options of the processes: all faults at once, and verbs pass on what the user wrote."""
 
 from __future__ import annotations
 
@@ -145,16 +145,15 @@ FAULTS: dict[str, tuple[Callable[[], Any], set[str]]] = {
 
 
 @pytest.mark.parametrize(("make", "fields"), FAULTS.values(), ids=FAULTS.keys())
-def test_every_fault_at_once(make: Callable[[], Any], fields: set[str]) -> None:
-    """All that is wrong with a process's options is named together, by option, with the way out."""
+def test_all_faults_of_a_processes_options_are_named_at_once(make: Callable[[], Any], fields: set[str]) -> None:
+    """By option, each with a remedy."""
     with pytest.raises(InvalidInput) as caught:
         make()
     assert {fault.field for fault in caught.value.faults} == fields
     assert all(fault.hint for fault in caught.value.faults)
 
 
-def test_defaults_are_right() -> None:
-    """Nothing but what is required has to be said."""
+def test_only_required_options_have_to_be_given() -> None:
     assert UpOptions(data=HERE).kubelet
     assert DemoOptions().nodes == 16
     assert ServerOptions().host == "127.0.0.1"
@@ -163,19 +162,18 @@ def test_defaults_are_right() -> None:
     assert SimOptions(nodes=7500).heartbeat_seconds == 10.0
 
 
-def test_plain_http_is_served_and_used_where_that_was_said() -> None:
-    """Or at an address that other machines cannot reach."""
+def test_plain_http_needs_an_option_or_a_local_address() -> None:
     ServerOptions(host="0.0.0.0", insecure_http=True)
     ServerOptions(host="::1")
     ServerOptions(host="0.0.0.0", certificate=Path(__file__), key=Path(__file__))
     RelayOptions(host="0.0.0.0", agent_account="kajitori/kajitori-agent", insecure_http=True)
-    AgentOptions(data=HERE, relay=("http://relay:8601",), node="n1")  # shows no token
+    AgentOptions(data=HERE, relay=("http://relay:8601",), node="n1")  # the URL does not contain a token
     report = {"report": ("http://server:8600",), "report_token": Path(__file__)}
     AgentOptions(data=HERE, pods=HERE, node="n1", insecure_http=True, **report)  # type: ignore[arg-type]
 
 
-def test_limits_are_named_one_by_one() -> None:
-    """The others stay what they are; what is misspelt is told with the right name, all at once."""
+def test_single_limits_can_be_changed() -> None:
+    """The others keep their values. All misspelt names are reported at once, each with the right one."""
     limits = WebLimits.parse(["header-seconds=3", "connections-per-address=0"])
     assert limits == WebLimits(header_seconds=3.0, connections_per_address=0)
     with pytest.raises(InvalidInput) as caught:

@@ -16,7 +16,7 @@ from kajitori.errors import InvalidInput
 
 
 def serial_shown(server: ssl.SSLContext, client: ssl.SSLContext) -> str:
-    """The serial number of the certificate that a server shows, by a handshake in memory."""
+    """Return the serial number of the certificate that a server shows in a handshake in memory."""
     up, down = ssl.MemoryBIO(), ssl.MemoryBIO()
     asks = client.wrap_bio(down, up, server_hostname="localhost")
     answers = server.wrap_bio(up, down, server_side=True)
@@ -32,7 +32,7 @@ def serial_shown(server: ssl.SSLContext, client: ssl.SSLContext) -> str:
 
 
 def renewed(made: Certificates, folder: Path) -> None:
-    """Replace the pair in the folder of `made` by another one, of an authority of its own."""
+    """Replace the pair in the folder of `made` by another one from another authority."""
     other = ensure_certificates(folder)
     for new, old in ((other.server, made.server), (other.server_key, made.server_key), (other.ca, made.ca)):
         new.replace(old)
@@ -70,7 +70,7 @@ def test_faulty_files_are_refused_at_the_start(tmp_path: Path) -> None:
         ControllerOptions(certificate=file, member_image="start:1")
 
 
-async def test_the_first_step_is_that_of_the_options_unless_policy_sets_it(tmp_path: Path) -> None:
+async def test_options_set_the_first_step_unless_policy_sets_it(tmp_path: Path) -> None:
     authority, file = tmp_path / "ca.crt", tmp_path / "policy.yaml"
     authority.write_text("PEM")
     options = MembersStart(member_image="start:1", member_server="https://server:8600", member_ca=authority)

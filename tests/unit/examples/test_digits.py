@@ -1,4 +1,4 @@
-"""examples/digits: real processes on loopback, of which one is killed; and the arithmetic."""
+"""examples/digits: real processes on loopback, one of which is killed; and the arithmetic."""
 
 from __future__ import annotations
 
@@ -81,10 +81,9 @@ def read_until(process: subprocess.Popen[str], start: str) -> str:
     raise AssertionError(f"no line that starts with {start!r}")
 
 
-def test_a_gang_that_lost_a_member_ends_with_exactly_the_parameters_of_an_undisturbed_one(
-    gang: Gang, tmp_path: Path
-) -> None:
-    """One member is killed half-way: the other ends by itself with an error, and the next attempt resumes."""
+def test_a_gang_that_lost_a_member_ends_with_the_same_parameters(gang: Gang, tmp_path: Path) -> None:
+    """One member is killed half-way. The other ends with an error, and the next attempt resumes. The parameters equal
+    those of an undisturbed training."""
     first, second = gang.start(1, "--seconds-per-step", "0.05")
     read_until(first, "step 30/60")
     second.kill()
@@ -119,7 +118,7 @@ def test_sigterm_saves_a_checkpoint_and_exits_with_143(gang: Gang) -> None:
     assert (gang.folder / "digits.npz").exists()
 
 
-def test_it_goes_on_with_another_number_of_members(gang: Gang) -> None:
+def test_the_training_continues_with_another_number_of_members(gang: Gang) -> None:
     """Two members continue from the checkpoint of one."""
     gang.start(1, "--seconds-per-step", "0.02", "--checkpoint-every", "1000", world_size=1)
     read_until(gang.members[0], "step 10/")
@@ -157,9 +156,7 @@ def test_the_gradient_is_that_of_the_loss(train: ModuleType) -> None:
         assert (above - below) / 2e-6 == pytest.approx(gradient[index], abs=1e-5)
 
 
-def test_an_attempt_that_was_cut_off_does_not_overwrite_its_successors_checkpoint(
-    train: ModuleType, tmp_path: Path
-) -> None:
+def test_an_isolated_attempt_does_not_overwrite_a_later_checkpoint(train: ModuleType, tmp_path: Path) -> None:
     """Attempt 1 may still be alive somewhere when attempt 2 has saved."""
     state = np.arange(3.0)
     train.Checkpoints(tmp_path, "x", 2).save(state)

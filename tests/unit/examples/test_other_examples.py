@@ -19,7 +19,7 @@ EXAMPLES = Path(__file__).parents[3] / "examples"
 
 
 @pytest.mark.parametrize("folder", sorted(p.parent.name for p in EXAMPLES.glob("*/run.yaml")))
-def test_every_run_file_is_valid_and_names_a_script_that_is_there(folder: str) -> None:
+def test_every_run_file_is_valid_and_names_an_existing_script(folder: str) -> None:
     """A user types `kaji run -f run.yaml` in the folder."""
     document = yaml.safe_load((EXAMPLES / folder / "run.yaml").read_text())
     assert (document["apiVersion"], document["kind"]) == ("kajitori.dev/v1alpha1", "Run")
@@ -37,7 +37,7 @@ def test_every_run_file_is_valid_and_names_a_script_that_is_there(folder: str) -
         ("mpi4py/allreduce.py", "mpi4py", "pip install mpi4py"),
     ],
 )
-def test_what_is_missing_is_said(script: str, module: str, command: str, tmp_path: Path) -> None:
+def test_a_missing_library_is_named(script: str, module: str, command: str, tmp_path: Path) -> None:
     """The message names the command that installs it; there is no traceback."""
     (tmp_path / f"{module}.py").write_text(f"raise ImportError('No module named {module}')")
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}

@@ -15,8 +15,8 @@ LISTED = "0, NVIDIA H100 80GB HBM3, 81559, 0\\n1, NVIDIA H100 80GB HBM3, 81559, 
 def check(
     folder: Path, *step: str, nvidia_smi: str = "", torch: str = "raise ImportError", **settings: str
 ) -> tuple[int, list[str]]:
-    """Exit code and lines, on a node with this nvidia-smi (a shell script) and this PyTorch; of all steps, or of one
-    in a process that does nothing else."""
+    """Return exit code and lines of the node test with this nvidia-smi (a shell script) and this PyTorch: of all steps,
+    or of one step in a process of its own."""
     (folder / "torch.py").write_text(torch)
     if nvidia_smi:
         (folder / "nvidia-smi").write_text(f"#!/bin/sh\n{nvidia_smi}\n")
@@ -67,18 +67,20 @@ def test_a_node_without_gpus_passes_and_says_what_was_skipped(tmp_path: Path) ->
     ],
     ids=["one fell off the bus", "its memory", "the wrong kind", "the driver", "the disk is full"],
 )
-def test_what_is_wrong_is_said(tmp_path: Path, step: str, nvidia_smi: str, settings: dict[str, str], said: str) -> None:
+def test_faults_of_gpus_are_reported(
+    tmp_path: Path, step: str, nvidia_smi: str, settings: dict[str, str], said: str
+) -> None:
     code, lines = check(tmp_path, step, nvidia_smi=nvidia_smi, **settings)
     assert code == 1
     assert said in lines[-1]
 
 
-def test_gpus_that_are_well_are_shown(tmp_path: Path) -> None:
+def test_healthy_gpus_are_listed(tmp_path: Path) -> None:
     code, lines = check(tmp_path, "GPUs", nvidia_smi=f"printf '{LISTED.format(errors=0)}'", GPUS="2")
     assert (code, lines) == (0, ["NVIDIA H100 80GB HBM3 80 GiB, NVIDIA H100 80GB HBM3 80 GiB"])
 
 
-def test_a_step_that_takes_its_process_along_has_failed(tmp_path: Path) -> None:
+def test_a_step_that_kills_its_process_has_failed(tmp_path: Path) -> None:
     """A crashing driver does that. The last line names the fault, because operators see that line on the node."""
     code, lines = check(tmp_path, torch="import os, signal; os.kill(os.getpid(), signal.SIGSEGV)")
     assert code == 1

@@ -50,7 +50,7 @@ class FakeApi:
         self._watchers: dict[object, asyncio.Queue[bytes | WatchFault]] = {}
         self._poke = asyncio.Event()
 
-    # ------------------------------------------------------------------------------------------ the tests' side
+    # ------------------------------------------------------------------------------------------ steps of the tests
 
     def put(self, name: str, namespace: str = "a", **changes: Any) -> dict[str, Any]:
         """Create or change a Pod; `changes` are merged into spec and status."""
@@ -98,14 +98,14 @@ class FakeApi:
 
     @property
     def open_watches(self) -> int:
-        """The number of open watches."""
+        """Return the number of open watches."""
         return len(self._watchers)
 
     async def until(self, condition: Callable[[], bool]) -> None:
-        """Return when the condition, which is about requests and open watches, holds."""
+        """Wait until the condition, which is about requests and open watches, holds."""
         await eventually(condition, self._poke)
 
-    # ------------------------------------------------------------------------------------------ the server's side
+    # ------------------------------------------------------------------------------------------ requests of clients
 
     def _emit(self, kind: str, pod: dict[str, Any]) -> None:
         line = json.dumps({"type": kind, "object": {"kind": "Pod", "apiVersion": "v1", **pod}}).encode() + b"\n"
@@ -114,7 +114,7 @@ class FakeApi:
             queue.put_nowait(line)
 
     def _bookmark(self) -> bytes:
-        """A bookmark at the current version."""
+        """Return a bookmark at the current version."""
         meta = {"resourceVersion": str(self.version), "creationTimestamp": None}
         bookmark = {"kind": "Pod", "apiVersion": "v1", "metadata": meta, "spec": {"containers": None}}
         return json.dumps({"type": "BOOKMARK", "object": bookmark}).encode() + b"\n"
@@ -185,7 +185,7 @@ class FakeApi:
 
 
 def status_of(code: int, message: str = "", reason: str = "") -> dict[str, Any]:
-    """A Status object."""
+    """Return a Status object."""
     return {
         "kind": "Status",
         "apiVersion": "v1",
@@ -234,7 +234,7 @@ async def serving(app: web.Application, tls: ssl.SSLContext | None = None) -> As
 
 @contextlib.asynccontextmanager
 async def fake_api() -> AsyncIterator[FakeApi]:
-    """A running FakeApi."""
+    """Run a FakeApi."""
     api = FakeApi()
     app = web.Application()
     app.router.add_get("/api/v1/pods", api.handle)
@@ -258,17 +258,17 @@ class Naps:
         await asyncio.sleep(0)
 
     def environment(self, chance: float = 0.5) -> Environment:
-        """A client's environment with this sleep and clock, and a constant random number."""
+        """Return a client's environment with this sleep and clock, and a constant random number."""
         return Environment(clock=lambda: self.now, sleep=self.sleep, chance=lambda: chance)
 
 
 def client_of(url: str, naps: Naps | None = None, retry: RetryPolicy = NO_RETRY, **options: Any) -> KubeClient:
-    """A client whose pauses take no time."""
+    """Return a client with pauses that take no time."""
     return KubeClient(KubeConfig(server=url), retry=retry, environment=(naps or Naps()).environment(), **options)
 
 
 async def eventually(condition: Callable[[], bool], poke: asyncio.Event, seconds: float = 5.0) -> None:
-    """Return when the condition holds; it is checked each time `poke` is set. Raises TimeoutError."""
+    """Wait until the condition holds; it is checked each time `poke` is set. Raises TimeoutError."""
     async with asyncio.timeout(seconds):
         while not condition():
             await poke.wait()

@@ -44,7 +44,7 @@ class Agents:
         )
 
     def token(self, node: str = "n1", life: float = 3_600.0) -> str:
-        """Return the token of the agent on a node, whose Pod exists."""
+        """Return the token of the agent on a node; create its Pod if necessary."""
         pod = {"metadata": {"namespace": "kajitori", "name": f"agent-{node}", "uid": f"uid-{node}"}}
         self.pods["kajitori", f"agent-{node}"] = msgspec.convert(pod | {"spec": {"nodeName": node}}, Pod)
         said = {"node": node, "exp": int(DAY + self.clock + life)}
@@ -73,6 +73,6 @@ class Agents:
 
 
 async def settle() -> None:
-    """Return when everything that was started has ended."""
+    """Wait until all started tasks have ended."""
     for _ in range(5):
         await asyncio.sleep(0)

@@ -39,12 +39,12 @@ class Script:
 
 
 def ok(document: Any = POD) -> web.Response:
-    """A successful answer."""
+    """Return a successful answer."""
     return web.json_response(document)
 
 
 def no(code: int, reason: str = "", message: str = "", retry_after: str = "") -> web.Response:
-    """A refusal."""
+    """Return a refusal."""
     headers = {"Retry-After": retry_after} if retry_after else {}
     return web.json_response(status_of(code, message, reason), status=code, headers=headers)
 
@@ -58,7 +58,7 @@ async def hang_up(request: web.Request) -> web.Response:
 
 @asynccontextmanager
 async def scripted(*answers: Answer) -> AsyncIterator[Script]:
-    """A running Script."""
+    """Run a Script."""
     script = Script()
     script.answers.extend(answers)
     app = web.Application()

@@ -1,4 +1,4 @@
-"""Audit events as requests: client, instance, and number per kind."""
+"""Audit events as requests: client, instance, and number by kind."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def log(*events: dict[str, Any] | bytes) -> AuditLog:
     return AuditLog([each if isinstance(each, bytes) else msgspec.json.encode(EVENT | each) + b"\n" for each in events])
 
 
-def test_a_request_says_who_asked_for_what() -> None:
+def test_an_event_becomes_a_request_with_client_and_kind() -> None:
     (request,) = log({}).requests()
     assert request.client == Client("system:serviceaccount:monitoring:spy", "spy")
     assert request.instance == "n0"
@@ -56,7 +56,7 @@ def test_a_request_says_who_asked_for_what() -> None:
         ({"username": "system:node:gpu-1"}, "gpu-1"),
     ],
 )
-def test_instances_are_told_apart_by_what_is_known_of_them(user: dict[str, Any], instance: str) -> None:
+def test_instances_are_distinguished_by_their_source(user: dict[str, Any], instance: str) -> None:
     """All kubelets are one client."""
     (request,) = log({"user": user}).requests()
     assert request.instance == instance
@@ -87,7 +87,7 @@ def test_instances_are_told_apart_by_what_is_known_of_them(user: dict[str, Any],
         ({"verb": "get", "requestURI": "/healthz?verbose", "objectRef": None}, Ask("get", "/healthz", Scope.SELECTED)),
     ],
 )
-def test_how_much_is_asked_for(changes: dict[str, Any], ask: Ask) -> None:
+def test_the_scope_of_a_request_is_recognised(changes: dict[str, Any], ask: Ask) -> None:
     (request,) = log(changes).requests()
     assert request.ask == ask
 
@@ -110,7 +110,7 @@ def test_lines_that_are_no_events_are_counted() -> None:
     assert half.unreadable == 3
 
 
-def test_an_address_that_nobody_should_ask_for_is_an_address() -> None:
-    """A scan asks for any address, and is logged."""
+def test_any_requested_path_is_accepted() -> None:
+    """A scan requests arbitrary paths, and is logged."""
     (request,) = log({"requestURI": "//[x?limit=1", "objectRef": None}).requests()
     assert request.ask == Ask("list", "//[x", Scope.SELECTED)

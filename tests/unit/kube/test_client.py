@@ -32,7 +32,7 @@ from kajitori.kube.resources import NODES, PODS, SELF_REVIEWS
 from kajitori.kube.retry import NO_RETRY, RetryPolicy
 from kajitori.kube.runs import RUNS
 
-# ---------------------------------------------------------------------------------------------- what is sent
+# ---------------------------------------------------------------------------------------------- requests
 
 
 async def test_paths_and_bodies_of_each_verb() -> None:
@@ -95,8 +95,8 @@ async def test_the_configurations_namespace_is_the_default() -> None:
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "../../nodes", "a%2fb", "a?b", "a#b", "a b", "ä", "a\n"])
-async def test_a_name_cannot_lead_elsewhere(name: str) -> None:
-    """A name that is more than one part of a path is refused before anything is sent."""
+async def test_a_name_with_several_path_segments_is_refused(name: str) -> None:
+    """Before anything is sent."""
     async with client_of("http://127.0.0.1:1") as client:
         with pytest.raises(InvalidInput):
             await client.get(PODS, name, "a")
@@ -104,7 +104,7 @@ async def test_a_name_cannot_lead_elsewhere(name: str) -> None:
             await client.get(PODS, "x", name or "..")
 
 
-async def test_objects_are_decoded_to_what_is_asked_for() -> None:
+async def test_objects_are_decoded_to_the_requested_type() -> None:
     """As a dictionary, or a struct of the needed fields; nulls count as missing; garbage is the server's error."""
     with_nulls = {"metadata": {"name": "x", "labels": None}, "spec": None, "status": {"conditions": None}}
     async with scripted(ok(), ok(with_nulls), web.Response(text="<html>")) as server, client_of(server.url) as client:
@@ -114,7 +114,7 @@ async def test_objects_are_decoded_to_what_is_asked_for() -> None:
             await client.get(PODS, "x")
 
 
-async def test_a_list_is_followed_to_its_end() -> None:
+async def test_all_pages_of_a_list_are_read() -> None:
     """All pages form one listing, at the version of the last; an object that is no Pod is left out."""
     pages = [
         ok({"metadata": {"resourceVersion": "7", "continue": "t/1="}, "items": [POD, {"metadata": 5}]}),
@@ -126,11 +126,11 @@ async def test_a_list_is_followed_to_its_end() -> None:
         assert server.asked[1][1] == "/api/v1/namespaces/a/pods?labelSelector=k%3Dv&limit=500&continue=t/1%3D"
 
 
-# ---------------------------------------------------------------------------------------------- trying again
+# ---------------------------------------------------------------------------------------------- retries
 
 
-async def test_reads_are_tried_again() -> None:
-    """Reads are retried after a broken connection, 500 and 429."""
+async def test_reads_are_retried() -> None:
+    """After a broken connection, 500 and 429."""
     naps = Naps()
     answers: list[Answer] = [no(500), no(429), hang_up, ok()]
     async with scripted(*answers) as server, client_of(server.url, naps, RetryPolicy()) as client:
@@ -149,9 +149,9 @@ async def test_a_create_is_not_repeated_after_a_broken_connection() -> None:
         assert len(server.asked) == 1
 
 
-async def test_a_write_that_was_stopped_on_its_way_is_not_sent_afterwards() -> None:
-    """The permission is checked again when there is a connection, new or reused, and when the body follows; not for
-    reads."""
+async def test_a_write_whose_permission_ended_is_not_sent() -> None:
+    """The permission is checked again when there is a connection, new or reused, and when the body follows. Reads need
+    none."""
     permits = 0
 
     def permit() -> float:
@@ -176,7 +176,7 @@ async def test_a_write_that_was_stopped_on_its_way_is_not_sent_afterwards() -> N
 
 
 async def test_a_create_is_repeated_when_the_server_asks_for_it() -> None:
-    """429 with Retry-After means that nothing was done; the pause is at least as long as asked."""
+    """429 with Retry-After means that nothing was done; the pause is at least as long as requested."""
     naps = Naps()
     async with scripted(no(429, retry_after="2"), ok()) as server:
         async with client_of(server.url, naps, RetryPolicy()) as client:
@@ -198,8 +198,8 @@ async def test_refusals_are_not_repeated() -> None:
             assert len(server.asked) == 1
 
 
-async def test_patience_ends() -> None:
-    """A server that answers 429 for ever leads to its own error, after a limited time."""
+async def test_retries_are_given_up_after_a_limited_time() -> None:
+    """A server that always answers 429 leads to its own error."""
     naps = Naps()
     async with scripted(no(429, retry_after="9")) as server, client_of(server.url, naps, RetryPolicy()) as client:
         with pytest.raises(TooManyRequestsError):
@@ -207,8 +207,8 @@ async def test_patience_ends() -> None:
     assert sum(naps.taken) < 40
 
 
-async def test_a_server_that_does_not_answer() -> None:
-    """The request ends at the time limit; it may have been applied."""
+async def test_a_request_without_an_answer_ends_at_the_time_limit() -> None:
+    """It may have been applied."""
 
     async def never(request: web.Request) -> web.Response:
         await asyncio.Event().wait()
@@ -220,8 +220,8 @@ async def test_a_server_that_does_not_answer() -> None:
         assert caught.value.maybe_applied
 
 
-async def test_a_closed_client_asks_nothing() -> None:
-    """The error says that the client is closed; no new connection is opened."""
+async def test_a_closed_client_opens_no_connection() -> None:
+    """The error says that the client is closed."""
     async with scripted(ok()) as server:
         async with client_of(server.url) as client:
             await client.get(PODS, "x")
@@ -230,8 +230,8 @@ async def test_a_closed_client_asks_nothing() -> None:
         assert len(server.asked) == 1
 
 
-async def test_nobody_listens() -> None:
-    """The error names the unreachable server and a way out; the request was certainly not applied."""
+async def test_a_refused_connection_names_the_server_and_a_remedy() -> None:
+    """The request was certainly not applied."""
     async with serving(web.Application()) as url:
         pass
     async with client_of(url) as client:
@@ -242,14 +242,14 @@ async def test_nobody_listens() -> None:
     assert not caught.value.maybe_applied
 
 
-def test_raw_parts_of_a_body_stay_as_they_are() -> None:
-    """A Run's spec is sent back byte by byte."""
+def test_raw_parts_of_a_body_are_sent_unchanged() -> None:
+    """Such as a Run's spec."""
     assert msgspec.json.encode({"spec": msgspec.Raw(b'{"a":  1}')}) == b'{"spec":{"a":  1}}'
 
 
-def test_a_descriptor_that_the_event_loop_still_has_is_a_failed_connection() -> None:
+def test_a_descriptor_known_to_the_event_loop_is_a_failed_connection() -> None:
     """If a server dies during a handshake, aiohttp closes the socket before uvloop knows. The next socket gets the same
-    number, and uvloop refuses it. Nothing was sent, and the state passes."""
+    number, and uvloop refuses it. Nothing was sent, and the condition is temporary."""
 
     async def work() -> None:
         async with fake_api() as api, KubeClient(KubeConfig(server=api.url), retry=NO_RETRY) as client:

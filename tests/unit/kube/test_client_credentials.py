@@ -70,8 +70,8 @@ async def test_a_token_file_is_read_again_after_401(tmp_path: Path) -> None:
         assert [h["Authorization"] for h in server.headers] == ["Bearer old", "Bearer new"]
 
 
-async def test_a_fixed_token_that_expired() -> None:
-    """Nothing can be renewed: one request, a typed error with a hint, and no token in the message."""
+async def test_an_expired_fixed_token_is_an_error_with_a_hint() -> None:
+    """It cannot be renewed, so there is one request. The message does not contain the token."""
     async with scripted(bearer("other")) as server:
         async with KubeClient(KubeConfig(server=server.url).with_token("s3cret"), retry=NO_RETRY) as client:
             with pytest.raises(UnauthorizedError) as caught:
@@ -81,7 +81,7 @@ async def test_a_fixed_token_that_expired() -> None:
     assert "s3cret" not in f"{caught.value!r} {caught.value.hint}"
 
 
-async def test_another_users_token_shares_the_connection_and_nothing_else() -> None:
+async def test_clients_with_different_tokens_share_only_the_connections() -> None:
     """Each request carries its own client's token and user agent only; after one client is closed, the other one works
     on."""
     connections = set()
@@ -134,9 +134,8 @@ async def test_a_token_about_to_expire_is_renewed_before_it_is_used(tmp_path: Pa
     assert runs(tmp_path) == 2
 
 
-async def test_a_plugin_is_told_about_the_cluster(tmp_path: Path) -> None:
-    """KUBERNETES_EXEC_INFO holds the version, whether questions are possible, and the server if the plugin wants to
-    know it."""
+async def test_a_plugin_gets_information_about_the_cluster(tmp_path: Path) -> None:
+    """KUBERNETES_EXEC_INFO has the version, whether it may ask questions, and on request the server."""
     script = 'printf %s "$KUBERNETES_EXEC_INFO" > info; printf %s "$PROFILE" > profile\n' + credential("t")
     made = plugin(tmp_path, script, provide_cluster_info=True, interactive_mode="Never", env=(("PROFILE", "ml"),))
     async with scripted(ok()) as server:
@@ -157,16 +156,15 @@ async def test_a_plugin_is_told_about_the_cluster(tmp_path: Path) -> None:
         ("""echo '{"status": {}}'""", "printed no credentials"),
     ],
 )
-async def test_a_plugin_that_fails(tmp_path: Path, script: str, said: str) -> None:
-    """The error has its last line and exit code, but not what it printed as an answer."""
+async def test_the_error_of_a_failed_plugin_has_its_last_line(tmp_path: Path, script: str, said: str) -> None:
+    """And its exit code, but not what it printed as an answer."""
     made = plugin(tmp_path, script)
     async with KubeClient(KubeConfig(server="http://127.0.0.1:1", credentials=Credentials(plugin=made))) as client:
         with pytest.raises(Unauthenticated, match=said):
             await client.get(PODS, "x")
 
 
-async def test_a_plugin_that_is_not_there() -> None:
-    """The error's hint is the plugin's install hint."""
+async def test_the_error_for_a_missing_plugin_has_its_install_hint() -> None:
     made = ExecPlugin("client.authentication.k8s.io/v1", "/no/such/plugin", install_hint="install it so")
     async with KubeClient(KubeConfig(server="http://127.0.0.1:1", credentials=Credentials(plugin=made))) as client:
         with pytest.raises(Unauthenticated) as caught:

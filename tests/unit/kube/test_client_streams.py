@@ -14,7 +14,7 @@ from kajitori.kube.errors import ConnectionFailed, NotFoundError
 from kajitori.kube.streams import EXEC_PROTOCOL, Channel, exit_of
 
 
-async def test_a_log_comes_in_pieces() -> None:
+async def test_a_log_is_streamed_unchanged() -> None:
     """Options have Kubernetes' names; the bytes are unchanged."""
 
     async def log(request: web.Request) -> web.StreamResponse:
@@ -34,7 +34,7 @@ async def test_a_log_comes_in_pieces() -> None:
         )
 
 
-async def test_a_log_that_is_refused_or_breaks() -> None:
+async def test_a_refused_or_broken_log_is_an_error() -> None:
     """A refusal is raised when opening; a broken connection while reading."""
 
     async def breaks(request: web.Request) -> web.StreamResponse:
@@ -54,7 +54,7 @@ async def test_a_log_that_is_refused_or_breaks() -> None:
             _ = [chunk async for chunk in await client.open_log("a", "x")]
 
 
-async def test_exec_speaks_the_channels() -> None:
+async def test_exec_uses_all_channels() -> None:
     """Input, its end and the terminal's size go out; output, errors and the exit code come in."""
     heard: list[bytes] = []
 
@@ -95,14 +95,14 @@ async def test_exec_speaks_the_channels() -> None:
     assert heard == [b"\x00hello", b'\x04{"Width":80,"Height":24}', b"\xff\x00"]
 
 
-async def test_exec_that_is_refused_says_why() -> None:
+async def test_a_refused_exec_has_the_servers_message() -> None:
     """The server's own message is raised, although a refused handshake loses its body."""
     async with scripted(no(404, "NotFound", 'pods "x" not found')) as server, client_of(server.url) as client:
         with pytest.raises(NotFoundError, match='pods "x" not found'):
             await client.open_exec("a", "x", command=["sh"])
 
 
-async def test_exec_that_breaks_is_not_taken_for_its_end() -> None:
+async def test_a_broken_exec_has_no_exit_code() -> None:
     """Without a Status at the end there is an error instead of an exit code."""
 
     async def run(request: web.Request) -> web.StreamResponse:
@@ -127,6 +127,6 @@ async def test_exec_that_breaks_is_not_taken_for_its_end() -> None:
         (b"gibberish", (None, "gibberish")),
     ],
 )
-def test_how_a_program_ended(payload: bytes, answer: tuple[int | None, str]) -> None:
+def test_the_exit_code_comes_from_the_final_status(payload: bytes, answer: tuple[int | None, str]) -> None:
     """Only a number in the Status is an exit code."""
     assert exit_of(payload) == answer

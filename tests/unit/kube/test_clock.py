@@ -1,4 +1,4 @@
-"""The API server's clock, by its answers."""
+"""The API server's clock, estimated from its answers."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ def date(moment: datetime) -> str:
     return format_datetime(moment, usegmt=True)
 
 
-def test_before_any_answer_it_is_our_own_time() -> None:
-    """There is nothing better; a component that judges deadlines has already read a list."""
+def test_before_any_answer_the_local_clock_counts() -> None:
+    """A component that judges deadlines has always read a list before."""
     assert Ticks().clock().now() == NOON + timedelta(hours=1)
 
 
-def test_an_answer_tells_the_time_and_then_it_goes_on_by_itself() -> None:
+def test_after_an_answer_the_steady_clock_advances_the_time() -> None:
     """This machine's clock has no effect any more."""
     ticks = Ticks()
     clock = ticks.clock()
@@ -51,8 +51,8 @@ def test_an_answer_tells_the_time_and_then_it_goes_on_by_itself() -> None:
 
 
 @pytest.mark.parametrize("hours", [1, -1])
-def test_a_server_whose_clock_is_set_is_not_followed(hours: int) -> None:
-    """No deadline has come nearer by that, or moved away; drift is followed."""
+def test_a_jump_of_the_servers_clock_is_ignored_and_drift_is_followed(hours: int) -> None:
+    """A jump brings no deadline nearer."""
     ticks = Ticks()
     clock = ticks.clock()
     clock.note(date(NOON))
@@ -67,8 +67,8 @@ def test_a_server_whose_clock_is_set_is_not_followed(hours: int) -> None:
     assert abs(clock.now() - NOON - timedelta(hours=2, seconds=2)) <= timedelta(seconds=2)
 
 
-def test_the_first_answer_after_a_stop_is_used_however_different() -> None:
-    """A machine that was stopped for an hour does not know it."""
+def test_the_first_answer_after_a_long_pause_is_used() -> None:
+    """A machine that was suspended for an hour does not know it."""
     ticks = Ticks()
     clock = ticks.clock()
     clock.note(date(NOON))
@@ -78,14 +78,14 @@ def test_the_first_answer_after_a_stop_is_used_however_different() -> None:
 
 
 @pytest.mark.parametrize("said", [None, "", "yesterday", "Sun, 99 Nov 2026 12:00:00 GMT"])
-def test_what_is_no_time_is_passed_over(said: str | None) -> None:
+def test_an_invalid_or_missing_date_is_ignored(said: str | None) -> None:
     """A proxy may remove the header, or write anything."""
     clock = Ticks().clock()
     clock.note(said)
     assert clock.now() == NOON + timedelta(hours=1)
 
 
-def test_the_steady_clock_goes_forward() -> None:
+def test_the_steady_clock_advances() -> None:
     """At the pace of any other."""
     began, other = steady_seconds(), time.monotonic()
     time.sleep(0)

@@ -1,4 +1,4 @@
-"""The window grows while the server keeps up, and is halved when the server says or shows that it does not."""
+"""The window of requests grows while the server keeps up, and is halved when it is overloaded."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from kajitori.kube.concurrency import ConcurrencyLimiter, Limits, Window, preceding
 
 
-def test_a_full_window_grows_by_one_a_round() -> None:
+def test_a_full_window_grows_by_one_per_round() -> None:
     """Additive increase: as many answers as the window is wide make it one wider."""
     window = Window(Limits(initial=10))
     for _ in range(11):
@@ -28,7 +28,7 @@ def test_a_window_that_is_not_used_does_not_grow() -> None:
     assert window.size == 10
 
 
-def test_429_halves_once_a_round() -> None:
+def test_429_halves_the_window_once_per_round() -> None:
     """Answers to requests sent before the halving show the same congestion, later ones a new one."""
     window = Window(Limits(initial=64))
     for _ in range(20):
@@ -46,7 +46,7 @@ def test_retry_after_pauses_all_requests() -> None:
     assert window.paused_until == 15
 
 
-def test_an_absurd_wish_is_not_granted() -> None:
+def test_retry_after_is_limited() -> None:
     """One answer cannot silence the client for an hour."""
     window = Window(Limits(longest_pause_seconds=30))
     window.throttled(began=0, now=10, retry_after_seconds=3600)
@@ -61,7 +61,7 @@ def feed(window: Window, latency_seconds: float, answers: int, began: float) -> 
     return began
 
 
-def test_rising_latency_halves() -> None:
+def test_rising_latency_halves_the_window() -> None:
     """Clearly over the floor, for longer than a moment, is congestion."""
     window = Window(Limits(initial=64))
     now = feed(window, 0.010, 50, 0.0)
@@ -79,7 +79,7 @@ def test_a_single_slow_answer_is_no_congestion() -> None:
     assert window.size >= before
 
 
-def test_a_fast_server_may_waver() -> None:
+def test_small_changes_of_a_low_latency_are_no_congestion() -> None:
     """From five to fifty milliseconds is no congestion."""
     window = Window(Limits(initial=64))
     now = feed(window, 0.005, 50, 0.0)
@@ -87,7 +87,7 @@ def test_a_fast_server_may_waver() -> None:
     assert window.size >= 64
 
 
-def test_a_server_that_got_slower_for_good_is_the_new_normal() -> None:
+def test_a_permanently_slower_server_becomes_the_new_floor() -> None:
     """The floor follows recent latencies: after a server has moved far away, the window grows again."""
     window = Window(Limits(initial=64, floor_seconds=10))
     now = feed(window, 0.010, 50, 0.0)
@@ -97,7 +97,7 @@ def test_a_server_that_got_slower_for_good_is_the_new_normal() -> None:
     assert window.size > low
 
 
-def test_kinds_have_floors_of_their_own() -> None:
+def test_each_kind_of_request_has_its_own_latency_floor() -> None:
     """A kind of request is not congested because it is slower than another one."""
     window = Window(Limits(initial=64))
     for number in range(50):
@@ -157,8 +157,7 @@ async def settle() -> None:
         await asyncio.sleep(0)
 
 
-async def test_no_more_than_the_window_at_a_time_in_order() -> None:
-    """Requests begin in the order of their arrival."""
+async def test_at_most_the_window_of_requests_runs_in_order_of_arrival() -> None:
     work = Work(ConcurrencyLimiter(Window(Limits(initial=3, max_size=3))))
     tasks = [asyncio.create_task(work.one(number)) for number in range(8)]
     await settle()
@@ -172,7 +171,7 @@ async def test_no_more_than_the_window_at_a_time_in_order() -> None:
     assert (work.largest, work.limiter.in_flight) == (3, 0)
 
 
-async def test_every_other_turn_is_for_the_highest_precedence() -> None:
+async def test_every_other_turn_goes_to_the_highest_precedence() -> None:
     """The turns between go to the request that has waited longest, so that none starves."""
     work, tasks = Work(ConcurrencyLimiter(Window(Limits(initial=1, max_size=1)))), []
     for number, precedence in enumerate([None, None, None, None, 1, 2, 1, 2]):
@@ -189,8 +188,8 @@ async def test_every_other_turn_is_for_the_highest_precedence() -> None:
     assert not work.limiter.is_full and work.limiter.in_flight == 0
 
 
-async def test_a_narrower_window_lets_nobody_in_until_it_is_free() -> None:
-    """After 429, requests in flight finish, and the next ones begin when fewer than half are left."""
+async def test_after_429_requests_begin_once_fewer_than_half_are_in_flight() -> None:
+    """Requests in flight finish normally."""
     work = Work(ConcurrencyLimiter(Window(Limits(initial=4)), clock=lambda: 1.0))
     tasks = [asyncio.create_task(work.one(number, 429 if number == 0 else 200)) for number in range(8)]
     await settle()
@@ -209,8 +208,8 @@ async def test_a_narrower_window_lets_nobody_in_until_it_is_free() -> None:
     assert work.limiter.in_flight == 0
 
 
-async def test_a_cancelled_request_takes_no_place() -> None:
-    """A request that is cancelled while it waits, or just when it gets its turn, passes the turn on."""
+async def test_a_cancelled_request_passes_its_turn_on() -> None:
+    """Whether it is cancelled while it waits, or just when it gets its turn."""
     work = Work(ConcurrencyLimiter(Window(Limits(initial=1, max_size=1))))
     tasks = [asyncio.create_task(work.one(number)) for number in range(4)]
     await settle()
@@ -227,7 +226,7 @@ async def test_a_cancelled_request_takes_no_place() -> None:
         assert work.limiter.in_flight == 1
 
 
-async def test_nobody_begins_while_the_server_wants_a_pause() -> None:
+async def test_no_request_begins_during_a_pause_of_the_server() -> None:
     """Retry-After pauses all requests of the client, not only the one with that answer."""
     now, slept = [100.0], list[float]()
 

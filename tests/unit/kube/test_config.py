@@ -39,8 +39,8 @@ def write(path: Path, cluster: dict[str, Any], user: dict[str, Any], **context: 
     return path
 
 
-def test_what_a_file_says(tmp_path: Path) -> None:
-    """Address, namespace, TLS and proxy of the current context; relative files are found beside the kubeconfig."""
+def test_a_kubeconfigs_current_context_is_read(tmp_path: Path) -> None:
+    """Address, namespace, TLS and proxy; relative paths are relative to the kubeconfig."""
     cluster = {
         "server": "https://api:6443/",
         "certificate-authority": "ca.crt",
@@ -57,7 +57,7 @@ def test_what_a_file_says(tmp_path: Path) -> None:
     assert config.credentials.impersonate_user == "boss"
 
 
-def test_credential_plugins_keep_what_the_protocol_needs(tmp_path: Path) -> None:
+def test_credential_plugins_are_read_with_all_their_fields(tmp_path: Path) -> None:
     """Version v1 with its later fields; a relative command with a slash is found beside the kubeconfig."""
     exec_part = {
         "apiVersion": "client.authentication.k8s.io/v1",
@@ -80,8 +80,8 @@ def test_credential_plugins_keep_what_the_protocol_needs(tmp_path: Path) -> None
     )
 
 
-def test_no_secret_is_shown(tmp_path: Path) -> None:
-    """The repr, which may be logged, holds neither token, nor password, nor key."""
+def test_the_repr_of_a_configuration_shows_no_secret(tmp_path: Path) -> None:
+    """It may be logged."""
     data = base64.b64encode(SECRET.encode()).decode()
     user = {"token": SECRET, "password": SECRET, "username": "u", "client-key-data": data}
     config = KubeConfig.from_file(write(tmp_path / "config", {}, user))
@@ -90,8 +90,8 @@ def test_no_secret_is_shown(tmp_path: Path) -> None:
     assert SECRET not in repr(config.with_token(SECRET))
 
 
-def test_another_token_leaves_nothing_of_ours() -> None:
-    """Only the token remains: no certificate and no impersonation."""
+def test_with_token_removes_all_other_credentials() -> None:
+    """Neither a certificate nor impersonation is left."""
     config = KubeConfig(server="https://api", ca_pem=b"CA").with_token("theirs")
     assert (config.server, config.ca_pem, config.credentials.token) == ("https://api", b"CA", "theirs")
     assert config.credentials.plugin is None
@@ -110,7 +110,7 @@ def test_another_token_leaves_nothing_of_ours() -> None:
         ({}, {"as-user-extra": {"a": ["b"]}}, Unsupported, "as-user-extra"),
     ],
 )
-def test_what_cannot_be_used_is_named(
+def test_unusable_fields_are_named(
     tmp_path: Path, cluster: dict[str, Any], user: dict[str, Any], kind: type[KajitoriError], said: str
 ) -> None:
     """Each unusable field leads to a typed error that names it."""
@@ -120,8 +120,7 @@ def test_what_cannot_be_used_is_named(
 
 
 @pytest.mark.parametrize("text", ["", "[]", "a: [", "- x", "\x00", "clusters: 7\ncurrent-context: x\ncontexts: [3]"])
-def test_nonsense_is_refused(tmp_path: Path, text: str) -> None:
-    """A file that is no kubeconfig leads to InvalidInput."""
+def test_a_file_that_is_no_kubeconfig_is_refused(tmp_path: Path, text: str) -> None:
     path = tmp_path / "config"
     path.write_text(text)
     with pytest.raises(InvalidInput):
@@ -147,8 +146,8 @@ def test_several_files_are_merged(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert config.ca_file == tmp_path / "other" / "ca.crt"
 
 
-def test_the_order_of_discovery(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A named file, $KUBECONFIG, ~/.kube/config, the Pod's own cluster; else an error with a way out."""
+def test_configurations_are_looked_for_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A named file, $KUBECONFIG, ~/.kube/config, the Pod's own cluster; otherwise an error with a remedy."""
     with pytest.raises(Unavailable) as caught:
         KubeConfig.discover(None)
     assert "--kubeconfig" in caught.value.hint
@@ -165,7 +164,7 @@ def test_the_order_of_discovery(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         KubeConfig.discover(None)
 
 
-def test_in_a_pod(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_configuration_of_a_pod_follows_its_token_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The service account's token file is read again when it changes; IPv6 addresses are in brackets."""
     with pytest.raises(Unavailable):
         KubeConfig.in_cluster(tmp_path)
@@ -192,14 +191,15 @@ def test_in_a_pod(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ("https://localhost:6443", "", False),
     ],
 )
-def test_the_environments_proxy(monkeypatch: pytest.MonkeyPatch, server: str, no_proxy: str, proxied: bool) -> None:
-    """$HTTPS_PROXY is used unless $NO_PROXY names the host, its domain or its network; never for loopback."""
+def test_https_proxy_is_used_unless_no_proxy_names_the_host(
+    monkeypatch: pytest.MonkeyPatch, server: str, no_proxy: str, proxied: bool
+) -> None:
+    """$NO_PROXY may name the host, its domain or its network. Loopback never uses a proxy."""
     monkeypatch.setenv("HTTPS_PROXY", "http://proxy:3128")
     monkeypatch.setenv("NO_PROXY", no_proxy)
     assert proxy_for(KubeConfig(server=server)) == ("http://proxy:3128" if proxied else None)
 
 
-def test_the_kubeconfigs_proxy_comes_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The file takes precedence over the environment."""
+def test_the_kubeconfigs_proxy_takes_precedence(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_PROXY", "*")
     assert proxy_for(KubeConfig(server="https://127.0.0.1", proxy_url="http://other:1")) == "http://other:1"

@@ -34,7 +34,7 @@ def lines(*events: tuple[str, Any]) -> bytes:
     return b"".join(json.dumps({"type": kind, "object": thing}).encode() + b"\n" for kind, thing in events)
 
 
-def test_names_of_fields_are_kubernetes_own() -> None:
+def test_field_names_are_those_of_kubernetes() -> None:
     """Abbreviations keep their capitals."""
     status = {"podIP": "10.0.0.1", "hostIP": "172.16.0.1", "startTime": "t"}
     found = decode(json.dumps(pod("p1", status=status)).encode(), Pod)
@@ -44,7 +44,7 @@ def test_names_of_fields_are_kubernetes_own() -> None:
     assert (node.address("X", "A"), node.address("X"), node.is_ready) == ("b", "", False)
 
 
-def test_containers_states() -> None:
+def test_all_states_of_containers_are_read() -> None:
     """Waiting, running and terminated, now and before."""
     state = {"terminated": {"exitCode": 137, "signal": 9, "reason": "OOMKilled", "finishedAt": "t"}}
     container = {
@@ -69,7 +69,7 @@ def test_a_run_keeps_its_spec_as_bytes() -> None:
     assert run.status is None
 
 
-def test_a_strange_object_in_a_list_is_left_out(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_invalid_object_in_a_list_is_left_out(caplog: pytest.LogCaptureFixture) -> None:
     """The page has its other objects, version and token, and the log names what was left out."""
     items = [pod("p1"), {"metadata": {"name": 7}}, pod("p3", status=None), pod("p4", status={"phase": ["no"]})]
     document = {"metadata": {"resourceVersion": "9", "continue": "t"}, "items": items}
@@ -80,7 +80,7 @@ def test_a_strange_object_in_a_list_is_left_out(caplog: pytest.LogCaptureFixture
     assert len(caplog.records) == 2
 
 
-def test_a_strange_object_in_a_watch_is_left_out() -> None:
+def test_an_invalid_object_in_a_watch_is_left_out() -> None:
     """The other objects are yielded, and the position moves past it."""
     block = decode_events(lines(("ADDED", pod("p1")), ("MODIFIED", pod("p2", spec=3)), ("DELETED", pod("p3"))), Pod)
     assert [(event.type, event.object.metadata.name) for event in block.events] == [
@@ -92,7 +92,7 @@ def test_a_strange_object_in_a_watch_is_left_out() -> None:
     assert last.resource_version == "2"
 
 
-def test_a_strange_object_that_was_deleted_is_forgotten_all_the_same(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_deletion_of_an_invalid_object_is_reported(caplog: pytest.LogCaptureFixture) -> None:
     """Its name suffices; the log names what was left out."""
     strange = {"metadata": {"name": "p2", "namespace": "a", "resourceVersion": "2"}, "spec": 3}
     block = decode_events(lines(("MODIFIED", strange), ("DELETED", strange), ("DELETED", {"metadata": {}})), Pod)
@@ -103,7 +103,7 @@ def test_a_strange_object_that_was_deleted_is_forgotten_all_the_same(caplog: pyt
     assert "a/p2" in caplog.records[0].getMessage()
 
 
-def test_bookmarks_move_the_version_only() -> None:
+def test_bookmarks_change_only_the_version() -> None:
     """A bookmark is not an object, although it looks like one."""
     bookmark = {"kind": "Pod", "metadata": {"resourceVersion": "50", "creationTimestamp": None}, "spec": {}}
     whole = bookmark | {"metadata": {"name": "", "resourceVersion": "60"}}
@@ -121,7 +121,7 @@ def test_an_error_event_ends_the_block() -> None:
     assert isinstance(block.error, GoneError)
 
 
-def test_garbage_is_the_servers_error() -> None:
+def test_invalid_json_is_an_error_of_the_server() -> None:
     """Bytes that are not JSON, or not an event, lead to a typed error."""
     for garbage in (b"<html>\n", b'{"type": "SOMETHING", "object": {}}\n', b"[]\n", b'{"type":"ADDED"\n'):
         with pytest.raises(ServerError):
@@ -130,7 +130,7 @@ def test_garbage_is_the_servers_error() -> None:
         decode_page(b"<html>", Pod)
 
 
-def test_a_run_keeps_its_spec_word_for_word_beside_nulls() -> None:
+def test_a_run_keeps_its_spec_unchanged_beside_nulls() -> None:
     """A null elsewhere must not make the whole Run unreadable."""
     document = (
         b'{"metadata":{"name":"x","labels":null},"spec":{"image":"a"},"status":{"phase":"Queued","notable":null}}'
@@ -172,9 +172,7 @@ def test_a_template_that_was_stored_as_an_object_is_read() -> None:
     spoilt=st.dictionaries(st.sampled_from([*SOUND, "notBefore", "startedAt", "avoidNodes"]), JUNK),
     attempt=st.dictionaries(st.sampled_from(["number", "nodes", "ranks", "template", "port", "plannedAt"]), JUNK),
 )
-def test_whatever_a_status_holds_its_run_can_be_read_and_has_a_next_step(
-    spoilt: dict[str, Any], attempt: dict[str, Any]
-) -> None:
+def test_a_run_with_any_status_can_be_read_and_has_a_next_step(spoilt: dict[str, Any], attempt: dict[str, Any]) -> None:
     """It can be shown, deleted and resumed, and does not affect other runs."""
     status = {**SOUND, **spoilt}
     if isinstance(status.get("attempt"), dict):

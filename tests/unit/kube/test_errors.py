@@ -38,7 +38,7 @@ def status(code: int, reason: str = "", **more: Any) -> bytes:
         (418, "Teapot", ApiError, ours.KajitoriError, 125),
     ],
 )
-def test_each_status_has_its_type(
+def test_each_http_status_has_its_error_type(
     code: int, reason: str, kind: type[ApiError], base: type[ours.KajitoriError], exit_code: int
 ) -> None:
     """The error has both the API's and the platform's type, and the server's message, reason and status."""
@@ -50,8 +50,8 @@ def test_each_status_has_its_type(
     assert (error.status, error.reason, error.message, error.exit_code) == (code, reason, "it says no", exit_code)
 
 
-def test_success_raises_nothing() -> None:
-    """2xx is not an error, whatever the body."""
+def test_a_successful_status_is_no_error() -> None:
+    """Whatever the body is."""
     raise_for_status(201, status(500), {})
 
 
@@ -79,36 +79,36 @@ def test_causes_become_faults() -> None:
         ({}, {}, None),
     ],
 )
-def test_how_long_to_wait(headers: dict[str, str], details: dict[str, int], seconds: float | None) -> None:
-    """The header counts, else the Status' details; an invalid value counts as none."""
+def test_retry_after_is_read_from_the_header_or_the_body(
+    headers: dict[str, str], details: dict[str, int], seconds: float | None
+) -> None:
+    """The header takes precedence; an invalid value is ignored."""
     with pytest.raises(errors.TooManyRequestsError) as caught:
         raise_for_status(429, status(429, details=details), headers)
     assert caught.value.retry_after_seconds == seconds
 
 
 @pytest.mark.parametrize("body", [b"", b"<html>\n<h1>Bad gateway</h1></html>", b"[1]", b'{"error": "x"}', b"\xff\xfe"])
-def test_answers_that_are_not_kubernetes(body: bytes) -> None:
-    """A proxy's text is kept, on one line."""
+def test_the_text_of_a_proxy_is_kept_on_one_line(body: bytes) -> None:
     with pytest.raises(errors.ServerError) as caught:
         raise_for_status(502, body, {})
     assert caught.value.message.startswith("HTTP 502")
     assert "\n" not in caught.value.message
 
 
-def test_a_kind_that_is_not_served_is_told_apart() -> None:
-    """A missing custom resource definition differs from a missing object."""
+def test_a_missing_kind_differs_from_a_missing_object() -> None:
+    """The custom resource definition is not installed."""
     with pytest.raises(errors.NotFoundError, match="does not serve this kind") as caught:
         raise_for_status(404, b"404 page not found\n", {})
     assert "custom resource definition" in caught.value.hint
 
 
-def test_a_status_without_words_still_says_something() -> None:
-    """The message is never empty."""
+def test_an_error_always_has_a_message() -> None:
     assert error_from_status({"kind": "Status", "code": 500, "details": None}).message == "the API server answered 500"
 
 
-def test_who_lacks_a_role_is_told_whom_to_ask() -> None:
-    """RBAC's refusal gets a hint; that of a quota, which is also a 403, explains itself."""
+def test_a_refusal_by_rbac_has_a_hint() -> None:
+    """The refusal of a quota, which is also a 403, has none: it explains itself."""
     said = 'runs.kajitori.dev is forbidden: User "eve" cannot create resource "runs" in API group "kajitori.dev"'
     rbac = error_from_status({"kind": "Status", "code": 403, "reason": "Forbidden", "message": said})
     assert isinstance(rbac, errors.ForbiddenError) and "role" in rbac.hint

@@ -1,4 +1,4 @@
-"""Events are written beside the work, and the less of them the longer each takes."""
+"""Events are written in the background, and fewer of them the longer each write takes."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from kajitori.kube.resources import Resource
 ABOUT = About("Run", "bert", "uid", "team")
 
 
-class Server:
-    """Stands for a client, and for the time: each write takes so many seconds, and writers wait for nothing."""
+class SlowServer:
+    """Stands for a client and for time: each write takes this many seconds, and pauses take no time."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
@@ -35,13 +35,13 @@ class Server:
         await asyncio.sleep(0)
 
     async def write(self, *reasons: str) -> None:
-        """Has these written."""
+        """Write these Events."""
         recorder = EventRecorder(self, "test", monotonic=lambda: self.now, sleep=self.sleep)
         for reason in reasons:
             recorder.say(ABOUT, "Normal", reason, "")
         expected = len(set(reasons[-QUEUE_LIMIT:]))
         writing = asyncio.create_task(recorder.run())
-        while len(self.rests) < expected:  # noqa: ASYNC110 — nobody tells
+        while len(self.rests) < expected:  # noqa: ASYNC110 — no event tells when all are written
             await asyncio.sleep(0)
         writing.cancel()
         await asyncio.gather(writing, return_exceptions=True)
@@ -53,14 +53,14 @@ class Server:
 async def test_a_writer_pauses_for_a_multiple_of_its_last_write(seconds: float, pause: float) -> None:
     """All writers together have less than one write in flight on average."""
     assert PAUSE_FACTOR >= WRITERS
-    server = Server(seconds)
+    server = SlowServer(seconds)
     await server.write("one", "two")
     assert server.reasons == ["one", "two"]
     assert server.rests == pytest.approx([pause, pause])
 
 
-async def test_of_too_much_the_oldest_is_dropped() -> None:
-    """And what is said again while it waits is written once."""
-    server = Server(0.0)
+async def test_of_too_many_waiting_events_the_oldest_is_dropped() -> None:
+    """An Event that is repeated while it waits is written once."""
+    server = SlowServer(0.0)
     await server.write("dropped", *(f"reason-{number}" for number in range(QUEUE_LIMIT)), "reason-0")
     assert server.reasons == [f"reason-{number}" for number in range(QUEUE_LIMIT)]

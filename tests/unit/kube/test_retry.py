@@ -1,4 +1,4 @@
-"""Only what may safely be done twice is tried again, for a bounded time."""
+"""Only requests that may safely be repeated are retried, for a limited time."""
 
 from __future__ import annotations
 
@@ -36,20 +36,18 @@ NEVER_SENT = ConnectionFailed("refused", maybe_applied=False)
         (answered(401), False, False),
     ],
 )
-def test_what_is_worth_another_try(error: ApiError | ConnectionFailed, if_idempotent: bool, if_not: bool) -> None:
+def test_which_errors_are_retried(error: ApiError | ConnectionFailed, if_idempotent: bool, if_not: bool) -> None:
     """A create whose connection broke may have been applied, so the caller has to decide."""
     assert worth_retrying(error, idempotent=True) is if_idempotent
     assert worth_retrying(error, idempotent=False) is if_not
 
 
-def test_the_servers_wish_is_added() -> None:
-    """Retry-After is the minimum pause."""
+def test_retry_after_is_the_minimum_pause() -> None:
     pause = RetryPolicy().pause(answered(429, 2.0), tried=1, elapsed_seconds=0, idempotent=False, chance=0.5)
     assert pause == pytest.approx(2.0 + 0.5 * 0.2)
 
 
-def test_no_retry_means_none() -> None:
-    """The policy that tries once never waits."""
+def test_the_policy_without_retries_never_waits() -> None:
     assert NO_RETRY.pause(NEVER_SENT, tried=1, elapsed_seconds=0, idempotent=True, chance=0) is None
 
 
@@ -59,8 +57,10 @@ def test_no_retry_means_none() -> None:
     st.floats(0, 1, exclude_max=True),
     st.sampled_from([answered(500), answered(429, 3), answered(503, 30), BROKEN, NEVER_SENT]),
 )
-def test_trying_again_is_bounded(tried: int, elapsed: float, chance: float, error: ApiError | ConnectionFailed) -> None:
-    """No try beyond the number of attempts, none that begins after the total time, and no negative pause."""
+def test_retries_are_limited_in_number_and_time(
+    tried: int, elapsed: float, chance: float, error: ApiError | ConnectionFailed
+) -> None:
+    """No pause is negative."""
     policy = RetryPolicy()
     pause = policy.pause(error, tried=tried, elapsed_seconds=elapsed, idempotent=True, chance=chance)
     if pause is not None:
@@ -70,6 +70,6 @@ def test_trying_again_is_bounded(tried: int, elapsed: float, chance: float, erro
 
 
 @given(st.floats(0.01, 10), st.floats(0.01, 100), st.integers(0, 10_000), st.floats(0, 1, exclude_max=True))
-def test_jitter_stays_under_its_cap(base: float, cap: float, step: int, chance: float) -> None:
-    """After any number of failures the pause is finite and under the cap."""
+def test_jitter_stays_below_its_cap(base: float, cap: float, step: int, chance: float) -> None:
+    """After any number of failures the pause is finite and at most the cap."""
     assert 0 <= jittered(base, cap, step, chance) <= cap

@@ -93,7 +93,7 @@ async def ask(config: KubeConfig) -> str:
         return str((await client.get(PODS, "x"))["metadata"]["name"])
 
 
-async def test_the_configured_authority_is_trusted_and_no_other(tmp_path: Path) -> None:
+async def test_only_the_configured_authority_is_trusted(tmp_path: Path) -> None:
     """The kubeconfig's authority, as data or as a file; without it the connection fails with a hint."""
     (tmp_path / "ca.pem").write_bytes(AUTHORITY.certificate)
     async with tls_server(tmp_path, HERE) as config:
@@ -114,8 +114,7 @@ async def test_the_servers_name_is_checked(tmp_path: Path) -> None:
         assert await ask(replace(config, ca_pem=b"", insecure_skip_tls_verify=True)) == "nobody"
 
 
-async def test_client_certificates(tmp_path: Path) -> None:
-    """From data, from files, or from a credential plugin."""
+async def test_client_certificates_come_from_data_files_or_a_plugin(tmp_path: Path) -> None:
     ada = issue("ada", AUTHORITY)
     (tmp_path / "ada.crt").write_bytes(ada.certificate)
     (tmp_path / "ada.key").write_bytes(ada.key)

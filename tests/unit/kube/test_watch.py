@@ -1,4 +1,4 @@
-"""A watch delivers the server's state whatever fails in between, and each change once."""
+"""A watch delivers the server's state whatever fails meanwhile, and each change once."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Listener:
         await self._client.close()
 
     async def next(self) -> str:
-        """The next change, as `Added x`."""
+        """Return the next change, as `Added x`."""
         async with asyncio.timeout(60):
             change = await anext(self._changes)
         if isinstance(change, Synced):
@@ -46,12 +46,12 @@ class Listener:
         return f"{type(change).__name__} {change.object.metadata.name}"
 
     async def several(self, number: int) -> list[str]:
-        """The next changes."""
+        """Return the next changes."""
         return [await self.next() for _ in range(number)]
 
 
-async def test_first_what_is_there_then_what_changes(api: FakeApi) -> None:
-    """Existing objects come as Added, then Synced, then each change."""
+async def test_a_watch_begins_with_the_existing_objects(api: FakeApi) -> None:
+    """They come as Added, then Synced follows, then each change."""
     api.put("x")
     api.put("y")
     async with Listener(api) as listener:
@@ -63,8 +63,7 @@ async def test_first_what_is_there_then_what_changes(api: FakeApi) -> None:
         assert await listener.several(2) == ["Deleted y", "Added z"]
 
 
-async def test_changes_carry_what_was_known_before(api: FakeApi) -> None:
-    """Modified has the old and the new object."""
+async def test_a_change_has_the_old_and_the_new_object(api: FakeApi) -> None:
     api.put("x")
     client = client_of(api.url)
     async with client, aclosing(watch(client, PODS, Pod)) as changes:
@@ -80,8 +79,7 @@ async def test_changes_carry_what_was_known_before(api: FakeApi) -> None:
         assert change.object.spec.node_name == "n1"
 
 
-async def test_a_list_comes_in_pages(api: FakeApi) -> None:
-    """All pages of a list are delivered."""
+async def test_all_pages_of_the_first_list_are_delivered(api: FakeApi) -> None:
     for number in range(7):
         api.put(f"p{number}")
     async with Listener(api, page_size=3) as listener:
@@ -89,8 +87,8 @@ async def test_a_list_comes_in_pages(api: FakeApi) -> None:
     assert [query.get("continue") for _, query in api.requests[:3]] == [None, "3", "6"]
 
 
-async def test_an_expired_continue_token_starts_the_list_over(api: FakeApi) -> None:
-    """The whole list then comes in one piece; nothing comes twice, and deletions in between are reported."""
+async def test_an_expired_continue_token_restarts_the_list(api: FakeApi) -> None:
+    """The whole list then comes in one page. No object comes twice, and deletions in between are reported."""
     for number in range(4):
         api.put(f"p{number}")
     api.expire_continue = 1
@@ -101,9 +99,8 @@ async def test_an_expired_continue_token_starts_the_list_over(api: FakeApi) -> N
 
 
 @pytest.mark.parametrize("fault", [WatchFault.END, WatchFault.BREAK, WatchFault.ERROR])
-async def test_a_broken_watch_goes_on_where_it_was(api: FakeApi, fault: WatchFault) -> None:
-    """After a disconnect, half a line or an error the watch resumes without a new list; nothing is lost or
-    comes twice."""
+async def test_a_broken_watch_is_resumed(api: FakeApi, fault: WatchFault) -> None:
+    """After a disconnect, half a line or an error there is no new list; nothing is lost or comes twice."""
     api.put("x")
     async with Listener(api) as listener:
         await listener.several(2)
@@ -116,8 +113,8 @@ async def test_a_broken_watch_goes_on_where_it_was(api: FakeApi, fault: WatchFau
     assert lists == ["1000", "1"], "where the server stands is asked, and nothing is read again"
 
 
-async def test_a_server_on_a_backups_data_is_read_anew(api: FakeApi) -> None:
-    """A watch would be silent until the server has caught up, and would never report what was lost."""
+async def test_a_server_restored_from_a_backup_is_listed_again(api: FakeApi) -> None:
+    """A watch would be silent until the server's version has caught up, and would never report lost objects."""
     api.put("kept")
     backup, version = dict(api.pods), api.version
     async with Listener(api) as listener:
@@ -132,8 +129,8 @@ async def test_a_server_on_a_backups_data_is_read_anew(api: FakeApi) -> None:
         assert await listener.next() == "Added after"
 
 
-async def test_silence_means_the_connection_is_dead(api: FakeApi) -> None:
-    """A connection without any data, even bookmarks, is closed, and the watch resumes."""
+async def test_a_silent_connection_is_closed_and_resumed(api: FakeApi) -> None:
+    """Neither data nor bookmarks arrived."""
     api.put("x")
     async with Listener(api, settings=WatchSettings(silence_seconds=0.1)) as listener:
         await listener.several(2)
@@ -144,13 +141,13 @@ async def test_silence_means_the_connection_is_dead(api: FakeApi) -> None:
         assert await following == "Added y"
 
 
-async def test_a_bookmark_moves_the_place_to_resume_from(api: FakeApi) -> None:
-    """History before a bookmark may be compacted without a new list."""
+async def test_a_watch_resumes_from_the_last_bookmark(api: FakeApi) -> None:
+    """Compaction of earlier history then needs no new list."""
     async with Listener(api) as listener:
         await listener.next()
         following = asyncio.create_task(listener.next())
         await api.until(lambda: api.open_watches > 0)
-        api.version += 50  # other kinds changed
+        api.version += 50  # only other kinds changed
         api.fail_watches(WatchFault.BOOKMARK)
         api.fail_watches(WatchFault.END)
         api.forget_history()
@@ -161,7 +158,7 @@ async def test_a_bookmark_moves_the_place_to_resume_from(api: FakeApi) -> None:
 
 
 @pytest.mark.parametrize("fault", [WatchFault.EXPIRE, WatchFault.END])
-async def test_after_410_only_differences_are_told(api: FakeApi, fault: WatchFault) -> None:
+async def test_after_410_only_differences_are_reported(api: FakeApi, fault: WatchFault) -> None:
     """After a 410, as an event or as a status, the new list is compared with the known objects."""
     for name in ("same", "changed", "gone", "replaced"):
         api.put(name)
@@ -170,7 +167,7 @@ async def test_after_410_only_differences_are_told(api: FakeApi, fault: WatchFau
         following = asyncio.create_task(listener.next())
         await api.until(lambda: api.open_watches > 0)
         api.fail_watches(fault)
-        watchers, api._watchers = api._watchers, {}  # changes are not delivered now
+        watchers, api._watchers = api._watchers, {}  # changes are withheld for now
         api.put("changed", nodeName="n")
         api.remove("gone")
         api.remove("replaced")
@@ -189,8 +186,8 @@ async def test_after_410_only_differences_are_told(api: FakeApi, fault: WatchFau
     assert told[5] == "Synced 109"
 
 
-async def test_back_off_grows_and_honours_retry_after(api: FakeApi) -> None:
-    """Pauses after 429 and 5xx grow, and are at least as long as the server asks."""
+async def test_backoff_grows_and_respects_retry_after(api: FakeApi) -> None:
+    """After 429 and 5xx."""
     naps = Naps()
     api.watch_answers.extend([500, 500, 429])
     async with Listener(api, naps) as listener:
@@ -202,8 +199,7 @@ async def test_back_off_grows_and_honours_retry_after(api: FakeApi) -> None:
     assert naps.taken == [0.25, 0.5, 1.0 + 1.0]
 
 
-async def test_a_minute_of_errors_on_the_list_is_waited_out(api: FakeApi) -> None:
-    """Lists are retried until the server answers."""
+async def test_the_first_list_is_retried_through_a_minute_of_errors(api: FakeApi) -> None:
     naps = Naps()
     api.put("x")
     api.list_answers.extend([500] * 26 + [429] * 4)
@@ -214,16 +210,17 @@ async def test_a_minute_of_errors_on_the_list_is_waited_out(api: FakeApi) -> Non
 
 
 @pytest.mark.parametrize(("status", "error"), [(401, UnauthorizedError), (403, ForbiddenError), (404, NotFoundError)])
-async def test_what_the_server_refuses_for_good_is_raised(api: FakeApi, status: int, error: type[Exception]) -> None:
-    """A final refusal before the first sync ends the watch with a typed error."""
+async def test_a_final_refusal_before_the_first_sync_is_raised(
+    api: FakeApi, status: int, error: type[Exception]
+) -> None:
     api.list_answers.append(status)
     async with Listener(api) as listener:
         with pytest.raises(error):
             await listener.next()
 
 
-async def test_a_refusal_later_is_waited_out(api: FakeApi) -> None:
-    """After the first sync, a watch survives a change of rights or a renewed token."""
+async def test_a_refusal_after_the_first_sync_is_retried(api: FakeApi) -> None:
+    """The watch survives a change of rights or a renewed token."""
     api.put("x")
     api.watch_answers.extend([403, 401])
     async with Listener(api) as listener:
@@ -234,8 +231,7 @@ async def test_a_refusal_later_is_waited_out(api: FakeApi) -> None:
         assert await following == "Added y"
 
 
-async def test_an_unreachable_server_is_waited_for() -> None:
-    """It is tried again, and trouble is reported to the callback."""
+async def test_an_unreachable_server_is_retried_and_reported() -> None:
     naps = Naps()
     troubles: list[Exception | None] = []
     async with fake_api() as api:

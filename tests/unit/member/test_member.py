@@ -44,7 +44,7 @@ class Time:
         self.now += seconds
 
 
-class Fake:
+class FakeWebApi:
     """A Web API with prepared answers; the last one repeats."""
 
     def __init__(self, *answers: Answer) -> None:
@@ -58,9 +58,9 @@ class Fake:
 
 
 @asynccontextmanager
-async def serving(*answers: Answer, certificates: Certificates | None = None) -> AsyncIterator[Fake]:
+async def serving(*answers: Answer, certificates: Certificates | None = None) -> AsyncIterator[FakeWebApi]:
     """Serve over http, or over https with certificates."""
-    fake = Fake(*answers)
+    fake = FakeWebApi(*answers)
     tls = None
     if certificates is not None:
         tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
@@ -116,7 +116,7 @@ def modes(folder: Path) -> dict[str, int]:
     return {file.name: stat.S_IMODE(file.stat().st_mode) for file in folder.iterdir()}
 
 
-async def step(folder: Path, fake: Fake, **more: str) -> tuple[int, Time]:
+async def step(folder: Path, fake: FakeWebApi, **more: str) -> tuple[int, Time]:
     """Run the first step on fake time; return its exit code and its waits."""
     time = Time()
     server = Server(fake.url, TICKET, clock=time, sleep=time.sleep)

@@ -1,4 +1,4 @@
-"""A client's view of its node equals the mirror, whatever lines it missed."""
+"""A client's view of its node equals the mirror, whichever lines it missed."""
 
 from __future__ import annotations
 

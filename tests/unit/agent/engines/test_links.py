@@ -1,4 +1,4 @@
-"""Which interface leads to a Pod, in a real network and for other answers of iproute2."""
+"""The interface that leads to a Pod, in a real network and for other answers of iproute2."""
 
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ def owners(answer: Answer) -> dict[str, Any]:
 
 
 async def test_applying_creates_and_then_owns_what_it_names(api: EmbeddedServer) -> None:
-    """Fields that are no longer applied are removed; nobody manages defaults."""
+    """Fields that are no longer applied are removed; defaults have no manager."""
     made = await apply(api, MAP, config({"x": "1", "y": "2"}))
     assert made.code == 201
     assert owners(made) == {"one": {"f:data": {"f:x": {}, "f:y": {}}}}
@@ -185,9 +185,7 @@ async def test_a_dry_run_of_a_scale_shows_the_change_and_stores_nothing(api: Emb
         (b"{a: [", 400, "error decoding patch"),
     ],
 )
-async def test_a_configuration_that_can_not_be_is_refused(
-    api: EmbeddedServer, body: Any, code: int, message: str
-) -> None:
+async def test_an_invalid_configuration_is_refused(api: EmbeddedServer, body: Any, code: int, message: str) -> None:
     """Nothing changes."""
     made = await apply(api, MAP, config({"x": "1"}))
     refused = await apply(api, MAP, body)
@@ -202,7 +200,7 @@ async def test_applying_needs_a_manager(api: EmbeddedServer) -> None:
     assert (refused.code, refused.body["details"]["causes"][0]["field"]) == (422, "fieldManager")
 
 
-async def test_ten_updaters_are_remembered_and_the_older_ones_together(api: EmbeddedServer) -> None:
+async def test_only_the_last_ten_updaters_have_entries_of_their_own(api: EmbeddedServer) -> None:
     """Older entries are merged, so that metadata stays small."""
     await api.call("POST", MAP.rpartition("/")[0], config({"first": "1"}))
     for index in range(14):

@@ -10,8 +10,8 @@ from kajitori.embedded.apiserver.auth import ANONYMOUS, Attributes, Authenticato
 ADA = User("ada", ("vision",), "1")
 
 
-def test_tokens() -> None:
-    """A known token is its user, an unknown one is refused, a request without one is anonymous."""
+def test_tokens_identify_users() -> None:
+    """An unknown token is refused; a request without one is anonymous."""
     known = Authenticator({"secret": ADA})
     user = known.authenticate("Bearer secret")
     assert user is not None
@@ -28,8 +28,7 @@ def test_a_client_certificate_names_user_and_groups() -> None:
     assert (user.name, user.groups) == ("system:node:n1", ("system:nodes", "system:authenticated"))
 
 
-def test_anonymous_may_ask_how_the_server_is() -> None:
-    """Anonymous users may read health and version only."""
+def test_anonymous_users_may_read_only_health_and_version() -> None:
     assert auth.authorize(ANONYMOUS, Attributes("get", path="/readyz")) == ""
     assert auth.authorize(ANONYMOUS, Attributes("get", path="/metrics")) == (
         'User "system:anonymous" cannot get path "/metrics"'
@@ -41,8 +40,8 @@ def test_anonymous_may_ask_how_the_server_is() -> None:
     assert auth.authorize(ADA, asked) == ""
 
 
-async def test_reviews() -> None:
-    """SelfSubjectReview, TokenReview and access reviews; a token is not sent back."""
+async def test_reviews_of_identity_token_and_access() -> None:
+    """A token is not sent back."""
     known = Authenticator({"secret": ADA})
     user = known.authenticate("Bearer secret")
     assert user is not None
@@ -63,8 +62,7 @@ async def test_reviews() -> None:
     assert rules["resourceRules"] == [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}]
 
 
-def test_a_review_asks_about_one_thing() -> None:
-    """A review with both kinds of attributes, or with none, is invalid."""
+def test_a_review_needs_exactly_one_kind_of_attributes() -> None:
     assert list(auth.faults_of("SelfSubjectAccessReview", {"spec": {}}))
     both: dict[str, Any] = {"spec": {"resourceAttributes": {}, "nonResourceAttributes": {}}}
     assert list(auth.faults_of("SelfSubjectAccessReview", both))

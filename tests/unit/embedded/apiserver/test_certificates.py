@@ -17,7 +17,7 @@ def mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
 
-def test_made_once_and_private(tmp_path: Path) -> None:
+def test_files_are_created_once_and_are_private(tmp_path: Path) -> None:
     """A second start finds the same files; other users cannot read them."""
     first = certificates.ensure_certificates(tmp_path / "pki")
     before = {path.name: path.read_bytes() for path in (tmp_path / "pki").iterdir()}
@@ -27,8 +27,8 @@ def test_made_once_and_private(tmp_path: Path) -> None:
     assert mode(tmp_path / "pki") == 0o700
 
 
-def test_they_prove_themselves(tmp_path: Path) -> None:
-    """A TLS handshake with both certificates succeeds, by name and by address, and names the user."""
+def test_a_tls_handshake_with_both_certificates_succeeds(tmp_path: Path) -> None:
+    """By name and by address; it names the user."""
     made = certificates.ensure_certificates(tmp_path)
     server = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(made.ca))
     server.load_cert_chain(made.server, made.server_key)
@@ -57,8 +57,8 @@ def handshake(server: ssl.SSLContext, client: ssl.SSLContext, name: str) -> dict
     return dict(there.getpeercert() or {})
 
 
-def test_what_is_torn_is_made_again(tmp_path: Path) -> None:
-    """A process that is killed between a key and its certificate leaves a pair that the next start replaces."""
+def test_an_incomplete_pair_is_replaced(tmp_path: Path) -> None:
+    """A process may be killed between writing a key and its certificate."""
     made = certificates.ensure_certificates(tmp_path)
     authority = made.ca.read_bytes()
     made.server_key.write_bytes(made.client_key.read_bytes())
@@ -69,17 +69,17 @@ def test_what_is_torn_is_made_again(tmp_path: Path) -> None:
     assert made.ca.read_bytes() == authority
 
 
-def test_a_further_name_is_added(tmp_path: Path) -> None:
-    """A certificate that lacks a name is replaced by one from the same authority."""
-    certificates.ensure_certificates(tmp_path)
+def test_a_certificate_that_lacks_a_name_is_replaced(tmp_path: Path) -> None:
+    """The authority stays the same."""
+    authority = certificates.ensure_certificates(tmp_path).ca.read_bytes()
     made = certificates.ensure_certificates(tmp_path, names=("10.1.2.3",))
+    assert made.ca.read_bytes() == authority
     certificate = x509.load_pem_x509_certificate(made.server.read_bytes())
     names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     assert "10.1.2.3" in [str(one) for one in names.get_values_for_type(x509.IPAddress)]
 
 
-def test_a_new_authority_signs_everything_anew(tmp_path: Path) -> None:
-    """Certificates of a lost authority are replaced."""
+def test_certificates_of_a_lost_authority_are_replaced(tmp_path: Path) -> None:
     made = certificates.ensure_certificates(tmp_path)
     made.ca_key.unlink()
     certificates.ensure_certificates(tmp_path)
@@ -87,7 +87,7 @@ def test_a_new_authority_signs_everything_anew(tmp_path: Path) -> None:
     x509.load_pem_x509_certificate(made.server.read_bytes()).verify_directly_issued_by(issuer)
 
 
-def test_kubelets_get_certificates_of_their_own(tmp_path: Path) -> None:
+def test_each_kubelet_gets_its_own_certificate(tmp_path: Path) -> None:
     """For the node's name and addresses, kept until they change."""
     made = certificates.ensure_certificates(tmp_path / "pki")
     path, key = certificates.issue_serving(made, tmp_path / "node", "n1", ("127.0.0.1",))
@@ -98,8 +98,8 @@ def test_kubelets_get_certificates_of_their_own(tmp_path: Path) -> None:
     assert path.read_bytes() != before
 
 
-def test_token_and_kubeconfig(tmp_path: Path) -> None:
-    """The token is created once; the kubeconfig contains it with the authority, readable by its owner only."""
+def test_the_token_is_created_once_and_is_in_the_kubeconfig(tmp_path: Path) -> None:
+    """With the authority; only the owner can read it."""
     made = certificates.ensure_certificates(tmp_path)
     token = certificates.ensure_token(tmp_path / "token")
     assert certificates.ensure_token(tmp_path / "token") == token

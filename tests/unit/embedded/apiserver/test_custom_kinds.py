@@ -63,7 +63,7 @@ async def test_defaults_pruning_and_faults() -> None:
     ]
 
 
-async def test_status_belongs_to_the_subresource() -> None:
+async def test_the_status_is_written_through_its_subresource_only() -> None:
     """A status is dropped at creation and kept by updates; a status update keeps everything else, also labels."""
     registry, view = await served()
     kind = registry.find("sea.example", "v1", "boats")
@@ -84,8 +84,8 @@ async def test_status_belongs_to_the_subresource() -> None:
     assert kind.strategy.fields(bigger) == {"spec.mode": "slow"}
 
 
-async def test_columns_of_a_definition() -> None:
-    """The definition's columns by JSONPath; empty if the path leads nowhere."""
+async def test_printer_columns_come_from_the_definition() -> None:
+    """By JSONPath; empty if the path leads nowhere."""
     registry, _ = await served()
     kind = registry.find("sea.example", "v1", "boats")
     assert kind is not None
@@ -108,7 +108,7 @@ async def test_discovery_prefers_the_stable_version() -> None:
     assert every[-1]["metadata"]["name"] == "sea.example"
 
 
-async def test_openapi_appears_and_goes() -> None:
+async def test_the_openapi_document_has_the_kind_while_it_is_defined() -> None:
     """`kubectl explain` finds the kind as long as it is defined."""
     registry, _ = await served()
     documents = OpenApi(registry)
@@ -131,7 +131,7 @@ async def test_openapi_appears_and_goes() -> None:
         (lambda spec: spec["versions"].pop(), "status.storedVersions[0]: "),
     ],
 )
-async def test_what_a_definition_keeps(change: Any, fault: str) -> None:
+async def test_immutable_parts_of_a_definition(change: Any, fault: str) -> None:
     """Scope and names are immutable; a version that objects may be stored in cannot be removed."""
     registry, view = fresh()
     old = (await create(registry, view, definition())).object
@@ -150,7 +150,7 @@ def _key() -> tuple[str, str, str]:
 
 
 def with_rules(**rules: list[dict[str, str]]) -> dict[str, Any]:
-    """The definition of boats with CEL rules for fields of the spec, or for `spec` itself."""
+    """Return the definition of boats with CEL rules for fields of the spec, or for `spec` itself."""
     body = copy.deepcopy(definition())
     spec = body["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
     for name, declared in rules.items():
@@ -161,7 +161,8 @@ def with_rules(**rules: list[dict[str, str]]) -> dict[str, Any]:
 
 
 async def test_cel_rules_are_evaluated_with_their_message() -> None:
-    """A broken rule names its field; a rule about the old value holds for updates; unchanged parts are left alone."""
+    """A violated rule names its field. A rule about the old value applies to updates; unchanged parts are not
+    checked."""
     registry, view = fresh()
     declared = with_rules(
         size=[
@@ -187,7 +188,7 @@ async def test_cel_rules_are_evaluated_with_their_message() -> None:
     ]
 
 
-async def test_rules_are_not_evaluated_on_what_the_schema_refuses() -> None:
+async def test_rules_are_not_evaluated_on_values_that_the_schema_refuses() -> None:
     """A rule could only fail on a value of a wrong type; the answer says that rules were not checked."""
     registry, view = fresh()
     made = await create(registry, view, with_rules(size=[{"rule": "self > 1"}]))
@@ -211,8 +212,8 @@ async def test_rules_that_cannot_be_evaluated_are_refused(declared: dict[str, An
     assert fault in only
 
 
-async def test_a_stricter_schema_leaves_unchanged_fields_alone() -> None:
-    """An object stored before can still be changed elsewhere, and deleted by taking its finalizers off."""
+async def test_a_stricter_schema_does_not_check_unchanged_fields() -> None:
+    """An object stored before can still be changed elsewhere, and deleted by removing its finalizers."""
     registry, _ = await served()
     kind = registry.find("sea.example", "v1", "boats")
     assert kind is not None

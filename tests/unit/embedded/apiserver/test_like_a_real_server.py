@@ -48,7 +48,7 @@ async def test_a_pod_may_be_replaced_without_its_priority(api: EmbeddedServer) -
 
 
 async def test_names_of_events_are_generated_after_a_dot(api: EmbeddedServer) -> None:
-    """As controllers do; nobody manages the fields that the event's writer left out."""
+    """As controllers generate them. Fields that the Event's writer omitted have no manager."""
     body = {
         "apiVersion": "v1",
         "kind": "Event",
@@ -73,8 +73,7 @@ async def test_warnings_come_with_refusals(api: EmbeddedServer) -> None:
     assert "metadata.nonsense" in answer.headers["Warning"]
 
 
-async def test_who_applies_nothing_manages_nothing(api: EmbeddedServer) -> None:
-    """Applying an object without fields creates it; nobody manages any field."""
+async def test_applying_no_fields_creates_an_object_without_managers(api: EmbeddedServer) -> None:
     path = "/api/v1/namespaces/default/configmaps/c"
     body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}}
     made = await api.call("PATCH", path, body, content_type=APPLY, params={"fieldManager": "me"})
@@ -82,8 +81,8 @@ async def test_who_applies_nothing_manages_nothing(api: EmbeddedServer) -> None:
     assert "managedFields" not in made.body["metadata"]
 
 
-async def test_a_put_that_means_another_object_makes_none(api: EmbeddedServer) -> None:
-    """Kinds that a PUT creates: a given UID must exist."""
+async def test_a_put_with_a_wrong_uid_creates_nothing(api: EmbeddedServer) -> None:
+    """Of kinds that a PUT creates, a given UID must exist."""
     body = {
         "apiVersion": "v1",
         "kind": "Service",
@@ -179,20 +178,19 @@ async def test_only_the_series_of_a_new_event_changes(api: EmbeddedServer) -> No
     assert [one["field"] for one in refused.body["details"]["causes"]] == ["reason"]
 
 
-async def test_nobody_manages_what_has_its_managers_taken_away(api: EmbeddedServer) -> None:
-    """A patch with an empty list removes all managers."""
+async def test_an_empty_list_of_managers_removes_all_of_them(api: EmbeddedServer) -> None:
     await api.call("POST", PODS, POD)
     cleared = await api.call("PATCH", f"{PODS}/p", {"metadata": {"managedFields": []}}, content_type=MERGE)
     assert cleared.code == 200
     assert "managedFields" not in cleared.body["metadata"]
 
 
-async def test_a_patch_for_nothing_is_not_looked_at(api: EmbeddedServer) -> None:
+async def test_a_patch_of_a_missing_object_is_not_validated(api: EmbeddedServer) -> None:
     """404 takes precedence over faults of the patch."""
     assert (await api.call("PATCH", f"{PODS}/nobody", 5, content_type=MERGE)).code == 404
 
 
-async def test_a_binding_may_name_the_version_that_it_means(api: EmbeddedServer) -> None:
+async def test_a_binding_may_require_a_version_of_the_pod(api: EmbeddedServer) -> None:
     """A Pod that was changed meanwhile is not bound."""
     await api.call("POST", PODS, POD)
     binding = {"metadata": {"name": "p", "resourceVersion": "1"}, "target": {"kind": "Node", "name": "n"}}
@@ -201,7 +199,7 @@ async def test_a_binding_may_name_the_version_that_it_means(api: EmbeddedServer)
     assert ", not 1" in refused.body["message"]
 
 
-async def test_states_of_containers_are_complete(api: EmbeddedServer) -> None:
+async def test_states_of_containers_are_completed(api: EmbeddedServer) -> None:
     """Clients read `lastState` and the times of a state without checking whether they exist."""
     await api.call("POST", PODS, POD)
     one = {"name": "main", "image": "x", "imageID": "", "ready": False, "restartCount": 0}
@@ -212,8 +210,7 @@ async def test_states_of_containers_are_complete(api: EmbeddedServer) -> None:
     assert state["state"]["terminated"] == {"exitCode": 3, "startedAt": None, "finishedAt": None}
 
 
-async def test_what_is_no_base64_is_said_where(api: EmbeddedServer) -> None:
-    """The message names the field."""
+async def test_invalid_base64_is_refused_with_its_field(api: EmbeddedServer) -> None:
     body = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}, "data": {"a": "not base64!"}}
     refused = await api.call("POST", "/api/v1/namespaces/default/secrets", body)
     assert refused.body["message"].partition("data.a: not base64")[1]
@@ -225,7 +222,7 @@ async def test_finalizers_of_a_namespace_have_an_owner(api: EmbeddedServer) -> N
     assert (await api.call("POST", "/api/v1/namespaces", body)).code == 422
 
 
-async def test_a_budget_names_an_eviction_policy_that_there_is(api: EmbeddedServer) -> None:
+async def test_an_unknown_eviction_policy_of_a_budget_is_refused(api: EmbeddedServer) -> None:
     """At creation and at updates."""
     path = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
     body = {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "b"}, "spec": {}}

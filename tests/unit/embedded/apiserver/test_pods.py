@@ -46,7 +46,7 @@ def update(kind: Kind, old: Object, change: Any) -> tuple[Object, list[str]]:
         lambda pod: pod["metadata"].update(labels={"a": "b"}),
     ],
 )
-async def test_a_few_things_may_change(change: Any) -> None:
+async def test_some_fields_of_a_pod_may_change(change: Any) -> None:
     """Images, a shorter deadline, more tolerations, and metadata."""
     kind, pod = await stored_pod()
     assert update(kind, pod, change)[1] == []
@@ -60,16 +60,15 @@ async def test_a_few_things_may_change(change: Any) -> None:
         (lambda pod: pod["spec"]["containers"][0].update(command=["x"]), "spec.containers"),
     ],
 )
-async def test_the_rest_stays(change: Any, field: str) -> None:
-    """Other changes are refused; the message names the field."""
+async def test_other_changes_of_a_pod_are_refused(change: Any, field: str) -> None:
+    """The message names the field."""
     kind, pod = await stored_pod()
     faults = update(kind, pod, change)[1]
     assert len(faults) == 1
     assert faults[0].startswith(f"{field}: Forbidden: may not change")
 
 
-async def test_containers_stay_as_many() -> None:
-    """Containers cannot be added to a Pod."""
+async def test_containers_cannot_be_added_to_a_pod() -> None:
     kind, pod = await stored_pod()
     faults = update(kind, pod, lambda new: new["spec"]["containers"].append({"name": "b", "image": "i"}))[1]
     assert len(faults) == 1 and faults[0].startswith("spec.containers: Forbidden")
@@ -118,6 +117,6 @@ async def test_a_container_that_ended_for_good_stays_ended() -> None:
         ({"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"cpu": "2", "memory": "1Gi"}}, "Burstable"),
     ],
 )
-def test_quality_of_service(resources: dict[str, Any], expected: str) -> None:
+def test_the_qos_class_follows_from_requests_and_limits(resources: dict[str, Any], expected: str) -> None:
     """Guaranteed requires equal requests and limits of CPU and memory; devices do not count."""
     assert qos_class({"containers": [{"name": "a", "resources": resources}]}) == expected

@@ -16,7 +16,7 @@ from tests.helpers.differential.servers import DEFINITIONS, definitions
 CASES = Path(__file__).parent / "cases" / "sequences.jsonl"
 
 
-async def test_recorded_sequences_are_answered_as_a_real_server_did() -> None:
+async def test_recorded_sequences_get_the_real_servers_answers() -> None:
     """Found by `tests.helpers.differential.explore --record`, in their shortest form."""
     wrong = []
     async with embedded_server(controllers=False) as embedded:

@@ -34,8 +34,8 @@ async def api() -> AsyncIterator[EmbeddedServer]:
 # --- writing ---------------------------------------------------------------------------------------------------------
 
 
-async def test_an_object_gets_what_the_server_sets(api: EmbeddedServer) -> None:
-    """The server sets name, UID, time, version and managers of fields, and ignores those that a client sends."""
+async def test_the_server_sets_name_uid_time_version_and_managers(api: EmbeddedServer) -> None:
+    """It ignores those that a client sends."""
     made = await api.call("POST", MAPS, config("a", {"x": "1"}, uid="mine", creationTimestamp="2000-01-01T00:00:00Z"))
     meta = made.body["metadata"]
     assert made.code == 201
@@ -46,8 +46,8 @@ async def test_an_object_gets_what_the_server_sets(api: EmbeddedServer) -> None:
     assert (await api.call("GET", f"{MAPS}/a")).body == made.body
 
 
-async def test_generated_names_differ(api: EmbeddedServer) -> None:
-    """Five random characters follow, from a set that forms no words."""
+async def test_generated_names_have_five_random_characters(api: EmbeddedServer) -> None:
+    """They are from a set that forms no words."""
     names = {(await api.call("POST", MAPS, config("", generateName="x-"))).name for _ in range(5)}
     assert len(names) == 5
     assert all(name.startswith("x-") and len(name) == 7 for name in names)
@@ -72,7 +72,7 @@ async def test_generated_names_differ(api: EmbeddedServer) -> None:
         ("/api/v1/nothings", {}, 404, "could not find the requested resource"),
     ],
 )
-async def test_what_can_not_be_created_is_refused_and_leaves_nothing(
+async def test_invalid_objects_are_refused_and_not_stored(
     api: EmbeddedServer, path: str, body: Any, code: int, message: str
 ) -> None:
     """Each with its status and message."""
@@ -84,7 +84,7 @@ async def test_what_can_not_be_created_is_refused_and_leaves_nothing(
     assert (await api.call("GET", MAPS)).body["items"] == before
 
 
-async def test_unknown_fields_are_warned_of_and_dropped(api: EmbeddedServer) -> None:
+async def test_unknown_fields_are_dropped_with_a_warning(api: EmbeddedServer) -> None:
     """Warn is the default, as kubectl relies on it; Ignore is silent."""
     made = await api.call("POST", MAPS, {**config("a"), "foo": 1})
     assert made.headers["Warning"] == '299 - "unknown field \\"foo\\""'
@@ -107,8 +107,8 @@ async def test_a_dry_run_answers_and_changes_nothing(api: EmbeddedServer) -> Non
     assert (await api.call("GET", f"{MAPS}/a")).body == kept.body
 
 
-async def test_an_update_needs_the_present_version_where_it_names_one(api: EmbeddedServer) -> None:
-    """409 for an old version; without a version the update succeeds; without a change there is no new version."""
+async def test_an_update_with_an_old_version_is_a_conflict(api: EmbeddedServer) -> None:
+    """Without a version the update succeeds; without a change there is no new version."""
     made = await api.call("POST", MAPS, config("a"))
     changed = await api.call("PUT", f"{MAPS}/a", config("a", {"x": "1"}, resourceVersion=made.version))
     assert changed.code == 200
@@ -121,7 +121,7 @@ async def test_an_update_needs_the_present_version_where_it_names_one(api: Embed
     assert (await api.call("PUT", f"{MAPS}/nope", config("nope"))).code == 404
 
 
-async def test_a_lease_is_made_by_its_first_update_and_needs_a_version_then(api: EmbeddedServer) -> None:
+async def test_a_lease_is_created_by_put_and_then_needs_a_version(api: EmbeddedServer) -> None:
     """Leader election relies on both."""
     path = "/apis/coordination.k8s.io/v1/namespaces/default/leases/l"
     body: dict[str, Any] = {"metadata": {"name": "l"}, "spec": {"holderIdentity": "x"}}
@@ -131,7 +131,7 @@ async def test_a_lease_is_made_by_its_first_update_and_needs_a_version_then(api:
     assert "metadata.resourceVersion: Invalid value: 0: must be specified for an update" in refused.body["message"]
 
 
-async def test_concurrent_patches_all_go_through(api: EmbeddedServer) -> None:
+async def test_concurrent_patches_all_succeed(api: EmbeddedServer) -> None:
     """A patch without a version is retried until it applies to the stored object."""
     await api.call("POST", MAPS, config("a"))
     patches = [api.call("PATCH", f"{MAPS}/a", {"data": {str(i): "x"}}, content_type=MERGE) for i in range(20)]
@@ -139,7 +139,7 @@ async def test_concurrent_patches_all_go_through(api: EmbeddedServer) -> None:
     assert len((await api.call("GET", f"{MAPS}/a")).body["data"]) == 20
 
 
-async def test_spec_and_status_change_apart(api: EmbeddedServer) -> None:
+async def test_spec_and_status_are_changed_separately(api: EmbeddedServer) -> None:
     """`/status` keeps the spec, the object itself keeps the status; the generation counts changes of the spec."""
     made = await api.call("POST", PODS, {**pod("p"), "status": {"phase": "Failed"}})
     assert made.body["status"]["phase"] == "Pending"
@@ -169,7 +169,7 @@ async def test_spec_and_status_change_apart(api: EmbeddedServer) -> None:
         ("application/json", {}, 415, "415: Unsupported Media Type"),
     ],
 )
-async def test_a_patch_that_can_not_be_is_refused(
+async def test_an_invalid_patch_is_refused(
     api: EmbeddedServer, content_type: str, patch: Any, code: int, message: str
 ) -> None:
     """The object is not changed."""
@@ -190,7 +190,7 @@ async def test_a_body_over_the_limit_is_refused(api: EmbeddedServer) -> None:
     assert (answer.code, answer.body["reason"]) == (413, "RequestEntityTooLarge")
 
 
-async def test_bodies_may_be_yaml_and_so_may_answers(api: EmbeddedServer) -> None:
+async def test_bodies_and_answers_may_be_yaml(api: EmbeddedServer) -> None:
     """Dates stay text; other media types are refused."""
     body = b"kind: ConfigMap\nmetadata: {name: y}\ndata: {day: '2026-01-01'}\n"
     assert (await api.call("POST", MAPS, body, content_type="application/yaml")).code == 201
@@ -200,8 +200,8 @@ async def test_bodies_may_be_yaml_and_so_may_answers(api: EmbeddedServer) -> Non
     assert (await api.call("GET", MAPS, headers={"Accept": "text/html"})).code == 406
 
 
-def test_json_under_the_name_of_yaml_is_read_as_json() -> None:
-    """As kubectl and our own client send it with server-side apply; YAML that is not JSON is read as well."""
+def test_json_declared_as_yaml_is_read() -> None:
+    """kubectl and our own client send it with server-side apply. YAML that is not JSON is read as well."""
     assert parse_body(b'{"some": 1e3, "day": "2026-01-01"}', "application/yaml") == {"some": 1000, "day": "2026-01-01"}
     assert parse_body(b"day: 2026-01-01\nsome: 1_000\n", "application/yaml") == {"some": 1000, "day": "2026-01-01"}
 
@@ -209,7 +209,7 @@ def test_json_under_the_name_of_yaml_is_read_as_json() -> None:
 # --- listing ---------------------------------------------------------------------------------------------------------
 
 
-async def test_pages_show_one_moment(api: EmbeddedServer) -> None:
+async def test_all_pages_show_the_state_of_the_first(api: EmbeddedServer) -> None:
     """Objects that are created or deleted between two pages do not show; the number of remaining objects does."""
     for index in range(5):
         await api.call("POST", MAPS, config(f"c{index}"))
@@ -227,7 +227,7 @@ async def test_pages_show_one_moment(api: EmbeddedServer) -> None:
     assert names == ["c0", "c1", "c2", "c3", "c4"]
 
 
-async def test_a_token_that_is_too_old_has_expired(api: EmbeddedServer) -> None:
+async def test_an_old_continue_token_has_expired(api: EmbeddedServer) -> None:
     """410, so that the client starts again; an invalid token is 400."""
     for index in range(3):
         await api.call("POST", MAPS, config(f"c{index}"))
@@ -267,7 +267,9 @@ async def test_lists_may_name_a_version(api: EmbeddedServer) -> None:
         ({"fieldSelector": "spec.nodeName="}, ["x", "y", "z"]),
     ],
 )
-async def test_selectors(api: EmbeddedServer, parameters: dict[str, str], names: list[str]) -> None:
+async def test_lists_are_filtered_by_label_and_field_selectors(
+    api: EmbeddedServer, parameters: dict[str, str], names: list[str]
+) -> None:
     """Equality- and set-based label selectors, and the kind's fields."""
     for name, labels in (("x", {"a": "1"}), ("y", {"a": "2", "b": "1"}), ("z", {})):
         await api.call("POST", PODS, pod(name, labels=labels))
@@ -288,13 +290,15 @@ async def test_selectors(api: EmbeddedServer, parameters: dict[str, str], names:
         ),
     ],
 )
-async def test_what_is_no_selector(api: EmbeddedServer, path: str, parameters: dict[str, str], message: str) -> None:
-    """400, rather than a list of something else."""
+async def test_an_invalid_selector_is_refused(
+    api: EmbeddedServer, path: str, parameters: dict[str, str], message: str
+) -> None:
+    """With 400, rather than a list of something else."""
     answer = await api.call("GET", path, params=parameters)
     assert (answer.code, answer.body["message"]) == (400, message)
 
 
-async def test_items_of_built_in_lists_bear_no_kind(api: EmbeddedServer) -> None:
+async def test_items_of_built_in_lists_have_no_kind(api: EmbeddedServer) -> None:
     """In the order of kube-apiserver; large answers are compressed on request."""
     await api.call("POST", MAPS, config("big", {"x": "y" * 200_000}))
     headers = {"Accept-Encoding": "gzip", "Authorization": f"Bearer {api.token}"}
@@ -305,7 +309,7 @@ async def test_items_of_built_in_lists_bear_no_kind(api: EmbeddedServer) -> None
     assert "kind" not in body["items"][0]
 
 
-async def test_tables_and_partial_metadata(api: EmbeddedServer) -> None:
+async def test_lists_as_tables_and_as_partial_metadata(api: EmbeddedServer) -> None:
     """As requested by `kubectl get` and by metadata informers."""
     await api.call("POST", MAPS, config("a", {"x": "1"}))
     table = await api.call("GET", MAPS, headers=TABLE)
@@ -320,7 +324,7 @@ async def test_tables_and_partial_metadata(api: EmbeddedServer) -> None:
 # --- watching --------------------------------------------------------------------------------------------------------
 
 
-async def test_a_watch_shows_what_its_selector_sees(api: EmbeddedServer) -> None:
+async def test_a_watch_shows_only_selected_objects(api: EmbeddedServer) -> None:
     """An object that enters the selection is added, one that leaves it is deleted, in its last selected state."""
     version = (await api.call("GET", MAPS)).version
     async with api.watch(MAPS, resourceVersion=version, labelSelector="w=1") as events:
@@ -336,7 +340,7 @@ async def test_a_watch_shows_what_its_selector_sees(api: EmbeddedServer) -> None
     assert seen[1]["object"]["metadata"]["resourceVersion"] == left.version
 
 
-async def test_a_watch_without_a_version_begins_with_what_is_there(api: EmbeddedServer) -> None:
+async def test_a_watch_without_a_version_begins_with_existing_objects(api: EmbeddedServer) -> None:
     """A watch with `sendInitialEvents` says when these end."""
     await api.call("POST", MAPS, config("a"))
     async with api.watch(MAPS) as events:
@@ -350,7 +354,7 @@ async def test_a_watch_without_a_version_begins_with_what_is_there(api: Embedded
         assert (await events.next())["object"]["metadata"]["name"] == "b"
 
 
-async def test_a_watch_from_too_long_ago_ends_with_an_error(api: EmbeddedServer) -> None:
+async def test_a_watch_from_a_compacted_version_ends_with_an_error(api: EmbeddedServer) -> None:
     """410 as an event: the client lists again."""
     version = (await api.call("GET", MAPS)).version
     await api.call("POST", MAPS, config("a"))
@@ -379,14 +383,14 @@ async def test_watches_do_not_outlive_their_clients(api: EmbeddedServer) -> None
         assert len(collection.watchers) == 1
         events.response.close()
     async with asyncio.timeout(60):
-        while collection.watchers:  # noqa: ASYNC110 - the end of a connection is nothing that can be awaited
+        while collection.watchers:  # noqa: ASYNC110 - no event tells when a connection has ended
             await asyncio.sleep(0)
 
 
-# --- around ----------------------------------------------------------------------------------------------------------
+# --- other requests --------------------------------------------------------------------------------------------------
 
 
-async def test_who_is_not_known_gets_nothing(api: EmbeddedServer) -> None:
+async def test_unauthenticated_requests_are_refused(api: EmbeddedServer) -> None:
     """401 for a wrong token, 403 for none."""
     answer = await api.call("GET", MAPS, headers={"Authorization": "Bearer wrong"})
     assert (answer.code, answer.body["message"]) == (401, "Unauthorized")
@@ -411,8 +415,8 @@ async def test_who_is_not_known_gets_nothing(api: EmbeddedServer) -> None:
         ("DELETE", f"{PODS}/p/status", 405),
     ],
 )
-async def test_paths_outside_of_what_is_served(api: EmbeddedServer, method: str, path: str, code: int) -> None:
-    """Health and version are served; what is not served is refused."""
+async def test_unserved_paths_are_refused(api: EmbeddedServer, method: str, path: str, code: int) -> None:
+    """Health and version are served."""
     assert (await api.call(method, path)).code == code
 
 
@@ -424,9 +428,8 @@ async def test_metrics_count_requests(api: EmbeddedServer) -> None:
     assert 'apiserver_storage_objects{resource="namespaces"} 4.0' in text
 
 
-async def test_a_second_start_finds_everything(tmp_path: Path) -> None:
-    """After a restart: objects, custom kinds, and versions that only grow. Watchers list again, since the data may be
-    from a backup."""
+async def test_a_restarted_server_has_all_objects(tmp_path: Path) -> None:
+    """And custom kinds; versions only grow. Watchers list again, since the data may be from a backup."""
     async with embedded_server(tmp_path) as api:
         made = await api.call("POST", MAPS, config("a"))
     async with embedded_server(tmp_path) as api:
@@ -446,7 +449,7 @@ async def test_a_second_start_finds_everything(tmp_path: Path) -> None:
         ("/apis/rbac.authorization.k8s.io/v1/clusterroles/a", "its one user is the administrator"),
     ],
 )
-async def test_kinds_that_are_left_out_are_refused_with_a_reason(api: EmbeddedServer, path: str, why: str) -> None:
+async def test_unsupported_kinds_are_refused_with_a_reason(api: EmbeddedServer, path: str, why: str) -> None:
     answer = await api.call("GET", path)
     assert (answer.code, answer.body["reason"]) == (404, "NotFound")
     assert "does not serve" in answer.body["message"] and why in answer.body["message"]

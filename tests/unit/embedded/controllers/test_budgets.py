@@ -60,7 +60,7 @@ def test_allowed_disruptions(spec: dict[str, Any], given: list[Pod], desired: in
     assert found["conditions"][0]["status"] == ("True" if allowed else "False")
 
 
-def test_what_the_owner_wants_counts_where_it_is_known() -> None:
+def test_the_owners_replicas_count_if_they_are_known() -> None:
     """With two of three Pods, none may be evicted."""
     assert status(budget(maxUnavailable=1), pods(2), NOW, expected_pods=3)["disruptionsAllowed"] == 0
 
@@ -71,7 +71,7 @@ def test_an_absolute_minimum_ignores_the_owners_replicas() -> None:
     assert (found["expectedPods"], found["disruptionsAllowed"]) == (2, 1)
 
 
-def test_an_evicted_pod_counts_as_gone_until_it_is_or_two_minutes_passed() -> None:
+def test_an_evicted_pod_counts_as_gone_for_up_to_two_minutes() -> None:
     """Two evictions in a row must not both find the same Pod healthy."""
     evicted = budget({"p0": "2026-01-01T00:00:00Z", "gone": "2026-01-01T00:00:00Z"}, minAvailable=1)
     soon = status(evicted, pods(2), NOW + timedelta(seconds=60))
@@ -82,8 +82,7 @@ def test_an_evicted_pod_counts_as_gone_until_it_is_or_two_minutes_passed() -> No
     assert late["disruptedPods"] is None
 
 
-def test_a_status_that_stands_there_is_not_written_again() -> None:
-    """A second pass writes nothing."""
+def test_an_unchanged_status_is_not_written_again() -> None:
     given = budget(minAvailable=1)
     wanted = status(given, pods(2), NOW)
     assert not is_same(given, wanted)

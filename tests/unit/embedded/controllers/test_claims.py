@@ -59,7 +59,7 @@ def change(thing: Claim | PersistentVolume, **metadata: Any) -> None:
 
 
 class World:
-    """Claims and volumes, and the effect of every action on them."""
+    """Claims and volumes, and the effect of each action on them."""
 
     def __init__(self, *objects: Claim | PersistentVolume, mode: str = "Immediate") -> None:
         self.claims = {(o.metadata.namespace, o.metadata.name): o for o in objects if isinstance(o, Claim)}
@@ -122,7 +122,7 @@ class World:
                 pass
 
 
-def test_a_claim_gets_a_volume_of_its_own_and_both_are_bound() -> None:
+def test_a_claim_gets_its_own_volume_and_both_are_bound() -> None:
     """A claim that names no class gets the default class."""
     world = World(claim())
     assert world.settle() == []
@@ -159,10 +159,14 @@ def test_the_smallest_existing_volume_that_fits_is_taken() -> None:
     assert world.volumes["tiny"].status.phase == "Available"
 
 
-def test_a_claim_of_a_class_that_is_not_there_or_of_somebody_else() -> None:
-    """A claim of a missing class says so; other provisioners' claims are left alone."""
+def test_claims_of_missing_classes_and_other_provisioners() -> None:
+    """The first says so in an Event; for the second no volume is created."""
     (waiting,) = World(claim(storageClassName="fast")).settle()
     assert waiting.text == 'storageclass.storage.k8s.io "fast" not found'
+    foreign = World(claim(storageClassName=claims.STORAGE_CLASS))
+    foreign.classes[claims.STORAGE_CLASS] = storage_class(provisioner="ebs.csi.aws.com")
+    foreign.settle()
+    assert not foreign.volumes and not claims.is_bound(foreign.claims["d", "c"])
 
 
 def test_a_deleted_claims_folder_stays_while_a_pod_uses_it() -> None:
@@ -197,7 +201,7 @@ def test_a_retained_or_foreign_volume_is_kept() -> None:
     assert world.destroyed == []
 
 
-def test_a_claim_whose_volume_is_gone_is_lost() -> None:
+def test_a_claim_with_a_missing_volume_is_lost() -> None:
     """No replacement is created, since data would be missing silently."""
     world = World(claim())
     world.settle()
@@ -207,7 +211,7 @@ def test_a_claim_whose_volume_is_gone_is_lost() -> None:
     assert world.volumes == {}
 
 
-def test_a_volume_that_is_deleted_stays_while_its_claim_lives() -> None:
+def test_a_deleted_volume_stays_while_its_claim_exists() -> None:
     """It is removed with the claim, with its folder."""
     world = World(claim())
     world.settle()
@@ -222,8 +226,8 @@ def test_a_volume_that_is_deleted_stays_while_its_claim_lives() -> None:
 
 
 @given(st.lists(st.sampled_from(["make", "delete", "make again", "step", "crash half-way"]), max_size=25))
-def test_a_folder_is_never_removed_while_its_claim_lives(steps: list[str]) -> None:
-    """Whatever happens in between, and wherever the controller is killed."""
+def test_a_folder_is_never_removed_while_its_claim_exists(steps: list[str]) -> None:
+    """For any sequence of events, and if the controller is killed at any point."""
     world, made = World(), 0
     for step in steps:
         if step in ("make", "make again") and ("d", "c") not in world.claims:

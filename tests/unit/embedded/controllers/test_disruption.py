@@ -1,4 +1,4 @@
-"""Which budgets are computed after a change: each workload may have one, and there may be thousands."""
+"""Which budgets are computed after a change: each workload may have one, so there may be thousands."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class RecordingDisruption(Disruption):
         return dict(self.written)
 
 
-async def test_only_budgets_of_what_changed_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_only_budgets_that_a_change_affects_are_computed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Budgets of the workload, and those of the namespace that might match any Pod of it."""
     async with KubeClient(KubeConfig(server="https://127.0.0.1:1")) as client:
         disruption = RecordingDisruption(client)
@@ -79,7 +79,7 @@ async def test_only_budgets_of_what_changed_are_looked_at(monkeypatch: pytest.Mo
         assert looked_at == ["r1", "web"] * 2
 
 
-async def test_an_edited_label_leaves_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_pod_with_an_edited_label_leaves_its_runs_budget(monkeypatch: pytest.MonkeyPatch) -> None:
     async with KubeClient(KubeConfig(server="https://127.0.0.1:1")) as client:
         disruption = RecordingDisruption(client)
         disruption._budgets._tell(None, budget("r1", of("u1")))

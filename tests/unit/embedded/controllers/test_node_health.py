@@ -37,8 +37,8 @@ def pod(tolerations: list[dict[str, Any]] | None = None, deleting: bool = False,
     return msgspec.convert(document, Pod)
 
 
-def test_a_node_is_alive_as_long_as_something_changes() -> None:
-    """Lease or heartbeat: either is a sign of life, whatever its timestamp."""
+def test_a_node_is_alive_while_its_lease_or_heartbeat_changes() -> None:
+    """Its timestamps do not matter."""
     sightings = node_health.Sightings(grace_seconds=40)
     assert sightings.observe(node(), lease("1999"), 0)
     assert sightings.observe(node(), lease("1998"), 40)
@@ -47,7 +47,7 @@ def test_a_node_is_alive_as_long_as_something_changes() -> None:
     assert sightings.observe(node(heartbeat="2"), lease("1999"), 122)
 
 
-def test_our_own_verdict_is_not_a_sign_of_life() -> None:
+def test_our_own_status_write_is_no_sign_of_life() -> None:
     """Writing Unknown changes the node; it stays silent until it reports itself."""
     sightings = node_health.Sightings(grace_seconds=40)
     assert sightings.observe(node(heartbeat="1"), None, 0)
@@ -57,7 +57,7 @@ def test_our_own_verdict_is_not_a_sign_of_life() -> None:
     assert sightings.observe(node("True", heartbeat="2"), None, 61)
 
 
-def test_no_node_is_silent_because_this_process_slept() -> None:
+def test_a_pause_of_this_process_does_not_count_as_silence() -> None:
     """After a suspended laptop or a stopped process, the grace period is extended by that time."""
     sightings = node_health.Sightings(grace_seconds=40)
     sightings.observe(node(), None, 0)
@@ -66,8 +66,8 @@ def test_no_node_is_silent_because_this_process_slept() -> None:
     assert not sightings.observe(node(), None, 1041)
 
 
-def test_what_is_written_on_a_silent_node() -> None:
-    """Unknown, with Kubernetes' reasons, once."""
+def test_a_silent_node_gets_unknown_conditions_once() -> None:
+    """With Kubernetes' reasons."""
     written = {c["type"]: c for c in node_health.silent_conditions(node(), NOW)}
     assert written["Ready"]["status"] == "Unknown"
     assert written["Ready"]["reason"] == "NodeStatusUnknown"
@@ -99,7 +99,7 @@ def test_taints_follow_conditions_and_the_cordon(given: Node, wanted: list[tuple
     assert found == wanted
 
 
-def test_taints_of_others_stay_and_a_second_look_is_silent() -> None:
+def test_foreign_taints_stay_and_nothing_is_written_twice() -> None:
     """Other taints keep the time at which they were added."""
     given = node("Unknown", taints=[{"key": "gpu", "value": "x", "effect": "NoSchedule"}])
     taints = node_health.wanted_taints(given, NOW)
@@ -121,15 +121,15 @@ def test_taints_of_others_stay_and_a_second_look_is_silent() -> None:
         ([{"key": node_health.UNREACHABLE, "operator": "Exists", "effect": "NoSchedule"}], 0),
     ],
 )
-def test_a_pod_leaves_when_its_tolerations_end(tolerations: list[dict[str, Any]], due_after: int | None) -> None:
+def test_a_pod_is_evicted_when_its_toleration_expires(tolerations: list[dict[str, Any]], due_after: int | None) -> None:
     """Counted from the time at which the taint was added."""
     taints = [Taint(node_health.UNREACHABLE, effect="NoExecute", time_added="2026-01-01T00:00:00Z"), Taint("other")]
     due = node_health.eviction_time(pod(tolerations), taints, lambda _: NOW + timedelta(days=1))
     assert due == (None if due_after is None else NOW + timedelta(seconds=due_after))
 
 
-def test_a_taint_that_does_not_say_when_counts_from_when_it_was_seen() -> None:
-    """As `kubectl taint` writes them."""
+def test_a_taint_without_a_time_counts_from_its_first_observation() -> None:
+    """`kubectl taint` writes none."""
     seen = NOW + timedelta(seconds=5)
     due = node_health.eviction_time(pod(), [Taint("mine", effect="NoExecute")], lambda _: seen)
     assert due == seen

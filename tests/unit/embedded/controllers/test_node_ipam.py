@@ -1,4 +1,4 @@
-"""Ranges of Pod addresses: the controller under any order of events, and its invariants."""
+"""Ranges of Pod addresses: the controller with any order of events, and its invariants."""
 
 from __future__ import annotations
 
@@ -77,8 +77,8 @@ class Scene:
         self._show(self.ipam._nodes, self.server.nodes, Node)
         self._show(self.ipam._pods, self.server.pods, Pod)
 
-    def _show(self, informer: Informer[Any], there: Mapping[str, Any], kind: type[Any]) -> None:
-        now = {(o["metadata"].get("namespace", ""), name): msgspec.convert(o, kind) for name, o in there.items()}
+    def _show(self, informer: Informer[Any], objects: Mapping[str, Any], kind: type[Any]) -> None:
+        now = {(o["metadata"].get("namespace", ""), name): msgspec.convert(o, kind) for name, o in objects.items()}
         for key in {**informer.items, **now}:
             if informer.items.get(key) != now.get(key):
                 informer._tell(informer.items.get(key), now.get(key))
@@ -97,9 +97,13 @@ class Scene:
             await self.reconcile()
         self.watch()
 
-    def said(self, reason: str) -> dict[str, str]:
+    def events_of(self, reason: str) -> dict[str, str]:
         """Return the Events of each node."""
-        return {said.about.name: said.message for said in self.ipam.events._waiting if said.reason == reason}
+        return {
+            events_of.about.name: events_of.message
+            for events_of in self.ipam.events._waiting
+            if events_of.reason == reason
+        }
 
 
 NAMES = st.sampled_from("abcdefg")
@@ -115,9 +119,9 @@ AGAIN = [("add", "a"), ("watch", ""), ("answers", "away"), ("reconcile", ""), ("
 
 @example(AGAIN)
 @given(st.lists(STEPS, max_size=40))
-def test_no_two_nodes_get_the_same_and_all_get_one_that_can(steps: list[tuple[str, str]]) -> None:
-    """However Nodes are deleted, recreated or restarted, and writes lost: a node keeps its range, no other node or
-    living Pod has it, and a node has none only if none is left."""
+def test_every_node_gets_a_range_of_its_own_if_one_is_left(steps: list[tuple[str, str]]) -> None:
+    """However Nodes are deleted or recreated, the controller restarts, and writes are lost: a node keeps its range, no
+    other node or living Pod has it, and a node has none only if none is left."""
     asyncio.run(story(steps))
 
 
@@ -151,7 +155,7 @@ async def story(steps: list[tuple[str, str]]) -> None:
     held = {pod["status"]["podIP"].replace(".2", ".0/24") for pod in server.pods.values()}
     without = {name for name in server.nodes if not server.range_of(name)}
     assert not without or len(ranges | held) == 4, (ranges, held)
-    assert without <= set(scene.said("CIDRNotAvailable"))
+    assert without <= set(scene.events_of("CIDRNotAvailable"))
 
 
 def check(scene: Scene, had: Mapping[str, str]) -> dict[str, str]:
@@ -169,7 +173,7 @@ def check(scene: Scene, had: Mapping[str, str]) -> dict[str, str]:
     return has
 
 
-async def test_a_range_with_pods_that_live_waits_for_their_node() -> None:
+async def test_a_range_with_living_pods_is_kept_for_their_node() -> None:
     """A Node that is deleted and recreated under its Pods gets their range again; no other node does."""
     scene = Scene(IPv4Network("10.244.0.0/23"))
     scene.server.add_node("a")
@@ -181,7 +185,7 @@ async def test_a_range_with_pods_that_live_waits_for_their_node() -> None:
     await scene.settle()
     assert scene.server.range_of("b") == "10.244.1.0/24"
     assert scene.server.range_of("c") == ""
-    assert scene.said("CIDRNotAvailable") == {
+    assert scene.events_of("CIDRNotAvailable") == {
         "c": "no range of Pod addresses is left: all 2 of /24 in 10.244.0.0/23 are in use; delete Nodes that are gone "
         "for good, or start `kaji up` with another --cluster-cidr"
     }
@@ -191,7 +195,7 @@ async def test_a_range_with_pods_that_live_waits_for_their_node() -> None:
     assert scene.server.range_of("a") == "10.244.0.0/24"
 
 
-async def test_who_waits_is_served_when_a_pod_has_ended() -> None:
+async def test_a_waiting_node_gets_a_range_when_its_last_pod_has_ended() -> None:
     """Its address was the last one in a deleted Node's range; a Pod on the node's own network holds none."""
     scene = Scene(IPv4Network("10.244.0.0/24"))
     scene.server.add_node("b")
@@ -206,14 +210,14 @@ async def test_who_waits_is_served_when_a_pod_has_ended() -> None:
     assert scene.server.range_of("b") == "10.244.0.0/24"
 
 
-async def test_nodes_that_bring_the_same_range_are_told() -> None:
-    """A range can't be changed, whatever gave it, so the Nodes get an Event."""
+async def test_nodes_with_the_same_range_get_an_event() -> None:
+    """A range can't be changed, whichever program assigned it."""
     scene = Scene()
     scene.server.add_node("a", "10.244.0.0/24")
     await scene.settle()
     scene.server.add_node("b", "10.244.0.128/25", "fd00::/64")
     await scene.settle()
-    assert scene.said("CIDRInUse") == {
+    assert scene.events_of("CIDRInUse") == {
         "b": "its Pod range (10.244.0.128/25, fd00::/64) overlaps that of a: delete one of these Nodes, and "
         "start it again without --pod-cidr, or with another"
     }
@@ -232,15 +236,15 @@ async def test_nodes_that_bring_the_same_range_are_told() -> None:
         ("nonsense", set()),
     ],
 )
-def test_ranges_of_other_sizes_count_too(cidr: str, taken: set[int]) -> None:
-    """Ranges that another program cut, in the cluster's network or beyond it."""
+def test_ranges_of_other_sizes_are_respected(cidr: str, taken: set[int]) -> None:
+    """Another program assigned them, in the cluster's network or outside it."""
     ranges = NodeRanges(CLUSTER, 24)
     ranges.record("other", [cidr])
     given = {str(ranges.give(f"n{number}", {})) for number in range(4)} - {"None"}
     assert given == {f"10.244.{number}.0/24" for number in range(4) if number not in taken}
 
 
-def test_what_was_given_back_rests() -> None:
+def test_a_released_range_is_not_reused_at_once() -> None:
     """Other machines may still remember its last owner."""
     ranges = NodeRanges(CLUSTER, 24)
     first = ranges.give("a", {})
@@ -249,7 +253,7 @@ def test_what_was_given_back_rests() -> None:
 
 
 def test_services_keep_their_addresses(tmp_path: Path) -> None:
-    """A cluster whose Pod addresses would overlap them does not start."""
+    """A cluster whose Pod addresses would overlap those of Services does not start."""
     with pytest.raises(InvalidInput, match=r"--cluster-cidr: overlaps the addresses of Services, 10\.96\.0\.0/16"):
         asyncio.run(EmbeddedCluster(EmbeddedSettings(tmp_path / "data", cluster_cidr="10.96.0.0/12")).__aenter__())
     assert not list(tmp_path.iterdir())

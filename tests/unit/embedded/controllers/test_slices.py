@@ -51,7 +51,7 @@ def endpoints(slices: list[Slice]) -> dict[str, dict[str, Any]]:
     return {e["targetRef"]["name"]: e for s in slices for e in s.endpoints or ()}
 
 
-def test_conditions_say_who_is_ready_serving_and_terminating() -> None:
+def test_endpoints_have_ready_serving_and_terminating_conditions() -> None:
     """Ready is never true for a terminating Pod, unless not-ready addresses are published."""
     pods = [pod("a"), pod("b", ready="False"), pod("c", deleting=True)]
     found = endpoints(apply([], changes(service(), pods, [])))
@@ -64,7 +64,7 @@ def test_conditions_say_who_is_ready_serving_and_terminating() -> None:
     assert all(e["conditions"]["ready"] for e in published.values())
 
 
-def test_pods_without_an_address_finished_or_of_others_are_left_out() -> None:
+def test_pods_without_an_address_ended_and_foreign_pods_are_left_out() -> None:
     """The address of an ended Pod may belong to another Pod."""
     other = pod("x")
     other.metadata = msgspec.structs.replace(other.metadata, labels={"app": "other"})
@@ -99,7 +99,7 @@ def test_a_service_that_is_gone_or_selects_nothing_has_no_slices() -> None:
     assert apply(slices, changes(service(selector=None), [pod("a")], slices)) == []
 
 
-def test_one_pods_change_rewrites_one_slice() -> None:
+def test_the_change_of_one_pod_rewrites_one_slice() -> None:
     """The other slices stay unchanged."""
     pods = [pod(f"p{i:03}") for i in range(250)]
     slices = apply([], changes(service(), pods, []))
@@ -113,7 +113,7 @@ def test_one_pods_change_rewrites_one_slice() -> None:
 
 @given(st.lists(st.sets(st.integers(0, 320)), min_size=1, max_size=4))
 def test_slices_always_hold_exactly_the_pods_and_settle(histories: list[set[int]]) -> None:
-    """Whatever existed before, each Pod is in one slice, none has more than 100, and a second pass writes nothing."""
+    """From any initial state, each Pod is in one slice, none has more than 100, and a second pass writes nothing."""
     slices: list[Slice] = []
     for numbers in histories:
         pods = [pod(f"p{n}", ip=f"10.0.{n // 250}.{n % 250 + 1}") for n in numbers]

@@ -81,7 +81,7 @@ class Bench:
         return "".join(out)
 
     def left_behind(self) -> list[int]:
-        """Return the processes of all its containers, including those whose folders the test removed."""
+        """Return the processes of all its containers, even if the test removed their folders."""
         marker = f"{MARKER_VARIABLE}={self._prefix}".encode()
         found = []
         for process in Path("/proc").glob("[0-9]*"):

@@ -28,7 +28,7 @@ class FakeCluster:
         self._watchers: list[asyncio.Queue[PodChange]] = []
         self.changed = asyncio.Event()
 
-    # The kubelet's side
+    # ---- requests of the kubelet
 
     async def get(self, resource: Resource, name: str, namespace: str | None = None) -> Object:
         return copy.deepcopy(self._find(resource, name, namespace))
@@ -91,7 +91,7 @@ class FakeCluster:
     async def own_address(self) -> str:
         return "127.0.0.1"
 
-    # The test's side
+    # ---- steps of the tests
 
     async def submit(self, name: str, *command: str, namespace: str = "default", **spec: Any) -> Object:
         """Create a Pod with one container `main`, bound to the node."""

@@ -1,4 +1,4 @@
-"""A kubelet whose API server was restored from a backup: the kubelet's state is newer, and its Pods keep running."""
+"""A kubelet with an API server restored from a backup: the kubelet's state is newer, and its Pods keep running."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from .conftest import Machine, until
 
 
 @pytest.mark.parametrize("meanwhile", ["it runs", "it is started again"])
-async def test_what_was_reported_since_is_reported_again(machine: Machine, tmp_path: Path, meanwhile: str) -> None:
+async def test_statuses_that_the_backup_lacks_are_reported_again(
+    machine: Machine, tmp_path: Path, meanwhile: str
+) -> None:
     """It is reported whether or not the kubelet saw the restore; the program is the same as before."""
     gate, ready = tmp_path / "gate", {"exec": {"command": ["sh", "-c", f"[ -e {tmp_path}/ready ]"]}}
     probe = {"readinessProbe": {**ready, "periodSeconds": 1, "failureThreshold": 1}}

@@ -67,7 +67,9 @@ async def test_running_and_ready(machine: Machine) -> None:
     ("script", "code", "reason"),
     [("exit 3", 3, "Error"), ("kill -9 $$$$", 137, "Error"), ("kill -15 $$$$", 143, "Error")],
 )
-async def test_failures(machine: Machine, script: str, code: int, reason: str) -> None:
+async def test_a_failed_program_has_its_exit_code_and_reason(
+    machine: Machine, script: str, code: int, reason: str
+) -> None:
     await machine.cluster.submit("p", *sh(script))
     await machine.phase("p", "Failed")
     ended = machine.cluster.container("p")["state"]["terminated"]
@@ -112,7 +114,7 @@ async def test_deleted_with_grace(machine: Machine) -> None:
     assert len(machine.cluster.events("Killing")) == 1
 
 
-async def test_grace_is_not_exceeded_and_may_be_shortened(machine: Machine) -> None:
+async def test_the_grace_period_is_enforced_and_can_be_shortened(machine: Machine) -> None:
     """A program that ignores SIGTERM is killed; a second deletion can shorten the grace period."""
     await machine.cluster.submit("p", *sh("trap '' TERM; echo $$$$; while :; do sleep 0.05; done"))
     pid = await machine.logged_pid("p")
@@ -123,8 +125,8 @@ async def test_grace_is_not_exceeded_and_may_be_shortened(machine: Machine) -> N
     assert not alive(pid)
 
 
-async def test_deleted_with_force(machine: Machine) -> None:
-    """A Pod that is gone from the API server is ended."""
+async def test_a_pod_deleted_with_force_is_ended(machine: Machine) -> None:
+    """It is gone from the API server."""
     await machine.cluster.submit("p", *sh("echo $$$$; exec sleep 1000"))
     pid = await machine.logged_pid("p")
     machine.cluster.vanish("p")
@@ -189,8 +191,8 @@ async def test_deleted_before_the_kubelet_saw_it(machine: Machine) -> None:
     assert not machine.cluster.events("Started")
 
 
-async def test_api_server_away(machine: Machine) -> None:
-    """A program that ends while the API server does not answer is reported once it does."""
+async def test_an_end_during_an_outage_of_the_api_server_is_reported(machine: Machine) -> None:
+    """Once the API server answers."""
     await machine.cluster.submit("p", *sh(f"while [ ! -e {machine.root}/go ]; do sleep 0.01; done; exit 6"))
     await machine.phase("p", "Running")
     machine.cluster.away = True
@@ -202,7 +204,7 @@ async def test_api_server_away(machine: Machine) -> None:
     await machine.phase("p", "Failed")
 
 
-async def test_restarts_with_back_off(machine: Machine) -> None:
+async def test_a_container_restarts_with_backoff(machine: Machine) -> None:
     """It starts again after growing pauses; the previous log and exit code are kept."""
     script = f"echo x >> {machine.root}/starts; [ $(wc -l < {machine.root}/starts) -ge 3 ] || exit 2; exec sleep 1000"
     await machine.cluster.submit("p", *sh(script), restartPolicy="OnFailure")
@@ -239,7 +241,7 @@ async def test_sidecar_ends_with_the_pod(machine: Machine) -> None:
     await machine.phase("p", "Succeeded")
 
 
-async def test_does_not_fit(machine: Machine) -> None:
+async def test_a_pod_that_does_not_fit_is_refused(machine: Machine) -> None:
     """The Pod fails with Kubernetes' reason, and nothing is started."""
     first = {"resources": {"requests": {"cpu": "3"}}}
     await machine.cluster.submit("first", *sh("sleep 1000"), container=first)
@@ -271,7 +273,7 @@ async def test_deadline(machine: Machine) -> None:
     assert status["reason"] == "DeadlineExceeded"
 
 
-async def test_what_the_program_says_last(machine: Machine) -> None:
+async def test_the_termination_message_is_reported(machine: Machine) -> None:
     """A rewritable variable with the path of the termination message names a file that goes with the Pod."""
     container = {"env": [{"name": "APP_RESULT", "value": "/dev/termination-log"}]}
     await machine.cluster.submit("p", *sh("printf '{\"loss\": 1}' > $APP_RESULT"), container=container)
@@ -283,7 +285,7 @@ async def test_what_the_program_says_last(machine: Machine) -> None:
     assert not list((machine.root / "messages").iterdir())
 
 
-async def test_no_more_of_it_than_kubernetes_takes_and_no_other_file(machine: Machine) -> None:
+async def test_the_termination_message_is_limited_to_its_own_file_and_size(machine: Machine) -> None:
     container = {"env": [{"name": "APP_RESULT", "value": "/dev/termination-log"}]}
     await machine.cluster.submit("long", *sh("head -c 9000 /dev/zero | tr '\\0' x > $APP_RESULT"), container=container)
     await machine.cluster.submit("link", *sh("ln -sf /etc/hostname $APP_RESULT"), container=container)
@@ -293,7 +295,7 @@ async def test_no_more_of_it_than_kubernetes_takes_and_no_other_file(machine: Ma
     assert "message" not in machine.cluster.container("link")["state"]["terminated"]
 
 
-async def test_environment(machine: Machine) -> None:
+async def test_a_program_has_all_sources_of_its_environment(machine: Machine) -> None:
     """ConfigMaps, Secrets, the downward API and expansion; a missing one is waited for and named."""
     env = [
         {"name": "A", "value": "1"},
@@ -362,7 +364,7 @@ async def test_other_paths_are_refused_without_namespaces(machine: Machine, tmp_
     assert "own path" in status["message"]
 
 
-async def test_probes(machine: Machine) -> None:
+async def test_probes_control_readiness_and_restarts(machine: Machine) -> None:
     """Readiness follows its probe; a failing liveness probe restarts the container."""
     ready, healthy = machine.root / "ready", machine.root / "healthy"
     healthy.touch()
@@ -386,7 +388,7 @@ async def test_probes(machine: Machine) -> None:
     assert machine.cluster.events("Unhealthy")
 
 
-async def test_hooks(machine: Machine) -> None:
+async def test_hooks_run_after_the_start_and_before_the_end(machine: Machine) -> None:
     """postStart runs beside the program, preStop before SIGTERM."""
     container = {
         "lifecycle": {
@@ -402,8 +404,8 @@ async def test_hooks(machine: Machine) -> None:
     assert (machine.root / "order").exists()
 
 
-async def test_eviction(machine: Machine) -> None:
-    """The Pod above its request is evicted first, and the Node has the condition."""
+async def test_the_pod_above_its_request_is_evicted_first(machine: Machine) -> None:
+    """The Node has the condition of memory pressure."""
     hold = "a = bytearray(64 << 20); print('up', flush=True); import signal; signal.pause()"
     large = {"resources": {"requests": {"memory": "1Gi"}}}
     await machine.cluster.submit("within", sys.executable, "-I", "-S", "-c", hold, container=large)
@@ -426,8 +428,8 @@ async def test_eviction(machine: Machine) -> None:
     assert machine.cluster.phase("within") == "Running"
 
 
-async def test_a_machine_without_memory_is_told_from_a_limit(tmp_path: Path) -> None:
-    """The Pod's status is the same in both cases; an Event of the node tells them apart."""
+async def test_a_kill_by_the_machine_has_an_event_of_the_node(tmp_path: Path) -> None:
+    """The Pod's status is the same as for its own limit."""
     machine = Machine(tmp_path / "kubelet", cgroups=True)
     await machine.start()
     try:
@@ -465,8 +467,8 @@ async def test_members_find_each_other(machine: Machine) -> None:
     assert machine.log("rank1").endswith(" 127.0.0.1 127.0.0.1:29500\n")
 
 
-async def test_node(machine: Machine) -> None:
-    """The Node has the fields of a kubelet, its lease is renewed, and foreign labels are kept."""
+async def test_the_node_object_is_written_and_its_lease_renewed(machine: Machine) -> None:
+    """Foreign labels are kept."""
     node = machine.cluster.node()
     assert node["status"]["allocatable"]["cpu"] == "4"
     assert node["metadata"]["labels"]["kubernetes.io/hostname"] == "node"
@@ -486,7 +488,7 @@ async def test_one_kubelet_per_folder(machine: Machine) -> None:
         await second.start()
 
 
-async def test_lost_record(machine: Machine) -> None:
+async def test_a_node_that_lost_its_record_does_not_restart_pods(machine: Machine) -> None:
     """A Pod that ran before is not started again on a node that lost its record."""
     await machine.stop()
     pod = await machine.cluster.submit("p", *sh(f"touch {machine.root}/again"))
@@ -511,7 +513,7 @@ async def test_no_descriptors_are_leaked(machine: Machine) -> None:
     await until(lambda: len(os.listdir("/proc/self/fd")) <= before)
 
 
-async def test_end_all(machine: Machine) -> None:
+async def test_all_containers_can_be_ended(machine: Machine) -> None:
     """All containers end, whatever their restart policy."""
     await machine.cluster.submit("p", *sh("echo $$$$; exec sleep 1000"), restartPolicy="Always")
     pid = await machine.logged_pid("p")
@@ -521,7 +523,7 @@ async def test_end_all(machine: Machine) -> None:
     assert machine.cluster.container("p")["restartCount"] == 0
 
 
-async def test_fault_of_one_pod_stays_with_it(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_failure_of_one_pod_does_not_affect_others(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     """The Pod is tried again, and keeps its resources meanwhile."""
     await machine.cluster.submit("p", *sh(f"while [ ! -e {machine.root}/go ]; do sleep 0.01; done"))
     await machine.phase("p", "Running")
@@ -542,7 +544,7 @@ async def test_fault_of_one_pod_stays_with_it(machine: Machine, monkeypatch: pyt
     await machine.phase("p", "Succeeded")
 
 
-async def test_start_that_fails_is_tried_again(machine: Machine) -> None:
+async def test_a_failed_start_is_retried(machine: Machine) -> None:
     """If not even the shim can be started, the Pod says why, and starts once the cause is gone."""
     blocked = machine.root / "logs"
     blocked.write_text("in the way")
@@ -557,8 +559,8 @@ async def test_start_that_fails_is_tried_again(machine: Machine) -> None:
     assert machine.cluster.container("p")["restartCount"] == 0
 
 
-async def test_ended_while_it_looks_at_the_machine(tmp_path: Path) -> None:
-    """A kubelet that ends during detection, because another part failed, leaves nothing behind."""
+async def test_a_kubelet_that_ends_during_detection_leaves_nothing_behind(tmp_path: Path) -> None:
+    """Another part of the process has failed."""
     looks, go_on, made, group = asyncio.Event(), threading.Event(), threading.Event(), tmp_path / "group"
     loop = asyncio.get_running_loop()
 

@@ -1,4 +1,4 @@
-"""Which node a Pod fits on."""
+"""The node on which a Pod fits."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def pod(**spec: Any) -> Pod:
     return msgspec.convert({"metadata": {"name": "p", "namespace": "d"}, "spec": spec}, Pod)
 
 
-def asks(resources: dict[str, Any] | None = None, **spec: Any) -> Demand:
+def demand_for(resources: dict[str, Any] | None = None, **spec: Any) -> Demand:
     containers = [{"name": "main", "resources": {"requests": resources or {}}}]
     return demand_of(pod(containers=containers, **spec))
 
@@ -56,10 +56,10 @@ def affinity(key: str, operator: str, *values: str) -> dict[str, Any]:
     return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
 
 
-def test_a_pinned_pod_goes_to_its_node_and_looks_at_no_other() -> None:
+def test_a_pinned_pod_is_placed_only_on_its_node() -> None:
     """Affinity on metadata.name limits the candidates; a full node is refused with both counts."""
     nodes = cluster(node("n1"), node("n2"), node("n3"))
-    demand = asks({"cpu": "8"}, affinity=pinned("n2"))
+    demand = demand_for({"cpu": "8"}, affinity=pinned("n2"))
     assert demand.pinned_to == frozenset({"n2"})
     assert choose_node(demand, nodes).node == "n2"
     nodes["n2"].take(demand)
@@ -70,11 +70,11 @@ def test_a_pinned_pod_goes_to_its_node_and_looks_at_no_other() -> None:
     )
 
 
-def test_a_pod_pinned_to_a_node_that_is_not_there_waits() -> None:
+def test_a_pod_pinned_to_a_missing_node_waits() -> None:
     """The message counts all existing nodes."""
-    refused = choose_node(asks(affinity=pinned("gone")), cluster(node("n1")))
+    refused = choose_node(demand_for(affinity=pinned("gone")), cluster(node("n1")))
     assert refused.message == "0/1 nodes are available: 1 node(s) didn't match Pod's node affinity/selector."
-    assert choose_node(asks(), {}).message == "no nodes available to schedule pods"
+    assert choose_node(demand_for(), {}).message == "no nodes available to schedule pods"
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ def test_a_pod_pinned_to_a_node_that_is_not_there_waits() -> None:
 )
 def test_every_operator_of_node_affinity(operator: str, values: list[str], labels: dict[str, str], fits: bool) -> None:
     """In, NotIn, Exists, DoesNotExist, Gt and Lt mean what Kubernetes says."""
-    choice = choose_node(asks(affinity=affinity("k", operator, *values)), cluster(node(labels=labels)))
+    choice = choose_node(demand_for(affinity=affinity("k", operator, *values)), cluster(node(labels=labels)))
     assert bool(choice.node) is fits
 
 
@@ -106,45 +106,45 @@ def test_an_empty_term_matches_nothing() -> None:
     """As Kubernetes documents it: a null or empty node selector term matches no objects."""
     nothing: dict[str, Any] = {"nodeSelectorTerms": [{}]}
     rule = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": nothing}}
-    assert not choose_node(asks(affinity=rule), cluster(node())).node
+    assert not choose_node(demand_for(affinity=rule), cluster(node())).node
 
 
-def test_preferred_affinity_decides_among_those_that_fit() -> None:
+def test_preferred_affinity_decides_among_nodes_that_fit() -> None:
     """The larger weight wins, even over an emptier node."""
     wish = {"matchExpressions": [{"key": "disk", "operator": "In", "values": ["ssd"]}]}
     preferred = {
         "nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 5, "preference": wish}]}
     }
     nodes = cluster(node("n1"), node("n2", {"disk": "ssd"}))
-    nodes["n2"].take(asks({"cpu": "4"}))
-    assert choose_node(asks(affinity=preferred), nodes).node == "n2"
-    assert choose_node(asks(), nodes).node == "n1"
+    nodes["n2"].take(demand_for({"cpu": "4"}))
+    assert choose_node(demand_for(affinity=preferred), nodes).node == "n2"
+    assert choose_node(demand_for(), nodes).node == "n1"
 
 
 def test_taints_need_a_toleration() -> None:
     """NoSchedule and NoExecute keep Pods away, PreferNoSchedule only if there is another node."""
     gpu = node("gpu", taints=[{"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}])
-    assert choose_node(asks(), cluster(gpu)).message == (
+    assert choose_node(demand_for(), cluster(gpu)).message == (
         "0/1 nodes are available: 1 node(s) had untolerated taint {nvidia.com/gpu: present}."
     )
-    tolerant = asks(tolerations=[{"key": "nvidia.com/gpu", "operator": "Exists"}])
+    tolerant = demand_for(tolerations=[{"key": "nvidia.com/gpu", "operator": "Exists"}])
     assert choose_node(tolerant, cluster(gpu)).node == "gpu"
     soft = node("a", taints=[{"key": "old", "effect": "PreferNoSchedule"}])
-    assert choose_node(asks(), cluster(soft, node("b"))).node == "b"
-    assert choose_node(asks(), cluster(soft)).node == "a"
+    assert choose_node(demand_for(), cluster(soft, node("b"))).node == "b"
+    assert choose_node(demand_for(), cluster(soft)).node == "a"
 
 
 def test_a_node_that_is_not_ready_or_cordoned_needs_tolerations() -> None:
     """Even before the taints are written."""
     for bad in (node(ready="Unknown"), node(unschedulable=True)):
-        assert not choose_node(asks(), cluster(bad)).node
-        assert choose_node(asks(tolerations=[{"operator": "Exists"}]), cluster(bad)).node == "n1"
+        assert not choose_node(demand_for(), cluster(bad)).node
+        assert choose_node(demand_for(tolerations=[{"operator": "Exists"}]), cluster(bad)).node == "n1"
 
 
 def test_every_missing_resource_is_named() -> None:
     """The message adds up the reasons of all nodes."""
     nodes = cluster(node("n1", gpus=8), node("n2", pods="0"))
-    message = choose_node(asks({"nvidia.com/gpu": "16", "cpu": "9"}), nodes).message
+    message = choose_node(demand_for({"nvidia.com/gpu": "16", "cpu": "9"}), nodes).message
     assert message == "0/2 nodes are available: 1 Too many pods, 2 Insufficient cpu, 2 Insufficient nvidia.com/gpu."
 
 
@@ -164,11 +164,11 @@ def test_host_ports_collide() -> None:
     assert choose_node(port(80), nodes).node
 
 
-def test_what_is_not_supported_is_refused_by_name() -> None:
-    """A required rule that is not supported must not be broken silently."""
+def test_unsupported_required_rules_are_refused_by_name() -> None:
+    """They must not be broken silently."""
     rule = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": "k"}]}}
     spread = [{"whenUnsatisfiable": "DoNotSchedule"}]
-    message = choose_node(asks(affinity=rule, topologySpreadConstraints=spread), cluster(node())).message
+    message = choose_node(demand_for(affinity=rule, topologySpreadConstraints=spread), cluster(node())).message
     assert "podAntiAffinity" in message
     assert "topologySpreadConstraints" in message
 
@@ -193,7 +193,7 @@ def test_no_node_is_ever_overcommitted(sizes: list[tuple[int, int]], wishes: lis
     """In any order of events, usage never exceeds capacity, and a refusal is true of every node."""
     nodes = cluster(*(node(f"n{i}", cpu=str(cpu), gpus=gpus) for i, (cpu, gpus) in enumerate(sizes)))
     for cpu, gpus in wishes:
-        demand = asks({"cpu": str(cpu), "nvidia.com/gpu": str(gpus)})
+        demand = demand_for({"cpu": str(cpu), "nvidia.com/gpu": str(gpus)})
         choice = choose_node(demand, nodes)
         if choice.node:
             nodes[choice.node].take(demand)

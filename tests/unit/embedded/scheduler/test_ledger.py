@@ -39,7 +39,7 @@ def places(ledger: Ledger) -> dict[str, str]:
     return {d.pod.metadata.name: d.choice.node for d in decide(ledger)}
 
 
-def test_a_decision_counts_at_once_and_is_made_once() -> None:
+def test_a_decision_counts_at_once_and_is_not_repeated() -> None:
     """The second Pod sees what the first one took, and no Pod is decided twice."""
     ledger = Ledger()
     ledger.see_node("n", node("n", cpu=1))
@@ -74,7 +74,7 @@ def test_a_pod_that_did_not_fit_is_retried_after_a_helpful_change() -> None:
     assert places(ledger) == {"c": "m"}
 
 
-def test_a_decision_that_failed_is_taken_back() -> None:
+def test_a_failed_decision_is_undone() -> None:
     """The resources are free again, and the Pod is decided again."""
     ledger = Ledger()
     ledger.see_node("n", node("n", cpu=1))
@@ -84,7 +84,7 @@ def test_a_decision_that_failed_is_taken_back() -> None:
     assert places(ledger) == {"a": "n"}
 
 
-def test_a_decision_that_failed_says_nothing_of_a_later_pod_of_that_name() -> None:
+def test_a_failed_decision_does_not_affect_a_later_pod_of_that_name() -> None:
     """The later Pod keeps its node."""
     ledger = Ledger()
     ledger.see_node("n", node("n", cpu=1))

@@ -1,4 +1,4 @@
-"""What a simulated kubelet does with a Pod, on a fake clock."""
+"""The behaviour of a simulated kubelet, on a fake clock."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from kajitori.embedded.simulator.kubelet_api import summary
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-class Fake:
+class SimulatedPod:
     """One Pod in an API server that merges statuses, and a clock that jumps to the next due time."""
 
     def __init__(
@@ -94,7 +94,7 @@ class Fake:
 
 def test_a_pod_without_annotations_runs_until_it_is_deleted() -> None:
     """One write makes it Running with an address; deletion ends it with 143 and then removes it."""
-    pod = Fake(init=True)
+    pod = SimulatedPod(init=True)
     pod.step()
     assert pod.status["phase"] == "Running"
     assert pod.status["podIP"] == "10.0.1.1"
@@ -125,7 +125,7 @@ def test_containers_end_as_the_annotations_say(
     annotations: dict[str, str], phase: str, exit_code: int, reason: str, seconds: int
 ) -> None:
     """Duration, exit code and OOM; a finished Pod stays until it is deleted."""
-    pod = Fake(annotations)
+    pod = SimulatedPod(annotations)
     pod.run(3600)
     assert pod.status["phase"] == phase
     ended = pod.state["terminated"]
@@ -139,7 +139,7 @@ def test_containers_end_as_the_annotations_say(
 
 def test_an_image_that_cannot_be_pulled() -> None:
     """ErrImagePull, then ImagePullBackOff for good; deletion needs no more than itself."""
-    pod = Fake({"image_pull": "fail"})
+    pod = SimulatedPod({"image_pull": "fail"})
     pod.settle()
     assert pod.state["waiting"]["reason"] == "ErrImagePull"
     pod.run(3600)
@@ -150,9 +150,9 @@ def test_an_image_that_cannot_be_pulled() -> None:
     assert pod.step().delete
 
 
-def test_a_start_delay_counts_from_the_first_sight() -> None:
+def test_a_start_delay_counts_from_the_pods_first_observation() -> None:
     """Until then the container is being created."""
-    pod = Fake({"start_delay": "5s"})
+    pod = SimulatedPod({"start_delay": "5s"})
     pod.settle()
     assert pod.state["waiting"]["reason"] == "ContainerCreating"
     assert pod.condition("Initialized")["status"] == "False"
@@ -163,9 +163,9 @@ def test_a_start_delay_counts_from_the_first_sight() -> None:
     assert "reason" not in pod.condition("Ready")
 
 
-def test_a_pod_that_ignores_sigterm_dies_at_the_end_of_its_grace() -> None:
+def test_a_pod_that_ignores_sigterm_is_killed_after_its_grace() -> None:
     """With 137, and not a second earlier."""
-    pod = Fake({"ignore_sigterm": "true"})
+    pod = SimulatedPod({"ignore_sigterm": "true"})
     pod.settle()
     pod.delete(grace_seconds=10)
     assert pod.settle().wake_at == pod.now + timedelta(seconds=10)
@@ -178,7 +178,7 @@ def test_a_pod_that_ignores_sigterm_dies_at_the_end_of_its_grace() -> None:
 
 def test_restart_policies() -> None:
     """Always also restarts a success, OnFailure does not; pauses grow from none to ten seconds and more."""
-    pod = Fake({"duration": "1s"}, "Always")
+    pod = SimulatedPod({"duration": "1s"}, "Always")
     pod.run(1)
     assert pod.status["containerStatuses"][0]["restartCount"] == 1
     pod.run(1)
@@ -188,15 +188,15 @@ def test_restart_policies() -> None:
     assert pod.status["phase"] == "Running"
     assert pod.status["containerStatuses"][0]["lastState"]["terminated"]["exitCode"] == 0
 
-    well = Fake({"duration": "1s"}, "OnFailure")
+    well = SimulatedPod({"duration": "1s"}, "OnFailure")
     well.run(10)
     assert well.status["phase"] == "Succeeded"
 
 
 @pytest.mark.parametrize(("memory", "excess"), [("1Gi", None), ("5Gi", Excess(5 << 30, 1 << 30))])
-def test_an_evicted_pod_says_what_it_used_above_its_request(memory: str, excess: Excess | None) -> None:
+def test_an_evicted_pods_message_has_its_usage_and_request(memory: str, excess: Excess | None) -> None:
     """As in a kubelet's message, containers within their request are not named."""
-    pod = Fake({"duration": "5s", "evict": "true", "memory": memory})
+    pod = SimulatedPod({"duration": "5s", "evict": "true", "memory": memory})
     pod.document["spec"]["containers"][0]["name"] = "main"
     pod.document["spec"]["containers"][0]["resources"] = {"requests": {"memory": "1Gi"}, "limits": {"memory": "8Gi"}}
     pod.run(10)
@@ -207,9 +207,9 @@ def test_an_evicted_pod_says_what_it_used_above_its_request(memory: str, excess:
 
 
 @pytest.mark.parametrize(("oom", "told"), [("true", False), ("node", True)])
-def test_a_node_that_runs_out_of_memory_says_so_before_the_pod_does(oom: str, told: bool) -> None:
+def test_a_node_without_memory_reports_an_event_before_the_status(oom: str, told: bool) -> None:
     """The Pod's own status is the same as for its own limit."""
-    pod = Fake({"oom": oom})
+    pod = SimulatedPod({"oom": oom})
     pod.step()
     step = pod.step()
     assert step.system_oom is told
@@ -219,9 +219,9 @@ def test_a_node_that_runs_out_of_memory_says_so_before_the_pod_does(oom: str, to
 @pytest.mark.parametrize(
     ("annotations", "held"), [({"memory": "3Gi"}, [3 << 30]), ({}, []), ({"memory": "much"}, []), ({"memory": "0"}, [])]
 )
-def test_a_node_tells_what_its_running_pods_are_said_to_hold(annotations: dict[str, str], held: list[int]) -> None:
+def test_a_nodes_statistics_have_the_annotated_memory_of_its_pods(annotations: dict[str, str], held: list[int]) -> None:
     """Pods without the annotation are left out."""
-    pod = Fake(annotations)
+    pod = SimulatedPod(annotations)
     assert summary("n", [msgspec.convert(pod.document, Pod)], NOW)["pods"] == []
     pod.step()
     told = summary("n", [msgspec.convert(pod.document, Pod)], NOW)["pods"]
@@ -229,20 +229,20 @@ def test_a_node_tells_what_its_running_pods_are_said_to_hold(annotations: dict[s
     assert all(each["podRef"] == {"name": "p", "namespace": "d", "uid": "u"} for each in told)
 
 
-def test_what_the_node_has_no_room_for_fails() -> None:
+def test_a_pod_that_does_not_fit_on_the_node_fails() -> None:
     """A Pod that was already started is not checked again."""
-    pod = Fake()
+    pod = SimulatedPod()
     pod.step(("OutOfcpu", "Node didn't have enough resource: cpu"))
     assert (pod.status["phase"], pod.status["reason"]) == ("Failed", "OutOfcpu")
-    other = Fake()
+    other = SimulatedPod()
     other.settle()
     assert other.step(("OutOfcpu", "…")).status is None
 
 
-def test_an_annotation_that_cannot_be_read_fails_the_pod_by_name() -> None:
+def test_an_invalid_annotation_fails_the_pod() -> None:
     """The message names the annotation."""
     for name, value in (("duration", "soon"), ("exit_code", "bad"), ("start_delay", "-1s")):
-        pod = Fake({name: value})
+        pod = SimulatedPod({name: value})
         pod.step()
         assert pod.status["phase"] == "Failed"
         assert name.replace("_", "-") in pod.status["message"]
@@ -265,11 +265,11 @@ def test_an_annotation_that_cannot_be_read_fails_the_pod_by_name() -> None:
     st.sampled_from(["Never", "OnFailure", "Always"]),
     st.floats(0, 60),
 )
-def test_every_pod_that_is_deleted_is_gone_when_its_grace_is_over(
+def test_every_deleted_pod_is_gone_after_its_grace(
     annotations: dict[str, str], restart_policy: str, seconds: float
 ) -> None:
-    """Whatever it was doing; and a step without news writes nothing."""
-    pod = Fake(annotations, restart_policy)
+    """In any state; a step without news writes nothing."""
+    pod = SimulatedPod(annotations, restart_policy)
     pod.run(seconds)
     writes = pod.writes
     pod.settle()
@@ -279,14 +279,14 @@ def test_every_pod_that_is_deleted_is_gone_when_its_grace_is_over(
     assert pod.deleted
 
 
-def test_what_a_program_says_last_stands_in_its_status() -> None:
-    pod = Fake({"duration": "1s", "message": '{"loss": 0.5}'})
+def test_the_annotated_termination_message_is_in_the_status() -> None:
+    pod = SimulatedPod({"duration": "1s", "message": '{"loss": 0.5}'})
     pod.run(5)
     assert pod.state["terminated"]["message"] == '{"loss": 0.5}'
 
 
-def test_a_deadline_ends_it_however_long_it_would_run() -> None:
-    pod = Fake({"duration": "1h", "message": "never said"})
+def test_a_deadline_ends_a_pod_before_its_duration() -> None:
+    pod = SimulatedPod({"duration": "1h", "message": "never said"})
     pod.document["spec"]["activeDeadlineSeconds"] = 3
     pod.run(10)
     assert (pod.status["phase"], pod.status["reason"]) == ("Failed", "DeadlineExceeded")

@@ -18,7 +18,7 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 @pytest.mark.parametrize("steps_later", range(6))
-async def test_a_cancellation_is_not_lost_to_news_of_the_same_moment(steps_later: int) -> None:
+async def test_a_cancellation_is_not_lost_to_a_simultaneous_event(steps_later: int) -> None:
     """However close together they are; otherwise the loop would never end."""
     pods = SimulatedPods(cast(KubeClient, None), SimSettings(count=1), {}, lambda: NOW)
     pods._timers.set(("space", "pod"), NOW + timedelta(hours=1))
@@ -66,8 +66,8 @@ def pod(uid: str, version: str, *, ended: bool = False) -> Pod:
 
 
 @pytest.mark.parametrize("comes_again", [False, True])
-async def test_an_answer_says_nothing_of_a_pod_that_is_gone_meanwhile(comes_again: bool) -> None:
-    """The Pod does not come back with its address, and does not hide a new one of the same name."""
+async def test_a_late_answer_does_not_bring_back_a_deleted_pod(comes_again: bool) -> None:
+    """It also does not hide a new Pod of the same name."""
     server = LateServer()
     pods = SimulatedPods(cast(KubeClient, server), SimSettings(count=1), {NODE: 1}, lambda: NOW)
     pods.see(KEY, pod("first", "3"))
@@ -110,7 +110,7 @@ async def test_a_pod_is_deleted_once(gone_first: bool) -> None:
     assert server.deleted == ["first", "first"]
 
 
-async def test_what_a_backup_lacks_is_written_again() -> None:
+async def test_statuses_that_a_restored_backup_lacks_are_written_again() -> None:
     """A list counts even if it is older than an answer; a late watch event does not."""
     server = LateServer()
     server.answers.set()
@@ -132,6 +132,6 @@ async def test_what_a_backup_lacks_is_written_again() -> None:
 
 
 async def _all_done() -> None:
-    """Run until nothing more can be done without an answer."""
+    """Run until no task can continue without an answer."""
     for _ in range(20):
         await asyncio.sleep(0)

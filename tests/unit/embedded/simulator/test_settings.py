@@ -1,4 +1,4 @@
-"""What simulated nodes look like, and the addresses of their Pods."""
+"""Labels and amounts of simulated nodes, and the addresses of their Pods."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kajitori.embedded.simulator.settings import SimSettings
 from kajitori.errors import InvalidInput, Unavailable
 
 
-def test_names_labels_and_addresses_follow_from_the_number() -> None:
+def test_names_labels_and_addresses_are_derived_from_the_number() -> None:
     """Zone, block and rack by division; a /24 for each node."""
     settings = SimSettings(count=600, prefix="gpu-", gpus=8, gpu_product="NVIDIA-H100", labels={"team": "a"})
     first, last = node(settings, 1), node(settings, 600)
@@ -31,7 +31,7 @@ def test_names_labels_and_addresses_follow_from_the_number() -> None:
     assert status["daemonEndpoints"]["kubeletEndpoint"]["Port"] == 1234
 
 
-def test_wrong_settings_are_named_all_at_once() -> None:
+def test_all_invalid_settings_are_named_at_once() -> None:
     """Count, GPUs and the number of Pods."""
     with pytest.raises(InvalidInput) as caught:
         SimSettings(count=0, gpus=-1, max_pods=1000)
@@ -53,15 +53,15 @@ def test_no_two_living_pods_share_an_address(steps: list[tuple[str, bool]]) -> N
         assert len(set(held.values())) == len(held)
 
 
-def test_an_address_that_a_pod_had_before_is_kept() -> None:
-    """After a restart of the simulator, unless another Pod took it meanwhile."""
+def test_a_pod_keeps_its_address_over_a_restart() -> None:
+    """Of the simulator, unless another Pod took it meanwhile."""
     addresses = NodeAddresses(10, 1)
     assert addresses.take("a", "10.0.1.77") == "10.0.1.77"
     assert addresses.take("b", "10.0.1.77") == "10.0.1.78"
     assert addresses.take("c", "192.168.0.1") == "10.0.1.79"
 
 
-def test_a_node_that_has_no_address_left_says_so() -> None:
+def test_a_node_without_free_addresses_is_an_error() -> None:
     """There are 254."""
     addresses = NodeAddresses(10, 1)
     for i in range(254):

@@ -33,7 +33,7 @@ def test_only_the_latest_time_of_a_key_counts(steps: list[tuple[str, int | None]
     assert timers.next_due() == (START + timedelta(seconds=min(left)) if left else None)
 
 
-async def test_loops_end_with_the_stop_and_a_failing_one_ends_all() -> None:
+async def test_loops_end_at_the_stop_or_when_one_of_them_fails() -> None:
     """No task is left running, and the error is raised."""
     ended: list[str] = []
 

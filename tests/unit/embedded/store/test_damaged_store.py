@@ -95,7 +95,7 @@ DAMAGE = st.lists(st.tuples(st.floats(0, 1, exclude_max=True), st.sampled_from([
 @pytest.mark.parametrize(("state", "file"), [("closed", FILE), ("killed", LOG), ("killed", FILE)])
 @settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(damage=DAMAGE, in_head=st.booleans(), flip=st.integers(1, 255))
-def test_changed_bytes_are_never_believed(
+def test_damaged_bytes_are_never_served_as_data(
     stores: Stores,
     tmp_path_factory: pytest.TempPathFactory,
     state: str,
@@ -134,7 +134,7 @@ def test_changed_bytes_are_never_believed(
         shutil.rmtree(folder)
 
 
-def test_a_flipped_byte_costs_one_object_and_names_it(stores: Stores, tmp_path: Path) -> None:
+def test_one_damaged_byte_loses_one_object_which_is_named(stores: Stores, tmp_path: Path) -> None:
     """The other objects are there as before, and the damaged file beside the new one."""
     shutil.copytree(stores.closed, tmp_path / "s")
     file = tmp_path / "s" / FILE
@@ -150,7 +150,7 @@ def test_a_flipped_byte_costs_one_object_and_names_it(stores: Stores, tmp_path: 
     assert done.kept is not None and (done.kept / FILE).read_bytes() == bytes(content)
 
 
-def test_a_repair_of_what_is_whole_changes_nothing(stores: Stores, tmp_path: Path) -> None:
+def test_repairing_an_intact_store_changes_nothing(stores: Stores, tmp_path: Path) -> None:
     shutil.copytree(stores.killed, tmp_path / "s")
     done = repair(tmp_path / "s")
     assert (done.kept, done.objects, done.lost, done.damage) == (None, len(stores.held), (), "")
@@ -158,7 +158,7 @@ def test_a_repair_of_what_is_whole_changes_nothing(stores: Stores, tmp_path: Pat
 
 
 @pytest.mark.parametrize("gone", ["empty", "gone"])
-def test_a_store_that_vanished_is_no_new_one(stores: Stores, tmp_path: Path, gone: str) -> None:
+def test_a_missing_store_file_is_not_replaced_by_an_empty_one(stores: Stores, tmp_path: Path, gone: str) -> None:
     """An empty cluster in its place would end all runs."""
     shutil.copytree(stores.closed, tmp_path / "s")
     (tmp_path / "s" / FILE).unlink()
@@ -171,7 +171,7 @@ def test_a_store_that_vanished_is_no_new_one(stores: Stores, tmp_path: Path, gon
     assert opened(tmp_path / "s") == {}
 
 
-def test_a_format_of_nobody_is_damage(stores: Stores, tmp_path: Path) -> None:
+def test_an_unknown_format_is_damage(stores: Stores, tmp_path: Path) -> None:
     """A store of a later version is not damaged: that version reads it, and a repair does not touch it."""
     shutil.copytree(stores.closed, tmp_path / "s")
     with sqlite3.connect(tmp_path / "s" / FILE) as database:
@@ -186,7 +186,7 @@ def test_a_format_of_nobody_is_damage(stores: Stores, tmp_path: Path) -> None:
         repair(tmp_path / "s")
 
 
-def test_an_interrupted_repair_is_taken_up_again(stores: Stores, tmp_path: Path) -> None:
+def test_an_interrupted_repair_is_continued(stores: Stores, tmp_path: Path) -> None:
     """After a stop at any step, the kept files are those from before the repair."""
     folder = tmp_path / "s"
     shutil.copytree(stores.killed, folder)
@@ -202,7 +202,7 @@ def test_an_interrupted_repair_is_taken_up_again(stores: Stores, tmp_path: Path)
     assert opened(folder) == stores.held
 
 
-def test_what_an_earlier_version_wrote_gets_its_checksums(stores: Stores, tmp_path: Path) -> None:
+def test_files_of_an_earlier_version_get_checksums(stores: Stores, tmp_path: Path) -> None:
     """Files of an earlier version have no checksums; rows that it writes into our file have none either."""
     shutil.copytree(stores.closed, tmp_path / "s")
     file = tmp_path / "s" / FILE
@@ -235,7 +235,7 @@ def _spoil(folder: Path) -> None:
     (folder / LOG).write_bytes(b"")
 
 
-async def test_damage_under_a_running_server_costs_nothing(
+async def test_damage_under_a_running_server_loses_nothing(
     running: Store, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Memory has all objects: a write or the hourly check finds the damage, and the file is replaced."""

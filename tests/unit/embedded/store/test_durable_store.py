@@ -18,7 +18,7 @@ def obj(name: str, **more: object) -> dict[str, object]:
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, **more}
 
 
-async def test_what_was_acknowledged_is_there_again(tmp_path: Path) -> None:
+async def test_acknowledged_changes_survive_a_restart(tmp_path: Path) -> None:
     """Objects and the revision are kept; the revision never goes back, even if the last change was a deletion."""
     store = await Store.open(tmp_path)
     kept = store.create(PODS, "a", "kept", obj("kept"))
@@ -50,7 +50,7 @@ async def test_revisions_are_not_reused_after_an_old_copy_is_restored(tmp_path: 
     await restored.close()
 
 
-async def test_watchers_see_only_what_is_on_disk(tmp_path: Path) -> None:
+async def test_watchers_see_only_stored_changes(tmp_path: Path) -> None:
     """An event comes after its commit; many changes share one."""
     store = await Store.open(tmp_path)
     watcher = store.watch(PODS, "", store.revision)
@@ -74,7 +74,7 @@ async def test_a_second_server_is_refused(tmp_path: Path) -> None:
     await (await Store.open(tmp_path)).close()
 
 
-async def test_what_is_no_store_is_not_touched(tmp_path: Path) -> None:
+async def test_a_file_that_is_no_store_is_not_touched(tmp_path: Path) -> None:
     """Messages name a damaged file, a file of another format, and a path that is no folder."""
     (tmp_path / "store.sqlite").write_bytes(b"not a database, but long enough to be looked at" * 50)
     before = (tmp_path / "store.sqlite").read_bytes()
@@ -94,7 +94,7 @@ async def test_what_is_no_store_is_not_touched(tmp_path: Path) -> None:
         await Store.open(tmp_path / "store.sqlite")
 
 
-async def test_a_full_disk_takes_everything_back_that_was_not_stored(tmp_path: Path) -> None:
+async def test_on_a_full_disk_unstored_changes_are_undone(tmp_path: Path) -> None:
     """Writers get an error, watchers see nothing, and with free space the store continues."""
     store = await Store.open(tmp_path)
     small = store.create(PODS, "a", "small", obj("small"))
@@ -120,7 +120,7 @@ async def test_a_full_disk_takes_everything_back_that_was_not_stored(tmp_path: P
     await again.close()
 
 
-async def test_closing_waits_for_what_is_pending(tmp_path: Path) -> None:
+async def test_closing_stores_pending_changes(tmp_path: Path) -> None:
     """A change without a waiter is stored as well, and later ones are refused."""
     store = await Store.open(tmp_path)
     store.create(PODS, "a", "x", obj("x"))

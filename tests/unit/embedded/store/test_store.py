@@ -26,7 +26,7 @@ def keys(records: list[Record]) -> list[str]:
     return [record.key for record in records]
 
 
-def test_every_change_has_its_own_revision_which_stands_in_the_object() -> None:
+def test_every_change_has_its_own_revision() -> None:
     """One global counter; each record has its revision."""
     store = Store()
     first = create(store, "x")
@@ -37,7 +37,7 @@ def test_every_change_has_its_own_revision_which_stands_in_the_object() -> None:
     assert list(changed.object)[:3] == ["kind", "apiVersion", "metadata"]
 
 
-def test_a_name_is_taken_once() -> None:
+def test_a_key_can_be_used_once() -> None:
     """A second object under a key is refused; another namespace is another key."""
     store = Store()
     create(store, "x")
@@ -86,7 +86,7 @@ def test_a_watch_begins_after_its_revision_and_ends_with_its_queue() -> None:
     store.unwatch(watcher)
 
 
-async def test_a_waiting_reader_is_woken_by_what_it_wants_only() -> None:
+async def test_a_watcher_is_woken_only_by_events_that_it_selects() -> None:
     """Events of other namespaces, names and selections do not wake the watcher."""
     store = Store()
     wanted = store.watch(PODS, "a", store.revision, lambda event: event.record.labels.get("l") == "1")
@@ -101,7 +101,7 @@ async def test_a_waiting_reader_is_woken_by_what_it_wants_only() -> None:
     assert keys([event.record for event in wanted.take()]) == keys([event.record for event in named.take()]) == ["a/n"]
 
 
-def test_what_is_compacted_can_be_neither_watched_nor_listed() -> None:
+def test_compacted_revisions_cannot_be_watched_or_listed() -> None:
     """The error says so, rather than leaving a gap; the current state is still served."""
     store = Store()
     record = create(store, "x")
@@ -116,7 +116,7 @@ def test_what_is_compacted_can_be_neither_watched_nor_listed() -> None:
     store.watch(PODS, "", store.revision)
 
 
-def test_old_history_is_forgotten_by_itself() -> None:
+def test_old_history_is_compacted_automatically() -> None:
     """With no retention only the current state is kept."""
     store = Store(history_seconds=-1.0)
     create(store, "x")
@@ -164,8 +164,8 @@ def test_any_revision_can_be_listed_and_watched_from(
     assert replayed == {one.key: one.value for one in store.records(PODS)}
 
 
-async def test_everybody_who_watches_sees_the_end() -> None:
-    """Watchers of one resource that is no longer served, and all watchers when the store is closed."""
+async def test_all_watchers_are_ended() -> None:
+    """Those of a resource that is no longer served, and all when the store is closed."""
     store = Store()
     store.group_by(PODS, lambda record: record.labels.get("node", ""))
     now = store.revision
@@ -178,7 +178,7 @@ async def test_everybody_who_watches_sees_the_end() -> None:
     assert [each.closed for each in late] == [True, True]
 
 
-def test_watchers_of_a_group_get_what_enters_is_in_and_leaves_it() -> None:
+def test_watchers_of_a_group_see_objects_enter_change_and_leave() -> None:
     """No events of other groups, and none twice."""
     store = Store()
     store.group_by(PODS, lambda record: record.labels.get("node", ""))

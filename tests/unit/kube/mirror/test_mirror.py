@@ -37,7 +37,7 @@ class Setup:
     poke: asyncio.Event
 
     async def until(self, condition: Callable[[], bool]) -> None:
-        """Returns when the condition, which is about the mirror, holds."""
+        """Wait until the condition, which is about the mirror, holds."""
         await eventually(condition, self.poke)
 
     def agrees(self) -> bool:
@@ -66,8 +66,8 @@ async def mirrored(before: Callable[[FakeApi], Any] = lambda api: None, **option
                 yield Setup(api, mirror, told, poke)
 
 
-async def test_what_was_there_is_there_when_synced() -> None:
-    """After wait_synced all objects are in the mirror, and each was reported."""
+async def test_a_synced_mirror_holds_all_existing_objects() -> None:
+    """After wait_synced each of them was also reported."""
 
     def fill(api: FakeApi) -> None:
         for number in range(5):
@@ -79,8 +79,8 @@ async def test_what_was_there_is_there_when_synced() -> None:
         assert setup.told == [f"pods a/p{number}" for number in range(5)]
 
 
-async def test_callbacks_carry_keys_and_may_end() -> None:
-    """A callback that was removed is not called, and one that fails does not affect the others."""
+async def test_callbacks_get_keys_and_can_be_removed() -> None:
+    """A callback that fails does not affect the others."""
     async with mirrored() as setup:
         extra: list[str] = []
 
@@ -101,7 +101,7 @@ async def test_callbacks_carry_keys_and_may_end() -> None:
         assert (extra, setup.agrees()) == (["x"], True)
 
 
-async def test_pods_of_a_run_are_those_whose_owner_agrees() -> None:
+async def test_pods_of_a_run_have_its_owner_reference() -> None:
     """The owner reference names that Run, and the Pod has a member's name. A label proves nothing, and neither does an
     owner reference from another namespace (rule 1)."""
     async with mirrored() as setup:
@@ -154,8 +154,8 @@ async def test_usage_counts_bound_pods_until_they_finish() -> None:
         assert len(setup.mirror.pods_on_node("n")) == 2
 
 
-async def test_a_refusal_reaches_whoever_waits() -> None:
-    """Without the right to list Pods, wait_synced raises instead of waiting for ever."""
+async def test_wait_synced_raises_a_refusal() -> None:
+    """Otherwise it would wait for ever, for example without the right to list Pods."""
     async with fake_api() as api:
         api.list_answers.append(403)
         async with client_of(api.url) as client, Mirror(client, [PODS]) as mirror:
@@ -165,8 +165,8 @@ async def test_a_refusal_reaches_whoever_waits() -> None:
             assert "pods" in mirror.trouble
 
 
-async def test_it_knows_how_old_it_is() -> None:
-    """Its age grows while its watch is broken, and until it has caught up again."""
+async def test_the_mirrors_age_grows_while_its_watch_is_broken() -> None:
+    """It grows until the mirror has caught up again."""
     naps = Naps()
     async with fake_api() as api, client_of(api.url, naps) as client:
         mirror = Mirror(client, [PODS])
@@ -195,8 +195,8 @@ async def test_it_knows_how_old_it_is() -> None:
             assert (mirror.age_seconds(), naps.taken[-1]) == (0.0, CATCH_UP_SECONDS)
 
 
-async def test_what_breaks_again_before_it_caught_up_is_as_old_as_before() -> None:
-    """A watch that is accepted and breaks at once has delivered nothing new."""
+async def test_a_watch_that_breaks_at_once_does_not_reset_the_age() -> None:
+    """It has delivered nothing new."""
     naps = Naps()
     async with fake_api() as api, client_of(api.url, naps) as client:
         mirror = Mirror(client, [PODS])
@@ -215,8 +215,7 @@ async def test_what_breaks_again_before_it_caught_up_is_as_old_as_before() -> No
             assert mirror.age_seconds() == naps.now - began
 
 
-async def test_a_kind_that_is_not_served_is_named() -> None:
-    """Asking for a kind that a mirror cannot hold is an error of the program."""
+async def test_a_kind_that_a_mirror_cannot_hold_is_an_error() -> None:
     async with client_of("http://127.0.0.1:1") as client:
         Mirror(client, [EVENTS])
         with pytest.raises(ValueError, match="leases"):
@@ -287,7 +286,7 @@ def expected_usage(api: FakeApi) -> dict[str, NodeUsage]:
 @example([("run", "r-1-0", "u1"), ("fault", WatchFault.BOOKMARK), ("fault", WatchFault.END)])
 @settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(STEP, max_size=30))
-def test_whatever_fails_the_mirror_converges(steps: list[tuple[Any, ...]]) -> None:
+def test_the_mirror_converges_after_any_faults(steps: list[tuple[Any, ...]]) -> None:
     """After any mix of changes and faults the mirror equals the server, indexes agree, and each last change was
     reported."""
 

@@ -1,4 +1,4 @@
-"""Which run a Pod belongs to: proven by namespace, name and owner or signature, and by nothing else."""
+"""The run that a Pod belongs to: proven only by namespace, name, and owner reference or signature."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ def test_a_pod_is_no_member(case: str) -> None:
     assert not any(mirror.is_member(each) for each in mirror.pods.values())
 
 
-def test_without_the_key_only_owners_are_believed() -> None:
+def test_without_the_key_only_owner_references_count() -> None:
     """Once the key is known, Pods that are members by it are reported; a new key replaces it."""
     mirror = mirror_with(gang_of(3), pod(signature=signed("bert-2-0")), pod("bert-2-1", owner=UID), key=None)
     told: list[str] = []
@@ -157,8 +157,8 @@ def test_without_the_key_only_owners_are_believed() -> None:
     assert (shown(mirror), told) == (["bert-2-1"], ["bert-2-0", "bert-2-0"])
 
 
-def test_a_member_stays_one_while_its_owner_comes_and_goes() -> None:
-    """Usage counts the Pod as a member while one proof exists, and not once both are gone."""
+def test_a_member_keeps_counting_while_one_proof_exists() -> None:
+    """Usage counts the Pod while its owner reference or its signature is there, and not once both are gone."""
     mirror = mirror_with(gang_of(3))
     signature = signed("bert-2-0")
     for proof in ({"owner": UID, "signature": signature}, {"signature": signature}, {"owner": UID}):
@@ -174,7 +174,7 @@ def test_a_member_stays_one_while_its_owner_comes_and_goes() -> None:
     assert not mirror.labelled_strangers(HOME, "bert", UID) and mirror.usage_of("n0") is None
 
 
-def test_pods_of_a_run_that_is_not_shown_are_no_members() -> None:
+def test_pods_of_a_missing_run_are_no_members() -> None:
     """An owner reference to a missing Run reserves no node; the Pods count once the Run is in the mirror, and no longer
     once it is gone."""
     run = gang_of(3)
@@ -201,7 +201,7 @@ def test_pods_of_a_run_that_is_not_shown_are_no_members() -> None:
     assert (mirror.leaving(), mirror.holders()) == ([leaving], [(HOME, "bert")])
 
 
-# ---------------------------------------------------------------------------------------------- whatever there is
+# ---------------------------------------------------------------------------------------------- any foreign Pods
 
 _SIGNATURES = [
     "",
@@ -264,7 +264,7 @@ def decided(mirror: Mirror) -> tuple[Any, ...]:
     ours=st.lists(st.sampled_from(["Pending", "Running", "Failed"]), min_size=1, max_size=3),
     foreign=st.lists(elsewhere | unproven, max_size=8),
 )
-def test_whatever_foreign_pods_exist_a_gang_goes_on_as_without_them(ours: list[str], foreign: list[Pod]) -> None:
+def test_foreign_pods_do_not_change_what_a_gang_does(ours: list[str], foreign: list[Pod]) -> None:
     """Its next step, its members and their nodes are the same, and nothing foreign would be deleted with it."""
     members = [pod(f"bert-2-{rank}", owner=UID, label=UID, phase=phase) for rank, phase in enumerate(ours)]
     taken = {(each.metadata.namespace, each.metadata.name) for each in members}
@@ -282,7 +282,7 @@ def test_whatever_foreign_pods_exist_a_gang_goes_on_as_without_them(ours: list[s
 
 @settings(max_examples=100)
 @given(foreign=st.lists(beyond, max_size=6))
-def test_owner_references_make_no_ranks_that_were_not_planned(foreign: list[Pod]) -> None:
+def test_an_owner_reference_adds_no_unplanned_rank(foreign: list[Pod]) -> None:
     """Anyone who may create Pods in the namespace can write one; such a Pod is counted nowhere."""
     members = [pod(f"bert-2-{rank}", owner=UID, label=UID) for rank in range(3)]
     alone, crowded = mirror_with(gang_of(3), *members), mirror_with(gang_of(3), *members, *foreign)

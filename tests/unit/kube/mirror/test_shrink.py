@@ -1,4 +1,4 @@
-"""Mirrored objects become smaller and share equal parts; what is read of them is kept."""
+"""Mirrored objects become smaller and share equal parts; fields that are read are kept."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kajitori.kube.objects import Node, Pod
 
 
 def pod(name: str, version: str = "1", **changes: Any) -> Pod:
-    """Build a Pod as it comes from the server, sharing nothing."""
+    """Return a Pod as it comes from the server, sharing nothing."""
     document = {
         "metadata": {
             "name": name,
@@ -44,7 +44,7 @@ def shrunk(name: str, version: str = "1", old: Pod | None = None, **changes: Any
     return made
 
 
-def test_what_is_read_stays() -> None:
+def test_fields_that_are_read_are_kept() -> None:
     """Only foreign annotations and unused conditions are removed."""
     before, after = pod("x"), shrunk("x")
     assert (after.spec, after.metadata.labels) == (before.spec, before.metadata.labels)
@@ -54,7 +54,7 @@ def test_what_is_read_stays() -> None:
     assert [condition.type for condition in after.status.conditions] == ["Ready"]
 
 
-def test_pods_of_one_template_share() -> None:
+def test_pods_of_one_template_share_equal_parts() -> None:
     """Containers, owners and conditions of two replicas exist once."""
     one, two = shrunk("x"), shrunk("y")
     assert one.spec.containers[0] is two.spec.containers[0]
@@ -63,8 +63,8 @@ def test_pods_of_one_template_share() -> None:
     assert one.spec.node_name is two.spec.node_name
 
 
-def test_a_changed_pod_shares_with_its_old_self() -> None:
-    """Unchanged parts are the same objects, so that a comparison by identity shows what changed."""
+def test_a_changed_pod_shares_its_unchanged_parts() -> None:
+    """A comparison by identity then shows what changed."""
     old = shrunk("x")
     new = shrunk("x", "2", old, phase="Succeeded", containerStatuses=[{"name": "main"}])
     assert new.spec is old.spec
@@ -75,7 +75,7 @@ def test_a_changed_pod_shares_with_its_old_self() -> None:
     assert old.status.container_statuses[0].ready
 
 
-def test_nodes_of_one_kind_share_their_amounts() -> None:
+def test_equal_nodes_share_their_amounts() -> None:
     """Thousands of equal machines share one table of amounts."""
     document = {"metadata": {"name": "n"}, "status": {"capacity": {"cpu": "96"}, "allocatable": {"cpu": "95"}}}
     nodes = [msgspec.convert(document, Node) for _ in range(2)]

@@ -62,13 +62,13 @@ CASES: dict[str, tuple[dict[str, Any], PodUsage]] = {
 
 
 @pytest.mark.parametrize(("spec", "usage"), CASES.values(), ids=CASES.keys())
-def test_what_a_pod_takes(spec: dict[str, Any], usage: PodUsage) -> None:
+def test_requests_of_a_pod_are_those_of_kube_scheduler(spec: dict[str, Any], usage: PodUsage) -> None:
     """The rules of component-helpers' PodRequests, one by one."""
     assert pod_usage(msgspec.convert(spec, PodSpec)) == usage
 
 
-def test_what_is_larger_than_any_node_stops_nobody() -> None:
-    """Any user may write it into a Pod; that Pod counts as using the whole node."""
+def test_a_request_larger_than_any_node_counts_as_a_whole_node() -> None:
+    """Any user may write one into a Pod."""
     spec = msgspec.convert({"containers": [container("1e30", "15Ei")]}, PodSpec)
     assert pod_usage(spec) == PodUsage(LARGEST, LARGEST)
 
@@ -82,8 +82,8 @@ USAGES = st.builds(
 
 
 @given(st.lists(st.tuples(USAGES, st.booleans(), st.booleans())), st.randoms())
-def test_counting_in_and_out_leaves_nothing(pods: list[tuple[PodUsage, bool, bool]], random: Any) -> None:
-    """In any order of Pods, an empty node is empty to the last byte."""
+def test_adding_and_removing_pods_leaves_no_usage(pods: list[tuple[PodUsage, bool, bool]], random: Any) -> None:
+    """In any order, down to the last byte."""
     node = NodeUsage()
     for usage, is_member, is_whole in pods:
         node.add(usage, is_member=is_member, is_alone=is_whole)

@@ -13,7 +13,7 @@ from kajitori.errors import Forbidden, Unauthenticated, Unavailable
 from kajitori.kube.platform.agents import REVIEW_SECONDS, UNANSWERED_SECONDS
 
 
-async def test_a_token_is_good_until_its_own_end() -> None:
+async def test_a_token_is_valid_until_it_expires() -> None:
     """A late review does not extend it, neither for open streams nor for new ones."""
     agents = Agents()
     token = agents.token(life=600)
@@ -28,8 +28,8 @@ async def test_a_token_is_good_until_its_own_end() -> None:
         await agents.tokens.require(token, "n1")
 
 
-async def test_the_api_server_is_asked_again_and_its_answer_counts() -> None:
-    """A token that the API server no longer accepts (its account is gone, say) ends its streams before its own end."""
+async def test_tokens_are_reviewed_again_and_a_refusal_ends_their_streams() -> None:
+    """The API server may refuse a token before it expires, for example because its account is gone."""
     agents = Agents()
     token = agents.token()
     await agents.tokens.require(token, "n1")
@@ -47,8 +47,8 @@ async def test_the_api_server_is_asked_again_and_its_answer_counts() -> None:
         await agents.tokens.require(token, "n1")
 
 
-async def test_a_pod_that_is_gone_ends_what_its_token_opened() -> None:
-    """Also if it was recreated under its name."""
+async def test_the_streams_of_a_deleted_pods_token_end() -> None:
+    """They also end if a Pod with the same name was created."""
     agents = Agents()
     token = agents.token()
     await agents.tokens.require(token, "n1")
@@ -63,8 +63,8 @@ async def test_a_pod_that_is_gone_ends_what_its_token_opened() -> None:
     assert agents.tokens.still_good(token)
 
 
-async def test_while_the_api_server_is_away_what_it_said_counts_to_the_tokens_end() -> None:
-    """The review is retried at intervals, not at every check, and the token's end still counts."""
+async def test_without_an_api_server_a_review_counts_until_the_token_expires() -> None:
+    """The review is retried at intervals, not at every check."""
     agents = Agents()
     token = agents.token(life=3_600)
     await agents.tokens.require(token, "n1")
@@ -83,7 +83,7 @@ async def test_while_the_api_server_is_away_what_it_said_counts_to_the_tokens_en
         await agents.tokens.require(agents.token("n2"), "n2")
 
 
-async def test_a_token_that_was_never_taken_opens_nothing() -> None:
+async def test_a_token_without_a_review_opens_no_stream() -> None:
     agents = Agents()
     assert not agents.tokens.still_good(agents.token())
     assert await agents.tokens.read("junk") is None
@@ -100,8 +100,8 @@ async def test_a_token_that_was_never_taken_opens_nothing() -> None:
         "a." + base64.urlsafe_b64encode(b'{"exp": "soon"}').decode() + ".c",
     ],
 )
-async def test_a_token_that_does_not_tell_its_end_is_asked_about_in_time(token: str) -> None:
-    """Not every API server's tokens are JSON Web Tokens: a review of others counts for a while."""
+async def test_a_token_without_an_expiry_is_reviewed_at_intervals(token: str) -> None:
+    """Not every API server's tokens are JSON Web Tokens."""
     agents = Agents()
     agents.token("n1")
     agents.opaque[token] = "n1"
@@ -117,9 +117,9 @@ async def test_a_token_that_does_not_tell_its_end_is_asked_about_in_time(token: 
     assert not agents.tokens.still_good(token)
 
 
-async def test_agents_of_a_large_cluster_ask_little_and_not_all_at_once() -> None:
-    """Of 500 agents that come at once and are checked every ten seconds for an hour, each is reviewed at most three
-    more times, and at most a tenth of them within a minute."""
+async def test_reviews_for_a_large_cluster_are_few_and_spread_over_time() -> None:
+    """500 agents connect at the same time and are checked every ten seconds for an hour: each is reviewed at most three
+    more times, and at most a tenth of them within one minute."""
     state = [1]
 
     def chance() -> float:

@@ -34,16 +34,19 @@ class Cluster:
         return {"status": {"conditions": [{"type": "Established", "status": "True"}]}}
 
 
-async def test_owners_are_checked_before_runs_are_served() -> None:
+async def test_owners_and_members_are_checked_before_runs_are_served() -> None:
     cluster = Cluster()
     await install(cast(KubeClient, cluster))
-    assert cluster.applied == [PRIORITY_CLASSES, VALIDATING_POLICIES, VALIDATING_BINDINGS, CUSTOM_RESOURCES]
+    policies_of_owners_and_members = [VALIDATING_POLICIES, VALIDATING_BINDINGS] * 2
+    assert cluster.applied == [PRIORITY_CLASSES, *policies_of_owners_and_members, CUSTOM_RESOURCES]
 
 
 @pytest.mark.parametrize("error", [Forbidden("no right to do that"), NotFound("no such kind")])
-async def test_the_rest_is_installed_without_the_policy(error: Exception, caplog: pytest.LogCaptureFixture) -> None:
+async def test_other_objects_are_installed_without_admission_policies(
+    error: Exception, caplog: pytest.LogCaptureFixture
+) -> None:
     """With the role of an earlier version, or on Kubernetes before 1.30; a log line says what that means."""
     cluster = Cluster({VALIDATING_POLICIES: error})
     await install(cast(KubeClient, cluster))
     assert cluster.applied == [PRIORITY_CLASSES, CUSTOM_RESOURCES]
-    assert "owners of runs can be forged" in caplog.text
+    assert "owners of runs, and labels of members, can be forged" in caplog.text

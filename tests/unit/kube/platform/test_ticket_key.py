@@ -54,7 +54,7 @@ async def cluster() -> AsyncIterator[tuple[Secrets, KubeClient]]:
         yield secrets, client
 
 
-async def test_it_is_made_once() -> None:
+async def test_the_key_is_created_once() -> None:
     """Controllers that start together get the same key, and so do later ones."""
     async with cluster() as (secrets, client):
         keys = await asyncio.gather(*(ensure_ticket_key(client, "kajitori") for _ in range(5)))
@@ -63,7 +63,7 @@ async def test_it_is_made_once() -> None:
         assert list(secrets.kept) == ["kajitori-tickets"]
 
 
-async def test_a_reader_needs_the_key_once() -> None:
+async def test_a_reader_reads_the_key_once() -> None:
     """For any number of tickets and concurrent readers."""
     async with cluster() as (secrets, client):
         text = sign(TICKET, await ensure_ticket_key(client, "kajitori"))
@@ -73,21 +73,21 @@ async def test_a_reader_needs_the_key_once() -> None:
         assert secrets.reads == 1
 
 
-async def test_what_is_no_ticket_is_not_looked_up() -> None:
+async def test_the_key_is_not_read_for_text_that_is_no_ticket() -> None:
     async with cluster() as (secrets, client):
         reader = TicketReader(client, "kajitori")
         assert await reader.read("a token of somebody's") is None
         assert secrets.reads == 0
 
 
-async def test_without_a_secret_nothing_is_a_ticket() -> None:
+async def test_without_the_secret_no_ticket_is_valid() -> None:
     async with cluster() as (_, client):
         assert await TicketReader(client, "kajitori").read(sign(TICKET, bytes(KEY_BYTES))) is None
 
 
 @pytest.mark.parametrize("key", ["", "c2hvcnQ=", "no base64!"])
-async def test_a_spoilt_secret_is_told(key: str) -> None:
-    """The error has a hint, and nothing of the Secret's content."""
+async def test_an_invalid_secret_is_an_error_with_a_hint(key: str) -> None:
+    """It shows nothing of the Secret's content."""
     async with cluster() as (secrets, client):
         meta = {"name": "kajitori-tickets", "namespace": "kajitori"}
         secrets.kept["kajitori-tickets"] = {"metadata": meta, "data": {"key": key}}
@@ -97,7 +97,7 @@ async def test_a_spoilt_secret_is_told(key: str) -> None:
         assert not key or key not in caught.value.message
 
 
-async def test_no_key_shows_in_a_reader() -> None:
+async def test_the_repr_of_a_reader_does_not_show_the_key() -> None:
     """Neither as bytes nor as text."""
     async with cluster() as (_, client):
         key = await ensure_ticket_key(client, "kajitori")

@@ -27,8 +27,8 @@ def test_the_file_of_kube_apiserver_is_read() -> None:
     assert elsewhere.issuer.description_url == "https://other.example.org/d"
 
 
-def test_faults_of_the_file_come_all_at_once() -> None:
-    """Each with its path, its line and the way out."""
+def test_all_faults_of_the_file_are_reported_at_once() -> None:
+    """Each has its path, its line and a remedy."""
     with pytest.raises(InvalidInput) as refused:
         parse_authentication(document(url="http://login", audiences=["a", "b"], certificateAuthority="no PEM"))
     assert [fault.field.partition(" ")[0] for fault in refused.value.faults] == [

@@ -1,4 +1,4 @@
-"""ID tokens: which are accepted, and whose keys are asked for."""
+"""ID tokens: which are accepted, and which keys are fetched."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def accepted(prefix: str = "oidc:", **more: Any) -> JwtAuthenticator:
 
 
 class Provider:
-    """A provider's keys, and how often they were asked for."""
+    """A provider's keys, and how often they were fetched."""
 
     def __init__(self, *keys: ECKey) -> None:
         self.keys = keys
@@ -53,7 +53,7 @@ def signed(claims: Mapping[str, Any], key: ECKey = FIRST) -> str:
 
 
 def test_claims_become_a_user() -> None:
-    """Prefixes keep names of a provider apart from others; everybody is in system:authenticated."""
+    """Prefixes keep names of a provider apart from others; every user is in system:authenticated."""
     user = user_of_claims(accepted(), CLAIMS, NOW)
     assert (user.name, user.groups) == ("oidc:alice", ("oidc:vision", "system:authenticated"))
     assert user_of_claims(accepted(), {**CLAIMS, "groups": "one"}, NOW).groups[0] == "oidc:one"
@@ -82,7 +82,7 @@ def test_other_claims_are_refused(claims: dict[str, Any], why: str) -> None:
 
 @pytest.mark.parametrize("claims", [{"sub": "system:admin"}, {"groups": ["system:masters"]}])
 def test_without_a_prefix_system_names_are_refused(claims: dict[str, Any]) -> None:
-    """A provider must not be able to make somebody an administrator of the cluster."""
+    """A provider must not be able to make a user an administrator of the cluster."""
     with pytest.raises(TokenRefused, match="prefix"):
         user_of_claims(accepted(prefix=""), {**CLAIMS, **claims}, NOW)
 
@@ -97,8 +97,8 @@ def test_a_required_claim_and_a_verified_address() -> None:
         user_of_claims(address, {**CLAIMS, "email": "a@example.org", "email_verified": False}, NOW)
 
 
-async def test_only_the_provider_s_signature_counts() -> None:
-    """Not another key's, none at all, nor the public key used as a shared secret."""
+async def test_only_the_providers_signature_counts() -> None:
+    """A signature with another key is refused, and so is none, or one that uses the public key as a shared secret."""
     tokens = Provider(FIRST).tokens()
     user = await tokens.user_of(signed(CLAIMS))
     assert user is not None and user.name == "oidc:alice"
@@ -115,7 +115,7 @@ async def test_only_the_provider_s_signature_counts() -> None:
 
 
 async def test_a_new_key_is_fetched_when_a_token_names_it() -> None:
-    """Invented key IDs do not make a request each."""
+    """Invented key IDs do not cause a request each."""
     provider = Provider(FIRST)
     tokens = provider.tokens()
     assert await tokens.user_of(signed(CLAIMS)) is not None
@@ -129,7 +129,7 @@ async def test_a_new_key_is_fetched_when_a_token_names_it() -> None:
     assert provider.fetches == 2
 
 
-async def test_keys_are_used_while_the_provider_is_away() -> None:
+async def test_keys_are_used_while_the_provider_is_unavailable() -> None:
     """It is asked again after a growing pause; without any key, its tokens are refused at once."""
     provider = Provider(FIRST)
     provider.is_down = True

@@ -1,4 +1,4 @@
-"""Roles: what they allow, and that nobody grants more than they have."""
+"""Roles: what they allow, and that no user can grant more rights than they have."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_a_rule_names_verb_group_resource_and_object(rule: dict[str, Any], allow
     assert rule_allows(rule, Attributes("get", "", "v1", "pods", "log", "x", "a")) is allowed
 
 
-def test_paths_are_allowed_by_their_beginning() -> None:
+def test_paths_are_allowed_by_prefix() -> None:
     rule = {"verbs": ["get"], "nonResourceURLs": ["/apis/*", "/version"]}
     assert rule_allows(rule, Attributes("get", path="/apis/kajitori.dev"))
     assert not rule_allows(rule, Attributes("get", path="/metrics"))
@@ -112,7 +112,7 @@ def test_an_aggregated_role_has_the_rules_of_those_it_selects() -> None:
     assert decides.refusal(ALICE, runs("delete", "vision")) != ""
 
 
-def test_nobody_grants_rights_that_they_lack() -> None:
+def test_a_user_cannot_grant_rights_that_they_lack() -> None:
     """Unless they may bind that role, or escalate roles."""
     binds = {"verbs": ["bind"], "apiGroups": [GROUP], "resources": ["clusterroles"], "resourceNames": ["admin"]}
     everything = {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}
@@ -132,7 +132,7 @@ def test_nobody_grants_rights_that_they_lack() -> None:
     assert not refused("RoleBinding", bound("admin", "x")[1])
 
 
-def test_a_wildcard_is_covered_by_a_wildcard_only() -> None:
+def test_only_a_wildcard_covers_a_wildcard() -> None:
     everything = {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}
     assert rule_is_covered(everything, [everything])
     assert rule_is_covered(RUNS, [everything])

@@ -61,8 +61,8 @@ async def test_objects_need_their_namespace() -> None:
     assert (answer.error.code, answer.error.message) == (404, 'namespaces "nope" not found')
 
 
-async def test_nothing_new_in_a_namespace_that_goes() -> None:
-    """A terminating namespace accepts no objects; clients know its cause."""
+async def test_a_terminating_namespace_accepts_no_objects() -> None:
+    """Clients can recognise the cause."""
     registry, view = fresh()
     namespace = copy.deepcopy(view.get(resources.NAMESPACES, "", "default"))
     assert namespace is not None
@@ -85,7 +85,7 @@ async def test_system_namespaces_stay() -> None:
         await admission.admit(request, view)
 
 
-async def test_limit_range_fills_in_and_says_so() -> None:
+async def test_a_limit_range_sets_omitted_amounts_with_an_annotation() -> None:
     """Requests and limits that a container leaves out come from the LimitRange; its quality of service follows."""
     registry, view = fresh()
     default = {"cpu": "500m", "memory": "1Gi"}
@@ -99,8 +99,7 @@ async def test_limit_range_fills_in_and_says_so() -> None:
     assert said == f"LimitRanger plugin set: {expected}"
 
 
-async def test_limit_range_names_every_bound_at_once() -> None:
-    """One refusal names all bounds that a Pod violates."""
+async def test_a_violation_of_a_limit_range_names_every_bound() -> None:
     registry, view = fresh()
     view.put(
         LIMIT_RANGES,
@@ -119,7 +118,7 @@ async def test_limit_range_names_every_bound_at_once() -> None:
     )
 
 
-async def test_quota_refuses_what_would_be_too_much() -> None:
+async def test_a_quota_refuses_what_exceeds_it() -> None:
     """Only the exceeded resources are named, with requested, used and allowed amounts."""
     registry, view = fresh()
     hard = {"requests.cpu": "1", "limits.memory": "1Gi", "pods": "2", "requests.nvidia.com/gpu": "1"}
@@ -138,7 +137,7 @@ async def test_quota_refuses_what_would_be_too_much() -> None:
     assert answer.error.message == f'pods "p" is forbidden: {expected}'
 
 
-async def test_quota_follows_what_exists() -> None:
+async def test_the_status_of_a_quota_follows_the_objects() -> None:
     """The status gives the use after each change; a Pod that has ended does not count."""
     registry, view = fresh()
     await store(registry, view, {**quota(hard={"pods": "2", "requests.cpu": "3", "count/pods": "9"}), "status": {}})
@@ -154,8 +153,8 @@ async def test_quota_follows_what_exists() -> None:
     assert (await create(registry, view, pod("p3", limits={"cpu": "1"}))).faults == []
 
 
-async def test_quota_heals() -> None:
-    """A status that a client wrote is recounted at the next change, and not trusted before."""
+async def test_a_quotas_status_from_a_client_is_recounted() -> None:
+    """It is recounted at the next change, and not trusted before."""
     registry, view = fresh()
     made = await store(registry, view, quota(hard={"pods": "2"}))
     await store(registry, view, pod("p1"))
@@ -181,7 +180,7 @@ def _kind(registry: KindRegistry, plural: str) -> Kind:
     return kind
 
 
-async def test_quota_of_best_effort_pods_leaves_others_alone() -> None:
+async def test_a_quota_for_best_effort_pods_ignores_other_pods() -> None:
     """Scopes choose which Pods a quota is about."""
     registry, view = fresh()
     view.put(QUOTAS, quota(hard={"pods": "0"}, scopes=["BestEffort"]))
@@ -199,7 +198,7 @@ async def test_default_priority_class() -> None:
     assert (spec["priorityClassName"], spec["priority"], spec["preemptionPolicy"]) == ("usual", 7, "Never")
 
 
-async def test_cluster_addresses_are_given_once() -> None:
+async def test_each_service_gets_its_own_address() -> None:
     """Services get different addresses; a taken one is refused."""
     registry, view = fresh()
 
@@ -229,13 +228,12 @@ async def test_a_new_namespace_gets_its_account() -> None:
     assert [one.object["metadata"] for one in changes] == [{"name": "default", "namespace": "vision"}]
 
 
-def test_a_started_server_has_nothing_left_to_make() -> None:
-    """Objects of the first start are created once."""
+def test_the_objects_of_the_first_start_are_created_once() -> None:
     registry, view = fresh()
     assert upkeep.at_start(registry, view, CLIENT_CA) == []
 
 
-def test_whose_certificates_the_server_knows_is_told_anew_after_a_new_authority() -> None:
+def test_the_published_authority_follows_a_new_one() -> None:
     """A data folder may have got a new certificate authority."""
     registry, view = fresh()
     (change,) = upkeep.at_start(registry, view, "another PEM")

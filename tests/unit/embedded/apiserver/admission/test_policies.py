@@ -68,12 +68,12 @@ def config(name: str, **meta: Any) -> dict[str, Any]:
         ({"resourceNames": ["b"]}, False),
     ],
 )
-async def test_a_rule_says_which_requests_it_is_about(api: EmbeddedServer, rule: dict[str, Any], refused: bool) -> None:
+async def test_a_rule_selects_requests(api: EmbeddedServer, rule: dict[str, Any], refused: bool) -> None:
     await enforce(api, "false", rule=rule)
     assert (await api.call("POST", MAPS, config("a"))).code == (422 if refused else 201)
 
 
-async def test_parts_of_objects_are_asked_about(api: EmbeddedServer) -> None:
+async def test_a_rule_can_match_a_subresource(api: EmbeddedServer) -> None:
     """To a policy, the status of a Node is a resource of its own."""
     await enforce(api, "false", rule={"resources": ["nodes/status"]})
     assert (await api.call("POST", "/api/v1/nodes", {"metadata": {"name": "n"}})).code == 201
@@ -84,7 +84,7 @@ async def test_parts_of_objects_are_asked_about(api: EmbeddedServer) -> None:
 
 
 @pytest.mark.parametrize(("policy", "code"), [("Equivalent", 422), ("Exact", 201)])
-async def test_the_same_objects_under_another_group(api: EmbeddedServer, policy: str, code: int) -> None:
+async def test_a_rule_matches_the_same_objects_in_another_group(api: EmbeddedServer, policy: str, code: int) -> None:
     """Events are served by two groups; a policy about one of them matches both unless it says otherwise."""
     rule = {"apiGroups": ["events.k8s.io"], "resources": ["events"]}
     await enforce(api, "request.resource.group == ''", rule=rule, constraints={"matchPolicy": policy})
@@ -128,8 +128,8 @@ async def test_a_policy_may_warn_only(api: EmbeddedServer) -> None:
     assert "Validation failed for ValidatingAdmissionPolicy 'p' with binding 'p': no" in answer.headers["Warning"]
 
 
-async def test_nothing_is_stored_of_what_is_denied(api: EmbeddedServer) -> None:
-    """No creation, change or deletion, of one object or of a collection."""
+async def test_a_denied_request_changes_nothing(api: EmbeddedServer) -> None:
+    """Creation, change and deletion, of one object or of a collection."""
     assert (await api.call("POST", MAPS, config("a"))).code == 201
     await enforce(api, "false", rule={"resources": ["configmaps"]})
     changed = {"data": {"a": "b"}}
@@ -140,8 +140,8 @@ async def test_nothing_is_stored_of_what_is_denied(api: EmbeddedServer) -> None:
     assert "data" not in (await api.call("GET", f"{MAPS}/a")).body
 
 
-async def test_a_changed_policy_is_the_one_that_is_asked(api: EmbeddedServer) -> None:
-    """A policy applies at once; one without a binding, or whose binding was deleted, does not."""
+async def test_a_changed_policy_applies_at_once(api: EmbeddedServer) -> None:
+    """A policy without a binding, or with a deleted one, does not apply."""
     await enforce(api, "false", rule={"resources": ["configmaps"]})
     assert (await api.call("POST", MAPS, config("a"))).code == 422
     spec = {"spec": {"validations": [{"expression": "object.metadata.name != 'b'"}]}}
@@ -152,7 +152,7 @@ async def test_a_changed_policy_is_the_one_that_is_asked(api: EmbeddedServer) ->
     assert (await api.call("POST", MAPS, config("b"))).code == 201
 
 
-async def test_what_is_not_served_is_refused_when_it_is_written(api: EmbeddedServer) -> None:
+async def test_unsupported_policies_are_refused_at_their_creation(api: EmbeddedServer) -> None:
     """A real server evaluates policies with parameters; here they would protect nothing."""
     spec = {
         "paramKind": {"apiVersion": "v1", "kind": "ConfigMap"},
@@ -168,7 +168,7 @@ async def test_what_is_not_served_is_refused_when_it_is_written(api: EmbeddedSer
     assert (await api.call("POST", path, {"metadata": {"name": "b"}, "spec": bound})).code == 422
 
 
-async def test_the_kinds_have_columns(api: EmbeddedServer) -> None:
+async def test_the_kinds_of_policies_have_printer_columns(api: EmbeddedServer) -> None:
     await enforce(api, "false")
     table = {"Accept": "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"}
     policies = (await api.call("GET", f"{GROUP}/validatingadmissionpolicies", headers=table)).body

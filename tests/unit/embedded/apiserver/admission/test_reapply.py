@@ -1,4 +1,4 @@
-"""Objects that a platform applies at every start, and whose expressions are compiled only if they changed."""
+"""Objects that a platform applies at every start: their expressions are compiled only if they changed."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ async def apply(api: EmbeddedServer, path: str, wanted: dict[str, Any]) -> int:
 
 
 @pytest.mark.parametrize(("path", "wanted"), [(POLICIES, owner_policy()), (DEFINITIONS, custom_resource_definition())])
-async def test_what_is_applied_unchanged_is_not_compiled_again(
+async def test_unchanged_expressions_are_not_compiled_again(
     api: EmbeddedServer, path: str, wanted: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A restart does not load the library for CEL, which takes 15 MB and a twentieth of a second."""

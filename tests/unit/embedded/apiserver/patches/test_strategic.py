@@ -68,8 +68,10 @@ def item(name: str, value: str = "") -> dict[str, str]:
         ),
     ],
 )
-def test_strategic_merge(original: dict[str, Any], patch: dict[str, Any], expected: dict[str, Any]) -> None:
-    """Each directive; the order of lists is that of Kubernetes."""
+def test_each_directive_of_a_strategic_merge(
+    original: dict[str, Any], patch: dict[str, Any], expected: dict[str, Any]
+) -> None:
+    """The order of lists is that of Kubernetes."""
     assert strategic_merge(original, patch, SCHEMA) == expected
 
 
@@ -82,14 +84,14 @@ def test_strategic_merge(original: dict[str, Any], patch: dict[str, Any], expect
         ({"one": {"$retainKeys": ["a"], "b": "1"}}, "does not name"),
     ],
 )
-def test_a_wrong_directive_is_named(patch: dict[str, Any], message: str) -> None:
+def test_an_invalid_directive_is_named(patch: dict[str, Any], message: str) -> None:
     """The message names the directive."""
     with pytest.raises(BadPatch) as refused:
         strategic_merge({"keyed": [item("a")], "one": {}}, patch, SCHEMA)
     assert message in str(refused.value)
 
 
-def test_merge_patch_as_in_its_rfc() -> None:
+def test_merge_patches_follow_rfc_7386() -> None:
     """Examples of RFC 7386, appendix A."""
     assert merge_patch({"a": "b"}, {"a": "c"}) == {"a": "c"}
     assert merge_patch({"a": "b", "b": "c"}, {"a": None}) == {"b": "c"}
@@ -119,7 +121,7 @@ def members(fields: dict[str, Any], prefix: tuple[str, ...] = ()) -> set[tuple[s
 
 
 @given(sets, sets)
-def test_field_sets_are_sets(one: dict[str, Any], other: dict[str, Any]) -> None:
+def test_field_sets_have_the_operations_of_sets(one: dict[str, Any], other: dict[str, Any]) -> None:
     """Union, difference and intersection are those of their members, and change no operand."""
     before = deepcopy((one, other))
     assert members(union(one, other)) == members(one) | members(other)
@@ -152,7 +154,7 @@ def test_applying_twice_is_applying_once(live: dict[str, Any], applied: dict[str
 
 
 @given(values)
-def test_removing_all_fields_leaves_nothing(value: dict[str, Any]) -> None:
+def test_removing_all_fields_leaves_an_empty_object(value: dict[str, Any]) -> None:
     """Except empty lists, which have no fields of their own."""
     fields = fieldsets.fields_of(SCHEMA, value)
     rest = field_merging.remove(SCHEMA, value, fieldsets.with_named_fields(SCHEMA, fields)) or {}

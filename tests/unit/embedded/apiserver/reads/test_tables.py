@@ -31,8 +31,8 @@ NOW = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
         (-60, "<invalid>"),
     ],
 )
-def test_ages(seconds: int, shown: str) -> None:
-    """At most two units, as in kubectl."""
+def test_ages_have_at_most_two_units(seconds: int, shown: str) -> None:
+    """As in kubectl."""
     assert durations.human(seconds) == shown
 
 
@@ -79,13 +79,13 @@ DONE = {"name": "i", "state": {"terminated": {"exitCode": 0}}}
         ),
     ],
 )
-def test_status_of_a_pod(obj: dict[str, Any], shown: str) -> None:
-    """The most specific word: of init containers first, then of containers, then the Pod's own."""
+def test_the_status_column_has_the_most_specific_reason(obj: dict[str, Any], shown: str) -> None:
+    """That of init containers first, then of containers, then the Pod's own."""
     assert rows.pod_status(obj) == shown
 
 
-def test_row_of_a_pod() -> None:
-    """Ready containers, restarts with the time of the last one, address and node."""
+def test_a_pods_row_has_readiness_restarts_address_and_node() -> None:
+    """Restarts have the time of the last one."""
     state = {"name": "a", "ready": True, "restartCount": 2, "state": {"running": {}}}
     state["lastState"] = {"terminated": {"finishedAt": "2026-01-01T11:59:00Z"}}
     obj = pod({"phase": "Running", "podIP": "10.0.0.1", "containerStatuses": [state]})
@@ -96,7 +96,7 @@ def test_row_of_a_pod() -> None:
     assert (cells[:3], cells[4:]) == (["p", "1/1", "Running"], ["60m", "10.0.0.1", "n1", "<none>", "<none>"])
 
 
-def test_node_that_is_cordoned_and_not_ready() -> None:
+def test_the_row_of_a_cordoned_node_that_is_not_ready() -> None:
     """Status and roles are joined by commas."""
     obj = {
         "metadata": {"name": "n", "labels": {"node-role.kubernetes.io/gpu": ""}},
@@ -109,7 +109,7 @@ def test_node_that_is_cordoned_and_not_ready() -> None:
     assert cells_of("nodes", obj)[:6] == ["n", "NotReady,SchedulingDisabled", "gpu", "<unknown>", "", "10.0.0.9"]
 
 
-def test_objects_come_along_as_asked() -> None:
+def test_rows_contain_objects_as_requested() -> None:
     """Metadata, everything, or nothing; a watch does not repeat headers."""
     kind = built_in().find("", "v1", "configmaps")
     assert kind is not None
@@ -146,6 +146,6 @@ DOCUMENT = {
         (".spec[", []),
     ],
 )
-def test_json_paths(path: str, found: list[Any]) -> None:
-    """Paths of printer columns; one that cannot be parsed leads nowhere and does not fail the list."""
+def test_printer_columns_follow_json_paths(path: str, found: list[Any]) -> None:
+    """A path that cannot be parsed gives an empty cell and does not fail the list."""
     assert jsonpath.compile_path(path).find(DOCUMENT) == found

@@ -22,7 +22,7 @@ def result(text: str, **values: Any) -> Any:
 
 
 @given(JSON)
-def test_what_is_given_comes_back(value: Any) -> None:
+def test_a_literal_evaluates_to_its_value(value: Any) -> None:
     assert result("x", x=value) == value
     assert result("x == x", x=value) is True
 
@@ -56,7 +56,7 @@ def test_an_authorizer_asks_about_each_part_of_an_access() -> None:
         Scope(("x",)).compile(text)
 
 
-def test_endless_work_is_cut_off() -> None:
+def test_expensive_expressions_are_aborted() -> None:
     """Nested loops over a large object end with an error and do not block the server for minutes."""
     text = "x.all(a, x.all(b, x.all(c, a == b || b == c || true)))"
     with pytest.raises(ExpressionError):
@@ -68,7 +68,7 @@ def test_a_number_too_large_for_the_language_is_an_error() -> None:
         result("x.big == 1", x={"big": 2**70})
 
 
-def test_variables_are_looked_at_only_where_they_are_needed() -> None:
+def test_variables_are_evaluated_only_when_they_are_needed() -> None:
     """As in kube-apiserver, a variable without a value fails only the expressions that need it."""
     scope = Scope(("x",))
     scope = scope.with_variable("a", scope.compile("x.a + 1"))

@@ -66,12 +66,12 @@ def thing(name: str, value: bytes) -> bytes:
 
 
 def as_yaml(document: bytes) -> bytes:
-    """Cut off, so that it is no JSON any more."""
+    """Return the document as YAML, without the last bracket so that it is no JSON."""
     return document.replace(b'"', b"").replace(b":", b": ")
 
 
 @pytest.mark.parametrize("value", [objects, lists])
-async def test_what_is_nested_too_deeply_is_refused(api: EmbeddedServer, value: Any) -> None:
+async def test_documents_that_are_nested_too_deeply_are_refused(api: EmbeddedServer, value: Any) -> None:
     """Bodies of every kind of request, in every format; the server continues to work."""
     assert (await api.call("POST", THINGS, thing("there", b"1"))).code == 201
     for levels in DEPTHS:
@@ -101,7 +101,7 @@ def _refused(answer: Answer, what: Any) -> None:
 
 
 @pytest.mark.parametrize("value", [objects, lists])
-async def test_what_is_nested_as_deep_as_is_read_can_be_used(api: EmbeddedServer, value: Any) -> None:
+async def test_documents_of_the_largest_depth_can_be_used(api: EmbeddedServer, value: Any) -> None:
     """Created, read in each format, changed, watched and deleted."""
     deep = value(DEEPEST - 8)
     assert (await api.call("POST", THINGS, thing("a", deep))).code == 201
@@ -117,8 +117,8 @@ async def test_what_is_nested_as_deep_as_is_read_can_be_used(api: EmbeddedServer
     assert (await api.call("DELETE", f"{THINGS}/a")).code == 200
 
 
-async def test_a_deep_schema_hides_nothing(api: EmbeddedServer) -> None:
-    """An accepted definition is also in the OpenAPI documents, which every client reads."""
+async def test_a_deep_schema_is_in_the_openapi_documents(api: EmbeddedServer) -> None:
+    """Every client reads them."""
     assert (await api.call("DELETE", f"{DEFINITIONS}/things.test.dev")).code == 200
     for levels, code in ((DEEPEST // 2 - 8, 201), (DEEPEST, 400)):
         schema: Any = {"type": "object"}
@@ -144,8 +144,7 @@ async def test_patches_that_build_depth_or_size_are_refused(api: EmbeddedServer)
     assert (await api.call("GET", f"{THINGS}/a")).body["x"] == {}
 
 
-async def test_yaml_that_stands_for_far_more_is_refused(api: EmbeddedServer) -> None:
-    """Aliases may repeat values, but not without limit, and not themselves."""
+async def test_yaml_with_excessive_or_recursive_aliases_is_refused(api: EmbeddedServer) -> None:
     head = b"apiVersion: test.dev/v1\nkind: Thing\nmetadata: {name: a}\n"
     fine = await api.call("POST", THINGS, head + b"x: &x [1, 2]\ny: *x\n", content_type=YAML)
     assert (fine.code, fine.body["y"]) == (201, [1, 2])

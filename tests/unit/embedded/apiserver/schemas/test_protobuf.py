@@ -24,7 +24,7 @@ def varint(value: int) -> bytes:
 
 
 def message(*fields: tuple[int, Any]) -> bytes:
-    """A message: whole numbers as varints, texts, bytes and messages by length."""
+    """Return a message: whole numbers as varints; texts, bytes and messages with their length."""
     out = b""
     for number, value in fields:
         if isinstance(value, int):
@@ -39,7 +39,7 @@ def envelope(api_version: str, kind: str, raw: bytes) -> bytes:
     return MAGIC + message((1, message((1, api_version), (2, kind))), (2, raw), (3, ""), (4, ""))
 
 
-def test_a_pod() -> None:
+def test_a_pod_in_protobuf_form_is_read() -> None:
     """Names, lists, maps, quantities, inlined volume sources, negative numbers and empty times."""
     resources = message((1, message((1, "cpu"), (2, message((1, "500m"))))))
     probe = message((1, message((3, message((1, message((1, 0), (2, 80))))))), (2, 5))
@@ -63,16 +63,15 @@ def test_a_pod() -> None:
     assert read["livenessProbe"] == {"tcpSocket": {"port": 80}, "initialDelaySeconds": 5}
 
 
-def test_secrets_and_times() -> None:
-    """Bytes are base64, times RFC 3339."""
+def test_bytes_become_base64_and_times_rfc_3339() -> None:
     meta = message((1, "s"), (8, message((1, 1767225600), (2, 0))))
     obj = protobuf.decode(envelope("v1", "Secret", message((1, meta), (2, message((1, "k"), (2, b"\x00\xff"))))))
     assert obj["data"] == {"k": "AP8="}
     assert obj["metadata"]["creationTimestamp"] == "2026-01-01T00:00:00Z"
 
 
-def test_delete_options_of_any_group() -> None:
-    """They are sent as of the group of what is deleted."""
+def test_delete_options_are_read_in_any_group() -> None:
+    """Clients send them with the group of the deleted object."""
     obj = protobuf.decode(envelope("policy/v1", "DeleteOptions", message((1, 30), (4, "Foreground"))))
     assert obj["gracePeriodSeconds"] == 30
     assert obj["propagationPolicy"] == "Foreground"
@@ -90,14 +89,13 @@ def test_delete_options_of_any_group() -> None:
         envelope("v1", "Pod", message((1, message((1, b"\xff\xfe"))))),
     ],
 )
-def test_what_is_no_object_is_refused(body: bytes) -> None:
-    """Torn bodies and unknown kinds are a ValueError, which becomes a 400."""
+def test_invalid_protobuf_is_refused(body: bytes) -> None:
+    """Incomplete bodies and unknown kinds raise ValueError, which becomes a 400."""
     with pytest.raises(ValueError, match=r"."):
         protobuf.decode(body)
 
 
 @given(st.sampled_from(["Pod", "Secret", "Node", "Event", "Service"]), st.binary(max_size=60))
-def test_no_bytes_break_it(kind: str, raw: bytes) -> None:
-    """Whatever arrives is read or refused."""
+def test_any_bytes_are_read_or_refused(kind: str, raw: bytes) -> None:
     with contextlib.suppress(ValueError):
         protobuf.decode(envelope("v1", kind, raw))

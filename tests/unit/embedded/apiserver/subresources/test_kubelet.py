@@ -28,7 +28,7 @@ POD = "/api/v1/namespaces/default/pods/p"
 
 
 class Kubelet:
-    """Says what it was asked; counts who was not known."""
+    """Answers with the request that it received; counts unauthenticated requests."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[str, list[tuple[str, str]]]] = []
@@ -78,8 +78,8 @@ class Kubelet:
 
 @asynccontextmanager
 async def kubelet_of(api: EmbeddedServer, folder: Path, *, joined: bool = False) -> AsyncIterator[Kubelet]:
-    """A kubelet with the cluster's certificate, or one that it signed itself and its node does not name; its node, and
-    a Pod on it."""
+    """Start a kubelet with the cluster's certificate, or with a self-signed one that its Node does not name; create its
+    Node and a Pod on it."""
     kubelet = Kubelet()
     application = web.Application()
     application.router.add_get("/stats/summary", kubelet.stats)
@@ -112,7 +112,7 @@ async def kubelet_of(api: EmbeddedServer, folder: Path, *, joined: bool = False)
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    """Return once it holds; fail after a minute."""
+    """Wait until the condition holds; fail after a minute."""
     deadline = time.monotonic() + 60.0
     while not condition():
         assert time.monotonic() < deadline
@@ -125,8 +125,8 @@ async def api() -> AsyncIterator[EmbeddedServer]:
         yield server
 
 
-async def test_logs_come_from_the_kubelet_of_the_pods_node(api: EmbeddedServer, tmp_path: Path) -> None:
-    """With the parameters as they are; the API server shows its own client certificate."""
+async def test_logs_are_requested_from_the_pods_kubelet(api: EmbeddedServer, tmp_path: Path) -> None:
+    """The parameters are unchanged; the API server authenticates with its own client certificate."""
     async with kubelet_of(api, tmp_path) as kubelet:
         answer = await api.call("GET", f"{POD}/log", params={"follow": "true", "tailLines": "5", "unknown": "x"})
         assert (answer.code, answer.body) == (200, b"one\ntwo\n")
@@ -139,8 +139,8 @@ async def test_logs_come_from_the_kubelet_of_the_pods_node(api: EmbeddedServer, 
         assert (refused.code, refused.body["message"]) == (400, "previous terminated container not found")
 
 
-async def test_what_a_kubelet_tells_of_its_node_is_passed_on(api: EmbeddedServer, tmp_path: Path) -> None:
-    """With the parameters, and with the path that was asked for: one kubelet may speak for several nodes."""
+async def test_requests_to_a_nodes_proxy_reach_its_kubelet(api: EmbeddedServer, tmp_path: Path) -> None:
+    """With path and parameters: one kubelet may serve several nodes."""
     path = "/api/v1/nodes/n/proxy/stats/summary"
     async with kubelet_of(api, tmp_path) as kubelet:
         answer = await api.call("GET", path, params={"only_cpu_and_memory": "true"})
@@ -154,7 +154,7 @@ async def test_what_a_kubelet_tells_of_its_node_is_passed_on(api: EmbeddedServer
 
 
 async def test_a_self_signed_certificate_is_trusted_if_its_node_names_it(api: EmbeddedServer, tmp_path: Path) -> None:
-    """That one and no other; nothing is sent to who shows another."""
+    """Only that certificate is; nothing is sent to a server with another one."""
     async with kubelet_of(api, tmp_path, joined=True) as kubelet:
 
         async def named(certificate: str) -> tuple[int, Any]:
@@ -174,8 +174,8 @@ async def test_a_self_signed_certificate_is_trusted_if_its_node_names_it(api: Em
         assert subject["organizationName"] == "system:masters"
 
 
-async def test_exec_passes_frames_both_ways(api: EmbeddedServer, tmp_path: Path) -> None:
-    """Commands in order, streams under the kubelet's names, the protocol that both speak."""
+async def test_exec_forwards_frames_both_ways(api: EmbeddedServer, tmp_path: Path) -> None:
+    """Arguments are in order, streams have the kubelet's names, and both sides use a protocol that they share."""
     async with kubelet_of(api, tmp_path) as kubelet:
         url = f"{api.url}{POD}/exec?command=sh&command=-c&command=cat&stdin=true&stdout=true&tty=false"
         headers = {"Authorization": f"Bearer {api.token}"}
@@ -193,8 +193,8 @@ async def test_exec_passes_frames_both_ways(api: EmbeddedServer, tmp_path: Path)
         ]
 
 
-async def test_a_client_that_hangs_up_early_leaves_no_connection(api: EmbeddedServer, tmp_path: Path) -> None:
-    """Also while the kubelet has not answered yet."""
+async def test_a_client_that_disconnects_early_leaves_no_connection(api: EmbeddedServer, tmp_path: Path) -> None:
+    """This holds before the kubelet has answered."""
     headers = {"Authorization": f"Bearer {api.token}", "Connection": "Upgrade", "Upgrade": "SPDY/3.1"}
     async with kubelet_of(api, tmp_path) as kubelet:
         asking = asyncio.create_task(api.session.post(f"{api.url}{POD}/attach?stdout=true", headers=headers))
@@ -206,7 +206,7 @@ async def test_a_client_that_hangs_up_early_leaves_no_connection(api: EmbeddedSe
 
 @pytest.mark.parametrize("method", ["GET", "POST"])
 @pytest.mark.parametrize("stream", ["exec", "attach", "portforward"])
-async def test_streams_are_for_known_users(api: EmbeddedServer, method: str, stream: str) -> None:
+async def test_streams_need_credentials(api: EmbeddedServer, method: str, stream: str) -> None:
     """A request without credentials is refused with a Status before the Pod is looked up."""
     async with api.session.request(method, f"{api.url}{POD}/{stream}") as answer:
         refused = await answer.json()
@@ -215,7 +215,7 @@ async def test_streams_are_for_known_users(api: EmbeddedServer, method: str, str
     assert f'User "system:anonymous" cannot {verb} resource "pods/{stream}"' in refused["message"]
 
 
-async def test_a_reader_opens_no_stream(api: EmbeddedServer, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_user_who_may_only_read_opens_no_stream(api: EmbeddedServer, monkeypatch: pytest.MonkeyPatch) -> None:
     """A WebSocket begins with a GET, but needs the permission to create."""
     asked: list[str] = []
 
@@ -250,12 +250,12 @@ async def test_a_kubelets_refusal_to_upgrade_is_a_status(
         assert "Authorization" not in kubelet.headers
 
 
-def test_streams_are_joined_under_uvloop_too(tmp_path: Path) -> None:
+def test_streams_are_forwarded_under_uvloop(tmp_path: Path) -> None:
     """`kaji up` runs on uvloop."""
 
     async def story() -> None:
         async with embedded_server() as api:
-            await test_exec_passes_frames_both_ways(api, tmp_path)
+            await test_exec_forwards_frames_both_ways(api, tmp_path)
 
     uvloop.run(story())
 
@@ -274,8 +274,10 @@ def test_streams_are_joined_under_uvloop_too(tmp_path: Path) -> None:
         (f"{POD}/portforward?ports=80,web", 400, "'web' is not a port"),
     ],
 )
-async def test_what_can_not_be_passed_on_is_refused(api: EmbeddedServer, path: str, code: int, message: str) -> None:
-    """Before any kubelet is asked."""
+async def test_requests_that_cannot_be_forwarded_are_refused(
+    api: EmbeddedServer, path: str, code: int, message: str
+) -> None:
+    """No kubelet is asked."""
     await api.call("POST", "/api/v1/nodes", {"metadata": {"name": "n"}})
     body = {"metadata": {"name": "p"}, "spec": {"nodeName": "n", "containers": [{"name": "c", "image": "i"}]}}
     await api.call("POST", POD.rpartition("/")[0], body)

@@ -52,7 +52,7 @@ async def make_pod(api: EmbeddedServer, name: str, node: str = "", **labels: str
 
 
 async def gone(api: EmbeddedServer, path: str) -> None:
-    """Wait until nothing is there."""
+    """Wait until nothing is stored at this path."""
     async with asyncio.timeout(60), api.watch(path.rpartition("/")[0]) as events:
         while (await api.call("GET", path)).code != 404:
             await events.next()
@@ -65,8 +65,8 @@ async def names(api: EmbeddedServer) -> list[str]:
 # --- grace -----------------------------------------------------------------------------------------------------------
 
 
-async def test_a_pod_on_a_node_stays_until_its_kubelet_lets_it_go(api: EmbeddedServer) -> None:
-    """The grace may be shortened, never prolonged; grace 0 ends it."""
+async def test_a_pod_on_a_node_stays_until_its_kubelet_removes_it(api: EmbeddedServer) -> None:
+    """The grace may be shortened, never prolonged; a grace of 0 removes it."""
     await make_pod(api, "p", "n")
     first = await api.call("DELETE", f"{PODS}/p", {"gracePeriodSeconds": 20})
     assert first.body["metadata"]["deletionGracePeriodSeconds"] == 20
@@ -80,8 +80,8 @@ async def test_a_pod_on_a_node_stays_until_its_kubelet_lets_it_go(api: EmbeddedS
     assert (await api.call("GET", f"{PODS}/p")).code == 404
 
 
-async def test_a_pod_without_a_node_goes_at_once(api: EmbeddedServer) -> None:
-    """Nothing runs that could need time."""
+async def test_a_pod_without_a_node_is_removed_at_once(api: EmbeddedServer) -> None:
+    """No process runs that could need time."""
     await make_pod(api, "p")
     assert (await api.call("DELETE", f"{PODS}/p")).body["metadata"]["deletionGracePeriodSeconds"] == 0
     assert (await api.call("GET", f"{PODS}/p")).code == 404
@@ -98,7 +98,7 @@ async def test_a_pod_without_a_node_goes_at_once(api: EmbeddedServer) -> None:
         ({"kind": "Pod", "apiVersion": "v1"}, 400, "expected DeleteOptions"),
     ],
 )
-async def test_a_deletion_that_can_not_be_is_refused(
+async def test_an_invalid_deletion_is_refused(
     api: EmbeddedServer, options: dict[str, Any], code: int, message: str
 ) -> None:
     """The object stays."""
@@ -110,7 +110,7 @@ async def test_a_deletion_that_can_not_be_is_refused(
 
 
 async def test_finalizers_hold_an_object(api: EmbeddedServer) -> None:
-    """It is marked, takes no new finalizers, and goes with the last of them."""
+    """It is marked, accepts no new finalizers, and is removed with the last of them."""
     await make(api, "a", finalizers=("x.io/f",))
     marked = await api.call("DELETE", f"{MAPS}/a")
     assert marked.body["metadata"]["deletionTimestamp"]
@@ -122,7 +122,7 @@ async def test_finalizers_hold_an_object(api: EmbeddedServer) -> None:
 
 
 async def test_a_collection_is_deleted_by_its_selector(api: EmbeddedServer) -> None:
-    """What does not match stays; the answer lists what went."""
+    """Other objects stay; the answer lists the deleted ones."""
     await make_pod(api, "a", l="1")
     await make_pod(api, "b", l="2")
     answer = await api.call("DELETE", PODS, params={"labelSelector": "l=1"})
@@ -133,7 +133,7 @@ async def test_a_collection_is_deleted_by_its_selector(api: EmbeddedServer) -> N
 # --- owners ----------------------------------------------------------------------------------------------------------
 
 
-async def test_dependents_go_with_their_owner(api: EmbeddedServer) -> None:
+async def test_dependents_are_deleted_with_their_owner(api: EmbeddedServer) -> None:
     """All generations of them; those of another owner stay."""
     owner = await make(api, "owner")
     child = await make(api, "child", owned_by(owner))
@@ -156,8 +156,8 @@ async def test_a_dependent_with_another_owner_left_stays(api: EmbeddedServer) ->
 
 
 @pytest.mark.parametrize("change", [{"uid": "made-up"}, {"name": "nobody"}])
-async def test_an_owner_that_never_was_is_an_owner_that_went(api: EmbeddedServer, change: dict[str, str]) -> None:
-    """Names never suffice: the UID has to agree."""
+async def test_an_owner_that_never_existed_counts_as_deleted(api: EmbeddedServer, change: dict[str, str]) -> None:
+    """A name is not enough: the UID has to agree."""
     owner = await make(api, "owner")
     await make(api, "child", owned_by(owner) | change)
     await gone(api, f"{MAPS}/child")
@@ -165,7 +165,7 @@ async def test_an_owner_that_never_was_is_an_owner_that_went(api: EmbeddedServer
 
 
 async def test_an_owner_of_an_unknown_kind_is_left_alone(api: EmbeddedServer) -> None:
-    """It can't be told whether it exists."""
+    """It is unknown whether it exists."""
     owner = await make(api, "owner")
     await make(api, "child", owned_by(owner) | {"kind": "Unheard", "apiVersion": "un.heard/v1"})
     await make(api, "doomed", owned_by(owner) | {"uid": "x"})
@@ -173,8 +173,8 @@ async def test_an_owner_of_an_unknown_kind_is_left_alone(api: EmbeddedServer) ->
     assert await names(api) == ["child", "owner"]
 
 
-async def test_orphans_stay_without_their_owner(api: EmbeddedServer) -> None:
-    """Their reference is taken away before the owner goes."""
+async def test_orphaned_dependents_stay(api: EmbeddedServer) -> None:
+    """Their owner reference is removed before the owner."""
     owner = await make(api, "owner")
     await make(api, "child", owned_by(owner))
     await api.call("DELETE", f"{MAPS}/owner", {"propagationPolicy": "Orphan"})
@@ -182,7 +182,7 @@ async def test_orphans_stay_without_their_owner(api: EmbeddedServer) -> None:
     assert "ownerReferences" not in (await api.call("GET", f"{MAPS}/child")).body["metadata"]
 
 
-async def test_in_the_foreground_an_owner_waits_for_what_blocks_it(api: EmbeddedServer) -> None:
+async def test_foreground_deletion_waits_for_blocking_dependents(api: EmbeddedServer) -> None:
     """Only dependents with blockOwnerDeletion do."""
     owner = await make(api, "owner")
     await make(api, "blocks", owned_by(owner, block=True), finalizers=("x.io/f",))
@@ -201,8 +201,8 @@ async def test_in_the_foreground_an_owner_waits_for_what_blocks_it(api: Embedded
 # --- namespaces and definitions --------------------------------------------------------------------------------------
 
 
-async def test_a_namespace_goes_with_everything_in_it(api: EmbeddedServer) -> None:
-    """It says what it waits for, and takes in nothing new."""
+async def test_a_namespace_is_deleted_with_its_objects(api: EmbeddedServer) -> None:
+    """Its status says what it waits for, and it accepts no new objects."""
     await make(api, "held", finalizers=("x.io/f",))
     await make(api, "free")
     marked = await api.call("DELETE", SPACE)
@@ -221,15 +221,14 @@ async def test_a_namespace_goes_with_everything_in_it(api: EmbeddedServer) -> No
     await gone(api, SPACE)
 
 
-async def test_what_everybody_needs_is_not_deleted(api: EmbeddedServer) -> None:
-    """default and the system's namespaces."""
+async def test_the_systems_namespaces_cannot_be_deleted(api: EmbeddedServer) -> None:
     for name in ("default", "kube-system", "kube-public"):
         refused = await api.call("DELETE", f"/api/v1/namespaces/{name}")
         assert (refused.code, refused.body["reason"]) == (403, "Forbidden")
 
 
-async def test_a_definition_goes_with_its_objects(api: EmbeddedServer) -> None:
-    """Afterwards the kind is not served any more, and may be defined anew without finding the old objects."""
+async def test_a_definition_is_deleted_with_its_objects(api: EmbeddedServer) -> None:
+    """Afterwards the kind is no longer served. If it is defined again, the old objects are gone."""
     assert (await api.call("POST", DEFINITIONS, DEFINITION)).code == 201
     body = {"apiVersion": "x.io/v1", "kind": "Foo", "metadata": {"name": "f", "finalizers": ["x.io/f"]}}
     assert (await api.call("POST", FOOS, body)).code == 201
@@ -248,7 +247,7 @@ async def test_a_definition_goes_with_its_objects(api: EmbeddedServer) -> None:
 # --- eviction --------------------------------------------------------------------------------------------------------
 
 
-async def test_a_budget_keeps_pods_from_being_evicted(api: EmbeddedServer) -> None:
+async def test_a_disruption_budget_prevents_evictions(api: EmbeddedServer) -> None:
     """429 until it allows a disruption; an eviction uses one up."""
     await make_pod(api, "p", "n", app="x")
     running = {"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}}

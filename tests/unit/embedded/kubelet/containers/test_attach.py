@@ -88,7 +88,7 @@ async def test_input_stays_open_after_one_client_has_left(bench: Bench) -> None:
     assert container.state.exit_code == 0
 
 
-async def test_a_terminal_is_resized_even_before_it_is_there(bench: Bench) -> None:
+async def test_a_terminal_can_be_resized_before_it_exists(bench: Bench) -> None:
     container, client = bench.container(), Client()
     await container.launch(bench.shell("read x; stty size", stdin=True, tty=True))
     remote = client.attach(container, stdin=True, tty=True)

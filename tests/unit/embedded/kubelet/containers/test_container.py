@@ -1,5 +1,5 @@
 # ruff: noqa: ASYNC240
-"""Containers: the shim's promises, with real processes."""
+"""Containers: what the shim guarantees, with real processes."""
 
 from __future__ import annotations
 
@@ -115,8 +115,8 @@ async def test_stop_gives_grace_then_kills_the_whole_tree(bench: Bench) -> None:
     assert not alive(away)
 
 
-async def test_program_that_obeys_ends_by_itself(bench: Bench) -> None:
-    """A program that handles SIGTERM keeps its exit code, and need not use up the grace period."""
+async def test_a_program_that_handles_sigterm_keeps_its_exit_code(bench: Bench) -> None:
+    """It need not use up the grace period."""
     container = bench.container()
     handler = "import signal, sys; signal.signal(15, lambda *_: sys.exit(7)); print('up', flush=True); signal.pause()"
     await container.launch(bench.python(handler))
@@ -126,7 +126,7 @@ async def test_program_that_obeys_ends_by_itself(bench: Bench) -> None:
     assert container.state.exit_code == 7
 
 
-async def test_what_the_program_leaves_behind_ends_with_it(bench: Bench) -> None:
+async def test_child_processes_end_with_the_program(bench: Bench) -> None:
     """A container ends with its first process, even if a child keeps the streams open."""
     container = bench.container()
     await container.launch(bench.shell("sleep 1000 & echo $! > child; exit 5"))
@@ -135,7 +135,7 @@ async def test_what_the_program_leaves_behind_ends_with_it(bench: Bench) -> None
     assert not alive(int((bench.root / "child").read_text()))
 
 
-async def test_log_rotates(bench: Bench) -> None:
+async def test_the_log_is_rotated(bench: Bench) -> None:
     """Size and number of files are limited; the newest lines are kept."""
     container = bench.container()
     await container.launch(
@@ -160,7 +160,7 @@ async def test_memory_limit_without_cgroups(bench: Bench) -> None:
     assert container.state.peak_bytes > 64 << 20
 
 
-async def test_the_peak_without_cgroups(bench: Bench) -> None:
+async def test_the_memory_peak_without_cgroups(bench: Bench) -> None:
     """A short program's peak is its largest process; a longer one's counts shared pages once."""
     quick = bench.container()
     await quick.launch(bench.python("a = bytearray(96 << 20)"))
@@ -181,7 +181,7 @@ def test_processor_time_never_decreases(bench: Bench, monkeypatch: pytest.Monkey
     assert [container.cpu_seconds() for _ in range(3)] == [1.0, 1.0, 1.2]
 
 
-async def test_exec_beside_the_program(bench: Bench) -> None:
+async def test_exec_runs_beside_the_program(bench: Bench) -> None:
     """The command has the container's environment and the caller's streams, and its exit code is returned."""
     container = bench.container()
     await container.launch(bench.shell("sleep 1000", environment={"GREETING": "hi"}))
@@ -199,7 +199,7 @@ async def test_exec_beside_the_program(bench: Bench) -> None:
     os.close(null)
 
 
-async def test_who_hangs_up_ends_his_command(bench: Bench) -> None:
+async def test_a_client_that_disconnects_ends_its_command(bench: Bench) -> None:
     container = bench.container()
     await container.launch(bench.shell("sleep 1000"))
     null = os.open(os.devnull, os.O_RDWR)
@@ -211,7 +211,7 @@ async def test_who_hangs_up_ends_his_command(bench: Bench) -> None:
     assert not container.ended.is_set()
 
 
-async def test_adopted_while_it_runs(bench: Bench) -> None:
+async def test_a_running_container_is_adopted(bench: Bench) -> None:
     """Another kubelet adopts a running container and learns its exit code."""
     first = bench.container()
     await first.launch(bench.shell("while [ ! -e go ]; do sleep 0.01; done; echo done; exit 9"))
@@ -224,7 +224,7 @@ async def test_adopted_while_it_runs(bench: Bench) -> None:
     assert bench.text() == "done\n"
 
 
-async def test_adopted_before_its_shim_listens(bench: Bench) -> None:
+async def test_a_container_is_adopted_before_its_shim_listens(bench: Bench) -> None:
     """An order of the next kubelet waits for the shim and does not get lost."""
     first = bench.container()
     await first.launch(bench.shell("exec sleep 1000"))
@@ -240,7 +240,7 @@ async def test_adopted_before_its_shim_listens(bench: Bench) -> None:
     assert second.state.exit_code == 128 + signal.SIGTERM
 
 
-async def test_adopted_after_it_ended(bench: Bench) -> None:
+async def test_an_ended_container_is_adopted(bench: Bench) -> None:
     """The exit code of a program that ended without a kubelet is right."""
     first = bench.container()
     await first.launch(bench.shell("exit 11"))
@@ -251,15 +251,15 @@ async def test_adopted_after_it_ended(bench: Bench) -> None:
     assert not second.state.lost
 
 
-async def test_nothing_to_adopt(bench: Bench) -> None:
+async def test_a_folder_without_a_started_shim_can_be_reused(bench: Bench) -> None:
     """A folder in which no shim ever started can be used again."""
     container = bench.container()
     container.directory.mkdir()
     assert not await container.adopt()
 
 
-async def test_killed_shim_takes_everything_with_it(bench: Bench) -> None:
-    """No process is left, and the container says that its end was not seen."""
+async def test_a_killed_shim_ends_all_its_processes(bench: Bench) -> None:
+    """The container reports that its end was not observed."""
     container = bench.container()
     script = "(setsid sh -c 'echo $$ > away; exec sleep 1000' &) ; while :; do sleep 1000; done"
     await container.launch(bench.shell(script))
@@ -296,7 +296,7 @@ async def test_a_copied_folder_leaves_the_original_alone(
 
 
 async def test_a_copy_that_runs_on_is_not_a_leftover(bench: Bench) -> None:
-    """Both start the next container under the same ID; the death of one shim ends its own processes only."""
+    """Both start the next container under the same ID; the death of one shim ends only its own processes."""
     original, copy = (Container(bench.root / name, bench.container().container_id) for name in ("one", "two"))
     bench.made += [original, copy]
     await original.launch(bench.shell("sleep 1000", name="one"))
@@ -329,16 +329,14 @@ async def test_restart_of_the_machine_is_noticed(bench: Bench) -> None:
     assert container.state.message == "the machine restarted"
 
 
-async def test_terminal(bench: Bench) -> None:
-    """With `tty` the program has a terminal of its own."""
+async def test_a_program_with_tty_has_its_own_terminal(bench: Bench) -> None:
     container = bench.container()
     await container.launch(bench.shell("test -t 0 && test -t 1 && echo terminal", tty=True))
     await ended(container)
     assert bench.text() == "terminal\r\n"
 
 
-async def test_long_folder_names(tmp_path: Path) -> None:
-    """Folders may be longer than a Unix socket's address."""
+async def test_folders_may_be_longer_than_a_unix_sockets_address(tmp_path: Path) -> None:
     bench = Bench(tmp_path / ("x" * 200))
     bench.root.mkdir()
     container = bench.container()
@@ -347,8 +345,7 @@ async def test_long_folder_names(tmp_path: Path) -> None:
     await ended(container)
 
 
-async def test_the_shim_is_light(bench: Bench) -> None:
-    """The shim holds less than 15 MB."""
+async def test_the_shim_needs_less_than_15_mb(bench: Bench) -> None:
     container = bench.container()
     await container.launch(bench.shell("sleep 1000"))
     status = Path(f"/proc/{container.state.shim_pid}/status").read_text()
@@ -377,8 +374,8 @@ asyncio.run(main())
 
 
 @pytest.mark.parametrize("ends", ["while nobody is there", "after the adoption"])
-async def test_killed_kubelet(bench: Bench, ends: str) -> None:
-    """The next kubelet finds the exit code and the whole log."""
+async def test_a_killed_kubelet_loses_neither_exit_code_nor_log(bench: Bench, ends: str) -> None:
+    """The next kubelet finds both."""
     container = bench.container()
     kubelet = await asyncio.create_subprocess_exec(
         sys.executable, "-c", LAUNCHER, str(bench.root), container.container_id, stdout=asyncio.subprocess.PIPE

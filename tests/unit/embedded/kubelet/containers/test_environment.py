@@ -1,4 +1,4 @@
-"""The environment, the command line, mounts and names of fellow Pods, without processes."""
+"""The environment, the command line, mounts and names of other Pods, without processes."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ POD: dict[str, Any] = {
         ("$()", "$()"),
     ],
 )
-def test_expansion(text: str, expanded: str) -> None:
+def test_variables_are_expanded_as_kubernetes_does(text: str, expanded: str) -> None:
     """Cases of Kubernetes' own test."""
     assert expand(text, {"A": "1", "B": "2"}) == expanded
 
@@ -87,12 +87,12 @@ def test_resources_of_the_container(reference: dict[str, str], value: str) -> No
     assert resource_value(POD, container, reference, FACTS) == value
 
 
-def test_missing_limit_is_the_node() -> None:
+def test_a_missing_limit_is_the_nodes_amount() -> None:
     assert resource_value(POD, {}, {"resource": "limits.cpu"}, FACTS) == "8"
 
 
-def test_what_is_missing_is_named() -> None:
-    """A missing key is named with its variable; an optional one is left out."""
+def test_a_missing_key_is_named_with_its_variable() -> None:
+    """An optional one is left out."""
     key = {"name": "s", "key": "k"}
     container: dict[str, Any] = {"name": "main", "env": [{"name": "X", "valueFrom": {"secretKeyRef": key}}]}
     with pytest.raises(ConfigError, match="couldn't find key k in Secret s"):
@@ -103,7 +103,7 @@ def test_what_is_missing_is_named() -> None:
     assert "X" not in container_environment(POD, container, {}, {("Secret", "s"): None}, FACTS)
 
 
-def test_machine_part_is_small() -> None:
+def test_few_variables_come_from_the_machine() -> None:
     own = {"PATH": "/bin", "HOME": "/h", "AWS_SECRET_ACCESS_KEY": "x"}
     assert base_environment(("PATH", "HOME"), None, own) == {"PATH": "/bin", "HOME": "/h"}
 
@@ -114,7 +114,7 @@ def test_command_line() -> None:
         command_line({"image": "i"}, {})
 
 
-def test_arguments_alone_are_a_program() -> None:
+def test_arguments_without_a_command_are_the_program() -> None:
     """`kaji run python:3.12 python3 train.py`: an image's entrypoint counts as empty."""
     assert command_line({"image": "i", "args": ["python3", "$(X)"]}, {"X": "1"}) == ["python3", "1"]
 
@@ -158,7 +158,7 @@ def plan(kind: str, path: str, target: str, **mount: Any) -> Any:
     return plan_mounts(container, {"v": Volume("v", Path(path), kind)}, NO_MOUNTS, Path("/"), {})
 
 
-def test_without_namespaces(tmp_path: Path) -> None:
+def test_mounts_without_namespaces(tmp_path: Path) -> None:
     """A mount at its own path needs no namespace, even through a symlink; shared memory is the machine's; tokens are
     left out."""
     (tmp_path / "link").symlink_to(tmp_path)

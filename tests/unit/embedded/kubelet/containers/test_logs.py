@@ -81,7 +81,7 @@ async def test_dropped_bytes_are_announced_at_the_top(path: Path) -> None:
     assert not NOTICE.search(await whole(path, tail_lines=5))
 
 
-async def test_nothing_is_dropped_that_a_reader_needs(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_files_that_a_reader_needs_are_kept(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     writer = LogWriter(str(path), max_bytes=2000, max_files=2)
     writer.write("stdout", lines(0, 10))
     slow = Following(path)
@@ -103,7 +103,7 @@ async def test_nothing_is_dropped_that_a_reader_needs(path: Path, monkeypatch: p
     writer.close()
 
 
-async def test_a_follower_is_told_what_a_short_disk_cost(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_follower_is_told_what_a_small_disk_lost(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(LogWriter, "_has_room", lambda _: False)
     writer = LogWriter(str(path), max_bytes=2000, max_files=2)
     writer.write("stdout", lines(0, 10))
@@ -121,7 +121,7 @@ async def test_a_follower_is_told_what_a_short_disk_cost(path: Path, monkeypatch
     assert text.endswith(lines(990, 1000))
 
 
-async def test_a_full_disk_is_said_in_the_log(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_full_disk_is_reported_in_the_log(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     full, write = False, os.write
 
     def sometimes(fd: int, data: bytes) -> int:
@@ -145,7 +145,7 @@ async def test_a_full_disk_is_said_in_the_log(path: Path, monkeypatch: pytest.Mo
     assert await whole(path) == lines(0, 5) + b"half\n" + said + lines(8, 10)
 
 
-async def test_streams_mix_as_on_a_terminal(path: Path) -> None:
+async def test_stdout_and_stderr_are_merged_as_on_a_terminal(path: Path) -> None:
     writer = LogWriter(str(path), max_bytes=100_000, max_files=2)
     writer.write("stderr", b"10%\r")
     writer.flush_partial()
@@ -157,7 +157,7 @@ async def test_streams_mix_as_on_a_terminal(path: Path) -> None:
     assert [line[31:] for line in stamped] == [b"10%\rhello", b"20%\r100%", b""]
 
 
-async def test_what_comes_while_it_is_read_is_not_chased(path: Path) -> None:
+async def test_a_read_ends_at_the_length_of_its_beginning(path: Path) -> None:
     writer = LogWriter(str(path), max_bytes=10_000, max_files=5)
     writer.write("stdout", lines(0, 100))
     read = b""
@@ -168,7 +168,7 @@ async def test_what_comes_while_it_is_read_is_not_chased(path: Path) -> None:
     writer.close()
 
 
-async def test_times_grow_when_the_clock_is_set_back(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_timestamps_grow_even_if_the_clock_is_set_back(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     moments = iter([2_000_000_000, 1_000_000_000, 3_000_000_000])
     monkeypatch.setattr(time, "time_ns", lambda: next(moments))
     writer = LogWriter(str(path), max_bytes=10_000, max_files=5)
@@ -185,7 +185,7 @@ written = st.lists(st.tuples(st.binary(max_size=60), st.booleans(), st.integers(
 def test_a_follower_gets_every_byte_in_order(
     steps: list[tuple[bytes, bool, int]], max_bytes: int, max_files: int, begin: int
 ) -> None:
-    """In any pieces, rotated at any time, and however slowly it is read."""
+    """For any pieces, rotations, and reading speeds."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "0.log"
         writer = LogWriter(str(path), max_bytes, max_files)

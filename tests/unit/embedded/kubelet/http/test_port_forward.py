@@ -182,7 +182,7 @@ async def tunnelled(api: Api) -> AsyncIterator[Client]:
 
 
 @pytest.mark.parametrize("connected", [upgraded, tunnelled])
-async def test_a_connection_and_its_ends(api: Api, connected: Callable[[Api], Any]) -> None:
+async def test_each_direction_of_a_connection_ends_separately(api: Api, connected: Callable[[Api], Any]) -> None:
     """The program sees the client's end; its answer and its own end still arrive."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -197,13 +197,14 @@ async def test_a_connection_and_its_ends(api: Api, connected: Callable[[Api], An
         assert (client.data[data], client.data[errors]) == (b"olleh", b"")
 
 
-def test_connections_are_taken_over_under_uvloop_too(tmp_path: Path) -> None:
-    """The servers run on uvloop, whose transports are no `asyncio.Transport`: exec over SPDY once failed for that."""
+def test_connections_are_forwarded_under_uvloop(tmp_path: Path) -> None:
+    """The servers run on uvloop. Its transports are no `asyncio.Transport`, and exec over SPDY once failed for that
+    reason."""
 
     async def story() -> None:
         async with running(tmp_path) as api:
             for connected in (upgraded, tunnelled):
-                await test_a_connection_and_its_ends(api, connected)
+                await test_each_direction_of_a_connection_ends_separately(api, connected)
             async with upgraded(
                 api, "v4.channel.k8s.io", "/exec/default/p/main?command=cat&input=1&output=1"
             ) as client:
@@ -220,7 +221,7 @@ def test_connections_are_taken_over_under_uvloop_too(tmp_path: Path) -> None:
     uvloop.run(story())
 
 
-async def test_a_program_that_has_ended_its_output_still_reads(api: Api) -> None:
+async def test_a_program_that_closed_its_output_still_gets_input(api: Api) -> None:
     heard = asyncio.Event()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -283,7 +284,7 @@ async def test_the_reason_for_an_unreachable_port_is_sent(api: Api) -> None:
         {"streamtype": "data", "port": "81", "requestid": "0"},
     ],
 )
-async def test_streams_that_make_no_sense_are_refused(api: Api, headers: dict[str, str]) -> None:
+async def test_invalid_streams_are_refused(api: Api, headers: dict[str, str]) -> None:
     """The last two repeat or contradict a stream that is open already."""
     async with upgraded(api) as client:
         first = await client.open(streamtype="error", port="80", requestid="0")
@@ -292,15 +293,15 @@ async def test_streams_that_make_no_sense_are_refused(api: Api, headers: dict[st
         assert first in client.accepted
 
 
-async def test_half_a_connection_is_reset(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_connection_without_its_second_stream_is_reset(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(port_forward, "STREAMS_SECONDS", 0.01)
     async with upgraded(api) as client:
         errors = await client.open(streamtype="error", port="80", requestid="1")
         await client.wait(lambda: errors in client.reset)
 
 
-async def test_hostile_bytes_end_one_connection_and_nothing_else(api: Api) -> None:
-    """A broken frame, a frame that is too long, noise."""
+async def test_hostile_bytes_end_only_their_own_connection(api: Api) -> None:
+    """An invalid frame, a frame that is too long, noise."""
     async with listening(echo) as port, upgraded(api) as other:
         data, _ = await other.connect(port)
         for hostile in (
@@ -316,7 +317,7 @@ async def test_hostile_bytes_end_one_connection_and_nothing_else(api: Api) -> No
         await other.wait(lambda: other.data[data] == b"still here")
 
 
-async def test_a_program_that_does_not_read_stops_its_client(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_program_that_does_not_read_pauses_its_client(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     """The kubelet keeps no more than its limit, and all bytes arrive after the program reads."""
     monkeypatch.setattr(spdy_session, "UNREAD_BYTES", 100_000)
     sessions: list[spdy_session.Session] = []
@@ -401,7 +402,7 @@ async def test_forwarding_ends_with_its_pod(api: Api) -> None:
 
 
 def residue() -> tuple[int, int]:
-    """Number of tasks and of open files of this process, where the kubelet runs."""
+    """Return the number of tasks and of open files of this process, in which the kubelet runs."""
     return len(asyncio.all_tasks()), len(list(Path("/proc/self/fd").iterdir()))
 
 

@@ -45,7 +45,7 @@ class Api:
         pod: str = "p",
         **query: str,
     ) -> tuple[bytes, bytes, dict[str, Any]]:
-        """Output on stdout and stderr, and the final Status."""
+        """Return output on stdout and stderr, and the final Status."""
         params = [*(("command", part) for part in command), ("output", "1"), ("error", "1"), *query.items()]
         params += [("input", "1")] if stdin is not None else []
         got = {1: b"", 2: b"", 3: b""}
@@ -75,8 +75,8 @@ async def api(tmp_path: Path) -> AsyncIterator[Api]:
     await machine.tear_down()
 
 
-async def test_logs(api: Api) -> None:
-    """Whole, from the end, limited in bytes, with times; and a clear message if there is none."""
+async def test_logs_are_returned_whole_or_in_part(api: Api) -> None:
+    """From the end, limited in bytes, with times; and a clear message if there is none."""
     script = "for i in 1 2 3 4 5; do echo line $i; done; printf tail"
     await api.machine.cluster.submit("p", "/bin/sh", "-c", script)
     await api.machine.phase("p", "Succeeded")
@@ -96,7 +96,7 @@ async def test_logs(api: Api) -> None:
     await api.text("/containerLogs/default/p/other", expect=404)
 
 
-async def test_follow_through_rotation(api: Api) -> None:
+async def test_following_a_log_continues_through_a_rotation(api: Api) -> None:
     """No line is lost in a rotation, and following ends with the container."""
     go = api.machine.root / "go"
     program = (
@@ -120,10 +120,10 @@ async def test_follow_through_rotation(api: Api) -> None:
     assert lines == [f"line {number}" for number in range(2000)]
 
 
-async def test_who_hangs_up_before_the_answer_is_no_bug(
+async def test_a_client_that_disconnects_early_is_not_logged_as_an_error(
     api: Api, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Nothing is logged as an error when a client disconnects before its log is served."""
+    """It disconnects before its log is served."""
     await api.machine.cluster.submit("p", "/bin/sh", "-c", "echo hello; sleep 1000")
     await api.machine.phase("p", "Running")
     served: list[asyncio.Task[Any] | None] = []
@@ -143,8 +143,7 @@ async def test_who_hangs_up_before_the_answer_is_no_bug(
     assert [record.message for record in caplog.records if record.levelname == "ERROR"] == []
 
 
-async def test_previous(api: Api) -> None:
-    """The previous attempt's log can be read."""
+async def test_the_previous_attempts_log_can_be_read(api: Api) -> None:
     once = api.machine.root / "once"
     script = f"if [ -e {once} ]; then echo second; exec sleep 1000; else touch {once}; echo first; exit 1; fi"
     await api.machine.cluster.submit("p", "/bin/sh", "-c", script, restartPolicy="Always")
@@ -152,8 +151,8 @@ async def test_previous(api: Api) -> None:
     assert await api.text("/containerLogs/default/p/main", previous="true") == "first\n"
 
 
-async def test_exec(api: Api) -> None:
-    """Both streams are separate, the Status has the exit code, and the input ends."""
+async def test_exec_separates_streams_and_returns_the_exit_code(api: Api) -> None:
+    """The input ends."""
     await api.machine.cluster.submit("p", "sleep", "1000")
     await api.machine.phase("p", "Running")
     out, err, status = await api.execute("/bin/sh", "-c", "echo out; echo err >&2; exit 3")
@@ -184,7 +183,7 @@ async def test_large_output_in_both_directions(api: Api) -> None:
     assert out == data
 
 
-async def test_who_hangs_up_ends_his_command(api: Api) -> None:
+async def test_a_client_that_disconnects_ends_its_command(api: Api) -> None:
     await api.machine.cluster.submit("p", "sleep", "1000")
     await api.machine.phase("p", "Running")
     url, headers = api.url("/exec/default/p/main"), {"Authorization": f"Bearer {TOKEN}"}
@@ -197,7 +196,7 @@ async def test_who_hangs_up_ends_his_command(api: Api) -> None:
     await until(lambda: not Path(f"/proc/{pid}").exists())
 
 
-async def test_terminal_is_resized(api: Api) -> None:
+async def test_the_terminal_of_exec_can_be_resized(api: Api) -> None:
     await api.machine.cluster.submit("p", "sleep", "1000")
     await api.machine.phase("p", "Running")
     url, headers = api.url("/exec/default/p/main"), {"Authorization": f"Bearer {TOKEN}"}
@@ -216,8 +215,8 @@ async def test_terminal_is_resized(api: Api) -> None:
     assert b"40 100" in got
 
 
-async def test_statistics(api: Api) -> None:
-    """Memory of each Pod, with its peak."""
+async def test_statistics_have_the_memory_of_each_pod(api: Api) -> None:
+    """With its peak."""
     await api.machine.cluster.submit("p", "sleep", "1000")
     await api.machine.phase("p", "Running")
     summary = json.loads(await api.text("/stats/summary"))
@@ -238,9 +237,8 @@ def decoded(text: str) -> dict[str, dict[tuple[str, ...], Sample]]:
     return found
 
 
-async def test_what_a_metrics_server_asks_for(api: Api) -> None:
-    """The names and times are what metrics-server reads; it leaves out a Pod without processor time. Times of ended
-    children count, ended containers do not appear."""
+async def test_resource_metrics_are_those_that_metrics_server_reads(api: Api) -> None:
+    """It leaves out a Pod without processor time. Times of ended children count; ended containers do not appear."""
     api.machine.memory_available = 200 << 20
     script = "while :; do (i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done); done"
     await api.machine.cluster.submit("p", "/bin/sh", "-c", script)
@@ -265,8 +263,8 @@ async def test_what_a_metrics_server_asks_for(api: Api) -> None:
     assert found["resource_scrape_error"][()].value == 0
 
 
-async def test_who_may_read_resource_metrics(api: Api) -> None:
-    """A user needs only `get` on `nodes/metrics`, as metrics-server's role grants."""
+async def test_resource_metrics_need_get_on_nodes_metrics(api: Api) -> None:
+    """Metrics-server's role grants only that."""
     await api.text("/metrics/resource", expect=401, token="")
     user = {"username": "system:serviceaccount:kube-system:metrics-server", "groups": []}
     reviews = "/apis/authentication.k8s.io/v1/tokenreviews"
@@ -277,8 +275,8 @@ async def test_who_may_read_resource_metrics(api: Api) -> None:
     assert (spec["resourceAttributes"]["verb"], spec["resourceAttributes"]["subresource"]) == ("get", "metrics")
 
 
-async def test_who_may(api: Api) -> None:
-    """No access without credentials; otherwise the API server decides about the token and the right."""
+async def test_every_request_needs_credentials_and_the_right(api: Api) -> None:
+    """The API server decides about the token and the right."""
     assert await api.text("/healthz", token="") == "ok"
     await api.text("/pods", expect=401, token="")
     await api.text("/pods", expect=401, token="unknown")

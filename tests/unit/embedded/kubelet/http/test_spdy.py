@@ -34,7 +34,7 @@ HEADERS = st.dictionaries(HEADER_NAMES, st.text(max_size=50), max_size=10)
 
 
 def cut(data: bytes, lengths: Iterable[int]) -> list[bytes]:
-    """`data` in pieces of these lengths, the rest in one."""
+    """Return `data` in pieces of these lengths, the rest in one."""
     pieces = []
     for length in lengths:
         pieces.append(data[:length])
@@ -59,7 +59,7 @@ def syn_stream(number: int, plain: bytes) -> bytes:
     return frame(1, struct.pack(">IIH", number, 0, 0) + block(plain))
 
 
-def test_the_dictionary_is_that_of_the_specification() -> None:
+def test_the_compression_dictionary_is_that_of_the_specification() -> None:
     assert (len(DICTIONARY), zlib.adler32(DICTIONARY)) == (1423, 0xE3C6A7C2)
 
 
@@ -67,7 +67,7 @@ def test_the_dictionary_is_that_of_the_specification() -> None:
     st.lists(st.tuples(HEADERS, st.lists(st.binary(max_size=300), max_size=4)), max_size=5),
     st.lists(st.integers(1, 50), max_size=40),
 )
-def test_streams_arrive_however_the_bytes_are_cut(
+def test_streams_arrive_for_any_segmentation_of_the_bytes(
     streams: list[tuple[dict[str, str], list[bytes]]], lengths: list[int]
 ) -> None:
     """Headers, bytes and ends of each stream, in order; the replies come back."""
@@ -163,7 +163,7 @@ def test_streams_beyond_the_limit_are_refused_one_by_one() -> None:
     assert refused == [StreamReset(2 * MAX_STREAMS + 1, code), StreamReset(2 * MAX_STREAMS + 3, code)]
 
 
-def test_a_stream_number_is_used_once() -> None:
+def test_a_stream_number_is_not_used_twice() -> None:
     client, server = Connection(is_client=True), Connection()
     server.receive(client.open({})[1])
     with pytest.raises(ProtocolError, match="number 1 after 1"):
@@ -192,7 +192,7 @@ def test_data_after_the_end_of_a_direction_resets_the_stream() -> None:
     assert take(client, server.take_owed()) == [StreamReset(number, ResetCode.STREAM_ALREADY_CLOSED)]
 
 
-def test_pings_are_answered_and_answers_are_told() -> None:
+def test_pings_are_answered_and_their_answers_are_events() -> None:
     client, server = Connection(is_client=True), Connection()
     number, ping = client.ping()
     assert server.receive(ping) == []

@@ -1,5 +1,5 @@
 # ruff: noqa: ASYNC221, ASYNC240
-"""Detecting what the machine allows, by trying, and using it."""
+"""Detecting by trial what the machine allows, and using it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def layout() -> Iterator[CgroupLayout]:
     assert not any(hierarchy.path.exists() for hierarchy in layout.hierarchies)
 
 
-async def test_kernel_limits_memory(bench: Bench, layout: CgroupLayout) -> None:
+async def test_the_kernel_limits_a_containers_memory(bench: Bench, layout: CgroupLayout) -> None:
     """A shell survives its child's death and would exit with 0, but the container ends as OOM-killed. Its control
     groups are removed."""
     if not layout.limits_memory:
@@ -43,8 +43,7 @@ async def test_kernel_limits_memory(bench: Bench, layout: CgroupLayout) -> None:
     assert not any(Path(group.path).exists() for group in groups)
 
 
-async def test_within_the_limit(bench: Bench, layout: CgroupLayout) -> None:
-    """The container runs, and its peak is known."""
+async def test_a_container_within_its_limit_runs_and_has_a_peak(bench: Bench, layout: CgroupLayout) -> None:
     container = bench.container()
     groups = layout.for_container("c", cpu_request_millis=100, cpu_limit_millis=0, memory_limit_bytes=64 << 20)
     await container.launch(bench.python("a = bytearray(16 << 20)", memory_limit_bytes=64 << 20, cgroups=groups))
@@ -53,7 +52,7 @@ async def test_within_the_limit(bench: Bench, layout: CgroupLayout) -> None:
     assert 16 << 20 <= container.state.peak_bytes < 64 << 20
 
 
-async def test_files_that_were_read_are_no_memory_that_was_needed(bench: Bench, layout: CgroupLayout) -> None:
+async def test_the_page_cache_does_not_count_as_needed_memory(bench: Bench, layout: CgroupLayout) -> None:
     """The kernel counts pages of files and drops them when it needs room, so they cause no kill."""
     if not layout.limits_memory:
         pytest.skip(f"no memory control group: {layout.why_not}")
@@ -65,7 +64,7 @@ async def test_files_that_were_read_are_no_memory_that_was_needed(bench: Bench, 
     assert 0 < container.state.peak_bytes < 44 << 20
 
 
-async def test_kernel_limits_processes(bench: Bench, layout: CgroupLayout) -> None:
+async def test_the_kernel_limits_a_containers_processes(bench: Bench, layout: CgroupLayout) -> None:
     """A fork bomb is limited, threads included, without an effect on its neighbours."""
     if not any("pids" in hierarchy.controllers for hierarchy in layout.hierarchies):
         pytest.skip(f"no control group for processes: {layout.why_not}")
@@ -89,7 +88,7 @@ async def test_kernel_limits_processes(bench: Bench, layout: CgroupLayout) -> No
     assert not any(Path(group.path).exists() for group in groups)
 
 
-def test_processes_that_a_machine_has_room_for(tmp_path: Path) -> None:
+def test_the_limit_of_processes_follows_the_machine(tmp_path: Path) -> None:
     """The smaller of process and thread limits; 0 if the kernel does not tell."""
     assert detection.max_processes(tmp_path) == 0
     (tmp_path / "sys/kernel").mkdir(parents=True)
@@ -108,10 +107,10 @@ def shrink_machine(layout: CgroupLayout, size_bytes: int) -> None:
 
 
 @pytest.mark.parametrize(("own", "around", "within"), [(64, 256, False), (256, 64, True)])
-async def test_whose_limit_killed_a_container(
+async def test_a_kill_by_the_machine_differs_from_one_by_the_own_limit(
     bench: Bench, layout: CgroupLayout, own: int, around: int, within: bool
 ) -> None:
-    """A container's own limit or a machine without memory: the kernel's count of kills is the same for both."""
+    """The kernel's count of kills is the same for both."""
     if not layout.limits_memory:
         pytest.skip(f"no memory control group: {layout.why_not}")
     shrink_machine(layout, around << 20)
@@ -139,8 +138,8 @@ def fake_group(path: Path, offered: str, handed_on: str) -> None:
 UNIFIED = "31 23 0:28 / ROOT/cg rw - cgroup2 cgroup2 rw\n"
 
 
-def test_unified_machine_divides_its_own_group(tmp_path: Path) -> None:
-    """With version 2 alone, the kubelet's own group is divided if its controllers are delegated."""
+def test_with_cgroups_v2_the_kubelets_own_group_is_divided(tmp_path: Path) -> None:
+    """If its controllers are delegated."""
     own = tmp_path / "cg/me.service"
     fake_group(own, "cpu memory pids", "cpu memory")
     fake_group(own / "kaji", "cpu memory", "cpu memory")
@@ -152,7 +151,7 @@ def test_unified_machine_divides_its_own_group(tmp_path: Path) -> None:
     assert ("cpu.max", "400000 100000", False) in leaf.writes
 
 
-def test_unified_machine_uses_the_delegated_folder(tmp_path: Path) -> None:
+def test_with_cgroups_v2_a_delegated_parent_group_is_used(tmp_path: Path) -> None:
     """If the kubelet's own group has no controllers, the parent may have some: systemd delegates it to a user."""
     slice_ = tmp_path / "cg/app.slice"
     fake_group(slice_, "cpu memory", "cpu memory")
@@ -165,7 +164,7 @@ def test_unified_machine_uses_the_delegated_folder(tmp_path: Path) -> None:
     assert not (slice_ / "me.service/kaji").exists()
 
 
-def test_unified_machine_is_tried_where_containers_go(tmp_path: Path) -> None:
+def test_with_cgroups_v2_the_trial_uses_a_group_below(tmp_path: Path) -> None:
     """The kernel lets no process into a group that delegates controllers, so the trial uses a group below."""
 
     def as_the_kernel(path: Path) -> bool:
@@ -186,7 +185,7 @@ def test_machine_without_control_groups(tmp_path: Path) -> None:
     assert layout.why_not
 
 
-def test_group_that_nobody_may_enter_is_not_used(tmp_path: Path) -> None:
+def test_a_group_that_no_process_may_enter_is_not_used(tmp_path: Path) -> None:
     (tmp_path / "cg/memory/me").mkdir(parents=True)
     proc = fake_machine(tmp_path, "4:memory:/me\n", "35 31 0:32 / ROOT/cg/memory rw - cgroup cgroup rw,memory\n")
     layout = cgroup_layout.detect("kaji", lambda path: False, proc)
@@ -194,7 +193,7 @@ def test_group_that_nobody_may_enter_is_not_used(tmp_path: Path) -> None:
     assert not (tmp_path / "cg/memory/me/kaji").exists()
 
 
-def test_gpus() -> None:
+def test_gpus_are_detected_or_overridden() -> None:
     """Real GPUs have UUIDs; an override limits their number, or invents GPUs if there are none."""
     listing = "GPU-aa, NVIDIA H100 80GB HBM3, 81559\nGPU-bb, NVIDIA H100 80GB HBM3, 81559\n"
     found = detection.detect_gpus(run=lambda: listing)
@@ -273,7 +272,7 @@ async def test_sub_path_cannot_leave_the_volume(bench: Bench, tmp_path: Path, ab
     assert not list(outside.iterdir())
 
 
-async def test_sub_path_is_made(bench: Bench, tmp_path: Path, ability: detection.MountAbility) -> None:
+async def test_a_missing_sub_path_is_created(bench: Bench, tmp_path: Path, ability: detection.MountAbility) -> None:
     volume = tmp_path / "volume"
     volume.mkdir()
     container = bench.container()

@@ -1,4 +1,4 @@
-"""The files that tell a traffic counter about this machine's Pods."""
+"""Files for a traffic counter about this machine's Pods."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kajitori.embedded.kubelet.network.packet_paths import NetworkPods
 from kajitori.entrypoints.run_adapter import RunPods
 
 
-def test_a_pod_on_the_nodes_network_is_told_by_its_groups(tmp_path: Path) -> None:
+def test_a_pod_on_the_hosts_network_is_listed_with_its_cgroups(tmp_path: Path) -> None:
     """The file lists the groups of all containers before they start, without groups that are gone."""
     network_pods = NetworkPods(tmp_path, RunPods())
     pod = {"metadata": {"name": "host", "namespace": "vision", "uid": "u1"}}
@@ -36,7 +36,7 @@ def test_a_pod_on_the_nodes_network_is_told_by_its_groups(tmp_path: Path) -> Non
     assert list((tmp_path / "network").iterdir()) == []
 
 
-def test_the_folder_is_there_before_any_pod_is(tmp_path: Path) -> None:
+def test_the_folder_exists_before_any_pod(tmp_path: Path) -> None:
     """A reader can tell that there are no Pods, and that it reads the right folder."""
     NetworkPods(tmp_path, PodAdapter()).keep([])
     assert PodFolder(tmp_path / "network").pods() == {}

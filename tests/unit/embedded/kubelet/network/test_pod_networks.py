@@ -101,9 +101,9 @@ async def story(machine: Machine) -> None:
     assert machine.cluster.status("host")["podIP"] == "127.0.0.1"
     assert "kaji-" in machine.log("host")
     assert machine.log("host").split()[-1] == socket.gethostname()
-    await a_port_that_only_the_pod_reaches(machine)
-    await an_address_that_is_used_again(machine)
-    await one_that_was_half_made(machine.kubelet.context.network)
+    await port_forward_reaches_localhost(machine)
+    await a_reused_address_reaches_the_new_pod(machine)
+    await a_partial_interface_does_not_count(machine.kubelet.context.network)
     addresses = [machine.cluster.status(name)["podIP"] for name in ("a", "b", "c")]
     assert addresses == ["10.99.0.2", "10.99.0.3", "10.99.0.4"], addresses
     assert machine.log("c").split()[-3:] == ["c", "10.99.0.4", "10.99.0.3"], machine.log("c")
@@ -113,10 +113,10 @@ async def story(machine: Machine) -> None:
     await machine.cluster.submit("d", "sleep", "1000")
     await machine.phase("d", "Running")
     assert machine.cluster.status("d")["podIP"] == "10.99.0.4"
-    whoever_counts_traffic_is_told(machine)
+    packet_paths_are_written(machine)
 
 
-def whoever_counts_traffic_is_told(machine: Machine) -> None:
+def packet_paths_are_written(machine: Machine) -> None:
     files = {file.name: json.loads(file.read_text()) for file in (machine.root / "network").iterdir()}
     uid = uid_of(machine, "d")
     told = files.pop(f"{uid}.json")
@@ -125,7 +125,7 @@ def whoever_counts_traffic_is_told(machine: Machine) -> None:
     assert {each["name"] for each in files.values()} == {"a", "b"}, "c has ended, host has none of its own"
 
 
-async def a_port_that_only_the_pod_reaches(machine: Machine) -> None:
+async def port_forward_reaches_localhost(machine: Machine) -> None:
     """Port-forward reaches the Pod's own `localhost`, and no thread stays in the Pod's network."""
     local = SERVE.replace("('', 8000)", "('127.0.0.1', 8001)")
     await machine.cluster.submit("local", sys.executable, "-c", local)
@@ -147,7 +147,7 @@ async def a_port_that_only_the_pod_reaches(machine: Machine) -> None:
     await until(lambda: len(machine.kubelet.workers) == 4, "it is gone")
 
 
-async def an_address_that_is_used_again(machine: Machine) -> None:
+async def a_reused_address_reaches_the_new_pod(machine: Machine) -> None:
     """A client of the address' last owner reaches the new owner at once, without waiting for its neighbour cache."""
     await machine.cluster.submit("old", sys.executable, "-c", SERVE)
     await machine.phase("old", "Running")
@@ -174,7 +174,7 @@ async def an_address_that_is_used_again(machine: Machine) -> None:
     await until(lambda: len(machine.kubelet.workers) == 4, "both are gone")
 
 
-async def one_that_was_half_made(network: PodNetwork) -> None:
+async def a_partial_interface_does_not_count(network: PodNetwork) -> None:
     """An interface that a killed kubelet left half-made does not count."""
     end = network.interface("half")
     before = await network.attach("half")
@@ -188,7 +188,7 @@ async def one_that_was_half_made(network: PodNetwork) -> None:
 @pytest.mark.root
 @needs_root
 @in_a_network_of_its_own
-def test_a_node_waits_for_its_range_and_takes_another(tmp_path: Path) -> None:
+def test_a_node_waits_for_its_range_and_accepts_another(tmp_path: Path) -> None:
     """The node is not ready and says why until it has a range; existing Pods keep their addresses when it changes."""
     ip("link set lo up")
     asyncio.run(ranges_that_come_and_go(tmp_path / "kubelet"))
@@ -243,12 +243,12 @@ async def given(machine: Machine, *cidrs: str) -> None:
 
 
 async def gateways() -> list[str]:
-    """Addresses of the bridge."""
+    """Return the addresses of the bridge."""
     return sorted(found.address for found in await addresses() if found.interface.startswith("kaji-"))
 
 
 def ready(machine: Machine) -> tuple[str, str]:
-    """Status and message of the Node's condition."""
+    """Return status and message of the Node's condition."""
     found = next(each for each in machine.cluster.node()["status"]["conditions"] if each["type"] == "Ready")
     return found["status"], found["message"]
 
@@ -290,8 +290,7 @@ async def two_nodes(folder: Path) -> None:
 @pytest.mark.root
 @needs_networks
 @in_a_network_of_its_own
-def test_what_is_left_of_a_node_that_is_gone_for_good(tmp_path: Path) -> None:
-    """Everything of this node is removed, and nothing of another node."""
+def test_uninstalling_removes_everything_of_this_node_only(tmp_path: Path) -> None:
     ip("link set lo up")
     asyncio.run(uninstalled(tmp_path))
     assert bridges() == []
@@ -351,8 +350,8 @@ async def refused(folder: Path, cidr: str) -> str:
     return str(caught.value)
 
 
-def test_a_program_that_reads_nothing_may_end_at_once() -> None:
-    """Like `ip` on the kubelet's event loop, which fails on a write to an ended process."""
+def test_a_command_that_ends_without_reading_is_no_error() -> None:
+    """Such as `ip` on the kubelet's event loop, which fails on a write to an ended process."""
 
     async def often() -> None:
         for _ in range(30):

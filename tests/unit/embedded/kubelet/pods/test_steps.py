@@ -52,7 +52,7 @@ def ended(code: int, *, ago: float = 0.0, ran: float = 5.0, attempt: int = 0, ro
         ("OnFailure", [ended(0), ended(3)], ["c1"], "Running"),
     ],
 )
-def test_main_containers(policy: str, containers: list[Observed], starts: list[str], phase: str) -> None:
+def test_steps_of_main_containers(policy: str, containers: list[Observed], starts: list[str], phase: str) -> None:
     observed = {f"c{number}": one for number, one in enumerate(containers)}
     steps = next_steps(pod(policy, len(containers)), observed, BACKOFF, NOW)
     assert (steps.start, steps.phase) == (starts, phase)
@@ -71,7 +71,9 @@ def test_main_containers(policy: str, containers: list[Observed], starts: list[s
         (("side",), {"i0": Observed(attempt=0, running=True, started=False)}, [], "Pending"),
     ],
 )
-def test_initialization(inits: tuple[str, ...], containers: dict[str, Observed], starts: list[str], phase: str) -> None:
+def test_steps_of_init_containers_and_sidecars(
+    inits: tuple[str, ...], containers: dict[str, Observed], starts: list[str], phase: str
+) -> None:
     """Init containers run in order, sidecars beside their successors; a failure ends a Pod that never restarts."""
     steps = next_steps(pod("Never", 1, inits), containers | {"c0": NEVER}, BACKOFF, NOW)
     assert (steps.start, steps.phase) == (starts, phase)
@@ -85,14 +87,14 @@ def test_sidecars_end_last() -> None:
 
 
 @pytest.mark.parametrize(("row", "delay"), [(0, 0.0), (1, 10.0), (2, 20.0), (5, 160.0), (6, 300.0), (1000, 300.0)])
-def test_back_off_doubles(row: int, delay: float) -> None:
+def test_the_restart_backoff_doubles(row: int, delay: float) -> None:
     steps = next_steps(pod(), {"c0": ended(1, row=row)}, BACKOFF, NOW)
     assert steps.start == (["c0"] if delay == 0 else [])
     assert steps.backing_off == ({"c0": delay} if delay else {})
     assert steps.wake_at == (NOW + delay if delay else None)
 
 
-def test_back_off_starts_over_after_a_long_run() -> None:
+def test_the_restart_backoff_is_reset_after_a_long_run() -> None:
     assert next_steps(pod(), {"c0": ended(1, ran=700, row=6)}, BACKOFF, NOW).start == ["c0"]
     assert BACKOFF.next_restarts_in_a_row(ended(1, ran=700, row=6)) == 1
     never_started = Observed(attempt=0, exit_code=127, started_at=0.0, finished_at=NOW, restarts_in_a_row=3)
@@ -115,7 +117,7 @@ observations = st.builds(
     st.lists(observations, min_size=1, max_size=3),
     st.lists(st.tuples(st.sampled_from(["init", "side"]), observations), max_size=3),
 )
-def test_always(policy: str, mains: list[Observed], inits: list[tuple[str, Observed]]) -> None:
+def test_invariants_of_a_pods_steps(policy: str, mains: list[Observed], inits: list[tuple[str, Observed]]) -> None:
     """No running container is started, none starts in a final phase, `Never` restarts only sidecars, and a waiting Pod
     is woken."""
     shape = pod(policy, len(mains), tuple(kind for kind, _ in inits))

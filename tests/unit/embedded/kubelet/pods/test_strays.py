@@ -1,4 +1,4 @@
-"""A kubelet whose folder was restored from a backup: containers that it does not know are ended."""
+"""A kubelet with a folder restored from a backup: it ends containers that it does not know."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ async def test_a_container_without_a_folder_is_ended(bench: Bench, tmp_path: Pat
     assert end_strays(root) == []
 
 
-async def test_another_folders_containers_are_left_alone(bench: Bench) -> None:
+async def test_containers_of_another_folder_are_left_alone(bench: Bench) -> None:
     """Even if one folder's name begins with the other's."""
     container = bench.container(f"node-2/{PLACE}")
     container.directory.parent.mkdir(parents=True)

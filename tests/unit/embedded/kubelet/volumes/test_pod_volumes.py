@@ -1,5 +1,5 @@
 # ruff: noqa: ASYNC240
-"""Volumes on disk: written, replaced as a whole, and never outside of the volume."""
+"""Volumes on disk: written, replaced as a whole, and never outside the volume."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def pod(*volumes: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def test_content_and_mode(tmp_path: Path) -> None:
+def test_files_have_their_content_and_mode(tmp_path: Path) -> None:
     assert write_volume(tmp_path / "v", {"a": (b"1", 0o644), "d/b": (b"2", 0o400)})
     assert (tmp_path / "v/a").read_bytes() == b"1"
     assert (tmp_path / "v/d/b").read_bytes() == b"2"
@@ -51,7 +51,7 @@ def test_written_only_when_changed_and_swapped_whole(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", ["../x", "/x", "a/../../x", "..data/x", "", "."])
-def test_paths_that_leave(path: str) -> None:
+def test_paths_outside_the_volume_are_refused(path: str) -> None:
     with pytest.raises(ValueError, match="inside"):
         check_path(path)
 
@@ -122,8 +122,8 @@ async def test_config_map_and_secret(tmp_path: Path) -> None:
         await volumes.prepare(pod({"name": "x", "configMap": {"name": "c", "items": items}}), tmp_path, FACTS)
 
 
-async def test_claims(tmp_path: Path) -> None:
-    """A bound claim leads to its volume's folder; the Pod waits for an unbound one."""
+async def test_a_bound_claim_is_mounted(tmp_path: Path) -> None:
+    """The Pod waits for an unbound one."""
     cluster = FakeCluster()
     volumes = Volumes(cluster)
     claim = pod({"name": "v", "persistentVolumeClaim": {"claimName": "c"}})
@@ -140,7 +140,7 @@ async def test_claims(tmp_path: Path) -> None:
         await volumes.prepare(claim, tmp_path, FACTS)
 
 
-async def test_host_path_types(tmp_path: Path) -> None:
+async def test_types_of_host_paths_are_checked(tmp_path: Path) -> None:
     volumes = Volumes(FakeCluster())
     file = tmp_path / "f"
     file.touch()
@@ -181,7 +181,7 @@ async def test_service_account_token(tmp_path: Path, until: str) -> None:
     assert len(cluster.posts) == 2
 
 
-async def test_in_a_pod(tmp_path: Path) -> None:
+async def test_a_pods_volumes_are_mounted_shared_and_refreshed(tmp_path: Path) -> None:
     """Volumes are at their mount paths, shared by containers, refreshed while the program runs, and removed with the
     Pod."""
     machine = Machine(tmp_path / "kubelet", namespaces=True, resync_seconds=0.1)
