@@ -1,13 +1,14 @@
-"""Kajitori installed on a real API server: its parts are `kaji` processes, users have the roles in deploy/rbac.yaml."""
+"""Kajitori installed on a real API server by `kaji install`: its parts are `kaji` processes that get what Pods get."""
 
 from __future__ import annotations
 
-import asyncio
+import base64
 import contextlib
 import json
 import signal
 import ssl
 import subprocess
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -18,15 +19,16 @@ import httpx2
 import pytest
 import yaml
 from tests.harness.commands import Completed, Kaji, clean_environment, kaji, kubectl, start_kaji
-from tests.harness.deployed import BINDINGS, Right, bindings, manifest
+from tests.harness.deployed import Right, bindings
 from tests.harness.real_server import RealServer, running_real_server
 from tests.harness.waiting import PATIENCE_SECONDS, wait_until
 
 from kajitori.core.words import names
-from kajitori.kube.platform.install import install
+from kajitori.install.settings import TLS_SECRET
+from kajitori.install.workloads import POLICY_FOLDER, TLS_FOLDER
 
-SERVER, RELAY = "kajitori-server", "kajitori-relay"
-"""Service accounts in deploy/server.yaml and deploy/relay.yaml."""
+SERVER, RELAY, RENEWAL = "kajitori-server", "kajitori-relay", "kajitori-certificates"
+"""Service accounts of the Web API, the relay, and the CronJob that renews certificates."""
 CONTROLLERS = ("c1", "c2")
 """Service accounts with the permissions in deploy/controller.yaml: one per controller, to tell them apart in the audit
 log."""
@@ -39,7 +41,7 @@ ROLES = {
 }
 """Roles of further service accounts: people have theirs in the namespace `vision`, the others everywhere."""
 PEOPLE = ("ada", "grace", "eve")
-PARTS = (SERVER, RELAY, *CONTROLLERS)
+PARTS = (SERVER, RELAY, RENEWAL, *CONTROLLERS)
 AUDIT = {
     "apiVersion": "audit.k8s.io/v1",
     "kind": "Policy",
@@ -75,6 +77,11 @@ class Installation:
         self.api = httpx2.Client(base_url=server.config.server, headers=headers, verify=trust, trust_env=False)
         self.policy = folder / "policy.yaml"
         self.policy.write_text(yaml.safe_dump(POLICY))
+        self.began = 0.0
+        """When `kaji install` was called, by the monotonic clock."""
+        self.first: Completed = Completed([], 0)
+        """The first run of all, and the time from `began` to its end."""
+        self.first_run_seconds = 0.0
 
     def use_policy(self, rules: dict[str, Any]) -> None:
         """Write the policy file, and wait until the Web API has read it."""
@@ -84,7 +91,20 @@ class Installation:
 
     def _policy_version(self) -> int:
         headers = {"Authorization": f"Bearer {self.token_in('ada')}"}
-        return int(httpx2.get(f"{self.url}/v1/policy", headers=headers, trust_env=False).json()["version"])
+        return int(self.fetch(f"{self.url}/v1/policy", headers).json()["version"])
+
+    def fetch(self, url: str, headers: dict[str, str] | None = None) -> httpx2.Response:
+        """Get something from a part, whose certificate is verified."""
+        return httpx2.get(url, headers=headers or {}, verify=self.trust(), trust_env=False)
+
+    def trust(self) -> ssl.SSLContext:
+        """What a client of the parts trusts: the installation's own authority and no other."""
+        return ssl.create_default_context(cafile=str(self.authority))
+
+    @property
+    def authority(self) -> Path:
+        """The certificate of the installation's authority."""
+        return self.folder / "tls" / "ca.crt"
 
     # ------------------------------------------------------------------------------------------ people
 
@@ -111,26 +131,84 @@ class Installation:
         assert not check or done.returncode == 0, (arguments, done.stdout, done.stderr)
         return done
 
+    def install(self) -> Completed:
+        """`kaji install` as an administrator calls it. Nothing is waited for: Deployments have no Pods here."""
+        settings = {
+            "server": {"namespace": "vision"},
+            "store": {"url": (self.folder / "blobs").as_uri()},
+            "podSecurity": "privileged",  # node tests run as root here
+        }
+        path = self.folder / "settings.yaml"
+        path.write_text(yaml.safe_dump(settings))
+        self.began = time.monotonic()
+        return self.as_administrator("install", "--settings", str(path), "--policy", str(self.policy), "--wait", "0")
+
+    def as_administrator(self, *arguments: str, check: bool = True) -> Completed:
+        """A command with an administrator's kubeconfig."""
+        environment = self.environment(KUBECONFIG=str(self.server.kubeconfig))
+        done = kaji(*arguments, env=environment, timeout=PATIENCE_SECONDS)
+        assert not check or done.returncode == 0, (arguments, done.stdout, done.stderr)
+        return done
+
     def grant(self) -> None:
-        """Create namespaces, roles and bindings, as an administrator does once."""
-        documents: list[dict[str, Any]] = [
-            {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}} for name in ("kajitori", "vision")
-        ]
-        documents += manifest("rbac.yaml")
-        for part in ("server.yaml", "relay.yaml"):
-            kinds = ("ServiceAccount", "ClusterRole", *BINDINGS)
-            documents += [each for each in manifest(part) if each["kind"] in kinds]
+        """Give people their roles, and each controller an account of its own with the rights of the installed one."""
+        documents: list[dict[str, Any]] = [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "vision"}}]
         for binding in bindings("controller.yaml"):
             (subject,) = binding["subjects"]
-            documents.append(binding | {"subjects": [subject | {"name": name} for name in CONTROLLERS]})
+            subjects = [subject | {"name": name} for name in CONTROLLERS]
+            documents.append(binding | {"subjects": subjects, "metadata": binding["metadata"] | {"name": "tests"}})
         documents += [_account(name) for name in (*CONTROLLERS, *ROLES)]
         for user, roles in ROLES.items():
             subject = {"kind": "ServiceAccount", "name": user, "namespace": "kajitori"}
             for role in roles:
                 where = "vision" if user in PEOPLE else ""
                 documents.append(_binding(f"{user}-{role}", role, subject, where))
-        # tests/cluster/test_deploy.py checks the fields; a locally built API server may lack the schemas for kubectl.
         self.kubectl("apply", "--validate=false", "-f", "-", stdin=yaml.safe_dump_all(documents))
+
+    def mount(self) -> None:
+        """Write what Pods of the parts mount, as kubelets do; the policy file is there already."""
+        secret = self.get(f"/api/v1/namespaces/kajitori/secrets/{TLS_SECRET}")["data"]
+        policy = self.get("/api/v1/namespaces/kajitori/configmaps/kajitori")["data"]
+        (self.folder / "tls").mkdir()
+        for name, text in secret.items():
+            (self.folder / "tls" / name).write_bytes(base64.b64decode(text))
+        (self.folder / "networks.yaml").write_text(policy["networks.yaml"])
+        assert policy["policy.yaml"] == self.policy.read_text()
+
+    def arguments(self, part: str, **others: str) -> list[str]:
+        """The command line of a part's Deployment, with paths and addresses of this machine, and `others`."""
+        spec = self.get(f"/apis/apps/v1/namespaces/kajitori/deployments/kajitori-{part}")["spec"]
+        (container,) = spec["template"]["spec"]["containers"]
+        assert container["command"] == ["kaji", part]
+        given = dict(each.removeprefix("--").split("=", 1) for each in container["args"])
+        given |= {"host": "127.0.0.1", "port": "0", "log-format": "text", **others}
+        paths = {f"{TLS_FOLDER}/": f"{self.folder}/tls/", f"{POLICY_FOLDER}/": f"{self.folder}/"}
+        for name, value in given.items():
+            for there, here in paths.items():
+                if value.startswith(there):
+                    given[name] = here + value.removeprefix(there)
+        return [f"--{name}={value}" for name, value in given.items()]
+
+    def run_first(self) -> None:
+        """Run a gang on this machine, and note how long it took from the call of `kaji install` to its end."""
+        here = ("--node-selector", "kubernetes.io/hostname=here", "--cpus", "0.2", "-m", "64m", "--restarts", "0")
+        self.first = self.kaji(
+            "run", "-q", "--rm", "-n", "2", *here, "busybox", "sh", "-c", "grep -c slots=1 $KAJI_HOSTS"
+        )
+        self.first_run_seconds = time.monotonic() - self.began
+
+    def report_ready(self) -> None:
+        """Write the status of Deployments and DaemonSet, as their controllers do when all Pods are ready."""
+        base = "/apis/apps/v1/namespaces"
+        for part in ("server", "controller", "relay"):
+            path = f"{base}/kajitori/deployments/kajitori-{part}"
+            found = self.get(path)
+            count = dict.fromkeys(("replicas", "updatedReplicas", "readyReplicas", "availableReplicas"), 2)
+            status = {"observedGeneration": found["metadata"]["generation"], **count}
+            self.change("PATCH", f"{path}/status", {"status": status})
+        path = f"{base}/kajitori-agents/daemonsets/kajitori-agent"
+        generation = self.get(path)["metadata"]["generation"]
+        self.change("PATCH", f"{path}/status", {"status": {"observedGeneration": generation}})
 
     # ------------------------------------------------------------------------------------------ processes
 
@@ -147,13 +225,13 @@ class Installation:
             "node", "node", "nodes", "--data", str(self.folder / "node"), "--name", "here", "--port", "0",
             "--client-ca", str(self.server.certificates.ca), "--address", "127.0.0.1",
         )  # fmt: skip
-        shared = ("--policy", str(self.policy), "--blobs", (self.folder / "blobs").as_uri())
-        for name in ("c1", "c2"):
-            self.start(name, "controller", name, *shared, "--identity", name)
-        self.start("server", "server", SERVER, *shared, "--port", "0", "-N", "vision")
-        self.start("relay", "relay", RELAY, "--port", "0", "--agent-account", names.AGENT_ACCOUNT)
-        self.until(lambda: "Web API: http" in self.log("server"), "the Web API listens")
+        self.start("server", "server", SERVER, *self.arguments("server"))
+        self.start("relay", "relay", RELAY, *self.arguments("relay"))
+        self.until(lambda: "Web API: https" in self.log("server"), "the Web API listens")
         self.url = self.log("server").split("Web API: ")[1].split()[0]
+        for name in CONTROLLERS:
+            told = {"identity": name, "member-server": self.url}
+            self.start(name, "controller", name, *self.arguments("controller", **told))
         self.until(lambda: self.leader() in ("c1", "c2"), "a controller leads")
         self.until(self.nodes_are_ready, "nodes ready")
 
@@ -180,7 +258,8 @@ class Installation:
 
     def kaji(self, *arguments: str, user: str = "ada", **environment: str) -> Completed:
         """Run `kaji` as a user, with the server's address and the user's token in its environment."""
-        target = {"KAJI_SERVER": self.url, "KAJI_TOKEN": self.token_in(user), "KAJI_NAMESPACE": "vision"} | environment
+        target = {"KAJI_SERVER": self.url, "KAJI_TOKEN": self.token_in(user), "KAJI_NAMESPACE": "vision"}
+        target |= {"KAJI_CA": str(self.authority)} | environment
         try:
             return kaji(*arguments, env=self.environment(**target))
         except subprocess.TimeoutExpired as late:
@@ -190,7 +269,7 @@ class Installation:
         """Return the status with which the Web API, or the server at `url`, refuses a request with this token."""
         request = urllib.request.Request((url or self.url) + path, body, {"Authorization": f"Bearer {token}"})
         with pytest.raises(urllib.error.HTTPError) as refused:
-            urllib.request.urlopen(request, timeout=PATIENCE_SECONDS)
+            urllib.request.urlopen(request, timeout=PATIENCE_SECONDS, context=self.trust())
         return refused.value.code
 
     # ------------------------------------------------------------------------------------------ questions
@@ -267,11 +346,15 @@ class Installation:
 
     def lease_age(self) -> float:
         """Return the age of the controllers' Lease, from the metrics of the Web API."""
-        return _figures(self.url)["kajitori_controller_lease_age_seconds"]
+        return self._figures(self.url)["kajitori_controller_lease_age_seconds"]
 
     def figures(self, controller: str) -> dict[str, float]:
         """Return the metrics of a controller that have no labels."""
-        return _figures(self.log(controller).split("metrics and probes: ")[1].split()[0])
+        return self._figures(self.log(controller).split("metrics and probes: ")[1].split()[0])
+
+    def _figures(self, url: str) -> dict[str, float]:
+        lines = self.fetch(f"{url}/metrics").text.splitlines()
+        return {line.split()[0]: float(line.split()[1]) for line in lines if "{" not in line and "#" not in line}
 
     def nodes_are_ready(self) -> bool:
         nodes = {node["metadata"]["name"]: node["spec"].get("taints") for node in self.get("/api/v1/nodes")["items"]}
@@ -298,26 +381,21 @@ def running_installation(folder: Path) -> Iterator[Installation]:
     )
     with running_real_server(*flags) as server, server.scheduler():
         installed = Installation(server, folder)
-        installed.grant()
+        space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "kajitori"}}
+        installed.kubectl("apply", "-f", "-", stdin=yaml.safe_dump_all([space, _account(SERVER)]))
         try:
-            early = ("--kubeconfig", str(installed.kubeconfig(SERVER)), "--port", "0")
-            installed.before_installation = installed.kaji("server", *early)
-            asyncio.run(_install(server))
+            early = installed.environment(KUBECONFIG=str(installed.kubeconfig(SERVER)))
+            installed.before_installation = kaji("server", "--port", "0", env=early, timeout=PATIENCE_SECONDS)
+            installed.install()
+            installed.grant()
+            installed.mount()
             installed.start_all()
+            installed.report_ready()
+            installed.run_first()
             yield installed
         finally:
             installed.stop_all()
             installed.api.close()
-
-
-async def _install(server: RealServer) -> None:
-    async with server.client() as client:
-        await install(client)
-
-
-def _figures(url: str) -> dict[str, float]:
-    lines = httpx2.get(f"{url}/metrics", trust_env=False).text.splitlines()
-    return {line.split()[0]: float(line.split()[1]) for line in lines if "{" not in line and "#" not in line}
 
 
 def _account(name: str) -> dict[str, Any]:

@@ -44,7 +44,7 @@ _DEFINITION = Identity(CUSTOM_RESOURCES.group, CUSTOM_RESOURCES.kind, "", DEFINI
 
 _KEPT_WHEN_UNUSED = ("Namespace", "CustomResourceDefinition", "PriorityClass", "Secret")
 """Kinds that stay if an installation does not need them any more: others may, or data would be lost."""
-_OF_RUNS = ("definition", "owner-policy")
+_OF_RUNS = ("definition", "owner-policy", "member-policy")
 """What stored Runs need: it stays when the parts are removed."""
 
 
@@ -72,7 +72,7 @@ def check(options: InstallOptions) -> list[Finding]:
     """Return findings about the cluster. Nothing is changed."""
 
     async def work(client: KubeClient) -> list[Finding]:
-        plan = await _plan(client, options)
+        plan = await _plan(client, options, has_rights=False)
         return findings(await survey(client, plan.settings, plan.objects, plan.record), plan.settings, __version__)
 
     return _with_client(options, work)
@@ -200,12 +200,21 @@ def _with_client(options: InstallOptions, work: Callable[[KubeClient], Awaitable
     return asyncio.run(run())
 
 
-async def _plan(client: KubeClient, options: InstallOptions) -> Plan:
-    namespace = options.namespace or _settings(options, None).namespace
-    found = await find(client, Identity("", "ConfigMap", namespace, RECORD))
+async def _plan(client: KubeClient, options: InstallOptions, *, has_rights: bool = True) -> Plan:
+    """Return what is to be applied. Without `has_rights`, what the caller may not read counts as missing."""
+
+    async def config_map(namespace: str, name: str) -> Object | None:
+        try:
+            return await find(client, Identity("", "ConfigMap", namespace, name))
+        except Forbidden:
+            if has_rights:
+                raise
+            return None
+
+    found = await config_map(options.namespace or _settings(options, None).namespace, RECORD)
     record = record_of(found) if found is not None else None
     settings = _settings(options, record)
-    stored = await find(client, Identity("", "ConfigMap", settings.namespace, POLICY))
+    stored = await config_map(settings.namespace, POLICY)
     return Plan(settings, render(settings, *_texts(options, stored)), record)
 
 

@@ -160,6 +160,9 @@ class InstallSettings(Document):
     namespace: DnsLabel = names.NAMESPACE
     """Namespace of the parts. Agents are in a second one, with -agents behind its name, because they need their node's
     network and Kubernetes' strictest Pod security standard holds in the first."""
+    pod_security: Literal["restricted", "baseline", "privileged"] = "restricted"
+    """Kubernetes' Pod security standard of the parts' namespace. The parts meet the strictest one; node tests, which
+    run there unless the policy's `preflight.namespace` names another namespace, may need more."""
     images: ImageSettings = ImageSettings()
     tls: TlsSettings = TlsSettings()
     server: ServerSettings = ServerSettings()

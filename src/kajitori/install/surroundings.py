@@ -12,10 +12,9 @@ _LEVELS = ("enforce", "warn", "audit")
 
 
 def namespaces(settings: InstallSettings) -> list[Object]:
-    """Return the namespace of the parts, which meets Kubernetes' strictest Pod security standard, and that of agents,
-    which need the node's own network. Node tests that need more than the former allows have a namespace of their own
-    (policy's `preflight.namespace`)."""
-    found = [_namespace(settings.namespace, "restricted")]
+    """Return the namespace of the parts, with Kubernetes' strictest Pod security standard unless settings say
+    otherwise, and that of agents, which need the node's own network."""
+    found = [_namespace(settings.namespace, settings.pod_security)]
     if settings.agents.enabled:
         found.append(_namespace(settings.agents_namespace, "privileged"))
     return found

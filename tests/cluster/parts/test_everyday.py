@@ -43,17 +43,12 @@ def test_a_gang_runs_end_to_end_for_a_plain_user(installed: Installation) -> Non
 
 def test_members_of_a_gang_are_told_of_each_other(installed: Installation) -> None:
     """Controller and Web API agree on tickets by a Secret that nobody else can read, and none of them any other."""
-    rules = POLICY | {"start": {**POLICY["start"], "image": "kajitori:1", "server": installed.url}}
-    installed.use_policy(rules)
-    try:
-        here = ("--node-selector", "kubernetes.io/hostname=here", "--cpus", "0.2", "-m", "64m", "--restarts", "0")
-        script = 'echo "rank $KAJI_RANK: $(grep -c slots=1 $KAJI_HOSTS) hosts"'
-        answer = installed.kaji("run", "-q", "--name", "found", "-n", "2", *here, "busybox", "sh", "-c", script)
-        assert answer.returncode == 0, (answer, installed.explain())
-        logs = installed.kaji("logs", "--all-ranks", "found").stdout
-        assert "rank 0: 2 hosts" in logs and "rank 1: 2 hosts" in logs
-    finally:
-        installed.use_policy(POLICY)
+    here = ("--node-selector", "kubernetes.io/hostname=here", "--cpus", "0.2", "-m", "64m", "--restarts", "0")
+    script = 'echo "rank $KAJI_RANK: $(grep -c slots=1 $KAJI_HOSTS) hosts"'
+    answer = installed.kaji("run", "-q", "--name", "found", "-n", "2", *here, "busybox", "sh", "-c", script)
+    assert answer.returncode == 0, (answer, installed.explain())
+    logs = installed.kaji("logs", "--all-ranks", "found").stdout
+    assert "rank 0: 2 hosts" in logs and "rank 1: 2 hosts" in logs
     secrets = {"c1": ("kajitori", "kajitori-tickets"), SERVER: ("kajitori", "kajitori-tickets"), "ada": ("", "")}
     for user, (namespace, name) in secrets.items():
         who = f"--as=system:serviceaccount:kajitori:{user}"
@@ -69,13 +64,8 @@ def test_members_of_a_gang_are_told_of_each_other(installed: Installation) -> No
 
 def test_every_member_of_every_attempt_gets_the_same_code(installed: Installation) -> None:
     """It is uploaded to one part, and asked for by another's tickets."""
-    rules = POLICY | {"start": {**POLICY["start"], "image": "kajitori:1", "server": installed.url}}
-    installed.use_policy(rules)
-    try:
-        here = ("--node-selector", "kubernetes.io/hostname=here", "--cpus", "0.2", "-m", "64m")
-        assert_all_get_the_same(installed.kaji, installed.folder / "code", *here)
-    finally:
-        installed.use_policy(POLICY)
+    here = ("--node-selector", "kubernetes.io/hostname=here", "--cpus", "0.2", "-m", "64m")
+    assert_all_get_the_same(installed.kaji, installed.folder / "code", *here)
 
 
 def test_logs_of_an_attempt_that_is_over_are_read_by_who_may_read_logs(installed: Installation) -> None:

@@ -1,0 +1,72 @@
+"""From `kaji install` to a first run; what it says of the cluster; and that a second call changes nothing."""
+
+from __future__ import annotations
+
+import base64
+import json
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from tests.harness.installation import RENEWAL, TOGETHER, Installation
+
+from kajitori.configuration import x509
+from kajitori.install.certificates import ends
+from kajitori.install.settings import CA_SECRET, TLS_SECRET
+
+FIRST_RUN_SECONDS = 60.0
+SECRETS = "/api/v1/namespaces/kajitori/secrets"
+
+pytestmark = TOGETHER
+
+
+def test_from_kaji_install_to_the_end_of_a_first_run_takes_under_a_minute(installed: Installation) -> None:
+    """Counted from the call of `kaji install`, with the start of all parts; members find the Web API over TLS."""
+    assert installed.first.returncode == 0, (installed.first, installed.explain())
+    assert installed.first.stdout.split()[-1] == "2", "hosts in the list that the Web API sent"
+    assert installed.first_run_seconds < FIRST_RUN_SECONDS
+    print(f"from kaji install to the end of a first run: {installed.first_run_seconds:.1f} s")
+
+
+def test_a_second_call_changes_nothing_and_waits_for_the_parts(installed: Installation) -> None:
+    """It goes by the settings and the policy of the first one."""
+    again = installed.as_administrator("install", "--wait", "30")
+    assert "0 created, 0 changed" in again.stderr and "controller 2/2; server 2/2; relay 2/2" in again.stderr
+    found = json.loads(installed.as_administrator("install", "--check", "-o", "json").stdout)
+    assert {each["name"]: each["state"] for each in found if each["state"] != "ok"} == {
+        "metrics": "warn",
+        "storage": "warn",
+        "images": "warn",
+    }
+    assert {each["name"]: each["text"] for each in found}["gpus"] == "32 h100"
+
+
+def test_the_check_names_the_rights_that_somebody_lacks(installed: Installation) -> None:
+    environment = installed.environment(KUBECONFIG=str(installed.kubeconfig("ada")))
+    refused = installed.kaji("install", "--check", **environment)
+    assert refused.returncode == 2 and "you may not apply" in refused.stdout, refused
+
+
+def test_a_certificate_that_ends_soon_is_renewed_by_its_own_account(installed: Installation) -> None:
+    """The CronJob's account has the rights that it uses and no others."""
+    authority = installed.get(f"{SECRETS}/{CA_SECRET}")["data"]
+    signs = x509.load_pair(*(base64.b64decode(authority[name]) for name in ("tls.crt", "tls.key")))
+    key = x509.new_key()
+    earlier = datetime.now(UTC) - timedelta(days=x509.LEAF_DAYS - 20)
+    old = x509.leaf(key, *signs, earlier, "kajitori", names=["server.kajitori.svc"])
+    pair = {"tls.crt": x509.certificate_pem(old), "tls.key": x509.key_pem(key)}
+    data = {name: base64.b64encode(text).decode() for name, text in pair.items()}
+    installed.change("PATCH", f"{SECRETS}/{TLS_SECRET}", {"data": data})
+    (container,) = _renewal(installed)["spec"]["containers"]
+    environment = installed.environment(KUBECONFIG=str(installed.kubeconfig(RENEWAL)))
+    done = installed.kaji(*container["command"][1:], *container["args"], **environment)
+    assert done.returncode == 0 and "it ends in 19 days" in done.stderr, done
+    now = base64.b64decode(installed.get(f"{SECRETS}/{TLS_SECRET}")["data"]["tls.crt"])
+    assert ends(now) > datetime.now(UTC) + timedelta(days=300)
+    may = {("", "secrets", verb, name) for verb in ("get", "patch") for name in (CA_SECRET, TLS_SECRET)}
+    assert installed.used_by(RENEWAL, of=may) == (may, set())
+
+
+def _renewal(installed: Installation) -> dict[str, Any]:
+    job = installed.get("/apis/batch/v1/namespaces/kajitori/cronjobs/kajitori-certificates")
+    pod: dict[str, Any] = job["spec"]["jobTemplate"]["spec"]["template"]
+    return pod
