@@ -169,7 +169,7 @@ async def test_pods_are_placed_run_and_end_as_their_annotations_say(cluster: Sma
     pod = await cluster.client.get(PODS, "pinned", NS)
     assert pod["spec"]["nodeName"] == "sim-00002"
     assert pod["status"]["podIP"].startswith("10.0.2.")
-    log = await cluster.client.open_log(NS, "pinned")
+    log = await cluster.client.open_log(NS, "pinned", container="")
     assert b"simulated" in b"".join([chunk async for chunk in log])
     await cluster.phase_is("short", "Failed")
     ended = (await cluster.client.get(PODS, "short", NS))["status"]["containerStatuses"][0]["state"]["terminated"]

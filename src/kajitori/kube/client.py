@@ -366,7 +366,7 @@ class KubeClient:
         namespace: str,
         pod: str,
         *,
-        container: str = "",
+        container: str,
         follow: bool = False,
         tail_lines: int | None = None,
         since_time: str = "",
@@ -399,7 +399,7 @@ class KubeClient:
         pod: str,
         *,
         command: Sequence[str],
-        container: str = "",
+        container: str,
         stdin: bool = False,
         tty: bool = False,
     ) -> ExecStream:

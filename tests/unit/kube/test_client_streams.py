@@ -49,9 +49,9 @@ async def test_a_refused_or_broken_log_is_an_error() -> None:
         client_of(server.url) as client,
     ):
         with pytest.raises(InvalidInput, match="waiting"):
-            await client.open_log("a", "x")
+            await client.open_log("a", "x", container="")
         with pytest.raises(ConnectionFailed):
-            _ = [chunk async for chunk in await client.open_log("a", "x")]
+            _ = [chunk async for chunk in await client.open_log("a", "x", container="")]
 
 
 async def test_exec_uses_all_channels() -> None:
@@ -99,7 +99,7 @@ async def test_a_refused_exec_has_the_servers_message() -> None:
     """The server's own message is raised, although a refused handshake loses its body."""
     async with scripted(no(404, "NotFound", 'pods "x" not found')) as server, client_of(server.url) as client:
         with pytest.raises(NotFoundError, match='pods "x" not found'):
-            await client.open_exec("a", "x", command=["sh"])
+            await client.open_exec("a", "x", command=["sh"], container="")
 
 
 async def test_a_broken_exec_has_no_exit_code() -> None:
@@ -112,7 +112,7 @@ async def test_a_broken_exec_has_no_exit_code() -> None:
         return socket
 
     async with scripted(run) as server, client_of(server.url) as client:
-        program = await client.open_exec("a", "x", command=["sh"])
+        program = await client.open_exec("a", "x", command=["sh"], container="")
         with pytest.raises(ConnectionFailed, match="before the program ended"):
             _ = [piece async for piece in program]
         assert program.exit_code is None

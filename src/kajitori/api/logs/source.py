@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from kajitori.api.logs.connection import LogConnection, Unstamped
 from kajitori.api.logs.kept import KeptOfMember
 from kajitori.api.logs.lines import UNKNOWN_TIME, Normaliser, Resumption, Text, last_lines, since, utc_time
 from kajitori.api.logs.pods import LOOKED_AT_BY_NAME, MemberPods, attempt_of, has_log
@@ -23,44 +24,19 @@ from kajitori.errors import InvalidInput, KajitoriError, NotFound, Unavailable
 from kajitori.kube.errors import ApiError, InvalidError
 from kajitori.kube.objects import Pod
 from kajitori.kube.runs import RunObject
-from kajitori.kube.streams import ByteStream
 
 if TYPE_CHECKING:
     from kajitori.api.auth import User
     from kajitori.api.context import Api
     from kajitori.api.runs.tracking import RunTracker
 
-SILENCE_SECONDS = 5.0
-"""Time without data after which the log of a member that has ended or is gone is given up. The connection to a dead
-node stays open without data."""
-
 FIRST_PAUSE_SECONDS = 0.25
 LONGEST_PAUSE_SECONDS = 8.0
 IDLE_SECONDS = 60.0
 FIRST_LINE_BYTES = 256
 """Bytes of a log's first line that are read to learn its time."""
-BEGUN_SECONDS = 0.02
-"""Time without data after which the beginning of an incomplete line is passed on."""
-
 STORED_AFTER_SECONDS = 1.0
 LAST_TRIES = 5
-
-
-@dataclass(slots=True)
-class _Opened:
-    pod: Pod
-    attempt: int
-    stream: ByteStream
-    unread: Resumption
-    """Skips lines that were read before or are older than requested."""
-    finished: bool
-    """Whether the member had ended before its log was opened, so that the log is complete."""
-    is_at_top: bool
-    """Whether the log is read from its beginning, and nothing of it has arrived yet."""
-    first_line: bytes
-    """The beginning of its first line, with its time, if the log itself is read without times."""
-    whole: bool = False
-    """Whether the log was read to the end that its kubelet sent."""
 
 
 class MemberLog:
@@ -75,7 +51,7 @@ class MemberLog:
         self._user = user
         self._run = run
         self._request = request
-        self._opened: _Opened | None = None
+        self._opened: LogConnection | None = None
         self._pods = MemberPods(api.mirror, run, rank)
         self._kept = KeptOfMember(user, run, rank, kept)
         self._kept_batch: Batch | None = None
@@ -311,7 +287,7 @@ class MemberLog:
                 yield end
             self._finish(number)
 
-    async def _after_break(self, opened: _Opened) -> AsyncGenerator[Batch]:
+    async def _after_break(self, opened: LogConnection) -> AsyncGenerator[Batch]:
         """Yield the rest of a log, from the store, whose connection broke and whose Pod is gone; or a notice that it is
         lost. The store gets a member's last lines a moment after the member has ended."""
         batches: list[Batch] | None = None
@@ -342,7 +318,7 @@ class MemberLog:
 
     # ------------------------------------------------------------------------------------------ one connection
 
-    async def _open(self, pod: Pod) -> _Opened | None:
+    async def _open(self, pod: Pod) -> LogConnection | None:
         """Return a connection to the log; None if the container has not started or the Pod is gone."""
         meta, finished = pod.metadata, pod.is_finished
         if 0 < self._last_opened < attempt_of(pod):  # the Pod of the last one was replaced meanwhile
@@ -371,7 +347,7 @@ class MemberLog:
                 raise
             return None  # the container has not started yet
         unread = Resumption(self._position) if self._position.time else since(_stamp(self._floor))
-        opened = _Opened(pod, attempt_of(pod), stream, unread, finished, self._is_whole, first_line)
+        opened = LogConnection(pod, attempt_of(pod), stream, unread, finished, self._is_whole, first_line)
         if self._tail is not None:  # after a break, reading must not go back behind this moment
             self._tail, self._floor = None, self._api.now()
         self._last_opened = attempt_of(pod)
@@ -391,28 +367,31 @@ class MemberLog:
             return b""
         try:
             stream = await self._user.client.open_log(
-                pod.metadata.namespace, pod.metadata.name, timestamps=True, limit_bytes=FIRST_LINE_BYTES
+                pod.metadata.namespace,
+                pod.metadata.name,
+                container=names.MEMBER_CONTAINER,
+                timestamps=True,
+                limit_bytes=FIRST_LINE_BYTES,
             )
             async with stream, aclosing(aiter(stream)) as chunks:
                 return await anext(chunks, b"")
         except KajitoriError:
             return b""
 
-    async def _read(self, opened: _Opened, tracker: RunTracker) -> AsyncGenerator[Batch]:
+    async def _read(self, opened: LogConnection, tracker: RunTracker) -> AsyncGenerator[Batch]:
         """Yield the lines of a connection that were not read before."""
-        normaliser = Normaliser() if self._request.timestamps else _Plain()
-        async with aclosing(self._chunks(opened, tracker)) as chunks:
-            async for chunk in chunks:
-                if chunk is None:
-                    part = normaliser.take_begun()
-                elif chunk:
-                    part = normaliser.feed(chunk)
-                else:
-                    part = normaliser.flush()
-                async for batch in self._unread(opened, part):
-                    yield batch
+        normaliser = Normaliser() if self._request.timestamps else Unstamped()
+        with self._api.callers.logs.one():
+            async with aclosing(opened.chunks(tracker, self._pods, follow=self._request.follow)) as chunks:
+                async for chunk in chunks:
+                    if chunk is None:
+                        part = normaliser.take_begun()
+                    else:
+                        part = normaliser.feed(chunk) if chunk else normaliser.flush()
+                    async for batch in self._unread(opened, part):
+                        yield batch
 
-    async def _unread(self, opened: _Opened, part: Text) -> AsyncGenerator[Batch]:
+    async def _unread(self, opened: LogConnection, part: Text) -> AsyncGenerator[Batch]:
         was_done = opened.unread.is_done
         part = opened.unread.fresh(part)
         if not part.text:
@@ -429,61 +408,6 @@ class MemberLog:
         if part.stamped:
             self._position = self._position.after(part)
         yield Batch(opened.attempt, part, self._position)
-
-    async def _chunks(self, opened: _Opened, tracker: RunTracker) -> AsyncGenerator[bytes | None]:
-        """Yield chunks as they arrive; None after a moment without data, and empty (b"") at the log's end."""
-        may_fall_silent = self._request.follow and not opened.finished
-        pending: asyncio.Future[bytes] | None = None
-        chunks = aiter(opened.stream)
-        has_paused = True
-        with self._api.callers.logs.one():
-            try:
-                while True:
-                    pending = pending or asyncio.ensure_future(anext(chunks))
-                    await asyncio.wait({pending}, timeout=SILENCE_SECONDS if has_paused else BEGUN_SECONDS)
-                    if not pending.done():
-                        if not has_paused and may_fall_silent:
-                            yield None
-                        elif may_fall_silent:
-                            tracker.look()
-                            if tracker.is_over or self._pods.is_gone(opened.pod) or self._pods.is_finished(opened.pod):
-                                return
-                        has_paused = True
-                        continue
-                    try:
-                        chunk = pending.result()
-                    except StopAsyncIteration:
-                        opened.whole = True
-                        yield b""
-                        return
-                    except Unavailable:
-                        if not self._request.follow:
-                            raise
-                        return  # the connection broke; the incomplete rest is read again
-                    pending, has_paused = None, False
-                    yield chunk
-                    await asyncio.sleep(0)  # lets other tasks run during a long log
-            finally:
-                if pending is not None:
-                    pending.cancel()
-                    await asyncio.gather(pending, return_exceptions=True)
-
-
-class _Plain:
-    """Passes on a log without stamps unchanged, and ends its last line."""
-
-    def __init__(self) -> None:
-        self._is_open = False
-
-    def feed(self, chunk: bytes) -> Text:
-        self._is_open = not chunk.endswith(b"\n")
-        return Text(chunk, stamped=False)
-
-    def take_begun(self) -> Text:
-        return Text(b"")
-
-    def flush(self) -> Text:
-        return Text(b"\n" * self._is_open, stamped=False)
 
 
 def _stamp(moment: datetime | None) -> bytes:

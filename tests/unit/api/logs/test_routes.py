@@ -14,7 +14,7 @@ from tests.unit.api.conftest import World
 from tests.unit.api.fake_kubernetes import FakeLog, Object, attempts, pod, run
 
 from kajitori.api.limits import MAX_LOGS
-from kajitori.api.logs import source as log_source
+from kajitori.api.logs import connection
 from kajitori.api.logs.lines import LINE_LIMIT_BYTES
 from kajitori.blobs.logs import KeptLogs, MemberLogName
 from kajitori.blobs.opening import open_blobs
@@ -225,7 +225,7 @@ async def test_after_the_loss_of_a_node_the_next_attempt_is_read(
     world: World, served: httpx2.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The connection to a dead node does not end by itself; it is given up once the Pod is gone."""
-    monkeypatch.setattr(log_source, "SILENCE_SECONDS", 0.05)
+    monkeypatch.setattr(connection, "SILENCE_SECONDS", 0.05)
     made = put_run(world)
     put_member(world, made, FakeLog(at(1, "a")))
     await world.caught_up()
@@ -243,7 +243,7 @@ async def test_lines_lost_with_a_connection_come_from_the_stored_log(
     world: World, served: httpx2.AsyncClient, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """So do lines of an attempt that started and ended while the connection was broken."""
-    monkeypatch.setattr(log_source, "SILENCE_SECONDS", 0.05)
+    monkeypatch.setattr(connection, "SILENCE_SECONDS", 0.05)
     kept = KeptLogs(await open_blobs(tmp_path.as_uri()))
     world.change("stores", logs=kept)
     made = put_run(world)
