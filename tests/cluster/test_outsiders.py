@@ -50,6 +50,7 @@ TO_WHOEVER_IS_KNOWN = frozenset(
         "POST /v1/policy/check",
         "GET /v1/policy/cluster",
         "POST /v1/policy/cluster",
+        "POST /v1/policy/diff",
         "GET /v1/networks",
         "GET /v1/networks/use",
         "POST /v1/networks/check",
@@ -100,6 +101,7 @@ class Scene:
             "/v1/nodes/{node}/traffic": {},
             "/v1/policy/check": {},
             "/v1/policy/cluster": {},
+            "/v1/policy/diff": {},
             "/v1/networks/check": {},
         }
         return bodies.get(path)

@@ -3,28 +3,31 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import time
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import Any
 
 import pytest
+from tests.harness.commands import kubectl
+from tests.harness.fixtures import REAL
 from tests.harness.kube_server import KubeServer
 
-from kajitori.core.admission.plain_pods.policies import pod_policies
-from kajitori.core.admission.plain_pods.rules import Circumstances
+from kajitori.core.admission.plain_pods.policies import CRON_JOBS, DEFAULTS, TEMPLATES
+from kajitori.core.admission.plain_pods.policies import PODS as PODS_POLICY
 from kajitori.core.policy.file import parse_policy
 from kajitori.errors import Forbidden, KajitoriError
 from kajitori.kube.client import KubeClient
-from kajitori.kube.requests import PatchKind
+from kajitori.kube.platform.pod_policies import PodPolicyKeeper
 from kajitori.kube.resources import (
     MUTATING_BINDINGS,
     MUTATING_POLICIES,
     PODS,
     VALIDATING_BINDINGS,
     VALIDATING_POLICIES,
-    Resource,
 )
 
-BY_KIND = {r.kind: r for r in (VALIDATING_POLICIES, VALIDATING_BINDINGS, MUTATING_POLICIES, MUTATING_BINDINGS)}
 RULES = {
     "memoryWithoutLimit": "default",
     "defaults": {"memory": "3Gi"},
@@ -62,18 +65,20 @@ class Enforced:
 
 @pytest.fixture
 async def enforced(kube_server: KubeServer, own_namespace: str) -> AsyncIterator[Enforced]:
+    """The rules in force; gone again when the policy no longer has them."""
     pods = {"namespaces": [own_namespace], "reasons": {"images": "see https://wiki/images"}}
-    policy = parse_policy(RULES | {"pods": pods})
-    objects = pod_policies(policy, Circumstances(is_completed=True))
+    policies = [parse_policy(RULES | {"pods": pods})]
     async with kube_server.client() as admin:
-        for body in objects:
-            name = body["metadata"]["name"]
-            await admin.patch(BY_KIND[body["kind"]], name, body, kind=PatchKind.APPLY, field_manager="t", force=True)
+        keeper = PodPolicyKeeper(admin, lambda: policies[-1], lambda: True, time.monotonic)
+        await keeper.keep()
         found = Enforced(admin, own_namespace)
         await until_in_force(found)
         yield found
-        for body in objects:
-            await admin.delete(BY_KIND[body["kind"]], body["metadata"]["name"])
+        policies.append(parse_policy(RULES))
+        await keeper.keep()
+        for resource in (VALIDATING_POLICIES, VALIDATING_BINDINGS, MUTATING_POLICIES, MUTATING_BINDINGS):
+            left = {item["metadata"]["name"] for item in (await admin.list(resource)).items}
+            assert not left & {PODS_POLICY, TEMPLATES, CRON_JOBS, DEFAULTS}
 
 
 async def until_in_force(enforced: Enforced) -> None:
@@ -152,24 +157,19 @@ async def test_other_namespaces_are_left_alone(enforced: Enforced) -> None:
         assert "ValidatingAdmissionPolicy" not in error.message
 
 
-DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment")
-
-
-@pytest.mark.real
+@pytest.mark.parametrize("kube_server", [pytest.param("real", marks=REAL)], indirect=True)
 async def test_templates_whose_pods_would_be_refused_are_warned_about(
     kube_server: KubeServer, enforced: Enforced
 ) -> None:
-    if not kube_server.is_real:
-        pytest.skip("the embedded API server has no Deployments")
-    spec = pod("x", {"securityContext": {"privileged": True}})["spec"]
+    """The embedded API server has no Deployments."""
+    template = {"metadata": {"labels": {"a": "b"}}, "spec": pod("x", hostPID=True)["spec"]}
     body = {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
         "metadata": {"name": "web", "namespace": enforced.namespace},
-        "spec": {
-            "selector": {"matchLabels": {"a": "b"}},
-            "template": {"metadata": {"labels": {"a": "b"}}, "spec": spec},
-        },
+        "spec": {"selector": {"matchLabels": {"a": "b"}}, "template": template},
     }
-    made = await enforced.admin.create(DEPLOYMENTS, body, enforced.namespace, dry_run=True)
-    assert made["metadata"]["name"] == "web"
+    apply = partial(kubectl, kube_server.kubeconfig, "apply", "--dry-run=server", "-f", "-")
+    answered = await asyncio.to_thread(apply, stdin=json.dumps(body), env={}, seconds=60.0)
+    assert "deployment.apps/web created" in answered.stdout
+    assert "Warning: " in answered.stderr and "leave out hostPID [hostNamespaces]" in answered.stderr

@@ -16,7 +16,7 @@ from pydantic.json_schema import models_json_schema
 from starlette.types import Lifespan
 
 from kajitori import __version__
-from kajitori.api import code, health, policy, problems, secrets, volumes
+from kajitori.api import code, health, problems, secrets, volumes
 from kajitori.api.context import Api
 from kajitori.api.identity import routes as identity
 from kajitori.api.logs import routes as logs
@@ -24,6 +24,7 @@ from kajitori.api.middleware import Guard
 from kajitori.api.nodes import board
 from kajitori.api.nodes import health as node_health
 from kajitori.api.nodes import routes as nodes
+from kajitori.api.policy import routes as policy
 from kajitori.api.queue import routes as queue
 from kajitori.api.queue import waiting
 from kajitori.api.runs import changes, events, exec, members, results, submission, what_if

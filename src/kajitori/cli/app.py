@@ -58,7 +58,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "gpus": "Show which GPUs are free, and who uses the others.",
         "queue": "Show the runs that wait for nodes, in order.",
         "nodes": "Show the nodes and why some take no work.",
-        "policy": "Show the policy in force, or check a file.",
+        "policy": "Show the policy in force, check or compare a file, and apply it to everybody's Pods.",
         "traffic": "Show who talks to the internet, and how much.",
         "network": "Show what every address belongs to.",
         "plan": "Tell how large a cluster can become.",

@@ -97,6 +97,11 @@ class ClusterView:
             self._version += 1
         return self._table
 
+    def has_cpu_nodes(self) -> bool:
+        """Return whether there are nodes without GPUs; true if there are no nodes at all."""
+        table = self.table()
+        return not table.nodes or not bool(table.has_gpu.all())
+
     @property
     def pools(self) -> Mapping[str, Pool]:
         """Node pools that can grow, by name, in policy's order."""

@@ -121,6 +121,10 @@ class FollowedFile(Generic[T, F]):
             self._complete = fill
             self._current = replace(self._current, value=fill(self._current.value), version=self._current.version + 1)
 
+    def completed(self, value: T) -> T:
+        """Return a value with what it leaves out, as if it were in the file."""
+        return self._complete(value)
+
     def _follow(self, path: Path, now: float) -> None:
         """Check the file, and use its content if that is new."""
         seen = self._look(path, self._stamp, LOOK_SECONDS)

@@ -18,6 +18,7 @@ from kajitori.controllers.reconciler import Reconciler
 from kajitori.controllers.records.tidying import expire_forever, tidy_forever
 from kajitori.controllers.workqueue import WorkQueue
 from kajitori.errors import KajitoriError
+from kajitori.kube.platform.pod_policies import PodPolicyKeeper
 
 log = logging.getLogger(__name__)
 
@@ -36,6 +37,7 @@ class RunController:
         queue: QueueParts,
         nodes: NodeParts,
         records: RecordParts,
+        pod_policies: PodPolicyKeeper,
     ) -> None:
         """`changes` fills `work` as the cluster changes; `reconciler` does it."""
         self._cluster = cluster
@@ -47,6 +49,7 @@ class RunController:
         self._queue = queue
         self._nodes = nodes
         self._records = records
+        self._pod_policies = pod_policies
 
     async def run(self, stop: asyncio.Event) -> None:
         """Work until `stop` is set. Calls that have begun end within the client's time limits."""
@@ -82,6 +85,7 @@ class RunController:
             self._queue.provisioning.follow(),
             self._queue.planning.grow_forever(),
             self._nodes.health.keep_forever(),
+            self._pod_policies.keep_forever(),
             records.peaks.ask_forever(lambda: view.policy),
             tidy_forever(mirror, view, records.logs, records.code),
             expire_forever(mirror, view, self._cluster.now, self._work.add),

@@ -30,8 +30,10 @@ from kajitori.controllers.runs.statuses import Statuses
 from kajitori.controllers.workqueue import WorkQueue
 from kajitori.core.words import names
 from kajitori.kube.client import KubeClient
+from kajitori.kube.clock import steady_seconds
 from kajitori.kube.events import EventRecorder
 from kajitori.kube.mirror.mirror import Mirror
+from kajitori.kube.platform.pod_policies import PodPolicyKeeper
 from kajitori.kube.platform.ticket_key import SigningKey
 from kajitori.monitoring.controller import ControllerMetrics
 
@@ -81,4 +83,15 @@ def run_controller(
     nodes = NodeParts(health=HealthKeeper(client, mirror, view, events, now), silence=silence)
     records = RecordParts(logs=logs, results=results, peaks=MemoryKeeper(client, mirror, work.add, now), code=code)
     reconciler = Reconciler(cluster, work, runs=runs, queue=queue, nodes=nodes, records=records)
-    return RunController(cluster, work, changes, reconciler, runs=runs, queue=queue, nodes=nodes, records=records)
+    pod_policies = PodPolicyKeeper(client, lambda: view.policy, view.has_cpu_nodes, steady_seconds)
+    return RunController(
+        cluster,
+        work,
+        changes,
+        reconciler,
+        runs=runs,
+        queue=queue,
+        nodes=nodes,
+        records=records,
+        pod_policies=pod_policies,
+    )

@@ -118,7 +118,8 @@ class FakeKubernetes:
         app.router.add_post("/apis/authentication.k8s.io/v1/selfsubjectreviews", self._review_identity)
         app.router.add_post("/apis/authentication.k8s.io/v1/tokenreviews", self._review_token)
         app.router.add_post("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", self._review_access)
-        groups = ("kajitori.dev/v1alpha1", "coordination.k8s.io/v1", "scheduling.k8s.io/v1")
+        groups = [f"{name}.k8s.io/v1" for name in ("coordination", "scheduling", "admissionregistration")]
+        groups.append("kajitori.dev/v1alpha1")
         for base in ("/api/v1", *(f"/apis/{group}" for group in groups)):
             app.router.add_get(base + "/namespaces/{namespace}/pods/{name}/log", self._log)
             app.router.add_get(base + "/namespaces/{namespace}/pods/{name}/exec", self._exec)

@@ -140,6 +140,7 @@ async def test_answers_to_writes_match_the_document(world: World) -> None:
         ("DELETE", "/v1/runs/{namespace}/{name}", {}, 202),
         ("POST", "/v1/policy/check", {"content": b"defaults: {}"}, 200),
         ("POST", "/v1/policy/cluster", {"content": b"checkpoint: {kind: none}"}, 200),
+        ("POST", "/v1/policy/diff", {"content": b"queue: {order: fifo}"}, 200),
         ("POST", "/v1/networks/check", {"content": b"clusters: [{name: alpha, pods: [172.17.0.0/16]}]"}, 200),
         ("POST", "/v1/runs", {"json": {"spec": {}}}, 422),
     ]

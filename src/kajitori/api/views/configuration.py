@@ -40,6 +40,80 @@ class ClusterCheck(View):
     """What could not be looked up, and what may be intended."""
 
 
+class BrokenRule(View):
+    """A rule for everybody's Pods that Pods of one owner break."""
+
+    namespace: str
+    owner: str
+    """The object that made the Pods, for example "Deployment web"."""
+    rule: str
+    """Name of the rule in the policy's `pods.rules`."""
+    message: str
+    pods: int
+    """Number of such Pods."""
+    examples: list[str]
+    """Names of some of them."""
+
+
+class PodAudit(View):
+    """Pods that exist although the policy's rules for Pods would refuse them now."""
+
+    namespaces: list[str]
+    """Where the rules apply."""
+    rules: list[str]
+    """The rules that demand something."""
+    pods: int
+    """Number of Pods that were looked at."""
+    broken_pods: int
+    """Number of Pods that break a rule."""
+    items: list[BrokenRule]
+
+
+class ChangedField(View):
+    """A field that a new policy changes, as text; empty where a policy has no such field."""
+
+    field: str
+    before: str
+    after: str
+
+
+class RefusedRun(View):
+    """A waiting run that a new policy would refuse."""
+
+    run: str
+    """`namespace/name`."""
+    owner: str
+    faults: list[Fault]
+    """Empty if the caller may not read the run."""
+
+
+class MovedRun(View):
+    """A waiting run whose place in the queue a new policy changes. Places begin with 1."""
+
+    run: str
+    owner: str
+    before: int
+    after: int
+
+
+class PolicyDiff(View):
+    """What a new policy would change."""
+
+    fields: list[ChangedField]
+    refused: list[RefusedRun]
+    """Waiting runs that only the new policy refuses."""
+    moved: list[MovedRun]
+    """Waiting runs with another place in the queue, by their new place."""
+    waiting: int
+    """Number of waiting runs that were compared."""
+    lacks: list[Fault]
+    """What only the new policy names and the cluster lacks."""
+    pods: list[BrokenRule]
+    """Rules for everybody's Pods that existing Pods break under the new policy only."""
+    notes: list[str]
+    """What could not be compared."""
+
+
 class NetworkRange(View, omit_defaults=True):
     """A range of addresses, its owner, and how it is reached from outside of its cluster."""
 

@@ -49,14 +49,14 @@ class PodRules(Document):
     warn, look at `kaji policy audit`, and refuse later."""
     rules: list[PodRule] = Field(default_factory=lambda: list(_USUAL))
     """The rules that apply. What each one allows is defined by the sections of this file for runs. memoryLimit: every
-    container has a memory limit; if memoryWithoutLimit is default and the API server can change Pods (Kubernetes 1.36),
-    a container without one gets defaults.memory; nothing is demanded if memoryWithoutLimit is unlimited. gpuNodes: Pods
-    without GPUs stay off nodes with GPUs, as gpu.cpuRunsOnGpuNodes says; Pods of DaemonSets are exempt. gpuType: Pods
-    with GPUs name their type in their nodeSelector, with a label of gpu.typeLabels. images, ceilings (of members),
-    tolerations (security.refuseTolerations), nodeSelector (inject.nodeSelector), root, privileged, privilegeEscalation
-    and capabilities (security.addCapabilities): as for members of runs. hostNamespaces: neither network (unless
-    security.allowHostNetwork), process IDs nor IPC of the node. hostFolders: only folders of mounts.hostPaths and
-    volumes."""
+    container has a memory limit; if memoryWithoutLimit is default and the API server can change Pods (Kubernetes
+    1.36), a container without one gets defaults.memory; nothing is demanded if memoryWithoutLimit is unlimited.
+    gpuNodes: Pods without GPUs stay off nodes with GPUs, as gpu.cpuRunsOnGpuNodes says; Pods of DaemonSets are
+    exempt. gpuType: Pods with GPUs name their type in their nodeSelector, with a label of gpu.typeLabels, or name
+    their node. images, ceilings (of members), tolerations (security.refuseTolerations), nodeSelector
+    (inject.nodeSelector), root, privileged, privilegeEscalation and capabilities (security.addCapabilities): as for
+    members of runs. hostNamespaces: neither network (unless security.allowHostNetwork), process IDs nor IPC of the
+    node. hostFolders: only folders of mounts.hostPaths and volumes."""
     reasons: dict[PodRule, Text] = Field(default_factory=dict)
     """Your explanation of a rule, for example the address of a page. Users see it whenever the rule refuses a Pod."""
 

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import click
 
 from kajitori.cli.context import Cli
@@ -16,11 +13,17 @@ from kajitori.cli.options import (
     server_options,
 )
 from kajitori.cli.terminal import echo, say
+from kajitori.cli.verbs.cluster.policy_diff import diff
+from kajitori.cli.verbs.cluster.policy_pods import audit, check_manifests, read_bytes, render
 
 
 @click.group(epilog="\b\nExample:\n  kaji policy check policy.yaml")
 def command() -> None:
-    """Show the policy in force, or check a file."""
+    """Show the policy in force, check or compare a file, and apply it to everybody's Pods."""
+
+
+for _verb in (render, audit, diff):
+    command.add_command(_verb)
 
 
 @command.command(epilog="\b\nExample:\n  kaji policy show")
@@ -50,31 +53,54 @@ def show(cli: Cli, output: str | None) -> None:
 
 @command.command(
     epilog="\b\nExamples:\n  kaji policy check policy.yaml\n"
-    "  kaji policy check --cluster policy.yaml\n  kaji policy check --cluster -N vision"
+    "  kaji policy check --cluster policy.yaml\n  kaji policy check --cluster -N vision\n"
+    "  kaji policy check -f deployment.yaml"
 )
 @click.argument("file", metavar="[FILE]", required=False, shell_complete=complete_file)
 @click.option("--cluster", is_flag=True, help="Also look up in the cluster what the policy names; asks the server.")
-@namespace_option("With --cluster: look for claims, ConfigMaps and Secrets in this namespace.")
+@click.option(
+    "-f",
+    "--filename",
+    "manifests",
+    multiple=True,
+    metavar="MANIFEST",
+    shell_complete=complete_file,
+    help="Check the Pods of these manifests against FILE, or the policy in force. May be repeated.",
+)
+@namespace_option("With --cluster: look for claims, ConfigMaps and Secrets there. With -f: the Pods' namespace.")
 @click.option("-q", "--quiet", is_flag=True, help="Print nothing if the file is right.")
 @output_option("json")
 @connection_options
 @click.pass_obj
-def check(cli: Cli, file: str | None, cluster: bool, namespace: str | None, quiet: bool, output: str | None) -> int:
+def check(
+    cli: Cli,
+    file: str | None,
+    cluster: bool,
+    manifests: tuple[str, ...],
+    namespace: str | None,
+    quiet: bool,
+    output: str | None,
+) -> int:
     """Check a policy file.
 
     Names every fault at once, with its line; `-` reads stdin. With --cluster it also names every StorageClass,
     PriorityClass, namespace, claim, Secret, GPU type, node label and so on that the policy names and the cluster
-    lacks; without FILE it checks the policy in force. Ends with 2 if there are faults. If several clusters run, name
-    one before the verb: `kaji --cluster NAME policy check --cluster`.
+    lacks; without FILE it checks the policy in force. With -f it checks the Pods and Pod templates of manifests, which
+    the section `pods` is about. Ends with 2 if there are faults. If several clusters run, name one before the verb:
+    `kaji --cluster NAME policy check --cluster`.
     """
     from kajitori.core.policy.file import parse_policy
 
+    if manifests:
+        if cluster or output is not None:
+            raise click.UsageError("-f goes with neither --cluster nor -o")
+        return check_manifests(cli, file, manifests, namespace, quiet=quiet)
     if not cluster:
         if file is None:
             raise click.UsageError("name a policy file, or say --cluster to check the policy in force")
         if namespace is not None or output is not None:
             raise click.UsageError("-N and -o need --cluster")
-    text = _read(file) if file is not None else None
+    text = read_bytes(file) if file is not None else None
     if text is not None:
         parse_policy(text)
     name = file or "The policy in force"
@@ -83,15 +109,6 @@ def check(cli: Cli, file: str | None, cluster: bool, namespace: str | None, quie
             echo(f"{name} is a policy without faults.")
         return 0
     return _check_cluster(cli, name, text, namespace, quiet=quiet, output=output)
-
-
-def _read(file: str) -> bytes:
-    from kajitori.errors import InvalidInput
-
-    try:
-        return sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
-    except OSError as error:
-        raise InvalidInput.one("FILE", f"{file} can't be read: {error.strerror}", hint="check the path") from error
 
 
 def _check_cluster(

@@ -35,7 +35,13 @@ CRON_JOBS = "kajitori-cron-jobs"
 DEFAULTS = "kajitori-pod-defaults"
 """Name of the policy that fills in defaults."""
 
-ALL_NAMES = (PODS, TEMPLATES, CRON_JOBS)
+ALL_NAMES = (
+    *(("ValidatingAdmissionPolicyBinding", name) for name in (PODS, TEMPLATES, CRON_JOBS)),
+    *(("ValidatingAdmissionPolicy", name) for name in (PODS, TEMPLATES, CRON_JOBS)),
+    ("MutatingAdmissionPolicyBinding", DEFAULTS),
+    ("MutatingAdmissionPolicy", DEFAULTS),
+)
+"""Kinds and names of all objects that `pod_policies` may return, each binding before its policy."""
 
 _MAX_ITEMS = 32
 """Number of containers, or of alternatives in a node affinity, that are completed. A Pod with more has to be complete,

@@ -168,7 +168,7 @@ def _gpu_nodes(policy: Policy, circumstances: Circumstances) -> _Made:
         f"{cel(labels)}.filter(l, variables.spec.?nodeSelector[?l].hasValue()).map(l, {cel(selects)} + l)",
     ]
     if circumstances.is_completed:
-        terms = "variables.spec.?affinity.?nodeAffinity.?requiredDuringSchedulingIgnoredDuringExecution"
+        terms = f"variables.spec.?affinity.?nodeAffinity.?{_REQUIRED}"
         absent = "e.key == l && e.operator == 'DoesNotExist'"
         each = f"{cel(labels)}.all(l, t.?matchExpressions.orValue([]).exists(e, {absent}))"
         off = f"{terms}.?nodeSelectorTerms.hasValue() && {terms}.?nodeSelectorTerms.orValue([]).all(t, {each})"
@@ -194,10 +194,12 @@ def _gpu_nodes(policy: Policy, circumstances: Circumstances) -> _Made:
 def _gpu_type(policy: Policy, _: Circumstances) -> _Made:
     labels = policy.gpu.type_labels
     message = f"a Pod with GPUs has to name their type: set nodeSelector with {labels[0]}"
-    selected = f"{cel(labels)}.exists(l, variables.spec.?nodeSelector[?l].hasValue())"
+    selected = f"{cel(labels)}.exists(l, variables.spec.?nodeSelector[?l].hasValue()) || {_IS_PINNED}"
 
     def check(pod: PodView) -> Iterator[str]:
-        if _asks_for_gpus(pod, policy) and not any(label in (pod.spec.get("nodeSelector") or {}) for label in labels):
+        if not _asks_for_gpus(pod, policy) or _is_pinned(pod):
+            return
+        if not any(label in (pod.spec.get("nodeSelector") or {}) for label in labels):
             yield message
 
     return f"!{wants_gpus(policy)} || {selected} ? [] : [{cel(message)}]", check
@@ -207,6 +209,7 @@ def _images(policy: Policy, _: Circumstances) -> _Made:
     images = policy.images
     if not images.allow and not images.deny:
         return None
+    own = sorted({image for image in (policy.start.image, policy.preflight.image) if image})
     tests = [f"!c.image.matches({cel(PLAIN_IMAGE)})", f"c.image.matches({cel(ODD_IMAGE)})"]
     if images.allow:
         tests.append(f"![{IMAGE_IN_FULL}].exists(i, i.matches({cel(any_image_of(images.allow))}))")
@@ -218,9 +221,9 @@ def _images(policy: Policy, _: Circumstances) -> _Made:
 
     def refused(container: Object) -> bool:
         image = str(container.get("image") or "")
-        return not is_plain_image(image) or bool(images.refusal(image))
+        return image not in own and (not is_plain_image(image) or bool(images.refusal(image)))
 
-    return _of_containers("all", " || ".join(tests), refused, tail)
+    return _of_containers("all", f"!(c.image in {cel(own)}) && ({' || '.join(tests)})", refused, tail)
 
 
 def _ceilings(policy: Policy, _: Circumstances) -> _Made:
@@ -293,7 +296,8 @@ def _host_namespaces(policy: Policy, _: Circumstances) -> _Made:
 
 def _host_folders(policy: Policy, _: Circumstances) -> _Made:
     offered = (volume.host_path for volume in policy.volumes.values() if volume.host_path is not None)
-    allowed = sorted({path.rstrip("/") for path in (*policy.mounts.host_paths, *offered)})
+    checkpoints = (policy.checkpoint.root,) if policy.checkpoint.kind == "folder" and policy.checkpoint.root else ()
+    allowed = sorted({path.rstrip("/") for path in (*policy.mounts.host_paths, *offered, *checkpoints)})
     head, tail = "a Pod may not mount the folder ", f" of its node (allowed: {', '.join(allowed[:5]) or 'none'})"
     within = f"{cel(allowed)}.exists(p, v.hostPath.path == p || v.hostPath.path.startsWith(p + '/'))"
     expression = (
@@ -448,11 +452,25 @@ def _asks_for_gpus(pod: PodView, policy: Policy) -> bool:
     return any(str(_limit(c, policy.gpu.resource) or "0") != "0" for c in pod.containers)
 
 
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+_IS_PINNED = (
+    f"variables.spec.?affinity.?nodeAffinity.?{_REQUIRED}.?nodeSelectorTerms.orValue([])"
+    ".exists(t, t.?matchFields.orValue([]).exists(f, f.key == 'metadata.name'))"
+)
+"""Whether the Pod names its node, as members of runs do."""
+
+
+def _is_pinned(pod: PodView) -> bool:
+    return any(
+        field["key"] == "metadata.name"
+        for term in _required_terms(pod) or ()
+        for field in term.get("matchFields") or ()
+    )
+
+
 def _avoids(pod: PodView, labels: Sequence[str]) -> bool:
     """Return whether each alternative of the Pod's required node affinity excludes nodes with each of these labels."""
-    affinity = (pod.spec.get("affinity") or {}).get("nodeAffinity") or {}
-    required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or {}
-    terms = required.get("nodeSelectorTerms")
+    terms = _required_terms(pod)
     if terms is None:
         return False
     return all(
@@ -460,6 +478,13 @@ def _avoids(pod: PodView, labels: Sequence[str]) -> bool:
         for term in terms
         for label in labels
     )
+
+
+def _required_terms(pod: PodView) -> list[Object] | None:
+    """Return the alternatives of the Pod's required node affinity; None if it has none."""
+    affinity = (pod.spec.get("affinity") or {}).get("nodeAffinity") or {}
+    terms: list[Object] | None = (affinity.get(_REQUIRED) or {}).get("nodeSelectorTerms")
+    return terms
 
 
 def _cores(amount: str) -> float:

@@ -157,11 +157,30 @@ def test_rules_apply_to_the_named_namespaces_only() -> None:
     assert not applies_in(parse_policy({}), "team-vision")
 
 
-@pytest.mark.parametrize("spec", [{}, {"replicas": 4, "resources": {"gpu": 2}}, {"array": "0-9"}])
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {},
+        {"replicas": 4, "resources": {"gpu": 2, "gpuType": "h100"}},
+        {"array": "0-9", "user": "1000"},
+        {"replicas": 2, "launcher": "mpi", "command": ["mpirun", "x"]},
+        {"code": {"digest": "sha256:" + "0" * 64}, "image": "registry.example.org/mpi:1"},
+    ],
+)
 def test_members_of_runs_meet_the_rules(spec: dict[str, Any]) -> None:
-    rules = parse_policy({"pods": {"namespaces": ["*"], "rules": [r for r in ALL_RULES if r != "gpuType"]}})
-    template = decided(spec, rules).template
-    assert not broken(rules, template["spec"])
+    rules = policy(
+        memoryWithoutLimit="default",
+        images={"allow": ["bert:*", "registry.example.org/*"]},
+        start={"image": "kajitori/member:1", "server": "https://server.kajitori.svc:8600"},
+        ceilings={"member": {"memory": "8Gi", "cpu": 4, "gpu": 2}},
+        inject={"nodeSelector": {"pool": "h"} if "resources" in spec else {}},
+    )
+    member = dict(decided(spec, rules).template["spec"])
+    terms = [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]}]
+    member["affinity"] = {
+        "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+    }
+    assert not broken(rules, member)
 
 
 # ------------------------------------------------------------------------------------------ both forms agree
@@ -228,7 +247,8 @@ LABELS = ["kajitori.dev/gpu-type", "nvidia.com/gpu.product", "amd.com/gpu.produc
 EXPRESSION = st.fixed_dictionaries(
     {"key": st.sampled_from(LABELS), "operator": st.sampled_from(["DoesNotExist", "Exists"])}
 )
-TERMS = st.lists(optional(matchExpressions=st.lists(EXPRESSION, max_size=4)), max_size=2)
+FIELDS = st.lists(st.fixed_dictionaries({"key": st.just("metadata.name")}), max_size=1)
+TERMS = st.lists(optional(matchExpressions=st.lists(EXPRESSION, max_size=4), matchFields=FIELDS), max_size=2)
 AFFINITY = optional(
     nodeAffinity=optional(
         requiredDuringSchedulingIgnoredDuringExecution=st.fixed_dictionaries({"nodeSelectorTerms": TERMS})

@@ -9,10 +9,12 @@ from starlette.responses import Response
 
 from kajitori.api.auth import Caller, User
 from kajitori.api.bodies import yaml_body
-from kajitori.api.cluster_check import shortfall
 from kajitori.api.context import Api, Shared, answer, describes
 from kajitori.api.paging import Parameters
-from kajitori.api.views.configuration import ClusterCheck, PolicyCheck, PolicyView
+from kajitori.api.policy.cluster_check import shortfall
+from kajitori.api.policy.diff import diff
+from kajitori.api.policy.pods import audit, enforcement_findings
+from kajitori.api.views.configuration import ClusterCheck, PodAudit, PolicyCheck, PolicyDiff, PolicyView
 from kajitori.core.documents.fields import DnsLabel
 from kajitori.core.policy.file import parse_policy
 from kajitori.core.policy.model import Policy
@@ -29,6 +31,7 @@ async def get_policy(api: Shared, user: Caller) -> Response:
     path = str(current.path) if current.path is not None else ""
     findings = current.policy.start.findings
     findings += beyond(current.policy.guarantees, api.cluster.table(), current.policy.gpu.cpu_runs_on_gpu_nodes)
+    findings = [*findings, *await enforcement_findings(api, user, current.policy)]
     faults = list(current.faults)
     return answer(PolicyView(path=path, version=current.version, policy=document, faults=faults, findings=findings))
 
@@ -74,6 +77,32 @@ async def check_file_against_cluster(
 ) -> Response:
     """The same for a policy file. 422 if the file is faulty. The policy in force does not change."""
     return await _checked(api, user, parse_policy(await yaml_body(request)), query)
+
+
+class AuditParameters(Parameters):
+    namespace: DnsLabel | None = None
+    """Only Pods in this namespace. Default: all namespaces in which the rules apply."""
+
+
+@router.get("/v1/policy/pods", responses=describes(PodAudit), summary="Existing Pods that break the rules for Pods")
+async def audit_pods(api: Shared, user: Caller, query: Annotated[AuditParameters, Query()]) -> Response:
+    """Looks at Pods that were created without Kajitori, with the caller's rights. Nothing happens to these Pods."""
+    return answer(await audit(api, user, api.policy.current().policy, query.namespace))
+
+
+@router.post(
+    "/v1/policy/diff",
+    responses=describes(PolicyDiff),
+    openapi_extra=_YAML_BODY,
+    summary="What a new policy file would change",
+)
+async def diff_policy(
+    api: Shared, user: Caller, request: Request, query: Annotated[ClusterCheckParameters, Query()]
+) -> Response:
+    """Compares it with the policy in force: fields, waiting runs, what the cluster lacks, everybody's Pods. 422 if the
+    file is faulty. The policy in force does not change."""
+    policy = api.policy.completed(parse_policy(await yaml_body(request)))
+    return answer(await diff(api, user, policy, query.namespace or api.namespace))
 
 
 async def _checked(api: Api, user: User, policy: Policy, query: ClusterCheckParameters) -> Response:

@@ -1,0 +1,1 @@
+"""The policy: in force, checked, compared with a new one, and applied to everybody's Pods."""

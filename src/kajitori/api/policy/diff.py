@@ -1,0 +1,141 @@
+"""What a new policy would change: fields, waiting runs, and what the cluster lacks or already runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, cast
+
+from kajitori.api.auth import User
+from kajitori.api.context import Api
+from kajitori.api.policy.cluster_check import shortfall
+from kajitori.api.policy.pods import audit
+from kajitori.api.views.configuration import BrokenRule, ChangedField, MovedRun, PolicyDiff, RefusedRun
+from kajitori.cluster.queue.outlook import Outlook
+from kajitori.cluster.queue.pending import PendingRuns
+from kajitori.cluster.view import ClusterView
+from kajitori.configuration.policy_file import PolicyFile
+from kajitori.core.policy.model import Policy
+from kajitori.errors import Forbidden, InvalidInput
+from kajitori.kube.mirror.mirror import Mirror
+
+_ABSENT = object()
+
+
+async def diff(api: Api, user: User, policy: Policy, namespace: str) -> PolicyDiff:
+    """Return what changes if this policy replaces the one in force.
+
+    `namespace`: where to look for objects of a run's namespace. What the caller may not read becomes a note.
+    """
+    before = api.policy.current().policy
+    notes = []
+    refused, moved, waiting = await _queue_changes(api, policy)
+    for run in refused:
+        if not await user.may("get", run.run.partition("/")[0]):
+            run.faults = []  # they tell what is in the run
+    old, new = await shortfall(api, user, before, namespace), await shortfall(api, user, policy, namespace)
+    notes += [note for note in new.notes if note not in old.notes]
+    known = {(fault.field, fault.message) for fault in old.faults}
+    try:
+        pods = await _newly_broken(api, user, before, policy)
+    except Forbidden as error:
+        pods = []
+        notes.append(f"other people's Pods are not compared: {error.message}")
+    return PolicyDiff(
+        fields=list(_changed_fields(before, policy)),
+        refused=refused,
+        moved=moved,
+        waiting=waiting,
+        lacks=[fault for fault in new.faults if (fault.field, fault.message) not in known],
+        pods=pods,
+        notes=notes,
+    )
+
+
+# ------------------------------------------------------------------------------------------ fields
+
+
+def _changed_fields(before: Policy, after: Policy) -> Iterator[ChangedField]:
+    old, new = (dict(_flat(p.model_dump(mode="json", by_alias=True, exclude_none=True))) for p in (before, after))
+    for field in sorted({*old, *new}):
+        if (was := old.get(field, _ABSENT)) != (becomes := new.get(field, _ABSENT)):
+            yield ChangedField(field=field, before=_text(was), after=_text(becomes))
+
+
+def _flat(value: object, path: str = "") -> Iterator[tuple[str, object]]:
+    """Yield each value that is no mapping, with its path. Empty mappings have none."""
+    if isinstance(value, Mapping):
+        for name, part in value.items():
+            yield from _flat(part, f"{path}.{name}" if path else str(name))
+    else:
+        yield path, value
+
+
+def _text(value: object) -> str:
+    if value is _ABSENT:
+        return ""
+    if isinstance(value, list):
+        return "[" + ", ".join(_text(item) for item in value) + "]"
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{name}: {_text(part)}" for name, part in value.items()) + "}"
+    return {True: "true", False: "false"}[value] if isinstance(value, bool) else str(value)
+
+
+# ------------------------------------------------------------------------------------------ the queue
+
+
+async def _queue_changes(api: Api, policy: Policy) -> tuple[list[RefusedRun], list[MovedRun], int]:
+    """Return the waiting runs that the new policy refuses, those whose places it changes, and how many wait."""
+    now = api.now()
+    waiting = await api.queue.pending.all(now)
+    view = ClusterView(_still(api.mirror), PolicyFile(None, without_file=policy))
+    refused = []
+    for run in (pending.run for pending in waiting):
+        try:
+            view.decide(run)
+        except InvalidInput as error:
+            name = f"{run.metadata.namespace}/{run.metadata.name}"
+            refused.append(RefusedRun(run=name, owner=run.owner, faults=list(error.faults)))
+    still_waiting = await PendingRuns(_still(api.mirror), view).all(now)
+    old = {run.key: place for place, run in enumerate(api.queue.outlook.order(waiting, now).queue, 1)}
+    new = {
+        run.key: place for place, run in enumerate(Outlook(_still(api.mirror), view).order(still_waiting, now).queue, 1)
+    }
+    owners = {pending.request.key: pending.run.owner for pending in waiting}
+    moved = [
+        MovedRun(run=key, owner=owners.get(key, ""), before=old[key], after=place)
+        for key, place in new.items()
+        if key in old and old[key] != place
+    ]
+    return sorted(refused, key=lambda run: run.run), sorted(moved, key=lambda run: run.after), len(waiting)
+
+
+class _StillMirror:
+    """A mirror whose changes are not followed, for views that live as long as one answer."""
+
+    def __init__(self, mirror: Mirror) -> None:
+        self._mirror = mirror
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._mirror, name)
+
+    def on_change(self, call: Callable[..., None]) -> Callable[[], None]:
+        """Never call."""
+        return lambda: None
+
+
+def _still(mirror: Mirror) -> Mirror:
+    return cast(Mirror, _StillMirror(mirror))
+
+
+# ------------------------------------------------------------------------------------------ everybody's Pods
+
+
+async def _newly_broken(api: Api, user: User, before: Policy, after: Policy) -> list[BrokenRule]:
+    if not after.pods.namespaces:
+        return []
+    known = {_identity(item) for item in (await audit(api, user, before, None)).items}
+    return [item for item in (await audit(api, user, after, None)).items if _identity(item) not in known]
+
+
+def _identity(item: BrokenRule) -> tuple[str, str, str]:
+    return item.namespace, item.owner, item.rule

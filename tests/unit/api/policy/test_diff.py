@@ -1,0 +1,61 @@
+"""What a new policy would change."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.unit.api.conftest import World
+from tests.unit.api.fake_kubernetes import run
+
+
+async def diff(world: World, policy: str, user: str = "ada") -> dict[str, Any]:
+    headers = {"Authorization": f"Bearer {user}"}
+    answer = await world.http.post("/v1/policy/diff", content=policy.encode(), headers=headers)
+    assert answer.status_code == 200, answer.text
+    found: dict[str, Any] = answer.json()
+    return found
+
+
+async def waiting(world: World) -> None:
+    """Three runs wait: two large ones, and a small one of another image."""
+    for name, more in (("first", {"replicas": 900}), ("second", {"replicas": 901}), ("third", {"image": "evil:1"})):
+        world.kubernetes.put("runs", run(name, owner="ada", **({"resources": {"gpu": 8}} | more)))
+    await world.caught_up()
+
+
+async def test_the_policy_in_force_changes_nothing(world: World) -> None:
+    found = await diff(world, "{}")
+    assert not [part for part in ("fields", "refused", "moved", "lacks", "pods") if found[part]]
+
+
+async def test_changed_fields_are_named_with_both_values(world: World) -> None:
+    found = await diff(world, "queue: {order: fifo}\npods: {namespaces: [team], reasons: {root: ask ops}}")
+    assert found["fields"] == [
+        {"field": "pods.namespaces", "before": "[]", "after": "[team]"},
+        {"field": "pods.reasons.root", "before": "", "after": "ask ops"},
+        {"field": "queue.order", "before": "length", "after": "fifo"},
+    ]
+
+
+async def test_waiting_runs_that_it_refuses_or_moves_are_named(world: World) -> None:
+    """The reasons are shown to those who may read the run."""
+    await waiting(world)
+    policy = "{images: {deny: ['evil:*']}, nodesOnDemand: true}"
+    found = await diff(world, policy)
+    assert [(item["run"], item["owner"]) for item in found["refused"]] == [("team/third", "ada")]
+    assert [fault["code"] for fault in found["refused"][0]["faults"]] == ["ImageRefused"]
+    world.kubernetes.denied.add(("bob", "get", "runs", "team"))
+    assert (await diff(world, policy, "bob"))["refused"][0]["faults"] == []
+
+
+async def test_what_only_the_new_policy_lacks_is_named(world: World) -> None:
+    found = await diff(world, "checkpoint: {kind: claim, storageClass: fast}")
+    assert [fault["field"] for fault in found["lacks"]] == ["checkpoint.storageClass"]
+
+
+async def test_pods_that_only_the_new_policy_refuses_are_named(world: World) -> None:
+    world.kubernetes.put("namespaces", {"metadata": {"name": "team"}})
+    body = {"metadata": {"name": "web", "namespace": "team"}, "spec": {"containers": [{"name": "c", "image": "web:1"}]}}
+    world.kubernetes.put("pods", body | {"status": {}})
+    found = await diff(world, "{pods: {namespaces: [team]}, images: {allow: ['python:*']}}")
+    assert [(item["owner"], item["rule"]) for item in found["pods"]] == [("Pod web", "images")]
