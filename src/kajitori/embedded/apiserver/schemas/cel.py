@@ -97,8 +97,10 @@ class Expression:
         needed.
 
         Raises:
-            ExpressionError: evaluation failed.
+            ExpressionError: evaluation failed, or a text contains NUL, where the library would cut it off.
         """
+        if _contains_nul(dict(values)):
+            raise ExpressionError("a text contains the character NUL (U+0000), which expressions cannot compare")
         try:
             answer = self._compiled.eval(data=values)
             result = answer.plain_value()
@@ -226,6 +228,14 @@ def _is_quantity(text: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def _contains_nul(value: Any) -> bool:
+    if isinstance(value, str):
+        return "\0" in value
+    if isinstance(value, dict):
+        return any(_contains_nul(key) or _contains_nul(part) for key, part in value.items())
+    return isinstance(value, list | tuple) and any(map(_contains_nul, value))
 
 
 def _word(kind: Any) -> str:
