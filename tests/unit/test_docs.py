@@ -11,7 +11,7 @@ from types import ModuleType
 
 import pytest
 
-from kajitori.configuration.settings import WebLimits
+from kajitori.configuration.web_limits import WebLimits
 
 DOCS = Path(__file__).parents[2] / "docs"
 

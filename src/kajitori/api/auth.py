@@ -23,7 +23,7 @@ from starlette.requests import HTTPConnection
 
 from kajitori.api.limits import Questions
 from kajitori.api.middleware import note_caller
-from kajitori.configuration.settings import WebLimits
+from kajitori.configuration.web_limits import WebLimits
 from kajitori.core.protection.connections import network_of
 from kajitori.core.words import names
 from kajitori.errors import Forbidden, KajitoriError, Unauthenticated

@@ -33,8 +33,8 @@ from kajitori.cluster.queue.preemptions import Preemptions
 from kajitori.cluster.view import ClusterView
 from kajitori.configuration.networks_file import NetworksFile
 from kajitori.configuration.policy_file import PolicyFile
-from kajitori.configuration.settings import WebLimits
 from kajitori.configuration.sign_in import SignIn
+from kajitori.configuration.web_limits import WebLimits
 from kajitori.core.leadership import LeaderState
 from kajitori.kube.client import KubeClient
 from kajitori.kube.mirror.mirror import Key, Mirror

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from weakref import WeakValueDictionary
 
-from kajitori.configuration.settings import WebLimits
+from kajitori.configuration.web_limits import WebLimits
 from kajitori.core.protection.token_bucket import Allowances
 from kajitori.errors import Busy, Unauthenticated, Unavailable
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from ipaddress import ip_network
 from pathlib import Path
-from typing import Any
 
 from kajitori.configuration.option_faults import (
     CLUSTER_CIDR,
@@ -25,8 +24,8 @@ from kajitori.configuration.option_faults import (
     url_faults,
 )
 from kajitori.configuration.sign_in import SignInOptions
+from kajitori.configuration.web_limits import WebLimits
 from kajitori.core.words import names
-from kajitori.core.words.suggestions import did_you_mean
 from kajitori.core.words.texts import is_loopback
 from kajitori.errors import Fault, InvalidInput
 
@@ -44,54 +43,6 @@ class ClusterOptions:
     """None: the current context of the kubeconfig."""
     log_level: str = "info"
     log_format: str = "text"
-
-
-@dataclass(frozen=True, kw_only=True)
-class WebLimits:
-    """Limits of the Web API. `--limit NAME=VALUE` sets one of them, with dashes in place of underscores."""
-
-    connections: int = 16_384
-    """Open connections. The limit is lower if the process may not open that many files. Further ones are closed at
-    once."""
-    connections_per_address: int = 4_096
-    """Open connections of one address (for IPv6, of one /64). 0: no limit, for a server behind a proxy."""
-    unauthenticated: int = 1_024
-    """Connections without valid credentials so far. A further one closes the oldest of the address that has most of
-    them."""
-    unauthenticated_per_address: int = 256
-    """The same for one address. 0: no limit."""
-    header_seconds: float = 10.0
-    """Time limit of a TLS handshake, and of a request's header from its first byte or the start of the connection."""
-    body_seconds: float = 30.0
-    """Time limit of a request's body. Each part of an upload has 300 seconds."""
-    body_bytes: int = 64 << 20
-    """Size of all request bodies in memory. One caller may use a quarter of it. Uploads have limits of their own."""
-    wrong_tokens: int = 600
-    """Refused tokens per minute, over all addresses that sent any. Beyond that, such addresses' tokens are not sent to
-    the API server."""
-    wrong_tokens_per_address: int = 60
-    """The same for one address. 0: no limit."""
-    recheck_seconds: float = 60.0
-    """Interval at which credentials and rights of callers with open streams are checked again by the API server."""
-
-    @classmethod
-    def parse(cls, texts: Iterable[str]) -> WebLimits:
-        """Return the limits that `NAME=VALUE` texts set, with defaults for the others. Raises InvalidInput."""
-        known = {limit.name.replace("_", "-"): limit for limit in fields(cls)}
-        found: dict[str, Any] = {}
-        faults = []
-        for text in texts:
-            name, _, value = text.partition("=")
-            if name not in known:
-                hint = did_you_mean(name, known) or f"known: {', '.join(known)}"
-                faults.append(Fault("--limit", f"there is no limit {name!r:.80}", text, hint))
-            elif not value.isascii() or not value.isdigit() or int(value) < _least(name):
-                hint = f"use a whole number, {_least(name)} or more"
-                faults.append(Fault("--limit", f"{name} cannot be {value!r:.80}", text, hint))
-            else:
-                found[known[name].name] = float(value) if name.endswith("-seconds") else int(value)
-        raise_all(faults)
-        return cls(**found)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -497,11 +448,6 @@ class SimOptions(ClusterOptions):
             )
         faults += quantity_faults(self.cpus, self.memory)
         raise_all(faults)
-
-
-def _least(limit: str) -> int:
-    """Return the minimum of a limit. For body-bytes, the largest body must fit into the quarter of one caller."""
-    return {"body-bytes": 4 << 20}.get(limit, 0 if limit.endswith("-per-address") else 1)
 
 
 def _limit_faults(texts: Iterable[str]) -> list[Fault]:

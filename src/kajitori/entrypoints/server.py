@@ -7,7 +7,8 @@ from kajitori.blobs.code import CodeStore
 from kajitori.blobs.logs import KeptLogs
 from kajitori.configuration.networks_file import NetworksFile
 from kajitori.configuration.policy_file import PolicyFile
-from kajitori.configuration.settings import ServerOptions, WebLimits
+from kajitori.configuration.settings import ServerOptions
+from kajitori.configuration.web_limits import WebLimits
 from kajitori.entrypoints.logs import say
 from kajitori.entrypoints.members_start import members_start
 from kajitori.entrypoints.process import existing, run_until_told, stop_signal

@@ -23,8 +23,9 @@ from kajitori.cluster.view import ClusterView
 from kajitori.configuration import cluster_file
 from kajitori.configuration.networks_file import NetworksFile
 from kajitori.configuration.policy_file import PolicyFile
-from kajitori.configuration.settings import LEASE_NAMESPACE, UpOptions, WebLimits
+from kajitori.configuration.settings import LEASE_NAMESPACE, UpOptions
 from kajitori.configuration.sign_in import SignIn
+from kajitori.configuration.web_limits import WebLimits
 from kajitori.core.leadership import LeaderState
 from kajitori.core.policy.file import Policy, on_own_cluster, own_machine_policy
 from kajitori.embedded.apiserver.access.authentication_config import (

@@ -45,8 +45,9 @@ from kajitori.cluster.queue.preemptions import Preemptions
 from kajitori.cluster.view import ClusterView
 from kajitori.configuration.networks_file import NetworksFile
 from kajitori.configuration.policy_file import PolicyFile
-from kajitori.configuration.settings import LEASE_NAMESPACE, WebLimits
+from kajitori.configuration.settings import LEASE_NAMESPACE
 from kajitori.configuration.sign_in import SignIn
+from kajitori.configuration.web_limits import WebLimits
 from kajitori.core.words import names
 from kajitori.kube.client import KubeClient
 from kajitori.kube.mirror.mirror import Mirror

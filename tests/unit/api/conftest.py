@@ -18,7 +18,7 @@ from kajitori.api.queue import state
 from kajitori.api.serving.server import ApiServer
 from kajitori.blobs.code import CodeLimits, CodeStore
 from kajitori.configuration.policy_file import PolicyFile
-from kajitori.configuration.settings import WebLimits
+from kajitori.configuration.web_limits import WebLimits
 from kajitori.entrypoints.web_api import ApiDependencies, web_app
 from kajitori.kube.client import KubeClient
 from kajitori.kube.config import Credentials, KubeConfig

@@ -17,7 +17,7 @@ from kajitori.api import auth
 from kajitori.api import limits as turns
 from kajitori.api.auth import Sessions
 from kajitori.api.serving.server import ApiServer
-from kajitori.configuration.settings import WebLimits
+from kajitori.configuration.web_limits import WebLimits
 from kajitori.errors import Busy
 from kajitori.kube.client import KubeClient
 from kajitori.kube.config import KubeConfig

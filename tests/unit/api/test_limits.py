@@ -18,7 +18,7 @@ from tests.unit.api.fake_kubernetes import FakeLog, attempts, pod, run
 
 from kajitori.api.serving import protocols
 from kajitori.api.serving.server import ApiServer
-from kajitori.configuration.settings import WebLimits
+from kajitori.configuration.web_limits import WebLimits
 from kajitori.embedded.apiserver.certificates import ensure_certificates
 
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]

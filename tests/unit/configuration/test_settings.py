@@ -17,8 +17,8 @@ from kajitori.configuration.settings import (
     ServerOptions,
     SimOptions,
     UpOptions,
-    WebLimits,
 )
+from kajitori.configuration.web_limits import WebLimits
 from kajitori.errors import InvalidInput
 
 HERE = Path("/data")

@@ -21,8 +21,8 @@ from prometheus_client import CollectorRegistry
 from kajitori.api.context import Api
 from kajitori.api.serving.listener import Connection, Listener
 from kajitori.api.serving.protocols import HEADER_BYTES, HttpProtocol, WebSocketProtocol
-from kajitori.configuration.settings import WebLimits
 from kajitori.configuration.tls_files import ServingCertificate, followed
+from kajitori.configuration.web_limits import WebLimits
 from kajitori.core.protection.connections import Bounds
 from kajitori.core.words.texts import http_url
 from kajitori.errors import Unavailable
