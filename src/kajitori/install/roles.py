@@ -12,7 +12,8 @@ _ADMISSION = "validatingadmissionpolicies validatingadmissionpolicybindings"
 
 def roles(settings: InstallSettings) -> list[Object]:
     """Return all roles. `kajitori-user` and its additions are bound to people in their namespaces, by operators."""
-    found = [*people(), server(), controller(), kubelets(), leader(settings), tickets(settings), installer()]
+    found = [*people(), server(), controller(), pod_rules(), kubelets(), leader(settings), tickets(settings)]
+    found.append(installer())
     if settings.agents.enabled:
         found.append(relay())
     if settings.tls.certificates == "own":
@@ -58,6 +59,9 @@ def people() -> list[Object]:
                 rule("storage.k8s.io", "storageclasses", "get list"),
                 rule("scheduling.k8s.io", "priorityclasses", "get"),
                 rule("node.k8s.io", "runtimeclasses", "get"),
+                # `kaji policy audit` and `diff` look at everybody's Pods, and `show` at the rules for them.
+                rule("", "namespaces pods", "list"),
+                rule("admissionregistration.k8s.io", "validatingadmissionpolicies", "get"),
             ],
         ),
     ]
@@ -112,6 +116,21 @@ def controller() -> Object:
             rule("policy", "poddisruptionbudgets", "get list create patch delete"),
             # Network policies of restricted runs: without these rights such runs do not start.
             rule("networking.k8s.io", "networkpolicies", "get list watch create update delete"),
+        ],
+    )
+
+
+def pod_rules() -> Object:
+    """Bound only on purpose: with it the controller applies the policy's rules for everybody's Pods itself, whenever
+    the policy changes. An account that may write admission policies can refuse or change any object of the cluster.
+    Without it, operators apply them: `kaji policy render | kubectl apply --server-side -f -`."""
+    mutating = "mutatingadmissionpolicies mutatingadmissionpolicybindings"
+    return cluster_role(
+        "kajitori-pod-rules",
+        [
+            rule("admissionregistration.k8s.io", f"{_ADMISSION} {mutating}", "get create patch delete"),
+            # Whether the API server can change Pods.
+            rule("admissionregistration.k8s.io", "mutatingadmissionpolicies", "list"),
         ],
     )
 

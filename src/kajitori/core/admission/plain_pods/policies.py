@@ -295,4 +295,5 @@ def _one_of(patterns: Sequence[str]) -> str:
 
 
 def _metadata(name: str) -> Manifest:
-    return {"name": name, "labels": {names.LABEL_MANAGED_BY: names.MANAGED_BY}}
+    labels = {names.LABEL_MANAGED_BY: names.MANAGED_BY, "app.kubernetes.io/component": "pod-rules"}
+    return {"name": name, "labels": labels}
