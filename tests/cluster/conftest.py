@@ -1,4 +1,4 @@
-"""Fixtures of several modules here."""
+"""Fixtures that several test modules of this folder use."""
 
 from __future__ import annotations
 

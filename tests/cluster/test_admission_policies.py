@@ -1,4 +1,5 @@
-"""ValidatingAdmissionPolicy on the embedded and on a real API server, above all the one that keeps owners of runs."""
+"""ValidatingAdmissionPolicy on the embedded and on a real API server, above all the policy that protects owners of
+runs."""
 
 from __future__ import annotations
 
@@ -23,12 +24,12 @@ from kajitori.kube.resources import CONFIG_MAPS, NAMESPACES, PODS, VALIDATING_BI
 from kajitori.kube.runs import RUNS
 
 TRIES = 100
-"""A real API server asks a new policy a moment after it was made."""
+"""A real API server applies a new policy a moment after its creation."""
 OWNER = names.ANNOTATION_OWNER
 
 
 def run(name: str, owner: str | None = None, **annotations: str) -> dict[str, Any]:
-    """A Run as somebody writes it."""
+    """Return a Run with this owner, as a user writes it."""
     written = annotations if owner is None else {OWNER: owner, **annotations}
     return {
         "apiVersion": names.API_VERSION,
@@ -39,7 +40,7 @@ def run(name: str, owner: str | None = None, **annotations: str) -> dict[str, An
 
 
 async def let_work(cluster: KubeServer, namespace: str, resources: tuple[str, ...] = ("*",)) -> None:
-    """All users may do everything with these resources of the namespace, if the server has roles."""
+    """Let all users do everything with these resources of the namespace, if the server has roles."""
     group = "rbac.authorization.k8s.io"
     async with cluster.client() as admin:
         rules = [{"apiGroups": ["*"], "resources": list(resources), "verbs": ["*"]}]
@@ -58,14 +59,14 @@ async def let_work(cluster: KubeServer, namespace: str, resources: tuple[str, ..
 
 
 async def serves(client: KubeClient, group: str) -> bool:
-    """Whether the server has this API group."""
+    """Return whether the server has this API group."""
     with contextlib.suppress(NotFound):
         return bool(await client.request("GET", f"/apis/{group}"))
     return False
 
 
 async def until_refused(ask: Callable[[], Awaitable[Any]]) -> KajitoriError:
-    """What the API server says once it refuses this; nothing is stored until then."""
+    """Repeat a request until a policy refuses it, and return the error. Nothing is stored by then."""
     for _ in range(TRIES):
         try:
             await ask()
@@ -78,7 +79,7 @@ async def until_refused(ask: Callable[[], Awaitable[Any]]) -> KajitoriError:
 
 @pytest.fixture
 async def ada(kube_server: KubeServer, own_namespace: str) -> AsyncIterator[KubeClient]:
-    """Somebody who may work in the namespace; what Kajitori needs is installed, and in force."""
+    """A user who may work in the namespace. Kajitori's definitions and policies are installed and in force."""
     async with kube_server.client() as admin:
         await install(admin)
         await let_work(kube_server, own_namespace)
@@ -89,8 +90,8 @@ async def ada(kube_server: KubeServer, own_namespace: str) -> AsyncIterator[Kube
             await admin.delete(RUNS, item["metadata"]["name"], own_namespace)
 
 
-async def test_nobody_submits_in_the_name_of_another(ada: KubeClient, own_namespace: str) -> None:
-    """One's own name may be written or left out; the refusal says which that is."""
+async def test_nobody_submits_a_run_in_another_users_name(ada: KubeClient, own_namespace: str) -> None:
+    """The own name may be given or left out; the refusal says what it is."""
     with pytest.raises(Forbidden) as caught:
         await ada.create(RUNS, run("bert", "grace"), own_namespace)
     assert caught.value.message == (
@@ -111,8 +112,11 @@ async def test_nobody_submits_in_the_name_of_another(ada: KubeClient, own_namesp
         assert (made["metadata"].get("annotations") or {}).get(OWNER) == owner
 
 
-async def test_an_owner_stays_who_it_is(kube_server: KubeServer, ada: KubeClient, own_namespace: str) -> None:
-    """Neither the owner, nor anybody else, nor an administrator changes or takes it away; all else may change."""
+async def test_the_owner_of_a_run_cannot_be_changed(
+    kube_server: KubeServer, ada: KubeClient, own_namespace: str
+) -> None:
+    """Neither the owner nor another user nor an administrator can change or remove it. Everything else can be
+    changed."""
     await ada.create(RUNS, run("hers", "ada"), own_namespace)
     await ada.create(RUNS, run("nobodys"), own_namespace)
     async with kube_server.client("grace") as grace, kube_server.client() as admin:
@@ -132,8 +136,10 @@ async def test_an_owner_stays_who_it_is(kube_server: KubeServer, ada: KubeClient
         assert (await admin.get(RUNS, "hers", own_namespace))["metadata"]["annotations"] == {OWNER: "ada", "c": "d"}
 
 
-async def test_runs_from_before_the_policy_go_on(kube_server: KubeServer, own_namespace: str) -> None:
-    """Whatever owner an earlier version let somebody write: the run can be changed and deleted."""
+async def test_runs_older_than_the_policy_can_be_changed_and_deleted(
+    kube_server: KubeServer, own_namespace: str
+) -> None:
+    """Their owner may be any text."""
     async with kube_server.client() as admin:
         await install(admin)
         await admin.delete(VALIDATING_BINDINGS, POLICY_NAME)
@@ -149,7 +155,7 @@ async def test_runs_from_before_the_policy_go_on(kube_server: KubeServer, own_na
 
 
 def pod(name: str, labels: dict[str, str], **annotations: str) -> dict[str, Any]:
-    """A Pod that never starts."""
+    """Return a Pod that never starts."""
     spec = {"containers": [{"name": "main", "image": "none"}], "schedulerName": "none"}
     metadata = {"name": name, "labels": labels, "annotations": annotations}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
@@ -166,7 +172,7 @@ async def with_roles(kube_server: KubeServer) -> AsyncIterator[KubeServer]:
 
 
 async def test_only_controllers_make_a_pod_a_member(with_roles: KubeServer) -> None:
-    """Users may do everything else with Pods."""
+    """Users may change everything else in Pods."""
     own_namespace = f"test-{secrets.token_hex(4)}"
     member = names.member_labels("bert", "uid-1", 1, 0)
     changes: tuple[dict[str, Any], ...] = (
@@ -206,11 +212,11 @@ OPERATIONS = ["CREATE", "UPDATE", "DELETE"]
 RULE = {"apiGroups": [""], "apiVersions": ["v1"], "operations": OPERATIONS, "resources": ["configmaps"]}
 
 
-class Rule:
+class PolicyUnderTest:
     """A policy in force in one namespace, gone at the end."""
 
     def __init__(self, admin: KubeClient, namespace: str, asking: KubeClient | None = None) -> None:
-        """`asking`: who makes ConfigMaps."""
+        """`asking`: the client that creates ConfigMaps."""
         self.admin = admin
         self.asking = asking or admin
         self.namespace = namespace
@@ -237,14 +243,14 @@ class Rule:
             await self.admin.delete(VALIDATING_POLICIES, self.name)
 
     async def refusal(self, name: str, data: dict[str, str], labels: dict[str, str] | None = None) -> str:
-        """What is said of a ConfigMap once it is refused, without which policy says so."""
+        """Return the message for a refused ConfigMap, without the part that names the policy."""
         body = {**CONFIG, "metadata": {"name": name, "labels": labels or {}}, "data": data}
         error = await until_refused(lambda: self.asking.create(CONFIG_MAPS, body, self.namespace, dry_run=True))
         said = f"ValidatingAdmissionPolicy '{self.name}' with binding '{self.name}' denied request: "
         return error.message.partition(said)[2]
 
     async def takes(self, name: str, data: dict[str, str], labels: dict[str, str] | None = None) -> None:
-        """Such a ConfigMap is taken."""
+        """Check that this ConfigMap is admitted."""
         body = {**CONFIG, "metadata": {"name": name, "labels": labels or {}}, "data": data}
         await self.asking.create(CONFIG_MAPS, body, self.namespace, dry_run=True)
 
@@ -305,12 +311,12 @@ VALIDATIONS: list[tuple[str, dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("validation", "said"), [case[1:] for case in VALIDATIONS], ids=[c[0] for c in VALIDATIONS])
-async def test_what_a_rule_says(
+async def test_messages_of_a_policy(
     ada: KubeClient, own_namespace: str, kube_server: KubeServer, validation: Any, said: str
 ) -> None:
-    """The same words from both servers, for what is broken and for what can't be evaluated."""
+    """Both servers give the same messages, for violations and for expressions that cannot be evaluated."""
     async with kube_server.client() as admin:
-        rule = Rule(admin, own_namespace, ada)
+        rule = PolicyUnderTest(admin, own_namespace, ada)
         variables = [
             {"name": "who", "expression": "request.userInfo.username"},
             {"name": "fails", "expression": "object.nosuch.part"},
@@ -322,7 +328,7 @@ async def test_what_a_rule_says(
 
 EVERY = [{"expression": "false", "message": "no"}]
 MATCHES: list[tuple[str, dict[str, Any], dict[str, Any], dict[str, str], dict[str, str], str]] = [
-    # case, policy, binding, labels of the object that is refused, of the one that is admitted, words of the refusal
+    # case, policy, binding, labels of the object that is refused, labels of the object that is admitted, the refusal
     (
         "labels of the object",
         {"matchConstraints": {"objectSelector": {"matchLabels": {"a": "b"}}}},
@@ -375,25 +381,29 @@ MATCHES: list[tuple[str, dict[str, Any], dict[str, Any], dict[str, str], dict[st
 
 
 @pytest.mark.parametrize(
-    ("spec", "binding", "refused", "taken", "said"), [case[1:] for case in MATCHES], ids=[case[0] for case in MATCHES]
+    ("spec", "binding", "refused", "admitted", "said"),
+    [case[1:] for case in MATCHES],
+    ids=[case[0] for case in MATCHES],
 )
-async def test_which_requests_a_policy_is_about(
-    kube_server: KubeServer, own_namespace: str, spec: Any, binding: Any, refused: Any, taken: Any, said: str
+async def test_which_requests_a_policy_checks(
+    kube_server: KubeServer, own_namespace: str, spec: Any, binding: Any, refused: Any, admitted: Any, said: str
 ) -> None:
-    """Both servers ask it about the same ones."""
+    """Both servers check the same requests."""
     async with kube_server.client() as admin:
-        rule = Rule(admin, own_namespace)
+        rule = PolicyUnderTest(admin, own_namespace)
         async with rule.in_force({"validations": EVERY, **spec}, binding):
             assert await rule.refusal("x", {}, refused) == said
-            await rule.takes("other", {}, taken)
+            await rule.takes("other", {}, admitted)
 
 
-async def test_deleting_is_asked_about_and_failures_may_be_ignored(kube_server: KubeServer, own_namespace: str) -> None:
-    """A deletion has an old object alone; a policy that says so lets through what it can't evaluate."""
+async def test_a_policy_checks_deletions_and_may_ignore_its_failures(
+    kube_server: KubeServer, own_namespace: str
+) -> None:
+    """A deletion has only an old object. With failurePolicy Ignore, what cannot be evaluated is admitted."""
     async with kube_server.client() as admin:
         body = {**CONFIG, "metadata": {"name": "kept", "labels": {"keep": "yes"}}}
         await admin.create(CONFIG_MAPS, body, own_namespace)
-        rule = Rule(admin, own_namespace)
+        rule = PolicyUnderTest(admin, own_namespace)
         keeps = {"expression": "object != null || oldObject.metadata.labels.keep != 'yes'", "message": "kept"}
         ready = {"expression": "object == null || object.metadata.name != 'probe'", "message": "ready"}
         async with rule.in_force({"failurePolicy": "Ignore", "validations": [ready, keeps]}):
@@ -404,10 +414,10 @@ async def test_deleting_is_asked_about_and_failures_may_be_ignored(kube_server: 
             await admin.delete(CONFIG_MAPS, "plain", own_namespace)
 
 
-async def test_no_policy_locks_anybody_out_of_policies(kube_server: KubeServer, own_namespace: str) -> None:
-    """One about everything is not asked about policies and bindings: it can be taken away again."""
+async def test_a_policy_about_everything_can_still_be_deleted(kube_server: KubeServer, own_namespace: str) -> None:
+    """Requests about policies and bindings themselves are not checked."""
     async with kube_server.client() as admin:
-        rule = Rule(admin, own_namespace)
+        rule = PolicyUnderTest(admin, own_namespace)
         everything = {"apiGroups": ["*"], "apiVersions": ["*"], "operations": ["*"], "resources": ["*/*"]}
         group = "admissionregistration.k8s.io"
         here = f"request.resource.group == '{group}' || request.?namespace.orValue('') == '{own_namespace}'"

@@ -1,4 +1,4 @@
-"""`kaji audit clients` against an API server: what it knows itself, and what a log tells."""
+"""`kaji audit clients` against an API server: findings from the server itself and from an audit log."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from kajitori.kube.resources import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, DAEMON
 
 
 async def audit(cluster: KubeServer, *options: str) -> tuple[int, str, str]:
-    """Exit code, output and complaints of `kaji audit clients`."""
+    """Run `kaji audit clients` and return its exit code, output and errors."""
     arguments = ["audit", "clients", "--kubeconfig", str(cluster.kubeconfig), *options]
     result = await asyncio.to_thread(CliRunner().invoke, kaji, arguments, obj=Cli(), prog_name="kaji")
     return result.exit_code, result.stdout, result.stderr
 
 
 async def add_spy(cluster: KubeServer, namespace: str) -> None:
-    """A DaemonSet whose account may watch all Pods."""
+    """Create a DaemonSet whose account may watch all Pods."""
     account = {"kind": "ServiceAccount", "namespace": namespace, "name": "spy"}
     pod = {"serviceAccountName": "spy", "containers": [{"name": "spy", "image": "spy"}]}
     labels = {"app": "spy"}
@@ -40,7 +40,7 @@ async def add_spy(cluster: KubeServer, namespace: str) -> None:
 
 
 def log_of(path: Path, namespace: str) -> Path:
-    """The spy on four nodes, which lists all Pods every ten seconds for ten minutes."""
+    """Write an audit log: the spy on four nodes lists all Pods every ten seconds for ten minutes."""
     lines: list[dict[str, Any]] = []
     for second in range(0, 601, 10):
         for node in range(4):
@@ -52,10 +52,11 @@ def log_of(path: Path, namespace: str) -> Path:
     return path
 
 
-async def test_a_daemonset_that_lists_all_pods_is_found_and_told_what_to_change(
+async def test_audit_finds_a_daemonset_that_lists_all_pods(
     kube_server: KubeServer, own_namespace: str, tmp_path: Path
 ) -> None:
-    """The embedded API server has no DaemonSets, and says so; a log tells the same there."""
+    """It says what to change there. The embedded API server has no DaemonSets and says so; findings from a log are the
+    same."""
     if kube_server.is_real:
         await add_spy(kube_server, own_namespace)
         code, shown, _ = await audit(kube_server, "-o", "json")

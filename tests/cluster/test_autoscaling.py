@@ -1,4 +1,4 @@
-"""Gangs that ask an autoscaler for nodes: as a whole, once, and only as long as they need them."""
+"""Gangs that request nodes from an autoscaler: all nodes in one request, and only while the gang needs them."""
 
 from __future__ import annotations
 
@@ -36,20 +36,20 @@ async def submit(cluster: Cluster, name: str, replicas: int, **spec: Any) -> Non
 
 
 def state_of(cluster: Cluster, name: str) -> RequestState | None:
-    """How the run's request stands, by its status."""
+    """Return the state of the run's node request."""
     request = cluster.status(name).node_request
     return request.state if request is not None else None
 
 
 async def nothing_is_left(cluster: Cluster, scaler: Autoscaler) -> None:
-    """No request, no template."""
+    """Wait until no request and no template is left."""
     await cluster.until(lambda: not scaler.there, "no request left")
     assert not (await cluster.client.list(POD_TEMPLATES, cluster.namespace)).items
 
 
 async def test_a_gang_larger_than_the_cluster_gets_its_nodes(cluster: Cluster) -> None:
-    """It is asked for as a whole, said what is going on, its members use up what was provided, and then nothing is left
-    of the request."""
+    """One request asks for all nodes, the run's message follows its progress, the members use it, and afterwards it is
+    deleted."""
     cluster.use_policy(nodePools={"spot": POOL})
     async with Autoscaler(cluster).running() as scaler:
         scaler.behaves = ignore
@@ -91,8 +91,8 @@ async def test_a_gang_larger_than_the_cluster_gets_its_nodes(cluster: Cluster) -
         assert {"ProvisioningNodes", "NodesProvisioned"} <= {event["reason"] for event in events}
 
 
-async def test_who_no_longer_needs_nodes_takes_the_request_back(cluster: Cluster) -> None:
-    """Stopped, deleted, edited: nobody is left with nodes that nobody wants."""
+async def test_a_run_that_needs_no_nodes_any_more_deletes_its_request(cluster: Cluster) -> None:
+    """When it is stopped, deleted or edited."""
     cluster.use_policy(nodePools={"spot": POOL})
     async with Autoscaler(cluster).running() as scaler:
         scaler.behaves = ignore
@@ -119,8 +119,8 @@ async def test_who_no_longer_needs_nodes_takes_the_request_back(cluster: Cluster
         await nothing_is_left(cluster, scaler)
 
 
-async def test_what_fails_is_told_and_tried_again(cluster: Cluster) -> None:
-    """With the autoscaler's own words, after a pause, under another name."""
+async def test_a_failed_request_is_reported_and_repeated(cluster: Cluster) -> None:
+    """The message quotes the autoscaler; the next request comes after a pause and has another name."""
     cluster.use_policy(nodePools={"spot": POOL})
     async with Autoscaler(cluster).running() as scaler:
         scaler.behaves = fail()
@@ -137,8 +137,8 @@ async def test_what_fails_is_told_and_tried_again(cluster: Cluster) -> None:
         assert made[:2] == ["bert-1-1", "bert-1-2"] and len(made) <= 3
 
 
-async def test_new_nodes_are_kept_for_whom_they_came(cluster: Cluster) -> None:
-    """While one of two is there, and while they are not ready to take work, nobody else starts on them."""
+async def test_new_nodes_are_kept_for_the_run_that_requested_them(cluster: Cluster) -> None:
+    """No other run starts on them while one of two is missing or while they cannot take work yet."""
     cluster.use_policy(nodePools={"spot": POOL | {"maxNodes": 2}})
     async with Autoscaler(cluster).running() as scaler:
         scaler.behaves = ignore
@@ -165,35 +165,36 @@ async def test_new_nodes_are_kept_for_whom_they_came(cluster: Cluster) -> None:
         await cluster.reaches("small", Phase.RUNNING)
 
 
-async def test_whoever_leads_next_asks_for_nothing_twice(cluster: Cluster) -> None:
-    """Killed before and after each of the two creations: there is exactly one request, and one template."""
+async def test_the_next_leader_repeats_no_request(cluster: Cluster) -> None:
+    """The leader is killed before and after each of the two creations: there is exactly one request and one
+    template."""
     cluster.use_policy(nodePools={"spot": POOL})
     async with Autoscaler(cluster).running() as scaler:
         scaler.behaves = ignore
         for number, (kind, after) in enumerate([(POD_TEMPLATES, False), (POD_TEMPLATES, True), (REQUESTS, True)]):
             name, reached = f"bert{number}", asyncio.Event()
-            async with _Stopping(cluster.server.controller_config, kind, after, reached) as client:
+            async with _StopsAtCreation(cluster.server.controller_config, kind, after, reached) as client:
                 controller = cluster.start_controller(client=client)
                 await submit(cluster, name, 1)
                 await asyncio.wait_for(reached.wait(), 60)
                 await cluster.kill_controller(controller)
-            await _goes_on(cluster, scaler, name)
+            await _let_next_leader_finish(cluster, scaler, name)
         made = [each["metadata"]["name"] for each in scaler.seen]
         assert made == ["bert0-1-1", "bert1-1-1", "bert2-1-1"]
         templates = (await cluster.client.list(POD_TEMPLATES, cluster.namespace)).items
         assert sorted(each["metadata"]["name"] for each in templates) == made
 
 
-async def _goes_on(cluster: Cluster, scaler: Autoscaler, name: str) -> None:
-    """The intent was there first; whoever leads next does what it says."""
+async def _let_next_leader_finish(cluster: Cluster, scaler: Autoscaler, name: str) -> None:
+    """The intent was written before the crash; the next leader carries it out."""
     await cluster.until(lambda: state_of(cluster, name) is RequestState.ASKED, "the intent")
     controller = cluster.start_controller()
     await cluster.until(lambda: f"{name}-1-1" in scaler.there, "it is asked for")
     await cluster.stop_controller(controller)
 
 
-class _Stopping(KubeClient):
-    """Stands still for ever at the creation of one kind: before it, or after it was done."""
+class _StopsAtCreation(KubeClient):
+    """Hangs forever at the creation of one kind: before it, or after it is done."""
 
     def __init__(self, config: KubeConfig, kind: Resource, after: bool, reached: asyncio.Event) -> None:
         super().__init__(config)
@@ -209,10 +210,11 @@ class _Stopping(KubeClient):
         raise AssertionError("never")
 
 
-async def test_without_such_requests_nothing_else_stands_still(
+async def test_other_runs_start_where_nodes_cannot_be_requested(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Who could ask is told why nobody asks; others start; once the kind is installed, it asks."""
+    """The message of a run that could use new nodes says why none are requested. They are requested once the kind is
+    installed."""
     monkeypatch.setattr(node_requests, "LOOK_AGAIN_SECONDS", 0.3)
     cluster.use_policy(nodePools={"spot": POOL})
     cluster.start_controller()
@@ -227,8 +229,8 @@ async def test_without_such_requests_nothing_else_stands_still(
 
 
 @pytest.mark.parametrize("cluster", [pytest.param("real", marks=pytest.mark.real)], indirect=True)
-async def test_the_delivered_role_suffices(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without what it grants for this it is said, and nothing else stands still; with it, a gang gets its nodes."""
+async def test_the_delivered_role_allows_node_requests(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the right, the run's message says so and other runs start. With it, a gang gets its nodes."""
     monkeypatch.setattr(node_requests, "LOOK_AGAIN_SECONDS", 0.3)
     role = next(
         each
@@ -269,10 +271,10 @@ async def test_the_delivered_role_suffices(cluster: Cluster, monkeypatch: pytest
         await cluster.client.delete(ROLES, role["metadata"]["name"])
 
 
-async def test_the_kind_may_come_and_go_and_be_of_an_older_version(
+async def test_the_kind_may_appear_vanish_and_have_an_older_version(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The watch of it notices, and knows why nothing can be asked for meanwhile."""
+    """The watch notices and knows why nothing can be requested meanwhile."""
     monkeypatch.setattr(node_requests, "LOOK_AGAIN_SECONDS", 0.2)
     there = node_requests.NodeRequests(cluster.client, lambda: True, lambda _: cluster.touch())
     following = asyncio.create_task(there.follow())
@@ -289,8 +291,8 @@ async def test_the_kind_may_come_and_go_and_be_of_an_older_version(
         await asyncio.gather(following, return_exceptions=True)
 
 
-async def test_the_definition_is_that_of_the_api(cluster: Cluster) -> None:
-    """What we ask for is taken, what it forbids is refused: a spec does not change, a pod set is not empty."""
+async def test_the_definition_accepts_our_requests_and_refuses_faulty_ones(cluster: Cluster) -> None:
+    """A request with an empty list of Pod sets is refused."""
     scaler = Autoscaler(cluster)
     await scaler.install()
     try:

@@ -1,6 +1,6 @@
-"""An API server that fails: controller and Web API survive it, say so, and go on where they were.
+"""Controller and Web API survive a failing API server, report it, and continue afterwards.
 
-The same on the embedded server and on a real one. Between it and us stands a proxy that fails on demand.
+On the embedded and on a real server. Between the server and the parts is a proxy that fails on demand.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ IMPATIENT = WatchSettings(base_seconds=0.1, cap_seconds=0.5)
 PROXIES: WeakKeyDictionary[Cluster, FaultyProxy] = WeakKeyDictionary()
 
 SOON_SECONDS = 60.0
-"""An API server that is back is used again within this time."""
+"""Once the API server works again, the parts use it within this time."""
 
 
 @pytest_asyncio.fixture(
     scope="module", loop_scope="module", params=["embedded", pytest.param("real", marks=pytest.mark.real)]
 )
 async def web(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[WebApi]:
-    """One cluster for all tests of this module; controller and Web API reach it through a proxy."""
+    """One cluster for all tests of this module; controller and Web API reach the API server through a proxy."""
     folder = tmp_path_factory.mktemp("web")
     async with (
         control_plane(real_server_of(request), folder) as server,
@@ -74,8 +74,8 @@ def proxy_of(web: WebApi) -> FaultyProxy:
     return PROXIES[web.cluster]
 
 
-async def test_watches_that_break_in_the_middle_lose_nothing(web: WebApi) -> None:
-    """Cut again and again in the middle of a line, while members fail: each failure is seen once."""
+async def test_broken_watches_lose_no_change(web: WebApi) -> None:
+    """They are cut in the middle of a line while members fail: each failure is counted once."""
     proxy = proxy_of(web)
     await web.submit("cut", SPEC | {"replicas": 3, "restarts": 5})
     for attempt in (1, 2, 3):
@@ -90,8 +90,9 @@ async def test_watches_that_break_in_the_middle_lose_nothing(web: WebApi) -> Non
     assert (status.restarts, status.attempts) == (2, 3)
 
 
-async def test_an_outage_of_every_kind_is_survived_and_waited_out(web: WebApi) -> None:
-    """While nothing comes but errors (0: hung up on), requests get typed answers; then everything converges."""
+async def test_every_kind_of_outage_is_survived(web: WebApi) -> None:
+    """While every request fails (0: the connection is closed), the Web API answers with typed errors. Then the runs
+    recover."""
     proxy = proxy_of(web)
     await web.submit("outage", SPEC | {"replicas": 2, "restarts": 5})
     await web.cluster.reaches("outage", Phase.RUNNING)
@@ -101,8 +102,8 @@ async def test_an_outage_of_every_kind_is_survived_and_waited_out(web: WebApi) -
             proxy.status, proxy.accepts = status, bool(status)
             proxy.break_watches()
             if status == 500:
-                await web.cluster.behave("outage-1-1", exit_code="1")  # straight at the server: the proxy is not asked
-            answers = await _ask_meanwhile(web)
+                await web.cluster.behave("outage-1-1", exit_code="1")  # directly at the server, past the proxy
+            answers = await _answers_during_outage(web)
             assert (answers["/healthz"], answers["/metrics"], answers["/readyz"]) == (200, 200, 503), status
             assert answers["/v1/runs"] in wanted, (status, answers)
     finally:
@@ -120,8 +121,8 @@ async def test_an_outage_of_every_kind_is_survived_and_waited_out(web: WebApi) -
     assert ready.status_code == 200, ready.text
 
 
-async def _ask_meanwhile(web: WebApi) -> dict[str, int]:
-    """What the Web API answers during an outage: within bounds, and a problem document where it is no success."""
+async def _answers_during_outage(web: WebApi) -> dict[str, int]:
+    """Return the status codes of the Web API during an outage. Every error must be a problem document."""
 
     async def ask(method: str, path: str) -> int:
         body = {"json": {"name": "never", "spec": SPEC}} if method == "POST" else {}
@@ -153,13 +154,11 @@ KINDS = {
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_a_gang_that_meets_an_outage_starts_once_and_whole(web: WebApi, kind: str) -> None:
-    """Whenever it begins, and whether or not what was asked for is done: four members, all of the first attempt.
-
-    Also where the API server is busy, or where it has forgotten (410) whatever happened while they were made.
-    """
+async def test_a_gang_that_starts_during_an_outage_starts_once_and_whole(web: WebApi, kind: str) -> None:
+    """Whenever the outage begins, and whether or not the request was carried out: four members, all of the first
+    attempt. Also with a busy API server, and with one that has forgotten (410) the changes of that time."""
     proxy, cluster = proxy_of(web), web.cluster
-    made = Made(cluster)
+    made = PodsEverMade(cluster)
     for number, moment in enumerate(KINDS[kind]):
         method, path_end, count = MOMENTS[moment]
         name = f"met-{number}-{kind.replace(' ', '-')}"
@@ -178,15 +177,15 @@ async def test_a_gang_that_meets_an_outage_starts_once_and_whole(web: WebApi, ki
 
 
 @pytest.mark.usefixtures("changes_count_at_once")
-async def test_members_that_came_up_unseen_are_neither_late_nor_lost(
+async def test_members_are_neither_late_nor_lost_while_the_view_is_stale(
     web: WebApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No Pods are shown for longer than anybody waits for them: it is judged by the time of what was last seen."""
+    """The mirror shows no Pods for longer than a start may take. Members are judged by the time of the last news."""
     proxy, cluster = proxy_of(web), web.cluster
     monkeypatch.setattr(reconciler, "UNSEEN_PATIENCE", timedelta(seconds=1))
     monkeypatch.setattr(health, "STALE_SECONDS", 1.0)
     before = web.cluster.policy_path.read_text()
-    made = Made(cluster)
+    made = PodsEverMade(cluster)
     begun = proxy.fail_at("POST", "/pods", 4, "shows no Pods")
     try:
         web.cluster.policy_path.write_text(yaml.safe_dump(POLICY | {"start": POLICY["start"] | {"deadline": "2s"}}))
@@ -202,10 +201,10 @@ async def test_members_that_came_up_unseen_are_neither_late_nor_lost(
     assert (status.attempts, status.interruptions, len(made.of("unseen"))) == (1, 0, 4)
 
 
-async def test_a_request_whose_answer_is_lost_is_not_to_be_made_again(web: WebApi) -> None:
-    """Whoever submitted is told that it may have been done, and how to look: it was, and it is one gang."""
+async def test_a_lost_answer_says_how_to_check_what_was_done(web: WebApi) -> None:
+    """The error says that the request may have been carried out, and how to look. It was, and there is one gang."""
     proxy, cluster = proxy_of(web), web.cluster
-    made = Made(cluster)
+    made = PodsEverMade(cluster)
     for asked in ("http", "kaji"):
         name = f"lost-{asked}"
         proxy.fail_at("POST", "/runs", 1, "loses answers")
@@ -225,8 +224,8 @@ async def test_a_request_whose_answer_is_lost_is_not_to_be_made_again(web: WebAp
         assert sorted(made.of(name)) == [f"{name}-1-0", f"{name}-1-1"]
 
 
-class Made:
-    """Every Pod that there ever was since, by its run: a second one of the same name counts twice."""
+class PodsEverMade:
+    """Every Pod that has existed since then, by its run. A second Pod of the same name counts twice."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._world = cluster
@@ -236,7 +235,7 @@ class Made:
             self._note(PODS, namespace, name)
 
     def of(self, run: str) -> list[str]:
-        """Names."""
+        """Return the names of the run's Pods."""
         return [name for name in self._seen.values() if name.rsplit("-", 2)[0] == run]
 
     def _note(self, resource: Resource, namespace: str, name: str) -> None:
@@ -246,6 +245,6 @@ class Made:
 
 
 async def test_an_unreachable_web_api_is_named(web: WebApi) -> None:
-    """Exit code 125, with the address and what to do."""
+    """Exit code 125, the address, and what to do."""
     result = await web.kaji("ps", KAJI_SERVER="http://127.0.0.1:1")
     assert result.returncode == 125 and "127.0.0.1:1" in result.stderr and "Traceback" not in result.stderr

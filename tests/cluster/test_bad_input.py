@@ -1,7 +1,7 @@
-"""Bad input, by every way in: `kaji`, `POST /v1/runs` and `kubectl apply`; on the embedded server and on a real one.
+"""Bad input through `kaji`, `POST /v1/runs` and `kubectl apply`, on the embedded and on a real server.
 
-Each gets a clear, typed answer and leaves nothing behind. A Run that came by kubectl ends refused, with the same
-reasons and without a Pod.
+Each gets a clear, typed answer and leaves nothing behind. A Run from kubectl ends as refused, with the same reasons and
+without a Pod.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ POLICY = {
 
 @dataclass(frozen=True)
 class Case:
-    """What is wrong, how it is written in each of the ways, and what the answer has to name."""
+    """A fault, how it is written in each of the three ways, and what the answer must name."""
 
     spec: dict[str, Any]
     arguments: tuple[str, ...]
@@ -50,7 +50,7 @@ class Case:
     words: tuple[str, ...] = ()
     resources: dict[str, Any] = field(default_factory=dict)
     option: str = ""
-    """A word that the command line has to say, where it is not among `words`."""
+    """A word that must be in the error of the command line, besides `words`."""
     refused_at_once: tuple[str, ...] = ()
     """Parts of the API server's answer if the schema refuses the Run, so that `kubectl apply` fails."""
 
@@ -200,14 +200,14 @@ def manifests(specs: Mapping[str, dict[str, Any]]) -> str:
 
 @contextlib.asynccontextmanager
 async def nothing_left(web: WebApi) -> AsyncIterator[None]:
-    """Whatever is done inside leaves no Run, Pod or Service."""
+    """Check that the block leaves no Run, Pod or Service."""
     assert await web.cluster.left_behind() == []
     yield
     assert await web.cluster.left_behind() == []
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-async def test_the_web_api_names_every_fault_and_makes_nothing(web: WebApi, case: Case) -> None:
+async def test_the_web_api_names_every_fault_and_creates_nothing(web: WebApi, case: Case) -> None:
     """422 with a fault for each field; a dry run answers the same."""
     async with nothing_left(web):
         answers = [
@@ -227,8 +227,8 @@ async def test_the_web_api_names_every_fault_and_makes_nothing(web: WebApi, case
 @pytest.mark.parametrize(
     "case", [case for case in CASES.values() if case.arguments], ids=[k for k, c in CASES.items() if c.arguments]
 )
-async def test_the_command_line_says_what_is_wrong_and_makes_nothing(web: WebApi, case: Case) -> None:
-    """Exit code 2, every reason at once, no traceback."""
+async def test_the_command_line_names_every_fault_and_creates_nothing(web: WebApi, case: Case) -> None:
+    """Exit code 2, all reasons at once, no traceback."""
     image = "UPPER CASE" if "image" in case.spec else "bert:3"
     async with nothing_left(web):
         result = await web.kaji("run", "-d", "--name", "bad", *case.arguments, image, "train")
@@ -240,8 +240,8 @@ async def test_the_command_line_says_what_is_wrong_and_makes_nothing(web: WebApi
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-async def test_a_run_that_came_by_kubectl_ends_refused_without_a_pod(web: WebApi, case: Case) -> None:
-    """Failed, Refused, the same reasons; or kubectl itself is told by the API server, and then there is no Run."""
+async def test_a_faulty_run_from_kubectl_ends_as_refused_without_a_pod(web: WebApi, case: Case) -> None:
+    """Failed, Refused, the same reasons; or the API server refuses it at once, and then there is no Run."""
     applied = await web.cluster.apply("bad", case.whole)
     if case.refused_at_once:
         assert applied.returncode == 1 and all(words in applied.stderr for words in case.refused_at_once), applied
@@ -259,7 +259,7 @@ async def test_a_run_that_came_by_kubectl_ends_refused_without_a_pod(web: WebApi
 
 
 async def remove(web: WebApi, name: str) -> None:
-    """The run and what belongs to it; the real cluster here has nobody who collects garbage."""
+    """Delete the run and its objects; the real cluster here has no garbage collector."""
     with contextlib.suppress(NotFound):
         await web.cluster.client.delete(RUNS, name, web.cluster.namespace)
     await web.cluster.until(lambda: web.cluster.run(name) is None, f"{name} gone")
@@ -273,7 +273,8 @@ async def remove(web: WebApi, name: str) -> None:
 
 @pytest.mark.parametrize("name", ["Bad_Name", "1bert", "bert.one", "b" * 49, "-bert", "bert-", "../etc"])
 async def test_a_bad_name_is_refused(web: WebApi, name: str) -> None:
-    """By the Web API and the command line with the rule; by kubectl where Kubernetes itself takes such a name."""
+    """The Web API and the command line state the rule; kubectl gets a refused Run if Kubernetes itself allows the
+    name."""
     async with nothing_left(web):
         answer = await web.http.post("/v1/runs", json={"name": name, "spec": SPEC})
         result = await web.kaji("run", "-d", f"--name={name}", "bert:3")
@@ -293,8 +294,8 @@ async def test_a_bad_name_is_refused(web: WebApi, name: str) -> None:
         assert await web.cluster.left_behind() == []
 
 
-async def test_a_name_that_is_taken_stays_with_whoever_has_it(web: WebApi) -> None:
-    """409 and exit code 2; the run that is there is not touched."""
+async def test_a_run_whose_name_is_taken_is_refused(web: WebApi) -> None:
+    """409 and exit code 2; the existing run is not touched."""
     try:
         assert (await web.http.post("/v1/runs", json={"name": "bert", "spec": SPEC})).status_code == 201
         await web.cluster.reaches("bert", Phase.RUNNING)
@@ -311,11 +312,11 @@ async def test_a_name_that_is_taken_stays_with_whoever_has_it(web: WebApi) -> No
         await remove(web, "bert")
 
 
-# ---------------------------------------------------------------------------------------------- what surrounds a spec
+# ---------------------------------------------------------------------------------------------- beside the spec
 
 
 async def test_a_missing_env_file_is_named(web: WebApi) -> None:
-    """Beside everything else that is wrong with that line, whether it shows here or takes a server to see."""
+    """Together with all other faults of that command line, those that only the server finds included."""
     async with nothing_left(web):
         words = ("--env-file", "no/such.env", "--cpus", "many", "-v", "ghost:/g")
         result = await web.kaji("run", "-d", *words, "bert:3")
@@ -325,8 +326,8 @@ async def test_a_missing_env_file_is_named(web: WebApi) -> None:
 
 
 async def test_a_body_over_1_mib_is_refused(web: WebApi) -> None:
-    """413 before anybody parses it. From kubectl, the API server takes no such text in a field that it knows;
-    elsewhere the Run is refused as what it is, and its status stays small."""
+    """413 before it is parsed. For kubectl, the API server refuses such a text in a known field. Elsewhere it stores
+    the Run, which ends as refused, with a short status."""
     novel = "x" * (1 << 20)
     async with nothing_left(web):
         answer = await web.http.post("/v1/runs", json={"name": "bad", "spec": SPEC | {"env": {"NOVEL": novel}}})
@@ -350,15 +351,15 @@ async def test_a_body_over_1_mib_is_refused(web: WebApi) -> None:
 @pytest.mark.parametrize(
     "body", [b"", b"{", b"[]", b"null", b'"x"', b"\xff\xfe", b"[" * 100_000, b'{"spec": {}}', b'{"spec": 3, "name": 4}']
 )
-async def test_what_is_no_request_is_refused(web: WebApi, body: bytes) -> None:
-    """Whatever the body holds, the answer is a problem that says what is wrong with it."""
+async def test_a_body_that_is_not_a_request_is_refused(web: WebApi, body: bytes) -> None:
+    """The answer is a problem document that says what is wrong with it."""
     async with nothing_left(web):
         answer = await web.http.post("/v1/runs", content=body)
     assert answer.status_code == 422 and answer.json()["faults"], answer.text
 
 
-async def test_expired_credentials_are_named_and_the_token_is_not(web: WebApi) -> None:
-    """401 and exit code 125, with what to do; the token stands nowhere in the answer."""
+async def test_expired_credentials_are_reported_without_the_token(web: WebApi) -> None:
+    """401 and exit code 125, with what to do."""
     token = "expired-0123456789"
     for method, path in (("POST", "/v1/runs"), ("GET", "/v1/runs"), ("GET", "/v1/gpus")):
         answer = await web.http.request(method, path, headers={"Authorization": f"Bearer {token}"}, json={})
@@ -373,7 +374,7 @@ async def test_expired_credentials_are_named_and_the_token_is_not(web: WebApi) -
 
 @pytest.mark.usefixtures("changes_count_at_once")
 async def test_a_faulty_policy_leaves_the_old_one_in_force(web: WebApi) -> None:
-    """Every fault is told by GET /v1/policy; runs are judged by the old policy, also after the file was mended."""
+    """GET /v1/policy lists every fault. Runs are checked by the old policy."""
     policy_path = web.cluster.policy_path
     good = policy_path.read_text()
     try:
@@ -420,8 +421,8 @@ LACKS = {
 }
 
 
-async def test_names_of_a_policy_that_the_cluster_lacks_are_told(web: WebApi) -> None:
-    """With the field, what is missing and what to do; nothing that is there is named."""
+async def test_the_policy_check_names_objects_that_the_cluster_lacks(web: WebApi) -> None:
+    """The field, what is missing and what to do. Existing objects are not named."""
     client, namespace = web.cluster.client, web.cluster.namespace
     claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
     await client.create(CLAIMS, {"metadata": {"name": "policy-claim"}, "spec": claim}, namespace)
@@ -453,30 +454,31 @@ NONSENSE: dict[str, dict[str, Any]] = {
 }
 
 
-async def test_a_status_that_makes_no_sense_ends_its_run_and_harms_nobody_else(web: WebApi) -> None:
-    """Who may write statuses can spoil runs: they end for that reason, may be resumed and deleted; all others go on."""
+async def test_a_damaged_status_ends_only_its_own_run(web: WebApi) -> None:
+    """Users who may write statuses can damage runs: those runs end for that reason, and can be resumed and deleted. All
+    others continue."""
     cluster = web.cluster
     spec = SPEC | {"replicas": 2}
     try:
         runs = manifests(dict.fromkeys(NONSENSE, spec))
         assert (await web.cluster.kubectl("apply", "-f", "-", stdin=runs)).returncode == 0
-        await asyncio.gather(*(is_spoilt_and_ends(web, name) for name in NONSENSE))
+        await asyncio.gather(*(damage_until_end(web, name) for name in NONSENSE))
         assert (await web.cluster.apply("sound", SPEC)).returncode == 0
         await cluster.reaches("sound", Phase.RUNNING)
         assert (await web.http.get("/v1/runs")).json()["items"]
         assert (await web.http.get("/v1/gpus")).status_code == 200
-        await asyncio.gather(*(is_resumed_and_deleted(web, name) for name in NONSENSE))
+        await asyncio.gather(*(resume_and_delete(web, name) for name in NONSENSE))
         assert cluster.status("sound").phase is Phase.RUNNING
     finally:
         for name in (*NONSENSE, "sound"):
             await remove(web, name)
 
 
-async def is_spoilt_and_ends(web: WebApi, name: str) -> None:
-    """Its members run until somebody writes nonsense into its status."""
+async def damage_until_end(web: WebApi, name: str) -> None:
+    """Damage the status of a running run and wait for the run's end."""
     cluster = web.cluster
     await cluster.reaches(name, Phase.RUNNING)
-    await spoil(web, name)
+    await damage(web, name)
     await cluster.until(lambda: cluster.status(name).finished_at, f"the end of {name} is written")
     assert cluster.status(name).reason is Reason.STATUS_DAMAGED, name
     stored = await cluster.client.get(RUNS, name, cluster.namespace)
@@ -485,8 +487,8 @@ async def is_spoilt_and_ends(web: WebApi, name: str) -> None:
     ]
 
 
-async def is_resumed_and_deleted(web: WebApi, name: str) -> None:
-    """With members of its own; spoilt once more it can be deleted all the same."""
+async def resume_and_delete(web: WebApi, name: str) -> None:
+    """A resumed run gets new members. Damaged once more, it can still be deleted."""
     cluster = web.cluster
     shown = (await web.http.get(f"/v1/runs/{cluster.namespace}/{name}")).json()
     assert shown["status"]["reason"] == "StatusDamaged", name
@@ -497,20 +499,20 @@ async def is_resumed_and_deleted(web: WebApi, name: str) -> None:
     status = await cluster.reaches(name, Phase.RUNNING)
     assert status.attempts > 1, name
     assert not {pod.metadata.uid for pod in cluster.pods(name, status.attempts)} & members, name
-    await spoil(web, name)
+    await damage(web, name)
     deleted = await web.http.delete(f"/v1/runs/{cluster.namespace}/{name}")
     assert deleted.status_code in (200, 202), deleted.text
     await cluster.until(lambda: cluster.run(name) is None and not cluster.pods(name), f"{name} gone")
 
 
-async def spoil(web: WebApi, name: str) -> None:
-    """Writes into the status of the run, as who may write statuses can."""
+async def damage(web: WebApi, name: str) -> None:
+    """Write nonsense into the status of the run, as a user with that right can."""
     nonsense = {"status": NONSENSE[name]}
     await web.cluster.client.patch(RUNS, name, nonsense, web.cluster.namespace, subresource="status")
 
 
-async def test_a_status_is_one_thing_to_the_api_server(web: WebApi) -> None:
-    """To whoever asks whose each field is; else each write of it would list its leaves."""
+async def test_managed_fields_list_the_status_as_one_field(web: WebApi) -> None:
+    """Otherwise each write would make the API server list every field inside."""
     try:
         assert (await web.cluster.apply("one", SPEC)).returncode == 0
         await web.cluster.reaches("one", Phase.RUNNING)
@@ -521,8 +523,8 @@ async def test_a_status_is_one_thing_to_the_api_server(web: WebApi) -> None:
         await remove(web, "one")
 
 
-async def test_a_spec_that_is_edited_while_the_run_lives_is_for_its_next_attempt(web: WebApi) -> None:
-    """Members go on as they were started, also where the new spec is refused; then that is what the run ends for."""
+async def test_an_edited_spec_counts_for_the_next_attempt(web: WebApi) -> None:
+    """Running members continue, even if the new spec is refused; the run then ends with that reason."""
     cluster = web.cluster
     try:
         assert (await web.cluster.apply("edited", SPEC | {"replicas": 2, "restarts": 5})).returncode == 0

@@ -1,4 +1,4 @@
-"""What the controller writes of PodDisruptionBudgets, on both API servers: little, and only what is its own."""
+"""The controller's writes of PodDisruptionBudgets, on both API servers: few, and only of its own objects."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ OPEN = {
 
 
 def run_in(namespace: str, uid: str = "u1") -> RunObject:
-    """A Run, and nowhere another of its UID."""
+    """Return a Run with a UID that no other Run has."""
     meta = ObjectMeta(name="bert", namespace=namespace, uid=f"{namespace}-{uid}")
     return RunObject(metadata=meta, spec=msgspec.Raw(b"{}"))
 

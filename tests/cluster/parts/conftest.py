@@ -1,4 +1,4 @@
-"""The installation that all tests of parts use."""
+"""The installation that all tests of this folder use."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.harness.installation import Installation, running_installation
 
 @pytest.fixture(scope="package")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
-    """Controllers c1 and c2, a Web API, a relay, this machine as a node, and four simulated ones."""
+    """Controllers c1 and c2, a Web API, a relay, this machine as a node, and four simulated nodes."""
     require_binaries("kube-apiserver", "etcd", "kube-scheduler")
     with running_installation(tmp_path_factory.mktemp("installed")) as it:
         yield it

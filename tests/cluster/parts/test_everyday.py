@@ -1,4 +1,4 @@
-"""What people do with it, each with the rights of his own account."""
+"""Everyday tasks of users, each with the rights of the user's own account."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from tests.helpers.brought_code import assert_all_get_the_same
 pytestmark = TOGETHER
 
 
-def test_a_gang_runs_end_to_end_for_a_plain_user(installed: Installation) -> None:
-    """Two real processes, their output, an exit code; logs and exec want rights of their own."""
+def test_an_ordinary_user_runs_a_gang_from_start_to_end(installed: Installation) -> None:
+    """Two real processes, their output and an exit code. Logs and exec need further rights."""
     here = ("--node-selector", "kubernetes.io/hostname=here", "--cpus", "0.2", "-m", "64m", "--restarts", "0")
     gang = ("run", "-q", "--name", "pair", "-n", "2", *here, "busybox", "sh", "-c", "echo rank $KAJI_RANK")
     answer = installed.kaji(*gang)
@@ -41,8 +41,9 @@ def test_a_gang_runs_end_to_end_for_a_plain_user(installed: Installation) -> Non
     installed.until(lambda: not installed.kubectl(*budgets).stdout, "no budget left")
 
 
-def test_members_of_a_gang_are_told_of_each_other(installed: Installation) -> None:
-    """Controller and Web API agree on tickets by a Secret that nobody else can read, and none of them any other."""
+def test_members_of_a_gang_get_the_list_of_their_hosts(installed: Installation) -> None:
+    """Only the controller and the Web API can read the Secret with the key for start tickets, and they can read no
+    other Secret."""
     here = ("--node-selector", "kubernetes.io/hostname=here", "--cpus", "0.2", "-m", "64m", "--restarts", "0")
     script = 'echo "rank $KAJI_RANK: $(grep -c slots=1 $KAJI_HOSTS) hosts"'
     answer = installed.kaji("run", "-q", "--name", "found", "-n", "2", *here, "busybox", "sh", "-c", script)
@@ -63,13 +64,13 @@ def test_members_of_a_gang_are_told_of_each_other(installed: Installation) -> No
 
 
 def test_every_member_of_every_attempt_gets_the_same_code(installed: Installation) -> None:
-    """It is uploaded to one part, and asked for by another's tickets."""
+    """The code is uploaded to the Web API; members fetch it with their start tickets."""
     here = ("--node-selector", "kubernetes.io/hostname=here", "--cpus", "0.2", "-m", "64m")
     assert_all_get_the_same(installed.kaji, installed.folder / "code", *here)
 
 
-def test_logs_of_an_attempt_that_is_over_are_read_by_who_may_read_logs(installed: Installation) -> None:
-    """They were kept by the controller and are read by the server, which share a store."""
+def test_reading_logs_of_an_ended_attempt_needs_the_right_to_read_logs(installed: Installation) -> None:
+    """The controller keeps them and the Web API reads them, from a store that both use."""
     here = ("--node-selector", "kubernetes.io/hostname=here", "--cpus", "0.2", "-m", "64m", "--restarts", "1")
     script = "echo life $KAJI_ATTEMPT; exit $((2 - KAJI_ATTEMPT))"
     answer = installed.kaji("run", "-q", "--name", "twice", *here, "busybox", "sh", "-c", script)
@@ -80,8 +81,8 @@ def test_logs_of_an_attempt_that_is_over_are_read_by_who_may_read_logs(installed
     assert refused.returncode == 2 and "pods/log" in refused.stderr, refused
 
 
-def test_who_may_not_read_logs_still_sees_his_run_end(installed: Installation) -> None:
-    """Rights on runs alone are enough: to submit, to wait, to know the exit code."""
+def test_a_user_without_the_right_to_read_logs_can_run_a_program(installed: Installation) -> None:
+    """Rights on runs are enough to submit, to wait and to get the exit code."""
     here = ("--node-selector", "kubernetes.io/hostname=here", "--cpus", "0.2", "-m", "64m", "--restarts", "0")
     answer = installed.kaji("run", "--name", "blind", *here, "busybox", "sh", "-c", "exit 4", user="grace")
     assert answer.returncode == 4 and "pods/log" in answer.stderr, answer
@@ -89,8 +90,8 @@ def test_who_may_not_read_logs_still_sees_his_run_end(installed: Installation) -
 
 
 def test_an_operator_tests_a_node(installed: Installation) -> None:
-    """This machine's: it leaves the pool when it fails, and comes back when it passes. Nobody has more rights for it
-    than his role gives him."""
+    """This machine leaves the pool when it fails the test, and comes back when it passes. Only the operator's role
+    gives the right to test nodes."""
     well = installed.folder / "well"
     script = f"test -e {well} || {{ echo broken; exit 4; }}"
     test: dict[str, Any] = {"image": "busybox", "command": ["sh", "-c", script]}
@@ -112,8 +113,8 @@ def test_an_operator_tests_a_node(installed: Installation) -> None:
         installed.use_policy(POLICY)
 
 
-def test_who_has_no_rights_is_told_so(installed: Installation) -> None:
-    """403, exit code 2, and the command that asks Kubernetes; a wrong token is 401, exit code 125."""
+def test_a_user_without_rights_gets_a_clear_refusal(installed: Installation) -> None:
+    """403, exit code 2 and the command that asks Kubernetes about rights. A wrong token: 401, exit code 125."""
     answer = installed.kaji("run", "-d", "busybox", "true", user="eve")
     assert answer.returncode == 2 and "kubectl auth can-i" in answer.stderr
     assert installed.kaji("ps", "-a", user="eve").stdout.count("\n") <= 1

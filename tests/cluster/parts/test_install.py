@@ -1,4 +1,4 @@
-"""From `kaji install` to a first run; what it says of the cluster; and that a second call changes nothing."""
+"""From `kaji install` to a first run; the report of `kaji install --check`; a second call changes nothing."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ SECRETS = "/api/v1/namespaces/kajitori/secrets"
 pytestmark = TOGETHER
 
 
-def test_from_kaji_install_to_the_end_of_a_first_run_takes_under_a_minute(installed: Installation) -> None:
-    """Counted from the call of `kaji install`, with the start of all parts; members find the Web API over TLS."""
+def test_install_and_a_first_run_take_less_than_a_minute(installed: Installation) -> None:
+    """Measured from the call of `kaji install` and with the start of all parts. Members reach the Web API over TLS."""
     assert installed.first.returncode == 0, (installed.first, installed.explain())
     assert installed.first.stdout.split()[-1] == "2", "hosts in the list that the Web API sent"
     assert installed.first_run_seconds < FIRST_RUN_SECONDS
     print(f"from kaji install to the end of a first run: {installed.first_run_seconds:.1f} s")
 
 
-def test_a_second_call_changes_nothing_and_waits_for_the_parts(installed: Installation) -> None:
-    """It goes by the settings and the policy of the first one."""
+def test_a_second_install_changes_nothing_and_waits_for_the_parts(installed: Installation) -> None:
+    """It uses the settings and the policy of the first call."""
     again = installed.as_administrator("install", "--wait", "30")
     assert "0 created, 0 changed" in again.stderr and "controller 2/2; server 2/2; relay 2/2" in again.stderr
     found = json.loads(installed.as_administrator("install", "--check", "-o", "json").stdout)
@@ -40,14 +40,14 @@ def test_a_second_call_changes_nothing_and_waits_for_the_parts(installed: Instal
     assert {each["name"]: each["text"] for each in found}["gpus"] == "32 h100"
 
 
-def test_the_check_names_the_rights_that_somebody_lacks(installed: Installation) -> None:
+def test_the_check_names_the_rights_that_the_user_lacks(installed: Installation) -> None:
     environment = installed.environment(KUBECONFIG=str(installed.kubeconfig("ada")))
     refused = installed.kaji("install", "--check", **environment)
     assert refused.returncode == 2 and "you may not apply" in refused.stdout, refused
 
 
-def test_a_certificate_that_ends_soon_is_renewed_by_its_own_account(installed: Installation) -> None:
-    """The CronJob's account has the rights that it uses and no others."""
+def test_the_cronjobs_account_renews_a_certificate_that_ends_soon(installed: Installation) -> None:
+    """The account has exactly the rights that it uses."""
     authority = installed.get(f"{SECRETS}/{CA_SECRET}")["data"]
     signs = x509.load_pair(*(base64.b64decode(authority[name]) for name in ("tls.crt", "tls.key")))
     key = x509.new_key()

@@ -1,4 +1,4 @@
-"""Of two controllers one leads; the other is there for when it does not."""
+"""One of two controllers leads; the other takes over when the first one stops or dies."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from kajitori.monitoring.controller import LEADING
 pytestmark = TOGETHER
 
 
-def test_one_leads_and_a_leader_that_was_stopped_writes_nothing(installed: Installation) -> None:
-    """SIGSTOP for 25 s: the other takes over and acts; who continues leaves everything to it."""
+def test_a_leader_that_was_stopped_for_a_while_writes_nothing(installed: Installation) -> None:
+    """SIGSTOP for 25 s: the other controller takes over and acts. The first one continues and changes nothing."""
     gang = ("-n", "2", "--gpus", "8", "--gpu-type", "h100", "--cpus", "4", "busybox", "train")
     assert installed.kaji("run", "-d", "--name", "first", "--restarts", "3", *gang).returncode == 0
     installed.until(lambda: installed.phase("first") == "Running", "first runs")
@@ -37,8 +37,8 @@ def test_one_leads_and_a_leader_that_was_stopped_writes_nothing(installed: Insta
     assert installed.leader() == other
 
 
-def test_a_leader_that_is_killed_is_followed(installed: Installation) -> None:
-    """SIGKILL: the other takes over, restarts nothing that runs, and starts what waits."""
+def test_the_other_controller_takes_over_when_the_leader_is_killed(installed: Installation) -> None:
+    """SIGKILL: the other controller restarts no running run and starts what waits."""
     killed = installed.leader()
     other = {"c1": "c2", "c2": "c1"}[killed]
     assert (installed.figures(killed)[LEADING], installed.figures(other)[LEADING]) == (1, 0)
@@ -57,8 +57,9 @@ def test_a_leader_that_is_killed_is_followed(installed: Installation) -> None:
     assert installed.kaji("rm", "-f", "third").returncode == 0
 
 
-def test_without_any_controller_everybody_is_told(installed: Installation) -> None:
-    """The last one is stopped: what lists the queue, explains, stops and measures says so, until it is back."""
+def test_commands_say_so_when_no_controller_works(installed: Installation) -> None:
+    """While the last controller is stopped, `kaji queue`, `explain`, `version` and `stop` say so, and the age of the
+    lease grows."""
     last = installed.processes[installed.leader()]
     last.send_signal(signal.SIGSTOP)
     try:

@@ -1,4 +1,4 @@
-"""Each part has the rights that it uses and no others, as the audit log tells."""
+"""Each part has exactly the rights that it uses, as the audit log shows."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from kajitori.core.words import names
 from kajitori.core.words.times import format_time
 
 INSTALLING = ("scheduling.k8s.io", "priorityclasses", "patch", "")
-"""What each part tries first in case that it may; `kajitori-installer` may."""
+"""Each part first tries to install the priority class. Only `kajitori-installer` has the right."""
 ON_PURPOSE = {INSTALLING, ("", "namespaces", "create", ""), ("", "nodes/proxy", "get", "")}
-"""What a controller does without where it may not: the last is granted by a role of its own."""
+"""Rights that the controller works without. A separate role grants the last one."""
 BLOCKS_ITS_OWNER = (names.GROUP, "runs/finalizers", "update", "")
-"""What the API server asks itself when a member is made, of whoever makes it: no request, so no line in a log."""
+"""The API server checks this right of the maker of a member by itself. There is no request, so the log has no line."""
 CORE = "/api/v1/namespaces/vision"
 POLICY_GROUP = "/apis/policy/v1/namespaces/vision/poddisruptionbudgets"
 NETWORK_GROUP = "/apis/networking.k8s.io/v1/namespaces/vision/networkpolicies"
@@ -28,15 +28,15 @@ REQUESTS = "/apis/autoscaling.x-k8s.io/v1/namespaces/vision/provisioningrequests
 pytestmark = TOGETHER
 
 
-def test_what_is_not_installed_is_said(installed: Installation) -> None:
-    """Without the right to install, and with nobody who has: exit code 2, and what to do."""
+def test_a_part_that_may_not_install_says_what_is_missing(installed: Installation) -> None:
+    """It ends with exit code 2 and names the manifest to apply."""
     answer = installed.before_installation
     assert answer.returncode == 2 and "not installed" in answer.stderr and "deploy/rbac.yaml" in answer.stderr
 
 
-def test_the_web_api_has_the_rights_that_it_uses_and_no_others(installed: Installation) -> None:
-    """All that deploy/server.yaml lets its account do, it has done by now, as the audit log tells; what else it asked
-    for everybody may, or it was refused, as the right to install."""
+def test_the_web_api_has_exactly_the_rights_that_it_uses(installed: Installation) -> None:
+    """By now it has used every right of deploy/server.yaml. Its other requests are open to everybody, or were refused,
+    such as installing."""
     assert installed.kaji("events").returncode == 0
     token = installed.kubectl("create", "token", "ada", "-n", "kajitori", "--audience=kajitori").stdout.strip()
     assert installed.refusal("/v1/nodes/here/traffic", token, b"{}") == 401, (
@@ -49,8 +49,8 @@ def test_the_web_api_has_the_rights_that_it_uses_and_no_others(installed: Instal
     assert (used, beyond) == (may, {INSTALLING})
 
 
-def test_the_relay_has_the_rights_that_it_uses_and_no_others(installed: Installation) -> None:
-    """Those of deploy/relay.yaml: it reads what agents are told of, and asks whose their tokens are."""
+def test_the_relay_has_exactly_the_rights_that_it_uses(installed: Installation) -> None:
+    """The rights of deploy/relay.yaml: to read what agents get, and to check their tokens."""
     url = installed.log("relay").split("relay: ")[1].split()[0]
     token = installed.kubectl("create", "token", "ada", "-n", "kajitori", "--audience=kajitori").stdout.strip()
     assert installed.refusal("/v1/nodes/here/pods", token, url=url) == 401
@@ -58,19 +58,19 @@ def test_the_relay_has_the_rights_that_it_uses_and_no_others(installed: Installa
     assert installed.used_by(RELAY, of=may) == (may, set())
 
 
-def test_a_controller_has_the_rights_that_it_uses_and_no_others(installed: Installation) -> None:
-    """All that deploy/controller.yaml lets its account do, the two have done by now or do it here, as the audit log
-    tells; what else they tried is for whoever installs, or granted on purpose."""
+def test_the_controllers_have_exactly_the_rights_that_they_use(installed: Installation) -> None:
+    """The two controllers have used every right of deploy/controller.yaml by now or use it here. Their other attempts
+    need the installer's rights, or rights that are granted on purpose."""
     installed.change("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition())
     installed.until(lambda: installed.api.get(REQUESTS).status_code == 200, "the kind is served")
     rules: dict[str, Any] = {"nodePools": {"spot": POOL}, "checkpoint": {"kind": "claim"}}
     installed.use_policy(POLICY | rules)
     try:
-        an_earlier_run_left_what_it_had(installed, "again", "grow")
-        members_nodes_and_rules_are_meddled_with(installed, "again")
-        members_end_in_every_way(installed)
-        a_gang_asks_for_nodes(installed, "grow")
-        the_api_server_refuses(installed)
+        leave_objects_of_an_earlier_run(installed, "again", "grow")
+        change_members_nodes_and_rules(installed, "again")
+        let_members_end_in_every_way(installed)
+        let_a_gang_request_nodes(installed, "grow")
+        let_the_api_server_refuse_a_member(installed)
         may = rights("controller.yaml")
         missing: set[Right] = set()
 
@@ -92,8 +92,8 @@ def test_a_controller_has_the_rights_that_it_uses_and_no_others(installed: Insta
     )
 
 
-def an_earlier_run_left_what_it_had(installed: Installation, run: str, grown: str) -> None:
-    """Of the same name, and nobody has collected it yet: its successor makes it way."""
+def leave_objects_of_an_earlier_run(installed: Installation, run: str, grown: str) -> None:
+    """Objects of a deleted run of the same name that nobody has collected: the next run of that name replaces them."""
     owner = {"apiVersion": names.API_VERSION, "kind": names.KIND, "name": run, "uid": "gone"}
 
     def left(path: str, name: str, **rest: Any) -> None:
@@ -118,8 +118,9 @@ def an_earlier_run_left_what_it_had(installed: Installation, run: str, grown: st
     installed.until(lambda: installed.phase(run) == "Running", f"{run} runs")
 
 
-def members_nodes_and_rules_are_meddled_with(installed: Installation, run: str) -> None:
-    """Somebody takes a member's owner away, edits what restricts the gang, cordons a node of it: all is put right."""
+def change_members_nodes_and_rules(installed: Installation, run: str) -> None:
+    """Remove a member's owner, edit the gang's NetworkPolicy and cordon one of its nodes: the controller repairs
+    each."""
     installed.change("PATCH", f"{CORE}/pods/{run}-1-0", {"metadata": {"ownerReferences": None}})
     restricts = installed.get(f"{NETWORK_GROUP}/{run}")["spec"]
     installed.change("PATCH", f"{NETWORK_GROUP}/{run}", {"spec": {"ingress": [{}]}})
@@ -136,9 +137,9 @@ def members_nodes_and_rules_are_meddled_with(installed: Installation, run: str) 
     installed.change("PATCH", node, {"spec": {"unschedulable": None}})
 
 
-def members_end_in_every_way(installed: Installation) -> None:
-    """A gang that starts anew says again what it said; the kernel ends a member; of a sweep each goes when it is done;
-    a run is removed after its end; a Pod is left of a run that nobody knows."""
+def let_members_end_in_every_way(installed: Installation) -> None:
+    """A gang restarts and reports its events again; a member ends for lack of memory; members of a sweep are deleted as
+    they end; a run is removed after its end; a Pod of an unknown run is deleted."""
     installed.change("PATCH", f"{CORE}/pods/again-1-0", ends("exit-code", "1"))
     installed.submit("hog")
     installed.submit("sweep", array="0-1")
@@ -159,12 +160,12 @@ def members_end_in_every_way(installed: Installation) -> None:
 
 
 def ends(how: str, value: str) -> dict[str, Any]:
-    """What a simulated Pod's metadata say to it."""
+    """Metadata that make a simulated Pod end like this."""
     return {"metadata": {"annotations": {f"sim.kajitori.dev/{how}": value}}}
 
 
-def a_gang_asks_for_nodes(installed: Installation, run: str) -> None:
-    """Of a kind that only comes when somebody asks; it is taken back when nobody wants it any more."""
+def let_a_gang_request_nodes(installed: Installation, run: str) -> None:
+    """Nodes that an autoscaler adds on request. The request is deleted when the run is stopped."""
     installed.submit(run, resources=SMALL | {"gpu": 8, "gpuType": "a100", "wholeNode": True})
 
     def asked_for() -> bool:
@@ -176,9 +177,9 @@ def a_gang_asks_for_nodes(installed: Installation, run: str) -> None:
     installed.until(lambda: not installed.get(f"{REQUESTS}/{run}-1-1"), "it is taken back")
 
 
-def the_api_server_refuses(installed: Installation) -> None:
-    """A member that is larger than a LimitRange allows, which is named; then its checkpoint's claim finds no volume, as
-    whoever provides storage would report it."""
+def let_the_api_server_refuse_a_member(installed: Installation) -> None:
+    """A member larger than a LimitRange allows: the run's message names the LimitRange. Then no volume can be made for
+    the checkpoint's claim, reported by an event as a provisioner would report it."""
     limits = [{"type": "Container", "max": {"memory": "2Gi"}}]
     installed.change("POST", f"{CORE}/limitranges", {"metadata": {"name": "small"}, "spec": {"limits": limits}})
     checkpoint = {"path": "/ckpt", "size": "1Gi"}

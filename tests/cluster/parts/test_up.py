@@ -1,4 +1,4 @@
-"""`kaji up` beside an installed. Its end is the end of the last controller, so nothing may come after it here."""
+"""`kaji up` beside an installation. This module must be the last one: the last controller is stopped with it."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from tests.harness.waiting import PATIENCE_SECONDS
 pytestmark = TOGETHER
 
 
-def test_kaji_up_serves_an_existing_cluster_however_its_kubeconfig_proves_who_one_is(
+def test_kaji_up_works_with_a_client_certificate_in_the_kubeconfig(
     installed: Installation,
 ) -> None:
-    """With a client certificate there is no token to hand on: commands get one of the folder's own, and nobody else."""
+    """A client certificate leaves no token to pass on: commands that use this folder get a token of its own. Other
+    users need their own tokens."""
     path, data = installed.kubeconfig("admin"), installed.folder / "up"
     document = yaml.safe_load(path.read_text())
     document["users"][0]["user"] = {
@@ -46,7 +47,7 @@ def test_kaji_up_serves_an_existing_cluster_however_its_kubeconfig_proves_who_on
     assert told["token"] and told["token"] not in installed.server.kubeconfig.read_text()
     installed.url = told["url"]
     assert installed.kaji("ps", "-a", KAJI_TOKEN="wrong").returncode == 125
-    assert installed.kaji("ps", "-a").returncode == 0  # everybody else is whom his own token says
+    assert installed.kaji("ps", "-a").returncode == 0  # other users are identified by their own tokens
     again = kaji(*command, env=local, timeout=PATIENCE_SECONDS)
     assert again.returncode == 125 and str(data) in again.stderr, again
     last = installed.leader()
