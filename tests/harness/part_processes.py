@@ -31,6 +31,7 @@ from kajitori.entrypoints.process import run_loop
 from kajitori.entrypoints.run_adapter import RUN_WORKLOAD, RunPods
 from kajitori.entrypoints.run_controller import run_controller
 from kajitori.errors import KajitoriError
+from kajitori.history.store import History
 from kajitori.kube.client import KubeClient
 from kajitori.kube.config import KubeConfig
 from kajitori.kube.mirror.mirror import Mirror
@@ -53,6 +54,8 @@ class ControllerPart:
     """Its user agent, which the API server records as the manager of the fields that it changes."""
     terms: Terms | None = None
     lease_namespace: str = ""
+    history: Path | None = None
+    """File of the history that it writes."""
 
     async def run(self) -> None:
         """Work until the process is killed."""
@@ -66,9 +69,10 @@ class ControllerPart:
             Mirror(client, settings=IMPATIENT) as mirror,
         ):
             view = ClusterView(mirror, PolicyFile(self.policy))
+            history = History(f"sqlite://{self.history}") if self.history is not None else None
 
             async def work(stop: asyncio.Event) -> None:
-                await run_controller(client, mirror, view).run(stop)
+                await run_controller(client, mirror, view, history=history).run(stop)
 
             await (leadership.lead(work, forever) if leadership else work(forever))
 

@@ -36,6 +36,7 @@ from kajitori.configuration.policy_file import PolicyFile
 from kajitori.configuration.sign_in import SignIn
 from kajitori.configuration.web_limits import WebLimits
 from kajitori.core.leadership import LeaderState
+from kajitori.history.store import History
 from kajitori.kube.client import KubeClient
 from kajitori.kube.mirror.mirror import Key, Mirror
 from kajitori.kube.platform.agents import AgentTokens
@@ -157,12 +158,14 @@ class RunParts:
 
 @dataclass(frozen=True, kw_only=True)
 class StoreParts:
-    """What is kept in the store of blobs; each is None without a store."""
+    """What outlives Pods and runs; each is None without a store."""
 
     logs: KeptLogs | None
     """Logs of Pods that are gone."""
     code: CodeStore | None
     """Uploaded code."""
+    history: History | None = None
+    """Runs that are removed, usage and the audit trail."""
 
 
 @dataclass(frozen=True, kw_only=True)

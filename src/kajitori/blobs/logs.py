@@ -80,16 +80,23 @@ class KeptLogs:
         if keys:
             await self._blobs.delete(*keys)
 
-    async def collect(self, runs: Collection[str], keep_for: timedelta, namespace_bytes: int | None = None) -> int:
-        """Remove logs of no run in `runs` (UIDs), logs older than `keep_for`, and the oldest logs of namespaces with
-        more than `namespace_bytes`. Return how many were removed."""
+    async def collect(
+        self,
+        runs: Collection[str],
+        keep_for: timedelta,
+        namespace_bytes: int | None = None,
+        *,
+        least_age: timedelta = NEW_RUN,
+    ) -> int:
+        """Remove logs of no run in `runs` (UIDs) that are at least `least_age` old, logs older than `keep_for`, and the
+        oldest logs of namespaces with more than `namespace_bytes`. Return how many were removed."""
         now = await self._blobs.now()
         left: list[str] = []
         held: dict[str, list[Blob]] = defaultdict(list)
         async with aclosing(self._blobs.under(PREFIX)) as blobs:
             async for blob in blobs:
                 age = now - blob.modified_at
-                if age > keep_for or (age > NEW_RUN and _run_uid(blob) not in runs):
+                if age > keep_for or (age > least_age and _run_uid(blob) not in runs):
                     left.append(blob.key)
                 elif namespace_bytes is not None:
                     held[blob.key.split("/")[1]].append(blob)

@@ -57,12 +57,12 @@ class KeptResults:
         if keys:
             await self._blobs.delete(*keys)
 
-    async def collect(self, runs: Collection[str]) -> int:
-        """Remove records of no run in `runs` (UIDs); return how many. Young records are kept, since their run may be
+    async def collect(self, runs: Collection[str], *, least_age: timedelta = NEW_RUN) -> int:
+        """Remove records of no run in `runs` (UIDs); return how many. Younger records are kept, since their run may be
         new."""
         now = await self._blobs.now()
         async with aclosing(self._blobs.under(PREFIX)) as blobs:
-            old = [blob.key async for blob in blobs if now - blob.modified_at > NEW_RUN]
+            old = [blob.key async for blob in blobs if now - blob.modified_at > least_age]
         left = [key for key in old if key.split("/")[2] not in runs]
         if left:
             await self._blobs.delete(*left)

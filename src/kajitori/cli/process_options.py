@@ -67,6 +67,26 @@ def blobs_option(default: str) -> Callable[[F], F]:
     )
 
 
+def history_options(default: str) -> Callable[[F], F]:
+    """`--history` and `--history-password-file`; what happens without them, in words."""
+
+    def options(function: F) -> F:
+        url = click.option(
+            "--history",
+            metavar="URL",
+            help=f"Database of ended runs, usage and audit: sqlite:///FILE or postgresql://USER@HOST/NAME; {default}.",
+        )
+        password = click.option(
+            "--history-password-file",
+            type=FILE,
+            metavar="FILE",
+            help="Its password; else $KAJI_HISTORY_PASSWORD.",
+        )
+        return url(password(function))
+
+    return options
+
+
 def tls_options(function: F) -> F:
     """`--tls-cert` and `--tls-key`."""
     key = click.option("--tls-key", "key", type=FILE, metavar="FILE", help="Its key.")

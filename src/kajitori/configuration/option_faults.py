@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from ipaddress import ip_network
 from pathlib import Path
-from urllib.parse import urlsplit
+from urllib.parse import parse_qs, urlsplit
 
 from kajitori.core.words import names, texts
 from kajitori.core.words.texts import is_loopback
 from kajitori.errors import Fault, InvalidInput
 
 MAX_SIMULATED_NODES = 65_000
+HISTORY_PASSWORD = "KAJI_HISTORY_PASSWORD"
+"""Environment variable with the password of history's database."""
+
 CLUSTER_CIDR = "10.244.0.0/16"
 LONGEST_NODE_PREFIX, LONGEST_CUT = 29, 16
 """Longest prefix of a node's range of Pod addresses, which leaves five addresses, and the most bits by which it may be
@@ -54,6 +57,25 @@ def url_faults(option: str, urls: Iterable[str], example: str) -> list[Fault]:
         for url in urls
         if urlsplit(url).scheme not in ("http", "https") or not urlsplit(url).hostname
     ]
+
+
+def history_faults(url: str | None, password_file: Path | None) -> list[Fault]:
+    """Return what is wrong with the URL of a history and the file of its password. A password in the URL is refused,
+    because every process of the machine can read command lines; the fault does not repeat it."""
+    faults = file_faults(("--history-password-file", password_file))
+    if url is None:
+        return faults
+    parts = urlsplit(url)
+    if parts.scheme == "sqlite":
+        if parts.netloc or len(parts.path) < 2:
+            faults.append(Fault("--history", f"{url!r} names no file", url, "write sqlite:///folder/history.db"))
+    elif parts.scheme != "postgresql":
+        hint = "write sqlite:///folder/history.db or postgresql://user@host/database"
+        faults.append(Fault("--history", f"{parts.scheme or url!r:.40} is no kind of database", parts.scheme, hint))
+    elif parts.password or "password" in parse_qs(parts.query):
+        hint = f"put it into ${HISTORY_PASSWORD} or a file for --history-password-file"
+        faults.append(Fault("--history", "the URL has a password, which other users of the machine can read", "", hint))
+    return faults
 
 
 def certificate_faults(certificate: Path | None, key: Path | None) -> list[Fault]:

@@ -12,6 +12,7 @@ from kajitori.configuration.option_faults import (
     account_faults,
     certificate_faults,
     file_faults,
+    history_faults,
     mask_faults,
     namespace_faults,
     plain_http_faults,
@@ -86,6 +87,10 @@ class UpOptions(SignInOptions):
     """Namespace of runs that name none."""
     blobs: str | None = None
     """URL of the store for code and kept logs; None: the folder `blobs` in `data`."""
+    history: str | None = None
+    """URL of the database of history, without a password; None: the file `history.db` in `data`."""
+    history_password_file: Path | None = None
+    """File with its password; else $KAJI_HISTORY_PASSWORD has it."""
     insecure_http: bool = False
     """Serve plain HTTP even to other machines. Otherwise they are served TLS, with the data folder's own certificate
     authority."""
@@ -103,6 +108,7 @@ class UpOptions(SignInOptions):
             *self.sign_in_faults(),
             *namespace_faults(self.namespace),
             *_limit_faults(self.limit),
+            *history_faults(self.history, self.history_password_file),
             *range_faults("--cluster-cidr", self.cluster_cidr),
         ]
         if not any(fault.field == "--cluster-cidr" for fault in faults):
@@ -166,7 +172,21 @@ class MembersStart:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ServerOptions(ClusterOptions, MembersStart, SignInOptions):
+class HistoryChoice:
+    """Where ended runs, usage and the audit trail are kept. Web API and controller need the same."""
+
+    history: str | None = None
+    """URL of the database, without a password; None: no history."""
+    history_password_file: Path | None = None
+    """File with its password; else $KAJI_HISTORY_PASSWORD has it."""
+
+    def history_faults(self) -> list[Fault]:
+        """Return what is wrong with these options."""
+        return history_faults(self.history, self.history_password_file)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServerOptions(ClusterOptions, MembersStart, SignInOptions, HistoryChoice):
     """Options of `kaji server`: the Web API alone."""
 
     host: str = "127.0.0.1"
@@ -199,6 +219,7 @@ class ServerOptions(ClusterOptions, MembersStart, SignInOptions):
         faults += _limit_faults(self.limit)
         faults += self.start_faults()
         faults += self.sign_in_faults()
+        faults += self.history_faults()
         raise_all(faults)
 
 
@@ -236,7 +257,7 @@ class RelayOptions(ClusterOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ControllerOptions(ClusterOptions, MembersStart):
+class ControllerOptions(ClusterOptions, MembersStart, HistoryChoice):
     """Options of `kaji controller`: the controller alone. Several may run; one of them leads."""
 
     policy: Path | None = None
@@ -256,7 +277,8 @@ class ControllerOptions(ClusterOptions, MembersStart):
     def __post_init__(self) -> None:
         files = (("--kubeconfig", self.kubeconfig), ("--policy", self.policy))
         faults = [*file_faults(*files), *namespace_faults(self.namespace), *port_faults(("--port", self.port))]
-        raise_all([*faults, *certificate_faults(self.certificate, self.key), *self.start_faults()])
+        faults += [*certificate_faults(self.certificate, self.key), *self.start_faults(), *self.history_faults()]
+        raise_all(faults)
 
 
 @dataclass(frozen=True, kw_only=True)

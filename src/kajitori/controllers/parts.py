@@ -13,6 +13,7 @@ from kajitori.controllers.nodes.silence import Silence
 from kajitori.controllers.queue.planning import Planning
 from kajitori.controllers.queue.provisioning import Provisioning
 from kajitori.controllers.queue.starting import Starter
+from kajitori.controllers.records.history import HistoryKeeper
 from kajitori.controllers.records.logs import LogKeeper
 from kajitori.controllers.records.memory import MemoryKeeper
 from kajitori.controllers.records.results import ResultKeeper
@@ -81,6 +82,8 @@ class RecordParts:
     peaks: MemoryKeeper
     code: CodeStore | None
     """Uploaded code, of which the unused is deleted."""
+    history: HistoryKeeper | None = None
+    """None if ended runs are forgotten with their objects."""
 
     async def close(self) -> None:
         """Cancel what is under way; the next leader repeats it."""

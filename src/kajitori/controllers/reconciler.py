@@ -18,6 +18,7 @@ from kajitori.cluster.runs.members import member_of
 from kajitori.cluster.runs.stored_runs import life_of
 from kajitori.controllers.parts import ClusterParts, NodeParts, QueueParts, RecordParts, RunParts
 from kajitori.controllers.queue.controller import Admitted
+from kajitori.controllers.records.history import ASK_AGAIN
 from kajitori.controllers.runs.attempts import delete_member, delete_members, is_meddled_with, put_right, reference_to
 from kajitori.controllers.runs.checkpoints import delete_checkpoint
 from kajitori.controllers.runs.statuses import STATUS_INTERVAL, UNSEEN_PATIENCE
@@ -36,6 +37,12 @@ from kajitori.kube.objects import Pod
 from kajitori.kube.runs import RUNS, RunObject
 
 log = logging.getLogger(__name__)
+
+LOGS_OF_DELETED_SECONDS = 15
+"""Longest time for which the Pod of a run that is being deleted stays so that its log can be saved."""
+
+EXPIRY_WAITS = timedelta(minutes=1)
+"""Time until a removal that waits for history is tried again. Nobody waits for the removal of an old run."""
 
 REMOVAL_REFUSED = timedelta(minutes=10)
 """Time until a removal that the API server refused is tried again. An older role may lack the permission."""
@@ -123,6 +130,7 @@ class Reconciler:
             admitted.life,
             status=self._records.peaks.noted(run, admitted.life.status, counted),
             withdrawn=frozenset(each.waiting for each in gang.preemptions_of(status) if not still_waits(each)),
+            confirmed=self._records.history.confirmed(run) if self._records.history is not None else 0,
         )
         if gang.has_lost_ledger(life, members):
             kept = await self._records.results.succeeded(run.metadata.namespace, run.metadata.uid)
@@ -205,8 +213,11 @@ class Reconciler:
             self._planning.leave(key)
         actions = step.actions
         logs = self._records.logs
-        if logs is not None and not admitted.life.deleting:
+        if logs is not None and (not admitted.life.deleting or self._records.history is not None):
             reference, rules = reference_to(run), self._cluster.policy.logs
+            if admitted.life.deleting:
+                within = min(LOGS_OF_DELETED_SECONDS, rules.keep_within_seconds)
+                rules = rules.model_copy(update={"keep_within_seconds": within})
             actions = (*actions, *logs.due_deletions(reference))
             of_sweep = admitted.life.sweep is not None
             left = await logs.keep_before(reference, actions, members, rules, of_sweep=of_sweep)  # rule 11
@@ -222,9 +233,9 @@ class Reconciler:
                 case gang.DeleteMember():
                     await delete_member(self._client, run, action)
                 case gang.Release():
-                    await self._release(run)
+                    await self._release(key, run, step.status, version)
                 case gang.Remove():
-                    await self._remove(key, run, version)
+                    await self._remove(key, run, step.status, version)
         if not admitted.life.deleting:
             await self._runs.budgets.keep(run, self._budget_of(run, admitted, step.status, members))
             await self._keep_network(run, admitted, step.status)
@@ -265,20 +276,34 @@ class Reconciler:
         kept = await self._records.logs.last_attempt(meta.namespace, meta.uid) if self._records.logs is not None else 0
         self._runs.statuses.note_attempts(run, kept)
 
-    async def _release(self, run: RunObject) -> None:
-        meta = run.metadata
+    async def _release(self, key: Key, run: RunObject, status: RunStatus, version: str) -> None:
+        """Remove the finalizer of a run that is being deleted, once history has its record."""
+        meta, history = run.metadata, self._records.history
+        if history is not None and not await history.keep_end(run, status, removed=True, rule="deleted"):
+            self._work.wake(key, ASK_AGAIN)
+            waits = history.describe_wait()
+            if waits != status.removal_waits:
+                status_then = msgspec.structs.replace(status, removal_waits=waits)
+                await self._runs.statuses.write(run, status_then, version, before=status)
+            return
         if self._records.logs is not None:
-            await self._records.logs.forget(meta.namespace, meta.uid)
-        await self._records.results.forget(meta.namespace, meta.uid)
+            if history is None:
+                await self._records.logs.forget(meta.namespace, meta.uid)
+            self._records.logs.let_go(meta.uid)
+        if history is None:
+            await self._records.results.forget(meta.namespace, meta.uid)
         await self._runs.budgets.keep(run, None)
         await delete_checkpoint(self._client, self._cluster.policy, meta.namespace, meta.name)
         left = [finalizer for finalizer in meta.finalizers if finalizer != names.FINALIZER]
         patch = {"metadata": {"finalizers": left or None, "uid": meta.uid}}
         await self._client.patch(RUNS, meta.name, patch, meta.namespace)
 
-    async def _remove(self, key: Key, run: RunObject, version: str) -> None:
-        """Delete a run that ended long ago, unless it has changed since it was read."""
-        meta = run.metadata
+    async def _remove(self, key: Key, run: RunObject, status: RunStatus, version: str) -> None:
+        """Delete a run that ended long ago, unless it has changed since it was read, or history lacks its end."""
+        meta, history = run.metadata, self._records.history
+        if history is not None and not await history.keep_end(run, status, removed=False, rule="expired"):
+            self._work.wake(key, EXPIRY_WAITS)
+            return
         try:
             await self._client.delete(
                 RUNS, meta.name, meta.namespace, propagation="Background", uid=meta.uid, resource_version=version

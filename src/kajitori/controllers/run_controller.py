@@ -87,7 +87,8 @@ class RunController:
             self._nodes.health.keep_forever(),
             self._pod_policies.keep_forever(),
             records.peaks.ask_forever(lambda: view.policy),
-            tidy_forever(mirror, view, records.logs, records.code),
+            tidy_forever(mirror, view, records.logs, records.code, outlives=records.history is not None),
+            *((records.history.follow(),) if records.history is not None else ()),
             expire_forever(mirror, view, self._cluster.now, self._work.add),
         )
 

@@ -6,6 +6,7 @@ import asyncio
 
 from kajitori.blobs.code import CodeStore
 from kajitori.blobs.logs import KeptLogs
+from kajitori.blobs.outbox import Outbox
 from kajitori.cluster.view import ClusterView
 from kajitori.configuration.policy_file import PolicyFile
 from kajitori.configuration.settings import ControllerOptions
@@ -15,7 +16,7 @@ from kajitori.entrypoints.logs import say
 from kajitori.entrypoints.members_start import members_start
 from kajitori.entrypoints.process import run_until_told, stop_signal
 from kajitori.entrypoints.run_controller import run_controller
-from kajitori.entrypoints.stores import blobs_of
+from kajitori.entrypoints.stores import blobs_of, history_of
 from kajitori.kube.client import KubeClient
 from kajitori.kube.config import KubeConfig
 from kajitori.kube.mirror.mirror import Mirror
@@ -51,6 +52,7 @@ def controller(options: ControllerOptions) -> int:
                 tls=tls.context if tls is not None else None,
             ) as probes,
             followed(tls),
+            history_of(options.history, options.history_password_file) as history,
             members_start(policy, options),
         ):
             metrics.add_mirror_gauges(lambda: mirror.synced, lambda: mirror.trouble, mirror.age_seconds)
@@ -63,7 +65,15 @@ def controller(options: ControllerOptions) -> int:
 
             async def lead(over: asyncio.Event) -> None:
                 running = run_controller(
-                    client, mirror, view, namespace=options.namespace, kept_logs=kept_logs, code=code, metrics=metrics
+                    client,
+                    mirror,
+                    view,
+                    namespace=options.namespace,
+                    kept_logs=kept_logs,
+                    code=code,
+                    history=history,
+                    outbox=Outbox(blobs) if blobs is not None else None,
+                    metrics=metrics,
                 )
                 await running.run(over)
 

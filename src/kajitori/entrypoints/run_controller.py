@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 
 from kajitori.blobs.code import CodeStore
 from kajitori.blobs.logs import KeptLogs
+from kajitori.blobs.outbox import Outbox
 from kajitori.cluster.view import ClusterView
 from kajitori.configuration.settings import LEASE_NAMESPACE
 from kajitori.controllers.changes import Changes
@@ -18,6 +19,7 @@ from kajitori.controllers.queue.provisioning import Provisioning
 from kajitori.controllers.queue.starting import Starter
 from kajitori.controllers.queue.trigger import CycleTrigger
 from kajitori.controllers.reconciler import Reconciler
+from kajitori.controllers.records.history import HistoryKeeper
 from kajitori.controllers.records.logs import LogKeeper
 from kajitori.controllers.records.memory import MemoryKeeper
 from kajitori.controllers.records.results import ResultKeeper
@@ -29,6 +31,7 @@ from kajitori.controllers.runs.orphans import Orphans
 from kajitori.controllers.runs.statuses import Statuses
 from kajitori.controllers.workqueue import WorkQueue
 from kajitori.core.words import names
+from kajitori.history.store import History
 from kajitori.kube.client import KubeClient
 from kajitori.kube.clock import steady_seconds
 from kajitori.kube.events import EventRecorder
@@ -46,6 +49,8 @@ def run_controller(
     namespace: str = LEASE_NAMESPACE,
     kept_logs: KeptLogs | None = None,
     code: CodeStore | None = None,
+    history: History | None = None,
+    outbox: Outbox | None = None,
     now: Callable[[], datetime] | None = None,
     node_patience: timedelta = NODE_PATIENCE,
     metrics: ControllerMetrics | None = None,
@@ -53,7 +58,8 @@ def run_controller(
     """Return a run controller. It begins when its `run` is called.
 
     `namespace` holds the key that signs members and their tickets. Without `kept_logs`, logs are lost with their Pods.
-    Unused code is deleted from `code`. The time is the API server's by default. Silent nodes count as lost after
+    Unused code is deleted from `code`. `history` keeps runs that are removed; while its database does not answer,
+    `outbox` has their records. The time is the API server's by default. Silent nodes count as lost after
     `node_patience`.
     """
     now, metrics = now or mirror.now, metrics or ControllerMetrics.unread()
@@ -81,7 +87,11 @@ def run_controller(
     )
     queue = QueueParts(planning=planning, starter=starter, provisioning=provisioning)
     nodes = NodeParts(health=HealthKeeper(client, mirror, view, events, now), silence=silence)
-    records = RecordParts(logs=logs, results=results, peaks=MemoryKeeper(client, mirror, work.add, now), code=code)
+    keeper = None
+    if history is not None:
+        keeper = HistoryKeeper(history, mirror, now=now, outbox=outbox, metrics=metrics)
+    peaks = MemoryKeeper(client, mirror, work.add, now)
+    records = RecordParts(logs=logs, results=results, peaks=peaks, code=code, history=keeper)
     reconciler = Reconciler(cluster, work, runs=runs, queue=queue, nodes=nodes, records=records)
     pod_policies = PodPolicyKeeper(client, lambda: view.policy, view.has_cpu_nodes, steady_seconds)
     return RunController(

@@ -12,7 +12,7 @@ from kajitori.configuration.web_limits import WebLimits
 from kajitori.entrypoints.logs import say
 from kajitori.entrypoints.members_start import members_start
 from kajitori.entrypoints.process import existing, run_until_told, stop_signal
-from kajitori.entrypoints.stores import blobs_of, code_limits
+from kajitori.entrypoints.stores import blobs_of, code_limits, history_of
 from kajitori.entrypoints.web_api import ApiDependencies, web_app
 from kajitori.kube.mirror.mirror import Mirror
 from kajitori.kube.platform.install import install
@@ -28,7 +28,11 @@ def server(options: ServerOptions) -> int:
             policy = PolicyFile(options.policy, required=True)
             networks = NetworksFile(options.networks, required=True)
             blobs = await blobs_of(options.blobs)
-            async with Mirror(client) as mirror, members_start(policy, options):
+            async with (
+                Mirror(client) as mirror,
+                members_start(policy, options),
+                history_of(options.history, options.history_password_file) as history,
+            ):
                 await mirror.wait_synced()
                 app = web_app(
                     ApiDependencies(
@@ -41,6 +45,7 @@ def server(options: ServerOptions) -> int:
                         kept_logs=KeptLogs(blobs) if blobs is not None else None,
                         code=CodeStore(blobs, code_limits(policy)) if blobs is not None else None,
                         blobs=blobs,
+                        history=history,
                         agent_account=options.agent_account,
                         sign_in=options.sign_in(),
                         limits=WebLimits.parse(options.limit),

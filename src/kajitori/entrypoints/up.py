@@ -13,12 +13,14 @@ from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from kajitori.api.serving.server import ApiServer as WebApi
 from kajitori.blobs.blobs import Blobs
 from kajitori.blobs.code import CodeStore
 from kajitori.blobs.logs import KeptLogs
 from kajitori.blobs.opening import open_blobs
+from kajitori.blobs.outbox import Outbox
 from kajitori.cluster.view import ClusterView
 from kajitori.configuration import cluster_file
 from kajitori.configuration.networks_file import NetworksFile
@@ -47,9 +49,10 @@ from kajitori.entrypoints.run_adapter import RUN_WORKLOAD, RunPods
 from kajitori.entrypoints.run_controller import run_controller
 from kajitori.entrypoints.serving import Serving, serving_of
 from kajitori.entrypoints.sim import pools_of
-from kajitori.entrypoints.stores import code_limits
+from kajitori.entrypoints.stores import code_limits, history_of
 from kajitori.entrypoints.web_api import USER_AGENT, ApiDependencies, web_app
 from kajitori.errors import Unavailable
+from kajitori.history.store import History
 from kajitori.kube.client import KubeClient
 from kajitori.kube.clock import steady_seconds
 from kajitori.kube.config import KubeConfig
@@ -144,11 +147,20 @@ async def _up_existing(options: UpOptions) -> None:
                     return KubeClient(config, user_agent=USER_AGENT)
                 return client.as_bearer(bearer_token, user_agent=USER_AGENT)
 
-            def candidate_of(mirror: Mirror, blobs: Blobs) -> Part:
+            def candidate_of(mirror: Mirror, blobs: Blobs, history: History | None) -> Part:
                 view, kept_logs, code = ClusterView(mirror, policy), KeptLogs(blobs), CodeStore(blobs)
 
                 async def lead(over: asyncio.Event) -> None:
-                    running = run_controller(writer, mirror, view, kept_logs=kept_logs, code=code, metrics=metrics)
+                    running = run_controller(
+                        writer,
+                        mirror,
+                        view,
+                        kept_logs=kept_logs,
+                        code=code,
+                        history=history,
+                        outbox=Outbox(blobs),
+                        metrics=metrics,
+                    )
                     await running.run(over)
 
                 return lambda stop: leadership.lead(lead, stop)
@@ -179,7 +191,7 @@ async def _serve(
     *,
     token: str,
     kubeconfig: Path | None,
-    candidate_of: Callable[[Mirror, Blobs], Part] | None = None,
+    candidate_of: Callable[[Mirror, Blobs, History | None], Part] | None = None,
     user_client: Callable[[str], KubeClient] | None = None,
     kubelet: Kubelet | None = None,
 ) -> None:
@@ -191,21 +203,32 @@ async def _serve(
     blobs = await open_blobs(options.blobs or (options.data / "blobs").as_uri(), field="--blobs")
     async with AsyncExitStack() as closing:
         mirror = await closing.enter_async_context(Mirror(client))
+        database = options.history or f"sqlite://{quote(str(options.data / 'history.db'))}"
+        history = await closing.enter_async_context(history_of(database, options.history_password_file))
         if candidate_of is None:
             view = ClusterView(mirror, policy)
             kept_logs, code = KeptLogs(blobs), CodeStore(blobs)
-            running = run_controller(client, mirror, view, kept_logs=kept_logs, code=code, metrics=metrics)
+            running = run_controller(
+                client,
+                mirror,
+                view,
+                kept_logs=kept_logs,
+                code=code,
+                history=history,
+                outbox=Outbox(blobs),
+                metrics=metrics,
+            )
             own = _OwnController(running.run)
             controller: Part = own.run
         else:
-            own, controller = None, candidate_of(mirror, blobs)
+            own, controller = None, candidate_of(mirror, blobs, history)
         parts.append(("run controller", _after(served, controller)))
         working = asyncio.create_task(supervise(parts, stop))
         closing.push_async_callback(_ended, working)
         await _until(mirror.wait_synced(), working)
         node = OwnNode(mirror, kubelet) if kubelet is not None else None
         awaited = node.awaited if node is not None else lambda: ""
-        web = await _web_api(client, mirror, policy, options, serving, user_client, blobs, own, awaited)
+        web = await _web_api(client, mirror, policy, options, serving, user_client, blobs, history, own, awaited)
         web.registry.register(metrics.registry)  # one process, one page of metrics
         closing.push_async_callback(web.stop)
         if options.kubeconfig is None:
@@ -324,6 +347,7 @@ async def _web_api(
     serving: Serving,
     user_client: Callable[[str], KubeClient] | None,
     blobs: Blobs,
+    history: History | None,
     leader: _OwnController | None,
     awaited: Callable[[], str],
 ) -> WebApi:
@@ -343,6 +367,7 @@ async def _web_api(
                 kept_logs=KeptLogs(blobs),
                 code=CodeStore(blobs, code_limits(policy)),
                 blobs=blobs,
+                history=history,
                 leader=leader,
                 awaited=awaited,
                 install_command="stop kaji up and start it again",

@@ -49,6 +49,7 @@ from kajitori.configuration.settings import LEASE_NAMESPACE
 from kajitori.configuration.sign_in import SignIn
 from kajitori.configuration.web_limits import WebLimits
 from kajitori.core.words import names
+from kajitori.history.store import History
 from kajitori.kube.client import KubeClient
 from kajitori.kube.mirror.mirror import Mirror
 from kajitori.kube.platform.agents import AgentTokens
@@ -84,6 +85,8 @@ class ApiDependencies:
     """Uploaded code."""
     blobs: Blobs | None = None
     """Keeps the traffic totals over restarts."""
+    history: History | None = None
+    """Runs that are removed, usage and the audit trail; None: this server has none."""
     agent_account: str = names.AGENT_ACCOUNT
     """ServiceAccount of the node agents."""
     leader: Leader | None = None
@@ -129,7 +132,7 @@ def web_api(deps: ApiDependencies) -> Api:
         remembered=Remembered(clock, BOARD_SHARE, BOARD_SECONDS),
         callers=callers,
         runs=RunParts(renderer=RunRenderer(mirror), hub=hub, events=EventFeeds(client)),
-        stores=StoreParts(logs=deps.kept_logs, code=deps.code),
+        stores=StoreParts(logs=deps.kept_logs, code=deps.code, history=deps.history),
         queue=QueueParts(
             pending=PendingRuns(mirror, cluster),
             outlook=outlook,

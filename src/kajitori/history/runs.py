@@ -38,6 +38,12 @@ _UPSERT_ATTEMPT = (
 )
 """What is known of an attempt comes piece by piece: the status that says how it ended no longer says where it ran."""
 
+MARK_REMOVED = (
+    "UPDATE runs SET removed_at = $2, ended_at = COALESCE(ended_at, $2), "
+    "phase = CASE WHEN ended_at IS NULL THEN 'Stopped' ELSE phase END, "
+    "reason = CASE WHEN ended_at IS NULL THEN 'Deleting' ELSE reason END "
+    "WHERE uid = $1 AND removed_at IS NULL"
+)
 _USAGE_COLUMNS = (
     "run_uid, id, ledger, namespace, owner, name, attempt, gpu_type, gpus, cpu_millis, memory_bytes, members, "
     "since, until, member_seconds, nodes"

@@ -12,7 +12,7 @@ from kajitori.core.usage.sums import By, Prices, UsageSum
 from kajitori.errors import KajitoriError
 from kajitori.history import runs, usage
 from kajitori.history.audit import AuditFilter, list_audit, statement_of
-from kajitori.history.database import Database, Statement, check_url, without_details
+from kajitori.history.database import Database, Statement, without_details
 from kajitori.history.runs import RunFilter
 
 
@@ -20,7 +20,7 @@ class History:
     """Runs, usage and audit in one database. Every method raises Unavailable while it does not answer."""
 
     def __init__(self, url: str, password: str | None = None) -> None:
-        check_url(url)
+        """`url` begins with `sqlite:` or `postgresql:`; `configuration.option_faults` checks it."""
         self.where = without_details(url)
         """The database as messages show it."""
         self.trouble = ""
@@ -50,15 +50,26 @@ class History:
 
     async def runs(self, wanted: RunFilter, limit: int, after: tuple[int, str] | None = None) -> list[RunRecord]:
         """Return runs without their documents, newest first."""
-        return await runs.list_runs(await self._asked(), wanted, limit, after)
+        return await runs.list_runs(await self.open(), wanted, limit, after)
 
     async def run(self, namespace: str, name: str) -> RunRecord | None:
         """Return the newest run with this name, or the run with this UID; None if there is none."""
-        return await runs.find_run(await self._asked(), namespace, name)
+        return await runs.find_run(await self.open(), namespace, name)
 
     async def attempts(self, uid: str, limit: int = 100) -> list[AttemptRecord]:
         """Return the last attempts of a run."""
-        return await runs.attempts_of(await self._asked(), uid, limit)
+        return await runs.attempts_of(await self.open(), uid, limit)
+
+    async def present(self) -> list[str]:
+        """Return the UIDs of all runs whose objects exist, as far as history knows."""
+        rows = await (await self.open()).fetch("SELECT uid FROM runs WHERE removed_at IS NULL")
+        return [row[0] for row in rows]
+
+    async def mark_removed(self, uids: Iterable[str], at: int) -> None:
+        """Note that the objects of these runs disappeared before this time (seconds since 1970)."""
+        rows = [(uid, at) for uid in uids]
+        if rows:
+            await self._write([Statement(runs.MARK_REMOVED, rows)])
 
     async def usage(
         self,
@@ -71,7 +82,7 @@ class History:
         owner: str = "",
     ) -> dict[str, UsageSum]:
         """Return what was used between two times."""
-        database = await self._asked()
+        database = await self.open()
         return await usage.sum_usage(database, by, since, until, prices, namespaces=namespaces, owner=owner)
 
     async def note(self, entries: Iterable[AuditEntry]) -> None:
@@ -82,10 +93,7 @@ class History:
         self, wanted: AuditFilter, limit: int, after: tuple[int, int] | None = None
     ) -> list[tuple[int, AuditEntry]]:
         """Return entries of the audit trail, newest first."""
-        return await list_audit(await self._asked(), wanted, limit, after)
-
-    async def _asked(self) -> Database:
-        return await self.open()
+        return await list_audit(await self.open(), wanted, limit, after)
 
     async def _write(self, statements: list[Statement]) -> None:
         try:
@@ -101,7 +109,6 @@ async def open_database(url: str, password: str | None = None) -> Database:
 
     Raises Unavailable if it does not answer, and Unsupported if its schema is newer than this program.
     """
-    check_url(url)
     parts = urlsplit(url)
     if parts.scheme == "sqlite":
         from kajitori.history.sqlite import SqliteDatabase

@@ -25,6 +25,8 @@ PREEMPTIONS = "kajitori_controller_preemptions_total"
 LOGS_WAITING = "kajitori_controller_logs_waiting"
 LOGS_LOST = "kajitori_controller_logs_lost_total"
 WRITE_ERRORS = "kajitori_controller_write_errors_total"
+HISTORY_WAITING = "kajitori_controller_history_waiting"
+HISTORY_FAILURES = "kajitori_controller_history_failures_total"
 REQUESTS_AT_A_TIME = "kajitori_controller_requests_at_a_time"
 MIRROR_AGE_SECONDS = "kajitori_mirror_age_seconds"
 
@@ -90,6 +92,14 @@ class ControllerMetrics:
         self.logs_lost = Counter(
             LOGS_LOST,
             "Logs of members that were lost, because a node or the store did not answer in time.",
+            registry=registry,
+        )
+        self.history_waiting = Gauge(
+            HISTORY_WAITING, "Runs with news that history was not told yet.", registry=registry
+        )
+        self.history_failures = Counter(
+            HISTORY_FAILURES,
+            "Times that history could not be told something; it is told again.",
             registry=registry,
         )
         self.write_errors = Counter(

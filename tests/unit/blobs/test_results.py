@@ -33,13 +33,12 @@ async def test_a_stored_result_is_read_back(tmp_path: Path) -> None:
     assert await kept.read("team", "other", [3]) == {3: first}
 
 
-async def test_old_results_without_a_run_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_old_results_without_a_run_are_removed(tmp_path: Path) -> None:
     kept = await results_in(tmp_path)
     for uid in ("there", "gone"):
         await kept.keep("team", uid, MemberResult(index=0, state="Succeeded"))
     assert await kept.collect({"there"}) == 0
-    monkeypatch.setattr("kajitori.blobs.results.NEW_RUN", -NEW_RUN)
-    assert await kept.collect({"there"}) == 1
+    assert await kept.collect({"there"}, least_age=-NEW_RUN) == 1
     assert await kept.read("team", "there", [0])
     assert not await kept.read("team", "gone", [0])
 

@@ -73,6 +73,16 @@ FAULTS: dict[str, tuple[Callable[[], Any], set[str]]] = {
         {"--limit", "--port"},
     ),
     "limits of kaji up": (lambda: UpOptions(data=HERE, limit=("connections",), port=-1), {"--limit", "--port"}),
+    "a history's password": (
+        lambda: ServerOptions(history="postgresql://kaji:secret@db/history", history_password_file=Path("/no")),
+        {"--history", "--history-password-file"},
+    ),
+    "a history's password in an option": (
+        lambda: ControllerOptions(history="postgresql://db/history?password=secret"),
+        {"--history"},
+    ),
+    "a history's file": (lambda: ControllerOptions(history="sqlite://history.db"), {"--history"}),
+    "a history's database": (lambda: ControllerOptions(history="mysql://db/history"), {"--history"}),
     "a server's namespace": (lambda: ServerOptions(namespace=""), {"--namespace"}),
     "a controller's namespace": (lambda: ControllerOptions(namespace="a.b"), {"--namespace"}),
     "no nodes at all": (lambda: UpOptions(data=HERE, kubelet=False), {"--no-kubelet"}),

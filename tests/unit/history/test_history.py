@@ -14,7 +14,7 @@ from tests.harness.postgres import running_postgres
 from kajitori.core.spec.status import UsageTotal
 from kajitori.core.usage.records import AttemptRecord, AuditEntry, RunRecord, RunState, SegmentRecord
 from kajitori.core.usage.sums import By, Prices
-from kajitori.errors import InvalidInput, Unavailable, Unsupported
+from kajitori.errors import Unavailable, Unsupported
 from kajitori.history.audit import AuditFilter
 from kajitori.history.database import Statement
 from kajitori.history.runs import RunFilter
@@ -241,22 +241,6 @@ def test_the_newest_version_of_the_schema_is_named() -> None:
     """The constant spares each start the import of alembic."""
     assert sorted(path.name[1:5] for path in VERSIONS.glob("v*.py"))[-1] == VERSION
     assert upgrade_script("sqlite", VERSION)[:-2] == []
-
-
-@pytest.mark.parametrize(
-    ("url", "why"),
-    [
-        ("mysql://x/y", "is no URL of a database"),
-        ("sqlite://history.db", "names no file"),
-        ("postgresql://kaji:secret@db/history", "a password on the command line"),
-        ("postgresql://db/history?password=secret", "a password on the command line"),
-    ],
-)
-def test_a_url_of_history_is_checked(url: str, why: str) -> None:
-    """In particular, it contains no password, and the message does not repeat one."""
-    with pytest.raises(InvalidInput, match=why) as caught:
-        History(url)
-    assert "secret" not in str(caught.value)
 
 
 async def test_a_database_that_does_not_answer_keeps_nobody_from_starting(tmp_path: Path) -> None:

@@ -92,7 +92,9 @@ def _what_is_left(api: Api, run: View) -> str:
         return f"what is left of it is not known, since {error.message}"
     going = [member for member in members if member.get("phase") not in ("Succeeded", "Failed")]
     if not going:
-        reason = status_of(view).get("reason")
+        reason, waits = status_of(view).get("reason"), status_of(view).get("removalWaits")
+        if waits:
+            return f"none of its members is left; {waits}"
         return f"none of its members is left, and it is {phase_of(view)}{f' ({reason})' if reason else ''}"
     shown = [f"{member['pod']} on {member['node']}" if member.get("node") else str(member["pod"]) for member in going]
     count = "1 member still runs" if len(going) == 1 else f"{len(going)} members still run"

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import aclosing
 from datetime import timedelta
 
-from kajitori.blobs.logs import KeptLogs, MemberLogName
+from kajitori.blobs.logs import NEW_RUN, KeptLogs, MemberLogName
 from kajitori.controllers.runs.attempts import RunReference
 from kajitori.controllers.workqueue import Key
 from kajitori.core.gang import Action, DeleteMember, DeleteMembers, Member
@@ -181,23 +181,31 @@ class LogKeeper:
             log.info("kept logs of run %s in %s could not be looked at: %s", run_uid, namespace, error)
             return 0
 
+    def let_go(self, run_uid: str) -> None:
+        """Forget a run whose object is removed, but keep its stored logs."""
+        self._forget_deleted_pods(run_uid)
+        self._postponed.pop(run_uid, None)
+        self._reported_attempts.pop(run_uid, None)
+
     async def forget(self, namespace: str, run_uid: str, *, up_to_attempt: int | None = None) -> None:
         """Remove the kept logs of a run, or of its oldest attempts."""
         try:
             if up_to_attempt is None:
-                self._forget_deleted_pods(run_uid)
-                self._postponed.pop(run_uid, None)
-                self._reported_attempts.pop(run_uid, None)
+                self.let_go(run_uid)
             await self._kept.forget(namespace, run_uid, up_to_attempt=up_to_attempt)
         except KajitoriError as error:  # `collect` removes them later
             log.info("kept logs of run %s in %s could not be removed: %s", run_uid, namespace, error)
 
-    async def collect(self, runs: Collection[str], rules: Logs) -> None:
-        """Remove logs and results that belong to none of these runs (UIDs), and logs that are too old or too many."""
+    async def collect(self, runs: Collection[str], rules: Logs, *, outlives: bool = False) -> None:
+        """Remove logs and results that belong to none of these runs (UIDs), and logs that are too old or too many.
+
+        With `outlives`, logs and results of other runs are removed only when they are too old or too many.
+        """
         keep_for = timedelta(seconds=rules.keep_for_seconds)
         try:
-            removed = await self._kept.collect(runs, keep_for, rules.namespace_bytes)
-            removed += await self._kept.results.collect(runs)
+            least_age = keep_for if outlives else NEW_RUN
+            removed = await self._kept.collect(runs, keep_for, rules.namespace_bytes, least_age=least_age)
+            removed += await self._kept.results.collect(runs, least_age=least_age)
         except KajitoriError as error:
             log.warning("kept logs were not tidied up: %s", error)
         else:

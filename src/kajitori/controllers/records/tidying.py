@@ -29,11 +29,17 @@ UNREFERENCED_CODE = timedelta(hours=12)
 """Age from which uploaded code that no run refers to is deleted."""
 
 
-async def tidy_forever(mirror: Mirror, cluster: ClusterView, logs: LogKeeper | None, code: CodeStore | None) -> None:
-    """Regularly remove kept logs and code that no run has, and logs beyond policy's limits, until cancelled."""
+async def tidy_forever(
+    mirror: Mirror, cluster: ClusterView, logs: LogKeeper | None, code: CodeStore | None, *, outlives: bool = False
+) -> None:
+    """Regularly remove kept logs and code that no run has, and logs beyond policy's limits, until cancelled.
+
+    With `outlives`, logs and results of removed runs stay for as long as policy keeps logs: history refers to them.
+    """
     await mirror.wait_synced()
     for look in itertools.count():
-        await tidy(mirror, cluster.policy.logs, logs, code if look % LOOKS_PER_CODE == 0 else None)
+        some_code = code if look % LOOKS_PER_CODE == 0 else None
+        await tidy(mirror, cluster.policy.logs, logs, some_code, outlives=outlives)
         await asyncio.sleep(TIDY_SECONDS)
 
 
@@ -62,15 +68,18 @@ def overdue(mirror: Mirror, keep_for_seconds: int | None, now: datetime) -> list
     ]
 
 
-async def tidy(mirror: Mirror, rules: Logs, logs: LogKeeper | None, code: CodeStore | None) -> None:
-    """Remove what no run needs from the store, once. Failures are repeated the next time.
+async def tidy(
+    mirror: Mirror, rules: Logs, logs: LogKeeper | None, code: CodeStore | None, *, outlives: bool = False
+) -> None:
+    """Remove what no run needs from the store, once. Failures are repeated the next time. `outlives` is that of
+    `tidy_forever`.
 
     Nothing is removed while the mirror is behind, because it does not know the newest runs.
     """
     if mirror.age_seconds():
         return
     if logs is not None:
-        await logs.collect({run.metadata.uid for run in mirror.runs.values()}, rules)
+        await logs.collect({run.metadata.uid for run in mirror.runs.values()}, rules, outlives=outlives)
     if code is not None:
         try:
             await code.collect(lambda: referenced_code(mirror), UNREFERENCED_CODE)

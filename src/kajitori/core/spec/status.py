@@ -308,6 +308,8 @@ class RunStatus(msgspec.Struct, rename="camel", omit_defaults=True, frozen=True,
     """Nodes that the run holds and held; None before the first attempt."""
     node_request: NodeRequest | None = None
     """Latest request to an autoscaler, while the run waits."""
+    removal_waits: str = ""
+    """Why the object of a deleted run is still there, although none of its members is left."""
     queued_at: str = ""
     started_at: str = ""
     finished_at: str = ""

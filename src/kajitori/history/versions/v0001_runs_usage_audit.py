@@ -45,6 +45,7 @@ def upgrade() -> None:
         ("runs_by_name", ("name", "namespace", "created_at", "uid")),
     ):
         op.create_index(name, "runs", list(columns))
+    op.execute("CREATE INDEX runs_present ON runs (uid) WHERE removed_at IS NULL")
 
     op.create_table(
         "attempts",

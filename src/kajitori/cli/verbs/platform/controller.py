@@ -8,6 +8,7 @@ import click
 
 from kajitori.cli.process_options import (
     blobs_option,
+    history_options,
     kubeconfig_options,
     log_options,
     members_start_options,
@@ -20,6 +21,7 @@ from kajitori.cli.process_options import (
 @kubeconfig_options
 @policy_option
 @blobs_option("else there is neither")
+@history_options("else there is none")
 @click.option(
     "-N", "--namespace", default="kajitori", show_default=True, metavar="NAME", help="Namespace of the leader's Lease."
 )

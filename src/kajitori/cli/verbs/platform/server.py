@@ -8,6 +8,7 @@ import click
 
 from kajitori.cli.process_options import (
     blobs_option,
+    history_options,
     insecure_http_option,
     kubeconfig_options,
     limit_option,
@@ -28,6 +29,7 @@ from kajitori.core.words.names import AGENT_ACCOUNT
 @policy_option
 @networks_option
 @blobs_option("else there is neither")
+@history_options("else there is none")
 @click.option(
     "-N", "--namespace", default="default", show_default=True, metavar="NAME", help="Namespace of runs that name none."
 )

@@ -12,6 +12,7 @@ from kajitori.cli.process_options import (
     blobs_option,
     data_default,
     gpu_type_option,
+    history_options,
     insecure_http_option,
     limit_option,
     log_options,
@@ -50,6 +51,7 @@ from kajitori.cli.process_options import (
 @policy_option
 @networks_option
 @blobs_option("else a folder beside the rest")
+@history_options("else a file beside the rest")
 @click.option(
     "-N", "--namespace", default="default", show_default=True, metavar="NAME", help="Namespace of runs that name none."
 )

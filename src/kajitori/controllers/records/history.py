@@ -1,0 +1,269 @@
+"""Tells history about runs: again after every crash, and before the object of a run goes away."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+import msgspec
+
+from kajitori.blobs.outbox import Outbox
+from kajitori.cluster.runs.recording import Facts, closed_now, decisions_of, facts_of, removal_of, state_of
+from kajitori.controllers.workqueue import Key
+from kajitori.core.spec.status import RunStatus
+from kajitori.core.usage.records import AuditEntry, RunState
+from kajitori.errors import KajitoriError
+from kajitori.history.store import History
+from kajitori.kube.mirror.mirror import Mirror
+from kajitori.kube.resources import Resource
+from kajitori.kube.runs import RUNS, RunObject
+from kajitori.monitoring.controller import ControllerMetrics
+
+log = logging.getLogger(__name__)
+
+TOGETHER = 200
+"""Most runs in one transaction."""
+GATHER_SECONDS = 0.25
+"""Pause in which changes gather, so that many of them are one transaction."""
+FIRST_PAUSE_SECONDS = 1.0
+LONGEST_PAUSE_SECONDS = 30.0
+"""Longest pause before a database that does not answer is asked again."""
+ASK_AGAIN = timedelta(seconds=2)
+"""Time until a run whose removal waits for history is looked at again."""
+END_SECONDS = 5.0
+"""Longest wait for the database while a run is to be removed; other work of the run waits meanwhile."""
+OUTBOX_AFTER_SECONDS = 30.0
+"""If the database has not answered for this long, the record of a run that is to be removed goes to the outbox."""
+OUTBOX_SECONDS = 60.0
+"""Time between two looks into the outbox."""
+
+
+@dataclass(frozen=True, slots=True)
+class _News:
+    """What history has to be told about one run."""
+
+    key: Key
+    run: RunObject
+    state: RunState
+    is_gone: bool = False
+    """Whether the run's object has disappeared."""
+
+
+class HistoryKeeper:
+    """Follows the mirror, and tells history what changed. Runs never wait for it, only their removal does."""
+
+    def __init__(
+        self,
+        history: History,
+        mirror: Mirror,
+        *,
+        now: Callable[[], datetime],
+        outbox: Outbox | None = None,
+        metrics: ControllerMetrics | None = None,
+    ) -> None:
+        """Without `outbox`, the removal of runs waits for as long as the database does not answer."""
+        self._history = history
+        self._mirror = mirror
+        self._now = now
+        self._outbox = outbox
+        self._metrics = metrics or ControllerMetrics.unread()
+        self._changed: dict[Key, None] = {}
+        self._shown: dict[Key, RunObject] = {}
+        """Each run as the mirror showed it when history was told about it."""
+        self._told: dict[str, tuple[Facts, int]] = {}
+        """By UID: what history was told last, and the number of the last segment that it has."""
+        self._noted: dict[str, set[str]] = {}
+        """By UID: keys of decisions that the audit trail has, or `_entries`."""
+        self._entries: dict[str, AuditEntry] = {}
+        """Decisions that the audit trail does not have yet."""
+        self._ended: set[str] = set()
+        """UIDs of runs whose removal history has recorded, or the outbox has."""
+        self._waiting_since: dict[str, float] = {}
+        self._wake = asyncio.Event()
+
+    @property
+    def trouble(self) -> str:
+        """Why history could not be told; empty if it could."""
+        return self._history.trouble
+
+    def confirmed(self, run: RunObject) -> int:
+        """Return the number of the last closed segment of a run that history has; 0 if that is not known."""
+        return self._has(run.metadata.uid) or 0
+
+    async def follow(self) -> None:
+        """Tell history what the mirror shows, from now on until cancelled."""
+        unsubscribe = self._mirror.on_change(self._note)
+        emptying = asyncio.create_task(self._empty_outbox_forever())
+        try:
+            await self._mirror.wait_synced()
+            self._changed |= dict.fromkeys(self._mirror.runs)
+            self._wake.set()
+            await self._tell_forever()
+        finally:
+            unsubscribe()
+            emptying.cancel()
+
+    async def keep_end(self, run: RunObject, status: RunStatus, *, removed: bool, rule: str = "") -> bool:
+        """Record the state in which a run's object goes away; return whether that is done.
+
+        `rule` is what removes it, for the audit trail. False means to ask again after `ASK_AGAIN`; the object has to
+        stay. With `removed`, the object goes away right after this.
+        """
+        uid = run.metadata.uid
+        if uid in self._ended:
+            return True
+        state = state_of(run, status, self._now(), confirmed=self._has(uid), removed=removed)
+        if removed:  # from now on nothing else is told about the run: it would be newer, and not know of the removal
+            self._ended.add(uid)
+        try:
+            async with asyncio.timeout(END_SECONDS):
+                await self._history.record([state])
+                if rule:
+                    await self._history.note([removal_of(run, self._now(), rule)])
+        except (KajitoriError, TimeoutError) as error:
+            self._metrics.history_failures.inc()
+            why = error.message if isinstance(error, KajitoriError) else "it takes too long"
+            log.warning("run %s/%s is not in history yet: %s", run.metadata.namespace, run.metadata.name, why)
+            self._ended.discard(uid)
+            return removed and await self._post(state)
+        self._waiting_since.pop(uid, None)
+        self._told[uid] = facts_of(run), state.last
+        return True
+
+    def describe_wait(self) -> str:
+        """Return why the removal of a run waits, for its status."""
+        after = f"; without it, the run is kept aside after {OUTBOX_AFTER_SECONDS:g} s" if self._outbox else ""
+        return f"its object stays until history has its record: {self.trouble or 'it was not stored yet'}{after}"
+
+    async def _post(self, state: RunState) -> bool:
+        """Put a record into the outbox if the database has not answered for long enough."""
+        uid = state.run.uid
+        now = asyncio.get_running_loop().time()
+        since = self._waiting_since.setdefault(uid, now)
+        if self._outbox is None or now - since < OUTBOX_AFTER_SECONDS:
+            return False
+        try:
+            await self._outbox.put(uid, msgspec.json.encode(state))
+        except KajitoriError as error:
+            log.warning("the record of run %s/%s can't be kept: %s", state.run.namespace, state.run.name, error)
+            return False
+        self._waiting_since.pop(uid, None)
+        self._ended.add(uid)
+        return True
+
+    # ------------------------------------------------------------------------------------------ changes
+
+    def _note(self, resource: Resource, namespace: str, name: str) -> None:
+        if resource == RUNS:
+            self._changed[namespace, name] = None
+            self._wake.set()
+
+    async def _tell_forever(self) -> None:
+        pause, is_first = FIRST_PAUSE_SECONDS, True
+        while True:
+            await self._wake.wait()
+            await asyncio.sleep(GATHER_SECONDS)
+            self._wake.clear()
+            try:
+                if is_first:
+                    await self._mark_removed()
+                    is_first = False
+                while self._changed or self._entries:
+                    await self._tell()
+            except KajitoriError as error:
+                self._metrics.history_failures.inc()
+                log.warning("history is behind by %d runs: %s", len(self._changed), error)
+                self._wake.set()
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
+            else:
+                pause = FIRST_PAUSE_SECONDS
+            self._metrics.history_waiting.set(len(self._changed))
+
+    async def _tell(self) -> None:
+        """Tell history about the runs that changed, at most `TOGETHER` of them."""
+        keys = list(self._changed)[:TOGETHER]
+        for key in keys:
+            del self._changed[key]
+        try:
+            news = [each for key in keys for each in self._news_of(key)]
+            if news:
+                await self._history.record(each.state for each in news)
+        except BaseException:
+            self._changed = dict.fromkeys(keys) | self._changed
+            raise
+        for each in news:
+            self._note_told(each)
+        entries = list(self._entries.values())
+        if entries:
+            await self._history.note(entries)
+            for entry in entries:
+                self._entries.pop(entry.key, None)
+
+    def _news_of(self, key: Key) -> list[_News]:
+        """Return what history has to be told about the runs that have, or had, this name."""
+        found: list[_News] = []
+        before, run = self._shown.get(key), self._mirror.runs.get(key)
+        if before is not None and (run is None or run.metadata.uid != before.metadata.uid):
+            uid, now = before.metadata.uid, self._now()
+            if uid in self._ended:
+                self._forget(key, uid)
+            else:  # its object disappeared without us: somebody took the finalizer away
+                state = state_of(before, closed_now(before, now), now, confirmed=self._has(uid), removed=True)
+                found.append(_News(key, before, state, is_gone=True))
+        if run is not None and run.metadata.uid not in self._ended:
+            told = self._told.get(run.metadata.uid)
+            if told is None or told[0] != facts_of(run):
+                state = state_of(run, run.current_status, self._now(), confirmed=self._has(run.metadata.uid))
+                found.append(_News(key, run, state))
+            elif not found:
+                self._shown[key] = run
+        return found
+
+    def _note_told(self, news: _News) -> None:
+        """Remember what history has now."""
+        uid = news.run.metadata.uid
+        if news.is_gone:
+            self._forget(news.key, uid)
+            return
+        self._shown[news.key] = news.run
+        self._told[uid] = facts_of(news.run), news.state.last
+        noted = self._noted.setdefault(uid, set())
+        for entry in decisions_of(news.run):
+            if entry.key not in noted:
+                noted.add(entry.key)
+                self._entries[entry.key] = entry
+
+    def _has(self, uid: str) -> int | None:
+        """Return the number of the last segment of a run that history has; None if that is not known."""
+        told = self._told.get(uid)
+        return told[1] or None if told is not None else None
+
+    def _forget(self, key: Key, uid: str) -> None:
+        self._shown.pop(key, None)
+        self._told.pop(uid, None)
+        self._noted.pop(uid, None)
+        self._ended.discard(uid)
+
+    async def _mark_removed(self) -> None:
+        """Mark runs whose objects disappeared while no controller was at work."""
+        await self._mirror.wait_fresh()
+        present = {run.metadata.uid for run in self._mirror.runs.values()}
+        gone = [uid for uid in await self._history.present() if uid not in present]
+        await self._history.mark_removed(gone, int(self._now().timestamp()))
+
+    # ------------------------------------------------------------------------------------------ outbox
+
+    async def _empty_outbox_forever(self) -> None:
+        while self._outbox is not None:
+            try:
+                async for uid, content in self._outbox.waiting():
+                    await self._history.record([msgspec.json.decode(content, type=RunState)])
+                    await self._outbox.remove(uid)
+                    log.info("the record of run %s was taken from the outbox to history", uid)
+            except (KajitoriError, msgspec.DecodeError) as error:
+                log.info("the outbox of history is not emptied: %s", error)
+            await asyncio.sleep(OUTBOX_SECONDS)
