@@ -181,7 +181,7 @@ class QueueParts:
 
 @dataclass(frozen=True, kw_only=True)
 class StartParts:
-    """What members ask for as they start."""
+    """Answers that members ask for as they start."""
 
     tickets: TicketReader
     host_lists: HostLists

@@ -1,4 +1,4 @@
-"""What changed in the cluster, and what has to be decided again because of that."""
+"""Turns changes in the cluster into runs to reconcile and cycles of the queue to run."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ class NodeParts:
 
 @dataclass(frozen=True, kw_only=True)
 class RecordParts:
-    """What remains of members after their Pods are gone."""
+    """Logs, results and memory peaks, which outlive the Pods of members, and uploaded code."""
 
     logs: LogKeeper | None
     """None if logs are lost with their Pods."""

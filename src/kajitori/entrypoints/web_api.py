@@ -63,7 +63,7 @@ USER_AGENT = "kajitori-api"
 
 @dataclass(frozen=True, kw_only=True)
 class ApiDependencies:
-    """What a Web API is made of. The parts belong to the event loop that serves it."""
+    """The parts that a Web API is made of. They belong to the event loop that serves it."""
 
     client: KubeClient
     """A client with the server's own credentials."""

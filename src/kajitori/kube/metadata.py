@@ -1,4 +1,4 @@
-"""What all objects of the cluster have, reduced to the fields that are used here.
+"""Metadata of objects of the cluster, reduced to the fields that are used here.
 
 The garbage collector does not track the structs: they hold no cycles, and there are millions.
 """
