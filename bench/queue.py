@@ -20,7 +20,7 @@ from bench.common import Limit, print_limits, print_table
 from bench.planner import NODES, QUEUED, cluster, gangs
 from kajitori.cli import ALLOCATIONS_BETWEEN_COLLECTIONS
 from kajitori.cluster.queue.outlook import Outlook, PendingRun
-from kajitori.controllers.queue.controller import Cycle, Queue
+from kajitori.controllers.queue.queue import Cycle, Queue
 from kajitori.core.spec.reasons import Phase
 from kajitori.core.spec.status import MemberCounts, RunStatus
 from kajitori.core.words import names

@@ -11,7 +11,7 @@ from tests.helpers.queue_scene import MEMBER, NOW, ago, in_queue, mirror_of_node
 from kajitori.cluster.queue.outlook import PendingRun
 from kajitori.cluster.view import ClusterView
 from kajitori.configuration.policy_file import PolicyFile
-from kajitori.controllers.queue.controller import Cycle, Queue, QueueEntry
+from kajitori.controllers.queue.queue import Cycle, Queue, QueueEntry
 from kajitori.core.placement.planner import GangRequest
 from kajitori.core.policy.file import parse_policy
 from kajitori.core.spec.reasons import Phase

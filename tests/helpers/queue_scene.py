@@ -10,7 +10,7 @@ import msgspec
 from kajitori.cluster.queue.outlook import PendingRun
 from kajitori.cluster.view import ClusterView
 from kajitori.configuration.policy_file import PolicyFile
-from kajitori.controllers.queue.controller import Admitted, Cycle, QueueEntry
+from kajitori.controllers.queue.queue import Admitted, Cycle, QueueEntry
 from kajitori.core import gang
 from kajitori.core.placement.planner import GangRequest, MemberRequest
 from kajitori.core.policy.file import parse_policy

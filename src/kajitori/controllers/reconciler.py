@@ -17,7 +17,7 @@ from kajitori.cluster.queue.preemptions import preemptor_waits
 from kajitori.cluster.runs.members import member_of
 from kajitori.cluster.runs.stored_runs import life_of
 from kajitori.controllers.parts import ClusterParts, NodeParts, QueueParts, RecordParts, RunParts
-from kajitori.controllers.queue.controller import Admitted
+from kajitori.controllers.queue.queue import Admitted
 from kajitori.controllers.records.history import ASK_AGAIN
 from kajitori.controllers.runs.attempts import delete_member, delete_members, is_meddled_with, put_right, reference_to
 from kajitori.controllers.runs.checkpoints import delete_checkpoint

@@ -22,7 +22,7 @@ from kajitori.cluster.queue.pending import PendingRuns
 from kajitori.cluster.runs.stored_runs import member_of_template
 from kajitori.cluster.view import ClusterView
 from kajitori.configuration.policy_file import PolicyFile
-from kajitori.controllers.queue.controller import Cycle, Queue
+from kajitori.controllers.queue.queue import Cycle, Queue
 from kajitori.core.placement.planner import occupy_rows, room_of
 from kajitori.core.policy.file import parse_policy
 from kajitori.core.spec.node_request import NodeRequest, RequestState

@@ -14,9 +14,9 @@ import msgspec
 from kajitori.cluster.queue.pending import request_of
 from kajitori.cluster.queue.preemptions import PREEMPTS, key_of
 from kajitori.cluster.view import ClusterView
-from kajitori.controllers.queue.controller import DOUBT_PATIENCE, Admitted, Cycle, Queue, QueueEntry
 from kajitori.controllers.queue.growing import Growing, Growth
 from kajitori.controllers.queue.provisioning import Ask, Provisioning
+from kajitori.controllers.queue.queue import DOUBT_PATIENCE, Admitted, Cycle, Queue, QueueEntry
 from kajitori.controllers.queue.start_slots import StartSlots
 from kajitori.controllers.queue.starting import Starter
 from kajitori.controllers.queue.takeover import Takeover

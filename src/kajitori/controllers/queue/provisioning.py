@@ -17,7 +17,7 @@ import msgspec
 
 from kajitori.cluster.nodes.node_requests import NodeRequests, answer_of
 from kajitori.cluster.view import ClusterView
-from kajitori.controllers.queue.controller import Cycle, QueueEntry
+from kajitori.controllers.queue.queue import Cycle, QueueEntry
 from kajitori.controllers.runs.belongings import ensure_of_run
 from kajitori.controllers.workqueue import Key
 from kajitori.core import gang

@@ -11,9 +11,9 @@ import msgspec
 
 from kajitori.cluster.held import begin_usage
 from kajitori.cluster.view import ClusterView
-from kajitori.controllers.queue.controller import Admitted, QueueEntry
 from kajitori.controllers.queue.growing import Growth
 from kajitori.controllers.queue.provisioning import Provisioning
+from kajitori.controllers.queue.queue import Admitted, QueueEntry
 from kajitori.controllers.runs.attempts import (
     StartRefused,
     check_claims,

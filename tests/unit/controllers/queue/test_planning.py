@@ -11,7 +11,6 @@ import pytest
 from tests.helpers.queue_scene import NOW, QueueScene, ago
 
 from kajitori.cluster.runs.stored_runs import life_of
-from kajitori.controllers.queue.controller import DOUBT_PATIENCE, LONGEST_PAUSE, Admitted, Cycle, QueueEntry
 from kajitori.controllers.queue.planning import (
     FULL_REST,
     FULL_REST_WHEN_BUSY,
@@ -22,6 +21,7 @@ from kajitori.controllers.queue.planning import (
     Planning,
 )
 from kajitori.controllers.queue.provisioning import Provisioning
+from kajitori.controllers.queue.queue import DOUBT_PATIENCE, LONGEST_PAUSE, Admitted, Cycle, QueueEntry
 from kajitori.controllers.queue.starting import Starter
 from kajitori.controllers.queue.trigger import CycleTrigger
 from kajitori.controllers.runs.statuses import Statuses

@@ -9,9 +9,9 @@ import pytest
 from tests.helpers.queue_scene import NOW, QueueScene, ago
 
 from kajitori.cluster.runs.stored_runs import life_of
-from kajitori.controllers.queue.controller import Admitted, QueueEntry
 from kajitori.controllers.queue.growing import Growth
 from kajitori.controllers.queue.provisioning import Provisioning
+from kajitori.controllers.queue.queue import Admitted, QueueEntry
 from kajitori.controllers.queue.starting import Starter
 from kajitori.controllers.runs.networks import NetworkKeeper
 from kajitori.controllers.runs.statuses import Statuses

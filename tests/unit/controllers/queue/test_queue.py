@@ -13,7 +13,7 @@ from tests.helpers.queue_scene import MEMBER, in_queue, mirror_of_nodes, who_sta
 from kajitori.cluster.queue.outlook import PendingRun
 from kajitori.cluster.view import ClusterView
 from kajitori.configuration.policy_file import PolicyFile
-from kajitori.controllers.queue.controller import DOUBT_PATIENCE, Admitted, Queue
+from kajitori.controllers.queue.queue import DOUBT_PATIENCE, Admitted, Queue
 from kajitori.core import gang
 from kajitori.core.placement.planner import GangRequest
 from kajitori.core.spec.parsing import parse_spec

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.helpers.queue_scene import NOW, QueueScene, in_queue
 
-from kajitori.controllers.queue.controller import LONGEST_PAUSE, Cycle, Queue
+from kajitori.controllers.queue.queue import LONGEST_PAUSE, Cycle, Queue
 from kajitori.core import gang
 from kajitori.core.spec.reasons import Phase
 from kajitori.core.spec.status import Ran
