@@ -34,6 +34,7 @@ _SUBRESOURCE_KINDS = {
     "scale": ("autoscaling", "v1", "Scale"),
 }
 _STATUS_VERBS = ("get", "patch", "update")
+_RESPONSE = ("group", "version", "kind")
 
 
 def wants_aggregated(accept: str) -> bool:
@@ -143,57 +144,50 @@ def _group(group: str, versions: list[str]) -> dict[str, Any]:
 
 def _resource(kind: Kind) -> dict[str, Any]:
     resource = kind.resource
-    shown: dict[str, Any] = {
+    return {
         "name": resource.plural,
         "singularName": kind.singular,
         "namespaced": resource.namespaced,
         "kind": resource.kind,
         "verbs": list(kind.verbs),
+        **_names(kind),
     }
-    if kind.short_names:
-        shown["shortNames"] = list(kind.short_names)
-    if kind.categories:
-        shown["categories"] = list(kind.categories)
-    return shown
+
+
+def _names(kind: Kind) -> dict[str, Any]:
+    names = {"shortNames": list(kind.short_names), "categories": list(kind.categories)}
+    return {name: values for name, values in names.items() if values}
 
 
 def _subresource(kind: Kind, name: str) -> dict[str, Any]:
     group, version_name, responds = _SUBRESOURCE_KINDS.get(name, ("", "", kind.resource.kind))
-    shown: dict[str, Any] = {
+    return {
         "name": f"{kind.resource.plural}/{name}",
         "singularName": "",
         "namespaced": kind.resource.namespaced,
         "kind": responds,
         "verbs": list(_SUBRESOURCE_VERBS.get(name, _STATUS_VERBS)),
+        **({"group": group, "version": version_name} if group else {}),
     }
-    if group:
-        shown.update({"group": group, "version": version_name})
-    return shown
 
 
 def _aggregated(kind: Kind) -> dict[str, Any]:
     resource = kind.resource
-    shown: dict[str, Any] = {
+    own = (resource.group, resource.version, resource.kind)
+    parts = [
+        {
+            "subresource": name,
+            "responseKind": dict(zip(_RESPONSE, _SUBRESOURCE_KINDS.get(name, own), strict=True)),
+            "verbs": list(_SUBRESOURCE_VERBS.get(name, _STATUS_VERBS)),
+        }
+        for name in sorted(kind.subresources)
+    ]
+    return {
         "resource": resource.plural,
-        "responseKind": {"group": resource.group, "version": resource.version, "kind": resource.kind},
+        "responseKind": dict(zip(_RESPONSE, own, strict=True)),
         "scope": "Namespaced" if resource.namespaced else "Cluster",
         "singularResource": kind.singular,
         "verbs": list(kind.verbs),
+        **_names(kind),
+        **({"subresources": parts} if parts else {}),
     }
-    if kind.short_names:
-        shown["shortNames"] = list(kind.short_names)
-    if kind.categories:
-        shown["categories"] = list(kind.categories)
-    if kind.subresources:
-        shown["subresources"] = []
-    for name in sorted(kind.subresources):
-        own = (resource.group, resource.version, resource.kind)
-        group, version_name, responds = _SUBRESOURCE_KINDS.get(name, own)
-        shown["subresources"].append(
-            {
-                "subresource": name,
-                "responseKind": {"group": group, "version": version_name, "kind": responds},
-                "verbs": list(_SUBRESOURCE_VERBS.get(name, _STATUS_VERBS)),
-            }
-        )
-    return shown

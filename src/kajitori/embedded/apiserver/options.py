@@ -8,7 +8,15 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from kajitori.core.words.selectors import FieldSelector, LabelSelector, SelectorError, parse_fields, parse_labels
-from kajitori.embedded.apiserver.causes import Cause, forbidden, format_value, invalid, not_supported
+from kajitori.embedded.apiserver.causes import (
+    Cause,
+    forbidden,
+    format_value,
+    invalid,
+    not_supported,
+    required,
+    too_long,
+)
 from kajitori.embedded.apiserver.schemas.conform import type_name
 from kajitori.embedded.apiserver.status import StatusError
 
@@ -82,43 +90,28 @@ def parse_list(query: Query) -> ListOptions:
 
 
 def _list_faults(options: ListOptions) -> list[Cause]:
+    match, name = options.resource_version_match, "resourceVersionMatch"
     causes = []
-    match = options.resource_version_match
     if options.send_initial_events is not None:
-        causes.append(forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list"))
-    if not match:
-        return causes
-    name = "resourceVersionMatch"
-    if not options.resource_version:
-        causes.append(forbidden(name, "resourceVersionMatch is forbidden unless resourceVersion is provided"))
-    if options.continue_token:
-        causes.append(forbidden(name, "resourceVersionMatch is forbidden when continue is provided"))
-    if match not in ("Exact", "NotOlderThan"):
+        causes.append(forbidden("sendInitialEvents", "only for watches"))
+    if match and not options.resource_version:
+        causes.append(forbidden(name, "only together with resourceVersion"))
+    if match and options.continue_token:
+        causes.append(forbidden(name, "not together with continue"))
+    if match not in ("", "Exact", "NotOlderThan"):
         causes.append(not_supported(name, match, ("Exact", "NotOlderThan", "")))
     if match == "Exact" and options.resource_version == "0":
-        causes.append(forbidden(name, 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"'))
+        causes.append(forbidden(name, "must not be Exact for resourceVersion 0"))
     return causes
 
 
 def _watch_faults(options: ListOptions) -> list[Cause]:
-    causes = []
-    match, initial = options.resource_version_match, options.send_initial_events
-    name = "resourceVersionMatch"
-    if initial is None:
-        if match:
-            causes.append(
-                forbidden(name, "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided")
-            )
-            if match != "NotOlderThan":
-                causes.append(not_supported(name, match, ("NotOlderThan",)))
-        return causes
-    if match != "NotOlderThan":
-        if not match:
-            causes.append(forbidden(name, "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"))
-        else:
-            causes.append(not_supported(name, match, ("NotOlderThan",)))
+    match, name = options.resource_version_match, "resourceVersionMatch"
+    if options.send_initial_events is None:
+        return [forbidden(name, "only together with sendInitialEvents")] if match else []
+    causes = [] if match == "NotOlderThan" else [not_supported(name, match, ("NotOlderThan",))]
     if options.continue_token:
-        causes.append(forbidden("continue", "continue is forbidden for watch with sendInitialEvents"))
+        causes.append(forbidden("continue", "not together with sendInitialEvents"))
     return causes
 
 
@@ -134,17 +127,13 @@ def parse_write(query: Query, kind: str, *, default_validation: str = "Warn", ap
     forced = query.get("force", "")
     dry_run, faults = _dry_run([query["dryRun"]] if query.get("dryRun") else [])
     if apply and not manager:
-        causes.append(Cause("FieldValueRequired", "fieldManager", "Required value: is required for apply patch"))
+        causes.append(required("fieldManager", "is required for apply patch"))
     if kind == "PatchOptions" and not apply and forced:
         causes.append(forbidden("force", "may not be specified for non-apply patch"))
     if len(manager) > _MANAGER_MAX_LENGTH:
-        causes.append(
-            Cause("FieldValueTooLong", "fieldManager", f"Too long: may not be more than {_MANAGER_MAX_LENGTH} bytes")
-        )
+        causes.append(too_long("fieldManager", _MANAGER_MAX_LENGTH))
     elif not manager.isprintable():
-        place, odd = next((index, one) for index, one in enumerate(manager) if not one.isprintable())
-        why = f"invalid character U+{ord(odd):04X} (at position {len(manager[:place].encode())})"
-        causes.append(invalid("fieldManager", manager, why))
+        causes.append(invalid("fieldManager", manager, "must have printable characters only"))
     causes += faults
     if validation not in ("", "Ignore", "Warn", "Strict"):
         causes.append(not_supported("fieldValidation", validation, ("", "Ignore", "Strict", "Warn")))
@@ -195,16 +184,13 @@ def parse_delete(query: Query, body: Mapping[str, Any] | None) -> DeleteOptions:
 
 
 def _delete_query(query: Query) -> dict[str, Any]:
-    body: dict[str, Any] = {}
-    if query.get("gracePeriodSeconds"):
-        body["gracePeriodSeconds"] = _integer(query["gracePeriodSeconds"])
-    if query.get("propagationPolicy"):
-        body["propagationPolicy"] = query["propagationPolicy"]
-    if query.get("orphanDependents"):
-        body["orphanDependents"] = _boolean(query["orphanDependents"])
-    if query.get("dryRun"):
-        body["dryRun"] = [query["dryRun"]]
-    return body
+    read: dict[str, Callable[[str], Any]] = {
+        "gracePeriodSeconds": _integer,
+        "propagationPolicy": str,
+        "orphanDependents": _boolean,
+        "dryRun": lambda text: [text],
+    }
+    return {name: parse(query[name]) for name, parse in read.items() if query.get(name)}
 
 
 def _dry_run(values: list[str]) -> tuple[bool, list[Cause]]:

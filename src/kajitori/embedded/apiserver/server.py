@@ -330,10 +330,8 @@ class ApiServer:
 
     async def _open_api(self, request: web.BaseRequest, path: str) -> web.StreamResponse:
         match path.strip("/").split("/"):
-            case ["openapi", "v2"]:
-                body: bytes | None = self._openapi.v2()
             case ["openapi", "v3"]:
-                body = self._openapi.v3_index()
+                body: bytes | None = self._openapi.v3_index()
             case ["openapi", "v3", *rest]:
                 body = self._openapi.v3("/".join(rest))
             case _:
@@ -354,7 +352,7 @@ class _Labels:
 
 
 def _paths(registry: KindRegistry) -> list[str]:
-    found = {"/api", "/apis", "/healthz", "/livez", "/metrics", "/openapi/v2", "/openapi/v3", "/readyz", "/version"}
+    found = {"/api", "/apis", "/healthz", "/livez", "/metrics", "/openapi/v3", "/readyz", "/version"}
     for kind in registry.all():
         resource = kind.resource
         found.add(f"/apis/{resource.group}/{resource.version}" if resource.group else f"/api/{resource.version}")

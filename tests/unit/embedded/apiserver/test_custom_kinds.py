@@ -59,7 +59,7 @@ async def test_defaults_pruning_and_faults() -> None:
     assert wrong.faults == [
         'spec.mode: Unsupported value: "lazy": supported values: "slow", "fast"',
         'spec.parts[1]: Duplicate value: {"name":"a"}',
-        "spec.size: Invalid value: 0: spec.size in body should be greater than or equal to 1",
+        "spec.size: Invalid value: 0: should be greater than or equal to 1",
     ]
 
 

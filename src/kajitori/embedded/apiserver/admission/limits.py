@@ -64,50 +64,32 @@ def pod_faults(pod: Object, ranges: Iterable[Object]) -> list[str]:
 
 def claim_faults(claim: Object, ranges: Iterable[Object]) -> list[str]:
     """Return every bound that a PersistentVolumeClaim violates."""
-    wanted = {
-        name: parse_nano(text) for name, text in ((claim["spec"].get("resources") or {}).get("requests") or {}).items()
-    }
+    requests = pod_resources.of_container(claim["spec"], "requests")
     faults: list[str] = []
     for one in ranges:
         for limit in (one.get("spec") or {}).get("limits") or []:
-            if limit.get("type") != "PersistentVolumeClaim":
-                continue
-            for bound, word, breaks in (("min", "minimum", -1), ("max", "maximum", 1)):
-                for name, text in sorted((limit.get(bound) or {}).items()):
-                    amount = wanted.get(name)
-                    start = f"{word} {name} usage per PersistentVolumeClaim is {text}"
-                    if amount is None:
-                        faults.append(f"{start}.  No request is specified")
-                    elif (amount - parse_nano(text)) * breaks > 0:
-                        faults.append(f"{start}, but request is {_text(name, amount)}")
+            if limit.get("type") == "PersistentVolumeClaim":
+                faults += _bounds(limit, "PersistentVolumeClaim", requests, requests)
     return faults
 
 
 def _bounds(limit: dict[str, Any], kind: str, requests: dict[str, int], limits: dict[str, int]) -> list[str]:
     faults: list[str] = []
-    for name, text in sorted((limit.get("min") or {}).items()):
-        start, bound = f"minimum {name} usage per {kind} is {text}", parse_nano(text)
-        if name not in requests:
-            faults.append(f"{start}.  No request is specified")
-        elif requests[name] < bound:
-            faults.append(f"{start}, but request is {_text(name, requests[name])}")
-        elif name in limits and limits[name] < bound:
-            faults.append(f"{start}, but limit is {_text(name, limits[name])}")
-    for name, text in sorted((limit.get("max") or {}).items()):
-        start, bound = f"maximum {name} usage per {kind} is {text}", parse_nano(text)
-        if name not in limits:
-            faults.append(f"{start}.  No limit is specified")
-        elif limits[name] > bound:
-            faults.append(f"{start}, but limit is {_text(name, limits[name])}")
-        elif name in requests and requests[name] > bound:
-            faults.append(f"{start}, but request is {_text(name, requests[name])}")
+    both = (("request", requests), ("limit", limits))
+    for bound, word, sign, order in (("min", "minimum", -1, both), ("max", "maximum", 1, both[::-1])):
+        for name, text in sorted((limit.get(bound) or {}).items()):
+            start, nano = f"{word} {name} usage per {kind} is {text}", parse_nano(text)
+            needed, amounts = order[0]
+            if name not in amounts:
+                faults.append(f"{start}.  No {needed} is specified")
+                continue
+            unfit = [(noun, given[name]) for noun, given in order if (given.get(name, nano) - nano) * sign > 0]
+            faults += [f"{start}, but {noun} is {_text(name, amount)}" for noun, amount in unfit[:1]]
     for name, text in sorted((limit.get("maxLimitRequestRatio") or {}).items()):
-        start, bound = f"{name} max limit to request ratio per {kind} is {text}", parse_nano(text)
-        if not requests.get(name):
-            faults.append(f"{start}, but no request is specified or request is 0")
-        elif not limits.get(name):
-            faults.append(f"{start}, but no limit is specified or limit is 0")
-        elif limits[name] * NANO > bound * requests[name]:
+        start, bound_nano = f"{name} max limit to request ratio per {kind} is {text}", parse_nano(text)
+        if not requests.get(name) or not limits.get(name):
+            faults.append(f"{start}, but request or limit is not specified or 0")
+        elif limits[name] * NANO > bound_nano * requests[name]:
             faults.append(f"{start}, but provided ratio is {limits[name] / requests[name]:f}")
     return faults
 

@@ -1,5 +1,5 @@
-"""OpenAPI: /openapi/v2 (validation by old clients) and /openapi/v3 (`kubectl explain`; kubectl also learns from it that
-the server validates fields and applies patches)."""
+"""OpenAPI: /openapi/v3, for `kubectl explain`; kubectl also learns from it that the server validates fields and applies
+patches. There is no /openapi/v2: kubectl reads it before 1.29 only, and as protobuf."""
 
 from __future__ import annotations
 
@@ -74,10 +74,6 @@ class OpenApi:
         self._generation = -1
         self._documents: dict[str, bytes] = {}
 
-    def v2(self) -> bytes:
-        """Answer GET /openapi/v2 as JSON."""
-        return self._kept("v2", lambda: _v2(list(self._registry.all())))
-
     def v3_index(self) -> bytes:
         """Answer GET /openapi/v3: the paths of the documents with their hashes."""
         return self._kept("v3", self._index)
@@ -124,33 +120,24 @@ def _info() -> Document:
 
 
 def _v3(kinds: list[Kind]) -> Document:
-    writer = _Writer("#/components/schemas/")
+    writer = _Writer()
     paths: Document = {}
     for kind in kinds:
-        _add_paths(paths, kind, writer, _operation_v3)
+        _add_paths(paths, kind, writer)
     return {"openapi": "3.0.0", "info": _info(), "paths": paths, "components": {"schemas": writer.finished()}}
-
-
-def _v2(kinds: list[Kind]) -> Document:
-    writer = _Writer("#/definitions/")
-    paths: Document = {}
-    for kind in kinds:
-        _add_paths(paths, kind, writer, _operation_v2)
-    return {"swagger": "2.0", "info": _info(), "paths": paths, "definitions": writer.finished()}
 
 
 class _Writer:
     """Collects the types that documents refer to."""
 
-    def __init__(self, prefix: str) -> None:
-        self._prefix = prefix
+    def __init__(self) -> None:
         self._types: dict[str, Document] = {}
 
     def finished(self) -> dict[str, Document]:
         return dict(sorted(self._types.items()))
 
     def reference(self, name: str) -> Document:
-        return {"$ref": self._prefix + name}
+        return {"$ref": f"#/components/schemas/{name}"}
 
     def kind(self, kind: Kind) -> tuple[str, str]:
         """Add a kind and its list, and return their names."""
@@ -177,18 +164,11 @@ class _Writer:
         return name, list_name
 
     def _add_common(self, name: str) -> None:
-        self._types.setdefault(name, _COMMON[name] if self._is_v3 else _plain(_COMMON[name]))
-
-    @property
-    def _is_v3(self) -> bool:
-        return self._prefix.startswith("#/components")
+        self._types.setdefault(name, _COMMON[name])
 
     def _referring(self, name: str, description: str) -> Document:
-        """Add a description to a reference: version 3 allows nothing beside a `$ref`, hence `allOf`."""
-        reference = self.reference(name)
-        if not self._is_v3:
-            return {**reference, "description": description} if description else reference
-        return {"allOf": [reference], **({"description": description} if description else {})}
+        """Add a description to a reference: OpenAPI allows nothing beside a `$ref`, hence `allOf`."""
+        return {"allOf": [self.reference(name)], **({"description": description} if description else {})}
 
     def _node(self, schema: Schema) -> Document:
         if schema.reference and schema.type == "object":
@@ -208,8 +188,7 @@ class _Writer:
             document["description"] = schema.description
         if schema.type == "intorstring":
             document["x-kubernetes-int-or-string"] = True
-            if self._is_v3:
-                document["oneOf"] = [{"type": "integer"}, {"type": "string"}]
+            document["oneOf"] = [{"type": "integer"}, {"type": "string"}]
         elif schema.type in _SCALARS:
             document.update(_SCALARS[schema.type])
         elif schema.type == "array":
@@ -225,17 +204,11 @@ class _Writer:
             document["required"] = list(schema.required)
         if schema.default is not None and schema.default is not NULL:
             document["default"] = schema.default
-        if schema.nullable and self._is_v3:
+        if schema.nullable:
             document["nullable"] = True
         document.update(schema.constraints)
         document.update(_extensions(schema, inline=True))
         return document
-
-
-def _plain(document: Document) -> Document:
-    """Convert a schema to version 2, which has no oneOf."""
-    plain = {name: value for name, value in document.items() if name != "oneOf"}
-    return plain if "type" in plain else {**plain, "type": "string"}
 
 
 def _extensions(schema: Schema, *, inline: bool) -> Document:
@@ -257,7 +230,7 @@ def _extensions(schema: Schema, *, inline: bool) -> Document:
     return found
 
 
-def _add_paths(paths: Document, kind: Kind, writer: _Writer, operation: Any) -> None:
+def _add_paths(paths: Document, kind: Kind, writer: _Writer) -> None:
     name, list_name = writer.kind(kind)
     resource = kind.resource
     root = f"/apis/{resource.group}/{resource.version}" if resource.group else f"/api/{resource.version}"
@@ -266,9 +239,9 @@ def _add_paths(paths: Document, kind: Kind, writer: _Writer, operation: Any) -> 
     own = writer.reference(name)
 
     def add(path: str, verbs: dict[str, tuple[str, Document]]) -> None:
-        shown: Document = {"parameters": _path_parameters(path, operation is _operation_v3)}
+        shown: Document = {"parameters": _path_parameters(path)}
         for method, (action, answer) in verbs.items():
-            shown[method] = operation(kind, method, action, answer, own)
+            shown[method] = _operation(kind, method, action, answer, own)
         paths[path] = shown
 
     if kind.virtual:
@@ -287,42 +260,32 @@ def _add_paths(paths: Document, kind: Kind, writer: _Writer, operation: Any) -> 
         add(f"{collection}/{{name}}/status", {method: item[method] for method in ("get", "put", "patch")})
 
 
-def _path_parameters(path: str, v3: bool) -> list[Document]:
-    found = []
-    for name in ("name", "namespace"):
-        if f"{{{name}}}" in path:
-            kind = {"schema": {"type": "string"}} if v3 else {"type": "string"}
-            found.append({"name": name, "in": "path", "required": True, **kind})
-    return found
+def _path_parameters(path: str) -> list[Document]:
+    names = [name for name in ("name", "namespace") if f"{{{name}}}" in path]
+    return [{"name": name, "in": "path", "required": True, "schema": {"type": "string"}} for name in names]
 
 
-def _parameters(method: str, v3: bool) -> list[Document]:
-    if method not in ("post", "put", "patch"):
-        return []
-    names = (*_WRITE_PARAMETERS, "force") if method == "patch" else _WRITE_PARAMETERS
-    found = []
-    for name in names:
-        kind = "boolean" if name == "force" else "string"
-        typed: Document = {"schema": {"type": kind}} if v3 else {"type": kind}
-        found.append({"name": name, "in": "query", "description": _TEXTS[name], **typed})
-    return found
+def _parameters(method: str) -> list[Document]:
+    names = {"post": _WRITE_PARAMETERS, "put": _WRITE_PARAMETERS, "patch": (*_WRITE_PARAMETERS, "force")}
+    return [
+        {
+            "name": name,
+            "in": "query",
+            "description": _TEXTS[name],
+            "schema": {"type": "boolean" if name == "force" else "string"},
+        }
+        for name in names.get(method, ())
+    ]
 
 
-def _labelled(kind: Kind, method: str, action: str) -> Document:
+def _operation(kind: Kind, method: str, action: str, answer: Document, own: Document) -> Document:
     resource = kind.resource
-    return {
+    operation: Document = {
         "tags": [f"{resource.group.partition('.')[0] or 'core'}_{resource.version}"],
         "x-kubernetes-action": action,
         _GVK: {"group": resource.group, "version": resource.version, "kind": resource.kind},
-    }
-
-
-def _operation_v3(kind: Kind, method: str, action: str, answer: Document, own: Document) -> Document:
-    content = {"application/json": {"schema": answer}}
-    operation: Document = {
-        **_labelled(kind, method, action),
-        "parameters": _parameters(method, v3=True),
-        "responses": {"200": {"description": "OK", "content": content}},
+        "parameters": _parameters(method),
+        "responses": {"200": {"description": "OK", "content": {"application/json": {"schema": answer}}}},
     }
     if method in ("post", "put"):
         operation["requestBody"] = {"content": {"*/*": {"schema": own}}}
@@ -330,18 +293,3 @@ def _operation_v3(kind: Kind, method: str, action: str, answer: Document, own: D
         taken = [one for one in _PATCH_TYPES if kind.custom is None or "strategic" not in one]
         operation["requestBody"] = {"content": {one: {"schema": {"type": "object"}} for one in taken}}
     return operation
-
-
-def _operation_v2(kind: Kind, method: str, action: str, answer: Document, own: Document) -> Document:
-    parameters = _parameters(method, v3=False)
-    if method in ("post", "put", "patch"):
-        body = {"type": "object"} if method == "patch" else own
-        parameters.insert(0, {"name": "body", "in": "body", "required": True, "schema": body})
-    taken = [one for one in _PATCH_TYPES if kind.custom is None or "strategic" not in one]
-    return {
-        **_labelled(kind, method, action),
-        "consumes": taken if method == "patch" else ["*/*"],
-        "produces": ["application/json"],
-        "parameters": parameters,
-        "responses": {"200": {"description": "OK", "schema": answer}},
-    }

@@ -1,4 +1,4 @@
-"""Validation by a custom resource's schema, with the messages of kube-openapi and apiextensions."""
+"""Validation by a custom resource's schema."""
 
 from __future__ import annotations
 
@@ -7,22 +7,37 @@ import binascii
 import ipaddress
 import re
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import date, datetime
 from functools import lru_cache
 from typing import Any
 from urllib.parse import urlsplit
 
-from kajitori.embedded.apiserver.causes import Cause, duplicate, format_value, not_supported, required, too_long
+from kajitori.embedded.apiserver.causes import (
+    Cause,
+    duplicate,
+    format_value,
+    invalid,
+    not_supported,
+    required,
+    too_long,
+)
 from kajitori.embedded.apiserver.schemas.custom import convert
 from kajitori.embedded.apiserver.schemas.schema import ABSENT, Schema, is_same, stored_part
 
-_NOWHERE = "<nil>"
-"""The field of faults that belong to no single field."""
 _INT_BOUNDS = {"int32": 2**31, "int64": 2**63}
 _DURATION = re.compile(r"[-+]?(\d+(\.\d*)?|\.\d+)(ns|us|µs|μs|ms|s|m|h)")
 _DATE_TIME = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:?\d\d)?")
 _EMAIL = re.compile(r"[^@\s]+@[^@\s]+")
+_TYPES: dict[str, tuple[type, ...]] = {
+    "string": (str,),
+    "boolean": (bool,),
+    "number": (int, float),
+    "intorstring": (int, str),
+    "object": (dict,),
+    "map": (dict,),
+    "array": (list,),
+}
 
 
 def validate(schema: Schema, value: Any, path: str = "", old: Any = ABSENT) -> list[Cause]:
@@ -31,16 +46,9 @@ def validate(schema: Schema, value: Any, path: str = "", old: Any = ABSENT) -> l
     if is_same(value, old):
         return []
     if value is None:
-        if schema.nullable or schema.type == "any":
-            return []
-        return [_type_fault(schema, value, path)] if path else []
-    if not _has_type(schema, value):
-        causes = [_type_fault(schema, value, path)]
-        if schema.type == "integer" and type(value) is float:
-            form = schema.constraints.get("format")
-            detail = f"with format {form}" if form else "(default format)"
-            causes.append(_nowhere(path, f"Checked value must be of type integer {detail} in {path}"))
-        return causes
+        return [] if schema.nullable or schema.type == "any" or not path else [_type_fault(schema.type, value, path)]
+    if not _has_type(schema.type, value):
+        return [_type_fault(schema.type, value, path)]
     causes = _value_faults(schema.constraints, value, path)
     if type(value) is dict:
         causes += _object_faults(schema, value, path, old)
@@ -49,66 +57,28 @@ def validate(schema: Schema, value: Any, path: str = "", old: Any = ABSENT) -> l
     return causes + _junctor_faults(schema.constraints, value, path)
 
 
-def _has_type(schema: Schema, value: Any) -> bool:
-    kind = schema.type
-    if kind == "any":
-        return True
-    if kind in ("object", "map"):
-        return type(value) is dict
-    if kind == "array":
-        return type(value) is list
-    return _is_scalar(kind, value)
-
-
-def _is_scalar(kind: str, value: Any) -> bool:
-    if kind == "string":
-        return type(value) is str
-    if kind == "boolean":
-        return type(value) is bool
+def _has_type(kind: str, value: Any) -> bool:
     if kind == "integer":
         return type(value) is int or (type(value) is float and value.is_integer())
-    if kind == "number":
-        return type(value) in (int, float)
-    if kind == "intorstring":
-        return type(value) in (int, str)
-    return True
+    return kind not in _TYPES or type(value) in _TYPES[kind]
 
 
-def _type_name(value: Any) -> str:
-    names = {str: "string", bool: "boolean", int: "integer", float: "number", dict: "object", list: "array"}
-    return names.get(type(value), "null")
-
-
-def _type_fault(schema: Schema, value: Any, path: str) -> Cause:
-    wanted = {"map": "object", "intorstring": "integer,string"}.get(schema.type, schema.type)
-    given = _type_name(value)
-    return Cause(
-        "FieldValueTypeInvalid", path, f'Invalid value: "{given}": {path} in body must be of type {wanted}: "{given}"'
-    )
-
-
-def _fault(path: str, value: Any, detail: str) -> Cause:
-    return Cause("FieldValueInvalid", path, f"Invalid value: {format_value(value)}: {path} in body {detail}")
-
-
-def _nowhere(path: str, detail: str) -> Cause:
-    return Cause("FieldValueInvalid", _NOWHERE, f'Invalid value: "": {detail}')
+def _type_fault(wanted: str, value: Any, path: str) -> Cause:
+    wanted = {"map": "object", "intorstring": "integer or string"}.get(wanted, wanted)
+    return Cause("FieldValueTypeInvalid", path, f"Invalid value: {format_value(value)}: must be of type {wanted}")
 
 
 def _value_faults(rules: Mapping[str, Any], value: Any, path: str) -> list[Cause]:
     causes: list[Cause] = []
     allowed = rules.get("enum")
     if allowed is not None and not any(one == value and type(one) is type(value) for one in allowed):
-        causes.append(not_supported(path, value, [one if isinstance(one, str) else _plain(one) for one in allowed]))
+        shown = [one if isinstance(one, str) else format_value(one) for one in allowed]
+        causes.append(not_supported(path, value, shown))
     if type(value) is str:
         causes += _text_faults(rules, value, path)
     elif type(value) in (int, float):
-        causes += _number_faults(rules, value, path)
+        causes += [invalid(path, value, detail) for detail in _number_faults(rules, value)]
     return causes
-
-
-def _plain(value: Any) -> str:
-    return {True: "true", False: "false", None: "null"}.get(value, str(value)) if type(value) is not int else str(value)
 
 
 def _text_faults(rules: Mapping[str, Any], value: str, path: str) -> list[Cause]:
@@ -116,16 +86,15 @@ def _text_faults(rules: Mapping[str, Any], value: str, path: str) -> list[Cause]
     pattern = rules.get("pattern")
     compiled = compile_pattern(pattern) if pattern else None
     # Only the first of these faults is reported, as in Kubernetes.
-    if "maxLength" in rules and len(value) > rules["maxLength"]:
+    if len(value) > rules.get("maxLength", len(value)):
         causes.append(too_long(path, rules["maxLength"]))
-    elif "minLength" in rules and len(value) < rules["minLength"]:
-        causes.append(_fault(path, value, f"should be at least {rules['minLength']} chars long"))
+    elif len(value) < rules.get("minLength", 0):
+        causes.append(invalid(path, value, f"should be at least {rules['minLength']} chars long"))
     elif compiled is not None and not compiled.search(value):
-        causes.append(_fault(path, value, f"should match '{pattern}'"))
+        causes.append(invalid(path, value, f"should match '{pattern}'"))
     form = rules.get("format")
     if form and not has_format(form, value):
-        detail = f"Invalid value: {format_value(value)}: {path} in body must be of type {form}: {format_value(value)}"
-        causes.append(Cause("FieldValueTypeInvalid", path, detail))
+        causes.append(_type_fault(form, value, path))
     return causes
 
 
@@ -141,66 +110,46 @@ def compile_pattern(pattern: str) -> re.Pattern[str] | None:
         return None
 
 
-def _number_faults(rules: Mapping[str, Any], value: float, path: str) -> list[Cause]:
-    causes: list[Cause] = []
-    low, high = rules.get("minimum"), rules.get("maximum")
-    if low is not None:
-        if rules.get("exclusiveMinimum"):
-            if value <= low:
-                causes.append(_fault(path, value, f"should be greater than {low}"))
-        elif value < low:
-            causes.append(_fault(path, value, f"should be greater than or equal to {low}"))
-    if high is not None:
-        if rules.get("exclusiveMaximum"):
-            if value >= high:
-                causes.append(_fault(path, value, f"should be less than {high}"))
-        elif value > high:
-            causes.append(_fault(path, value, f"should be less than or equal to {high}"))
-    step = rules.get("multipleOf")
+def _number_faults(rules: Mapping[str, Any], value: float) -> Iterator[str]:
+    low, high, step = rules.get("minimum"), rules.get("maximum"), rules.get("multipleOf")
+    if low is not None and (value < low or (value == low and rules.get("exclusiveMinimum"))):
+        yield f"should be greater than {'' if rules.get('exclusiveMinimum') else 'or equal to '}{low}"
+    if high is not None and (value > high or (value == high and rules.get("exclusiveMaximum"))):
+        yield f"should be less than {'' if rules.get('exclusiveMaximum') else 'or equal to '}{high}"
     if step and value % step:
-        causes.append(_fault(path, value, f"should be a multiple of {step}"))
+        yield f"should be a multiple of {step}"
     bound = _INT_BOUNDS.get(rules.get("format", ""))
     if bound is not None and not -bound <= value < bound:
-        causes.append(_nowhere(path, f"Checked value must be of type integer with format {rules['format']} in {path}"))
-    return causes
+        yield f"must be of type integer with format {rules['format']}"
 
 
 def _object_faults(schema: Schema, value: dict[str, Any], path: str, old: Any) -> list[Cause]:
-    causes: list[Cause] = []
-    rules = schema.constraints
-    if "maxProperties" in rules and len(value) > rules["maxProperties"]:
-        causes.append(_too_many(path, len(value), rules["maxProperties"]))
-    if "minProperties" in rules and len(value) < rules["minProperties"]:
-        causes.append(_fault(path, len(value), f"should have at least {rules['minProperties']} properties"))
-    causes += [required(_joined(path, name)) for name in schema.required if name not in value and name != "metadata"]
+    prefix = f"{path}." if path else ""
+    causes = _size_faults(schema.constraints, len(value), path, "Properties")
+    causes += [required(f"{prefix}{name}") for name in schema.required if name not in value and name != "metadata"]
     for name, one in value.items():
         part = schema.properties.get(name) or (schema.items if schema.type == "map" else None)
         if part is not None:
-            causes += validate(part, one, _joined(path, name), stored_part(schema, old, name))
+            causes += validate(part, one, f"{prefix}{name}", stored_part(schema, old, name))
     return causes
 
 
-def _too_many(path: str, count: int, limit: int) -> Cause:
-    unit = "item" if limit == 1 else "items"
-    return Cause("FieldValueTooMany", path, f"Too many: {count}: must have at most {limit} {unit}")
-
-
-def _joined(path: str, name: str) -> str:
-    return f"{path}.{name}" if path else name
+def _size_faults(rules: Mapping[str, Any], count: int, path: str, what: str) -> list[Cause]:
+    causes: list[Cause] = []
+    if count > rules.get(f"max{what}", count):
+        detail = f"Too many: {count}: must have at most {rules[f'max{what}']} {what.lower()}"
+        causes.append(Cause("FieldValueTooMany", path, detail))
+    if count < rules.get(f"min{what}", 0):
+        causes.append(invalid(path, count, f"should have at least {rules[f'min{what}']} {what.lower()}"))
+    return causes
 
 
 def _list_faults(schema: Schema, value: list[Any], path: str, old: Any) -> list[Cause]:
-    causes: list[Cause] = []
-    rules = schema.constraints
-    if "maxItems" in rules and len(value) > rules["maxItems"]:
-        causes.append(_too_many(path, len(value), rules["maxItems"]))
-    if "minItems" in rules and len(value) < rules["minItems"]:
-        causes.append(_fault(path, len(value), f"should have at least {rules['minItems']} items"))
-    if schema.items is not None:
-        for index, one in enumerate(value):
-            causes += validate(schema.items, one, f"{path}[{index}]", stored_part(schema, old, one))
+    causes = _size_faults(schema.constraints, len(value), path, "Items")
     seen: list[Any] = []
     for index, one in enumerate(value):
+        if schema.items is not None:
+            causes += validate(schema.items, one, f"{path}[{index}]", stored_part(schema, old, one))
         if schema.list_type == "set":
             key = one
         elif schema.list_type == "map" and type(one) is dict:
@@ -221,19 +170,12 @@ def _junctor_faults(rules: Mapping[str, Any], value: Any, path: str) -> list[Cau
             continue
         faults = [_part_faults(one, value, path) for one in parts]
         valid = sum(not one for one in faults)
-        best = min(faults, key=len)
-        if name == "anyOf" and not valid:
-            causes += [_nowhere(path, f'"{path}" must validate at least one schema (anyOf)'), *best]
-        elif name == "oneOf" and valid != 1:
-            found = "none valid" if not valid else f"{valid} valid alternatives"
-            causes.append(_nowhere(path, f'"{path}" must validate one and only one schema (oneOf). Found {found}'))
-            causes += best
-        elif name == "allOf" and valid < len(parts):
+        if name == "allOf":
             causes += [cause for one in faults for cause in one]
-            none = ". None validated" if not valid else ""
-            causes.append(_nowhere(path, f'"{path}" must validate all the schemas (allOf){none}'))
+        elif valid != 1 and (name == "oneOf" or not valid):
+            causes += [invalid(path, value, f"matches {valid} schemas ({name})"), *min(faults, key=len)]
     if rules.get("not") and not _part_faults(rules["not"], value, path):
-        causes.append(_nowhere(path, f'"{path}" must not validate the schema (not)'))
+        causes.append(invalid(path, value, "must not match the schema (not)"))
     return causes
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Iterator
 from typing import Any
 
 from kajitori.embedded.apiserver.causes import Cause, forbidden, invalid, not_supported, required
@@ -12,42 +14,27 @@ from kajitori.embedded.apiserver.strategies.custom_validation import validate
 
 Document = dict[str, Any]
 _TYPES = ("array", "boolean", "integer", "number", "object", "string")
-_UNSUPPORTED = ("$ref", "$schema", "definitions", "dependencies", "id", "patternProperties", "additionalItems")
-_JUNCTORS = ("allOf", "anyOf", "oneOf")
-_NOT_IN_JUNCTORS = (
-    "additionalProperties",
-    "default",
-    "description",
-    "nullable",
-    "title",
-    "type",
-    "x-kubernetes-embedded-resource",
-    "x-kubernetes-int-or-string",
-    "x-kubernetes-preserve-unknown-fields",
+_UNSUPPORTED = (
+    *("$ref", "$schema", "definitions", "dependencies", "id", "patternProperties", "additionalItems", "uniqueItems"),
 )
-_KEY_NEEDED = "this property is in x-kubernetes-list-map-keys, so it must have a default or be a required property"
+_NOT_IN_JUNCTORS = (
+    *("additionalProperties", "default", "description", "nullable", "title", "type"),
+    *(f"x-kubernetes-{name}" for name in ("embedded-resource", "int-or-string", "preserve-unknown-fields")),
+)
+_METADATA = "may have the properties name and generateName only"
+_KEY_NEEDED = "must have a default or be required, since it is in x-kubernetes-list-map-keys"
 
 
-def validate_structural(document: Document, field: str) -> list[Cause]:
+def validate_structural(document: Any, field: str) -> list[Cause]:
     """Return every fault of the schema of one version."""
+    if not isinstance(document, dict) or document.get("type") != "object":
+        return [invalid(f"{field}.type", None, "must be object at the root")]
     causes: list[Cause] = []
-    kind = document.get("type")
-    if not kind:
-        causes.append(required(f"{field}.type", "must not be empty at the root"))
-    elif kind != "object":
-        detail = "must be object at the root"
-        causes.append(invalid(f"{field}.type", kind, detail))
-    if "metadata" in (document.get("properties") or {}):
-        causes += _metadata(document["properties"]["metadata"], f"{field}.properties[metadata]")
+    metadata = (document.get("properties") or {}).get("metadata", {})
+    allowed = isinstance(metadata, dict) and metadata.keys() <= {"type", "properties", "description"}
+    if not allowed or not (metadata.get("properties") or {}).keys() <= {"name", "generateName"}:
+        causes.append(forbidden(f"{field}.properties[metadata]", _METADATA))
     return causes + _node(document, field, is_root=True) + _defaults(document, field)
-
-
-def _metadata(document: Any, field: str) -> list[Cause]:
-    allowed = isinstance(document, dict) and document.keys() <= {"type", "properties", "description"}
-    if allowed and (document.get("properties") or {}).keys() <= {"name", "generateName"}:
-        return []
-    detail = "must not specify anything other than name and generateName, but metadata is implicitly specified"
-    return [forbidden(field, detail)]
 
 
 def _node(document: Any, field: str, *, is_root: bool = False) -> list[Cause]:
@@ -55,116 +42,89 @@ def _node(document: Any, field: str, *, is_root: bool = False) -> list[Cause]:
         return [invalid(field, document, "must be a schema object")]
     causes: list[Cause] = []
     kind = document.get("type")
-    free = document.get("x-kubernetes-int-or-string") or document.get("x-kubernetes-preserve-unknown-fields")
-    if not kind and not free and not is_root:
-        causes.append(required(f"{field}.type", "must not be empty for specified object fields"))
+    preserve = document.get("x-kubernetes-preserve-unknown-fields")
+    if not kind and not preserve and not document.get("x-kubernetes-int-or-string"):
+        causes.append(required(f"{field}.type"))
     if kind and kind not in _TYPES:
         causes.append(not_supported(f"{field}.type", kind, _TYPES))
     if kind == "array" and "items" not in document:
-        causes.append(required(f"{field}.items", "must be specified"))
-    if isinstance(document.get("items"), list):
-        causes.append(forbidden(f"{field}.items", "items must be a schema object and not an array"))
+        causes.append(required(f"{field}.items"))
     if document.get("properties") and document.get("additionalProperties") is not None:
-        detail = "additionalProperties and properties are mutual exclusive"
-        causes.append(forbidden(f"{field}.additionalProperties", detail))
+        causes.append(forbidden(f"{field}.additionalProperties", "may not be combined with properties"))
     given = [name for name in _UNSUPPORTED if document.get(name)]
     causes += [forbidden(f"{field}.{name}", f"{name} is not supported") for name in given]
-    if document.get("uniqueItems"):
-        detail = "uniqueItems cannot be set to true since the runtime complexity becomes quadratic"
-        causes.append(forbidden(f"{field}.uniqueItems", detail))
-    if document.get("x-kubernetes-preserve-unknown-fields") is False:
+    if preserve is False:
         causes.append(invalid(f"{field}.x-kubernetes-preserve-unknown-fields", False, "must be true or undefined"))
     causes += rules.faults_of_definition(document.get("x-kubernetes-validations"), f"{field}.x-kubernetes-validations")
     causes += _lists(document, field) + _junctors(document, field)
-    for name, part in (document.get("properties") or {}).items():
-        causes += _node(part, f"{field}.properties[{name}]") if not (is_root and name == "metadata") else []
-    if isinstance(document.get("items"), dict):
-        causes += _node(document["items"], f"{field}.items")
-    if isinstance(document.get("additionalProperties"), dict):
-        causes += _node(document["additionalProperties"], f"{field}.additionalProperties")
+    for name, part in _parts(document):
+        causes += _node(part, f"{field}.{name}") if not (is_root and name == "properties[metadata]") else []
     return causes
+
+
+def _parts(document: Document) -> Iterator[tuple[str, Any]]:
+    """Yield the schemas in a schema, with their paths."""
+    for name, part in (document.get("properties") or {}).items():
+        yield f"properties[{name}]", part
+    for name in ("items", "additionalProperties"):
+        if name in document and not isinstance(document[name], bool):
+            yield name, document[name]
 
 
 def _lists(document: Document, field: str) -> list[Cause]:
     causes: list[Cause] = []
-    map_type = document.get("x-kubernetes-map-type")
-    if map_type not in (None, "atomic", "granular"):
-        causes.append(not_supported(f"{field}.x-kubernetes-map-type", map_type, ("atomic", "granular")))
-    list_type, keys = document.get("x-kubernetes-list-type"), document.get("x-kubernetes-list-map-keys") or []
-    if list_type is None:
+    items, list_type = document.get("items"), document.get("x-kubernetes-list-type")
+    for name, words in (("map-type", ("atomic", "granular")), ("list-type", ("atomic", "map", "set"))):
+        value = document.get(f"x-kubernetes-{name}")
+        if value is not None and value not in words:
+            causes.append(not_supported(f"{field}.x-kubernetes-{name}", value, words))
+    if list_type is None or not isinstance(items, dict):
         return causes
-    if list_type not in ("atomic", "map", "set"):
-        causes.append(not_supported(f"{field}.x-kubernetes-list-type", list_type, ("atomic", "map", "set")))
     if document.get("type") != "array":
-        detail = "must be array if x-kubernetes-list-type is specified"
-        return [*causes, invalid(f"{field}.type", document.get("type", ""), detail)]
-    items = document.get("items") if isinstance(document.get("items"), dict) else {}
-    assert isinstance(items, dict)
-    if list_type == "map":
-        if not keys:
-            detail = "must not be empty if x-kubernetes-list-type is map"
-            causes.append(required(f"{field}.x-kubernetes-list-map-keys", detail))
-        for key in keys:
-            part = (items.get("properties") or {}).get(key)
-            where = f"{field}.items.properties[{key}]"
-            if part is None:
-                detail = "entries must all be names of item properties"
-                causes.append(invalid(f"{field}.x-kubernetes-list-map-keys", key, detail))
-            elif "default" not in part and key not in (items.get("required") or []):
-                causes.append(required(f"{where}.default", _KEY_NEEDED))
+        causes.append(invalid(f"{field}.type", document.get("type", ""), "must be array with x-kubernetes-list-type"))
+    keys = document.get("x-kubernetes-list-map-keys") or []
+    if list_type == "map" and not keys:
+        causes.append(required(f"{field}.x-kubernetes-list-map-keys"))
+    for key in keys if list_type == "map" else ():
+        part = (items.get("properties") or {}).get(key)
+        if part is None or ("default" not in part and key not in (items.get("required") or [])):
+            causes.append(required(f"{field}.items.properties[{key}]", _KEY_NEEDED))
     if list_type == "set" and items.get("type") == "object" and items.get("x-kubernetes-map-type") != "atomic":
-        detail = "must be atomic as item of a list with x-kubernetes-list-type=set"
-        causes.append(invalid(f"{field}.items.x-kubernetes-map-type", items.get("x-kubernetes-map-type"), detail))
+        causes.append(required(f"{field}.items.x-kubernetes-map-type", "must be atomic for the items of a set"))
     return causes
 
 
 def _junctors(document: Document, field: str) -> list[Cause]:
-    causes: list[Cause] = []
-    for name in _JUNCTORS:
-        for index, part in enumerate(document.get(name) or []):
-            if document.get("x-kubernetes-int-or-string") and set(part) <= {"type"}:
-                continue
-            causes += _in_junctor(part, f"{field}.{name}[{index}]")
+    parts = [(name, part) for name in ("allOf", "anyOf", "oneOf") for part in document.get(name) or []]
+    if document.get("x-kubernetes-int-or-string"):
+        parts = [(name, part) for name, part in parts if set(part) - {"type"}]
     if document.get("not"):
-        causes += _in_junctor(document["not"], f"{field}.not")
-    return causes
+        parts.append(("not", document["not"]))
+    return [cause for name, part in parts for cause in _in_junctor(part, f"{field}.{name}")]
 
 
 def _in_junctor(document: Any, field: str) -> list[Cause]:
     if not isinstance(document, dict):
         return [invalid(field, document, "must be a schema object")]
-    causes = [
-        forbidden(f"{field}.{name}", "must be empty to be structural")
-        for name in _NOT_IN_JUNCTORS
-        if document.get(name)
-    ]
-    for name, part in (document.get("properties") or {}).items():
-        causes += _in_junctor(part, f"{field}.properties[{name}]")
-    if isinstance(document.get("items"), dict):
-        causes += _in_junctor(document["items"], f"{field}.items")
+    given = [name for name in _NOT_IN_JUNCTORS if document.get(name)]
+    causes = [forbidden(f"{field}.{name}", "must be empty to be structural") for name in given]
+    for name, part in _parts(document):
+        causes += _in_junctor(part, f"{field}.{name}") if name != "additionalProperties" else []
     return causes + _junctors(document, field)
 
 
 def _defaults(document: Document, field: str) -> list[Cause]:
     """Return the faults of default values, which must be valid themselves."""
     causes: list[Cause] = []
-    for name, part in (document.get("properties") or {}).items():
-        if isinstance(part, dict):
-            where = f"{field}.properties[{name}]"
-            if part.get("default") is not None:
-                schema = convert(part)
-                if prune(schema, _copied(part["default"])):
-                    causes.append(invalid(f"{where}.default", part["default"], "must not have unknown fields"))
-                faults = validate(schema, part["default"])
-                causes += [Cause(fault.reason, f"{where}.default", fault.message) for fault in faults]
-            causes += _defaults(part, where)
-    for name in ("items", "additionalProperties"):
-        if isinstance(document.get(name), dict):
-            causes += _defaults(document[name], f"{field}.{name}")
+    for name, part in _parts(document):
+        where = f"{field}.{name}"
+        if not isinstance(part, dict):
+            continue
+        if part.get("default") is not None:
+            schema = convert(part)
+            if prune(schema, copy.deepcopy(part["default"])):
+                causes.append(invalid(f"{where}.default", part["default"], "must not have unknown fields"))
+            faults = validate(schema, part["default"])
+            causes += [Cause(fault.reason, f"{where}.default", fault.message) for fault in faults]
+        causes += _defaults(part, where)
     return causes
-
-
-def _copied(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: _copied(one) for name, one in value.items()}
-    return [_copied(one) for one in value] if isinstance(value, list) else value

@@ -70,9 +70,9 @@ def requirement_faults(resources: dict[str, Any], path: str) -> Iterator[Cause]:
             continue
         more = parse_nano(amount) - parse_nano(limit)
         if more and is_extended(name):
-            yield invalid(field, amount, f"must be equal to the limit of {limit}")
+            yield invalid(field, amount, f"must be equal to {name} limit of {limit}")
         elif more > 0:
-            yield invalid(field, amount, f"must be less than or equal to the limit of {limit}")
+            yield invalid(field, amount, f"must be less than or equal to {name} limit of {limit}")
 
 
 def _amount_faults(name: str, amount: str, path: str) -> Iterator[Cause]:
