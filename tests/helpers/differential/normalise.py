@@ -68,6 +68,8 @@ class Normaliser:
     def _is_ignored(key: str, value: Any, path: tuple[str, ...], quota: bool) -> bool:
         if quota:
             return key == "status"
+        if path[-2:] == ("managedFields", "[]"):
+            return key == "time"
         if path[-1:] == ("spec",):
             return key in ("serviceAccount", "serviceAccountName") and value == "default"
         return key == "description" and path[-2:] == ("columnDefinitions", "[]")

@@ -12,12 +12,9 @@ from kajitori.embedded.apiserver.strategies.strategy import Object
 
 CLUSTER_RANGE = ipaddress.IPv4Network("10.96.0.0/16")
 NODE_PORTS = range(30000, 32768)
-_PORT_RANGE = "provided port is not in the valid range. The range of valid ports is 30000-32767"
 
 
-def allocate(
-    service: Object, others: Iterable[Object], before: Object | None = None, *, dry_run: bool = False
-) -> list[Cause]:
+def allocate(service: Object, others: Iterable[Object], before: Object | None = None) -> list[Cause]:
     """Give a Service its cluster address and node ports, in place, and return what is wrong with those it asks for.
     `before` is the spec that it replaces.
 
@@ -52,26 +49,20 @@ def allocate(
         taken_addresses.update(part.get("clusterIPs") or ())
         taken_ports.update(port["nodePort"] for port in part.get("ports") or () if port.get("nodePort"))
     if before is None or before.get("type") == "ExternalName":
-        causes = _allocate_address(service, taken_addresses, dry_run=dry_run)
+        causes = _allocate_address(spec, taken_addresses)
     if spec.get("type") in ("NodePort", "LoadBalancer"):
         causes += _allocate_ports(spec, taken_ports)
     return causes
 
 
-def _allocate_address(service: Object, taken: set[str], *, dry_run: bool) -> list[Cause]:
-    spec = service["spec"]
+def _allocate_address(spec: Object, taken: set[str]) -> list[Cause]:
     asked = spec.get("clusterIP")
     if asked == "None":
         return []
-    name = service["metadata"].get("name")
     if asked:
-        detail = f"failed to allocate IP {asked}: "
         if ipaddress.ip_address(str(asked)) not in CLUSTER_RANGE:
-            detail += f"the provided IP ({asked}) is not in the valid range. The range of valid IPs is {CLUSTER_RANGE}"
-            return [invalid("spec.clusterIPs", [asked], detail)]
-        if str(asked) in taken:
-            return [invalid("spec.clusterIPs", [asked], f"{detail}provided IP is already allocated")]
-        return []
+            return [invalid("spec.clusterIPs", [asked], f"must be in the range {CLUSTER_RANGE}")]
+        return [invalid("spec.clusterIPs", [asked], "is already allocated")] if str(asked) in taken else []
     # Choose at random, as kube-apiserver does, so that an address that was just freed is not reused at once.
     size = CLUSTER_RANGE.num_addresses
     start = random.randrange(256, size - 1)
@@ -79,11 +70,6 @@ def _allocate_address(service: Object, taken: set[str], *, dry_run: bool) -> lis
         address = str(CLUSTER_RANGE[1 + (start + step) % (size - 2)])
         if address in taken:
             continue
-        if not name and not dry_run:
-            # kube-apiserver records an allocated address under the name of its Service, before it checks that there is
-            # a name.
-            detail = f'failed to allocate IP: IPAddress.networking.k8s.io "{address}" is invalid: '
-            return [invalid("spec.clusterIPs", [""], f"{detail}spec.parentRef.name: Required value")]
         spec["clusterIP"], spec["clusterIPs"] = address, [address]
         return []
     return [invalid("spec.clusterIPs", None, "failed to allocate a serviceIP: range is full")]
@@ -96,8 +82,7 @@ def _allocate_ports(spec: Object, taken: set[int]) -> list[Cause]:
         field = f"spec.ports[{index}].nodePort"
         if asked:
             if asked not in NODE_PORTS:
-                detail = _PORT_RANGE
-                causes.append(invalid(field, asked, detail))
+                causes.append(invalid(field, asked, "must be from 30000 to 32767"))
             elif asked in taken:
                 causes.append(invalid(field, asked, "provided port is already allocated"))
             taken.add(asked)

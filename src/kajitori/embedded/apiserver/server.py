@@ -20,7 +20,7 @@ from kajitori.embedded.apiserver.certificates import Certificates
 from kajitori.embedded.apiserver.metrics import Metrics
 from kajitori.embedded.apiserver.objects import Caller, Objects
 from kajitori.embedded.apiserver.reads.watches import error_event
-from kajitori.embedded.apiserver.registry import KindRegistry, built_in
+from kajitori.embedded.apiserver.registry import built_in
 from kajitori.embedded.apiserver.requests import Target, find_target, is_built_in
 from kajitori.embedded.apiserver.rest import Answer, Call, Rest, verb_of
 from kajitori.embedded.apiserver.schemas.formats import Format, encode_json, negotiate
@@ -264,8 +264,6 @@ class ApiServer:
     # --- what is no resource -----------------------------------------------------------------------------------------
 
     async def _other(self, request: web.BaseRequest, path: str) -> web.StreamResponse:
-        if request.method not in ("GET", "HEAD") and self._reads_only(path):
-            raise StatusError.method_not_allowed()
         if path in _HEALTH_PATHS or path.startswith(("/livez/", "/readyz/", "/healthz/")):
             return _plain("ok")
         if path == "/metrics":
@@ -281,19 +279,12 @@ class ApiServer:
             if parts[0] == "api" or (parts[0] == "apis" and len(parts) > 1 and is_built_in(self._registry, parts[1])):
                 raise StatusError.unknown_path()
             return _plain("404 page not found\n", 404)
+        if request.method not in ("GET", "HEAD"):
+            raise StatusError.method_not_allowed()
         if aggregated:
             return web.Response(body=encode_json(document), headers={"Content-Type": discovery.AGGREGATED_V2})
         answer = negotiate(accept, request.query, request.headers.get("User-Agent", ""))
         return await _respond(request, Answer(answer.write(document)), answer, [])
-
-    def _reads_only(self, path: str) -> bool:
-        """Return whether methods other than GET are refused. Like kube-apiserver, other paths accept every method."""
-        match path.strip("/").split("/"):
-            case ["version"] | ["api", *_]:
-                return True
-            case ["apis", group, _version]:
-                return is_built_in(self._registry, group)
-        return False
 
     def _document(self, path: str, aggregated: bool, request: web.BaseRequest) -> Any:
         key = (self._registry.generation, path, aggregated)
@@ -324,8 +315,6 @@ class ApiServer:
                 return discovery.api_group(registry, group)
             case ["apis", group, version]:
                 return discovery.api_resources(registry, group, version)
-            case [""]:
-                return {"paths": _paths(registry)}
         return None
 
     async def _open_api(self, request: web.BaseRequest, path: str) -> web.StreamResponse:
@@ -349,16 +338,6 @@ class _Labels:
     def __init__(self) -> None:
         self.verb = ""
         self.resource = ""
-
-
-def _paths(registry: KindRegistry) -> list[str]:
-    found = {"/api", "/apis", "/healthz", "/livez", "/metrics", "/openapi/v3", "/readyz", "/version"}
-    for kind in registry.all():
-        resource = kind.resource
-        found.add(f"/apis/{resource.group}/{resource.version}" if resource.group else f"/api/{resource.version}")
-        if resource.group:
-            found.add(f"/apis/{resource.group}")
-    return sorted(found)
 
 
 async def _read(request: web.BaseRequest) -> bytes:

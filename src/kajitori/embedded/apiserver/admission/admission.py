@@ -215,7 +215,7 @@ def _service(request: AdmissionRequest, view: StoreView) -> None:
         for one in view.list(resources.SERVICES)
         if (one["metadata"]["namespace"], one["metadata"]["name"]) != (namespace, name)
     )
-    causes = addresses.allocate(request.object, others, before, dry_run=request.dry_run)
+    causes = addresses.allocate(request.object, others, before)
     if causes:
         raise StatusError.invalid("", "Service", name, causes)
 

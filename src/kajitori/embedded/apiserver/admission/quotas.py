@@ -10,39 +10,21 @@ from kajitori.embedded.apiserver.kinds import Kind
 from kajitori.embedded.apiserver.schemas.quantities import NANO, form_of, format_nano, parse_nano
 from kajitori.embedded.apiserver.strategies.pods import qos_class
 from kajitori.embedded.apiserver.strategies.strategy import Object
-from kajitori.embedded.apiserver.validation.resources import is_extended
+from kajitori.embedded.apiserver.validation.resources import COMPUTE, is_extended
 from kajitori.kube.resources import Resource
 
 Usage = dict[str, int]
 """Amounts by resource, in 10^-9 of its unit."""
 
-_COUNTED = {
-    ("", "pods"): "pods",
-    ("", "services"): "services",
-    ("", "secrets"): "secrets",
-    ("", "configmaps"): "configmaps",
-    ("", "persistentvolumeclaims"): "persistentvolumeclaims",
-    ("", "resourcequotas"): "resourcequotas",
-}
-_MUST_SPECIFY = frozenset(
-    {
-        "cpu",
-        "memory",
-        "requests.cpu",
-        "requests.memory",
-        "limits.cpu",
-        "limits.memory",
-        "ephemeral-storage",
-        "requests.ephemeral-storage",
-        "limits.ephemeral-storage",
-    }
-)
+_COUNTED = frozenset({"pods", "services", "secrets", "configmaps", "persistentvolumeclaims", "resourcequotas"})
+"""Kinds of the core group that are counted under their plural."""
+_MUST_SPECIFY = frozenset(f"{part}{name}" for part in ("", "requests.", "limits.") for name in COMPUTE)
 
 
 def usage(resource: Resource, obj: Object) -> Usage:
     """Return what one object counts for, under every name that a quota may have for it."""
     counted: Usage = {count_name(resource): NANO}
-    short = _COUNTED.get((resource.group, resource.plural))
+    short = resource.plural if resource.group == "" and resource.plural in _COUNTED else None
     if resource.group == "" and resource.plural == "pods":
         if is_over(obj):
             return counted
@@ -72,7 +54,7 @@ def may_count(resource: Resource, name: str) -> bool:
     if name.startswith("count/"):
         return name == count_name(resource)
     owner = "pods"
-    if name in _COUNTED.values():
+    if name in _COUNTED:
         owner = name
     elif name.startswith("services."):
         owner = "services"
@@ -133,18 +115,7 @@ def _in_scope(wanted: dict[str, Any], spec: dict[str, Any]) -> bool:
         if operator == "NotIn":
             return name not in values
         return bool(name) == (operator == "Exists")
-    if scope == "CrossNamespacePodAffinity":
-        terms = [one for name in ("podAffinity", "podAntiAffinity") for one in _terms(spec, name)]
-        crosses = any(term.get("namespaces") or term.get("namespaceSelector") is not None for term in terms)
-        return crosses == (operator != "DoesNotExist")
     return False
-
-
-def _terms(spec: dict[str, Any], name: str) -> list[dict[str, Any]]:
-    part = (spec.get("affinity") or {}).get(name) or {}
-    soft = part.get("preferredDuringSchedulingIgnoredDuringExecution") or []
-    hard = part.get("requiredDuringSchedulingIgnoredDuringExecution") or []
-    return [*hard, *(one.get("podAffinityTerm") or {} for one in soft)]
 
 
 def total(quota: Object, objects: Iterable[tuple[Resource, Object]]) -> Usage:

@@ -34,7 +34,6 @@ _UNTRACKED_METADATA = frozenset(
         "clusterName",
     }
 )
-_TOLD = ("creationTimestamp", "deletionTimestamp", "generation", "resourceVersion", "selfLink")
 _EMPTY: Mapping[str, Object] = {
     "Pod": {"spec": {"containers": None}},
     "LimitRange": {"spec": {"limits": None}},
@@ -118,7 +117,7 @@ def apply(
         _add(managers, first, kind, union(everything.added, everything.modified), at=now_text())
     last: FieldSet = managers[key]["fieldsV1"] if key in managers else {}
     merged = field_merging.merge(schema, before, applied)
-    _add(managers, key, kind, wanted, at=managers.get(key, {}).get("time", ""))
+    _add(managers, key, kind, wanted, at=managers.get(key, {}).get("time") or now_text())
     merged = _prune(kind, merged, last, managers)
     compared = Comparison(schema, before, merged)
     changed = union(compared.added, compared.modified)
@@ -127,22 +126,10 @@ def apply(
     if conflicts and not force:
         raise _conflict(managers, conflicts)
     _take_away(managers, changed, compared.removed, except_for=key)
-    given = config["metadata"]
-    # Fields without a manager count as changed, too, but are not taken over.
-    told = any(name in given and given[name] != live["metadata"].get(name) for name in _TOLD)
-    told = told or any(
-        field_merging.merge(fieldsets.part_of(schema, name), live.get(name), value) != live.get(name)
-        for name, value in config.items()
-        if name not in applied and name not in ("apiVersion", "kind", "metadata")
-    )
-    if told or not compared.is_same:
+    if not compared.is_same:
         managers[key]["time"] = now_text()
     if not managers[key]["fieldsV1"]:
         del managers[key]
-    for name, value in applied.items():
-        if value is None and kind.custom is not None and type(live.get(name)) is dict:
-            # A manager that applies null over its own fields leaves an empty object.
-            merged.setdefault(name, {})
     return _put_back(kind, live, merged, config, subresource), _listed(managers)
 
 

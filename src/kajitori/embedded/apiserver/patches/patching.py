@@ -167,30 +167,20 @@ async def patched(objects: Objects, target: Target, patch: Patch, caller: Caller
         for name in ("kind", "apiVersion"):
             if kind.custom is None and not isinstance(new.get(name), str | None):
                 raise patch.refused(f"{name}: expected text, not {type_name(new[name])}", new)
-        if patch.media_type != STRATEGIC_PATCH and kind.custom is None and not new.get("apiVersion"):
-            # Without a version, all fields are unknown.
-            unread = [f'unknown field "{name}"' for name in sorted(new) if name not in ("apiVersion", "kind")]
-            if options.field_validation == "Strict":
-                raise patch.refused(f"strict decoding error: {', '.join(unread)}", new)
-            report_unknown(kind, unread, options.field_validation, caller.warnings)
-            raise missing_name(target)
         if kind.custom is not None and patch.media_type == JSON_PATCH and not new.get("kind"):
             raise _rejected()
-        unlike = _type_meta_faults(kind, new)
         try:
-            faults = list(patch.duplicates)
-            if unlike is None:
-                check_identity(new, kind)
-                faults = [*kind.conform(new), *faults]
+            check_identity(new, kind)
+            faults = [*kind.conform(new), *patch.duplicates]
         except Unreadable as error:
             raise patch.refused(error.why, new) from error
+        except StatusError as error:
+            raise patch.refused(error.message, new) from error
         if faults and options.field_validation == "Strict":
             raise patch.refused(f"strict decoding error: {', '.join(faults)}", new)
         report_unknown(kind, faults, options.field_validation, caller.warnings)
         check_namespace(new, target)
         check_name(new, target)
-        if unlike is not None:
-            raise unlike
         return new
 
     def own(new: Object, old: Object | None) -> None:
@@ -200,21 +190,6 @@ async def patched(objects: Objects, target: Target, patch: Patch, caller: Caller
     return await objects.update(
         kind, target.namespace, target.name, change, caller, options, subresource=target.subresource, own=own
     )
-
-
-def _type_meta_faults(kind: Kind, patched_object: Object) -> StatusError | None:
-    """Return the faults of a patch that changes the kind or version of a custom resource."""
-    version, name = patched_object.get("apiVersion"), patched_object.get("kind")
-    if kind.custom is None or not isinstance(version, str) or not isinstance(name, str) or not version or not name:
-        return None
-    wanted = kind.resource
-    causes = [invalid("kind", name, f"must be {wanted.kind}")] if name != wanted.kind else []
-    if version != wanted.api_version:
-        causes.append(invalid("apiVersion", version, f"must be {wanted.api_version}"))
-    if not causes:
-        return None
-    group = version.rpartition("/")[0]
-    return StatusError.invalid(group, name, (patched_object.get("metadata") or {}).get("name", ""), causes)
 
 
 async def _apply(objects: Objects, target: Target, config: Object, caller: Caller, options: WriteOptions) -> Written:

@@ -9,7 +9,6 @@ from bisect import bisect_right
 from collections import OrderedDict
 from dataclasses import dataclass
 
-from kajitori.embedded.apiserver.causes import format_value as quoted
 from kajitori.embedded.apiserver.kinds import Kind
 from kajitori.embedded.apiserver.objects import Objects
 from kajitori.embedded.apiserver.options import ListOptions
@@ -104,10 +103,7 @@ class Lister:
         if version in ("", "0"):
             return current, ""
         if not version.isdecimal():
-            decoded = f"strconv.ParseUint: parsing {quoted(version)}: invalid syntax"
-            raise StatusError.bad_request(
-                f"invalid resource version: resourceVersion: Invalid value: {quoted(version)}: {decoded}"
-            )
+            raise StatusError.bad_request(f"resourceVersion: {version!r:.100} is not a number")
         asked = int(version)
         if asked > current:
             raise StatusError.future_version(asked, current)

@@ -8,9 +8,8 @@ from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from typing import Any
 
-from kajitori.embedded.apiserver.causes import format_value as quoted
 from kajitori.embedded.apiserver.kinds import Kind
-from kajitori.embedded.apiserver.objects import Objects
+from kajitori.embedded.apiserver.objects import Objects, check_version
 from kajitori.embedded.apiserver.options import ListOptions
 from kajitori.embedded.apiserver.reads.answers import encode_stored, store_key
 from kajitori.embedded.apiserver.reads.lists import partial_metadata
@@ -128,9 +127,7 @@ class Watch:
         self._selection = selection(target, options)
         self._writer = _Writer(target.kind, self._selection, answer.shape, include, answer.shape == "Table")
         version = options.resource_version
-        if version and not version.isdecimal():
-            detail = f"strconv.ParseUint: parsing {quoted(version)}: invalid syntax"
-            raise StatusError(500, "", f"resourceVersion: Invalid value: {quoted(version)}: {detail}")
+        check_version(version)
         self._version = int(version or 0)
 
     async def stream(self) -> AsyncGenerator[bytes, None]:

@@ -17,11 +17,6 @@ _BOUNDS = ("min", "defaultRequest", "default", "max")
 """Bounds of one resource in a LimitRange, in ascending order."""
 _COUNTS = ("disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods")
 _POD_RESOURCES = frozenset({"pods", "cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory"})
-_SCOPE_RESOURCES = {
-    "BestEffort": frozenset({"pods"}),
-    "VolumeAttributesClass": frozenset({"persistentvolumeclaims", "requests.storage"}),
-}
-"""Resources that a quota of a scope may limit; other scopes are about `_POD_RESOURCES`."""
 _OPPOSITES = ({"BestEffort", "NotBestEffort"}, {"Terminating", "NotTerminating"})
 
 
@@ -41,7 +36,7 @@ class QuotaStrategy(Strategy):
             if any(pair <= set(scopes) for pair in _OPPOSITES):
                 causes.append(invalid(field, scopes, "conflicting scopes"))
             for scope in scopes:
-                allowed = _SCOPE_RESOURCES.get(scope, _POD_RESOURCES)
+                allowed = {"pods"} if scope == "BestEffort" else _POD_RESOURCES
                 unfit = [name for name in hard if is_quota_name(name) and name not in allowed]
                 if unfit:
                     causes.append(invalid(field, scopes, f"the scope {scope} does not apply to {', '.join(unfit)}"))

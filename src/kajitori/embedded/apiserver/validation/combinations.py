@@ -295,7 +295,7 @@ def _scope_requirement(wanted: Value, path: str) -> Iterator[Cause]:
         yield required(f"{path}.values", f"must be specified when operator is {operator}")
     elif operator in ("Exists", "DoesNotExist") and values:
         yield invalid(f"{path}.values", values, f"may not be specified when operator is {operator}")
-    if wanted.get("scopeName") not in ("PriorityClass", "VolumeAttributesClass") and operator != "Exists":
+    if wanted.get("scopeName") != "PriorityClass" and operator != "Exists":
         yield invalid(f"{path}.operator", operator, f"must be Exists for the scope {wanted.get('scopeName')}")
 
 

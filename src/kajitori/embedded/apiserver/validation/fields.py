@@ -34,10 +34,8 @@ VOLUME_SOURCES = (
     *("flexVolume", "flocker", "gcePersistentDisk", "glusterfs", "iscsi", "photonPersistentDisk", "portworxVolume"),
     *("quobyte", "rbd", "scaleIO", "storageos", "vsphereVolume"),
 )
-QUOTA_SCOPES = (
-    *("Terminating", "NotTerminating", "BestEffort", "NotBestEffort", "PriorityClass"),
-    *("CrossNamespacePodAffinity", "VolumeAttributesClass"),
-)
+QUOTA_SCOPES = ("Terminating", "NotTerminating", "BestEffort", "NotBestEffort", "PriorityClass")
+"""Scopes that quotas here can have; one that was not evaluated would leave the quota without effect."""
 
 
 def _without_parent(path: str) -> list[str]:

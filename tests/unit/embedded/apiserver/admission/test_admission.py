@@ -211,7 +211,7 @@ async def test_each_service_gets_its_own_address() -> None:
     assert len({one["spec"]["ports"][0]["nodePort"] for one in made}) == 3
     taken = made[0]["spec"]["clusterIP"]
     refused = await create(registry, view, service("s9", clusterIP=taken))
-    assert refused.faults[0].endswith(f"failed to allocate IP {taken}: provided IP is already allocated")
+    assert refused.faults[0].endswith("is already allocated")
 
 
 async def test_a_new_namespace_gets_its_account() -> None:
