@@ -39,8 +39,8 @@ async def version(client: KubeClient, namespace: str) -> str:
     return str((await client.get(BUDGETS, "bert", namespace))["metadata"]["resourceVersion"])
 
 
-async def test_one_write_for_each_change_and_none_for_a_look(kube_server: KubeServer, own_namespace: str) -> None:
-    """Whoever leads next finds what is there, takes it as it is, and takes it away at the end."""
+async def test_only_a_changed_budget_is_written(kube_server: KubeServer, own_namespace: str) -> None:
+    """The next leader finds the existing budget, keeps it unchanged, and deletes it at the end."""
     run = run_in(own_namespace)
     async with kube_server.client() as client:
         keeper = BudgetKeeper(client)
@@ -56,11 +56,13 @@ async def test_one_write_for_each_change_and_none_for_a_look(kube_server: KubeSe
         await BudgetKeeper(client).keep(run, None)
         with pytest.raises(NotFound):
             await version(client, own_namespace)
-        await next_leader.keep(run, None)  # it is gone already: no matter
+        await next_leader.keep(run, None)  # it is gone already: no error
 
 
-async def test_two_that_believe_to_lead_agree(kube_server: KubeServer, own_namespace: str) -> None:
-    """Each that looked before the other wrote finds the other's, and makes it what it wants."""
+async def test_two_controllers_that_both_believe_to_lead_do_not_fail(
+    kube_server: KubeServer, own_namespace: str
+) -> None:
+    """Each looked before the other wrote. It finds the other's budget and changes it to its own wish."""
     run = run_in(own_namespace)
     async with kube_server.client() as client:
         first, second = BudgetKeeper(client), BudgetKeeper(client)
@@ -71,7 +73,9 @@ async def test_two_that_believe_to_lead_agree(kube_server: KubeServer, own_names
         assert (await client.get(BUDGETS, "bert", own_namespace))["spec"] == OPEN
 
 
-async def test_what_an_earlier_run_of_the_name_left_makes_way(kube_server: KubeServer, own_namespace: str) -> None:
+async def test_the_budget_of_an_earlier_run_of_that_name_is_replaced(
+    kube_server: KubeServer, own_namespace: str
+) -> None:
     async with kube_server.client() as client:
         await BudgetKeeper(client).keep(run_in(own_namespace, "u0"), SPEC)
         await BudgetKeeper(client).keep(run_in(own_namespace), SPEC)
@@ -79,10 +83,10 @@ async def test_what_an_earlier_run_of_the_name_left_makes_way(kube_server: KubeS
         assert [owner["uid"] for owner in found["metadata"]["ownerReferences"]] == [f"{own_namespace}-u1"]
 
 
-async def test_somebody_elses_budget_is_left_alone(
+async def test_a_foreign_budget_of_that_name_is_not_touched(
     kube_server: KubeServer, own_namespace: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The run goes without one; what is in the way is named once."""
+    """The run goes without one; the log names the foreign one once."""
     theirs = {"metadata": {"name": "bert"}, "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "x"}}}}
     async with kube_server.client() as client:
         await client.create(BUDGETS, theirs, own_namespace)

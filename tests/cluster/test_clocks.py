@@ -1,4 +1,4 @@
-"""Machines whose clocks are wrong: deadlines are judged by the API server's clock, whoever leads."""
+"""Machines with wrong clocks: deadlines are measured by the API server's clock, whichever controller leads."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SOON = timedelta(minutes=2)
 
 @contextlib.asynccontextmanager
 async def leading(cluster: Cluster, *, hours_fast: int = 0) -> AsyncIterator[None]:
-    """A controller at work, on a machine whose clock is wrong by so much; killed at the end."""
+    """A working controller on a machine with a wrong clock; killed at the end."""
     environment = Environment(wall=lambda: time.time() + 3600 * hours_fast)
     config = cluster.server.controller_config
     async with KubeClient(config, environment=environment) as client, Mirror(client) as mirror:
@@ -36,11 +36,10 @@ async def leading(cluster: Cluster, *, hours_fast: int = 0) -> AsyncIterator[Non
 
 
 @pytest.mark.parametrize("hours_fast", [1, -1])
-async def test_a_controller_whose_clock_is_an_hour_wrong_misjudges_no_deadline(
-    cluster: Cluster, hours_fast: int
-) -> None:
-    """It takes over from one that is right, and hands back: nothing ends for its time limit or start deadline, no pause
-    lasts an hour, and what it writes down is the API server's time."""
+async def test_a_clock_that_is_an_hour_wrong_changes_no_deadline(cluster: Cluster, hours_fast: int) -> None:
+    """A controller with a wrong clock takes over from one with a right clock, and another takes over from it. No
+    time limit or start deadline ends a run early, no pause lasts an hour, and the written times are those of the API
+    server."""
     cluster.use_policy(inject=SLOW_START, start={"pause": "1s", "longestPause": "1s", "deadline": "30m"})
     quota = {"metadata": {"name": "small"}, "spec": {"hard": {"pods": "2"}}}
     async with leading(cluster):

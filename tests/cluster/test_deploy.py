@@ -1,6 +1,6 @@
-"""The manifests under deploy/, on a real API server: it takes every word of them.
+"""The manifests under deploy/ on a real API server, which must know every field.
 
-The rights that they give are compared with those that are used by tests/cluster/parts.
+tests/cluster/parts compares the rights in them with the rights that the parts use.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.real, pytest.mark.xdist_group("real")]
 
 
 async def resource_of(client: KubeClient, document: dict[str, Any]) -> Resource:
-    """Where the API server keeps such a document, as it says itself."""
+    """Return the resource of such a document, from the API server's discovery."""
     group, _, version = document["apiVersion"].rpartition("/")
     answer = json.loads(await client.request("GET", f"/apis/{group}/{version}" if group else f"/api/{version}"))
     (found,) = [each for each in answer["resources"] if each["kind"] == document["kind"] and "/" not in each["name"]]
@@ -45,8 +45,9 @@ async def test_every_field_of_a_manifest_is_known(real_server: RealServer, name:
             await client.request("PATCH", path, params=params, body=document, headers=headers)
 
 
-async def test_the_namespaces_take_their_parts_and_no_other_privileged_pod(real_server: RealServer) -> None:
-    """Web API, controller and relay meet Kubernetes' strictest standard; agents, which do not, have their own."""
+async def test_only_the_namespace_of_agents_admits_privileged_pods(real_server: RealServer) -> None:
+    """The Web API, the controller and the relay fulfil Kubernetes' strictest standard. Agents do not, and have a
+    namespace of their own."""
     namespace, agents = manifest("namespace.yaml")
     name = "strict-as-deployed"
     async with real_server.client() as client:

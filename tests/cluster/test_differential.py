@@ -23,8 +23,8 @@ SEEDS = (
     *(50009, 50016, 50017, 50021, 50032, 50033, 50041, 50061, 50069),
     *(50081, 50089, 50127, 50145, 50194, 50203, 50211, 50245, 50248),
 )
-"""Seeds of sequences without a known difference that cover many kinds, verbs, patch types and formats. After a change
-of the catalogue or generator they make other sequences: find good ones with `explore`."""
+"""Seeds of sequences without a known difference that cover many kinds, verbs, patch types and formats. A change of the
+catalogue or the generator changes the sequences: find good seeds with `explore`."""
 
 
 @pytest.fixture(scope="module")

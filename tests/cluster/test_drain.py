@@ -1,4 +1,4 @@
-"""A node is emptied: gangs leave as a whole, and nothing of them comes back while it is drained."""
+"""A node is drained: gangs leave it as a whole, and do not return while it is drained."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ WHOLE = {"cpu": 4, "memory": "8Gi", "gpu": GPUS, "gpuType": "h100"}
 
 
 async def drain(cluster: Cluster, node: str, who: str | None = "ada") -> None:
-    """What `POST /v1/nodes/{name}/drain` writes, and with nobody what `uncordon` does."""
+    """Write what `POST /v1/nodes/{name}/drain` writes; with `who` None, what `uncordon` does."""
     patch: dict[str, Any] = {"metadata": {"annotations": {names.ANNOTATION_DRAIN: who}}}
     await cluster.client.patch(NODES, node, patch | {"spec": {"unschedulable": bool(who)}})
 
 
-async def test_a_gang_leaves_as_a_whole(cluster: Cluster) -> None:
-    """It costs no restart, and those who stay on their nodes are restarted with the one who moves."""
+async def test_a_gang_leaves_a_drained_node_as_a_whole(cluster: Cluster) -> None:
+    """This counts as no restart. Members on other nodes restart there, together with the member that moves."""
     cluster.start_controller()
     await cluster.submit("bert", replicas=3, resources=WHOLE)
     await cluster.reaches("bert", Phase.RUNNING)
@@ -46,7 +46,7 @@ async def test_a_gang_leaves_as_a_whole(cluster: Cluster) -> None:
         await drain(cluster, before[1], None)
 
 
-async def test_a_services_member_leaves_alone(cluster: Cluster) -> None:
+async def test_only_the_service_member_on_a_drained_node_moves(cluster: Cluster) -> None:
     cluster.start_controller()
     await cluster.submit("web", type="service", replicas=2, resources=WHOLE)
     await cluster.reaches("web", Phase.RUNNING)
@@ -70,7 +70,8 @@ async def test_a_services_member_leaves_alone(cluster: Cluster) -> None:
 
 
 async def budget(cluster: Cluster, name: str, *, other_than: dict[str, Any] | None = None) -> dict[str, Any]:
-    """A run's budget, once Kubernetes has worked out who may be evicted (and its spec is another than this)."""
+    """Return a run's budget once Kubernetes has counted how many may be evicted (and, with `other_than`, once its spec
+    differs from that)."""
     for _ in range(100):
         with contextlib.suppress(NotFound):
             found = await cluster.client.get(BUDGETS, name, cluster.namespace)
@@ -82,13 +83,13 @@ async def budget(cluster: Cluster, name: str, *, other_than: dict[str, Any] | No
 
 
 async def evict(cluster: Cluster, pod: str) -> None:
-    """What an autoscaler does that packs nodes tighter, or a descheduler."""
+    """Evict a Pod, as an autoscaler does that frees nodes, or a descheduler."""
     eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod}}
     await cluster.client.request("POST", f"{PODS.path(cluster.namespace, pod)}/eviction", body=eviction)
 
 
-async def test_nobody_evicts_a_gang_by_half_and_yet_kubectl_drains_its_node(cluster: Cluster) -> None:
-    """An eviction is refused until the node is cordoned; then the gang leaves as a whole, at no cost to it."""
+async def test_a_gang_is_evicted_only_as_a_whole_and_after_cordoning(cluster: Cluster) -> None:
+    """An eviction is refused until the node is cordoned; then the gang leaves as a whole, and no restart is counted."""
     cluster.start_controller()
     await cluster.submit("bert", replicas=3, resources=WHOLE)
     await cluster.reaches("bert", Phase.RUNNING)
@@ -116,8 +117,8 @@ async def test_nobody_evicts_a_gang_by_half_and_yet_kubectl_drains_its_node(clus
     await has_no_budget(cluster, "bert")
 
 
-async def test_a_cordoned_node_moves_nobody_and_unprotects_only_who_is_there(cluster: Cluster) -> None:
-    """Whoever cordons a node lets what runs there finish."""
+async def test_cordoning_moves_no_member_and_unprotects_only_its_own(cluster: Cluster) -> None:
+    """Members on a cordoned node may finish there."""
     cluster.start_controller()
     await cluster.submit("bert", replicas=2, resources=WHOLE)
     await cluster.reaches("bert", Phase.RUNNING)
@@ -139,8 +140,8 @@ async def test_a_cordoned_node_moves_nobody_and_unprotects_only_who_is_there(clu
     await has_no_budget(cluster, "bert")
 
 
-async def test_a_services_members_are_evicted_one_after_the_other(cluster: Cluster) -> None:
-    """As of any service: the next when a successor of the first runs."""
+async def test_members_of_a_service_are_evicted_one_by_one(cluster: Cluster) -> None:
+    """The next one may be evicted when a replacement of the first one runs."""
     cluster.start_controller()
     await cluster.submit("web", type="service", replicas=2, resources=WHOLE)
     await cluster.reaches("web", Phase.RUNNING)
@@ -165,7 +166,7 @@ async def test_policy_may_leave_runs_without_budgets(cluster: Cluster) -> None:
 
 
 async def has_no_budget(cluster: Cluster, name: str) -> None:
-    """Its budget is gone, or goes within a moment."""
+    """Wait until the run's budget is gone."""
     for _ in range(100):
         try:
             await cluster.client.get(BUDGETS, name, cluster.namespace)

@@ -1,4 +1,4 @@
-"""Elastic gangs: as many members as there is room for, the same on the embedded server and on a real one."""
+"""Elastic gangs have as many members as there is room for, on the embedded and on a real server."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ from kajitori.kube.resources import PODS, RESOURCE_QUOTAS
 WHOLE = {"cpu": 4, "memory": "8Gi", "gpu": GPUS, "gpuType": "h100"}
 
 
-async def test_it_starts_with_what_fits_and_goes_on_smaller_when_a_node_dies(cluster: Cluster) -> None:
-    """Each member knows how many there are in its attempt. The loss costs no restart, and nobody waits for a node."""
+async def test_it_starts_with_what_fits_and_shrinks_when_a_node_dies(cluster: Cluster) -> None:
+    """Each member knows the number of members in its attempt. The loss counts as no restart, and the run does not wait
+    for another node."""
     cluster.use_policy(elastic={"growAfter": "10m"})
     cluster.start_controller()
     await cluster.submit("rigid", replicas=3, resources=WHOLE)
@@ -26,18 +27,18 @@ async def test_it_starts_with_what_fits_and_goes_on_smaller_when_a_node_dies(clu
     status = await cluster.reaches("bert", Phase.RUNNING)
     assert status.attempt is not None
     assert (status.members.total, status.members.running, status.attempt.world_size) == (5, 5, 5)
-    assert await told(cluster, "bert-1-4") == {"KAJI_WORLD_SIZE": "5", "PET_NNODES": "5", "KAJI_RANK": "4"}
+    assert await gang_variables(cluster, "bert-1-4") == {"KAJI_WORLD_SIZE": "5", "PET_NNODES": "5", "KAJI_RANK": "4"}
     lost = cluster.nodes_of("bert")[0]
     await cluster.silence(lost)
     status = await cluster.reaches("bert", Phase.RUNNING, attempt=2)
     assert (status.members.total, status.members.running, status.restarts) == (4, 4, 0)
     assert lost not in cluster.nodes_of("bert")
-    assert await told(cluster, "bert-2-3") == {"KAJI_WORLD_SIZE": "4", "PET_NNODES": "4", "KAJI_RANK": "3"}
+    assert await gang_variables(cluster, "bert-2-3") == {"KAJI_WORLD_SIZE": "4", "PET_NNODES": "4", "KAJI_RANK": "3"}
 
 
-async def test_it_grows_into_free_nodes_and_shrinks_for_who_comes_before_it(cluster: Cluster) -> None:
-    """Its members stay where they are, and neither costs a restart of the program; to grow is not even an interruption.
-    It goes on with what the other one leaves it."""
+async def test_it_grows_onto_free_nodes_and_shrinks_for_a_higher_priority(cluster: Cluster) -> None:
+    """The remaining members keep their nodes, and neither counts as a restart; growing does not even count as an
+    interruption. Afterwards it runs on the nodes that the other run leaves free."""
     cluster.use_policy(elastic={"growAfter": "1s", "minimumRunTime": "0s"}, preemption={"minimumRunTime": "0s"})
     cluster.start_controller()
     await cluster.submit("rigid", replicas=3, resources=WHOLE)
@@ -56,10 +57,10 @@ async def test_it_grows_into_free_nodes_and_shrinks_for_who_comes_before_it(clus
     assert (status.members.running, status.restarts, status.interruptions, status.preemption) == (5, 0, 1, None)
 
 
-async def test_a_controller_that_is_killed_is_followed_by_one_that_lets_it_grow_onto_its_nodes(
+async def test_the_next_controller_finishes_a_planned_growth(
     cluster: Cluster,
 ) -> None:
-    """What is written counts: while its members take their grace nobody else gets its nodes, old or new."""
+    """The written plan counts: while old members end, no other run gets the gang's nodes, old or new."""
     cluster.use_policy(elastic={"grow": False}, inject={"annotations": {f"{SIM}ignore-sigterm": "true"}})
     task = cluster.start_controller()
     await cluster.submit("rigid", replicas=2, resources=WHOLE)
@@ -81,8 +82,8 @@ async def test_a_controller_that_is_killed_is_followed_by_one_that_lets_it_grow_
     assert cluster.status("sneak").attempts == 0
 
 
-async def test_it_takes_no_more_than_the_namespaces_quota_has_room_for(cluster: Cluster) -> None:
-    """Neither to start with nor to grow."""
+async def test_it_stays_within_the_namespaces_quota(cluster: Cluster) -> None:
+    """When it starts and when it grows."""
     cluster.use_policy(elastic={"growAfter": "0s", "minimumRunTime": "0s"})
     hard = {"metadata": {"name": "small"}, "spec": {"hard": {"pods": "3"}}}
     await cluster.client.create(RESOURCE_QUOTAS, hard, cluster.namespace)
@@ -100,8 +101,8 @@ async def test_it_takes_no_more_than_the_namespaces_quota_has_room_for(cluster: 
     await cluster.client.delete(RESOURCE_QUOTAS, "small", cluster.namespace)
 
 
-async def told(cluster: Cluster, pod: str) -> dict[str, str]:
-    """What a member's program finds about its gang."""
+async def gang_variables(cluster: Cluster, pod: str) -> dict[str, str]:
+    """Return the variables about its gang that a member's program gets."""
     found = await cluster.client.get(PODS, pod, cluster.namespace)
     env = {each["name"]: each.get("value", "") for each in found["spec"]["containers"][0]["env"]}
     return {name: env[name] for name in ("KAJI_WORLD_SIZE", "PET_NNODES", "KAJI_RANK")}

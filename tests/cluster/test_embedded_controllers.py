@@ -1,7 +1,6 @@
 """The embedded cluster's binder, simulated nodes and controllers, working together.
 
-On the embedded API server, and on a real kube-apiserver beside which neither kube-scheduler nor kube-controller-manager
-runs.
+On the embedded API server, and on a real kube-apiserver without kube-scheduler and kube-controller-manager.
 """
 
 from __future__ import annotations
@@ -35,14 +34,14 @@ PATIENCE_SECONDS = 60.0
 
 @pytest.fixture(scope="module")
 def own_server() -> Iterator[RealServer]:
-    """One of our own: the node life cycle judges every node that there is."""
+    """A server for this module only: the node life cycle controller works on every node of a server."""
     require_binaries("kube-apiserver", "etcd")
     with running_real_server() as cluster:
         yield cluster
 
 
 Server = tuple[KubeClient, tuple[Path, Path] | None]
-"""A client, and certificate and key for kubelets where the server checks them."""
+"""A client, and the certificate and key of kubelets where the server checks them."""
 
 
 @pytest.fixture(params=["embedded", pytest.param("real", marks=pytest.mark.real)])
@@ -57,7 +56,7 @@ async def server(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterato
 
 
 class SmallCluster:
-    """A pool of two nodes (4 cores each) and all controllers, for one test."""
+    """Two simulated nodes (4 cores each) and all controllers, for one test."""
 
     def __init__(self, server: Server, folder: Path) -> None:
         client, self.serving = server
@@ -86,7 +85,7 @@ class SmallCluster:
             await asyncio.gather(task, self._sim_task)
 
     async def restart_sim(self) -> None:
-        """As after a kill: a new simulator that knows nothing."""
+        """Replace the simulator by a new one that knows nothing, as after a kill."""
         self._stop_sim.set()
         await self._sim_task
         self.sim, self._stop_sim = SimulatedNodes(self.client, self.settings, serving=self.serving), asyncio.Event()
@@ -161,8 +160,8 @@ def condition(thing: dict[str, Any], kind: str) -> dict[str, Any]:
     return next((c for c in thing["status"].get("conditions", []) if c["type"] == kind), {})
 
 
-async def test_pods_are_placed_run_and_end_as_their_annotations_say(cluster: SmallCluster) -> None:
-    """A pinned one on its node, with an address and a log; one ends with an exit code, one is deleted."""
+async def test_pods_are_placed_run_and_end_as_annotated(cluster: SmallCluster) -> None:
+    """One Pod must run on a given node and gets an address and a log; one ends with an exit code; one is deleted."""
     await cluster.pod("pinned", node="sim-00002")
     await cluster.pod("short", duration="1s", exit_code="3")
     await cluster.phase_is("pinned", "Running")
@@ -178,24 +177,24 @@ async def test_pods_are_placed_run_and_end_as_their_annotations_say(cluster: Sma
     await cluster.is_gone(PODS, "pinned", NS)
 
 
-async def test_a_pod_that_does_not_fit_says_why_and_starts_when_there_is_room(cluster: SmallCluster) -> None:
-    """Without anybody asking again."""
+async def test_a_pod_that_does_not_fit_says_why_and_starts_later(cluster: SmallCluster) -> None:
+    """It starts by itself when there is room."""
     await cluster.pod("first", cpu="3", node="sim-00001")
     await cluster.phase_is("first", "Running")
     await cluster.pod("second", cpu="3", node="sim-00001")
 
-    async def told() -> bool:
+    async def says_why() -> bool:
         scheduled = condition(await cluster.client.get(PODS, "second", NS), "PodScheduled")
         return "1 Insufficient cpu" in scheduled.get("message", "") and scheduled["reason"] == "Unschedulable"
 
-    await cluster.until(told)
+    await cluster.until(says_why)
     await cluster.client.delete(PODS, "first", NS)
     await cluster.phase_is("second", "Running")
     assert condition(await cluster.client.get(PODS, "second", NS), "PodScheduled")["status"] == "True"
 
 
-async def test_a_simulator_that_starts_again_starts_no_pod_twice(cluster: SmallCluster) -> None:
-    """Start time and address are those of before; what ended meanwhile ends."""
+async def test_a_restarted_simulator_starts_no_pod_twice(cluster: SmallCluster) -> None:
+    """Running Pods keep their start time and address; Pods whose time is over end."""
     await cluster.pod("long")
     await cluster.pod("timed", duration="2s")
     await cluster.phase_is("long", "Running")
@@ -207,8 +206,8 @@ async def test_a_simulator_that_starts_again_starts_no_pod_twice(cluster: SmallC
     assert after["containerStatuses"] == before["containerStatuses"]
 
 
-async def test_a_claim_gets_a_folder_with_its_first_pod_and_gives_it_back(cluster: SmallCluster) -> None:
-    """Bound both ways; the folder goes with the claim, once no Pod uses it."""
+async def test_a_claim_gets_a_folder_with_its_first_pod_until_deletion(cluster: SmallCluster) -> None:
+    """Claim and volume name each other. The folder is deleted with the claim, once no Pod uses it."""
     body = {
         "apiVersion": "v1",
         "kind": "PersistentVolumeClaim",
@@ -250,8 +249,8 @@ async def test_a_claim_gets_a_folder_with_its_first_pod_and_gives_it_back(cluste
     assert not is_there(folder)
 
 
-async def test_slices_and_budgets_follow_the_pods(cluster: SmallCluster) -> None:
-    """Ready endpoints of a headless Service; how many may be evicted."""
+async def test_endpoint_slices_and_budgets_follow_the_pods(cluster: SmallCluster) -> None:
+    """Ready endpoints of a headless Service, and the number of Pods that may be evicted."""
     service = {"selector": {"app": "web"}, "clusterIP": "None", "ports": [{"port": 80}]}
     body = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web", "namespace": NS}, "spec": service}
     await cluster.client.create(SERVICES, body)
@@ -282,8 +281,8 @@ async def test_slices_and_budgets_follow_the_pods(cluster: SmallCluster) -> None
     await cluster.until(no_slices)
 
 
-async def test_a_node_that_falls_silent_is_given_up_and_comes_back(cluster: SmallCluster) -> None:
-    """Unknown, tainted, its Pods not ready and marked for deletion; all of it ends when it answers again."""
+async def test_a_silent_node_is_marked_until_it_answers_again(cluster: SmallCluster) -> None:
+    """It is Unknown and tainted, and its Pods are not ready, with an eviction due later."""
     await cluster.pod("there", node="sim-00001")
     await cluster.phase_is("there", "Running")
     silent = {"metadata": {"annotations": {"sim.kajitori.dev/silent": "true"}}}
@@ -313,7 +312,7 @@ async def test_a_node_that_falls_silent_is_given_up_and_comes_back(cluster: Smal
 
 
 async def test_pods_of_a_deleted_node_are_collected(cluster: SmallCluster) -> None:
-    """Nobody is left who could end them."""
+    """No kubelet is left that could end them."""
     await cluster.pod("orphan", node="sim-00002")
     await cluster.phase_is("orphan", "Running")
     await cluster.client.delete(NODES, "sim-00002")

@@ -1,4 +1,4 @@
-"""The embedded API server is killed while it is written to: what it acknowledged is there afterwards."""
+"""The embedded API server is killed during writes: everything that it acknowledged is there afterwards."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ asyncio.run(main())
 """
 
 
-async def test_what_was_acknowledged_survives_a_kill(tmp_path: Path) -> None:
-    """Creations, changes and deletions by many writers; three lives of one store."""
+async def test_acknowledged_writes_survive_a_kill(tmp_path: Path) -> None:
+    """Many clients create, change and delete; the server is killed and started three times on one store."""
     expected: dict[str, str] = {}
     unsure: set[str] = set()
     for life in range(3):
@@ -69,7 +69,8 @@ async def _write(
     unsure: set[str],
     enough: asyncio.Event,
 ) -> None:
-    """Create, change and delete until the server is gone. What was under way then may or may not be there."""
+    """Create, change and delete until the server is gone. Requests without an answer may have been carried out or
+    not."""
     for index in range(1_000_000):
         name = f"{prefix}-{index}"
         try:

@@ -1,4 +1,4 @@
-"""kubectl's everyday tour of the embedded API server."""
+"""Everyday commands of kubectl on the embedded API server."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ async def run(api: EmbeddedServer, *arguments: str, stdin: str = "") -> str:
     return output_of(await api.kubectl(*arguments, stdin=stdin))
 
 
-async def test_apply_changes_and_takes_away(api: EmbeddedServer) -> None:
-    """On the client's side and on the server's."""
+async def test_apply_adds_and_removes_fields(api: EmbeddedServer) -> None:
+    """Client-side and server-side."""
     assert "created" in await run(api, "apply", "-f", "-", stdin=CONFIG)
     assert "unchanged" in await run(api, "apply", "-f", "-", stdin=CONFIG)
     assert "configured" in await run(api, "apply", "-f", "-", stdin=CONFIG.replace('"x":"1"', '"y":"2"'))
@@ -42,7 +42,7 @@ async def test_apply_changes_and_takes_away(api: EmbeddedServer) -> None:
     assert await run(api, "get", "cm", "b", "-o", "jsonpath={.data.x}") == "2"
 
 
-async def test_a_pods_life(api: EmbeddedServer) -> None:
+async def test_commands_on_a_pod(api: EmbeddedServer) -> None:
     """run, get, describe, label, annotate, set image, patch, wait, delete."""
     await run(api, "run", "web", "--image=nginx", "--labels=app=x")
     assert "web" in await run(api, "get", "pods", "-o", "wide")
@@ -58,7 +58,7 @@ async def test_a_pods_life(api: EmbeddedServer) -> None:
     assert 'pod "web" deleted' in await run(api, "delete", "pod", "web", "--timeout=60s")
 
 
-async def test_nodes(api: EmbeddedServer) -> None:
+async def test_commands_on_nodes(api: EmbeddedServer) -> None:
     """cordon, taint, drain, uncordon."""
     await run(api, "apply", "-f", "-", stdin='{"apiVersion":"v1","kind":"Node","metadata":{"name":"n"}}')
     await run(api, "cordon", "n")
@@ -93,8 +93,7 @@ async def test_nodes(api: EmbeddedServer) -> None:
         "version",
     ],
 )
-async def test_verbs_that_need_no_more_than_a_server(api: EmbeddedServer, arguments: str) -> None:
-    """Each ends well."""
+async def test_further_commands_succeed(api: EmbeddedServer, arguments: str) -> None:
     await run(api, *arguments.split())
 
 

@@ -12,8 +12,8 @@ from kajitori.core.spec.reasons import Phase
 from kajitori.kube.runs import RUNS
 
 
-async def test_a_run_is_removed_after_its_end_whoever_leads(cluster: Cluster) -> None:
-    """`kaji run -d --rm`: what the Run says is enough, however often the controller is killed; a resumed run stays."""
+async def test_a_run_is_removed_after_its_end_by_any_controller(cluster: Cluster) -> None:
+    """`kaji run -d --rm` is stored in the Run, so it holds if the controller is killed. A resumed run stays."""
     first = cluster.start_controller()
     await cluster.submit("bert", removeAfter="2s")
     await cluster.reaches("bert", Phase.RUNNING)
@@ -30,8 +30,8 @@ async def test_a_run_is_removed_after_its_end_whoever_leads(cluster: Cluster) ->
     assert cluster.pods("bert") == []
 
 
-async def test_runs_that_ended_long_ago_go_as_policy_says(cluster: Cluster) -> None:
-    """Those that run stay, and so do those that ended lately."""
+async def test_old_ended_runs_are_deleted_as_policy_says(cluster: Cluster) -> None:
+    """Running and recently ended runs stay."""
     cluster.use_policy(endedRuns={"keepFor": "3s"})
     cluster.start_controller()
     for name in ("old", "going"):
@@ -45,8 +45,8 @@ async def test_runs_that_ended_long_ago_go_as_policy_says(cluster: Cluster) -> N
 
 
 @pytest.mark.parametrize("deleted", [False, True])
-async def test_killing_cuts_a_long_grace_short(cluster: Cluster, deleted: bool) -> None:
-    """`kaji kill` and `kaji rm -f`: also members that were asked before, and have an hour left, end in a second."""
+async def test_killing_shortens_a_long_grace(cluster: Cluster, deleted: bool) -> None:
+    """`kaji kill` and `kaji rm -f`: members that are already ending and have an hour left end within a second."""
     cluster.start_controller()
     await cluster.submit("bert", replicas=3, grace="1h")
     await cluster.reaches("bert", Phase.RUNNING)

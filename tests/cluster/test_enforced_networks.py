@@ -1,6 +1,6 @@
-"""Runs' own NetworkPolicies where somebody enforces them: real connections between real Pods, and hosts beyond them.
+"""Runs' NetworkPolicies under a real enforcer: connections between real Pods and hosts outside the cluster.
 
-Needs kube-router, which is no dependency of ours: on the PATH, or where KAJITORI_POLICY_ENFORCER says.
+Needs kube-router, which Kajitori does not install: on the PATH, or at the path in KAJITORI_POLICY_ENFORCER.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ NETWORKS: dict[str, list[str] | None] = {
     "named": ["internal", "10.8.0.0/15"],
     "anywhere": ["internal", "storage", "internet"],
 }
-"""What runs ask for, of who may reach them as of where they may go."""
+"""The `from` and `to` of each run."""
 MEMBERS = {"open-1-0", "alone-1-0", "alone-1-1", "friends-1-0", "cluster-1-0", "named-1-0", "anywhere-1-0"}
 EVERYBODY = MEMBERS | HOSTS.keys()
 ALLOWED: dict[str, Set[str]] = {
@@ -47,7 +47,7 @@ ALLOWED: dict[str, Set[str]] = {
     "named": MEMBERS | {"internal", "web", "storage"},
     "anywhere": EVERYBODY,
 }
-"""With whom that lets a run talk."""
+"""The peers that this lets a run talk to, in both directions."""
 SMALL = {"command": ["sleep", "100000"], "resources": {"cpu": 0.1, "memory": "64Mi"}}
 RESOLVER = {
     "metadata": {"name": "dns", "labels": {"app": "dns"}},
@@ -69,7 +69,7 @@ pytestmark = [
 
 
 async def until_they_talk(places: Mapping[str, Place], allowed: Mapping[str, Set[str]]) -> None:
-    """Waits until those reach each other who are to, and nobody else does."""
+    """Wait until exactly the allowed pairs reach each other."""
 
     def may(one: str, other: str) -> bool:
         return one in HOSTS or other in allowed[one.split("-", maxsplit=1)[0]]
@@ -87,7 +87,7 @@ async def until_they_talk(places: Mapping[str, Place], allowed: Mapping[str, Set
 
 @contextlib.asynccontextmanager
 async def with_web_api(cluster: Cluster, node: EnforcedNode) -> AsyncIterator[None]:
-    """A Web API beyond the node, which members ask in their first step, and a controller."""
+    """Serve a Web API outside the node, for the first step of members, and start a controller."""
     async with web_api(cluster) as web, forward(node.outside, WEB_API, 8600, web.port):
         cluster.policy.complete(lambda policy: with_first_step(policy, "kajitori:1", f"http://{WEB_API}:8600"))
         cluster.start_controller()
@@ -96,9 +96,9 @@ async def with_web_api(cluster: Cluster, node: EnforcedNode) -> AsyncIterator[No
 
 @pytest.mark.parametrize("flags", [(), ("--use-nftables-for-netpol",)], ids=["ipsets", "nftables"])
 @pytest.mark.parametrize("cluster", [pytest.param("real", marks=pytest.mark.real)], indirect=True)
-async def test_what_passes_is_what_was_asked_for(cluster: Cluster, flags: tuple[str, ...]) -> None:
-    """Members of a gang find each other, the Web API and resolvers behind a Service, whatever they may reach besides;
-    an edit holds without a restart."""
+async def test_exactly_the_requested_connections_pass(cluster: Cluster, flags: tuple[str, ...]) -> None:
+    """Members of a gang always reach each other, the Web API and resolvers behind a Service. An edit takes effect
+    without a restart."""
     resolvers = {"namespace": cluster.namespace, "labels": {"app": "dns"}}
     cluster.use_policy(**RULES, network={"dns": resolvers})
     async with enforced_node(cluster, *flags) as node, with_web_api(cluster, node):

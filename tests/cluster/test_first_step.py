@@ -39,8 +39,8 @@ with open(f"{os.environ['FOLDER']}/{os.environ['KAJI_RANK']}", "w") as file:
 """
 
 
-async def looked_around(cluster: Cluster, *, namespaces: bool = True) -> list[dict[str, object]]:
-    """What two real members that start together see of each other, by rank."""
+async def views_of_members(cluster: Cluster, *, namespaces: bool = True) -> list[dict[str, object]]:
+    """Return what two real members that start together know about each other, by rank."""
     folder = cluster.folder / "seen"
     folder.mkdir()
     async with this_machine(cluster, namespaces=namespaces) as selector, web_api(cluster, for_members=True):
@@ -59,10 +59,10 @@ async def looked_around(cluster: Cluster, *, namespaces: bool = True) -> list[di
 
 
 async def test_real_members_find_each_other_by_name(cluster: Cluster) -> None:
-    """Each finds the same list, and every name in it resolves before the program's first line."""
+    """Both get the same list, and every name in it resolves before the program starts."""
     if why_not := try_mounts(cluster.folder / "probe" / "root").why_not:
         pytest.skip(f"member names need mount namespaces: run as root, or allow user namespaces ({why_not})")
-    one, other = await looked_around(cluster)
+    one, other = await views_of_members(cluster)
     assert one == other
     assert one == {
         "hosts": [["bert-1-0.bert", "slots=1"], ["bert-1-1.bert", "slots=1"]],
@@ -71,18 +71,18 @@ async def test_real_members_find_each_other_by_name(cluster: Cluster) -> None:
     }
 
 
-async def test_real_members_find_each_other_where_nothing_can_be_mounted(cluster: Cluster) -> None:
-    """By address: names cannot be made to resolve there."""
-    one, other = await looked_around(cluster, namespaces=False)
+async def test_real_members_find_each_other_without_mounts(cluster: Cluster) -> None:
+    """By address: without mounts, names cannot be made to resolve."""
+    one, other = await views_of_members(cluster, namespaces=False)
     assert one == other
     assert one["hosts"] == [["127.0.0.1", "slots=1"]] * 2
     assert one["master"] == "127.0.0.1"
 
 
 @pytest.mark.parametrize("host_network", [False, True])
-async def test_the_api_server_takes_such_members(cluster: Cluster, host_network: bool) -> None:
-    """Two mounts of one volume, one of them /etc/hosts. The Pod's class is what it would be without the step, and so is
-    what it takes of its node; a LimitRange that takes the member takes it."""
+async def test_the_api_server_admits_members_with_a_first_step(cluster: Cluster, host_network: bool) -> None:
+    """It mounts one volume twice, once at /etc/hosts. QoS class and requests of the Pod are the same as without the
+    first step, and a LimitRange that admits the member admits both."""
     limits = [{"type": "Container", "min": {"cpu": "2", "memory": "1Gi"}, "maxLimitRequestRatio": {"cpu": "1"}}]
     await cluster.client.create(
         LIMIT_RANGES, {"metadata": {"name": "large"}, "spec": {"limits": limits}}, cluster.namespace
@@ -103,8 +103,8 @@ async def test_the_api_server_takes_such_members(cluster: Cluster, host_network:
         await cluster.reaches("bert", Phase.SUCCEEDED)
 
 
-async def test_each_attempt_has_a_ticket_of_its_own(cluster: Cluster) -> None:
-    """The same for all its members, whoever led when they were made."""
+async def test_each_attempt_has_its_own_start_ticket(cluster: Cluster) -> None:
+    """All members of an attempt get the same ticket, whichever controller makes them."""
     async with web_api(cluster, for_members=True):
         task = cluster.start_controller()
         await cluster.submit("bert", replicas=3, restarts=1)
@@ -121,8 +121,8 @@ async def test_each_attempt_has_a_ticket_of_its_own(cluster: Cluster) -> None:
             assert verify(said[first_step.TICKET_ENV], key) == Ticket(cluster.namespace, "bert", uid, 2, 3)
 
 
-async def test_a_first_step_that_is_refused_costs_no_restart(cluster: Cluster) -> None:
-    """The run says which member could not start, and why; then it starts as if nothing had been."""
+async def test_a_refused_first_step_counts_as_no_restart(cluster: Cluster) -> None:
+    """The run's message names the member and the reason; the next attempt starts as usual."""
     first: list[str] = []
 
     async def hosts(request: web.Request) -> web.Response:

@@ -1,4 +1,4 @@
-"""deploy/flowcontrol.yaml: a real API server gives Kajitori's parts a queue of their own."""
+"""deploy/flowcontrol.yaml: a real API server gives Kajitori's parts their own queue."""
 
 from __future__ import annotations
 
@@ -31,8 +31,7 @@ PATIENCE_SECONDS = 60.0
 pytestmark = [pytest.mark.real, pytest.mark.xdist_group("real")]
 
 
-async def test_parts_have_a_queue_of_their_own(real_server: RealServer) -> None:
-    """And their lease does not wait in it."""
+async def test_parts_have_their_own_queue_and_leases_another(real_server: RealServer) -> None:
     async with real_server.client() as client:
         uids = {}
         for document in yaml.safe_load_all((ROOT / "deploy/flowcontrol.yaml").read_text()):
@@ -51,7 +50,7 @@ async def test_parts_have_a_queue_of_their_own(real_server: RealServer) -> None:
 
 
 async def _token(client: KubeClient) -> str:
-    """Of the controller's service account."""
+    """Return a token of the controller's service account."""
     account: dict[str, Any] = {"metadata": {"name": "kajitori-controller", "namespace": "kajitori"}}
     with contextlib.suppress(AlreadyExists):
         await client.create(NAMESPACES, {"metadata": {"name": "kajitori"}})
@@ -63,7 +62,7 @@ async def _token(client: KubeClient) -> str:
 
 
 async def _schema_of(cluster: RealServer, token: str, path: str) -> str:
-    """The UID of the FlowSchema that a request falls under."""
+    """Return the UID of the FlowSchema that matches a request."""
     trusting = ssl.create_default_context(cafile=str(cluster.config.ca_file))
     headers = {"Authorization": f"Bearer {token}"}
     url = cluster.config.server + path

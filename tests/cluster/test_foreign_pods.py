@@ -1,4 +1,4 @@
-"""Pods that pretend to be members of somebody else's run: nothing of theirs counts, and nobody touches them."""
+"""Pods that pretend to be members of another user's run do not count, and Kajitori does not touch them."""
 
 from __future__ import annotations
 
@@ -22,23 +22,22 @@ from kajitori.kube.runs import RUNS
 CONTAINER = {"name": names.MEMBER_CONTAINER, "image": "x", "command": ["y"]}
 MALLORY = "mallory"
 OWN = "kajitori.dev/test"
-"""An annotation of the foreign Pods' maker, by which he would see that somebody wrote them."""
+"""An annotation by which the maker of the foreign Pods recognizes that somebody changed them."""
 
 
 class Mallory:
-    """Somebody who may create Pods, in a namespace of his own and in the run's."""
+    """A user who may create Pods in a namespace of his own and in the namespace of the run."""
 
     def __init__(self, cluster: Cluster, client: KubeClient) -> None:
         self.cluster = cluster
         self.client = client
-        """Its changes carry the field manager `mallory`, so that changes of Kajitori are told from his."""
+        """Its changes have the field manager `mallory`, which distinguishes them from Kajitori's."""
         self.namespace = f"{cluster.namespace}-mallory"
         self.made: dict[tuple[str, str], str] = {}
         """UIDs of his Pods."""
 
     async def pod(self, name: str, namespace: str = "", **written: Any) -> None:
-        """A Pod that carries what a member of `victim` carries, as far as it is public, and runs on a node of his
-        choice."""
+        """Create a Pod with all public properties of a member of `victim`, on a chosen node."""
         run = self.cluster.run("victim")
         assert run is not None
         member = names.read_pod_name(name)
@@ -56,18 +55,18 @@ class Mallory:
         self.made[made["metadata"]["namespace"], name] = made["metadata"]["uid"]
 
     async def ends(self, name: str, namespace: str = "") -> None:
-        """Its program fails, with a peak of memory that no member ever had."""
+        """Let its program fail, with a memory peak that no member ever had."""
         namespace = namespace or self.namespace
         said = {f"{SIM}exit-code": "1", f"{SIM}memory": "900Gi"}
         await self.client.patch(PODS, name, {"metadata": {"annotations": said}}, namespace)
         await self.cluster.until(lambda: self.shown(name, namespace).is_finished, f"{name} has ended")
 
     def shown(self, name: str, namespace: str = "") -> Pod:
-        """The Pod as the mirror shows it."""
+        """Return the Pod as the mirror shows it."""
         return self.cluster.mirror.pods[namespace or self.namespace, name]
 
-    async def untouched(self) -> None:
-        """All of his Pods are there as he made them: not deleted, and their labels and owners are his own."""
+    async def check_untouched(self) -> None:
+        """Check that all of his Pods exist as he made them: not deleted, with his labels and owners."""
         for namespace, name in self.made:
             meta = (await self.cluster.client.get(PODS, name, namespace))["metadata"]
             assert "deletionTimestamp" not in meta, name
@@ -78,7 +77,7 @@ class Mallory:
 
 @pytest.fixture
 async def mallory(cluster: Cluster) -> AsyncIterator[Mallory]:
-    """With a gang of three called `victim` that runs, and a controller."""
+    """Mallory beside a running gang of three called `victim`, with a controller."""
     cluster.start_controller()
     await cluster.submit("victim", replicas=3, restarts=2)
     await cluster.reaches("victim", Phase.RUNNING)
@@ -96,8 +95,8 @@ def members_of_victim(cluster: Cluster) -> list[str]:
     return sorted(pod.metadata.name for pod in cluster.mirror.pods_of_run(run))
 
 
-async def settled(cluster: Cluster) -> None:
-    """The controller has looked at the victim after everything that was seen so far: a change of it was acted on."""
+async def wait_for_controller(cluster: Cluster) -> None:
+    """Wait until the controller has processed all earlier news: it has acted on a later change of the victim."""
     run = cluster.run("victim")
     assert run is not None and run.status is not None
     await cluster.change("victim", priority="high" if b'"high"' not in bytes(run.spec) else "normal")
@@ -105,25 +104,25 @@ async def settled(cluster: Cluster) -> None:
     await cluster.until(lambda: cluster.status("victim").observed_generation >= generation, "the victim was looked at")
 
 
-async def test_pods_of_another_namespace_are_no_members(mallory: Mallory) -> None:
-    """With the run's labels, under names of its present and its next attempt. They fail, and stay where they are."""
+async def test_pods_of_another_namespace_are_not_members(mallory: Mallory) -> None:
+    """They have the run's labels and names of its current and next attempt. They fail and stay."""
     cluster = mallory.cluster
     for name in ("victim-1-0", "victim-1-1", "victim-2-0", "victim-1-7"):
         await mallory.pod(name)
         await mallory.ends(name)
-    await settled(cluster)
+    await wait_for_controller(cluster)
     status = cluster.status("victim")
     assert (status.phase, status.attempts, status.restarts, status.interruptions) == (Phase.RUNNING, 1, 0, 0)
     assert (status.members.total, status.members.running, status.members.failed) == (3, 3, 0)
     assert status.memory is None or status.memory.peak_bytes < 2**40 // 2
     assert status.avoid_nodes == {} and status.notable == []
     assert members_of_victim(cluster) == ["victim-1-0", "victim-1-1", "victim-1-2"]
-    await mallory.untouched()
+    await mallory.check_untouched()
 
 
-async def test_pods_with_the_label_alone_are_no_members(mallory: Mallory) -> None:
-    """In the run's own namespace, too: a rank beyond its members, one of the next attempt, and a copied signature.
-    They outlive the run, though its own Pods are deleted by that very label."""
+async def test_pods_that_only_have_the_labels_are_not_members(mallory: Mallory) -> None:
+    """In the run's own namespace: a rank beyond its members, one of the next attempt, and a copied signature. They
+    survive the run, although its own Pods are deleted by that label."""
     cluster = mallory.cluster
     found = await cluster.client.get(PODS, "victim-1-2", cluster.namespace)
     signature = found["metadata"]["annotations"][names.ANNOTATION_SIGNATURE]
@@ -132,11 +131,11 @@ async def test_pods_with_the_label_alone_are_no_members(mallory: Mallory) -> Non
     await mallory.pod("victim-1-3", cluster.namespace)
     await mallory.pod("victim-1-2", annotations=copied)
     await mallory.ends("victim-1-3", cluster.namespace)
-    await settled(cluster)
+    await wait_for_controller(cluster)
     status = cluster.status("victim")
     assert (status.phase, status.attempts, status.members.total, status.members.running) == (Phase.RUNNING, 1, 3, 3)
     assert members_of_victim(cluster) == ["victim-1-0", "victim-1-1", "victim-1-2"]
-    assert await listed(cluster) == [0, 1, 2]
+    assert await listed_ranks(cluster) == [0, 1, 2]
     await cluster.behave("victim-1-1", exit_code="1")
     status = await cluster.reaches("victim", Phase.RUNNING, attempt=2)
     assert (status.restarts, status.members.total, status.members.running) == (1, 3, 3)
@@ -144,40 +143,42 @@ async def test_pods_with_the_label_alone_are_no_members(mallory: Mallory) -> Non
     await cluster.until(lambda: cluster.run("victim") is None, "the run is gone")
     left = {key for key in cluster.mirror.pods if key[0] in (cluster.namespace, mallory.namespace)}
     assert left == set(mallory.made)
-    await mallory.untouched()
+    await mallory.check_untouched()
 
 
-async def listed(cluster: Cluster) -> list[int]:
-    """Ranks of the members as the Web API lists them."""
+async def listed_ranks(cluster: Cluster) -> list[int]:
+    """Return the ranks of the members that the Web API lists."""
     async with web_api(cluster) as web:
         answer = await web.http.get(f"/v1/runs/{cluster.namespace}/victim/members")
     return [each["rank"] for each in answer.json()["items"]]
 
 
-async def test_an_owner_reference_from_another_namespace_proves_nothing(mallory: Mallory) -> None:
-    """Kubernetes' garbage collector may remove such a Pod, since its owner does not exist there; the run goes on."""
+async def test_an_owner_in_another_namespace_makes_no_member(mallory: Mallory) -> None:
+    """Kubernetes' garbage collector may delete such a Pod, because its owner does not exist there; the run
+    continues."""
     cluster = mallory.cluster
     run = cluster.run("victim")
     assert run is not None
     owner = manifests.owner_of_members("victim", run.metadata.uid)
     await mallory.pod("victim-1-0", ownerReferences=[owner])
     said = {f"{SIM}exit-code": "1"}
-    with contextlib.suppress(NotFound):  # it was garbage already
+    with contextlib.suppress(NotFound):  # it may have been collected already
         await cluster.client.patch(PODS, "victim-1-0", {"metadata": {"annotations": said}}, mallory.namespace)
-    await settled(cluster)
+    await wait_for_controller(cluster)
     status = cluster.status("victim")
     assert (status.phase, status.attempts, status.restarts, status.members.running) == (Phase.RUNNING, 1, 0, 3)
 
 
-async def test_a_rank_that_was_not_planned_is_not_counted(mallory: Mallory) -> None:
-    """Even with the owner reference, which anyone may write who may create Pods there; it goes with the run."""
+async def test_a_rank_that_was_not_planned_does_not_count(mallory: Mallory) -> None:
+    """Even with the owner reference, which every user who may create Pods there can write. It is deleted with the
+    run."""
     cluster = mallory.cluster
     run = cluster.run("victim")
     assert run is not None
     owner = manifests.owner_of_members("victim", run.metadata.uid)
     await mallory.pod("victim-1-7", cluster.namespace, ownerReferences=[owner])
     await mallory.ends("victim-1-7", cluster.namespace)
-    await settled(cluster)
+    await wait_for_controller(cluster)
     status = cluster.status("victim")
     assert (status.phase, status.restarts, status.members.total, status.members.running) == (Phase.RUNNING, 0, 3, 3)
     assert (status.members.failed, status.notable, members_of_victim(cluster)[-1]) == (0, [], "victim-1-2")

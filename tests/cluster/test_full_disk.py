@@ -1,6 +1,6 @@
-"""The disk of the embedded API server, or of the store of blobs, is full: a refusal, and all is well with room again.
+"""The disk of the embedded API server or of the blob store is full: writes are refused, and work again with more room.
 
-The disk is a real one, of a few megabytes: a tmpfs, which takes root to mount.
+The disk is a tmpfs of a few megabytes, which only root can mount.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ _LAZILY = 2
 
 
 class Disk:
-    """A small one."""
+    """A disk of a few megabytes."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._filler = path / "filler"
 
     def fill(self, leave_bytes: int = 0) -> None:
-        """Takes all room but this."""
+        """Fill all room except this."""
         room = os.statvfs(self.path)
         with self._filler.open("wb") as file:
             os.posix_fallocate(file.fileno(), 0, room.f_bavail * room.f_frsize - leave_bytes)
@@ -63,8 +63,8 @@ def disk(tmp_path: Path) -> Iterator[Disk]:
         libc.umount2(bytes(place), _LAZILY)
 
 
-async def test_what_was_acknowledged_stays_and_nothing_else_does(disk: Disk) -> None:
-    """Watchers are told of nothing that was refused; reads go on; so do writes once there is room, and a restart."""
+async def test_a_full_disk_keeps_exactly_the_acknowledged_writes(disk: Disk) -> None:
+    """Watchers see no refused write, and reads work. Writes work again once there is room, and after a restart."""
     big = {"x": "y" * 200_000}
     async with embedded_server(disk.path, controllers=False) as api:
         await api.call("POST", MAPS, {"metadata": {"name": "first"}, "data": {"x": "1"}})
@@ -94,8 +94,8 @@ async def test_what_was_acknowledged_stays_and_nothing_else_does(disk: Disk) -> 
         assert (await again.call("GET", f"{MAPS}/first")).body["data"] == {"x": "2"}
 
 
-async def test_a_server_that_cannot_even_start_says_so(disk: Disk) -> None:
-    """Whoever reads it knows what to do; with room it starts."""
+async def test_a_server_that_cannot_start_on_a_full_disk_says_so(disk: Disk) -> None:
+    """The error says what to do. With room, the server starts."""
     disk.fill()
     with pytest.raises(DataFolderUnusable, match="disk is full") as refused:
         await Store.open(disk.path / "objects")
@@ -104,8 +104,8 @@ async def test_a_server_that_cannot_even_start_says_so(disk: Disk) -> None:
     await (await Store.open(disk.path / "objects")).close()
 
 
-async def test_an_upload_is_refused_and_goes_on_where_it_was(disk: Disk, tmp_path: Path) -> None:
-    """Of the part that had no room nothing is left; the parts before it are there, and are not sent again."""
+async def test_a_refused_upload_continues_where_it_stopped(disk: Disk, tmp_path: Path) -> None:
+    """Nothing is left of the part that did not fit. The earlier parts are kept and not sent again."""
     folder = tmp_path / "code"
     folder.mkdir()
     (folder / "weights").write_bytes(random.Random(1).randbytes(20 << 20))
@@ -135,8 +135,8 @@ def sha256_of(packed: Pack, number: int) -> str:
     return hashlib.sha256(packed.part(number)).hexdigest()
 
 
-async def test_of_a_log_what_was_kept_before_stays(disk: Disk) -> None:
-    """Until there is room for more of it."""
+async def test_a_full_disk_keeps_the_earlier_part_of_a_log(disk: Disk) -> None:
+    """The rest is kept once there is room."""
     blobs: Blobs = await open_blobs((disk.path / "blobs").as_uri())
     kept, name = KeptLogs(blobs), MemberLogName("team", "uid", 1, 0)
     await kept.keep(name, b"so far\n")

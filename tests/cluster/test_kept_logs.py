@@ -1,4 +1,4 @@
-"""The log of a member that failed is never given up for speed: its Pod waits, and nothing else does."""
+"""The Pod of a failed member waits until its log is kept; nothing else waits for it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kajitori.kube.resources import EVENTS
 
 @pytest.fixture
 async def nodes_answer(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
-    """Set once kubelets say something about logs; what they say then is that there is none."""
+    """An event that makes kubelets answer requests for logs: they answer that there is none."""
     answers = asyncio.Event()
 
     async def open_log(client: KubeClient, namespace: str, pod: str, **options: object) -> None:
@@ -30,8 +30,10 @@ async def nodes_answer(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> asy
     return answers
 
 
-async def test_a_gang_starts_again_while_a_log_is_waited_for(cluster: Cluster, nodes_answer: asyncio.Event) -> None:
-    """The next attempt runs beside the Pod that failed in the last one, which goes once its log is settled."""
+async def test_a_gang_restarts_before_the_log_of_a_failed_member_is_kept(
+    cluster: Cluster, nodes_answer: asyncio.Event
+) -> None:
+    """The next attempt runs beside the failed Pod, which is deleted once its log is settled."""
     cluster.start_controller()
     await cluster.submit("bert", replicas=2, restarts=3)
     await cluster.reaches("bert", Phase.RUNNING)
@@ -43,8 +45,10 @@ async def test_a_gang_starts_again_while_a_log_is_waited_for(cluster: Cluster, n
     assert cluster.status("bert").attempts == 2
 
 
-async def test_a_log_that_nobody_can_read_is_given_up_in_the_end(cluster: Cluster, nodes_answer: asyncio.Event) -> None:
-    """After as long as policy says, which an Event says."""
+async def test_a_log_that_cannot_be_read_is_given_up_after_a_time(
+    cluster: Cluster, nodes_answer: asyncio.Event
+) -> None:
+    """Policy sets the time, and an Event reports the loss."""
     cluster.use_policy(logs={"keepWithin": "3s"})
     cluster.start_controller()
     await cluster.submit("grid", array="0-1", restarts=0)
@@ -57,14 +61,16 @@ async def test_a_log_that_nobody_can_read_is_given_up_in_the_end(cluster: Cluste
     await cluster.reaches("grid", Phase.FAILED)
     await cluster.until(lambda: not cluster.pods("grid"), "their Pods went")
 
-    async def lost() -> set[str]:
+    async def lost_logs() -> set[str]:
         listed = await cluster.client.list(EVENTS, cluster.namespace)
         return {each["message"] for each in listed.items if each["reason"] == "LogLost"}
 
-    told = await lost()
-    for _ in range(600):  # Events are written beside the work
-        if len(told) == 2:
+    messages = await lost_logs()
+    for _ in range(600):  # Events are written in the background
+        if len(messages) == 2:
             break
         await asyncio.sleep(0.1)
-        told = await lost()
-    assert len(told) == 2 and all("the kubelet does not answer; it is given up after 3s" in message for message in told)
+        messages = await lost_logs()
+    assert len(messages) == 2 and all(
+        "the kubelet does not answer; it is given up after 3s" in message for message in messages
+    )

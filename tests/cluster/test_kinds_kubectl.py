@@ -29,7 +29,7 @@ POD: dict[str, Any] = {
 
 
 class Refused(Exception):
-    """kubectl failed; its error text."""
+    """kubectl failed, with this error text."""
 
 
 @pytest.fixture
@@ -66,15 +66,15 @@ async def kubectl(tmp_path: Path) -> AsyncIterator[Kubectl]:
         await store.close()
 
 
-async def test_who_am_i_and_what_may_i(kubectl: Kubectl) -> None:
-    """`auth whoami` and `auth can-i`, which are sent as protobuf."""
+async def test_auth_whoami_and_can_i(kubectl: Kubectl) -> None:
+    """Both send protobuf."""
     assert "system:masters" in await kubectl("auth", "whoami")
     assert (await kubectl("auth", "can-i", "create", "pods")).strip() == "yes"
     assert "*.*" in await kubectl("auth", "can-i", "--list")
 
 
-async def test_what_there_is(kubectl: Kubectl) -> None:
-    """Discovery lists kinds with their short names, and explain knows their fields."""
+async def test_api_resources_and_explain(kubectl: Kubectl) -> None:
+    """Discovery lists kinds with their short names; explain knows their fields."""
     listed = await kubectl("api-resources")
     assert ["persistentvolumeclaims", "pvc"] in [line.split()[:2] for line in listed.splitlines()]
     assert "IfNotPresent" in await kubectl("explain", "pods.spec.containers.imagePullPolicy")
@@ -95,7 +95,7 @@ async def test_apply_shows_defaults_and_is_stable(kubectl: Kubectl) -> None:
         await kubectl("apply", "-f", "-", given=wrong)
 
 
-async def test_every_fault_at_once(kubectl: Kubectl) -> None:
+async def test_all_faults_are_printed_at_once(kubectl: Kubectl) -> None:
     """kubectl prints each cause of a refused object."""
     wrong = json.loads(json.dumps(POD))
     wrong["spec"]["restartPolicy"] = "Sometimes"

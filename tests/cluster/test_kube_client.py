@@ -1,4 +1,4 @@
-"""Client, watch and mirror do the same on the embedded API server and on a real one."""
+"""Client, watch and mirror work the same on the embedded API server and on a real one."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ async def client(kube_server: KubeServer) -> AsyncIterator[KubeClient]:
 
 
 def pod(name: str, **spec: Any) -> dict[str, Any]:
-    """A Pod of one container that asks for half a core."""
+    """Return a Pod with one container that requests half a core."""
     requests = {"requests": {"cpu": "500m", "memory": "1Gi"}}
     containers = [{"name": "main", "image": "example.com/image", "resources": requests}]
     meta = {"name": name, "labels": {"app": name}}
@@ -45,7 +45,7 @@ def pod(name: str, **spec: Any) -> dict[str, Any]:
 
 
 async def node(client: KubeClient, name: str) -> None:
-    """A Node that is ready."""
+    """Create a Node that is ready."""
     await client.create(NODES, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}})
     ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "well"}
     status = {"allocatable": {"cpu": "4", "memory": "8Gi", "pods": "10"}, "conditions": [ready]}
@@ -53,7 +53,7 @@ async def node(client: KubeClient, name: str) -> None:
 
 
 async def test_every_verb(client: KubeClient, own_namespace: str) -> None:
-    """Create, read, list, change in four ways, delete: each does what it says."""
+    """Create, read, list, change in four ways, delete."""
     ns = own_namespace
     body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}, "data": {"a": "1"}}
     await client.create(CONFIG_MAPS, body, ns, dry_run=True)
@@ -73,8 +73,8 @@ async def test_every_verb(client: KubeClient, own_namespace: str) -> None:
     assert listing.items == []
 
 
-async def test_refusals_have_their_types(client: KubeClient, own_namespace: str) -> None:
-    """What the server refuses is told apart by type, whatever server it is."""
+async def test_each_refusal_has_its_own_error_type(client: KubeClient, own_namespace: str) -> None:
+    """The same types for both servers."""
     ns = own_namespace
     made = await client.create(PODS, pod("x"), ns)
     with pytest.raises(AlreadyExistsError):
@@ -107,8 +107,8 @@ async def test_lists_come_in_pages(client: KubeClient, own_namespace: str) -> No
     assert [found.metadata.name for found in chosen.items] == ["p1", "p2"]
 
 
-async def test_the_mirror_follows(client: KubeClient, own_namespace: str) -> None:
-    """Nodes and Pods, binding, status, deletion: the mirror shows each, and what it takes from the node."""
+async def test_the_mirror_shows_every_change(client: KubeClient, own_namespace: str) -> None:
+    """Nodes and Pods, binding, status and deletion, and the resources that Pods use on a node."""
     ns, name = own_namespace, f"node-{own_namespace}"
     changed = asyncio.Event()
     mirror = Mirror(client, [NODES, PODS])
@@ -140,8 +140,8 @@ async def test_the_mirror_follows(client: KubeClient, own_namespace: str) -> Non
 
 @pytest.mark.real
 @pytest.mark.xdist_group("real")
-async def test_a_mirror_of_a_kind_that_is_not_served_says_so(real_server: RealServer) -> None:
-    """Before the custom resource definition is there, a mirror of Runs ends with a typed error and a hint."""
+async def test_a_mirror_of_an_unknown_kind_says_so(real_server: RealServer) -> None:
+    """Without the custom resource definition, a mirror of Runs ends with a typed error and a hint."""
     async with real_server.client() as client:
         await without_runs(client)
         async with Mirror(client, [RUNS]) as mirror:
@@ -151,7 +151,8 @@ async def test_a_mirror_of_a_kind_that_is_not_served_says_so(real_server: RealSe
 
 
 async def without_runs(client: KubeClient) -> None:
-    """Another test of this worker may have installed them; whoever needs them does so again."""
+    """Delete the definition of Runs, which another test of this worker may have installed. Tests that need it install
+    it themselves."""
     with contextlib.suppress(NotFoundError):
         await client.delete(CUSTOM_RESOURCES, f"{RUNS.plural}.{RUNS.group}")
         while True:
@@ -165,8 +166,8 @@ async def without_runs(client: KubeClient) -> None:
 
 @pytest.mark.real
 @pytest.mark.xdist_group("real")
-async def test_a_plain_user_may_do_nothing(real_server: RealServer) -> None:
-    """RBAC is on: a user without rights is known, and refused."""
+async def test_a_user_without_rights_is_refused(real_server: RealServer) -> None:
+    """The server uses RBAC and knows the user."""
     async with real_server.client(USERS[0]) as client:
         with pytest.raises(ForbiddenError, match=USERS[0]):
             await client.list(PODS, "default")
@@ -174,12 +175,12 @@ async def test_a_plain_user_may_do_nothing(real_server: RealServer) -> None:
 
 @pytest.mark.real
 @pytest.mark.xdist_group("real")
-async def test_an_api_server_that_dies_and_comes_back_loses_nobody(real_server: RealServer) -> None:
-    """SIGKILL in the middle of watches: the mirror goes on by itself and shows what happened since."""
+async def test_the_mirror_recovers_when_the_api_server_was_killed(real_server: RealServer) -> None:
+    """SIGKILL during watches: the mirror continues by itself and shows what happened since."""
     settings = WatchSettings(base_seconds=0.1, cap_seconds=0.5)
     async with real_server.client() as client, Mirror(client, [PODS], settings=settings) as mirror:
         await mirror.wait_synced()
-        real_server.restart_apiserver()  # also stops this event loop for a while, as a busy process would
+        real_server.restart_apiserver()  # this also blocks the event loop for a while, like a busy process
         changed = asyncio.Event()
         mirror.on_change(lambda resource, namespace, name: changed.set())
         await client.create(PODS, pod("afterwards"), "default")
@@ -191,17 +192,17 @@ async def test_an_api_server_that_dies_and_comes_back_loses_nobody(real_server: 
 
 
 async def has_default_account(client: KubeClient) -> bool:
-    """Whether the service account controller has been in the namespace `default`."""
+    """Return whether the service account controller has made the account in the namespace `default`."""
     listing = await client.list(Resource("", "v1", "serviceaccounts", "ServiceAccount"), "default")
     return any(account["metadata"]["name"] == "default" for account in listing.items)
 
 
 @pytest.mark.real
 @pytest.mark.xdist_group("real")
-async def test_the_scheduler_binds_and_the_controller_manager_fills_in(
+async def test_scheduler_and_controller_manager_do_their_work(
     with_scheduler: RealServer, with_controller_manager: RealServer
 ) -> None:
-    """With both running, a Pod finds its node, and a namespace gets its default service account."""
+    """A Pod gets a node, and a namespace gets its default service account."""
     async with with_scheduler.client() as client:
         await node(client, "scheduled-to")
         # The node lifecycle controller calls a node without a kubelet not ready, so the Pod bears with that.
