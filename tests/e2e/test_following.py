@@ -1,4 +1,7 @@
-"""Whoever follows a run sees all of it, each line once, however often the servers are killed meanwhile."""
+"""Whoever follows a run sees all of it, each line once, however often `kaji up` is killed meanwhile.
+
+tests/cluster/parts/test_servers_killed.py kills the parts of an installation on a real API server.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +12,7 @@ from pathlib import Path
 
 import pytest
 from tests.harness.kaji_up import KajiUp
-from tests.harness.waiting import wait_until
-from tests.helpers.counted import Following, assert_whole, command, followed
-
-LINES, FAILS_AT = 500, 250
-PATIENCE_SECONDS = 120.0
-MOST_KILLS = 6
+from tests.helpers.counted import assert_followers_lose_nothing
 
 pytestmark = pytest.mark.xdist_group("e2e-following")
 
@@ -26,29 +24,16 @@ def test_followers_lose_no_line_when_kaji_up_is_killed(tmp_path: Path, seed: int
     chance = random.Random(seed)
     it = KajiUp(tmp_path)
     it.start()
-    counting = command(LINES, rank_1_fails_at=FAILS_AT)
-    asked = ("-n", "2", "--cpus", "0.2", "--restarts", "1", "--grace", "5s", "python:3", *counting)
-    run = Following(tmp_path, "run", it.environment, "run", "--name", "counts", *asked)
-    one = Following(tmp_path, "one", it.environment, "logs", "-f", "--rank", "1", "counts")
+
+    def kill_it() -> None:
+        it.kill(chance.choice([signal.SIGKILL, signal.SIGTERM]))
+        time.sleep(chance.uniform(0.0, 0.5))
+        it.start()
+
     try:
-        with followed(run, one) as goes_on:
-            wait_until(lambda: "<1/1/3>" in run.out.read_text(), lambda: (run.err.read_text(), it.log.read_text()))
-            if one.process.poll() is not None:  # the run was not there yet
-                one = Following(tmp_path, "one", it.environment, "logs", "-f", "--rank", "1", "counts")
-            wait_until(lambda: "<1/1/" in one.out.read_text(), lambda: (one.err.read_text(), it.log.read_text()))
-            for _ in range(MOST_KILLS):
-                time.sleep(chance.uniform(0.2, 2.0))
-                if not goes_on():
-                    break
-                it.kill(chance.choice([signal.SIGKILL, signal.SIGTERM]))
-                time.sleep(chance.uniform(0.0, 0.5))
-                it.start()
-            assert run.end(PATIENCE_SECONDS) == 3, run.err.read_text()
-            assert one.end(PATIENCE_SECONDS) == 0, one.err.read_text()
-        assert_whole(run.counted(), LINES, FAILS_AT)
-        assert_whole(one.counted(), LINES, FAILS_AT, ranks=(1,))
-        for said in (run.err.read_text(), one.err.read_text()):
-            assert "bug" not in said and "lost" not in said, said
+        assert_followers_lose_nothing(
+            tmp_path, it.environment, (), lines=500, chance=chance, kill_one=kill_it, explain=it.log.read_text
+        )
     finally:
         it.kaji("rm", "-f", "counts")
         it.kill()

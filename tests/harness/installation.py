@@ -218,6 +218,19 @@ class Installation:
         with self.log_file(name).open("ab") as log:
             self.processes[name] = start_kaji(verb, *given, env=self.environment(), cwd=self.folder, log=log)
 
+    def kill(self, name: str, number: int = signal.SIGKILL) -> None:
+        """End a part by a signal."""
+        self.processes[name].send_signal(number)
+        self.processes[name].wait()
+
+    def start_again(self, name: str) -> None:
+        """Start a part that has ended with the same arguments; a server at the same port."""
+        first_url = {"server": self.url, "relay": self.log("relay").partition("relay: ")[2].split()[0]}.get(name, "")
+        same_port = ("--port", first_url.rstrip("/").rpartition(":")[2]) if first_url else ()
+        arguments = (*self.processes[name].arguments, *same_port)  # the last --port counts
+        with self.log_file(name).open("ab") as log:
+            self.processes[name] = start_kaji(*arguments, env=self.environment(), cwd=self.folder, log=log)
+
     def start_all(self) -> None:
         """Start two controllers, a Web API, a relay, this machine as a node, and four simulated nodes."""
         self.start("sim", "sim", "nodes", "--nodes", "4", "--gpus", "8", "--gpu-type", "h100", "--untaint")
@@ -258,12 +271,15 @@ class Installation:
 
     def kaji(self, *arguments: str, user: str = "ada", **environment: str) -> Completed:
         """Run `kaji` as a user, with the server's address and the user's token in its environment."""
-        target = {"KAJI_SERVER": self.url, "KAJI_TOKEN": self.token_in(user), "KAJI_NAMESPACE": "vision"}
-        target |= {"KAJI_CA": str(self.authority)} | environment
         try:
-            return kaji(*arguments, env=self.environment(**target))
+            return kaji(*arguments, env=self.kaji_environment(user, **environment))
         except subprocess.TimeoutExpired as late:
             raise AssertionError(f"{late}: {late.stdout!r} {late.stderr!r}\n{self.explain()}") from late
+
+    def kaji_environment(self, user: str, **more: str) -> dict[str, str]:
+        """Return an environment in which `kaji` finds the Web API as a user."""
+        target = {"KAJI_SERVER": self.url, "KAJI_TOKEN": self.token_in(user), "KAJI_NAMESPACE": "vision"}
+        return self.environment(**target | {"KAJI_CA": str(self.authority)} | more)
 
     def refusal(self, path: str, token: str, body: bytes | None = None, *, url: str = "") -> int:
         """Return the status with which the Web API, or the server at `url`, refuses a request with this token."""
@@ -350,7 +366,7 @@ class Installation:
 
     def figures(self, controller: str) -> dict[str, float]:
         """Return the metrics of a controller that have no labels."""
-        return self._figures(self.log(controller).split("metrics and probes: ")[1].split()[0])
+        return self._figures(self.log(controller).split("metrics and probes: ")[-1].split()[0])
 
     def _figures(self, url: str) -> dict[str, float]:
         lines = self.fetch(f"{url}/metrics").text.splitlines()

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import random
 import re
 import subprocess
-from collections.abc import Callable, Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from tests.harness.commands import Kaji
+from tests.harness.waiting import wait_until
 
+PATIENCE_SECONDS = 120.0
+MAX_KILLS = 6
 _WORD = re.compile(r"<(\d+)/(\d+)/(\d+)>")
 PROGRAM = """
 import os, sys, time
@@ -62,6 +67,43 @@ class Following:
             return self.process.wait(patience_seconds)
         except subprocess.TimeoutExpired:
             raise AssertionError((self.out.read_text()[-500:], self.err.read_text())) from None
+
+
+def assert_followers_lose_nothing(
+    folder: Path,
+    env: Mapping[str, str],
+    options: Sequence[str],
+    *,
+    lines: int,
+    chance: random.Random,
+    kill_one: Callable[[], None],
+    explain: Callable[[], object],
+) -> None:
+    """Follow a gang of two that fails halfway and starts again, while `kill_one` kills servers at random moments.
+
+    `kaji run` and `kaji logs -f` print each line once, blame nothing on themselves, and end properly. `options` are
+    options of `kaji run`. The run is called `counts`, and stays.
+    """
+    fails_at = lines // 2
+    asked = ("-n", "2", "--cpus", "0.2", "--restarts", "1", "--grace", "5s", *options, "python:3")
+    run = Following(folder, "run", env, "run", "--name", "counts", *asked, *command(lines, rank_1_fails_at=fails_at))
+    one = Following(folder, "one", env, "logs", "-f", "--rank", "1", "counts")
+    with followed(run, one) as goes_on:
+        wait_until(lambda: "<1/1/3>" in run.out.read_text(), lambda: (run.err.read_text(), explain()))
+        if one.process.poll() is not None:  # the run was not there yet
+            one = Following(folder, "one", env, "logs", "-f", "--rank", "1", "counts")
+        wait_until(lambda: "<1/1/" in one.out.read_text(), lambda: (one.err.read_text(), explain()))
+        for _ in range(MAX_KILLS):
+            time.sleep(chance.uniform(0.2, 2.0))
+            if not goes_on():
+                break
+            kill_one()
+        assert run.end(PATIENCE_SECONDS) == 3, (run.err.read_text(), explain())
+        assert one.end(PATIENCE_SECONDS) == 0, (one.err.read_text(), explain())
+    assert_whole(run.counted(), lines, fails_at)
+    assert_whole(one.counted(), lines, fails_at, ranks=(1,))
+    for said in (run.err.read_text(), one.err.read_text()):
+        assert "bug" not in said and "lost" not in said, said
 
 
 @contextlib.contextmanager

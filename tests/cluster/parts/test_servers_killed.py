@@ -1,0 +1,45 @@
+"""Whoever follows a run sees all of it, each line once, however often its servers are killed meanwhile."""
+
+from __future__ import annotations
+
+import random
+import signal
+import time
+from pathlib import Path
+
+from tests.harness.installation import TOGETHER, Installation
+from tests.helpers.counted import assert_followers_lose_nothing
+
+pytestmark = TOGETHER
+
+
+def test_followers_lose_no_line_when_servers_are_killed(installed: Installation, tmp_path: Path) -> None:
+    """Web API, controllers and relay, at random moments. At most one leader is killed by SIGKILL, because nobody leads
+    for 13 s after it."""
+    chance = random.Random(2)
+    killed_leaders: list[str] = []
+
+    def kill_one() -> None:
+        name = chance.choice(("server", "server", "relay", "c1", "c2"))
+        number = chance.choice((signal.SIGKILL, signal.SIGTERM))
+        if name == installed.leader() and number == signal.SIGKILL:
+            number = signal.SIGTERM if killed_leaders else number
+            killed_leaders.append(name)
+        installed.kill(name, number)
+        time.sleep(chance.uniform(0.0, 0.5))
+        installed.start_again(name)
+
+    here = ("--node-selector", "kubernetes.io/hostname=here", "-m", "64m")
+    try:
+        assert_followers_lose_nothing(
+            tmp_path,
+            installed.kaji_environment("ada"),
+            here,
+            lines=200,
+            chance=chance,
+            kill_one=kill_one,
+            explain=installed.explain,
+        )
+        installed.until(lambda: installed.phase("counts") == "Failed", "the run has ended")
+    finally:
+        installed.until(lambda: installed.kaji("rm", "-f", "counts").returncode in (0, 2), "the run is removed")
