@@ -205,7 +205,7 @@ async def test_scheduler_and_controller_manager_do_their_work(
     """A Pod gets a node, and a namespace gets its default service account."""
     async with with_scheduler.client() as client:
         await node(client, "scheduled-to")
-        # The node lifecycle controller calls a node without a kubelet not ready, so the Pod bears with that.
+        # Without a kubelet, the node lifecycle controller marks the node as not ready; the Pod tolerates that.
         anywhere = [{"operator": "Exists"}]
         await client.create(PODS, pod("wanderer", tolerations=anywhere), "default")
         async with asyncio.timeout(60), Mirror(client, [PODS]) as mirror:

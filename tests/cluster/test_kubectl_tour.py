@@ -1,4 +1,5 @@
-"""The everyday tour with kubectl, on the embedded cluster and on a real API server with a real scheduler: the same."""
+"""Everyday commands of kubectl, with the same results on the embedded cluster and on a real API server with a
+scheduler."""
 
 from __future__ import annotations
 
@@ -24,14 +25,14 @@ HERE = json.dumps({"spec": {"nodeSelector": {"kubernetes.io/hostname": NODE}, "t
 
 
 class Kubectl:
-    """kubectl in a namespace of the test's own."""
+    """kubectl in a namespace of its own."""
 
     def __init__(self, local_cluster: LocalCluster, namespace: str) -> None:
         self.platform = local_cluster
         self.namespace = namespace
 
     def __call__(self, *arguments: str, **options: Any) -> str:
-        # Behind `--` stands somebody else's command line.
+        # The words after `--` are the command line of another program.
         return self.platform.kubectl(f"--namespace={self.namespace}", *arguments, **options)
 
     def json(self, *arguments: str) -> Any:
@@ -41,8 +42,8 @@ class Kubectl:
         return self("apply", *arguments, "-f", "-", stdin=yaml.safe_dump(document))
 
     @contextlib.contextmanager
-    def beside(self, *arguments: str) -> Iterator[IO[str]]:
-        """What kubectl prints while the test goes on; it is ended at the end."""
+    def in_background(self, *arguments: str) -> Iterator[IO[str]]:
+        """Run kubectl in the background and yield its output; it is ended at the end."""
         command = [kubectl_binary(), f"--kubeconfig={self.platform.kubeconfig}", f"--namespace={self.namespace}"]
         with subprocess.Popen([*command, *arguments], stdout=subprocess.PIPE, text=True) as process:
             assert process.stdout is not None
@@ -52,7 +53,7 @@ class Kubectl:
                 process.terminate()
 
     def start(self, name: str, *command: str) -> None:
-        """A Pod on this machine, ready."""
+        """Start a Pod on this machine and wait until it is ready."""
         self("run", name, "--image=any", "--restart=Never", f"--overrides={HERE}", "--command", "--", *command)
         self("wait", f"pod/{name}", "--for=condition=Ready", "--timeout=60s")
 
@@ -82,8 +83,8 @@ def run_of(name: str, **spec: Any) -> dict[str, Any]:
     }
 
 
-def test_apply(kubectl: Kubectl) -> None:
-    """Creates, says when nothing changes, changes, and takes away what is no longer said."""
+def test_apply_and_diff(kubectl: Kubectl) -> None:
+    """It creates, says when nothing changes, changes, and removes fields that are no longer in the document."""
     assert kubectl.apply(config(a="1", b="2")) == "configmap/settings created\n"
     assert kubectl.apply(config(a="1", b="2")) == "configmap/settings unchanged\n"
     assert '+  a: "3"' in kubectl("diff", "-f", "-", stdin=yaml.safe_dump(config(a="3")), code=1)
@@ -91,8 +92,9 @@ def test_apply(kubectl: Kubectl) -> None:
     assert kubectl.json("configmap", "settings")["data"] == {"a": "3"}
 
 
-def test_apply_on_the_server(kubectl: Kubectl) -> None:
-    """Conflicts name field and owner; forced, ownership goes over; what its owner drops is gone."""
+def test_server_side_apply(kubectl: Kubectl) -> None:
+    """Conflicts name the field and its owner. With force, the owner changes. A field that its owner drops is
+    removed."""
     assert kubectl.apply(config(a="1", b="2"), "--server-side") == "configmap/settings serverside-applied\n"
     said = kubectl(
         *("apply", "--server-side", "--field-manager=other", "-f", "-"), stdin=yaml.safe_dump(config(a="9")), code=1
@@ -103,7 +105,7 @@ def test_apply_on_the_server(kubectl: Kubectl) -> None:
     assert kubectl.json("configmap", "settings")["data"] == {"a": "9", "c": "3"}
 
 
-def test_a_pod(kubectl: Kubectl) -> None:
+def test_commands_on_a_pod(kubectl: Kubectl) -> None:
     """run, wait, every way of get, describe, logs, exec, label, annotate, patch, delete."""
     script = "echo up; while :; do sleep 0.2; done"
     kubectl.start("web", "sh", "-c", script)
@@ -139,14 +141,14 @@ def test_a_pod(kubectl: Kubectl) -> None:
 
 
 def test_logs_are_followed_to_the_end(kubectl: Kubectl, tmp_path: Path) -> None:
-    """`logs -f` ends with the program, and has all of it; a Pod that ends is waited for."""
+    """`logs -f` prints everything and ends with the program."""
     gate = tmp_path / "gate"
     kubectl(
         *("run", "count", "--image=any", "--restart=Never", f"--overrides={HERE}", "--command", "--"),
         *("sh", "-c", f"echo line 1; until [ -e {gate} ]; do sleep 0.1; done; echo line 2; echo line 3"),
     )
     kubectl("wait", "pod/count", "--for=jsonpath={.status.phase}=Running", "--timeout=60s")
-    with kubectl.beside("logs", "-f", "count") as following:
+    with kubectl.in_background("logs", "-f", "count") as following:
         assert following.readline() == "line 1\n"
         gate.touch()
         assert following.read() == "line 2\nline 3\n"
@@ -155,8 +157,8 @@ def test_logs_are_followed_to_the_end(kubectl: Kubectl, tmp_path: Path) -> None:
     assert kubectl("delete", "pod", "count", "--now").startswith('pod "count" deleted')
 
 
-def test_a_run(kubectl: Kubectl) -> None:
-    """A Run that is applied runs; it is seen, described, waited for, stopped and deleted as any object."""
+def test_commands_on_a_run(kubectl: Kubectl) -> None:
+    """An applied Run runs, and can be listed, described, waited for and deleted as other objects can."""
     assert kubectl.apply(run_of("bert", resources={"cpu": 1, "memory": "64Mi", "gpu": 1}, replicas=2)) == (
         "run.kajitori.dev/bert created\n"
     )
@@ -180,8 +182,8 @@ def test_a_run(kubectl: Kubectl) -> None:
     ],
     ids=["policy", "spec"],
 )
-def test_a_run_that_is_refused(kubectl: Kubectl, wrong: dict[str, Any], named: tuple[str, ...]) -> None:
-    """`kubectl apply` takes it; it ends as refused, every reason at once, and no Pod is made."""
+def test_a_run_that_is_refused_after_apply(kubectl: Kubectl, wrong: dict[str, Any], named: tuple[str, ...]) -> None:
+    """`kubectl apply` succeeds; the Run ends as refused, with all reasons at once and without a Pod."""
     kubectl.apply(run_of("greedy", **wrong))
     kubectl("wait", "run/greedy", "--for=jsonpath={.status.reason}=Refused", "--timeout=60s")
     status = kubectl.json("run", "greedy")["status"]
@@ -191,15 +193,15 @@ def test_a_run_that_is_refused(kubectl: Kubectl, wrong: dict[str, Any], named: t
     assert kubectl("get", "pods", "-o", "name") == ""
 
 
-def test_the_api_server_refuses_what_the_schema_refuses(kubectl: Kubectl) -> None:
-    """At once, in our words and nothing else, and no Run is made."""
+def test_a_run_that_the_schema_refuses(kubectl: Kubectl) -> None:
+    """At once, with exactly our message, and no Run is created."""
     said = kubectl("apply", "-f", "-", stdin=yaml.safe_dump(run_of("greedy", replicas=-1)), code=1)
     assert said.count("spec.replicas") == 1 and "a run has at least one member" in said
     assert kubectl("get", "runs", "-o", "name") == ""
 
 
 def test_explain(kubectl: Kubectl) -> None:
-    """Built-in kinds and Runs explain themselves, field by field."""
+    """Field by field, for built-in kinds and for Runs."""
     assert "containers\t<[]Container> -required-" in kubectl("explain", "pod.spec")
     assert "KIND:       Run" in kubectl("explain", "run")
     assert "replicas" in kubectl("explain", "run.spec")
@@ -207,8 +209,8 @@ def test_explain(kubectl: Kubectl) -> None:
     assert "does not exist" in kubectl("explain", "run.spec.nothing", code=1)
 
 
-def test_nodes(kubectl: Kubectl) -> None:
-    """describe, taint, cordon, drain with simulated Pods on it, uncordon."""
+def test_commands_on_nodes(kubectl: Kubectl) -> None:
+    """describe, taint, cordon, drain with a simulated Pod on the node, uncordon."""
     node = "gpu-00001"
     described = kubectl("describe", "node", node)
     assert "nvidia.com/gpu" in described
@@ -231,14 +233,13 @@ def test_nodes(kubectl: Kubectl) -> None:
     assert not kubectl.json("node", node)["spec"].get("unschedulable")
 
 
-def test_who_may_what(kubectl: Kubectl) -> None:
-    """auth whoami and can-i."""
+def test_auth_whoami_and_can_i(kubectl: Kubectl) -> None:
     assert "Username" in kubectl("auth", "whoami")
     assert kubectl("auth", "can-i", "create", "runs.kajitori.dev") == "yes\n"
     assert kubectl("auth", "can-i", "delete", "pods", "--subresource=log") == "yes\n"
 
 
-def test_what_there_is(kubectl: Kubectl) -> None:
+def test_commands_that_list_what_the_server_has(kubectl: Kubectl) -> None:
     """api-resources, api-versions, version, cluster-info, get all."""
     resources = kubectl("api-resources", "--no-headers").splitlines()
     named = {line.split()[0] for line in resources}
@@ -251,7 +252,7 @@ def test_what_there_is(kubectl: Kubectl) -> None:
 
 
 def test_edit(kubectl: Kubectl, tmp_path: Path) -> None:
-    """A scripted editor changes the object; an edit that changes nothing is cancelled."""
+    """A scripted editor changes the object. An edit without changes writes nothing."""
     kubectl.apply(config(a="1"))
     editor = tmp_path / "editor"
     editor.write_text('#!/bin/sh\nsed -i \'s/a: "1"/a: "2"/\' "$1"\n')
@@ -264,11 +265,11 @@ def test_edit(kubectl: Kubectl, tmp_path: Path) -> None:
     assert kubectl.json("configmap", "settings")["metadata"]["resourceVersion"] == version
 
 
-def test_what_is_not_there(kubectl: Kubectl) -> None:
-    """Kinds that are not served, objects that do not exist, objects that can't be: a clear answer."""
+def test_errors_about_missing_kinds_and_objects(kubectl: Kubectl) -> None:
+    """Kinds that are not served, missing objects and unknown fields: a clear answer."""
     assert "doesn't have a resource type" in kubectl("get", "nothings", code=1)
     said = kubectl("rollout", "status", "deployment/web", code=1)
-    # A real server has Deployments, the embedded one has not.
+    # A real server has Deployments; the embedded one does not.
     assert ("not found" if kubectl.platform.is_real else "doesn't have a resource type") in said
     assert 'pods "ghost" not found' in kubectl("logs", "ghost", code=1)
     wrong = textwrap.dedent("""
@@ -280,10 +281,11 @@ def test_what_is_not_there(kubectl: Kubectl) -> None:
     assert 'unknown field "spec.contaners"' in kubectl("apply", "-f", "-", stdin=wrong, code=1)
 
 
-def test_a_watch_follows(kubectl: Kubectl) -> None:
-    """`get --watch` prints each change as it comes."""
+def test_get_with_watch_prints_each_change(kubectl: Kubectl) -> None:
     kubectl.apply(config(a="1"))
-    with kubectl.beside("get", "configmap", "settings", "--watch", "-o", "jsonpath={.data.a}{'\\n'}") as watching:
+    with kubectl.in_background(
+        "get", "configmap", "settings", "--watch", "-o", "jsonpath={.data.a}{'\\n'}"
+    ) as watching:
         assert watching.readline() == "1\n"
         kubectl.apply(config(a="2"))
         assert watching.readline() == "2\n"
@@ -300,19 +302,20 @@ while :; do sleep 0.05; done
 
 @pytest.fixture
 def met() -> Iterator[Path]:
-    """A folder that everybody may reach."""
+    """A folder that every user may use."""
     with tempfile.TemporaryDirectory() as folder:
         yield Path(folder)
 
 
-def test_what_members_said_outlives_their_pods(kubectl: Kubectl, met: Path) -> None:
-    """Of an attempt that is over rank 0 and who failed, their last words included; it goes with the run."""
+def test_logs_of_members_outlive_their_pods(kubectl: Kubectl, met: Path) -> None:
+    """Of an ended attempt, the logs of rank 0 and of failed members are kept to the last line. They are deleted with
+    the run."""
     here = {"kubernetes.io/hostname": NODE}
     small = {"cpu": 0.1, "memory": "32Mi"}
-    who = str(os.getuid() or 65534)  # policy lets nobody run as root
+    who = str(os.getuid() or 65534)  # the policy forbids root
     met.chmod(0o777)
-    said: dict[str, Any] = {"command": ["sh", "-c", LIVES], "env": {"MET": str(met)}, "user": who}
-    kubectl.apply(run_of("lives", replicas=2, restarts=1, resources=small, nodeSelector=here, **said))
+    program: dict[str, Any] = {"command": ["sh", "-c", LIVES], "env": {"MET": str(met)}, "user": who}
+    kubectl.apply(run_of("lives", replicas=2, restarts=1, resources=small, nodeSelector=here, **program))
     kubectl("wait", "run/lives", "--for=jsonpath={.status.attempt.number}=2", "--timeout=60s")
     uid = kubectl.json("run", "lives")["metadata"]["uid"]
     folder = kubectl.platform.blobs / "logs" / kubectl.namespace / uid
@@ -323,7 +326,7 @@ def test_what_members_said_outlives_their_pods(kubectl: Kubectl, met: Path) -> N
 
 
 def kept_in(folder: Path) -> dict[str, list[str]]:
-    """What was kept by attempt and rank, without the times."""
+    """Return the kept lines by attempt and rank, without their times."""
     return {
         str(path.relative_to(folder)): [line.partition(" ")[2] for line in text.splitlines()]
         for path, text in texts_below(folder).items()

@@ -1,4 +1,4 @@
-"""The process kubelet as a node of the embedded and of a real API server: kubectl sees no difference."""
+"""The process kubelet as a node of the embedded and of a real API server: kubectl works as with other kubelets."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from kajitori.kube.resources import NODES, PODS
 
 
 @ANY_SERVER
-async def test_node(node: Node) -> None:
-    """The node is Ready, without the taint that only a node lifecycle controller would take away elsewhere."""
+async def test_node_is_ready(node: Node) -> None:
+    """Without the taint that elsewhere only a node lifecycle controller would remove."""
     await node.kubectl("wait", "--for=condition=Ready", "node/node", "--timeout=60s")
     found = await node.client.get(NODES, "node")
     assert not found["spec"].get("taints")
@@ -23,7 +23,7 @@ async def test_node(node: Node) -> None:
 
 @ANY_SERVER
 async def test_logs(node: Node, tmp_path: Path) -> None:
-    """`kubectl logs`, followed to the end and from the end."""
+    """Followed until the end, and the last lines."""
     gate = tmp_path / "gate"
     script = f"echo line 1; until [ -e {gate} ]; do sleep 0.1; done; echo line 2; echo line 3"
     await node.run("p", "/bin/sh", "-c", script)
@@ -39,7 +39,7 @@ async def test_logs(node: Node, tmp_path: Path) -> None:
 
 
 async def test_exec(node: Node) -> None:
-    """`kubectl exec`: output, exit code, input to its end, and a missing program."""
+    """Output, exit code, input to its end, and a missing program."""
     await node.run("p", "sleep", "1000")
     await node.wait("p", "condition=Ready")
     assert await node.kubectl("exec", "p", "--", "echo", "hello") == "hello\n"
@@ -53,8 +53,7 @@ async def test_exec(node: Node) -> None:
 
 
 @ANY_SERVER
-async def test_failures(node: Node) -> None:
-    """Exit codes and the reason for an OOM kill stand where kubectl looks for them."""
+async def test_the_exit_code_of_a_failed_pod_is_in_its_status(node: Node) -> None:
     await node.run("fails", "/bin/sh", "-c", "exit 3")
     await node.wait("fails", "jsonpath={.status.phase}=Failed")
     pod = await node.client.get(PODS, "fails", "default")
@@ -62,8 +61,7 @@ async def test_failures(node: Node) -> None:
 
 
 @ANY_SERVER
-async def test_delete(node: Node) -> None:
-    """A Pod that obeys SIGTERM goes, and its object with it."""
+async def test_a_deleted_pod_ends_and_its_object_is_deleted(node: Node) -> None:
     await node.run("p", "sleep", "1000")
     await node.wait("p", "condition=Ready")
     await node.kubectl("delete", "pod", "p", "--wait=true")

@@ -40,14 +40,14 @@ open(%r, "w").write(str(server.getsockname()[1]))
 while True:
     threading.Thread(target=serve, args=(server.accept()[0],), daemon=True).start()
 """
-"""Sends back reversed what it has read after the client ends its direction. Disconnects at `bye`."""
+"""After the client closes its direction, it returns what it has read, in reverse. Disconnects at `bye`."""
 
 
 HERE = [("embedded", "websocket"), ("embedded", "spdy")]
 BOTH = [pytest.param("websocket", "websocket", marks=REAL), pytest.param("spdy", "websocket", marks=pytest.mark.real)]
 EMBEDDED = pytest.mark.parametrize(("kubelet_server", "env"), HERE, indirect=True)
 EVERYWHERE = pytest.mark.parametrize(("kubelet_server", "env"), [*HERE, *BOTH], indirect=True)
-"""A real API server speaks one of the protocols with the kubelet, whatever kubectl speaks with it."""
+"""A real API server uses one protocol with the kubelet, whichever protocol kubectl uses with the server."""
 
 
 @pytest.fixture
@@ -95,7 +95,7 @@ class Terminal:
 
 
 def _lead_session() -> None:
-    """Make standard input the terminal of a new session, so that kubectl is told of a new size."""
+    """Make standard input the terminal of a new session, so that kubectl notices a new size."""
     os.setsid()
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
@@ -125,7 +125,7 @@ async def terminal(node: Node, env: Mapping[str, str], *args: str) -> AsyncItera
 
 @EMBEDDED
 async def test_exec_with_a_terminal(node: Node, env: Mapping[str, str]) -> None:
-    """`kubectl exec -it`: prompt, keys, changes of the window's size, exit code."""
+    """Prompt, keys, changes of the window size, exit code."""
     await node.run("p", "sleep", "1000")
     await node.wait("p", "condition=Ready")
     async with terminal(node, env, "exec", "-it", "p", "--", "sh") as shell:
@@ -160,7 +160,7 @@ async def test_exec_and_its_streams(node: Node, env: Mapping[str, str]) -> None:
 
 @EVERYWHERE
 async def test_attach(node: Node, env: Mapping[str, str]) -> None:
-    """`kubectl attach -it` to the Pod's shell, by two clients at a time, and the shell's end."""
+    """`kubectl attach -it` to the Pod's shell: two clients at a time, and the end of the shell."""
     await node.run("p", "sh", stdin=True, tty=True)
     await node.wait("p", "condition=Ready")
     async with terminal(node, env, "attach", "-it", "p") as first:
@@ -180,7 +180,7 @@ async def test_attach(node: Node, env: Mapping[str, str]) -> None:
 
 @EMBEDDED
 async def test_attach_with_stdin_once_ends_the_programs_input(node: Node, env: Mapping[str, str]) -> None:
-    """The program runs on after the end of its input, and all of its output arrives."""
+    """The program continues after the end of its input, and all of its output arrives."""
     await node.run("p", "sh", "-c", "cat; echo out; echo err >&2", stdin=True, stdinOnce=True)
     await node.wait("p", "condition=Ready")
     process = await node.start("attach", "-i", "p", has_input=True, env=env)
@@ -193,7 +193,7 @@ async def test_attach_with_stdin_once_ends_the_programs_input(node: Node, env: M
 
 @EMBEDDED
 async def test_cp(node: Node, env: Mapping[str, str], tmp_path: Path) -> None:
-    """`kubectl cp` both ways, of a folder."""
+    """A folder, in both directions."""
     await node.run("p", "sleep", "1000")
     await node.wait("p", "condition=Ready")
     (tmp_path / "here").mkdir()
@@ -221,8 +221,8 @@ async def forwarding(node: Node, env: Mapping[str, str], ports: str) -> AsyncIte
         await process.communicate()
 
 
-async def said_back(port: int, words: bytes) -> bytes:
-    """Return the answer to these bytes, after which this side of the connection ends."""
+async def echoed(port: int, words: bytes) -> bytes:
+    """Send these bytes, close this direction, and return the answer."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(words)
     writer.write_eof()
@@ -238,24 +238,25 @@ async def test_port_forward(node: Node, env: Mapping[str, str], tmp_path: Path) 
     await node.run("p", sys.executable, "-c", ECHO % str(there))
     await node.wait("p", "condition=Ready")
     await until(lambda: there.exists() and there.read_text())
-    before = residue()
+    before = open_resources()
     async with forwarding(node, env, there.read_text()) as (port, _):
         words = [os.urandom(200) * 100 for _ in range(100)]
-        assert await asyncio.gather(*(said_back(port, one) for one in words)) == [one[::-1] for one in words]
+        assert await asyncio.gather(*(echoed(port, one) for one in words)) == [one[::-1] for one in words]
         large = os.urandom(5 << 20)
-        assert await said_back(port, large) == large[::-1]
-        assert await said_back(port, b"bye") == b""
-        assert await said_back(port, b"still there") == b"ereht llits"
-    await until(lambda: all(now <= then for now, then in zip(residue(), before, strict=True)))
+        assert await echoed(port, large) == large[::-1]
+        assert await echoed(port, b"bye") == b""
+        assert await echoed(port, b"still there") == b"ereht llits"
+    await until(lambda: all(now <= then for now, then in zip(open_resources(), before, strict=True)))
 
 
-def residue() -> tuple[int, int]:
-    """Number of tasks and of open files of this process, where the kubelet and the embedded API server run."""
+def open_resources() -> tuple[int, int]:
+    """Return the number of tasks and of open files of this process, which runs the kubelet and the embedded API
+    server."""
     return len(asyncio.all_tasks()), len(list(Path("/proc/self/fd").iterdir()))
 
 
 async def until(condition: Callable[[], object]) -> None:
-    """Return once it holds; fail after PATIENCE_SECONDS."""
+    """Wait until the condition holds; fail after PATIENCE_SECONDS."""
     deadline = time.monotonic() + PATIENCE_SECONDS
     while not condition():
         assert time.monotonic() < deadline
@@ -268,7 +269,7 @@ async def test_port_forward_to_a_port_that_is_not_open(node: Node, env: Mapping[
     await node.run("p", "sleep", "1000")
     await node.wait("p", "condition=Ready")
     async with forwarding(node, env, "1") as (port, errors):
-        assert await said_back(port, b"hello") == b""
+        assert await echoed(port, b"hello") == b""
         line = await asyncio.wait_for(errors.readline(), PATIENCE_SECONDS)
         while b"forwarding" not in line:
             line = await asyncio.wait_for(errors.readline(), PATIENCE_SECONDS)

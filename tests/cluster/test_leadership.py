@@ -1,4 +1,4 @@
-"""Leading by a Lease, on the embedded server and on a real one."""
+"""Leader election by a Lease, on the embedded server and on a real one."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from kajitori.kube.resources import LEASES
 TERMS = Terms(lease_seconds=3.0, lead_seconds=2.0, interval_seconds=0.1, look_seconds=0.1)
 
 
-async def test_a_candidate_whose_work_failed_may_lead_again(kube_server: KubeServer, own_namespace: str) -> None:
-    """What failed is started again by whoever supervises it; the Lease was given back meanwhile."""
+async def test_a_candidate_may_lead_again_after_its_work_failed(kube_server: KubeServer, own_namespace: str) -> None:
+    """It released the Lease when its work failed."""
     leadership = Leadership(kube_server.config, own_namespace, "c1", terms=TERMS)
     with pytest.raises(NotLeading):
         leadership.permit()

@@ -1,4 +1,4 @@
-"""What `decide` makes of specs is taken by a real API server as it is: strictly, and without a warning about fields."""
+"""A real API server accepts the objects that `decide` makes of specs: strictly, and without a warning about fields."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
 
 @pytest.fixture
 async def client(real_server: RealServer) -> AsyncIterator[KubeClient]:
-    """A client of a cluster in which Kajitori is installed, with a namespace for these tests."""
+    """A client of a cluster with Kajitori's definitions, and a namespace for these tests."""
     async with real_server.client() as opened:
         await install(opened)
         names = {each["metadata"]["name"] for each in (await opened.list(NAMESPACES)).items}
@@ -113,7 +113,7 @@ async def client(real_server: RealServer) -> AsyncIterator[KubeClient]:
 
 
 async def create_strictly(client: KubeClient, path: str, body: dict[str, Any]) -> dict[str, Any]:
-    """A server-side dry run that refuses unknown and duplicate fields."""
+    """Create an object in a server-side dry run that refuses unknown and duplicate fields."""
     params = {"dryRun": "All", "fieldValidation": "Strict"}
     answer: dict[str, Any] = json.loads(
         await client.request("POST", path, params=params, body=json.dumps(body).encode())
@@ -123,8 +123,8 @@ async def create_strictly(client: KubeClient, path: str, body: dict[str, Any]) -
 
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("bind_direct", [False, True])
-async def test_members_are_taken_as_they_are(client: KubeClient, case: str, bind_direct: bool) -> None:
-    """A member's Pod passes strict validation and admission, with the promised QoS class and no foreign tolerations."""
+async def test_members_pass_strict_validation_unchanged(client: KubeClient, case: str, bind_direct: bool) -> None:
+    """A member's Pod passes validation and admission, with the expected QoS class and only our tolerations."""
     document, policy, qos = CASES[case]
     spec = parse_spec({"image": "bert:3"} | document)
     decision = decide(spec, parse_policy(policy), Facts(), run=RunIdentity("bert", NAMESPACE))
@@ -154,8 +154,8 @@ def run(spec: dict[str, Any]) -> dict[str, Any]:
     return {"apiVersion": "kajitori.dev/v1alpha1", "kind": "Run", "metadata": {"name": "bert"}, "spec": spec}
 
 
-async def test_a_run_keeps_all_that_was_written(client: KubeClient) -> None:
-    """Unknown fields, and values that the schema does not judge, reach us: we refuse them with every reason."""
+async def test_a_run_keeps_fields_that_the_schema_does_not_know(client: KubeClient) -> None:
+    """Unknown fields and unchecked values reach Kajitori, which refuses them with all reasons."""
     spec = {
         "image": "bert:3",
         "resources": {"cpu": 0.5, "memory": "64g", "gpus": 8},
@@ -177,15 +177,15 @@ async def test_a_run_keeps_all_that_was_written(client: KubeClient) -> None:
 @pytest.mark.parametrize(
     "spec", [{"replicas": "4"}, {"env": {"A": 3}}, {"command": "python x"}, {"resources": [1]}, {"stopped": "yes"}]
 )
-async def test_types_are_the_api_servers_to_check(client: KubeClient, spec: dict[str, Any]) -> None:
-    """A value of the wrong type is refused at once, and nothing is left behind."""
+async def test_the_api_server_refuses_values_of_the_wrong_type(client: KubeClient, spec: dict[str, Any]) -> None:
+    """At once, and nothing is stored."""
     with pytest.raises(InvalidInput):
         await client.create(RUNS, run(spec), NAMESPACE)
     assert not (await client.list(RUNS, NAMESPACE)).items
 
 
-async def test_status_is_written_apart(client: KubeClient) -> None:
-    """Spec and status do not overwrite each other; an attempt's template comes back as it was stored."""
+async def test_spec_and_status_do_not_overwrite_each_other(client: KubeClient) -> None:
+    """An attempt's template comes back unchanged."""
     template = template_text({"spec": {"containers": [{"name": "main", "env": [{"name": "A", "value": "b"}]}]}})
     created = await client.create(RUNS, run({"image": "a:1"}) | {"status": {"phase": "Running"}}, NAMESPACE)
     try:

@@ -1,5 +1,5 @@
-"""Memory that teaches, the same on the embedded server and on a real kube-apiserver: peaks are found out and kept,
-culprits and victims are told apart, and what nothing limits stays alone."""
+"""Peaks of memory are measured and kept, culprits and victims are told apart, and members without a limit stay alone on
+their nodes. The same on the embedded server and on a real kube-apiserver."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ OFTEN = {"memory": {"sampleEvery": "1s"}}
 
 
 def need_a_network(is_real: bool) -> None:
-    """Skip a test against a real API server, which refuses kubelets at loopback addresses, if there is no other one."""
+    """Skip a test that needs a kubelet address other than loopback, which a real API server refuses, if there is
+    none."""
     if is_real and unicast_address() == "127.0.0.1":
         pytest.skip(
             "a real API server calls no kubelet at a loopback address, and this machine has no other one: "
@@ -35,8 +36,8 @@ def peak_of(cluster: Cluster, name: str) -> MemoryPeak:
     return peak or MemoryPeak(peak_bytes=0)
 
 
-async def test_a_peak_is_found_out_kept_over_attempts_and_told_to_the_next_run(cluster: Cluster) -> None:
-    """The kubelets' own figures come through the API server's proxy; a restart forgets nothing."""
+async def test_a_peak_is_kept_over_attempts_and_shown_to_the_next_run(cluster: Cluster) -> None:
+    """The kubelets' figures come through the API server's proxy; a restarted controller forgets nothing."""
     need_a_network(cluster.server.is_real)
     cluster.use_policy(**OFTEN)
     task = cluster.start_controller()
@@ -66,10 +67,15 @@ async def test_a_peak_is_found_out_kept_over_attempts_and_told_to_the_next_run(c
 
 
 async def test_culprits_and_victims_are_told_apart(cluster: Cluster) -> None:
-    """Who kept to what he had asked for is started again at no cost; who did not is not carried to another node."""
+    """A member within its request is restarted, and this is not counted. A member above its request ends the run and is
+    not moved to another node."""
     cluster.start_controller()
     burst = {"qos": "burstable", "resources": {"cpu": 1, "memory": "4Gi", "memoryRequest": "512Mi"}}
-    apart = {"cpu": 1, "memory": "1Gi", "gpu": GPUS}  # of a culprit whose node runs out at that moment nobody can tell
+    apart = {
+        "cpu": 1,
+        "memory": "1Gi",
+        "gpu": GPUS,
+    }  # if the node of a culprit runs out at that moment, the two cannot be told apart
     await cluster.submit("victim", replicas=2, resources=apart)
     await cluster.submit("evicted", replicas=2)
     await cluster.submit("culprit", replicas=2, restarts=5)
@@ -93,9 +99,9 @@ async def test_culprits_and_victims_are_told_apart(cluster: Cluster) -> None:
     assert "it used 2Gi and had requested 512Mi" in cluster.status("greedy").message
 
 
-async def test_what_nothing_limits_stays_alone(cluster: Cluster) -> None:
-    """Beside a run without a memory limit no other is placed, and it is placed beside none; what may have been its
-    doing ends it."""
+async def test_members_without_a_memory_limit_stay_alone(cluster: Cluster) -> None:
+    """No other run is placed on their nodes, and they are placed on empty nodes. Such a run ends when it may have
+    caused an eviction."""
     cluster.use_policy(memoryWithoutLimit="unlimited")
     cluster.start_controller()
     unlimited = {"cpu": 1}
@@ -118,8 +124,8 @@ async def test_what_nothing_limits_stays_alone(cluster: Cluster) -> None:
     assert "not carried to another node" in status.message
 
 
-async def test_a_real_process_tells_its_peak_as_it_ends(cluster: Cluster) -> None:
-    """Also one that is gone long before anybody would have asked."""
+async def test_a_real_process_reports_its_peak_when_it_ends(cluster: Cluster) -> None:
+    """Also a process that ends before the first sample."""
     async with this_machine(cluster) as selector:
         cluster.start_controller()
         command = [sys.executable, "-I", "-S", "-c", "a = bytearray(96 << 20)"]
@@ -132,7 +138,7 @@ async def test_a_real_process_tells_its_peak_as_it_ends(cluster: Cluster) -> Non
 
 
 class Available:
-    """What a machine has left of its memory: enough, but when somebody said that it is short, once."""
+    """Available memory of a machine: enough, except for one answer after `short` is set."""
 
     def __init__(self) -> None:
         self.short = False
@@ -142,8 +148,9 @@ class Available:
         return 0 if short else 64 * GI
 
 
-async def test_a_real_machine_that_runs_short_ends_the_culprit_and_moves_the_victim(cluster: Cluster) -> None:
-    """Who is above his request goes first and for good; then who is within it, and is started again."""
+async def test_a_machine_short_of_memory_ends_the_culprit_first(cluster: Cluster) -> None:
+    """A member above its request ends first and for good. Next time a member within its request ends, and is
+    restarted."""
     available = Available()
     often = EvictionThresholds(interval_seconds=0.2, pressure_seconds=0.1)
     async with this_machine(cluster, available_memory=available, eviction=often) as selector:
@@ -166,13 +173,13 @@ async def test_a_real_machine_that_runs_short_ends_the_culprit_and_moves_the_vic
         assert [note.reason for note in status.notable] == [Reason.EVICTED.value]
 
 
-async def test_kubelets_tell_what_pods_hold_through_the_api_server(local_cluster: LocalCluster) -> None:
-    """`/stats/summary` of this machine and of a simulated node, as whoever may use the proxy reads it."""
+async def test_kubelets_serve_memory_figures_through_the_api_server(local_cluster: LocalCluster) -> None:
+    """`/stats/summary` of this machine and of a simulated node, for users who may use the proxy."""
     need_a_network(local_cluster.is_real)
-    await asyncio.to_thread(_look_at_figures, local_cluster)
+    await asyncio.to_thread(_check_figures, local_cluster)
 
 
-def _look_at_figures(local_cluster: LocalCluster) -> None:
+def _check_figures(local_cluster: LocalCluster) -> None:
     summary = json.loads(local_cluster.kubectl("get", "--raw", f"/api/v1/nodes/{NODE}/proxy/stats/summary"))
     assert summary["node"]["nodeName"] == NODE and summary["node"]["memory"]["workingSetBytes"] > 0
     simulated = json.loads(local_cluster.kubectl("get", "--raw", "/api/v1/nodes/gpu-00001/proxy/stats/summary"))

@@ -1,6 +1,6 @@
-"""MPI runs with Debian's Open MPI, MPICH and OpenSSH, across network namespaces that stand for nodes.
+"""MPI runs with Debian's Open MPI, MPICH and OpenSSH, across network namespaces that act as nodes.
 
-Another MPI is tried where KAJITORI_MPI names one: its mpirun and its library, with a colon between them.
+KAJITORI_MPI names one more MPI to test: its mpirun and its library, separated by a colon.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from kajitori.kube.runs import RUNS
 NEEDED = ("sshd", "ssh-keyscan", "ip")
 SMALL = {"cpu": 1, "memory": "256Mi"}
 MANY_CORES = 16_000
-"""Given out, whatever the machine has."""
+"""Cores that the node offers, however many the machine has."""
 YIELDING = {"OMPI_MCA_mpi_yield_when_idle": "1"}
-"""Ranks that wait for each other spin: on a machine with fewer cores than ranks they are to let the others go first."""
+"""Waiting ranks spin: on a machine with fewer cores than ranks they must yield to the others."""
 NOBODY = 54_321
-"""A user id that has no line in /etc/passwd."""
+"""A user id without an entry in /etc/passwd."""
 PYTHON = "/usr/bin/python3"
-"""One that everybody may run."""
+"""A Python that every user may run."""
 LATE_SECONDS = float(os.environ.get("KAJI_TEST_LATE_SSHD", "2"))
 PATIENCE_SECONDS = 240.0
-"""A hundred processes start here, perhaps beside much else."""
+"""The tests start a hundred processes, perhaps on a busy machine."""
 
 pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0, reason="a network namespace for each Pod needs root: run as root"),
@@ -47,7 +47,7 @@ pytestmark = [
 
 OPEN_MPI = "mpirun.openmpi:libmpi.so.40"
 MPICH = "mpirun.mpich:libmpich.so.12"
-"""An mpirun and its library. Intel MPI's Hydra is MPICH's."""
+"""An mpirun and its library. Intel MPI uses the same Hydra as MPICH."""
 MPIS = [pytest.param("real", OPEN_MPI, marks=pytest.mark.real), ("embedded", MPICH)]
 if "KAJITORI_MPI" in os.environ:
     MPIS.append(("embedded", os.environ["KAJITORI_MPI"]))
@@ -93,7 +93,7 @@ exec /usr/sbin/sshd "$@"
 
 @contextlib.asynccontextmanager
 async def machine_with_networks(cluster: Cluster) -> AsyncIterator[dict[str, str]]:
-    """This machine as a node whose Pods have addresses of their own, and a Web API that they reach."""
+    """This machine as a node whose Pods have their own addresses, and a Web API that they can reach."""
     number = os.getpid() % (100 * 250)
     network = f"10.{128 + number // 250}.{number % 250}"
     async with (
@@ -105,15 +105,15 @@ async def machine_with_networks(cluster: Cluster) -> AsyncIterator[dict[str, str
 
 @contextlib.asynccontextmanager
 async def with_web_api(cluster: Cluster, address: str) -> AsyncIterator[None]:
-    """A Web API that members are told of, and a controller."""
+    """A Web API for the first step of members, and a controller."""
     async with web_api(cluster, host=address, for_members=True):
         cluster.start_controller()
         yield
 
 
-def said(cluster: Cluster, run: str, attempt: int) -> list[str]:
-    """What the ranks wrote, through rank 0 of an attempt, in order of the alphabet. An mpirun may add words of its own:
-    Open MPI's sometimes complains of files of its own that were gone already."""
+def rank_lines(cluster: Cluster, run: str, attempt: int) -> list[str]:
+    """Return the lines of all ranks from the log of rank 0, sorted. Other lines are left out: Open MPI's mpirun
+    sometimes complains about its own temporary files."""
     pod = cluster.pods(run, attempt)[0]
     logs = cluster.folder / "kubelet" / "logs" / f"{cluster.namespace}_{pod.metadata.name}_{pod.metadata.uid}"
     texts = texts_below(logs / names.MEMBER_CONTAINER).values()
@@ -122,7 +122,7 @@ def said(cluster: Cluster, run: str, attempt: int) -> list[str]:
 
 
 def installed(implementation: str) -> tuple[str, str]:
-    """Its mpirun and its library."""
+    """Return the mpirun and the library, or skip the test."""
     mpirun, library = implementation.split(":")
     if shutil.which(mpirun) is None:
         pytest.skip(f"{mpirun} is not on $PATH: apt-get install openmpi-bin mpich")
@@ -131,7 +131,7 @@ def installed(implementation: str) -> tuple[str, str]:
 
 @pytest.fixture
 def shared() -> Iterator[Path]:
-    """A folder where anybody may look, as in none of pytest's own."""
+    """A folder that every user may read, unlike pytest's folders."""
     with tempfile.TemporaryDirectory(prefix="kajitori-mpi-") as folder:
         path = Path(folder)
         path.chmod(0o755)
@@ -139,10 +139,11 @@ def shared() -> Iterator[Path]:
 
 
 @pytest.mark.parametrize(("cluster", "implementation"), MPIS, indirect=["cluster"])
-async def test_two_mpi_runs_on_one_machine_and_a_member_that_is_killed(
+async def test_two_mpi_runs_on_one_machine_of_which_one_restarts(
     cluster: Cluster, implementation: str, shared: Path
 ) -> None:
-    """One as root, one as a user whom nobody knows, whose last sshd comes late; it goes on from its checkpoint."""
+    """One runs as root; one as an unknown user, with one sshd that starts late. After a member is killed, it continues
+    from its checkpoint."""
     mpirun, library = installed(implementation)
     (shared / "bin").mkdir()
     (shared / "state").mkdir()
@@ -175,8 +176,10 @@ async def test_two_mpi_runs_on_one_machine_and_a_member_that_is_killed(
         await cluster.reaches("root", Phase.SUCCEEDED, seconds=PATIENCE_SECONDS)
         at_three = lambda: (file := shared / "state" / "nobody").exists() and file.read_text() == "3"  # noqa: E731
         await cluster.until(at_three, "the other run has come to step 3", seconds=PATIENCE_SECONDS)
-        assert said(cluster, "nobody", 1) == [f"rank {n} of 3 is member {n} as {NOBODY} from step 0" for n in range(3)]
-        assert said(cluster, "root", 1) == [f"rank {n} of 2 is member {n} as 0 from step 0" for n in range(2)]
+        assert rank_lines(cluster, "nobody", 1) == [
+            f"rank {n} of 3 is member {n} as {NOBODY} from step 0" for n in range(3)
+        ]
+        assert rank_lines(cluster, "root", 1) == [f"rank {n} of 2 is member {n} as 0 from step 0" for n in range(2)]
         told = [await cluster.client.list(PODS, cluster.namespace), await cluster.client.list(RUNS, cluster.namespace)]
         assert "PRIVATE KEY" not in str(told)
 
@@ -185,17 +188,19 @@ async def test_two_mpi_runs_on_one_machine_and_a_member_that_is_killed(
         go.touch()
         status = await cluster.reaches("nobody", Phase.SUCCEEDED, seconds=PATIENCE_SECONDS)
         assert (status.restarts, status.exit_code) == (1, 0)
-        assert said(cluster, "nobody", 2) == [f"rank {n} of 3 is member {n} as {NOBODY} from step 3" for n in range(3)]
+        assert rank_lines(cluster, "nobody", 2) == [
+            f"rank {n} of 3 is member {n} as {NOBODY} from step 3" for n in range(3)
+        ]
         over = lambda: all(pod.is_finished for pod in (*cluster.pods("root"), *cluster.pods("nobody")))  # noqa: E731
         await cluster.until(over, "the other members have ended with rank 0")
 
 
 @pytest.mark.parametrize("namespaces", [True, False], ids=["mounts", "no mounts"])
 @pytest.mark.parametrize(("cluster", "implementation"), MPIS, indirect=["cluster"])
-async def test_members_that_share_an_address_are_one_machine_to_mpi(
+async def test_mpi_treats_members_with_one_address_as_one_machine(
     cluster: Cluster, implementation: str, namespaces: bool
 ) -> None:
-    """On a laptop, say: rank 0 runs the processes of both, and the other member waits until they are done."""
+    """As on a laptop: rank 0 runs the processes of both members, and the other member waits for their end."""
     mpirun, _ = installed(implementation)
     rank, size = "${OMPI_COMM_WORLD_RANK-$PMI_RANK}", "${OMPI_COMM_WORLD_SIZE-$PMI_SIZE}"
     ranks = [mpirun, "/bin/sh", "-c", f"echo rank {rank} of {size} in $KAJI_RANK"]
@@ -206,4 +211,4 @@ async def test_members_that_share_an_address_are_one_machine_to_mpi(
         await cluster.submit("pi", launcher="mpi", replicas=2, nodeSelector=selector, resources=SMALL, command=ranks)
         status = await cluster.reaches("pi", Phase.SUCCEEDED, seconds=PATIENCE_SECONDS)
         assert status.attempts == 1
-        assert said(cluster, "pi", 1) == ["rank 0 of 2 in 0", "rank 1 of 2 in 0"]
+        assert rank_lines(cluster, "pi", 1) == ["rank 0 of 2 in 0", "rank 1 of 2 in 0"]

@@ -28,7 +28,7 @@ from kajitori.core.network.registry import Networks, parse_networks
 from kajitori.core.network.render import Rendered, render_hub, render_nat
 
 pytestmark = [pytest.mark.root, pytest.mark.xdist_group("network-isolation")]
-"""One worker makes all these hosts."""
+"""One worker runs all these tests, because of the hosts that they share."""
 
 FILE = """
 researchers: [10.200.0.0/16, "fd00:200::/48"]
@@ -77,14 +77,14 @@ class Scene:
     servers: list[Server] = field(default_factory=list)
     seen: dict[str, dict[str, int]] = field(default_factory=dict)
 
-    def new(self, host: str) -> set[str]:
-        """Counters of our rules there that have counted since this was asked before."""
+    def newly_counted(self, host: str) -> set[str]:
+        """Return the counters of our rules on a host that have changed since the last call."""
         now, before = self.counters(host), self.seen.get(host, {})
         self.seen[host] = now
         return {name for name in now if now[name] != before.get(name)}
 
     def counters(self, host: str, table: str = "") -> dict[str, int]:
-        """Packets by counter of those that counted any."""
+        """Return packets by counter, without counters at zero."""
         table = table or ("kajitori_hub" if host == "hub" else "kajitori_nat")
         found = json.loads(self.hosts[host].run(f"nft -j list counters table inet {table}"))["nftables"]
         return {
@@ -98,23 +98,23 @@ class Scene:
 
 
 def wire(hosts: dict[str, Namespace]) -> None:
-    """Cables, addresses and the routes that are there before anything of ours is."""
+    """Lay cables and set the addresses and routes that exist before our rules."""
     switch, hub = hosts["switch"], hosts["hub"]
     switch.run("ip link add transit type bridge && ip link set transit up")
     for name, address in (("hub", 1), ("nat", 9), ("alpha-gw", 11), ("beta-gw", 12)):
         connect(switch, f"to-{name}", hosts[name], "transit")
         switch.run(f"ip link set to-{name} master transit")
-        give(hosts[name], "transit", f"10.255.0.{address}/24", f"fd00:255::{address}/64")
-    give(switch, "transit", "10.255.0.66/24", via=("10.255.0.1",))
+        configure(hosts[name], "transit", f"10.255.0.{address}/24", f"fd00:255::{address}/64")
+    configure(switch, "transit", "10.255.0.66/24", via=("10.255.0.1",))
     switch.run("ip route add 10.132.0.0/24 via 10.255.0.9")
     switch.run("for gateway in alpha beta; do bridge link set dev to-$gateway-gw isolated on; done")
     connect(hub, "people", hosts["researcher"], "eth0")
-    give(hub, "people", "10.200.0.1/24", "fd00:200::1/64")
-    give(hosts["researcher"], "eth0", f"{RESEARCHER}/24", f"{RESEARCHER6}/64", via=("10.200.0.1", "fd00:200::1"))
+    configure(hub, "people", "10.200.0.1/24", "fd00:200::1/64")
+    configure(hosts["researcher"], "eth0", f"{RESEARCHER}/24", f"{RESEARCHER6}/64", via=("10.200.0.1", "fd00:200::1"))
     for letter, cluster, number in (("a", "alpha", 1), ("b", "beta", 2)):
         gateway = hosts[f"{cluster}-gw"]
         gateway.run("ip link add nodes type bridge && ip link set nodes up")
-        give(gateway, "nodes", f"10.{number}.0.1/24", f"fd00:{number}::1/64")
+        configure(gateway, "nodes", f"10.{number}.0.1/24", f"fd00:{number}::1/64")
         forward(gateway)
         gateway.run("ip route add default via 10.255.0.1; ip -6 route add default via fd00:255::1")
         for index in (1, 2):
@@ -122,12 +122,12 @@ def wire(hosts: dict[str, Namespace]) -> None:
             connect(gateway, f"node{index}", node, "eth0")
             gateway.run(f"ip link set node{index} master nodes")
             ways = (f"10.{number}.0.1", f"fd00:{number}::1")
-            give(node, "eth0", f"10.{number}.0.1{index}/24", f"fd00:{number}::1{index}/64", via=ways)
+            configure(node, "eth0", f"10.{number}.0.1{index}/24", f"fd00:{number}::1{index}/64", via=ways)
             forward(node)
             connect(node, "pod", pod, "eth0")
             range4, range6 = f"10.{15 + number}.{index}", f"fd00:{number}:1:{index}:"
-            give(node, "pod", f"{range4}.1/24", f"{range6}:1/64")
-            give(pod, "eth0", f"{range4}.2/24", f"{range6}:2/64", via=(f"{range4}.1", f"{range6}:1"))
+            configure(node, "pod", f"{range4}.1/24", f"{range6}:1/64")
+            configure(pod, "eth0", f"{range4}.2/24", f"{range6}:2/64", via=(f"{range4}.1", f"{range6}:1"))
             gateway.run(
                 f"ip route add {range4}.0/24 via 10.{number}.0.1{index};"
                 f"ip -6 route add {range6}:/64 via fd00:{number}::1{index}"
@@ -139,8 +139,8 @@ def wire(hosts: dict[str, Namespace]) -> None:
         proxy(hosts[f"{letter}1"], number)
 
 
-def give(host: Namespace, device: str, *addresses: str, via: tuple[str, ...] = ()) -> None:
-    """Addresses, usable at once, and default routes."""
+def configure(host: Namespace, device: str, *addresses: str, via: tuple[str, ...] = ()) -> None:
+    """Add addresses, usable at once, and default routes."""
     commands = [f"ip address add {each} dev {device} {'nodad' if ':' in each else ''}" for each in addresses]
     commands += [f"ip -{6 if ':' in hop else 4} route add default via {hop}" for hop in via]
     host.run(" && ".join(commands))
@@ -151,8 +151,8 @@ def forward(host: Namespace) -> None:
 
 
 def proxy(node: Namespace, number: int) -> None:
-    """What kube-proxy does on a node: a Service's address becomes a Pod's on the other node, hidden behind the node's
-    own. Counted is who called which Service address."""
+    """Do the work of kube-proxy on a node: translate a Service's address to a Pod on the other node and hide the caller
+    behind the node. Counters record the callers of Service addresses."""
     node.run(
         "nft -f -",
         stdin=f"""
@@ -199,7 +199,7 @@ def scene() -> Iterator[Scene]:
 
 
 def test_a_researcher_reaches_every_cluster(scene: Scene) -> None:
-    """Nodes and Pods see his own address, he sees theirs, over both families."""
+    """Nodes and Pods see the researcher's own address and the other way round, over IPv4 and IPv6."""
     researcher = scene.hosts["researcher"]
     for address in ("10.1.0.11", "10.16.1.2", "10.16.2.2", "10.2.0.11", "10.17.2.2"):
         assert call(researcher, address, PORT) == (RESEARCHER, address)
@@ -211,9 +211,9 @@ def test_a_researcher_reaches_every_cluster(scene: Scene) -> None:
     assert not {"spoofed", "alpha-to-beta", "beta-to-alpha", "strangers-to-alpha"} & set(counted)
 
 
-def test_services_are_reached_one_to_one(scene: Scene) -> None:
-    """The researcher sees the public address that stands for the Service's; the cluster sees the Service's own, called
-    by the NAT host or, where it keeps the source, by the researcher."""
+def test_services_are_reached_at_their_public_addresses(scene: Scene) -> None:
+    """Each public address stands for one Service. The cluster sees the Service's own address, called by the NAT host
+    or, where it keeps the source, by the researcher."""
     researcher = scene.hosts["researcher"]
     translated = (("nat", "translated-alpha"), ("beta-gw", "translated-beta"))
     before = [scene.counters(host).get(counter, 0) for host, counter in translated]
@@ -227,17 +227,17 @@ def test_services_are_reached_one_to_one(scene: Scene) -> None:
     assert after == [number + 2 for number in before]
 
 
-def refused(scene: Scene, knocking: socket.socket, host: str, counter: str) -> None:
-    """What began as `knocking` ends at that host, counted under that name and nowhere else, and nobody answers."""
-    with knocking:
+def check_dropped(scene: Scene, attempt: socket.socket, host: str, counter: str) -> None:
+    """Check that this connection attempt is dropped at that host, counted by that counter only, and gets no answer."""
+    with attempt:
         assert counted_by(scene, host) == {counter}
-        assert not answered(knocking)
+        assert not answered(attempt)
 
 
 def counted_by(scene: Scene, host: str) -> set[str]:
-    """What counts there, when something does."""
+    """Wait until counters change on a host, and return them."""
     deadline = time.monotonic() + 60
-    while not (counted := scene.new(host)):
+    while not (counted := scene.newly_counted(host)):
         assert time.monotonic() < deadline, f"{host} counted nothing"
     return counted
 
@@ -256,32 +256,32 @@ def counted_by(scene: Scene, host: str) -> set[str]:
         ("switch", "10.17.2.2", "hub", "strangers-to-beta"),
     ],
 )
-def test_what_must_not_pass_is_dropped_counted_and_named(
+def test_forbidden_connections_are_dropped_and_counted(
     scene: Scene, source: str, target: str, host: str, counter: str
 ) -> None:
-    """From cluster to cluster, to each other's Services, to researchers unasked, from hosts that nobody knows."""
-    scene.new(host)
-    refused(scene, knock(scene.hosts[source], target, 80 if target.endswith(".0.10") else PORT), host, counter)
+    """From one cluster to the other, to its Services, to researchers, and from unknown hosts."""
+    scene.newly_counted(host)
+    check_dropped(scene, knock(scene.hosts[source], target, 80 if target.endswith(".0.10") else PORT), host, counter)
 
 
-@pytest.mark.parametrize(("borrowed", "counter"), [("10.200.0.77", "spoofed"), ("10.17.9.9", "beta-to-beta")])
-def test_a_borrowed_address_does_not_pass(scene: Scene, borrowed: str, counter: str) -> None:
-    """Who takes a researcher's address comes by the wrong way; who takes one of the other cluster is there no more
-    welcome than with his own."""
+@pytest.mark.parametrize(("forged", "counter"), [("10.200.0.77", "spoofed"), ("10.17.9.9", "beta-to-beta")])
+def test_a_forged_source_address_does_not_pass(scene: Scene, forged: str, counter: str) -> None:
+    """Packets with a researcher's address arrive from the wrong side. An address of the other cluster gives no further
+    rights there."""
     gateway = scene.hosts["alpha-gw"]
-    gateway.run(f"ip address replace {borrowed}/32 dev lo")
-    scene.new("hub")
-    refused(scene, knock(gateway, "10.2.0.11", PORT, source=borrowed), "hub", counter)
+    gateway.run(f"ip address replace {forged}/32 dev lo")
+    scene.newly_counted("hub")
+    check_dropped(scene, knock(gateway, "10.2.0.11", PORT, source=forged), "hub", counter)
 
 
 @dataclass
 class Checked:
-    """What `kaji network check` said."""
+    """Results of `kaji network check`."""
 
     exit_code: int
     place: str
     found: dict[str, tuple[str, str, bool]]
-    """(expected, found, right) by where and what."""
+    """(expected, found, right) by place and check."""
     dropped: dict[str, int]
 
 
@@ -303,8 +303,8 @@ def registry(tmp_path: Path) -> Path:
     return path
 
 
-def test_a_check_from_among_the_researchers(scene: Scene, registry: Path) -> None:
-    """Everything is reached, by one's own address; Services by those that stand for them."""
+def test_a_check_from_a_researchers_machine(scene: Scene, registry: Path) -> None:
+    """Everything is reached from the own address; Services at their public addresses."""
     checked = check(scene, "researcher", registry, 60)
     assert (checked.exit_code, checked.place) == (0, "researchers")
     assert checked.found == {
@@ -319,7 +319,7 @@ def test_a_check_from_among_the_researchers(scene: Scene, registry: Path) -> Non
 
 
 def test_a_check_from_a_cluster(scene: Scene, registry: Path) -> None:
-    """One's own cluster is reached, the other is not, and that is right."""
+    """The own cluster is reached and the other one is not, as expected."""
     checked = check(scene, "a1-pod", registry, 3)
     assert (checked.exit_code, checked.place) == (0, "cluster alpha")
     silence = ("not reached", "not reached: nothing came back in 3 s", True)
@@ -329,13 +329,13 @@ def test_a_check_from_a_cluster(scene: Scene, registry: Path) -> None:
 
 
 def test_a_check_on_the_hub_and_on_nat_hosts(scene: Scene, registry: Path) -> None:
-    """Rules, routes and forwarding are compared with what was rendered; what somebody changed is found."""
+    """Rules, routes and forwarding are compared with the rendered ones; manual changes are found."""
     for source, target, name in (
         ("a1-pod", "10.17.2.2", "hub"),
         ("b1-pod", "10.16.2.2", "beta-gw"),
         ("switch", "10.132.0.10", "nat"),
     ):
-        scene.new(name)
+        scene.newly_counted(name)
         with knock(scene.hosts[source], target, PORT):
             counted_by(scene, name)
     for host, place, table in (("hub", "hub", "hub"), ("nat", "nat nat", "nat"), ("beta-gw", "nat beta-gw", "nat")):
@@ -366,8 +366,9 @@ def test_a_check_on_the_hub_and_on_nat_hosts(scene: Scene, registry: Path) -> No
     assert wrong["this host: route to fd00:1::/64"] == ("via fd00:255::11", "none")
 
 
-def test_applied_again_it_changes_nothing_and_a_new_file_only_what_it_changes(scene: Scene) -> None:
-    """Counters go on, routes of a cluster that left go with it, those of others stay; what was there is whole again."""
+def test_applying_again_changes_nothing_else(scene: Scene) -> None:
+    """Counters are kept. Routes of a removed cluster are removed and those of others stay; applying the old file
+    restores all."""
     hub = scene.hosts["hub"]
     counters, routes = scene.counters("hub"), hub.run("ip route; ip -6 route")
     hub.run("ip route add 10.9.0.0/24 via 10.200.0.2")
@@ -386,8 +387,8 @@ def test_applied_again_it_changes_nothing_and_a_new_file_only_what_it_changes(sc
     assert call(scene.hosts["researcher"], "10.17.2.2", PORT) == (RESEARCHER, "10.17.2.2")
 
 
-def test_it_is_the_rules_that_keep_clusters_apart(scene: Scene) -> None:
-    """Without them the one reaches the other; a connection from that time is cut when they come."""
+def test_the_rules_keep_clusters_apart(scene: Scene) -> None:
+    """Without them, one cluster reaches the other. A connection from that time is cut when the rules come."""
     hosts = scene.hosts
     for host, table in (("hub", "kajitori_hub"), ("beta-gw", "kajitori_nat")):
         hosts[host].run(f"nft delete table inet {table}")
@@ -396,6 +397,6 @@ def test_it_is_the_rules_that_keep_clusters_apart(scene: Scene) -> None:
         assert old.recv(100) == b"10.16.1.2"
         scene.apply("hub", render_hub(scene.networks))
         scene.apply("beta-gw", render_nat(scene.networks, "beta-gw"))
-        scene.new("hub")
+        scene.newly_counted("hub")
         old.send(b"still there?")
-        refused(scene, knock(hosts["a1-pod"], "10.17.2.2", PORT), "hub", "alpha-to-beta")
+        check_dropped(scene, knock(hosts["a1-pod"], "10.17.2.2", PORT), "hub", "alpha-to-beta")

@@ -1,4 +1,4 @@
-"""Nodes leave the pool when they harm runs, and come back; new ones are tested before they take work."""
+"""Nodes leave the pool when they harm runs, and come back; new nodes are tested before they take work."""
 
 from __future__ import annotations
 
@@ -38,7 +38,8 @@ def trail(cluster: Cluster, name: str) -> tuple[Entry, ...]:
 
 @contextlib.asynccontextmanager
 async def restored(cluster: Cluster, *nodes: str) -> AsyncIterator[None]:
-    """The nodes without any of our marks at the end, when nobody marks them any more: others use them, too."""
+    """Remove all of Kajitori's marks from the nodes at the end, after the controllers have stopped: other tests use the
+    nodes, too."""
     try:
         yield
     finally:
@@ -51,11 +52,11 @@ async def restored(cluster: Cluster, *nodes: str) -> AsyncIterator[None]:
                 each.type == "KernelDeadlock" and each.status == "True"
                 for each in node(cluster, name).status.conditions
             ):
-                await say(cluster, name, "False")
+                await report_condition(cluster, name, "False")
 
 
-async def say(cluster: Cluster, name: str, status: str) -> None:
-    """What node-problem-detector writes."""
+async def report_condition(cluster: Cluster, name: str, status: str) -> None:
+    """Write a condition, as node-problem-detector does."""
     condition = {"type": "KernelDeadlock", "status": status, "reason": "DockerHung", "message": "task blocked"}
     condition |= {"lastTransitionTime": cluster.mirror.now().strftime("%Y-%m-%dT%H:%M:%SZ")}
     patch = {"status": {"conditions": [condition]}}
@@ -63,7 +64,7 @@ async def say(cluster: Cluster, name: str, status: str) -> None:
 
 
 def members_testing(cluster: Cluster, name: str) -> list[Pod]:
-    """The members of runs that test a node, which have not ended."""
+    """Return the running members of the runs that test a node."""
     found = []
     for run in cluster.mirror.runs.values():
         if run.metadata.annotations.get(names.ANNOTATION_TESTED_NODE) == name:
@@ -72,15 +73,15 @@ def members_testing(cluster: Cluster, name: str) -> list[Pod]:
 
 
 async def use_tests(cluster: Cluster, **rules: Any) -> None:
-    """A policy with a test, whose runs live in this test's namespace; controllers may make them there."""
+    """Set a policy with a test whose runs are in this test's namespace, and let controllers create them there."""
     if cluster.server.is_real:
         await grant_tests(cluster.client, CONTROLLER, cluster.namespace)
     preflight = {"image": "registry/preflight:1", "namespace": cluster.namespace, "cpu": 1, "memory": "1Gi", **rules}
     cluster.use_policy(nodeHealth=QUICK, preflight=preflight)
 
 
-async def test_a_node_leaves_for_its_condition_and_comes_back(cluster: Cluster) -> None:
-    """What runs on it goes on; the next run goes elsewhere; what others put on the node stays."""
+async def test_a_condition_takes_a_node_out_until_it_ends(cluster: Cluster) -> None:
+    """Runs on the node continue, and the next run goes elsewhere. Taints of others are kept."""
     cluster.use_policy(nodeHealth=QUICK)
     cluster.start_controller()
     await cluster.submit("bert", replicas=2, resources=WHOLE)
@@ -89,7 +90,7 @@ async def test_a_node_leaves_for_its_condition_and_comes_back(cluster: Cluster) 
     async with restored(cluster, sick):
         other = {"key": "team", "value": "vision", "effect": "PreferNoSchedule"}
         await cluster.client.patch(NODES, sick, {"spec": {"taints": [other]}})
-        await say(cluster, sick, "True")
+        await report_condition(cluster, sick, "True")
         await cluster.until(lambda: names.TAINT_UNHEALTHY in taints(cluster, sick), f"{sick} is out")
         assert taints(cluster, sick) == {"team": "vision", names.TAINT_UNHEALTHY: "KernelDeadlock"}
         (out,) = trail(cluster, sick)
@@ -99,7 +100,7 @@ async def test_a_node_leaves_for_its_condition_and_comes_back(cluster: Cluster) 
         await cluster.reaches("next", Phase.RUNNING)
         assert sick not in cluster.nodes_of("next")
         assert (cluster.status("bert").phase, cluster.status("bert").attempts) == (Phase.RUNNING, 1)
-        await say(cluster, sick, "False")
+        await report_condition(cluster, sick, "False")
         await cluster.until(lambda: names.TAINT_UNHEALTHY not in taints(cluster, sick), f"{sick} is back")
         assert taints(cluster, sick) == {"team": "vision"}
         assert [(each.what, each.reason) for each in trail(cluster, sick)][1:] == [(TrailEvent.BACK, CONDITION_GONE)]
@@ -107,27 +108,27 @@ async def test_a_node_leaves_for_its_condition_and_comes_back(cluster: Cluster) 
         assert "NodeOut" in {event["reason"] for event in events.items}
 
 
-async def test_policy_may_have_runs_moved_away(cluster: Cluster) -> None:
-    """As kaji drain does; and what was cordoned for that is not any more when the node is back."""
+async def test_policy_may_drain_an_unhealthy_node(cluster: Cluster) -> None:
+    """As `kaji drain` does. The node is uncordoned when it is back."""
     cluster.use_policy(nodeHealth=QUICK | {"drain": True})
     cluster.start_controller()
     await cluster.submit("bert", replicas=1, resources=WHOLE)
     await cluster.reaches("bert", Phase.RUNNING)
     sick = cluster.nodes_of("bert")[0]
     async with restored(cluster, sick):
-        await say(cluster, sick, "True")
+        await report_condition(cluster, sick, "True")
         status = await cluster.reaches("bert", Phase.RUNNING, attempt=2)
         assert sick not in cluster.nodes_of("bert")
         assert (status.restarts, node(cluster, sick).drained_by) == (0, "kajitori: KernelDeadlock")
-        await say(cluster, sick, "False")
+        await report_condition(cluster, sick, "False")
         await cluster.until(lambda: not node(cluster, sick).spec.unschedulable, f"{sick} is back")
         assert not node(cluster, sick).metadata.annotations.get(names.ANNOTATION_DRAIN)
         await cluster.until(lambda: len(cluster.pods("bert")) == 1, "attempt 1 is gone")
 
 
 async def fail_on(cluster: Cluster, run: str, sick: str, exit_code: str) -> None:
-    """The run's member on this node fails, or is refused by its kubelet where that is no number, until the run is
-    elsewhere."""
+    """Let the run's member on this node fail with an exit code, or be refused by its kubelet (`refused`), until the run
+    is elsewhere."""
     while sick in cluster.nodes_of(run):
         status = await cluster.reaches(run, Phase.RUNNING)
         await cluster.behave(
@@ -136,8 +137,8 @@ async def fail_on(cluster: Cluster, run: str, sick: str, exit_code: str) -> None
         await cluster.reaches(run, Phase.RUNNING, attempt=status.attempts + 1)
 
 
-async def test_two_runs_that_fail_on_a_node_and_do_well_elsewhere_take_it_out(cluster: Cluster) -> None:
-    """One of them could not start there. And by hand it comes back, for good: what was before does not count any
+async def test_two_runs_that_fail_only_on_one_node_take_it_out(cluster: Cluster) -> None:
+    """One of them could not start there. Marked healthy by hand it comes back, and earlier failures do not count any
     more."""
     cluster.use_policy(nodeHealth=QUICK, start={"pause": "1s", "longestPause": "1s"})
     cluster.start_controller()
@@ -170,7 +171,7 @@ async def test_two_runs_that_fail_on_a_node_and_do_well_elsewhere_take_it_out(cl
 
 
 async def test_a_new_node_is_tested_before_it_takes_work(cluster: Cluster) -> None:
-    """Once, though the controller was killed meanwhile."""
+    """Once, although the controller is killed meanwhile."""
     await use_tests(cluster)
     name = "gpu-00003"
     async with restored(cluster, name):
@@ -192,8 +193,8 @@ async def test_a_new_node_is_tested_before_it_takes_work(cluster: Cluster) -> No
         await cluster.until(lambda: [run for _, run in cluster.mirror.runs] == ["wide"], "the run of the test is gone")
 
 
-async def test_a_node_that_fails_its_test_stays_out_and_comes_back_by_the_next(cluster: Cluster) -> None:
-    """A person asks for the next one; the runs of tests are gone when nobody needs them any more."""
+async def test_a_node_that_fails_its_test_stays_out_until_it_passes(cluster: Cluster) -> None:
+    """A user asks for the next test. The runs of tests are deleted when they are not needed any more."""
     await use_tests(cluster)
     cluster.start_controller()
     name = "gpu-00005"

@@ -1,6 +1,7 @@
 """Two process kubelets on one machine, as nodes with their own ranges of Pod addresses.
 
-The embedded cluster's own controller gives the ranges, or a real kube-controller-manager with `--allocate-node-cidrs`.
+The ranges come from the embedded cluster's controller or from a real kube-controller-manager with
+`--allocate-node-cidrs`.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ NS = "default"
 PATIENCE_SECONDS = 60.0
 _NUMBER = os.getpid() % (20 * 8)
 CLUSTER = IPv4Network(f"10.{228 + _NUMBER // 8}.{32 * (_NUMBER % 8)}.0/19")
-"""This process's own: the machine is shared with other tests."""
+"""A range of this process only: other tests run on the same machine."""
 
 SERVE = (
     "import socket\n"
@@ -58,7 +59,7 @@ async def client(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterato
         require_binaries("kube-controller-manager")
         real: RealServer = request.getfixturevalue("real_server")
         async with real.client() as client:
-            for left in (await client.list(NODES)).items:  # with ranges beside this one the allocator does not start
+            for left in (await client.list(NODES)).items:  # the allocator does not start while nodes have other ranges
                 await client.delete(NODES, left["metadata"]["name"])
         ranges = ("--allocate-node-cidrs", f"--cluster-cidr={CLUSTER}", "--node-cidr-mask-size=24")
         with real.controller_manager("--controllers=node-ipam-controller", *ranges):
@@ -75,7 +76,7 @@ async def client(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterato
 
 @contextlib.asynccontextmanager
 async def node(client: KubeClient, folder: Path, name: str, **settings: Any) -> AsyncIterator[Kubelet]:
-    """A kubelet; its Node and its Pods go with it."""
+    """A kubelet; its Pods and its Node are deleted at the end."""
     there = KubeletSettings(name, folder / name, address="127.0.0.1", pod_network="namespace", **settings)
     kubelet, stop = Kubelet(client, there), asyncio.Event()
     task = asyncio.create_task(kubelet.run(stop))
@@ -104,7 +105,7 @@ async def until(fulfilled: Callable[[], Awaitable[Any]]) -> Any:
 
 
 async def range_of(client: KubeClient, name: str) -> IPv4Network:
-    """Of a node that is ready."""
+    """Wait until a node is ready and return its range."""
 
     async def ready() -> Any:
         with contextlib.suppress(LookupError, NotFound):
@@ -116,7 +117,7 @@ async def range_of(client: KubeClient, name: str) -> IPv4Network:
 
 
 async def run(client: KubeClient, name: str, node: str, *command: str, until_phase: str) -> dict[str, Any]:
-    """The status of a Pod that came so far."""
+    """Create a Pod and return its status once it has reached that phase."""
     spec = {
         "nodeName": node,
         "restartPolicy": "Never",
@@ -136,7 +137,7 @@ async def run(client: KubeClient, name: str, node: str, *command: str, until_pha
 
 
 async def test_pods_of_two_nodes_reach_each_other(client: KubeClient, tmp_path: Path) -> None:
-    """By their addresses, which differ, and each sees the other's own; a node with a range of theirs is refused."""
+    """At different addresses, and each sees the other's own address. A node whose range contains theirs is refused."""
     async with node(client, tmp_path, "one") as one, node(client, tmp_path, "two"):
         ranges = {await range_of(client, name) for name in ("one", "two")}
         assert len(ranges) == 2

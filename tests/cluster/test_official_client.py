@@ -1,4 +1,4 @@
-"""The official Python client on the same tour as kubectl, on the embedded cluster and on a real one."""
+"""Everyday calls of the official Python client, on the embedded cluster and on a real one."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.harness.local_cluster import NODE, LocalCluster
 from tests.harness.waiting import PATIENCE_SECONDS
 
 _official: Any = kubernetes
-"""Its types are partial and make every field optional, which says nothing here."""
+"""Untyped: the client's types are partial and make every field optional."""
 k8s, k8s_config, utils, watch = _official.client, _official.config, _official.utils, _official.watch
 stream = _official.stream.stream
 GROUP, VERSION, PLURAL = "kajitori.dev", "v1alpha1", "runs"
@@ -49,7 +49,7 @@ def namespace(api: Any) -> Iterator[str]:
 
 
 def until(condition: Callable[[], Any]) -> None:
-    """Returns once it holds; fails after PATIENCE_SECONDS."""
+    """Wait until the condition holds; fail after PATIENCE_SECONDS."""
     deadline = time.monotonic() + PATIENCE_SECONDS
     while not condition():
         assert time.monotonic() < deadline
@@ -77,7 +77,7 @@ def pod(name: str, *command: str, **labels: str) -> Any:
 
 
 def wait_for(core: Any, namespace: str, name: str, phase: str) -> None:
-    """Returns when a watch says that a Pod is in that phase."""
+    """Return when a watch shows a Pod in that phase."""
     stream_of: Any = watch.Watch().stream(
         core.list_namespaced_pod,
         namespace,
@@ -92,7 +92,7 @@ def wait_for(core: Any, namespace: str, name: str, phase: str) -> None:
     pytest.fail(f"{name} was never {phase}: {seen}")
 
 
-def test_a_pod(core: Any, namespace: str) -> None:
+def test_calls_about_a_pod(core: Any, namespace: str) -> None:
     """create, watch, read, logs, followed logs, exec, patch, delete."""
     core.create_namespaced_pod(namespace, pod("web", "sh", "-c", "echo up; sleep 1000", tier="front"))
     wait_for(core, namespace, "web", "Running")
@@ -114,8 +114,7 @@ def test_a_pod(core: Any, namespace: str) -> None:
     assert refused.value.status == 404
 
 
-def test_exec_talks_both_ways(core: Any, namespace: str) -> None:
-    """A stream takes input, and tells the exit code."""
+def test_exec_has_input_output_and_an_exit_code(core: Any, namespace: str) -> None:
     core.create_namespaced_pod(namespace, pod("shell", "sleep", "1000"))
     wait_for(core, namespace, "shell", "Running")
     talking = stream(
@@ -140,8 +139,8 @@ def test_exec_talks_both_ways(core: Any, namespace: str) -> None:
     talking.close()
 
 
-def test_attach_talks_to_the_program(core: Any, namespace: str) -> None:
-    """Input reaches the Pod's own program, and its output arrives until it ends."""
+def test_attach_reaches_the_running_program(core: Any, namespace: str) -> None:
+    """Its input arrives, and its output comes back until it ends."""
     body = pod("shell", "sh", "-c", "while read word; do echo got $word; done")
     body.spec.containers[0].stdin = body.spec.containers[0].stdin_once = True
     core.create_namespaced_pod(namespace, body)
@@ -162,7 +161,7 @@ def test_attach_talks_to_the_program(core: Any, namespace: str) -> None:
 
 
 def test_ports_are_forwarded(core: Any, namespace: str, tmp_path: Path) -> None:
-    """Two ports over one WebSocket: HTTP from the one, the reason for an error from the other."""
+    """Two ports over one WebSocket: HTTP from one, an error message from the other."""
     (tmp_path / "served").write_text("hello")
     there = tmp_path / "port"
     body = pod("web", sys.executable, "-c", SERVE, str(there))
@@ -196,8 +195,8 @@ def test_logs_are_followed_to_the_end(core: Any, namespace: str, tmp_path: Path)
     wait_for(core, namespace, "count", "Succeeded")
 
 
-def test_a_run(api: Any, core: Any, namespace: str) -> None:
-    """A Run is a custom object as any: made, watched until it has ended, its status read, deleted."""
+def test_calls_about_a_run(api: Any, core: Any, namespace: str) -> None:
+    """A Run is an ordinary custom object: created, watched, its status read, stopped, deleted."""
     runs = k8s.CustomObjectsApi(api)
     body: dict[str, Any] = {
         "apiVersion": f"{GROUP}/{VERSION}",
@@ -233,8 +232,8 @@ def test_a_run(api: Any, core: Any, namespace: str) -> None:
     until(lambda: not runs.list_namespaced_custom_object(GROUP, VERSION, namespace, PLURAL)["items"])
 
 
-def test_configuration(core: Any, namespace: str) -> None:
-    """ConfigMaps: pages of a list, conflicts of two writers, collections, objects from a document."""
+def test_calls_about_config_maps(core: Any, namespace: str) -> None:
+    """Pages of a list, conflicts of two writers, collections, objects from a document."""
     for index in range(5):
         body = k8s.V1ConfigMap(metadata=k8s.V1ObjectMeta(name=f"c-{index}"), data={"n": str(index)})
         core.create_namespaced_config_map(namespace, body)
@@ -255,8 +254,8 @@ def test_configuration(core: Any, namespace: str) -> None:
     assert core.read_namespaced_config_map("made", namespace).data == {"a": "1"}
 
 
-def test_a_watch_goes_on_where_it_was(core: Any, namespace: str) -> None:
-    """From a resource version on, every event comes once and in order."""
+def test_a_watch_starts_at_a_resource_version(core: Any, namespace: str) -> None:
+    """From there on, every event comes once and in order."""
     begun = core.list_namespaced_secret(namespace).metadata.resource_version
     for index in range(3):
         body = k8s.V1Secret(metadata=k8s.V1ObjectMeta(name=f"s-{index}"), string_data={"k": str(index)})
