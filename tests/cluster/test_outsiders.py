@@ -1,192 +1,50 @@
-"""Every call of the Web API by somebody without rights in a namespace, and by nobody, on a real API server.
+"""Every call of the Web API by somebody without rights anywhere, and by nobody, on a real API server.
 
-What is called comes from the OpenAPI document, which has all routes but those that tests/unit/api/test_openapi.py
-names: a call that is added later is tried as well, and fails here until a table below says who may make it.
+test_two_teams.py makes the same calls as somebody with rights in another team.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
-from typing import Any
 
-import httpx2
 import pytest
 from tests.harness.cluster import Cluster
 from tests.harness.real_server import RealServer
-from tests.harness.waiting import PATIENCE_SECONDS
-from tests.harness.web_api import web_api
-from tests.helpers.memory_blobs import MemoryBlobs
-from websockets.asyncio.client import connect
-from websockets.exceptions import InvalidStatus
-from websockets.typing import Subprotocol
+from tests.helpers.every_call import RUN, TO_ANYBODY, EveryCall, serving_a_run
 
 from kajitori.api.app import openapi_document, operations
-from kajitori.blobs.code import CodeLimits, CodeStore
-from kajitori.core.spec.reasons import Phase
-from kajitori.kube.runs import RUNS
-from kajitori.kube.streams import EXEC_PROTOCOL
 
 pytestmark = pytest.mark.parametrize("cluster", [pytest.param("real", marks=pytest.mark.real)], indirect=True)
 
-RUN = "victim"
-SECRETS = ("victims-image", "victims-word", "victims-value")
-"""Of a run: its image, its command, its environment. No answer to anybody else holds them."""
-
-TO_ANYBODY = frozenset({"/healthz", "/readyz", "/metrics", "/openapi.json", "/v1/sign-in"})
-"""Without credentials."""
-
-TO_WHOEVER_IS_KNOWN = frozenset(
-    {
-        "GET /v1/version",
-        "GET /v1/whoami",
-        "GET /v1/controller",
-        "GET /v1/gpus",
-        "GET /v1/nodes",
-        "GET /v1/nodes/{name}",
-        "GET /v1/queue",
-        "GET /v1/policy",
-        "POST /v1/policy/check",
-        "GET /v1/policy/cluster",
-        "POST /v1/policy/cluster",
-        "POST /v1/policy/diff",
-        "GET /v1/networks",
-        "GET /v1/networks/use",
-        "POST /v1/networks/check",
-    }
-)
-"""What the cluster has, who holds and who waits for it, and the rules. Nothing of what runs contain."""
-
-LISTS = frozenset({"GET /v1/runs", "GET /v1/run-names", "GET /v1/traffic"})
-"""Without a namespace: what the caller may see, which is nothing here. With one: refused."""
-
-WITH_TICKETS = frozenset({"GET /v1/members/hosts", "GET /v1/members/ssh", "GET /v1/members/code"})
-"""For members of a run; the token of a person is no ticket."""
-
-SPEC = {
-    "image": "victims-image:1",
-    "command": ["victims-word"],
-    "env": {"KEY": "victims-value"},
-    "resources": {"cpu": 1, "memory": "1Gi"},
-}
-DIGEST = "sha256:" + "0" * 64
-
-
-@dataclass
-class Scene:
-    """A Web API above a cluster where somebody's run is at work."""
-
-    cluster: Cluster
-    url: str
-    http: httpx2.AsyncClient
-    ada: dict[str, str]
-    """The headers of a user with no rights anywhere."""
-
-    def filled(self, path: str, name: str = RUN) -> str:
-        node = next(iter(self.cluster.nodes_of(RUN)))
-        known = {"namespace": self.cluster.namespace, "digest": DIGEST, "number": "0", "node": node}
-        return re.sub(r"\{(\w+)\}", lambda m: known.get(m[1], node if "/nodes/" in path else name), path)
-
-    def body(self, path: str) -> dict[str, Any] | None:
-        """A body that is right as far as it goes, so that only rights can be the reason of a refusal."""
-        asked: dict[str, Any] = {"namespace": self.cluster.namespace, "name": "intruder", "spec": {"image": "x"}}
-        bodies: dict[str, dict[str, Any]] = {
-            "/v1/runs": asked,
-            "/v1/what-if": asked,
-            "/v1/secrets": {"namespace": self.cluster.namespace, "name": "intruder", "data": {"key": "eA=="}},
-            "/v1/preflight": {"nodes": [next(iter(self.cluster.nodes_of(RUN)))]},
-            "/v1/runs/{namespace}/{name}/stop": {"grace": "1s"},
-            "/v1/code/{digest}/complete": {"parts": [DIGEST], "size": 1},
-            "/v1/nodes/{node}/traffic": {},
-            "/v1/policy/check": {},
-            "/v1/policy/cluster": {},
-            "/v1/policy/diff": {},
-            "/v1/networks/check": {},
-        }
-        return bodies.get(path)
-
-    async def call(self, method: str, path: str, headers: dict[str, str], name: str = RUN) -> httpx2.Response:
-        """One call as OpenAPI describes it, aimed at the run's namespace."""
-        operation = openapi_document()["paths"][path][method]
-        known = {"namespace": self.cluster.namespace, "rank": "0", "sha256": "0" * 64}
-        queries = {each["name"] for each in operation.get("parameters", ()) if each["in"] == "query"}
-        params = {key: value for key, value in known.items() if key in queries}
-        if "follow" in queries:
-            params["follow"] = "true"
-        body: dict[str, Any] = {}
-        if "requestBody" in operation:
-            document = self.body(path)
-            body = {"json": document} if document is not None else {"content": b"\x28\xb5\x2f\xfd"}
-        return await self.http.request(method.upper(), self.filled(path, name), headers=headers, params=params, **body)
-
 
 @pytest.fixture
-async def scene(real_control_plane: RealServer, cluster: Cluster) -> AsyncIterator[Scene]:
-    cluster.start_controller()
-    blobs = MemoryBlobs()
-    code = CodeStore(blobs, lambda: CodeLimits(size_bytes=1 << 20))
-    ada = {"Authorization": f"Bearer {real_control_plane.tokens['ada']}"}
-    async with (
-        web_api(cluster, code=code, blobs=blobs) as web,
-        httpx2.AsyncClient(base_url=web.url, timeout=PATIENCE_SECONDS) as http,
-    ):
-        await web.submit(RUN, SPEC)
-        await cluster.reaches(RUN, Phase.RUNNING)
-        yield Scene(cluster, web.url, http, ada)
+async def calls(real_control_plane: RealServer, cluster: Cluster) -> AsyncIterator[EveryCall]:
+    admin, ada = cluster.server.config.credentials.token, real_control_plane.tokens["ada"]
+    async with serving_a_run(cluster, owner=admin, outsider=ada) as calls:
+        yield calls
 
 
-def shows_nothing(scene: Scene, answer: httpx2.Response) -> bool:
-    return not any(secret in answer.text for secret in SECRETS)
-
-
-async def test_no_call_opens_a_namespace_to_who_has_no_rights_there(scene: Scene) -> None:
+async def test_no_call_opens_a_namespace_to_who_has_no_rights_there(calls: EveryCall) -> None:
     """Nor says whether a run of some name is there. Afterwards all is as it was."""
-    before = await scene.cluster.client.get(RUNS, RUN, scene.cluster.namespace)
-    tried = set()
-    for path, method, _ in operations(openapi_document()):
-        call = f"{method.upper()} {path}"
-        if path in TO_ANYBODY:
-            continue
-        answer = await scene.call(method, path, scene.ada)
-        expected = {200} if call in TO_WHOEVER_IS_KNOWN else {401} if call in WITH_TICKETS else {403}
-        assert answer.status_code in expected, f"{call}: {answer.status_code}, {answer.text}"
-        assert shows_nothing(scene, answer), call
-        if "{name}" in path and call not in TO_WHOEVER_IS_KNOWN:
-            other = await scene.call(method, path, scene.ada, "nosuch")
-            assert other.status_code == answer.status_code, call
-        tried.add(call)
-    assert tried >= TO_WHOEVER_IS_KNOWN | LISTS | WITH_TICKETS
-    for call in LISTS:
-        answer = await scene.http.get(call.split()[1], headers=scene.ada)
-        listed = [each for key in ("items", "names", "beginnings") for each in answer.json().get(key, ())]
-        assert (answer.status_code, listed) == (200, []), call
-    after = await scene.cluster.client.get(RUNS, RUN, scene.cluster.namespace)
-    assert after["spec"] == before["spec"]
-    assert not after["metadata"].get("deletionTimestamp")
-    assert [name for where, name in scene.cluster.mirror.runs if where == scene.cluster.namespace] == [RUN]
+    await calls.are_refused_to_the_outsider()
 
 
 @pytest.mark.parametrize("token", ["", "Bearer nobody-knows-this"])
-async def test_no_call_is_answered_without_credentials(scene: Scene, token: str) -> None:
+async def test_no_call_is_answered_without_credentials(calls: EveryCall, token: str) -> None:
     """Also of routes that the OpenAPI document does not tell of."""
     headers = {"Authorization": token} if token else {}
     for path, method, _ in operations(openapi_document()):
         if path not in TO_ANYBODY:
-            answer = await scene.call(method, path, headers)
+            answer = await calls.call(method, path, headers)
             assert answer.status_code == 401, f"{method} {path}: {answer.text}"
-            assert shows_nothing(scene, answer)
+            assert calls.shows_nothing(answer)
     for path in TO_ANYBODY:
-        answer = await scene.http.get(path, headers=headers)
+        answer = await calls.http.get(path, headers=headers)
         assert answer.status_code == 200
-        assert shows_nothing(scene, answer) and RUN not in answer.text
+        assert calls.shows_nothing(answer) and RUN not in answer.text
 
 
-async def test_no_program_is_run_in_a_member_of_others(scene: Scene) -> None:
+async def test_no_program_is_run_in_a_member_of_others(calls: EveryCall) -> None:
     """Nor is a WebSocket opened."""
-    url = f"{scene.url.replace('http', 'ws')}/v1/runs/{scene.cluster.namespace}/{RUN}/exec?command=sh"
-    for headers, status in ((scene.ada, 403), ({}, 401), ({"Authorization": "Bearer nobody"}, 401)):
-        with pytest.raises(InvalidStatus) as refused:
-            async with connect(url, subprotocols=[Subprotocol(EXEC_PROTOCOL)], additional_headers=headers, proxy=None):
-                pass
-        assert refused.value.response.status_code == status
+    for headers, status in ((calls.outsider, 403), ({}, 401), ({"Authorization": "Bearer nobody"}, 401)):
+        await calls.run_no_program_for(headers, status)

@@ -36,6 +36,7 @@ from kajitori.core.spec.reasons import Phase
 from kajitori.core.spec.status import RunStatus
 from kajitori.core.words import names
 from kajitori.core.words.node_lists import expand
+from kajitori.embedded.apiserver.access.authentication_config import AuthenticationConfiguration
 from kajitori.embedded.kubelet.eviction import available_memory_bytes
 from kajitori.embedded.kubelet.settings import KubeletSettings
 from kajitori.entrypoints.run_controller import run_controller
@@ -60,13 +61,16 @@ T = TypeVar("T")
 
 
 @contextlib.asynccontextmanager
-async def control_plane(real: KubeServer | None, folder: Path) -> AsyncIterator[KubeServer]:
-    """Yield `real`; without it, run an embedded API server with scheduler and controllers in this process."""
+async def control_plane(
+    real: KubeServer | None, folder: Path, authentication: AuthenticationConfiguration | None = None
+) -> AsyncIterator[KubeServer]:
+    """Yield `real`; without it, run an embedded API server with scheduler and controllers in this process. See
+    `embedded_server` for `authentication`."""
     if real is not None:
         yield real
         return
     async with (
-        embedded_server() as server,
+        embedded_server(authentication=authentication) as server,
         server.client() as client,
         embedded_controllers(client, folder / "volumes"),
     ):

@@ -53,10 +53,13 @@ from kajitori.entrypoints.stores import code_limits, history_of
 from kajitori.entrypoints.web_api import USER_AGENT, ApiDependencies, web_app
 from kajitori.errors import Unavailable
 from kajitori.history.store import History
+from kajitori.install.roles import people, teams
+from kajitori.install.teams import team_objects
 from kajitori.kube.client import KubeClient
 from kajitori.kube.clock import steady_seconds
 from kajitori.kube.config import KubeConfig
 from kajitori.kube.mirror.mirror import Mirror
+from kajitori.kube.platform.applying import apply
 from kajitori.kube.platform.install import install
 from kajitori.monitoring.controller import LEADING, ControllerMetrics
 
@@ -97,6 +100,9 @@ async def _up_embedded(options: UpOptions) -> None:
         await install(client)
         for namespace in (options.namespace, LEASE_NAMESPACE):
             await ensure_namespace(client, namespace)
+        if settings.authentication is not None:
+            for document in (*people(), *teams(), *team_objects(policy.current().policy.teams)):
+                await apply(client, document)
 
         async def controllers(stop: asyncio.Event) -> None:
             await cluster.run_controllers(client, stop, workload=RUN_WORKLOAD)

@@ -19,7 +19,7 @@ _ABOUT = {
     "kajitori.dev/run-uid or change Kajitori's labels on it, because Services, NetworkPolicies and budgets select\n"
     "Pods by them. The API server consults it for Pods with that label only. Needs Kubernetes 1.30.",
     "rbac": "Roles of people and parts; src/kajitori/install/roles.py says what each rule is for. Bind\n"
-    "`kajitori-user` to people in their namespaces with a RoleBinding.",
+    "kajitori-team-viewer, -user and -lead to groups in their namespaces: `kaji team render` writes the bindings.",
     "flowcontrol": "How the API server shares its capacity between Kajitori and all other clients.",
     "policy": "Policy and address registry of Web API and controller (docs/reference/policy.md and networks.md).\n"
     "Edit it before you apply it. The parts read it again when it changes; a faulty version is not used.",

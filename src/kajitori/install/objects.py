@@ -12,6 +12,8 @@ from kajitori.core.words.names import LABEL_MANAGED_BY, MANAGED_BY
 Object = dict[str, Any]
 
 RBAC = "rbac.authorization.k8s.io"
+AGGREGATE_TO = "rbac.kajitori.dev/aggregate-to-"
+"""Beginning of the labels by which roles of people are put together."""
 
 
 class Identity(NamedTuple):
@@ -47,8 +49,17 @@ def rule(group: str, resources: str, verbs: str, *, only: Sequence[str] = ()) ->
     return {**found, "verbs": verbs.split()}
 
 
-def cluster_role(name: str, rules: Iterable[Object]) -> Object:
-    return made(f"{RBAC}/v1", "ClusterRole", name, rules=list(rules))
+def cluster_role(name: str, rules: Iterable[Object], parts_of: str = "") -> Object:
+    """Return a ClusterRole. `parts_of`: the roles of people that contain it, separated by blanks."""
+    found = made(f"{RBAC}/v1", "ClusterRole", name, rules=list(rules))
+    found["metadata"]["labels"] |= {AGGREGATE_TO + one: "true" for one in parts_of.split()}
+    return found
+
+
+def aggregated_role(name: str, part: str) -> Object:
+    """Return the ClusterRole that is put together from those with the label of `part`."""
+    selectors = [{"matchLabels": {AGGREGATE_TO + part: "true"}}]
+    return made(f"{RBAC}/v1", "ClusterRole", name, aggregationRule={"clusterRoleSelectors": selectors})
 
 
 def role(name: str, namespace: str, rules: Iterable[Object]) -> Object:

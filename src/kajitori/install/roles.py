@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from kajitori.core.leadership import LEASE_NAME
 from kajitori.core.words.names import GROUP, TICKETS_SECRET
-from kajitori.install.objects import Object, cluster_role, role, rule
+from kajitori.install.objects import RBAC, Object, aggregated_role, cluster_role, role, rule
 from kajitori.install.settings import CA_SECRET, TLS_SECRET, InstallSettings
+
+TEAM_VIEWER, TEAM_USER, TEAM_LEAD = "kajitori-team-viewer", "kajitori-team-user", "kajitori-team-lead"
+OPERATORS = "kajitori-operators"
+"""The roles that people have: the first three by RoleBindings in a team's namespaces, the last by a
+ClusterRoleBinding."""
 
 _ADMISSION = "validatingadmissionpolicies validatingadmissionpolicybindings"
 
 
 def roles(settings: InstallSettings) -> list[Object]:
     """Return all roles. `kajitori-user` and its additions are bound to people in their namespaces, by operators."""
-    found = [*people(), server(), controller(), pod_rules(), kubelets(), leader(settings), tickets(settings)]
-    found.append(installer())
+    found = [*people(), *teams(), server(), controller(), pod_rules(), kubelets()]
+    found += [leader(settings), tickets(settings), installer()]
     if settings.agents.enabled:
         found.append(relay())
     if settings.tls.certificates == "own":
@@ -35,18 +40,33 @@ def people() -> list[Object]:
                 # `kaji what-if` and `kaji run --dry-run` show what the namespace's quotas leave.
                 rule("", "resourcequotas", "list"),
             ],
+            "user lead operator",
         ),
         # `kaji logs` reads with the caller's own rights.
-        cluster_role("kajitori-user-logs", [rule("", "pods/log", "get")]),
+        cluster_role("kajitori-user-logs", [rule("", "pods/log", "get")], "user lead operator"),
         # `kaji exec` acts with the caller's own rights. With it, a user can do in a member what its program can do.
-        cluster_role("kajitori-user-exec", [rule("", "pods/exec", "get create")]),
+        cluster_role("kajitori-user-exec", [rule("", "pods/exec", "get create")], "user lead"),
         # `kaji volumes` shows checkpoints; `kaji rm --volumes` and `kaji volumes rm` delete a checkpoint's claim with
         # the caller's own rights, and so could kubectl any other claim.
-        cluster_role("kajitori-user-checkpoints", [rule("", "persistentvolumeclaims", "get list delete")]),
+        cluster_role(
+            "kajitori-user-checkpoints", [rule("", "persistentvolumeclaims", "get list delete")], "user lead operator"
+        ),
         # `kaji secret` acts with the caller's own rights. It shows no values, but a user who may list Secrets can read
         # them with other clients, and a user who may create runs can start a run that prints one.
-        cluster_role("kajitori-user-secrets", [rule("", "secrets", "list create update delete")]),
-        cluster_role("kajitori-viewer", [rule(GROUP, "runs", "get list watch")]),
+        cluster_role("kajitori-user-secrets", [rule("", "secrets", "list create update delete")], "user lead"),
+        cluster_role("kajitori-viewer", [rule(GROUP, "runs", "get list watch")], "viewer"),
+        cluster_role(
+            "kajitori-lead",
+            [
+                # `kaji token` makes a service account, gives it a team's role, and asks for its token.
+                rule("", "serviceaccounts", "get list create delete"),
+                rule("", "serviceaccounts/token", "create"),
+                # Who else works in the namespace: a lead may give these two roles, whatever they contain.
+                rule(RBAC, "rolebindings", "get list create delete"),
+                rule(RBAC, "clusterroles", "bind", only=[TEAM_VIEWER, TEAM_USER]),
+            ],
+            "lead",
+        ),
         # `kaji drain`, `kaji uncordon`, `kaji preflight` and `kaji nodes --healthy`, with the operator's own rights. A
         # ClusterRoleBinding: nodes have no namespace.
         cluster_role(
@@ -63,7 +83,19 @@ def people() -> list[Object]:
                 rule("", "namespaces pods", "list"),
                 rule("admissionregistration.k8s.io", "validatingadmissionpolicies", "get"),
             ],
+            "operator",
         ),
+    ]
+
+
+def teams() -> list[Object]:
+    """Return the roles that people have: each is put together from the roles with its label, so that operators add
+    rights by a role of their own with the label `rbac.kajitori.dev/aggregate-to-user: "true"`, and so on."""
+    return [
+        aggregated_role(TEAM_VIEWER, "viewer"),
+        aggregated_role(TEAM_USER, "user"),
+        aggregated_role(TEAM_LEAD, "lead"),
+        aggregated_role(OPERATORS, "operator"),
     ]
 
 

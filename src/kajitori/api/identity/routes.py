@@ -8,8 +8,8 @@ from fastapi import APIRouter
 from starlette.responses import Response
 
 from kajitori.api.auth import Caller, User
-from kajitori.api.context import Api, Shared, answer, describes
-from kajitori.api.views.people import NamespaceRights, SignInView, WhoAmI
+from kajitori.api.context import Shared, answer, describes
+from kajitori.api.views.people import NamespaceRights, SignInView, TeamList, TeamView, WhoAmI
 from kajitori.kube.resources import NODES, ROLE_BINDINGS
 
 router = APIRouter(tags=["people"])
@@ -39,14 +39,30 @@ async def sign_in(api: Shared) -> Response:
 async def who_am_i(api: Shared, user: Caller) -> Response:
     """The API server's answers, which may be some seconds old."""
     known = {api.namespace, *(namespace for namespace, _ in api.mirror.runs)}
-    rights = await asyncio.gather(*(_rights(user, namespace) for namespace in _first(api, known)))
+    for name, team in api.policy.current().policy.teams.items():
+        known.update(team.namespaces_of(name))
+    rights = await asyncio.gather(*(_rights(user, namespace) for namespace in sorted(known)[:MAX_NAMESPACES]))
     operator = await user.may("patch", "", resource=NODES)
     found = [each for each in rights if each is not None]
     return answer(WhoAmI(user=user.name, groups=sorted(user.groups), namespaces=found, operator=operator))
 
 
-def _first(api: Api, namespaces: set[str]) -> list[str]:
-    return sorted(namespaces)[:MAX_NAMESPACES]
+@router.get("/v1/teams", responses=describes(TeamList), summary="The teams of the policy")
+async def teams(api: Shared, user: Caller) -> Response:
+    """Groups and namespaces, for every caller: as with the rest of the policy, nothing of it is secret."""
+    mine = set(user.groups)
+    items = [
+        TeamView(
+            name=name,
+            namespaces=list(team.namespaces_of(name)),
+            groups=team.groups,
+            leads=team.leads,
+            viewers=team.viewers,
+            yours=not mine.isdisjoint((*team.groups, *team.leads, *team.viewers)),
+        )
+        for name, team in sorted(api.policy.current().policy.teams.items())
+    ]
+    return answer(TeamList(items=items))
 
 
 async def _rights(user: User, namespace: str) -> NamespaceRights | None:

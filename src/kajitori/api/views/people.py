@@ -26,6 +26,24 @@ class NamespaceRights(View):
     """viewer: see runs. user: also submit them. lead: also decide who else may."""
 
 
+class TeamView(View):
+    """A team of the policy."""
+
+    name: str
+    namespaces: list[str]
+    groups: list[str]
+    leads: list[str]
+    viewers: list[str]
+    yours: bool
+    """Whether the caller is in one of its groups."""
+
+
+class TeamList(View):
+    """All teams, ordered by name."""
+
+    items: list[TeamView]
+
+
 class WhoAmI(View):
     """The caller, as the API server authenticated them."""
 

@@ -24,6 +24,7 @@ from kajitori.core.policy.preemption import Guarantee, Preemption, first_duplica
 from kajitori.core.policy.queue import QueuePolicy
 from kajitori.core.policy.start import Binding, Rendezvous, Starting
 from kajitori.core.policy.sweeps import Sweeps
+from kajitori.core.policy.teams import Team
 from kajitori.core.policy.traffic import TrafficPolicy
 from kajitori.core.spec.network_access import is_within, place_fault
 from kajitori.core.words.names import PRIORITY_CLASS
@@ -127,6 +128,9 @@ class Policy(Document):
     """Resources that are guaranteed to teams. Other teams may use them while the team does not need them; their runs
     are preempted when it does. A run is covered if its team's running runs and this run together stay within all
     amounts of the guarantee."""
+    teams: dict[DnsLabel, Team] = Field(default_factory=dict, max_length=1000)
+    """The teams of the cluster by name. The API server judges by bindings, which `kaji team render` writes from this
+    section."""
     volumes: dict[DnsLabel, Volume] = Field(default_factory=dict)
     """Volumes that runs may mount by name."""
     mounts: Mounts = Mounts()

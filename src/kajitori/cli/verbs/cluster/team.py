@@ -1,0 +1,78 @@
+"""`kaji team`: the teams of the cluster, and what gives them their rights."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from kajitori.cli.context import Cli
+from kajitori.cli.options import complete_file, output_option, server_options
+
+
+@click.group(epilog="\b\nExamples:\n  kaji team ls\n  kaji team render policy.yaml | kubectl apply -f -")
+def command() -> None:
+    """Show the teams, and what gives them rights.
+
+    A team is groups of people and the namespaces where they work. Policy names both; the cluster's API server judges
+    by the bindings that `kaji team render` writes.
+    """
+
+
+@command.command("ls", epilog="\b\nExample:\n  kaji team ls")
+@output_option("json", "yaml", "name")
+@server_options
+@click.pass_obj
+def list_teams(cli: Cli, output: str | None) -> None:
+    """List the teams of the policy in force.
+
+    A star marks those that you belong to.
+    """
+    from kajitori.cli.output import Column, print_document, print_table
+    from kajitori.cli.terminal import echo
+
+    with cli.api() as api:
+        items = api.get("/v1/teams")["items"]
+    if output == "name":
+        for each in items:
+            echo(each["name"])
+    elif output is not None:
+        print_document({"items": items}, output)
+    else:
+        columns = [
+            Column("TEAM"),
+            Column("NAMESPACES"),
+            Column("GROUPS", flexible=True),
+            Column("LEADS", flexible=True),
+        ]
+        rows = [
+            (
+                f"{each['name']} *" if each["yours"] else each["name"],
+                ", ".join(each["namespaces"]),
+                ", ".join(each["groups"]),
+                ", ".join(each["leads"]),
+            )
+            for each in items
+        ]
+        print_table(cli, columns, rows)
+
+
+@command.command("render", epilog="\b\nExample:\n  kaji team render policy.yaml | kubectl apply -f -")
+@click.argument("policy", type=click.Path(path_type=Path), shell_complete=complete_file)
+def render(policy: Path) -> None:
+    """Write namespaces and bindings for the teams of a policy file.
+
+    Prints manifests for kubectl; asks no server. A team that left the policy keeps its bindings until you delete them:
+    `kubectl get rolebindings -A -l app.kubernetes.io/managed-by=kajitori`.
+    """
+    from kajitori.cli.terminal import echo_data
+    from kajitori.core.policy.file import parse_policy
+    from kajitori.errors import InvalidInput
+    from kajitori.install.objects import as_yaml
+    from kajitori.install.teams import team_objects
+
+    try:
+        text = policy.read_bytes()
+    except OSError as error:
+        raise InvalidInput.one("POLICY", f"{policy} can't be read: {error.strerror}", value=str(policy)) from error
+    echo_data(as_yaml(team_objects(parse_policy(text).teams)))

@@ -1,0 +1,158 @@
+"""Two users of two teams, signed in at an OpenID provider, on the embedded API server and on a real one.
+
+alice is in the team vision, bob in the team speech; lena leads vision. The roles are those that `kaji install` makes,
+the bindings those of `kaji team render`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from tests.harness.cluster import Cluster, control_plane
+from tests.harness.commands import clean_environment, kaji
+from tests.harness.fixtures import real_server_of
+from tests.harness.identity_provider import PREFIX, SCOPES, IdentityProvider
+from tests.helpers.every_call import LISTS, RUN, SPEC, TO_ANYBODY, WITH_TICKETS, EveryCall, serving_a_run
+
+from kajitori.api.app import openapi_document, operations
+from kajitori.configuration.sign_in import SignIn
+from kajitori.core.policy.teams import Team
+from kajitori.embedded.apiserver.access.authentication_config import parse_authentication
+from kajitori.install.roles import people, teams
+from kajitori.install.teams import team_objects
+from kajitori.kube.client import KubeClient
+from kajitori.kube.platform.applying import apply
+from kajitori.kube.resources import NAMESPACES, SELF_ACCESS_REVIEWS
+
+PATIENCE_SECONDS = 30.0
+BROWSER = Path(__file__).parents[1] / "helpers" / "browse.py"
+"""A program that signs in at the provider as a person with a browser would."""
+
+
+@pytest.fixture(params=["embedded", pytest.param("real", marks=pytest.mark.real)])
+async def teamed(
+    request: pytest.FixtureRequest, tmp_path: Path, identity_provider: IdentityProvider
+) -> AsyncIterator[Cluster]:
+    """A cluster with the roles of people, and the team vision bound to its namespace, speech to another one."""
+    accepted = parse_authentication(identity_provider.authentication_file.read_bytes())
+    async with (
+        control_plane(real_server_of(request), tmp_path, accepted) as server,
+        Cluster(server, tmp_path).running() as cluster,
+    ):
+        await bind(cluster)
+        yield cluster
+        await cluster.client.delete(NAMESPACES, speech_of(cluster))
+
+
+def speech_of(cluster: Cluster) -> str:
+    return f"{cluster.namespace}-speech"
+
+
+async def bind(cluster: Cluster) -> None:
+    leads = {"leads": [f"{PREFIX}vision-leads"]}
+    named = {
+        "vision": {"groups": [f"{PREFIX}vision"], "namespaces": [cluster.namespace]} | leads,
+        "speech": {"groups": [f"{PREFIX}speech"], "namespaces": [speech_of(cluster)]},
+    }
+    cluster.use_policy(teams=named)
+    wanted = {name: Team.model_validate(team) for name, team in named.items()}
+    for document in (*people(), *teams(), *team_objects(wanted)):
+        await apply(cluster.client, document)
+
+
+@pytest.fixture
+async def calls(teamed: Cluster, identity_provider: IdentityProvider) -> AsyncIterator[EveryCall]:
+    """A run of alice's, and bob as the outsider."""
+    alice, bob = [await asyncio.to_thread(identity_provider.id_token, user) for user in ("alice", "bob")]
+    await may_submit(teamed, alice)
+    place = SignIn(identity_provider.issuer, scopes=SCOPES, ca=identity_provider.ca.read_text())
+    async with serving_a_run(teamed, owner=alice, outsider=bob, sign_in=place) as calls:
+        yield calls
+
+
+async def may_submit(cluster: Cluster, token: str) -> None:
+    """Wait until the API server has put the aggregated roles together."""
+    asked = {"verb": "create", "group": "kajitori.dev", "resource": "runs", "namespace": cluster.namespace}
+    review = {
+        "apiVersion": SELF_ACCESS_REVIEWS.api_version,
+        "kind": SELF_ACCESS_REVIEWS.kind,
+        "spec": {"resourceAttributes": asked},
+    }
+    async with KubeClient(cluster.server.config.with_token(token)) as client, asyncio.timeout(PATIENCE_SECONDS):
+        for _ in range(int(PATIENCE_SECONDS * 10)):
+            if (await client.create(SELF_ACCESS_REVIEWS, review))["status"]["allowed"]:
+                return
+            await asyncio.sleep(0.1)
+
+
+async def test_no_call_crosses_from_one_team_to_another(calls: EveryCall) -> None:
+    """bob has every right of a user in his own team; alice reads what he is refused. Streams are among the calls."""
+    await calls.are_refused_to_the_outsider()
+    await calls.run_no_program_for(calls.outsider, 403)
+    allowed = 0
+    for path, method, _ in operations(openapi_document()):
+        if method == "get" and path not in TO_ANYBODY and f"GET {path}" not in WITH_TICKETS | LISTS:
+            status = await calls.status(method, path, calls.owner)
+            assert status not in (401, 403) or "{node}" in path, f"{path}: {status}"
+            allowed += 1
+    assert allowed > 15
+
+
+async def test_each_team_lists_its_own_runs(calls: EveryCall) -> None:
+    """Who a user is, where, and in which teams, says the server by the API server's word."""
+    mine = {"name": "bobs", "namespace": speech_of(calls.cluster), "spec": SPEC}
+    made = await calls.http.post("/v1/runs", headers=calls.outsider, json=mine)
+    assert made.status_code == 201, made.text
+    for headers, user, team, name in ((calls.owner, "alice", "vision", RUN), (calls.outsider, "bob", "speech", "bobs")):
+        namespace = calls.cluster.namespace if user == "alice" else speech_of(calls.cluster)
+        runs = (await calls.http.get("/v1/runs", headers=headers)).json()["items"]
+        assert [(each["name"], each["namespace"], each["owner"]) for each in runs] == [
+            (name, namespace, f"oidc:{user}")
+        ]
+        who = (await calls.http.get("/v1/whoami", headers=headers)).json()
+        assert (who["user"], f"oidc:{team}" in who["groups"]) == (f"oidc:{user}", True)
+        assert (who["namespaces"], who["operator"]) == ([{"namespace": namespace, "role": "user"}], False)
+        listed = (await calls.http.get("/v1/teams", headers=headers)).json()["items"]
+        assert [each["name"] for each in listed if each["yours"]] == [team]
+    assert (await calls.http.delete(f"/v1/runs/{speech_of(calls.cluster)}/bobs", headers=calls.outsider)).is_success
+
+
+@pytest.mark.parametrize("teamed", ["embedded"], indirect=True)
+async def test_people_sign_in_with_the_command_line(
+    calls: EveryCall, identity_provider: IdentityProvider, tmp_path: Path
+) -> None:
+    """The server is used from then on; an expired token is renewed; no token is printed."""
+    home = clean_environment(tmp_path, BROWSER=f"{sys.executable} {BROWSER} %s", SIGN_IN_CA=str(identity_provider.ca))
+
+    async def call(*words: str, user: str = "alice") -> str:
+        env = home | {"SIGN_IN_AS": user}
+        done = await asyncio.to_thread(kaji, *words, env=env, timeout=PATIENCE_SECONDS)
+        assert done.returncode == 0, done.stderr
+        stored = json.loads(context(tmp_path).read_text())
+        assert all(stored[name] not in done.stdout + done.stderr for name in ("token", "refresh_token"))
+        return done.stdout
+
+    await call("login", calls.url)
+    assert context(tmp_path).stat().st_mode & 0o777 == 0o600
+    assert await call("whoami", "-o", "name") == "oidc:alice\n"
+    assert RUN in await call("ps", "-N", calls.cluster.namespace)
+    before = json.loads(context(tmp_path).read_text())
+    context(tmp_path).write_text(json.dumps(before | {"expires": 1.0, "token": "expired"}))
+    assert await call("whoami", "-o", "name") == "oidc:alice\n"
+    assert json.loads(context(tmp_path).read_text())["refresh_token"] != before["refresh_token"]
+    await call("login", user="lena")
+    document = json.loads(await call("whoami", "-o", "json"))
+    assert (document["user"], document["namespaces"][0]["role"]) == ("oidc:lena", "lead")
+    done = await asyncio.to_thread(kaji, "logout", env=home, timeout=PATIENCE_SECONDS)
+    assert done.returncode == 0 and "its tokens are revoked" in done.stderr, done.stderr
+
+
+def context(home: Path) -> Path:
+    """The file of the only sign-in."""
+    (file,) = home.rglob("contexts/*.json")
+    return file

@@ -1,0 +1,18 @@
+"""A browser for $BROWSER: opens an address, signs in at the tests' OpenID provider, and follows to where it leads.
+
+$SIGN_IN_AS is the user, $SIGN_IN_CA the authority of the provider's certificate.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from tests.harness.identity_provider import IdentityProvider
+
+if __name__ == "__main__":
+    with IdentityProvider("", Path(os.environ["SIGN_IN_CA"])).browser() as browser:
+        browser.sign_in(sys.argv[1], os.environ["SIGN_IN_AS"])
