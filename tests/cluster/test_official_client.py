@@ -272,8 +272,8 @@ def test_a_watch_starts_at_a_resource_version(core: Any, namespace: str) -> None
     assert seen == [("ADDED", "s-0"), ("ADDED", "s-1"), ("ADDED", "s-2"), ("DELETED", "s-1")]
 
 
-def test_events_and_leases(api: Any, core: Any, namespace: str) -> None:
-    """What controllers write: Events with generated names, and Leases that they hold."""
+def test_calls_about_events_and_leases(api: Any, core: Any, namespace: str) -> None:
+    """Events with generated names, and Leases with a holder."""
     about = k8s.V1ObjectReference(kind="Pod", name="web", namespace=namespace)
     event = k8s.CoreV1Event(
         metadata=k8s.V1ObjectMeta(generate_name="web."), involved_object=about, reason="Tested", type="Normal"
@@ -291,8 +291,8 @@ def test_events_and_leases(api: Any, core: Any, namespace: str) -> None:
     assert leases.read_namespaced_lease("leader", namespace).spec.holder_identity == "you"
 
 
-def test_nodes_and_rights(api: Any, core: Any) -> None:
-    """Nodes with what they have; who one is, and what one may do; what is served."""
+def test_calls_about_nodes_and_rights(api: Any, core: Any) -> None:
+    """Allocatable resources of nodes; the own user and its rights; the served groups."""
     nodes = {one.metadata.name: one for one in core.list_node().items}
     assert nodes["gpu-00001"].status.allocatable["nvidia.com/gpu"] == "8"
     core.patch_node("gpu-00002", {"spec": {"unschedulable": True}})
@@ -310,8 +310,8 @@ def test_nodes_and_rights(api: Any, core: Any) -> None:
     assert {GROUP, "coordination.k8s.io", "policy", "apiextensions.k8s.io"} <= groups
 
 
-def test_many_at_once(core: Any, namespace: str) -> None:
-    """Writers that do not know of each other count up one number: nothing is lost."""
+def test_concurrent_writers_lose_no_update(core: Any, namespace: str) -> None:
+    """Threads that do not know of each other count up one number."""
     body = k8s.V1ConfigMap(metadata=k8s.V1ObjectMeta(name="counter"), data={"n": "0"})
     core.create_namespaced_config_map(namespace, body)
 

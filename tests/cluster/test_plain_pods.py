@@ -1,4 +1,4 @@
-"""Rules of the policy for Pods that people create without Kajitori, enforced by the API server."""
+"""Rules of the policy for Pods that users create without Kajitori, enforced by the API server."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def limits(**amounts: str) -> dict[str, Any]:
 
 
 class Enforced:
-    """The rules in force in one namespace."""
+    """The rules, in force in one namespace."""
 
     def __init__(self, admin: KubeClient, namespace: str) -> None:
         self.admin = admin
@@ -65,7 +65,7 @@ class Enforced:
 
 @pytest.fixture
 async def enforced(kube_server: KubeServer, own_namespace: str) -> AsyncIterator[Enforced]:
-    """The rules in force; gone again when the policy no longer has them."""
+    """The rules in force. They are removed when the policy has them no longer."""
     pods = {"namespaces": [own_namespace], "reasons": {"images": "see https://wiki/images"}}
     policies = [parse_policy(RULES | {"pods": pods})]
     async with kube_server.client() as admin:
@@ -82,7 +82,7 @@ async def enforced(kube_server: KubeServer, own_namespace: str) -> AsyncIterator
 
 
 async def until_in_force(enforced: Enforced) -> None:
-    """Wait until the API server uses the policies; a real one does a moment after they are stored."""
+    """Wait until the API server uses the policies, which a real one does a moment after they are stored."""
     for _ in range(100):
         try:
             created = await enforced.create(pod("probe", limits(gpu="1")))
@@ -120,7 +120,7 @@ async def test_a_pod_that_breaks_rules_is_refused_with_all_faults(enforced: Enfo
 
 
 async def test_defaults_are_filled_in(enforced: Enforced) -> None:
-    """A container without a memory limit gets the policy's, and a Pod without GPUs stays off nodes with GPUs."""
+    """A container without a memory limit gets the policy's default. A Pod without GPUs is kept off nodes with GPUs."""
     requests = {"resources": {"requests": {"memory": "4Gi"}}}
     made = await enforced.create(pod("bare", {}, limits(memory="1Gi"), requests))
     assert [c["resources"]["limits"]["memory"] for c in made["spec"]["containers"]] == ["3Gi", "1Gi", "4Gi"]
@@ -131,7 +131,7 @@ async def test_defaults_are_filled_in(enforced: Enforced) -> None:
     assert required["nodeSelectorTerms"] == [{"matchExpressions": absent}]
 
 
-async def test_defaults_are_added_to_what_the_pod_says(enforced: Enforced) -> None:
+async def test_defaults_are_added_to_the_pods_own_constraints(enforced: Enforced) -> None:
     terms: list[dict[str, Any]] = [
         {"matchExpressions": [{"key": "disk", "operator": "Exists"}]},
         {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]},
@@ -144,12 +144,12 @@ async def test_defaults_are_added_to_what_the_pod_says(enforced: Enforced) -> No
     assert found["nodeSelectorTerms"][1]["matchFields"] == terms[1]["matchFields"]
 
 
-async def test_pods_with_gpus_go_where_they_like(enforced: Enforced) -> None:
+async def test_pods_with_gpus_get_no_node_affinity(enforced: Enforced) -> None:
     made = await enforced.create(pod("gpus", limits(gpu="2", memory="1Gi")))
     assert "affinity" not in made["spec"]
 
 
-async def test_other_namespaces_are_left_alone(enforced: Enforced) -> None:
+async def test_pods_of_other_namespaces_are_not_checked(enforced: Enforced) -> None:
     body = pod("elsewhere", {"image": "evil:1"}, hostPID=True, serviceAccountName="default")
     try:
         await enforced.admin.create(PODS, body, "default", dry_run=True)
@@ -158,10 +158,10 @@ async def test_other_namespaces_are_left_alone(enforced: Enforced) -> None:
 
 
 @pytest.mark.parametrize("kube_server", [pytest.param("real", marks=REAL)], indirect=True)
-async def test_templates_whose_pods_would_be_refused_are_warned_about(
+async def test_a_template_whose_pods_would_be_refused_gets_a_warning(
     kube_server: KubeServer, enforced: Enforced
 ) -> None:
-    """The embedded API server has no Deployments."""
+    """Only on a real API server: the embedded one has no Deployments."""
     template = {"metadata": {"labels": {"a": "b"}}, "spec": pod("x", hostPID=True)["spec"]}
     body = {
         "apiVersion": "apps/v1",

@@ -27,7 +27,7 @@ from kajitori.kube.runs import RUNS
 
 WHOLE: dict[str, Any] = {"cpu": 4, "memory": "8Gi", "gpu": GPUS, "gpuType": "h100"}
 SLOW_END = {"annotations": {f"{SIM}ignore-sigterm": "true"}}
-"""Members take all of their grace to end: time for mistakes."""
+"""Members use their whole grace to end, which leaves time for mistakes."""
 
 TRAINING = """
 import os, signal, sys, time
@@ -42,11 +42,11 @@ signal.signal(signal.SIGTERM, save)
 open(os.environ["KAJI_CHECKPOINT_DIR"] + "/listening", "w").close()
 time.sleep(600)
 """
-"""Writes its checkpoint when it is asked to end, which takes a second; with a checkpoint it has nothing left to do."""
+"""On SIGTERM it writes its checkpoint, which takes a second. If a checkpoint exists, it ends at once."""
 
 
 async def test_a_preempted_program_writes_a_checkpoint_and_resumes(cluster: Cluster) -> None:
-    """It costs no restart, and it keeps its place in the queue. Whoever looks at its events sees for whom it left."""
+    """No restart is counted, it keeps its place in the queue, and its events name the run that preempted it."""
     async with this_machine(cluster, cpu_millis=1000) as selector:
         cluster.policy = PolicyFile(None, without_file=at_once(cluster.policy.current().policy))
         cluster.start_controller()
@@ -78,8 +78,8 @@ async def test_a_preempted_program_writes_a_checkpoint_and_resumes(cluster: Clus
 
 
 async def test_just_enough_is_preempted_and_its_nodes_are_reserved(cluster: Cluster) -> None:
-    """One large gang instead of two small ones, after its minimum run time; while its members take their grace nobody
-    else is asked, and nobody else takes what comes free. Then it comes back."""
+    """One large gang and not two small ones, after its minimum run time. While its members end, no other run is
+    preempted, and no other run gets the freed nodes. Then it starts again."""
     cluster.use_policy(preemption={"minimumRunTime": "2s"}, inject=SLOW_END)
     cluster.start_controller()
     for name, members in (("large", 4), ("small-a", 2), ("small-b", 2)):
@@ -107,7 +107,7 @@ async def test_just_enough_is_preempted_and_its_nodes_are_reserved(cluster: Clus
     assert waiting and waiting.reason is Reason.PREEMPTED
     assert waiting.message.startswith(f"preempted by {cluster.namespace}/urgent (high); needs 32 h100")
 
-    await cluster.change("sneak", stopped=True)  # it may pass: of none of them anybody knows how long it takes
+    await cluster.change("sneak", stopped=True)  # its duration is unknown, as all of them are, so it may start first
     await cluster.reaches("sneak", Phase.STOPPED)
     await cluster.succeed("urgent")
     back = await cluster.reaches("large", Phase.RUNNING, attempt=2)
@@ -115,8 +115,8 @@ async def test_just_enough_is_preempted_and_its_nodes_are_reserved(cluster: Clus
 
 
 async def test_only_as_many_sweep_members_are_preempted_as_needed(cluster: Cluster) -> None:
-    """The youngest, for two runs that come while nobody leads, and under a controller that is killed in between; the
-    others notice nothing, and no restart is counted."""
+    """The youngest ones, for two runs that were submitted while no controller worked; the controller is killed once
+    more in between. The other members run on, and no restart is counted."""
     cluster.use_policy(preemption={"minimumRunTime": "0s"}, inject=SLOW_END)
     task = cluster.start_controller()
     await cluster.submit("grid", array="0-7", restarts=0, resources=WHOLE, priority="low")
@@ -150,11 +150,11 @@ async def test_only_as_many_sweep_members_are_preempted_as_needed(cluster: Clust
     assert anew == {rank for each in asks for rank in expand_ranks(each.ranks)}
 
 
-async def test_a_controller_that_is_killed_before_it_told_anybody_is_followed_by_one_that_does(
+async def test_the_next_controller_carries_out_a_written_preemption(
     cluster: Cluster,
 ) -> None:
-    """What it had written counts: the gang leaves for whoever still waits, and nobody leaves for one who does not."""
-    cluster.use_policy(preemption={"minimumRunTime": "10m"})  # nobody is asked anew
+    """The gang ends for a run that still waits, and no run ends for one that does not wait any more."""
+    cluster.use_policy(preemption={"minimumRunTime": "10m"})  # no new preemption is decided
     task = cluster.start_controller()
     for name in ("first", "second"):
         await cluster.submit(name, replicas=4, resources=WHOLE, priority="low")
@@ -176,8 +176,8 @@ async def test_a_controller_that_is_killed_before_it_told_anybody_is_followed_by
     assert len(cluster.pods("second", 1)) == 4
 
 
-async def test_a_sweep_and_a_service_are_preempted_as_a_whole_and_restart(cluster: Cluster) -> None:
-    """The sweep with as many members as find room beside the one it was preempted by; the service with all or none."""
+async def test_a_sweep_and_a_service_are_preempted_and_restart(cluster: Cluster) -> None:
+    """The sweep keeps as many members as there is room for; the service restarts with all of its members or none."""
     cluster.use_policy(preemption={"minimumRunTime": "0s"})
     cluster.start_controller()
     await cluster.submit("sweep", array="0-4", resources=WHOLE, priority="low")
@@ -198,24 +198,27 @@ async def test_a_sweep_and_a_service_are_preempted_as_a_whole_and_restart(cluste
     assert (status.members.running, status.restarts, status.preemption) == (3, 0, None)
 
 
-async def test_a_team_gets_back_what_it_is_guaranteed(cluster: Cluster) -> None:
-    """Another team borrowed it for a run of normal priority, which is asked first and gives it back; the rest of what
-    it holds it keeps. Each resource counts by itself: there are more GPUs than cores for them."""
+async def test_a_team_gets_back_its_guaranteed_resources(cluster: Cluster) -> None:
+    """Another team's run of normal priority, which uses them, is preempted; the team's other run stays. Each resource
+    is counted by itself: the guarantee has more GPUs than cores for them."""
     ours = {"namespace": cluster.namespace, "gpus": 9 * GPUS, "cpu": 2 * WHOLE["cpu"]}
     cluster.use_policy(preemption={"minimumRunTime": "0s"}, guarantees=[ours])
     cluster.start_controller()
     async with other_team(cluster) as team:
         for name, members in (("six", 6), ("two", 2)):
             await submit_there(cluster, team, name, members)
-            await cluster.until(lambda name=name: there(cluster, team, name).phase is Phase.RUNNING, f"{name} runs")  # type: ignore[misc]
+            await cluster.until(lambda name=name: status_in(cluster, team, name).phase is Phase.RUNNING, f"{name} runs")  # type: ignore[misc]
         await cluster.submit("beyond", replicas=3, resources=WHOLE)
         await cluster.until(lambda: cluster.status("beyond").message, "beyond waits")
         await cluster.submit("ours", replicas=2, resources=WHOLE, priority="low")
         status = await cluster.reaches("ours", Phase.RUNNING)
-        borrowed = there(cluster, team, "two")
+        borrowed = status_in(cluster, team, "two")
         assert status.attempts == 1 and borrowed.preemption is not None and borrowed.preemption.guaranteed
         assert "whose team is guaranteed what it asks for" in borrowed.message
-        assert (there(cluster, team, "six").phase, there(cluster, team, "six").preemption) == (Phase.RUNNING, None)
+        assert (status_in(cluster, team, "six").phase, status_in(cluster, team, "six").preemption) == (
+            Phase.RUNNING,
+            None,
+        )
         assert cluster.status("beyond").attempts == 0
 
 
@@ -223,13 +226,13 @@ async def test_a_team_gets_back_what_it_is_guaranteed(cluster: Cluster) -> None:
 
 
 def at_once(policy: Policy) -> Policy:
-    """The policy without a minimum run time."""
+    """Return the policy without a minimum run time."""
     rules = Preemption.model_validate({"minimumRunTime": "0s"})
     return policy.model_copy(update={"preemption": rules})
 
 
 def ran_for(status: RunStatus, asked: Preempted) -> timedelta:
-    """How long a run had run when it was asked."""
+    """Return how long a run had run when it was preempted."""
     assert status.attempt is not None
     started, since = parse_time(status.attempt.started_at), parse_time(asked.since)
     assert started is not None and since is not None
@@ -237,7 +240,7 @@ def ran_for(status: RunStatus, asked: Preempted) -> timedelta:
 
 
 async def intend(cluster: Cluster, name: str, *, to: str) -> None:
-    """What a controller writes before anything else."""
+    """Write a preemption into the status, as a controller does before it deletes Pods."""
     run, waiting = cluster.run(name), cluster.run(to)
     assert run is not None and run.status is not None and waiting is not None
     asked = Preempted(
@@ -248,7 +251,7 @@ async def intend(cluster: Cluster, name: str, *, to: str) -> None:
 
 @contextlib.asynccontextmanager
 async def other_team(cluster: Cluster) -> AsyncIterator[str]:
-    """A second namespace; its runs are gone at the end."""
+    """A second namespace; its runs are deleted at the end."""
     team = f"{cluster.namespace}-other"
     await cluster.client.create(NAMESPACES, {"metadata": {"name": team}})
     try:
@@ -267,6 +270,6 @@ async def submit_there(cluster: Cluster, team: str, name: str, members: int) -> 
     await cluster.client.create(RUNS, document, team)
 
 
-def there(cluster: Cluster, team: str, name: str) -> RunStatus:
+def status_in(cluster: Cluster, team: str, name: str) -> RunStatus:
     run = cluster.mirror.runs.get((team, name))
     return (run.status if run else None) or RunStatus()

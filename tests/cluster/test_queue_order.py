@@ -1,4 +1,4 @@
-"""The queue on a cluster: which runs may pass a reservation, and what earlier runs teach."""
+"""The queue on a cluster: which runs may pass a reservation, and what is learned from earlier runs."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from kajitori.kube.resources import Resource
 WHOLE: dict[str, Any] = {"resources": {"cpu": 1, "memory": "1Gi", "gpu": 8}}
 
 
-async def test_a_short_run_passes_the_one_that_nodes_are_kept_for_and_a_long_one_does_not(cluster: Cluster) -> None:
-    """Until runs like the long one have turned out to be short."""
+async def test_a_short_run_passes_a_reservation_and_a_long_one_does_not(cluster: Cluster) -> None:
+    """Until similar runs have turned out to be short."""
     cluster.start_controller()
-    # 1. Three quarters of the nodes are taken for an hour; a gang of all nodes waits for them.
+    # 1. Three quarters of the nodes are busy for an hour; a gang that needs all nodes waits.
     await cluster.submit("now", replicas=NODES_COUNT - 2, timeLimit="1h", **WHOLE)
     await cluster.reaches("now", Phase.RUNNING)
     await cluster.submit("large", replicas=NODES_COUNT, timeLimit="1h", **WHOLE)
     await cluster.until(lambda: cluster.status("large").reason is Reason.WAITING_FOR_GPU, "large waits")
-    # 2. A long run finds room, but would delay it; a short one passes both.
+    # 2. There is room for a long run, but it would delay the gang; a short one starts before both.
     await cluster.submit("long", timeLimit="8h", command=["python", "learn.py", "--seed", "1"], **WHOLE)
     await cluster.until(lambda: cluster.status("long").reason is Reason.WAITING_ITS_TURN, "long waits its turn")
     assert f"it would delay {cluster.namespace}/large" in cluster.status("long").message
     await cluster.submit("short", timeLimit="10m", **WHOLE)
     await cluster.reaches("short", Phase.RUNNING)
     assert cluster.status("long").attempts == 0
-    # 3. One of its kind, with a limit of its own, ends in no time: it is known now how long these take.
+    # 3. A run of the same kind with its own time limit ends at once: now the duration of such runs is known.
     await cluster.submit("first", timeLimit="5m", command=["python", "learn.py", "--seed", "2"], **WHOLE)
     await cluster.reaches("first", Phase.RUNNING)
     await cluster.succeed("first")
@@ -42,8 +42,8 @@ async def test_a_short_run_passes_the_one_that_nodes_are_kept_for_and_a_long_one
     assert cluster.status("large").attempts == 0
 
 
-class Refusing(KubeClient):
-    """Everything passes but the first write of one Run's status: somebody else was quicker."""
+class ConflictsOnFirstStatus(KubeClient):
+    """Its first write of one Run's status fails with a conflict; all other requests pass."""
 
     def __init__(self, config: KubeConfig, refuses: str) -> None:
         super().__init__(config)
@@ -59,8 +59,8 @@ class Refusing(KubeClient):
 
 
 @pytest.mark.parametrize("cluster", ["embedded"], indirect=True)
-async def test_who_leads_anew_starts_nobody_before_he_knows_of_all_who_wait(cluster: Cluster) -> None:
-    """Also where the first thing that he writes of one of them is refused: the next in the order is not the first."""
+async def test_a_new_leader_starts_no_run_before_it_knows_all_waiting_ones(cluster: Cluster) -> None:
+    """Not even if its first status of a run meets a conflict: the run behind it is not first."""
     task = cluster.start_controller()
     await cluster.submit("now", replicas=NODES_COUNT, **WHOLE)
     await cluster.reaches("now", Phase.RUNNING)
@@ -70,8 +70,8 @@ async def test_who_leads_anew_starts_nobody_before_he_knows_of_all_who_wait(clus
     await cluster.kill_controller(task)
     await cluster.succeed("now")
     await cluster.until(lambda: all(pod.is_finished for pod in cluster.pods("now")), "its nodes are free")
-    cluster.use_policy(defaults={"restarts": 5})  # which is told of everybody
-    async with Refusing(cluster.server.controller_config, "first") as client:
+    cluster.use_policy(defaults={"restarts": 5})  # a change that the controller writes about every run
+    async with ConflictsOnFirstStatus(cluster.server.controller_config, "first") as client:
         task = cluster.start_controller(client=client)
         await cluster.reaches("first", Phase.RUNNING)
         assert cluster.status("second").attempts == 0

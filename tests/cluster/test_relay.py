@@ -1,4 +1,4 @@
-"""A relay between an API server and one node's agent, which never asks the API server itself."""
+"""A relay between an API server and the agent of one node, which makes no request to the API server itself."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ async def until(happened: Callable[[], bool], what: str) -> None:
 
 
 @asynccontextmanager
-async def following(relay: RelayServer, tmp_path: Path, token: str = TOKEN) -> AsyncIterator[RelayPods]:
-    """What an agent on the node knows."""
+async def running_agent(relay: RelayServer, tmp_path: Path, token: str = TOKEN) -> AsyncIterator[RelayPods]:
+    """Run an agent on the node and yield its view of the node's Pods."""
     file = tmp_path / "token"
     file.write_text(token)
     pods = RelayPods(Servers([relay.url], file), NODE, interface_of=lambda addresses: f"veth-{addresses[0][-1]}")
@@ -46,7 +46,7 @@ async def following(relay: RelayServer, tmp_path: Path, token: str = TOKEN) -> A
 
 
 async def add_pod(client: KubeClient, namespace: str, name: str, address: str, **metadata: Any) -> None:
-    """A Pod on the node, with an address."""
+    """Create a Pod on the node, with an address."""
     spec = {"nodeName": NODE, "containers": [{"name": "main", "image": "x"}]}
     await client.create(PODS, {"metadata": {"name": name, "namespace": namespace, **metadata}, "spec": spec})
     status = {
@@ -58,10 +58,10 @@ async def add_pod(client: KubeClient, namespace: str, name: str, address: str, *
     await client.patch(PODS, name, {"status": status}, namespace, subresource="status")
 
 
-async def test_an_agent_knows_its_nodes_pods_and_whose_they_are(
+async def test_an_agent_knows_the_pods_of_its_node_and_their_users(
     kube_server: KubeServer, own_namespace: str, tmp_path: Path
 ) -> None:
-    """Also after its relay was replaced by another, of which it is told all."""
+    """Also after another relay has taken over, which sends it the whole list."""
     async with kube_server.client() as client:
         await install(client)
         run = await client.create(
@@ -86,17 +86,17 @@ async def test_an_agent_knows_its_nodes_pods_and_whose_they_are(
         }
         async with Mirror(client, (PODS, RUNS)) as mirror:
             await mirror.wait_synced()
-            async with RelayServer(mirror, token=TOKEN) as relay, following(relay, tmp_path) as agent:
+            async with RelayServer(mirror, token=TOKEN) as relay, running_agent(relay, tmp_path) as agent:
                 await add_pod(client, own_namespace, "bert-1-0", "10.1.0.5", ownerReferences=[owner])
                 await add_pod(client, own_namespace, "daemon", "10.0.0.9")
 
-                def mine() -> dict[str, Any]:
+                def own_pods() -> dict[str, Any]:
                     if not agent.stamp():
                         return {}
                     return {pod.name: pod for pod in agent.pods().values() if pod.namespace == own_namespace}
 
-                await until(lambda: len(mine()) == 2 and bool(mine()["bert-1-0"].addresses), "both are known")
-                member, daemon = mine()["bert-1-0"], mine()["daemon"]
+                await until(lambda: len(own_pods()) == 2 and bool(own_pods()["bert-1-0"].addresses), "both are known")
+                member, daemon = own_pods()["bert-1-0"], own_pods()["daemon"]
                 assert (member.run, member.run_uid, member.user) == ("bert", run["metadata"]["uid"], "admin")
                 assert (member.addresses, member.interface) == (("10.1.0.5", "fd00::7"), "veth-5")
                 assert (daemon.addresses, daemon.interface, daemon.run) == ((), "", "")
@@ -105,16 +105,16 @@ async def test_an_agent_knows_its_nodes_pods_and_whose_they_are(
                 await relay.stop()
                 await client.delete(PODS, "daemon", own_namespace, grace_seconds=0)
                 async with RelayServer(mirror, token=TOKEN, port=port):
-                    await until(lambda: set(mine()) == {"bert-1-0"}, "the other relay was heard")
+                    await until(lambda: set(own_pods()) == {"bert-1-0"}, "the other relay was heard")
         await client.delete(RUNS, "bert", own_namespace)
 
 
-async def test_an_agent_that_was_told_nothing_forgets_nobody(kube_server: KubeServer, tmp_path: Path) -> None:
-    """A token that is not the relay's, say: then its node's Pods are unknown, which is not that there are none."""
+async def test_an_agent_without_an_answer_treats_its_pods_as_unknown(kube_server: KubeServer, tmp_path: Path) -> None:
+    """For example with a wrong token: no answer does not mean that the node has no Pods."""
     async with kube_server.client() as client:
         await install(client)
         async with Mirror(client, (PODS, RUNS)) as mirror:
             await mirror.wait_synced()
-            async with RelayServer(mirror, token=TOKEN) as relay, following(relay, tmp_path, "another") as agent:
+            async with RelayServer(mirror, token=TOKEN) as relay, running_agent(relay, tmp_path, "another") as agent:
                 with pytest.raises(ConnectionError, match="no relay has reported yet which Pods are on node gpu-1"):
                     agent.pods()

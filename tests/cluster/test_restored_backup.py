@@ -1,4 +1,4 @@
-"""Nodes beside an API server that comes back with the data of a backup: its resource versions have gone back."""
+"""Nodes of an API server that is restored from a backup: its resource versions go back."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PATIENCE_SECONDS = 60.0
 
 
 class Scene:
-    """A server that is stopped and started under its nodes, which are never told."""
+    """A server that is stopped and started while its nodes run."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -57,7 +57,7 @@ class Scene:
                 await self._server.__aexit__(None, None, None)
 
     async def join(self, *more: SimSettings) -> None:
-        """Further simulated nodes."""
+        """Add further simulated nodes."""
         for settings in more:
             sim = SimulatedNodes(self.client, settings)
             self.nodes.append(asyncio.create_task(sim.run(self._stop)))
@@ -67,7 +67,7 @@ class Scene:
         return not self.kubelet.workers
 
     async def restart(self, *, backup: bool = False, restore: bool = False) -> None:
-        """With the data that it had, which are copied to a backup or replaced by it."""
+        """Restart the server with its data; `backup` copies them before, `restore` replaces them by that copy."""
         await self._server.__aexit__(None, None, None)
         data, copy = self.settings.folder / "objects", self.folder / "backup"
         if restore:
@@ -87,7 +87,7 @@ class Scene:
         await self.client.create(PODS, {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}, NS)
 
     async def phase(self, name: str, phase: str) -> dict[str, Any]:
-        """The status of a Pod that is in that phase now."""
+        """Wait until a Pod is in that phase and return its status."""
 
         async def there() -> Any:
             status = (await self.client.get(PODS, name, NS))["status"]
@@ -102,13 +102,13 @@ class Scene:
             return False
         return True
 
-    async def ends_soon(self, name: str) -> None:
-        """A simulated Pod that ran until now."""
+    async def end(self, name: str) -> None:
+        """Let a simulated Pod end now."""
         patch = {"metadata": {"annotations": {"sim.kajitori.dev/duration": "0s"}}}
         await self.client.patch(PODS, name, patch, NS)
 
-    def said(self, name: str) -> list[str]:
-        """What the Pod's program wrote."""
+    def output_of(self, name: str) -> list[str]:
+        """Return the lines that the Pod's program wrote."""
         files = (self.folder / "kubelet" / "logs").glob(f"*_{name}_*/main/*.log")
         return [line.split(" ", 3)[-1] for file in files for line in file.read_text().splitlines()]
 
@@ -121,9 +121,10 @@ async def until(fulfilled: Callable[[], Awaitable[Any]], what: str = "") -> Any:
     return answer
 
 
-async def test_nodes_go_on_where_the_backup_has_them(tmp_path: Path) -> None:
-    """What ended since is told again and not run again, what runs goes on, what came since is ended, what was deleted
-    since is given up, who joined since joins again, and news of all is heard from then on."""
+async def test_nodes_continue_with_the_state_of_the_backup(tmp_path: Path) -> None:
+    """Ended Pods are reported again and not started again, and running ones continue. Pods newer than the backup are
+    ended, and Pods deleted since are marked as lost. Nodes that joined since join again, and changes reach all nodes
+    afterwards."""
     async with Scene(tmp_path).running() as scene:
         gate, starts = tmp_path / "gate", tmp_path / "starts"
         await scene.run("ends", HERE, f"echo once >>{starts}; until [ -e {gate} ]; do sleep 0.05; done")
@@ -137,7 +138,7 @@ async def test_nodes_go_on_where_the_backup_has_them(tmp_path: Path) -> None:
         await scene.join(SimSettings(count=1, digits=1, prefix="joined-"))
         gate.touch()
         await scene.phase("ends", "Succeeded")
-        await scene.ends_soon("sim-ends")
+        await scene.end("sim-ends")
         await scene.phase("sim-ends", "Succeeded")
         for name in ("leaves", "sim-leaves"):
             await scene.client.delete(PODS, name, NS, grace_seconds=1)
@@ -146,7 +147,7 @@ async def test_nodes_go_on_where_the_backup_has_them(tmp_path: Path) -> None:
             await scene.run(name, node, "echo $$$$; exec sleep 1000")
             await scene.phase(name, "Running")
         before = await scene.phase("stays", "Running")
-        pids = {name: int(scene.said(name)[-1]) for name in ("stays", "since")}
+        pids = {name: int(scene.output_of(name)[-1]) for name in ("stays", "since")}
         await scene.client.patch(NODES, HERE, {"metadata": {"labels": {"many": "more"}}})
 
         await scene.restart(restore=True)
@@ -158,10 +159,10 @@ async def test_nodes_go_on_where_the_backup_has_them(tmp_path: Path) -> None:
         assert psutil.pid_exists(pids["stays"])
         lost = await scene.phase("leaves", "Failed")
         assert lost["reason"] == "ContainerStatusUnknown", "it ran, and nobody knows how it ended"
-        assert len(scene.said("leaves")) <= 1, "it is not begun anew"
+        assert len(scene.output_of("leaves")) <= 1, "it is not begun anew"
         await scene.phase("sim-leaves", "Running")
         for name in ("sim-ends", "sim-stays"):
-            await scene.ends_soon(name)
+            await scene.end(name)
             await scene.phase(name, "Succeeded")
         await scene.client.delete(PODS, "stays", NS, grace_seconds=1)
         await until(lambda: scene.is_gone("stays"), "it is deleted")

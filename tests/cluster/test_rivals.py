@@ -1,4 +1,4 @@
-"""Several controllers at once: one that was stopped and does not know, two that both believe to lead."""
+"""Several controllers at once: one that was stopped and does not know it, and two that both believe that they lead."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ ACKNOWLEDGED = 25
 
 @contextlib.asynccontextmanager
 async def candidates(cluster: Cluster) -> AsyncIterator[PartProcesses]:
-    """Two processes, of which the first leads."""
-    cluster.use_policy(start=POLICY["start"] | {"deadline": "2m"})  # a busy machine is no reason for a second attempt
+    """Two controller processes; the first one leads."""
+    cluster.use_policy(start=POLICY["start"] | {"deadline": "2m"})  # a slow machine must not cause a second attempt
     policy = cluster.folder / "policy.yaml"
     policy.write_text(yaml.safe_dump(cluster.policy_document))
     with PartProcesses() as parts:
@@ -39,7 +39,7 @@ async def candidates(cluster: Cluster) -> AsyncIterator[PartProcesses]:
 
 
 async def last_writes(cluster: Cluster) -> dict[str, datetime]:
-    """When each controller last changed anything, as the API server wrote it down."""
+    """Return the time of each controller's last change, from the API server's records."""
     found: dict[str, datetime] = {}
     for resource in (RUNS, PODS):
         for thing in (await cluster.client.list(resource, cluster.namespace)).items:
@@ -50,9 +50,9 @@ async def last_writes(cluster: Cluster) -> dict[str, datetime]:
     return found
 
 
-async def test_a_leader_that_was_stopped_in_a_burst_writes_nothing_when_it_continues(cluster: Cluster) -> None:
-    """Another took over and finished the burst: one attempt, a Pod for each rank, no node double; and what was deleted
-    meanwhile does not come back."""
+async def test_a_leader_stopped_during_a_burst_writes_nothing_afterwards(cluster: Cluster) -> None:
+    """The other controller took over and finished the burst: one attempt, one Pod for each rank, no node used twice.
+    Deleted runs do not come back."""
     names = [f"run-{number}" for number in range(RUNS_COUNT)]
     async with candidates(cluster) as parts:
         stopped = asyncio.Event()
@@ -100,14 +100,14 @@ async def test_a_leader_that_was_stopped_in_a_burst_writes_nothing_when_it_conti
 
 
 async def test_two_controllers_at_once_do_no_harm(cluster: Cluster) -> None:
-    """Nobody asks who leads. Compare-and-swap lets one of them win each step: never two attempts live, no GPU is taken
-    twice, one end per run, and nothing is left of what was deleted."""
+    """Without leader election, compare-and-swap lets one of them win each step: never two running attempts, no GPU used
+    twice, one end for each run, and nothing left of deleted runs."""
     chaos, over = Chaos(cluster, random.Random(7)), asyncio.Event()
     with InvariantChecker(cluster, one_writer=False).watching() as watchman:
         cluster.start_controller()
         cluster.start_controller()
         stream = asyncio.create_task(chaos.stream(over))
-        # Services never end by themselves: how many others there are is chance.
+        # Services never end by themselves, and the number of other runs is random.
         enough = lambda: chaos.acknowledged >= ACKNOWLEDGED and watchman.ends > 2  # noqa: E731
         await cluster.until(enough, "enough was done, and some runs ended")
         over.set()

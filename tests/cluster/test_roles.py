@@ -1,6 +1,6 @@
-"""The roles of deploy/rbac.yaml that people are given, on a real API server: what each lets do, and nothing more.
+"""The roles for users in deploy/rbac.yaml, on a real API server: what each role allows, and nothing more.
 
-Those of the parts are proven by tests/cluster/parts, where each part has no other rights.
+tests/cluster/parts tests the roles of Kajitori's parts, which have no other rights there.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ PEOPLE = {
     "grace": ("kajitori-user",),
     "sofia": ("kajitori-user", "kajitori-user-secrets"),
 }
-"""Who has which roles, in the namespace of the tests."""
+"""The roles of each user in the namespace of the tests."""
 SPEC: dict[str, Any] = {
     "image": "bert:3",
     "command": ["train"],
@@ -44,8 +44,8 @@ SPEC: dict[str, Any] = {
 
 
 @dataclass(frozen=True)
-class Town:
-    """A web with people on it."""
+class RoleScene:
+    """A Web API with users."""
 
     web: WebApi
     tokens: dict[str, str]
@@ -54,7 +54,7 @@ class Town:
         return await self.web.kaji(*arguments, KAJI_TOKEN=self.tokens[person])
 
     async def kubectl(self, person: str, *arguments: str, stdin: str = "") -> Completed:
-        """As that person; the token takes the place of the administrator's."""
+        """Run kubectl as that user, with the user's token in place of the administrator's."""
         return await self.web.cluster.kubectl(f"--token={self.tokens[person]}", *arguments, stdin=stdin)
 
     def client(self, person: str) -> KubeClient:
@@ -62,8 +62,8 @@ class Town:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def town(real_control_plane: RealServer, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Town]:
-    """The roles as they are delivered, bound to service accounts."""
+async def scene(real_control_plane: RealServer, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[RoleScene]:
+    """The roles as delivered, bound to service accounts."""
     async with Cluster(real_control_plane, tmp_path_factory.mktemp("town")).running() as cluster:
         cluster.use_policy(checkpoint={"kind": "claim"})
         cluster.start_controller()
@@ -78,7 +78,7 @@ async def town(real_control_plane: RealServer, tmp_path_factory: pytest.TempPath
         assert applied.returncode == 0, applied
         tokens = {person: (await cluster.kubectl("create", "token", person)).stdout.strip() for person in people}
         async with web_api(cluster) as web:
-            yield Town(web, tokens)
+            yield RoleScene(web, tokens)
 
 
 def _account(person: str, namespace: str) -> dict[str, Any]:
@@ -96,20 +96,20 @@ def _binding(kind: str, person: str, role: str, namespace: str) -> dict[str, Any
     }
 
 
-async def test_a_viewer_sees_runs_and_changes_nothing(town: Town) -> None:
-    """Neither through Kajitori nor with kubectl; Pods, logs and Secrets are not a viewer's either."""
-    cluster = town.web.cluster
+async def test_a_viewer_sees_runs_and_changes_nothing(scene: RoleScene) -> None:
+    """Neither through Kajitori nor with kubectl. A viewer may not read Pods, logs or Secrets."""
+    cluster = scene.web.cluster
     await cluster.submit("theirs")
     await cluster.reaches("theirs", Phase.RUNNING)
     before = await cluster.client.get(RUNS, "theirs", cluster.namespace)
-    assert "theirs" in (await town.kaji("vera", "ps", "--all-users")).stdout
-    shown = await town.kaji("vera", "describe", "theirs")
+    assert "theirs" in (await scene.kaji("vera", "ps", "--all-users")).stdout
+    shown = await scene.kaji("vera", "describe", "theirs")
     assert shown.returncode == 0 and "theirs" in shown.stdout, shown
-    assert "theirs" in (await town.kubectl("vera", "get", "runs")).stdout
+    assert "theirs" in (await scene.kubectl("vera", "get", "runs")).stdout
     for refused in (
-        await town.kaji("vera", "run", "-d", "--name", "hers", "bert:3", "train"),
-        await town.kaji("vera", "stop", "theirs"),
-        await town.kaji("vera", "rm", "-f", "theirs"),
+        await scene.kaji("vera", "run", "-d", "--name", "hers", "bert:3", "train"),
+        await scene.kaji("vera", "stop", "theirs"),
+        await scene.kaji("vera", "rm", "-f", "theirs"),
     ):
         assert refused.returncode == 2 and "kubectl auth can-i" in refused.stderr, refused
     for arguments in (
@@ -120,79 +120,80 @@ async def test_a_viewer_sees_runs_and_changes_nothing(town: Town) -> None:
         ("get", "pods"),
         ("get", "secrets"),
     ):
-        refused = await town.kubectl("vera", *arguments, stdin=run_manifest("hers", SPEC))
+        refused = await scene.kubectl("vera", *arguments, stdin=run_manifest("hers", SPEC))
         assert refused.returncode == 1 and "orbidden" in refused.stderr, (arguments, refused)
-    assert (await town.kaji("vera", "logs", "theirs")).returncode == 2
+    assert (await scene.kaji("vera", "logs", "theirs")).returncode == 2
     assert cluster.run("hers") is None
     after = await cluster.client.get(RUNS, "theirs", cluster.namespace)
     assert (after["spec"], after["metadata"]["uid"]) == (before["spec"], before["metadata"]["uid"])
 
 
-async def test_a_checkpoint_goes_only_with_who_may_delete_it(town: Town) -> None:
-    """Without that role a run can't be deleted with its checkpoint, only without; with it both go."""
-    cluster = town.web.cluster
+async def test_deleting_a_checkpoint_needs_its_own_role(scene: RoleScene) -> None:
+    """Without the role, a run can only be deleted without its checkpoint; with it, together."""
+    cluster = scene.web.cluster
     for person in ("grace", "ada"):
         run = f"of-{person}"
-        made = await town.kaji(person, "run", "-d", "--name", run, "--checkpoint", "/ckpt:1Gi", "bert:3", "train")
+        made = await scene.kaji(person, "run", "-d", "--name", run, "--checkpoint", "/ckpt:1Gi", "bert:3", "train")
         assert made.returncode == 0, made
         await cluster.until(lambda name=run: cluster.pods(name), f"the member of {run}")  # type: ignore[misc]
         claim = names.checkpoint_claim(run)
         assert (await cluster.client.get(CLAIMS, claim, cluster.namespace))["spec"]["resources"]["requests"]
-        answer = await town.kaji(person, "rm", "-f", "-v", run)
+        answer = await scene.kaji(person, "rm", "-f", "-v", run)
         if person == "grace":
             assert answer.returncode == 2 and "persistentvolumeclaims" in answer.stderr, answer
-            assert cluster.run(run) is not None and not await _is_going(town, claim), "both go, or none"
-            assert (await town.kaji(person, "rm", "-f", run)).returncode == 0
+            assert cluster.run(run) is not None and not await _is_deleted(scene, claim), "both go, or none"
+            assert (await scene.kaji(person, "rm", "-f", run)).returncode == 0
         else:
             assert answer.returncode == 0, answer
-            assert await _is_going(town, claim)
+            assert await _is_deleted(scene, claim)
         await cluster.until(lambda name=run: cluster.run(name) is None, f"{run} gone")  # type: ignore[misc]
-    assert not await _is_going(town, names.checkpoint_claim("of-grace")), "it outlives its run"
-    async with town.client("ada") as ada:
+    assert not await _is_deleted(scene, names.checkpoint_claim("of-grace")), "it outlives its run"
+    async with scene.client("ada") as ada:
         for forbidden in (ada.list(SECRETS, cluster.namespace), ada.delete(PODS, "theirs-1-0", cluster.namespace)):
             with pytest.raises(Forbidden):
                 await forbidden
 
 
-async def test_secrets_are_for_who_may_have_them(town: Town) -> None:
-    """With the role a secret is made, replaced, seen without its value, used and deleted; without it none of that."""
-    cluster, file = town.web.cluster, town.web.cluster.folder / "value"
+async def test_using_secrets_needs_its_own_role(scene: RoleScene) -> None:
+    """With the role a user creates, replaces, lists, uses and deletes a secret, and never sees its value. Without it,
+    each of these is refused."""
+    cluster, file = scene.web.cluster, scene.web.cluster.folder / "value"
     file.write_text("s3cr3t")
     made = ("secret", "create", "wandb", "--from-file", f"key={file}")
-    refused = [await town.kaji("grace", *words) for words in (made, ("secret", "ls"), ("secret", "rm", "wandb"))]
+    refused = [await scene.kaji("grace", *words) for words in (made, ("secret", "ls"), ("secret", "rm", "wandb"))]
     assert [answer.returncode for answer in refused] == [2, 2, 2], refused
-    assert (await town.kaji("sofia", *made)).returncode == 0
-    assert (await town.kaji("sofia", *made)).returncode == 2, "it is there"
-    assert (await town.kaji("sofia", *made, "--replace")).returncode == 0
-    listed = await town.kaji("sofia", "secret", "ls")
+    assert (await scene.kaji("sofia", *made)).returncode == 0
+    assert (await scene.kaji("sofia", *made)).returncode == 2, "it is there"
+    assert (await scene.kaji("sofia", *made, "--replace")).returncode == 0
+    listed = await scene.kaji("sofia", "secret", "ls")
     assert "wandb" in listed.stdout and "key" in listed.stdout and "s3cr3t" not in listed.stdout, listed
-    used = await town.kaji("sofia", "run", "-d", "--name", "tracked", "--secret", "wandb", "bert:3", "train")
+    used = await scene.kaji("sofia", "run", "-d", "--name", "tracked", "--secret", "wandb", "bert:3", "train")
     assert used.returncode == 0, used
     await cluster.until(lambda: cluster.run("tracked") is not None, "the run is known")
-    assert "used by tracked" in (await town.kaji("sofia", "secret", "rm", "wandb")).stderr
-    assert (await town.kaji("sofia", "rm", "-f", "tracked")).returncode == 0
-    assert (await town.kaji("sofia", "secret", "rm", "wandb")).returncode == 0
+    assert "used by tracked" in (await scene.kaji("sofia", "secret", "rm", "wandb")).stderr
+    assert (await scene.kaji("sofia", "rm", "-f", "tracked")).returncode == 0
+    assert (await scene.kaji("sofia", "secret", "rm", "wandb")).returncode == 0
 
 
-async def _is_going(town: Town, claim: str) -> bool:
-    """Whether a claim is gone, or kept by its protection alone: nobody here takes that away."""
+async def _is_deleted(scene: RoleScene, claim: str) -> bool:
+    """Return whether a claim is deleted, or only kept by its protection finalizer, which nothing removes here."""
     try:
-        found = await town.web.cluster.client.get(CLAIMS, claim, town.web.cluster.namespace)
+        found = await scene.web.cluster.client.get(CLAIMS, claim, scene.web.cluster.namespace)
     except NotFound:
         return True
     return bool(found["metadata"].get("deletionTimestamp"))
 
 
-async def test_an_installer_installs_and_does_nothing_else(town: Town) -> None:
-    """What was removed is there again, as it was; runs, Pods, nodes and Secrets are not an installer's."""
-    admin, namespace = town.web.cluster.client, town.web.cluster.namespace
+async def test_an_installer_can_install_and_do_nothing_else(scene: RoleScene) -> None:
+    """Deleted definitions are restored. Runs, Pods, nodes and Secrets are forbidden."""
+    admin, namespace = scene.web.cluster.client, scene.web.cluster.namespace
     (definition,) = [
         each for each in (await admin.list(CUSTOM_RESOURCES)).items if each["spec"]["group"] == names.GROUP
     ]
     name = definition["metadata"]["name"]
     await admin.delete(PRIORITY_CLASSES, names.PRIORITY_CLASS)
     await admin.patch(CUSTOM_RESOURCES, name, {"spec": {"names": {"shortNames": ["other"]}}})
-    async with town.client("ines") as ines:
+    async with scene.client("ines") as ines:
         await install(ines)
         assert (await admin.get(PRIORITY_CLASSES, names.PRIORITY_CLASS))["preemptionPolicy"] == "Never"
         assert (await admin.get(CUSTOM_RESOURCES, name))["spec"] == definition["spec"]

@@ -1,4 +1,4 @@
-"""NetworkPolicies of runs, on both API servers: there before the first Pod, put right meanwhile, gone after."""
+"""NetworkPolicies of runs, on both API servers: created before the first Pod, repaired, and deleted after the end."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ STORAGE = {"classes": {"internal": ["10.0.0.0/8", "fd00::/8"], "storage": ["10.9
 
 
 def rules(*targets: str, sources: tuple[str, ...] | None = ("namespace",)) -> dict[str, Any]:
-    """As policy has them, with ranges of both versions in each other."""
+    """Return the rules of a run, with a range inside another one in both IP versions."""
     policy = parse_policy({"traffic": STORAGE, "start": {"image": "kajitori:1", "server": "http://10.0.0.1:8600"}})
     found = network_rules(Reach(sources, targets), policy, first_step=True)
     assert found is not None
@@ -41,8 +41,8 @@ async def policy_of(client: KubeClient, namespace: str, name: str = "bert") -> d
     return await client.get(NETWORK_POLICIES, name, namespace)
 
 
-async def test_a_server_keeps_it_as_it_was_written(kube_server: KubeServer, own_namespace: str) -> None:
-    """Nothing is added or taken away, so that a second look writes nothing; another wish is written at once."""
+async def test_a_server_stores_a_network_policy_unchanged(kube_server: KubeServer, own_namespace: str) -> None:
+    """So a second look writes nothing; a changed wish is written at once."""
     run = run_in(own_namespace)
     async with kube_server.client() as client:
         keeper = NetworkKeeper(client, lambda key: None)
@@ -56,11 +56,11 @@ async def test_a_server_keeps_it_as_it_was_written(kube_server: KubeServer, own_
         assert changed["spec"] != made["spec"]
         assert await keeper.is_there(run)
         assert not await keeper.is_there(run_in(own_namespace, "u0"))
-        await keeper.ensure(run_in(own_namespace, "u2"), rules("internal"))  # what an earlier run left makes way
+        await keeper.ensure(run_in(own_namespace, "u2"), rules("internal"))  # replaces the one of an earlier run
         assert not await keeper.is_there(run)
 
 
-async def test_a_strangers_is_left_alone(kube_server: KubeServer, own_namespace: str) -> None:
+async def test_a_foreign_network_policy_is_not_touched(kube_server: KubeServer, own_namespace: str) -> None:
     theirs = {"metadata": {"name": "bert"}, "spec": {"podSelector": {}}}
     async with kube_server.client() as client:
         await client.create(NETWORK_POLICIES, theirs, own_namespace)
@@ -69,8 +69,8 @@ async def test_a_strangers_is_left_alone(kube_server: KubeServer, own_namespace:
         assert "ingress" not in (await policy_of(client, own_namespace))["spec"]
 
 
-async def until_it_says(cluster: Cluster, spec: dict[str, Any] | None) -> None:
-    """Waits until a run's NetworkPolicy says this, or is gone."""
+async def until_policy_is(cluster: Cluster, spec: dict[str, Any] | None) -> None:
+    """Wait until the spec of the run's NetworkPolicy is this, or until it is gone."""
     for _ in range(200):
         try:
             found = (await policy_of(cluster.client, cluster.namespace))["spec"]
@@ -82,9 +82,9 @@ async def until_it_says(cluster: Cluster, spec: dict[str, Any] | None) -> None:
     raise AssertionError(f"{found}; {cluster.describe()}")
 
 
-async def test_it_lives_as_long_as_its_run(cluster: Cluster) -> None:
-    """Deleted or edited by somebody it comes back, by the next leader where the first was killed meanwhile; a run that
-    is over has none, one that is resumed has it again."""
+async def test_a_network_policy_exists_as_long_as_its_run(cluster: Cluster) -> None:
+    """If somebody deletes or edits it, it is restored, also by the next leader after a kill. An ended run has none, and
+    a resumed run has one again."""
     cluster.use_policy(defaults={"network": {"to": ["internal"]}})
     first = cluster.start_controller()
     await cluster.submit("bert", replicas=2, network={"from": ["namespace"]})
@@ -95,27 +95,27 @@ async def test_it_lives_as_long_as_its_run(cluster: Cluster) -> None:
     assert made["metadata"]["ownerReferences"][0]["kind"] == "Run"
     assert sorted(wanted["policyTypes"]) == ["Egress", "Ingress"]
     await cluster.client.delete(NETWORK_POLICIES, "bert", cluster.namespace)
-    await until_it_says(cluster, wanted)
+    await until_policy_is(cluster, wanted)
     await cluster.client.patch(NETWORK_POLICIES, "bert", {"spec": {"egress": [{}]}}, cluster.namespace)
-    await until_it_says(cluster, wanted)
+    await until_policy_is(cluster, wanted)
     await cluster.kill_controller(first)
     await cluster.client.delete(NETWORK_POLICIES, "bert", cluster.namespace)
     cluster.start_controller()
-    await until_it_says(cluster, wanted)
+    await until_policy_is(cluster, wanted)
     assert cluster.status("bert").attempts == 1
     await cluster.change("bert", stopped=True)
     await cluster.reaches("bert", Phase.STOPPED)
-    await until_it_says(cluster, None)
+    await until_policy_is(cluster, None)
     await cluster.change("bert", stopped=False, resumes=1)
     await cluster.reaches("bert", Phase.RUNNING)
-    await until_it_says(cluster, wanted)
-    await cluster.change("bert", network={"from": ["all"], "to": ["all"]})  # at once: nothing has to be started again
-    await until_it_says(cluster, None)
+    await until_policy_is(cluster, wanted)
+    await cluster.change("bert", network={"from": ["all"], "to": ["all"]})  # at once, without a restart
+    await until_policy_is(cluster, None)
     assert cluster.status("bert").attempts == 2
 
 
-async def test_no_pod_exists_before_it(cluster: Cluster) -> None:
-    """Where it can't be made, members do not start unrestricted: none is made, and the run says why."""
+async def test_no_member_starts_without_its_network_policy(cluster: Cluster) -> None:
+    """If it cannot be created, no member is made, and the run says why."""
     theirs = {"metadata": {"name": "bert"}, "spec": {"podSelector": {"matchLabels": {"app": "theirs"}}}}
     await cluster.client.create(NETWORK_POLICIES, theirs, cluster.namespace)
     cluster.start_controller()

@@ -1,4 +1,4 @@
-"""The life of runs, the same on the embedded server and on a real kube-apiserver with a real kube-scheduler."""
+"""The life of runs, on the embedded server and on a real kube-apiserver with a real kube-scheduler."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ WHOLE = {"cpu": 4, "memory": "8Gi", "gpu": GPUS, "gpuType": "h100"}
 
 
 async def test_a_gang_runs_and_ends(cluster: Cluster) -> None:
-    """Members stand where they were planned, each once; when all ended well, so has the run."""
+    """Each member runs once, on its planned node. The run succeeds when all members have."""
     cluster.start_controller()
     await cluster.submit("bert", replicas=4, resources=WHOLE)
     status = await cluster.reaches("bert", Phase.RUNNING)
@@ -39,8 +39,8 @@ async def test_a_gang_runs_and_ends(cluster: Cluster) -> None:
     assert (status.exit_code, status.members.succeeded, status.restarts) == (0, 4, 0)
 
 
-async def test_a_lost_member_restarts_the_whole_gang_where_it_was(cluster: Cluster) -> None:
-    """A program that fails counts as a restart; all members come back under a new attempt, on the same nodes."""
+async def test_a_failed_member_restarts_the_whole_gang_on_its_nodes(cluster: Cluster) -> None:
+    """The failure counts as a restart; all members start again in a new attempt."""
     cluster.start_controller()
     await cluster.submit("bert", replicas=3, resources=WHOLE, restarts=3)
     await cluster.reaches("bert", Phase.RUNNING)
@@ -54,8 +54,8 @@ async def test_a_lost_member_restarts_the_whole_gang_where_it_was(cluster: Clust
     await cluster.until(lambda: not [p for p in cluster.pods("bert", 1) if not p.is_finished], "attempt 1 ended")
 
 
-async def test_restarts_are_counted_and_end(cluster: Cluster) -> None:
-    """After the last restart allowed, the run has failed with the program's exit code; nothing of it runs on."""
+async def test_restarts_are_counted_and_limited(cluster: Cluster) -> None:
+    """After the last one, the run fails with the program's exit code, and none of its members runs on."""
     cluster.start_controller()
     await cluster.submit("bert", replicas=2, restarts=1)
     await cluster.reaches("bert", Phase.RUNNING, attempt=1)
@@ -68,8 +68,8 @@ async def test_restarts_are_counted_and_end(cluster: Cluster) -> None:
     await cluster.until(lambda: all(pod.is_finished for pod in cluster.pods("bert")), "survivors ended")
 
 
-async def test_a_dead_node_is_not_waited_for(cluster: Cluster) -> None:
-    """Members on a node that does not answer are replaced elsewhere, though their Pods cannot go; it is not counted."""
+async def test_members_on_a_dead_node_are_replaced_elsewhere(cluster: Cluster) -> None:
+    """At once, although their Pods cannot be deleted, and without counting a restart."""
     cluster.start_controller()
     await cluster.submit("bert", replicas=3, resources=WHOLE)
     await cluster.reaches("bert", Phase.RUNNING)
@@ -88,8 +88,8 @@ async def test_a_dead_node_is_not_waited_for(cluster: Cluster) -> None:
     assert cluster.status("bert").attempts == 2
 
 
-async def test_nodes_that_look_dead_for_a_moment_lose_nothing(cluster: Cluster) -> None:
-    """After an outage of the API server all do, until their kubelets have reported; nothing new is placed there."""
+async def test_runs_survive_a_short_silence_of_their_nodes(cluster: Cluster) -> None:
+    """After an outage of the API server all nodes are silent for a while. No new member is placed on them meanwhile."""
     cluster.start_controller(node_patience=timedelta(minutes=5))
     await cluster.submit("bert", replicas=3, restarts=0, resources=WHOLE)
     await cluster.reaches("bert", Phase.RUNNING)
@@ -105,7 +105,7 @@ async def test_nodes_that_look_dead_for_a_moment_lose_nothing(cluster: Cluster) 
 
 
 async def test_a_member_over_its_memory_limit_ends_the_run(cluster: Cluster) -> None:
-    """The culprit is not carried to another node."""
+    """It is not moved to another node."""
     cluster.start_controller()
     await cluster.submit("hog", replicas=2, restarts=5)
     await cluster.reaches("hog", Phase.RUNNING)
@@ -115,8 +115,8 @@ async def test_a_member_over_its_memory_limit_ends_the_run(cluster: Cluster) -> 
     await cluster.until(lambda: all(pod.is_finished for pod in cluster.pods("hog")), "survivors ended")
 
 
-async def test_a_foreign_pod_is_not_taken_for_ours(cluster: Cluster) -> None:
-    """What is found under an expected name belongs to the run only if owner and attempt agree (rule 1)."""
+async def test_a_foreign_pod_with_a_members_name_is_not_a_member(cluster: Cluster) -> None:
+    """A Pod with an expected name is a member only if its owner and attempt agree (rule 1)."""
     container = {"name": "main", "image": "x", "resources": {"limits": {"cpu": "100m", "memory": "1Mi"}}}
     labels = {names.LABEL_RUN: "bert", names.LABEL_ATTEMPT: "1", names.LABEL_RANK: "1", names.LABEL_RUN_UID: "other"}
     foreign = {"metadata": {"name": "bert-1-1", "labels": labels}, "spec": {"containers": [container]}}
@@ -135,8 +135,8 @@ async def test_a_foreign_pod_is_not_taken_for_ours(cluster: Cluster) -> None:
     assert [pod.metadata.name for pod in cluster.pods("bert", 1)] == ["bert-1-1"]
 
 
-async def test_pods_whose_run_is_gone_are_taken_away(cluster: Cluster) -> None:
-    """A controller that was killed may have made them after another one let the Run go."""
+async def test_pods_of_a_deleted_run_are_deleted(cluster: Cluster) -> None:
+    """A killed controller may have made them after another one had removed the Run's finalizer."""
     task = cluster.start_controller()
     await cluster.submit("bert", replicas=2)
     await cluster.reaches("bert", Phase.RUNNING)
@@ -148,8 +148,8 @@ async def test_pods_whose_run_is_gone_are_taken_away(cluster: Cluster) -> None:
     await cluster.until(lambda: not cluster.pods("bert"), "its Pods are gone")
 
 
-async def test_a_deleted_run_is_there_until_its_last_pod_is_gone(cluster: Cluster) -> None:
-    """Whoever hears that the Run is gone finds none of its Pods on the API server."""
+async def test_a_deleted_run_exists_until_its_last_pod_is_gone(cluster: Cluster) -> None:
+    """When the Run is gone, the API server has none of its Pods."""
     cluster.start_controller()
     await cluster.submit("wide", replicas=48, resources={"cpu": "10m", "memory": "16Mi"})
     await cluster.reaches("wide", Phase.RUNNING)
@@ -162,8 +162,8 @@ async def test_a_deleted_run_is_there_until_its_last_pod_is_gone(cluster: Cluste
     assert [pod["metadata"]["name"] for pod in left.items] == []
 
 
-async def test_what_policy_refuses_ends_refused(cluster: Cluster) -> None:
-    """A Run that came by kubectl gains nothing by it: final, with every reason at once, and no Pod."""
+async def test_a_run_that_policy_refuses_ends_as_refused(cluster: Cluster) -> None:
+    """A Run from kubectl, too: final, with all reasons at once, and without a Pod."""
     cluster.start_controller()
     await cluster.submit(
         "bad",
@@ -179,8 +179,8 @@ async def test_what_policy_refuses_ends_refused(cluster: Cluster) -> None:
     assert not cluster.pods("bad")
 
 
-async def test_what_waits_starts_when_there_is_room(cluster: Cluster) -> None:
-    """A waiting run says what is missing and who holds it; freed nodes go to it."""
+async def test_a_waiting_run_starts_when_there_is_room(cluster: Cluster) -> None:
+    """Its message says what is missing and which run has it."""
     cluster.start_controller()
     await cluster.submit("first", replicas=NODES_COUNT - 1, resources=WHOLE)
     await cluster.reaches("first", Phase.RUNNING)
@@ -195,8 +195,8 @@ async def test_what_waits_starts_when_there_is_room(cluster: Cluster) -> None:
     await cluster.reaches("first", Phase.SUCCEEDED)
 
 
-async def test_quota_leaves_no_half_gang(cluster: Cluster) -> None:
-    """Where the namespace's quota is too small for the gang, no Pod of it is made; it is told why, and comes back."""
+async def test_a_gang_larger_than_the_quota_gets_no_pod(cluster: Cluster) -> None:
+    """Its message says why, and it is tried again."""
     quota = {"metadata": {"name": "small"}, "spec": {"hard": {"pods": "2"}}}
     await cluster.client.create(RESOURCE_QUOTAS, quota, cluster.namespace)
     await _quota_counts(cluster)
@@ -214,8 +214,8 @@ async def test_quota_leaves_no_half_gang(cluster: Cluster) -> None:
     assert status.failed_starts == 0
 
 
-async def test_a_quota_that_others_use_up_meanwhile_takes_the_gang_down(cluster: Cluster) -> None:
-    """What was refused in the middle of the burst leaves no half gang."""
+async def test_a_gang_that_hits_a_quota_while_it_starts_is_deleted_whole(cluster: Cluster) -> None:
+    """After a refusal in the middle of a burst, no member stays."""
     quota = {"metadata": {"name": "small"}, "spec": {"hard": {"pods": "3"}, "scopes": ["NotTerminating"]}}
     await cluster.client.create(RESOURCE_QUOTAS, quota, cluster.namespace)
     await cluster.client.patch(
@@ -234,7 +234,7 @@ async def test_a_quota_that_others_use_up_meanwhile_takes_the_gang_down(cluster:
 
 
 async def _quota_counts(cluster: Cluster) -> None:
-    """A quota that was never counted refuses everything; wait for whoever counts, or count in his place."""
+    """Write the counted use of a quota: until something counts it, a quota refuses everything."""
     await cluster.client.patch(
         RESOURCE_QUOTAS,
         "small",
@@ -244,8 +244,8 @@ async def _quota_counts(cluster: Cluster) -> None:
     )
 
 
-async def test_stop_resume_delete(cluster: Cluster) -> None:
-    """Stopping ends all members within their grace; resuming starts a new attempt; deleting leaves nothing."""
+async def test_stop_resume_and_delete(cluster: Cluster) -> None:
+    """Stopping ends all members within their grace, resuming starts a new attempt, and deleting leaves nothing."""
     cluster.start_controller()
     await cluster.submit("bert", replicas=3, resources=WHOLE)
     await cluster.reaches("bert", Phase.RUNNING)
@@ -262,8 +262,7 @@ async def test_stop_resume_delete(cluster: Cluster) -> None:
     await cluster.until(gone, "the Run is gone, and so are its members")
 
 
-async def test_a_run_that_waits_can_be_stopped_and_deleted(cluster: Cluster) -> None:
-    """Nothing has to run for that."""
+async def test_a_waiting_run_can_be_stopped_and_deleted(cluster: Cluster) -> None:
     cluster.start_controller()
     await cluster.submit("big", replicas=NODES_COUNT, resources=WHOLE)
     await cluster.reaches("big", Phase.RUNNING)
@@ -280,8 +279,8 @@ async def test_a_run_that_waits_can_be_stopped_and_deleted(cluster: Cluster) -> 
     assert not cluster.pods("later") and not cluster.pods("never")
 
 
-async def test_a_run_without_a_controller_waits_for_one(cluster: Cluster) -> None:
-    """What was submitted, stopped or deleted meanwhile is done when a controller comes."""
+async def test_a_new_controller_does_the_work_of_the_meantime(cluster: Cluster) -> None:
+    """It starts, stops and deletes runs as requested while no controller worked."""
     await cluster.submit("one", replicas=2)
     await cluster.submit("two", replicas=2, stopped=True)
     task = cluster.start_controller()
@@ -296,8 +295,8 @@ async def test_a_run_without_a_controller_waits_for_one(cluster: Cluster) -> Non
     assert (status.restarts, status.interruptions) == (0, 1)
 
 
-async def test_a_service_replaces_only_what_is_lost(cluster: Cluster) -> None:
-    """Members of a service live on their own."""
+async def test_a_service_replaces_only_lost_members(cluster: Cluster) -> None:
+    """The others run on."""
     cluster.start_controller()
     await cluster.submit("web", type="service", replicas=3, ports=[8080])
     await cluster.reaches("web", Phase.RUNNING)
@@ -310,7 +309,7 @@ async def test_a_service_replaces_only_what_is_lost(cluster: Cluster) -> None:
 
 
 async def test_counts_are_written_at_most_once_a_second(cluster: Cluster) -> None:
-    """However fast members change, the Run's object is written rarely (rule 8)."""
+    """However fast members change (rule 8)."""
     cluster.use_policy(inject={"annotations": {"sim.kajitori.dev/start-delay": "1h"}})
     cluster.start_controller()
     await cluster.submit("bert", replicas=24, resources={"cpu": 0.1, "memory": "16Mi"})
@@ -332,8 +331,8 @@ async def test_counts_are_written_at_most_once_a_second(cluster: Cluster) -> Non
     assert len([e for e in events if e["involvedObject"]["kind"] == "Run"]) < 10
 
 
-async def test_a_large_run_stays_small(cluster: Cluster) -> None:
-    """The status stays small after several restarts; tests/unit/core/gang/test_batch.py tests 7,500 members."""
+async def test_the_status_of_a_large_run_stays_small(cluster: Cluster) -> None:
+    """After several restarts; tests/unit/core/gang/test_batch.py tests 7,500 members."""
     cluster.start_controller()
     await cluster.submit("bert", replicas=24, restarts=5, resources={"cpu": 0.1, "memory": "16Mi"})
     for attempt in (1, 2):
@@ -365,8 +364,8 @@ while attempt == "1":
 """
 
 
-async def test_real_processes_come_back_from_their_checkpoint(cluster: Cluster) -> None:
-    """One of two is killed half-way: both start again, under attempt 2, from where each had got to; and end well."""
+async def test_real_processes_continue_from_their_checkpoint(cluster: Cluster) -> None:
+    """One of two is killed half-way: both start again in attempt 2, each from its own step, and succeed."""
     async with this_machine(cluster) as selector:
         cluster.start_controller()
         work = cluster.folder / "work"
@@ -389,7 +388,7 @@ async def test_real_processes_come_back_from_their_checkpoint(cluster: Cluster) 
 
 
 async def test_a_real_process_over_its_memory_limit_ends_the_run(cluster: Cluster) -> None:
-    """It is not started again, and neighbours are left alone."""
+    """It is not restarted, and other processes on the node run on."""
     async with this_machine(cluster) as selector:
         cluster.start_controller()
         resources = {"cpu": 0.1, "memory": "64Mi"}

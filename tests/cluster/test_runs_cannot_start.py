@@ -1,4 +1,4 @@
-"""One of many members cannot start: all nodes are freed at the start deadline, others get them, and it comes back."""
+"""One of many members cannot start: the run frees all nodes at the start deadline, and starts again later."""
 
 from __future__ import annotations
 
@@ -20,11 +20,12 @@ START = {"pause": "1s", "longestPause": "2s", "deadline": "2s", "restartGrace": 
 
 
 async def test_an_image_that_one_member_cannot_pull_frees_all_nodes(cluster: Cluster) -> None:
-    """Whoever waits gets them meanwhile; the pauses grow; in the end it runs, and no restart was counted."""
-    cluster.use_policy(start=START | {"deadline": "5s"})  # the others start within it, whatever else the machine does
-    said: dict[int, str] = {}
+    """A waiting run gets the nodes meanwhile. The pauses grow, and in the end the run starts, without a counted
+    restart."""
+    cluster.use_policy(start=START | {"deadline": "5s"})  # long enough for the other members, also on a slow machine
+    messages: dict[int, str] = {}
 
-    async def spoil(pod: dict[str, Any]) -> None:
+    async def break_image(pod: dict[str, Any]) -> None:
         run, attempt, rank = names.read_pod_name(pod["metadata"]["name"]) or ("", 0, 0)
         if (run, rank) == ("big", 3) and attempt < 3:
             pod["metadata"].setdefault("annotations", {})[f"{SIM}image-pull"] = "fail"
@@ -32,10 +33,10 @@ async def test_an_image_that_one_member_cannot_pull_frees_all_nodes(cluster: Clu
     def note(*_: object) -> None:
         status = cluster.status("big")
         if status.failed_starts:
-            said.setdefault(status.failed_starts, status.message)
+            messages.setdefault(status.failed_starts, status.message)
 
     cluster.mirror.on_change(note)
-    async with MeddlingClient(cluster.server.controller_config, spoil) as client:
+    async with MeddlingClient(cluster.server.controller_config, break_image) as client:
         controller = cluster.start_controller(client=client)
         await cluster.submit("big", replicas=NODES_COUNT, resources=WHOLE, restarts=0)
         await cluster.until(lambda: cluster.pods("big"), "its members")
@@ -49,16 +50,16 @@ async def test_an_image_that_one_member_cannot_pull_frees_all_nodes(cluster: Clu
         status = await cluster.reaches("big", Phase.RUNNING)
         assert (status.restarts, status.failed_starts) == (0, 0) and status.interruptions == status.attempts - 1 >= 2
         await cluster.stop_controller(controller)
-    assert said[1].endswith("; tried again in 1 s") and said[2].endswith("2 starts failed, tried again in 2 s")
+    assert messages[1].endswith("; tried again in 1 s") and messages[2].endswith("2 starts failed, tried again in 2 s")
 
 
 @pytest.mark.parametrize("bind", ["scheduler", "direct"])
-async def test_a_foreign_pod_that_was_quicker(cluster: Cluster, bind: str) -> None:
-    """Between plan and Pod: the scheduler, or with direct binding the kubelet, says no; the gang goes elsewhere."""
+async def test_a_foreign_pod_takes_a_planned_node_first(cluster: Cluster, bind: str) -> None:
+    """The scheduler (or with direct binding the kubelet) refuses the member, and the gang starts elsewhere."""
     cluster.use_policy(start=START, binding={"bind": bind})
     taken: list[str] = []
 
-    async def be_quicker(pod: dict[str, Any]) -> None:
+    async def take_node(pod: dict[str, Any]) -> None:
         if taken or not pod["metadata"]["name"].endswith("-1"):
             return
         taken.append(cluster.nodes_of("bert")[1])
@@ -67,7 +68,7 @@ async def test_a_foreign_pod_that_was_quicker(cluster: Cluster, bind: str) -> No
         spec = {"nodeName": taken[0], "containers": [container]}
         await cluster.client.create(PODS, {"metadata": {"name": "quicker"}, "spec": spec}, cluster.namespace)
 
-    async with MeddlingClient(cluster.server.controller_config, be_quicker) as client:
+    async with MeddlingClient(cluster.server.controller_config, take_node) as client:
         controller = cluster.start_controller(client=client)
         await cluster.submit("bert", replicas=3, resources=WHOLE, restarts=0)
         status = await cluster.until(lambda: (s := cluster.status("bert")).failed_starts and s, "a failed start")
@@ -80,8 +81,8 @@ async def test_a_foreign_pod_that_was_quicker(cluster: Cluster, bind: str) -> No
         await cluster.stop_controller(controller)
 
 
-async def test_a_volume_in_another_zone(cluster: Cluster) -> None:
-    """No scheduler lets a member where its volume is not: it says so, and nodes that did not do are left in the end."""
+async def test_a_volume_in_another_zone_moves_the_gang_there(cluster: Cluster) -> None:
+    """The scheduler says why it refuses the member, and unsuitable nodes are avoided in the end."""
     cluster.use_policy(start=START | {"longestPause": "1s"}, volumes={"data": {"claim": "data"}})
     there = sorted(cluster.mirror.nodes)[2:]
     await bound_claim(cluster, there)
@@ -98,7 +99,8 @@ async def test_a_volume_in_another_zone(cluster: Cluster) -> None:
 
 
 async def bound_claim(cluster: Cluster, nodes: list[str]) -> None:
-    """A claim `data` bound to a volume that only these nodes reach, as whoever binds claims leaves the two."""
+    """Create a claim `data` that is bound to a volume on these nodes only, both as a volume controller would leave
+    them."""
     size = {"storage": "1Gi"}
     affinity = {"key": "kubernetes.io/hostname", "operator": "In", "values": nodes}
     common: dict[str, Any] = {"accessModes": ["ReadWriteMany"], "storageClassName": ""}
@@ -127,9 +129,8 @@ async def bound_claim(cluster: Cluster, nodes: list[str]) -> None:
     await cluster.client.patch(CLAIMS, "data", bound, cluster.namespace, subresource="status")
 
 
-async def test_a_missing_storage_class_is_named_and_no_node_is_blamed(cluster: Cluster) -> None:
-    """The first start fails on a node that has nothing to do with it; the next ones ask the claim's events, and make no
-    Pod."""
+async def test_a_missing_storage_class_is_named_and_no_node_is_avoided(cluster: Cluster) -> None:
+    """The first start fails on some node. Further starts look at the claim's events first, and make no Pod."""
     cluster.use_policy(
         volumes={"data": {"claim": "data"}}, start={"pause": "1s", "longestPause": "1s", "deadline": "3s"}
     )
@@ -155,7 +156,7 @@ async def test_a_missing_storage_class_is_named_and_no_node_is_blamed(cluster: C
     }
     await cluster.client.create(
         EVENTS, event, cluster.namespace
-    )  # as a real cluster's controller of volumes, not run here
+    )  # as the volume controller of a real cluster, which does not run here
     cluster.start_controller()
     await cluster.submit("bert", volumes=[{"name": "data", "path": "/data"}])
     told = f"PersistentVolumeClaim data: {said}"

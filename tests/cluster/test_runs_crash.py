@@ -1,4 +1,4 @@
-"""Parts that are killed at any moment: nothing is lost, nothing is done twice."""
+"""Parts are killed at random moments: nothing is lost and nothing is done twice."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ SLOW_END = {"annotations": {f"{SIM}ignore-sigterm": "true"}}
 
 @dataclass(frozen=True)
 class KillableCluster:
-    """A cluster whose controller, process kubelet and, where it is the embedded one, API server may be killed."""
+    """A cluster with a controller, a process kubelet and (if embedded) an API server that may be killed."""
 
     cluster: Cluster
     parts: PartProcesses
@@ -46,7 +46,7 @@ class KillableCluster:
 
 @pytest.fixture(params=["embedded", pytest.param("real", marks=[pytest.mark.real, pytest.mark.xdist_group("runs")])])
 async def killable(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[KillableCluster]:
-    """All parts run; controller, kubelet and the embedded server as processes."""
+    """All parts run; the controller, the kubelet and the embedded server as processes of their own."""
     policy = tmp_path / "policy.yaml"
     policy.write_text(yaml.safe_dump(POLICY | {"security": OWN_MACHINE, "inject": SLOW_END}))
     async with contextlib.AsyncExitStack() as closing:
@@ -74,24 +74,24 @@ async def killable(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncItera
 
 
 async def _forget_this_machine(server: KubeServer) -> None:
-    """A kubelet that was killed late may have created its Node again."""
+    """Delete the Node, which a kubelet may have created again before it was killed."""
     async with server.client() as client:
         with contextlib.suppress(NotFound):
             await client.delete(NODES, HERE)
 
 
 async def _members_ended(locks: Path) -> None:
-    """After a failure, the kubelet still has to end the members."""
+    """Wait until the kubelet has ended the members, after a failed test."""
     with contextlib.suppress(AssertionError):
         await until(lambda: not members_alive(locks), seconds=5)
 
 
 @pytest.mark.timeout(300 + 3 * KILLS)
-async def test_killed_at_random_moments_nothing_is_lost_or_done_twice(killable: KillableCluster) -> None:
-    """Controller, kubelet and embedded server get SIGKILL in a stream of submissions, failures, stops, resumptions,
-    drains and deletions of gangs, services and sweeps: no process of two attempts at once, one end per run, no GPU
-    taken twice, no member of a sweep again that has succeeded, nothing acknowledged lost, and not a Pod or process left
-    at the end. Usage in history differs by 0 seconds from what the runs held."""
+async def test_kills_at_random_moments_lose_and_repeat_nothing(killable: KillableCluster) -> None:
+    """The controller, the kubelet and the embedded server get SIGKILL while gangs, services and sweeps are submitted,
+    fail, stop, resume, drain and are deleted. Never processes of two attempts at once, one end for each run, no GPU
+    used twice, no succeeded member of a sweep repeated, no acknowledged request lost, and no Pod or process left at the
+    end."""
     print(f"KAJI_TEST_STORM_SEED={SEED} KAJI_TEST_STORM_KILLS={KILLS}")
     cluster, over = killable.cluster, asyncio.Event()
     chaos = Chaos(cluster, random.Random(SEED), processes=True)

@@ -1,4 +1,4 @@
-"""Members that go with their node, or lose it to somebody else: the gang is elsewhere soon, as a whole."""
+"""Members lose their node, or lose it to other Pods: the gang soon runs elsewhere, as a whole."""
 
 from __future__ import annotations
 
@@ -24,8 +24,9 @@ WHOLE = {"cpu": 4, "memory": "8Gi", "gpu": GPUS, "gpuType": "h100"}
 HELD = "example.com/held"
 
 
-async def test_a_partitioned_member_comes_back_and_is_known_for_what_it_is(cluster: Cluster) -> None:
-    """Its node is silent, its Pod can't be deleted: the gang runs elsewhere. Whoever returns finds that it is over."""
+async def test_a_member_that_returns_from_a_lost_node_is_ended(cluster: Cluster) -> None:
+    """Its node was silent and its Pod could not be deleted, so the gang runs elsewhere. The old member learns that its
+    attempt is over."""
     cluster.start_controller()
     await cluster.submit("bert", replicas=3, resources=WHOLE)
     await cluster.reaches("bert", Phase.RUNNING)
@@ -38,8 +39,8 @@ async def test_a_partitioned_member_comes_back_and_is_known_for_what_it_is(clust
     old, new = cluster.pods("bert", 1)[0], cluster.pods("bert", 2)[1]
     assert (old.metadata.name, new.metadata.name) == ("bert-1-1", "bert-2-1")
     assert [await environment(cluster, pod) for pod in (old, new)] == ["1", "2"]
-    assert await asks_for_hosts(cluster, old.owner_run_uid, 1) == (403, "AttemptOver")
-    assert (await asks_for_hosts(cluster, old.owner_run_uid, 2))[1] != "AttemptOver"
+    assert await answer_about_hosts(cluster, old.owner_run_uid, 1) == (403, "AttemptOver")
+    assert (await answer_about_hosts(cluster, old.owner_run_uid, 2))[1] != "AttemptOver"
 
     await cluster.revive(lost)
     await cluster.until(lambda: all(pod.is_finished for pod in cluster.pods("bert", 1)), "the old member has ended")
@@ -58,14 +59,14 @@ async def test_a_partitioned_member_comes_back_and_is_known_for_what_it_is(clust
 
 
 async def environment(cluster: Cluster, pod: Pod) -> str:
-    """KAJI_ATTEMPT of a member."""
+    """Return KAJI_ATTEMPT of a member."""
     found = await cluster.client.get(PODS, pod.metadata.name, cluster.namespace)
     values = {each["name"]: each.get("value") for each in found["spec"]["containers"][0]["env"]}
     return str(values["KAJI_ATTEMPT"])
 
 
-async def asks_for_hosts(cluster: Cluster, run_uid: str, attempt: int) -> tuple[int, str]:
-    """Status and code of what a member of that attempt is told when it asks where the others are."""
+async def answer_about_hosts(cluster: Cluster, run_uid: str, attempt: int) -> tuple[int, str]:
+    """Return the status and the code that a member of that attempt gets when it asks for the gang's hosts."""
     ticket = Ticket(cluster.namespace, "bert", run_uid, attempt, 3, "")
     token = sign(ticket, await ensure_ticket_key(cluster.client, LEASE_NAMESPACE))
     async with web_api(cluster) as web:
