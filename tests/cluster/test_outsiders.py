@@ -1,6 +1,6 @@
-"""Every call of the Web API by somebody without rights anywhere, and by nobody, on a real API server.
+"""Every call of the Web API by a user without any rights, and without credentials, on a real API server.
 
-test_two_teams.py makes the same calls as somebody with rights in another team.
+test_two_teams.py makes the same calls as a user with rights in another team.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ async def calls(real_control_plane: RealServer, cluster: Cluster) -> AsyncIterat
         yield calls
 
 
-async def test_no_call_opens_a_namespace_to_who_has_no_rights_there(calls: EveryCall) -> None:
-    """Nor says whether a run of some name is there. Afterwards all is as it was."""
+async def test_no_call_shows_a_namespace_to_a_user_without_rights_in_it(calls: EveryCall) -> None:
+    """No answer reveals whether a run of a given name exists. Nothing is changed."""
     await calls.are_refused_to_the_outsider()
 
 
 @pytest.mark.parametrize("token", ["", "Bearer nobody-knows-this"])
 async def test_no_call_is_answered_without_credentials(calls: EveryCall, token: str) -> None:
-    """Also of routes that the OpenAPI document does not tell of."""
+    """Except the open ones."""
     headers = {"Authorization": token} if token else {}
     for path, method, _ in operations(openapi_document()):
         if path not in TO_ANYBODY:
@@ -44,7 +44,7 @@ async def test_no_call_is_answered_without_credentials(calls: EveryCall, token: 
         assert calls.shows_nothing(answer) and RUN not in answer.text
 
 
-async def test_no_program_is_run_in_a_member_of_others(calls: EveryCall) -> None:
-    """Nor is a WebSocket opened."""
+async def test_no_program_is_run_in_members_of_other_users(calls: EveryCall) -> None:
+    """The WebSocket is not even opened."""
     for headers, status in ((calls.outsider, 403), ({}, 401), ({"Authorization": "Bearer nobody"}, 401)):
         await calls.run_no_program_for(headers, status)

@@ -26,12 +26,12 @@ from kajitori.embedded.kubelet.settings import KubeletSettings
 from kajitori.errors import NotFound
 from kajitori.kube.resources import NODES
 
-# A kill costs a quarter of a second of one core: some are done each time, never the same ones; before a release, 200.
+# A kill takes a quarter of a second of one core. Each call makes a few, never the same ones; before a release, 200.
 KILLS = int(os.environ.get("KAJI_TEST_STORM_KILLS", "16"))
 SEED = int(os.environ.get("KAJI_TEST_STORM_SEED", "0")) or random.randrange(1, 1_000_000)
 OWN_MACHINE = {"allowRoot": True, "allowPrivilegeEscalation": True, "dropCapabilities": [], "seccompProfile": ""}
 SLOW_END = {"annotations": {f"{SIM}ignore-sigterm": "true"}}
-"""Members on simulated nodes take all of their grace to end: time for mistakes."""
+"""Members on simulated nodes use their whole grace to end, which leaves time for mistakes."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class KillableCluster:
     cluster: Cluster
     parts: PartProcesses
     victims: Sequence[tuple[str, ...]]
-    """Who may be killed together."""
+    """Groups of parts that may be killed together."""
 
 
 @pytest.fixture(params=["embedded", pytest.param("real", marks=[pytest.mark.real, pytest.mark.xdist_group("runs")])])

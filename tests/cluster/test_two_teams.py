@@ -1,7 +1,7 @@
 """Two users of two teams, signed in at an OpenID provider, on the embedded API server and on a real one.
 
-alice is in the team vision, bob in the team speech; lena leads vision. The roles are those that `kaji install` makes,
-the bindings those of `kaji team render`.
+alice is in the team vision, bob in the team speech; lena leads vision. `kaji install` makes the roles, and `kaji team
+render` the bindings.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from kajitori.kube.resources import NAMESPACES, SELF_ACCESS_REVIEWS
 
 PATIENCE_SECONDS = 30.0
 BROWSER = Path(__file__).parents[1] / "helpers" / "browse.py"
-"""A program that signs in at the provider as a person with a browser would."""
+"""A program that signs in at the provider, like a user with a browser."""
 
 
 @pytest.fixture(params=["embedded", pytest.param("real", marks=pytest.mark.real)])
 async def teamed(
     request: pytest.FixtureRequest, tmp_path: Path, identity_provider: IdentityProvider
 ) -> AsyncIterator[Cluster]:
-    """A cluster with the roles of people, and the team vision bound to its namespace, speech to another one."""
+    """A cluster with the roles for users. The team vision is bound to its namespace, speech to another one."""
     accepted = parse_authentication(identity_provider.authentication_file.read_bytes())
     async with (
         control_plane(real_server_of(request), tmp_path, accepted) as server,
@@ -67,7 +67,7 @@ async def bind(cluster: Cluster) -> None:
 
 @pytest.fixture
 async def calls(teamed: Cluster, identity_provider: IdentityProvider) -> AsyncIterator[EveryCall]:
-    """A run of alice's, and bob as the outsider."""
+    """A run of alice, and bob as the outsider."""
     alice, bob = [await asyncio.to_thread(identity_provider.id_token, user) for user in ("alice", "bob")]
     await may_submit(teamed, alice)
     place = SignIn(identity_provider.issuer, scopes=SCOPES, ca=identity_provider.ca.read_text())
@@ -76,7 +76,7 @@ async def calls(teamed: Cluster, identity_provider: IdentityProvider) -> AsyncIt
 
 
 async def may_submit(cluster: Cluster, token: str) -> None:
-    """Wait until the API server has put the aggregated roles together."""
+    """Wait until the API server has combined the aggregated roles and the user may submit."""
     asked = {"verb": "create", "group": "kajitori.dev", "resource": "runs", "namespace": cluster.namespace}
     review = {
         "apiVersion": SELF_ACCESS_REVIEWS.api_version,
@@ -91,7 +91,7 @@ async def may_submit(cluster: Cluster, token: str) -> None:
 
 
 async def test_no_call_crosses_from_one_team_to_another(calls: EveryCall) -> None:
-    """bob has every right of a user in his own team; alice reads what he is refused. Streams are among the calls."""
+    """bob has every right of a user in his own team. alice may read what he may not. Streams are among the calls."""
     await calls.are_refused_to_the_outsider()
     await calls.run_no_program_for(calls.outsider, 403)
     allowed = 0
@@ -104,7 +104,7 @@ async def test_no_call_crosses_from_one_team_to_another(calls: EveryCall) -> Non
 
 
 async def test_each_team_lists_its_own_runs(calls: EveryCall) -> None:
-    """Who a user is, where, and in which teams, says the server by the API server's word."""
+    """The API server decides who a user is, in which namespaces and teams."""
     mine = {"name": "bobs", "namespace": speech_of(calls.cluster), "spec": SPEC}
     made = await calls.http.post("/v1/runs", headers=calls.outsider, json=mine)
     assert made.status_code == 201, made.text
@@ -123,10 +123,10 @@ async def test_each_team_lists_its_own_runs(calls: EveryCall) -> None:
 
 
 @pytest.mark.parametrize("teamed", ["embedded"], indirect=True)
-async def test_people_sign_in_with_the_command_line(
+async def test_users_sign_in_with_the_command_line(
     calls: EveryCall, identity_provider: IdentityProvider, tmp_path: Path
 ) -> None:
-    """The server is used from then on; an expired token is renewed; no token is printed."""
+    """Later commands use that server. An expired token is renewed, and no token is printed."""
     home = clean_environment(tmp_path, BROWSER=f"{sys.executable} {BROWSER} %s", SIGN_IN_CA=str(identity_provider.ca))
 
     async def call(*words: str, user: str = "alice") -> str:
@@ -153,6 +153,6 @@ async def test_people_sign_in_with_the_command_line(
 
 
 def context(home: Path) -> Path:
-    """The file of the only sign-in."""
+    """Return the file of the only sign-in."""
     (file,) = home.rglob("contexts/*.json")
     return file
