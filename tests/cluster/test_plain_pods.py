@@ -19,7 +19,7 @@ from kajitori.core.admission.plain_pods.policies import PODS as PODS_POLICY
 from kajitori.core.policy.file import parse_policy
 from kajitori.errors import Forbidden, KajitoriError
 from kajitori.kube.client import KubeClient
-from kajitori.kube.platform.pod_policies import PodPolicyKeeper
+from kajitori.kube.platform.policy_keeper import PolicyKeeper
 from kajitori.kube.resources import (
     MUTATING_BINDINGS,
     MUTATING_POLICIES,
@@ -69,7 +69,7 @@ async def enforced(kube_server: KubeServer, own_namespace: str) -> AsyncIterator
     pods = {"namespaces": [own_namespace], "reasons": {"images": "see https://wiki/images"}}
     policies = [parse_policy(RULES | {"pods": pods})]
     async with kube_server.client() as admin:
-        keeper = PodPolicyKeeper(admin, lambda: policies[-1], lambda: True, time.monotonic)
+        keeper = PolicyKeeper(admin, lambda: policies[-1], lambda: True, time.monotonic)
         await keeper.keep()
         found = Enforced(admin, own_namespace)
         await until_in_force(found)

@@ -18,7 +18,7 @@ from kajitori.controllers.reconciler import Reconciler
 from kajitori.controllers.records.tidying import expire_forever, tidy_forever
 from kajitori.controllers.workqueue import WorkQueue
 from kajitori.errors import KajitoriError
-from kajitori.kube.platform.pod_policies import PodPolicyKeeper
+from kajitori.kube.platform.policy_keeper import PolicyKeeper
 
 log = logging.getLogger(__name__)
 
@@ -37,7 +37,7 @@ class RunController:
         queue: QueueParts,
         nodes: NodeParts,
         records: RecordParts,
-        pod_policies: PodPolicyKeeper,
+        policy_keeper: PolicyKeeper,
     ) -> None:
         """`changes` fills `work` as the cluster changes; `reconciler` does it."""
         self._cluster = cluster
@@ -49,7 +49,7 @@ class RunController:
         self._queue = queue
         self._nodes = nodes
         self._records = records
-        self._pod_policies = pod_policies
+        self._policy_keeper = policy_keeper
 
     async def run(self, stop: asyncio.Event) -> None:
         """Work until `stop` is set. Calls that have begun end within the client's time limits."""
@@ -85,7 +85,7 @@ class RunController:
             self._queue.provisioning.follow(),
             self._queue.planning.grow_forever(),
             self._nodes.health.keep_forever(),
-            self._pod_policies.keep_forever(),
+            self._policy_keeper.keep_forever(),
             records.peaks.ask_forever(lambda: view.policy),
             tidy_forever(mirror, view, records.logs, records.code, outlives=records.history is not None),
             *((records.history.follow(),) if records.history is not None else ()),

@@ -36,7 +36,7 @@ from kajitori.kube.client import KubeClient
 from kajitori.kube.clock import steady_seconds
 from kajitori.kube.events import EventRecorder
 from kajitori.kube.mirror.mirror import Mirror
-from kajitori.kube.platform.pod_policies import PodPolicyKeeper
+from kajitori.kube.platform.policy_keeper import PolicyKeeper
 from kajitori.kube.platform.ticket_key import SigningKey
 from kajitori.monitoring.controller import ControllerMetrics
 
@@ -93,7 +93,7 @@ def run_controller(
     peaks = MemoryKeeper(client, mirror, work.add, now)
     records = RecordParts(logs=logs, results=results, peaks=peaks, code=code, history=keeper)
     reconciler = Reconciler(cluster, work, runs=runs, queue=queue, nodes=nodes, records=records)
-    pod_policies = PodPolicyKeeper(client, lambda: view.policy, view.has_cpu_nodes, steady_seconds)
+    policy_keeper = PolicyKeeper(client, lambda: view.policy, view.has_cpu_nodes, steady_seconds)
     return RunController(
         cluster,
         work,
@@ -103,5 +103,5 @@ def run_controller(
         queue=queue,
         nodes=nodes,
         records=records,
-        pod_policies=pod_policies,
+        policy_keeper=policy_keeper,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kajitori.core.admission.run_changes import ADMINISTER
 from kajitori.core.leadership import LEASE_NAME
 from kajitori.core.words.names import GROUP, TICKETS_SECRET
 from kajitori.install.objects import RBAC, Object, aggregated_role, cluster_role, role, rule
@@ -17,7 +18,7 @@ _ADMISSION = "validatingadmissionpolicies validatingadmissionpolicybindings"
 
 def roles(settings: InstallSettings) -> list[Object]:
     """Return all roles. `kajitori-user` and its additions are bound to people in their namespaces, by operators."""
-    found = [*people(), *teams(), server(), controller(), pod_rules(), kubelets()]
+    found = [*people(), *teams(), server(), controller(), policy_keeper(), kubelets()]
     found += [leader(settings), tickets(settings), installer()]
     if settings.agents.enabled:
         found.append(relay())
@@ -67,6 +68,9 @@ def people() -> list[Object]:
             ],
             "lead",
         ),
+        # Stops, changes and deletes runs of others where policy's `security.runChanges` leaves that to their owners. No
+        # other rule uses this verb.
+        cluster_role("kajitori-run-administrator", [rule(GROUP, "runs", ADMINISTER)], "lead operator"),
         # `kaji drain`, `kaji uncordon`, `kaji preflight` and `kaji nodes --healthy`, with the operator's own rights. A
         # ClusterRoleBinding: nodes have no namespace.
         cluster_role(
@@ -152,13 +156,13 @@ def controller() -> Object:
     )
 
 
-def pod_rules() -> Object:
-    """Bound only on purpose: with it the controller applies the policy's rules for everybody's Pods itself, whenever
-    the policy changes. An account that may write admission policies can refuse or change any object of the cluster.
+def policy_keeper() -> Object:
+    """Bound only on purpose: with it the controller applies the admission policies that enforce the policy file,
+    whenever that changes. An account that may write admission policies can refuse or change any object of the cluster.
     Without it, operators apply them: `kaji policy render | kubectl apply --server-side -f -`."""
     mutating = "mutatingadmissionpolicies mutatingadmissionpolicybindings"
     return cluster_role(
-        "kajitori-pod-rules",
+        "kajitori-policy-keeper",
         [
             rule("admissionregistration.k8s.io", f"{_ADMISSION} {mutating}", "get create patch delete"),
             # Whether the API server can change Pods.

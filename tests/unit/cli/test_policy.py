@@ -42,7 +42,7 @@ def test_render_prints_the_admission_policies(tmp_path: Path) -> None:
     file.write_text("{}")
     nothing = invoke(FakeWebApi(), "policy", "render", str(file))
     assert (nothing.stdout, nothing.exit_code) == ("", 0)
-    assert "pods.namespaces is empty" in nothing.stderr
+    assert "nothing for the API server to enforce" in nothing.stderr
 
 
 def test_check_names_the_faults_of_manifests(manifest: str) -> None:

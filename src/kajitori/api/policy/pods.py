@@ -10,7 +10,7 @@ from typing import Any
 from kajitori.api.auth import User
 from kajitori.api.context import Api
 from kajitori.api.views.configuration import BrokenRule, PodAudit
-from kajitori.core.admission.plain_pods.policies import PODS, pod_policies
+from kajitori.core.admission.enforced import enforced_policies
 from kajitori.core.admission.plain_pods.rules import Circumstances, PodView, Rule, applies_in, faults_of, rules_of
 from kajitori.core.policy.model import Policy
 from kajitori.errors import Forbidden, NotFound
@@ -79,11 +79,9 @@ def _owner_of(pod: Mapping[str, Any]) -> str:
 
 
 async def enforcement_findings(api: Api, user: User, policy: Policy) -> list[str]:
-    """Return why the policy's rules for Pods are not in force as they should be; nothing if the caller may not know."""
-    if not policy.pods.namespaces:
-        return []
+    """Return why the API server does not enforce the policy as it should; nothing if the caller may not know."""
     findings = []
-    if policy.gpu.cpu_runs_on_gpu_nodes != "always" and "gpuNodes" in policy.pods.rules:
+    if policy.pods.namespaces and policy.gpu.cpu_runs_on_gpu_nodes != "always" and "gpuNodes" in policy.pods.rules:
         labels = policy.gpu.type_labels
         bare = [
             node.name
@@ -97,27 +95,31 @@ async def enforcement_findings(api: Api, user: User, policy: Policy) -> list[str
                 "other people's Pods without GPUs off"
             )
     try:
-        stored = await user.client.get(VALIDATING_POLICIES, PODS)
+        missing = [name for name, forms in _wanted(api, policy).items() if not await _is_stored(user, name, forms)]
     except Forbidden:
         return findings
-    except NotFound:
-        stored = {}
-    facts = [Circumstances(api.cluster.has_cpu_nodes(), is_completed) for is_completed in (True, False)]
-    wanted = [body for fact in facts for body in pod_policies(policy, fact) if _is_about_pods(body)]
-    if wanted and not any(_says_the_same(stored, body) for body in wanted):
-        how = "differ from" if stored else "are not"
+    if missing:
         findings.append(
-            f"the rules for Pods in the cluster {how} {'the policy' if stored else 'applied'}: "
+            f"the API server does not enforce the policy, because {', '.join(missing)} is missing or differs: "
             "kaji policy render | kubectl apply --server-side -f -"
         )
     return findings
 
 
-def _is_about_pods(body: Mapping[str, Any]) -> bool:
-    return (body["kind"], body["metadata"]["name"]) == ("ValidatingAdmissionPolicy", PODS)
+def _wanted(api: Api, policy: Policy) -> dict[str, list[Mapping[str, Any]]]:
+    """Return the validating policies by name, in the forms for API servers that can and that cannot change Pods."""
+    found: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
+    for is_completed in (True, False):
+        for body in enforced_policies(policy, Circumstances(api.cluster.has_cpu_nodes(), is_completed)):
+            if body["kind"] == VALIDATING_POLICIES.kind:
+                found[body["metadata"]["name"]].append(body["spec"])
+    return found
 
 
-def _says_the_same(stored: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
-    spec = stored.get("spec") or {}
+async def _is_stored(user: User, name: str, forms: Sequence[Mapping[str, Any]]) -> bool:
+    try:
+        stored = (await user.client.get(VALIDATING_POLICIES, name)).get("spec") or {}
+    except NotFound:
+        return False
     parts = ("variables", "matchConditions", "validations")
-    return all(spec.get(part) == wanted["spec"][part] for part in parts)
+    return any(all(stored.get(part) == form.get(part) for part in parts) for form in forms)

@@ -66,6 +66,10 @@ class Security(Document):
     )
     """Key patterns of taints that a run may not tolerate. By default these are the taints of control planes, and taints
     for the current state of a node, including Kajitori's own."""
+    run_changes: Literal["anyone", "owner"] = "anyone"
+    """Who may stop, change and delete a run, of those who may change runs in its namespace. owner: the user who
+    submitted it, and people with the verb `administer` on runs, such as team leads and operators. A run without an
+    owner stays everybody's. The API server enforces it with an admission policy, for all its clients."""
     default_user: User | None = None
     """uid or uid:gid for runs that name no user. Left out: the image's user."""
     allow_privilege_escalation: bool = False

@@ -6,7 +6,7 @@ from typing import Any
 
 from tests.unit.api.conftest import World
 
-from kajitori.core.admission.plain_pods.policies import pod_policies
+from kajitori.core.admission.enforced import enforced_policies
 from kajitori.core.admission.plain_pods.rules import Circumstances
 from kajitori.core.policy.file import parse_policy
 
@@ -52,16 +52,18 @@ async def test_without_rules_no_pod_is_read(world: World) -> None:
 
 
 async def test_rules_that_are_not_in_force_are_a_finding(world: World) -> None:
-    """Also rules that differ from the policy; and nodes with GPUs that no label names."""
+    """Whatever the policy wants the API server to enforce."""
 
     async def findings() -> list[str]:
         found: list[str] = (await world.http.get("/v1/policy")).json()["findings"]
-        return [text for text in found if "Pods" in text]
+        return [text for text in found if "does not enforce" in text]
 
     world.api.policy.complete(lambda _: parse_policy(RULES))
-    assert any("are not applied: kaji policy render" in text for text in await findings())
-    objects = pod_policies(parse_policy(RULES), Circumstances(is_completed=True))
-    world.kubernetes.put("validatingadmissionpolicies", objects[0])
-    assert not any("rules for Pods in the cluster" in text for text in await findings())
-    world.api.policy.complete(lambda _: parse_policy(RULES | {"images": {"allow": ["web:*"]}}))
-    assert any("differ from the policy" in text for text in await findings())
+    assert "kajitori-pods, kajitori-pod-templates, kajitori-cron-jobs is missing" in (await findings())[0]
+    for body in enforced_policies(parse_policy(RULES), Circumstances(is_completed=True)):
+        if body["kind"] == "ValidatingAdmissionPolicy":
+            world.kubernetes.put("validatingadmissionpolicies", body)
+    assert await findings() == []
+    rules = RULES | {"security": {"runChanges": "owner"}}
+    world.api.policy.complete(lambda _: parse_policy(rules))
+    assert "because kajitori-run-changes is missing" in (await findings())[0]

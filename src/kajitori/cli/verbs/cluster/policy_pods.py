@@ -27,20 +27,20 @@ if TYPE_CHECKING:
 @connection_options
 @click.pass_obj
 def render(cli: Cli, file: str | None, without_defaults: bool, only_gpu_nodes: bool) -> None:
-    """Print the admission policies for everybody's Pods.
+    """Print the admission policies by which the API server enforces the policy.
 
-    They enforce the section `pods` of the policy in force, or of FILE, in the API server itself. `kaji up` and a
-    controller with the role kajitori-pod-rules apply them by themselves.
+    They are for the sections `pods` and `security.runChanges` of the policy in force, or of FILE. `kaji up` and a
+    controller with the role kajitori-policy-keeper apply them by themselves.
     """
     from kajitori.cli.terminal import yaml_text
-    from kajitori.core.admission.plain_pods.policies import pod_policies
+    from kajitori.core.admission.enforced import enforced_policies
     from kajitori.core.admission.plain_pods.rules import Circumstances
 
     policy = policy_of(cli, file)
     circumstances = Circumstances(has_cpu_nodes=not only_gpu_nodes, is_completed=not without_defaults)
-    objects = pod_policies(policy, circumstances)
+    objects = enforced_policies(policy, circumstances)
     if not objects:
-        say("note: the policy demands nothing of other Pods: pods.namespaces is empty")
+        say("note: the policy has nothing for the API server to enforce: set pods.namespaces or security.runChanges")
     echo("---\n".join(yaml_text(body) for body in objects), nl=False)
 
 

@@ -35,7 +35,7 @@ CRON_JOBS = "kajitori-cron-jobs"
 DEFAULTS = "kajitori-pod-defaults"
 """Name of the policy that fills in defaults."""
 
-ALL_NAMES = (
+POD_POLICIES = (
     *(("ValidatingAdmissionPolicyBinding", name) for name in (PODS, TEMPLATES, CRON_JOBS)),
     *(("ValidatingAdmissionPolicy", name) for name in (PODS, TEMPLATES, CRON_JOBS)),
     ("MutatingAdmissionPolicyBinding", DEFAULTS),

@@ -1,4 +1,4 @@
-"""The keeper of the admission policies for everybody's Pods."""
+"""The keeper of the admission policies that enforce the policy file."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kajitori.core.policy.file import parse_policy
 from kajitori.core.policy.model import Policy
 from kajitori.errors import Forbidden, NotFound
 from kajitori.kube.client import KubeClient
-from kajitori.kube.platform.pod_policies import RENEW_SECONDS, PodPolicyKeeper
+from kajitori.kube.platform.policy_keeper import RENEW_SECONDS, PolicyKeeper
 from kajitori.kube.resources import MUTATING_POLICIES, VALIDATING_POLICIES, Resource
 
 RULES = parse_policy({"pods": {"namespaces": ["team"]}})
@@ -54,7 +54,7 @@ class Keeper:
     def __init__(self, cluster: Cluster, policy: Policy) -> None:
         self.policy, self.has_cpu_nodes, self.now = policy, True, 0.0
         client = cast(KubeClient, cluster)
-        self.keep = PodPolicyKeeper(client, lambda: self.policy, lambda: self.has_cpu_nodes, lambda: self.now).keep
+        self.keep = PolicyKeeper(client, lambda: self.policy, lambda: self.has_cpu_nodes, lambda: self.now).keep
 
 
 async def test_policies_follow_the_policy_file() -> None:

@@ -1,4 +1,4 @@
-"""Keeps the admission policies for everybody's Pods in the cluster as the policy file says."""
+"""Keeps the admission policies in the cluster that enforce the policy file."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from kajitori.core.admission.plain_pods.policies import ALL_NAMES, pod_policies
+from kajitori.core.admission.enforced import ENFORCED, enforced_policies
 from kajitori.core.admission.plain_pods.rules import Circumstances
 from kajitori.core.policy.model import Policy
 from kajitori.errors import Forbidden, KajitoriError, NotFound
@@ -34,9 +34,10 @@ _BY_KIND = {
 }
 
 
-class PodPolicyKeeper:
-    """Applies the objects of `pod_policies`, and deletes those that the policy no longer wants. Only the leader runs
-    it. Without the right to do so (ClusterRole `kajitori-pod-rules`) it changes nothing and says so in the log."""
+class PolicyKeeper:
+    """Applies the objects of `enforced_policies`, and deletes those that the policy no longer wants. Only the leader
+    runs it. Without the right to do so (ClusterRole `kajitori-policy-keeper`) it changes nothing and says so in the
+    log."""
 
     def __init__(
         self,
@@ -74,11 +75,11 @@ class PodPolicyKeeper:
 
     async def _apply(self, policy: Policy, has_cpu_nodes: bool) -> None:
         can_mutate = bool(policy.pods.namespaces) and await self._serves_mutations()
-        objects = pod_policies(policy, Circumstances(has_cpu_nodes=has_cpu_nodes, is_completed=can_mutate))
+        objects = enforced_policies(policy, Circumstances(has_cpu_nodes=has_cpu_nodes, is_completed=can_mutate))
         for body in objects:
             await self._put(body)
         kept = {(body["kind"], body["metadata"]["name"]) for body in objects}
-        for kind, name in ALL_NAMES:
+        for kind, name in ENFORCED:
             if (kind, name) not in kept:
                 await self._remove(kind, name)
         self._reported = ""
@@ -106,11 +107,11 @@ class PodPolicyKeeper:
         if error.message == self._reported:
             return
         self._reported = error.message
-        if self._policy().pods.namespaces:
+        if enforced_policies(self._policy(), Circumstances()):
             log.warning(
-                "the policy's rules for Pods (`pods`) are not applied: %s. To apply them by hand: "
+                "the admission policies that enforce the policy are not applied: %s. To apply them by hand: "
                 "kaji policy render | kubectl apply --server-side -f -",
                 error.message,
             )
         else:
-            log.debug("old rules for Pods, if there are any, are not deleted: %s", error.message)
+            log.debug("old admission policies, if there are any, are not deleted: %s", error.message)

@@ -1,0 +1,80 @@
+"""The admission policy for changes of runs: in a namespace that several people share, only a run's owner may change it.
+
+It is switched on by the policy's `security.runChanges: owner`. The owner is the user whom the API server wrote down
+when the run was created (`owner_policy`). Team leads and operators have the verb `administer` on runs, which is asked
+of the API server like any other right. Whoever may write the status of runs is a controller.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kajitori.core.policy.model import Policy
+from kajitori.core.words import names
+
+Manifest = dict[str, Any]
+
+RUN_CHANGES = "kajitori-run-changes"
+"""Name of the policy and of its binding."""
+ADMINISTER = "administer"
+"""The verb on runs that lets a user change and delete runs of others."""
+
+_API_VERSION = "admissionregistration.k8s.io/v1"
+_RUNS = f"authorizer.group('{names.GROUP}').resource('{names.PLURAL}')"
+_IN_NAMESPACE = ".namespace(request.namespace)"
+_OWNER = f"oldObject.metadata.?annotations[?'{names.ANNOTATION_OWNER}'].orValue('')"
+
+
+def run_changes_policy(policy: Policy) -> list[Manifest]:
+    """Return the ValidatingAdmissionPolicy and its binding; nothing if everybody with the right may change runs.
+
+    Kubernetes' own controllers, which delete the objects of a namespace and of lost owners, are exempt. Changes of the
+    status are not concerned.
+    """
+    if policy.security.run_changes == "anyone":
+        return []
+    rule = {
+        "apiGroups": [names.GROUP],
+        "apiVersions": ["*"],
+        "operations": ["UPDATE", "DELETE"],
+        "resources": [names.PLURAL],
+    }
+    metadata = {"name": RUN_CHANGES, "labels": {names.LABEL_MANAGED_BY: names.MANAGED_BY}}
+    kubernetes = (
+        "request.userInfo.username == 'system:kube-controller-manager'"
+        " || 'system:serviceaccounts:kube-system' in request.userInfo.?groups.orValue([])"
+    )
+    message = (
+        "'run ' + oldObject.metadata.name + ' belongs to ' + variables.owner"
+        " + ': only they, a team lead or an operator may change or delete it'"
+    )
+    validating = {
+        "apiVersion": _API_VERSION,
+        "kind": "ValidatingAdmissionPolicy",
+        "metadata": metadata,
+        "spec": {
+            "failurePolicy": "Fail",
+            "matchConstraints": {"resourceRules": [rule]},
+            "matchConditions": [
+                {"name": "others", "expression": f"!({_OWNER} in ['', request.userInfo.username])"},
+                {"name": "people", "expression": f"!({kubernetes})"},
+            ],
+            "variables": [{"name": "owner", "expression": _OWNER}],
+            "validations": [
+                {
+                    "expression": f"{_RUNS}{_IN_NAMESPACE}.check('{ADMINISTER}').allowed()"
+                    f" || {_RUNS}.subresource('status'){_IN_NAMESPACE}.check('update').allowed()",
+                    "messageExpression": message,
+                    "message": "only a run's owner, a team lead or an operator may change or delete it",
+                    "reason": "Forbidden",
+                }
+            ],
+        },
+    }
+    binding = {
+        "apiVersion": _API_VERSION,
+        "kind": "ValidatingAdmissionPolicyBinding",
+        "metadata": metadata,
+        "spec": {"policyName": RUN_CHANGES, "validationActions": ["Deny"]},
+    }
+    return [validating, binding]
