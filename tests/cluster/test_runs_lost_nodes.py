@@ -74,11 +74,11 @@ async def answer_about_hosts(cluster: Cluster, run_uid: str, attempt: int) -> tu
         return answer.status_code, answer.json().get("code", "")
 
 
-async def test_a_preempting_pod_moves_the_whole_gang(cluster: Cluster, request: pytest.FixtureRequest) -> None:
-    """kube-scheduler preempts one member, and waits for another victim: nobody is sent back into that gap.
-
-    The embedded binder preempts nobody: there the test does what kube-scheduler does.
-    """
+async def test_a_pod_that_preempts_a_member_moves_the_whole_gang(
+    cluster: Cluster, request: pytest.FixtureRequest
+) -> None:
+    """kube-scheduler preempts one member and waits for a second Pod to end: no member may take the freed GPUs
+    meanwhile. The embedded binder does not preempt, so the test does it there."""
     real = request.node.callspec.params["cluster"] == "real"
     cluster.start_controller()
     half = {"cpu": 4, "memory": "8Gi", "gpu": GPUS // 2, "gpuType": "h100"}
@@ -110,7 +110,7 @@ async def test_a_preempting_pod_moves_the_whole_gang(cluster: Cluster, request: 
 
 @contextlib.asynccontextmanager
 async def priority(cluster: Cluster) -> Any:
-    """A PriorityClass above ours, named as the namespace."""
+    """A PriorityClass above ours, with the name of the namespace."""
     await cluster.client.create(PRIORITY_CLASSES, {"metadata": {"name": cluster.namespace}, "value": 1000})
     try:
         yield
@@ -119,7 +119,7 @@ async def priority(cluster: Cluster) -> Any:
 
 
 async def foreign(cluster: Cluster, name: str, node: str, gpus: int, *, grace: int = 0, priority: str = "") -> None:
-    """A Pod of somebody else that wants GPUs of just this node, and takes its time to end."""
+    """Create a Pod that needs GPUs of exactly this node, and uses `grace` seconds to end."""
     amounts = {"cpu": "1", "memory": "1Gi", names.GPU_RESOURCE: str(gpus)}
     spec: dict[str, Any] = {
         "containers": [{"name": "x", "image": "x", "resources": {"limits": amounts}}],
@@ -139,7 +139,7 @@ async def foreign(cluster: Cluster, name: str, node: str, gpus: int, *, grace: i
 
 
 async def preempt(cluster: Cluster, name: str, node: str) -> None:
-    """What kube-scheduler does for a Pod that has no other place."""
+    """Do what kube-scheduler does for a Pod that fits nowhere else."""
     nominated = {"status": {"nominatedNodeName": node}}
     await cluster.client.patch(PODS, name, nominated, cluster.namespace, subresource="status")
     said = {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler", "message": "preempted"}
@@ -153,7 +153,8 @@ async def preempt(cluster: Cluster, name: str, node: str) -> None:
 
 
 async def test_a_run_waits_in_a_cluster_without_nodes(cluster: Cluster) -> None:
-    """No node, then one that has not said yet what it has, then nodes one by one: refusing it would be for good."""
+    """Without nodes, then with one that has not reported its resources, then with more and more. It is not refused,
+    because that would be final."""
     cluster.start_controller()
     for node in list(cluster.mirror.nodes):
         await cluster.client.delete(NODES, node)
@@ -169,7 +170,7 @@ async def test_a_run_waits_in_a_cluster_without_nodes(cluster: Cluster) -> None:
     await cluster.client.patch(NODES, "new", {"status": status}, subresource="status")
     await cluster.until(lambda: "cpu" in cluster.mirror.nodes["new"].status.allocatable, "a small one")
     await cluster.submit("large", resources={"cpu": 32})
-    await cluster.reaches("large", Phase.FAILED)  # a cluster whose nodes are known refuses it
+    await cluster.reaches("large", Phase.FAILED)  # refused, because the nodes of the cluster are known by now
     assert {cluster.status(name).phase for name in ("bert", "whole")} == {Phase.QUEUED}
     async with cluster.nodes("late-", 3):
         await cluster.reaches("bert", Phase.RUNNING)

@@ -1,4 +1,4 @@
-"""People with kubectl: our Pods, their labels and owners, our finalizer, whole namespaces and runs of one name."""
+"""Users change Kajitori's objects with kubectl: Pods, labels, owners, finalizers, namespaces, and runs of one name."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ HELD = "example.com/held"
 
 
 def pods(cluster: Cluster) -> list[Pod]:
-    """Every Pod of the namespace, whatever its labels say."""
+    """Return every Pod of the namespace, whatever its labels are."""
     found = [pod for (namespace, _), pod in cluster.mirror.pods.items() if namespace == cluster.namespace]
     return sorted(found, key=lambda pod: pod.metadata.name)
 
 
 def labels_are_right(cluster: Cluster, run: str) -> bool:
-    """Whether each Pod has the labels that its name asks for, and an owner."""
+    """Return whether each Pod has an owner and the labels that match its name."""
     uid = uid_of(cluster, run)
     for pod in pods(cluster):
         member = names.read_pod_name(pod.metadata.name)
@@ -41,7 +41,7 @@ def labels_are_right(cluster: Cluster, run: str) -> bool:
 
 
 def are_newer(pods: list[Pod], versions: list[int]) -> bool:
-    """Whether each Pod was written since."""
+    """Return whether each Pod was written after these versions."""
     return all(int(pod.metadata.resource_version) > version for pod, version in zip(pods, versions, strict=True))
 
 
@@ -52,24 +52,25 @@ def uid_of(cluster: Cluster, run: str) -> str:
 
 
 async def edit(cluster: Cluster, pod: str, **metadata: Any) -> int:
-    """Changes a Pod's metadata; answers the resource version of the edit."""
+    """Change a Pod's metadata and return the resource version of this edit."""
     edited = await cluster.client.patch(PODS, pod, {"metadata": metadata}, cluster.namespace)
     return int(edited["metadata"]["resourceVersion"])
 
 
-async def stranger(cluster: Cluster, name: str = "stranger") -> list[dict[str, Any]]:
-    """References to an object of somebody else's, as the controller of whatever has them."""
+async def foreign_owner(cluster: Cluster, name: str = "stranger") -> list[dict[str, Any]]:
+    """Create another object and return a reference to it as the controlling owner."""
     made = await cluster.client.create(CONFIG_MAPS, {"metadata": {"name": name}}, cluster.namespace)
     owner = {"apiVersion": "v1", "kind": CONFIG_MAPS.kind, "name": name, "uid": made["metadata"]["uid"]}
     return [owner | {"controller": True}]
 
 
 async def edit_everywhere(cluster: Cluster, value: str | None) -> None:
-    """Another label of each member of `bert`, the owner of the last two, the Run's finalizer; until all is put back."""
+    """Change one label of each member of `bert`, the owners of the last two, and the Run's finalizer; wait until all
+    are restored."""
     versions = [await edit(cluster, f"bert-1-{rank}", labels={label: value}) for rank, label in enumerate(LABELS)]
     last = f"bert-1-{len(LABELS)}"
     versions.append(await edit(cluster, last, ownerReferences=[], labels={names.LABEL_RANK: "0"}))
-    others = await stranger(cluster, f"others-{value}".lower())
+    others = await foreign_owner(cluster, f"others-{value}".lower())
     versions.append(await edit(cluster, f"bert-1-{len(LABELS) + 1}", ownerReferences=others))
     await cluster.client.patch(RUNS, "bert", {"metadata": {"finalizers": None}}, cluster.namespace)
     await cluster.until(lambda: are_newer(pods(cluster), versions), "each Pod was written after its edit")
@@ -79,8 +80,8 @@ async def edit_everywhere(cluster: Cluster, value: str | None) -> None:
     )
 
 
-async def test_labels_and_owners_are_put_back_and_no_program_notices(cluster: Cluster) -> None:
-    """Whatever is removed or edited, member by member: the same Pods run on, each found again by its labels."""
+async def test_labels_and_owners_are_restored_while_programs_run_on(cluster: Cluster) -> None:
+    """Each is removed or changed: the same Pods run on, with their labels."""
     cluster.start_controller()
     await cluster.submit("bert", replicas=len(LABELS) + 2)
     await cluster.reaches("bert", Phase.RUNNING)
@@ -92,9 +93,9 @@ async def test_labels_and_owners_are_put_back_and_no_program_notices(cluster: Cl
     assert (status.phase, status.attempts, status.interruptions) == (Phase.RUNNING, 1, 0)
 
 
-async def test_what_was_edited_while_nobody_looked_goes_with_its_run(cluster: Cluster) -> None:
-    """Pods that no collection would find by their labels: a restart waits for them, and nothing of them is left."""
-    first, others = cluster.start_controller(), await stranger(cluster)
+async def test_pods_that_were_edited_without_a_controller_are_deleted(cluster: Cluster) -> None:
+    """Their labels do not find them any more. A restart waits for their end, and none of them is left."""
+    first, other_owner = cluster.start_controller(), await foreign_owner(cluster)
     for name in ("broken", "deleted"):
         await cluster.submit(name, replicas=4, restarts=1)
         await cluster.reaches(name, Phase.RUNNING)
@@ -102,7 +103,7 @@ async def test_what_was_edited_while_nobody_looked_goes_with_its_run(cluster: Cl
     for name in ("broken", "deleted"):
         await edit(cluster, f"{name}-1-0", labels=dict.fromkeys(LABELS))
         await edit(cluster, f"{name}-1-1", ownerReferences=[])
-        await edit(cluster, f"{name}-1-3", ownerReferences=others)
+        await edit(cluster, f"{name}-1-3", ownerReferences=other_owner)
     await cluster.behave("broken-1-2", exit_code="1")
     await cluster.client.delete(RUNS, "deleted", cluster.namespace)
     alive: set[frozenset[int]] = set()
@@ -123,9 +124,9 @@ async def test_what_was_edited_while_nobody_looked_goes_with_its_run(cluster: Cl
 
 
 @pytest.mark.parametrize("led_on", [True, False])
-async def test_a_wiped_status_uses_no_attempt_twice(cluster: Cluster, led_on: bool) -> None:
-    """Its Pods say how many attempts there were; the members that still run are ended before the next begins. Without
-    Pods whoever led all the time knows it."""
+async def test_no_attempt_is_used_twice_after_the_status_was_deleted(cluster: Cluster, led_on: bool) -> None:
+    """The Pods tell how many attempts there were, and all members end before the next attempt. Without Pods, a
+    controller that has led since then knows it."""
     first = cluster.start_controller()
     await cluster.submit("bert", replicas=2)
     await cluster.reaches("bert", Phase.RUNNING)
@@ -152,8 +153,8 @@ async def test_a_wiped_status_uses_no_attempt_twice(cluster: Cluster, led_on: bo
     assert not [attempts for attempts in alive if len(attempts) > 1]
 
 
-async def test_somebody_deletes_all_of_our_pods(cluster: Cluster) -> None:
-    """`kubectl delete pods --all`: the gang comes back as one, and it costs no restart."""
+async def test_a_gang_restarts_when_all_of_its_pods_are_deleted(cluster: Cluster) -> None:
+    """`kubectl delete pods --all` is not counted as a restart."""
     cluster.start_controller()
     await cluster.submit("bert", replicas=4, restarts=0, resources=WHOLE)
     await cluster.reaches("bert", Phase.RUNNING)
@@ -164,31 +165,31 @@ async def test_somebody_deletes_all_of_our_pods(cluster: Cluster) -> None:
 
 
 @pytest.mark.parametrize("how", ["Orphan", "Foreground"])
-async def test_however_a_run_is_deleted_its_members_go(cluster: Cluster, how: str) -> None:
-    """`kubectl delete --cascade=orphan` takes the owner off our Pods: they are ended all the same."""
+async def test_members_end_however_their_run_is_deleted(cluster: Cluster, how: str) -> None:
+    """Also with `kubectl delete --cascade=orphan`, which removes the owner from our Pods."""
     cluster.start_controller()
     await cluster.submit("bert", replicas=3)
     await cluster.reaches("bert", Phase.RUNNING)
     await cluster.client.delete(RUNS, "bert", cluster.namespace, propagation=how)
 
-    def let_go() -> (
+    def has_no_finalizer() -> (
         bool
-    ):  # the garbage collector's own finalizer may take it half a minute: it has to know the kind first
+    ):  # the garbage collector's own finalizer may stay for half a minute, because it must first learn of the kind
         run = cluster.run("bert")
         return run is None or names.FINALIZER not in run.metadata.finalizers
 
-    await cluster.until(let_go, "we let the Run go")
+    await cluster.until(has_no_finalizer, "we let the Run go")
     await cluster.until(lambda: not pods(cluster), "its Pods are gone")
 
 
-async def test_a_run_that_is_edited_runs_on_as_it_was_begun(cluster: Cluster) -> None:
-    """The edit is for the next attempt; one that policy or grammar refuses ends the run only then."""
+async def test_an_edit_of_a_running_run_counts_for_its_next_attempt(cluster: Cluster) -> None:
+    """An edit that policy or Kajitori refuses ends the run only then."""
     cluster.start_controller()
     await cluster.submit("bert", replicas=2, restarts=5)
     await cluster.reaches("bert", Phase.RUNNING)
     await cluster.change("bert", replicas=3, env={"EDITED": "1"})
     await cluster.submit("after", replicas=1)
-    await cluster.reaches("after", Phase.RUNNING)  # by now the edit was seen, too
+    await cluster.reaches("after", Phase.RUNNING)  # the edit has been seen by now
     assert (cluster.status("bert").phase, len(cluster.pods("bert"))) == (Phase.RUNNING, 2)
     await cluster.behave("bert-1-0", exit_code="1")
     status = await cluster.reaches("bert", Phase.RUNNING, attempt=2)
@@ -196,7 +197,7 @@ async def test_a_run_that_is_edited_runs_on_as_it_was_begun(cluster: Cluster) ->
     found = await cluster.client.get(PODS, "bert-2-2", cluster.namespace)
     assert {"name": "EDITED", "value": "1"} in found["spec"]["containers"][0]["env"]
 
-    await cluster.change("bert", carrier="pigeon")  # the resource's schema admits it, the grammar of specs does not
+    await cluster.change("bert", carrier="pigeon")  # the schema of the resource accepts it, Kajitori does not
     await cluster.change("after", image="")
     await cluster.client.delete(PODS, "bert-2-0", cluster.namespace, grace_seconds=0)
     status = await cluster.reaches("bert", Phase.FAILED)
@@ -205,8 +206,8 @@ async def test_a_run_that_is_edited_runs_on_as_it_was_begun(cluster: Cluster) ->
     assert cluster.status("after").phase is Phase.RUNNING
 
 
-async def test_a_run_of_the_same_name_takes_nothing_from_the_last(cluster: Cluster) -> None:
-    """Deleted and made again while a Pod of the last one can't go: another UID, Pods and Service of its own."""
+async def test_a_new_run_of_the_same_name_uses_nothing_of_the_old_one(cluster: Cluster) -> None:
+    """A Pod of the deleted run is held by a finalizer. The new run has its own UID, Pods and Service."""
     cluster.start_controller()
     await cluster.submit("bert", replicas=2)
     await cluster.reaches("bert", Phase.RUNNING)
@@ -229,8 +230,10 @@ async def test_a_run_of_the_same_name_takes_nothing_from_the_last(cluster: Clust
     assert cluster.status("bert").phase is Phase.RUNNING
 
 
-async def test_a_namespace_goes_with_all_its_runs(cluster: Cluster, caplog: pytest.LogCaptureFixture) -> None:
-    """Running, waiting and ended ones: nothing is left, nobody stumbles, and the nodes are free for others."""
+async def test_a_deleted_namespace_leaves_nothing_of_its_runs(
+    cluster: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Running, waiting and ended ones. The log has no errors, and other runs get the nodes."""
     caplog.set_level(logging.WARNING)
     cluster.start_controller()
     await cluster.submit("big", replicas=NODES_COUNT, resources=WHOLE, restarts=3)

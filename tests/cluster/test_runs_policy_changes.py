@@ -1,4 +1,4 @@
-"""Policy that changes while runs wait, start, run and restart: it is asked for each attempt; what was begun is kept."""
+"""Policy changes while runs wait, start, run and restart: each attempt follows the policy of its start."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ NO_BERT = {"images": {"deny": ["bert*"]}}
 
 
 def write(cluster: Cluster, path: Path, **rules: Any) -> None:
-    """Another policy, in force from now on."""
+    """Replace the policy; it is in force at once."""
     path.write_text(yaml.safe_dump(cluster.policy_document | rules))
 
 
 async def variables_of(cluster: Cluster, pod: str) -> set[str]:
-    """The variables that a member is told."""
+    """Return the names of the variables that a member gets."""
     found = await cluster.client.get(PODS, pod, cluster.namespace)
     return {variable["name"] for variable in found["spec"]["containers"][0]["env"]}
 
 
-async def test_a_run_that_waits_is_judged_by_the_policy_of_its_start(cluster: Cluster) -> None:
-    """It was admitted under another: what starts when there is room was asked for under the one in force."""
+async def test_a_waiting_run_is_checked_by_the_policy_of_its_start(cluster: Cluster) -> None:
+    """Not by the one under which it was submitted."""
     path = cluster.use_policy_file()
     made: set[str] = set()
 
@@ -59,16 +59,14 @@ async def test_a_run_that_waits_is_judged_by_the_policy_of_its_start(cluster: Cl
     assert {pod.metadata.labels.get("under") for pod in cluster.pods("other")} == {"the-new"}
     assert "bert" not in made
 
-    write(cluster, path)  # loosened: whoever resumes it now gets it started
+    write(cluster, path)  # the policy allows it again, so it can be resumed
     await cluster.change("bert", resumes=1)
     await cluster.reaches("bert", Phase.RUNNING)
 
 
-async def test_what_is_under_way_is_kept_and_can_be_ended(cluster: Cluster) -> None:
-    """Policy comes to refuse runs that are starting and running: they stay as they were begun, until they are over.
-
-    So does one whose spec is edited in the middle of its burst, while nobody leads.
-    """
+async def test_a_stricter_policy_leaves_running_runs_unchanged(cluster: Cluster) -> None:
+    """They start and run as they began until they end. The same holds for a run whose spec is edited in the middle of
+    its burst, while no controller works."""
     path = cluster.use_policy_file()
     held_up = asyncio.Event()
 
@@ -95,8 +93,8 @@ async def test_what_is_under_way_is_kept_and_can_be_ended(cluster: Cluster) -> N
     status = await cluster.reaches("begun", Phase.RUNNING, attempt=1)
     assert (status.interruptions, status.failed_starts) == (0, 0)
     assert not [pod for pod in cluster.pods("begun") if "under" in pod.metadata.labels]
-    assert {"KAJI_RANK", "MASTER_ADDR"} <= (told := await variables_of(cluster, "begun-1-0"))
-    assert told == await variables_of(cluster, "begun-1-1") == await variables_of(cluster, "begun-1-2")
+    assert {"KAJI_RANK", "MASTER_ADDR"} <= (variables := await variables_of(cluster, "begun-1-0"))
+    assert variables == await variables_of(cluster, "begun-1-1") == await variables_of(cluster, "begun-1-2")
     await cluster.change("stopped", stopped=True)
     assert (await cluster.reaches("stopped", Phase.STOPPED)).reason is Reason.STOPPED_BY_USER
     assert (await cluster.reaches("limited", Phase.FAILED)).reason is Reason.TIME_LIMIT
@@ -111,8 +109,8 @@ async def test_what_is_under_way_is_kept_and_can_be_ended(cluster: Cluster) -> N
     await cluster.until(lambda: all(pod.is_finished for pod in cluster.pods("begun")), "nothing of it runs on")
 
 
-async def test_a_broken_policy_changes_nothing(cluster: Cluster) -> None:
-    """Unreadable, faulty or gone half-written: runs start and restart under the last good one."""
+async def test_a_broken_policy_leaves_the_last_good_one_in_force(cluster: Cluster) -> None:
+    """An unreadable or faulty file: runs start and restart as before."""
     path = cluster.use_policy_file(inject={"labels": {"under": "the-good"}})
     cluster.start_controller()
     await cluster.submit("bert", replicas=2, restarts=1)

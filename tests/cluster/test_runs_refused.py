@@ -1,4 +1,4 @@
-"""Members that the API server does not take: no half gang stays, the reason names who says no, and it is tried again.
+"""Members that the API server refuses: no half gang stays, the reason names what refused it, and it is tried again.
 
 Quotas are in test_runs.py.
 """
@@ -16,11 +16,11 @@ from kajitori.core.spec.status import RunStatus
 from kajitori.kube.resources import LIMIT_RANGES, NAMESPACES, PODS, Resource
 
 ONLY_REAL = pytest.mark.parametrize("cluster", [pytest.param("real", marks=pytest.mark.real)], indirect=True)
-"""The embedded API server asks no webhooks and knows no Pod security (docs/architecture/embedded-differences.md)."""
+"""The embedded API server has no webhooks and no Pod security (docs/architecture/embedded-differences.md)."""
 
 
-class MadePods:
-    """Names of all Pods that there ever were in the cluster's namespace."""
+class PodNamesEverMade:
+    """Names of all Pods that have existed in the cluster's namespace since then."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.names: set[str] = set()
@@ -32,23 +32,23 @@ class MadePods:
             self.names.add(name)
 
 
-async def refused(cluster: Cluster, *said: str, starts: int = 1) -> RunStatus:
-    """The status of `bert` once so many starts of it were refused in these words, and nothing of it is left."""
+async def refusal(cluster: Cluster, *words: str, starts: int = 1) -> RunStatus:
+    """Return the status of `bert` once this many starts were refused with these words, and none of its Pods is left."""
 
     def there() -> RunStatus | None:
         status = cluster.status("bert")
-        return status if status.failed_starts >= starts and all(each in status.message for each in said) else None
+        return status if status.failed_starts >= starts and all(each in status.message for each in words) else None
 
-    status = await cluster.until(there, f"refused: {said}")
+    status = await cluster.until(there, f"refused: {words}")
     assert status is not None
     assert (status.phase, status.restarts) == (Phase.QUEUED, 0)
     await cluster.until(lambda: not cluster.pods("bert") or cluster.status("bert") != status, "no half gang")
     return status
 
 
-async def test_a_limit_range_is_named(cluster: Cluster) -> None:
-    """Whichever of its bounds a member breaks: nothing is made, and its name is told, which the API server does not."""
-    made = MadePods(cluster)
+async def test_a_limit_range_that_refuses_a_member_is_named(cluster: Cluster) -> None:
+    """For a minimum and a maximum. No Pod is made, and the message has its name, which the API server leaves out."""
+    made = PodNamesEverMade(cluster)
     cluster.use_policy(start={"pause": "1s", "longestPause": "1s"})
     cluster.start_controller()
     bounds: dict[str, dict[str, Any]] = {
@@ -60,7 +60,7 @@ async def test_a_limit_range_is_named(cluster: Cluster) -> None:
         await cluster.client.create(LIMIT_RANGES, item, cluster.namespace)
         if not number:
             await cluster.submit("bert", replicas=3)
-        status = await refused(cluster, f"(LimitRange {name})")
+        status = await refusal(cluster, f"(LimitRange {name})")
         assert status.reason is Reason.ADMISSION
         assert not made.names
         await cluster.client.delete(LIMIT_RANGES, name, cluster.namespace)
@@ -69,20 +69,21 @@ async def test_a_limit_range_is_named(cluster: Cluster) -> None:
 
 
 @ONLY_REAL
-async def test_a_webhook_that_refuses_or_says_nothing_is_named(cluster: Cluster) -> None:
-    """All of them, one in the middle of the burst, or none in time: no half gang, and once it says yes it runs."""
-    made = MadePods(cluster)
+async def test_a_webhook_that_refuses_a_member_is_named(cluster: Cluster) -> None:
+    """It refuses all members, or one in the middle of the burst, or does not answer in time. No half gang stays, and
+    the run starts once it agrees."""
+    made = PodNamesEverMade(cluster)
     cluster.use_policy(start={"pause": "1s", "longestPause": "1s"})
     async with asked_for_pods(cluster.client, cluster.namespace, cluster.folder / "webhook") as webhook:
         cluster.start_controller()
         webhook.refuses = "-"
         await cluster.submit("bert", replicas=4)
-        status = await refused(cluster, webhook.name, "is not wanted here")
+        status = await refusal(cluster, webhook.name, "is not wanted here")
         assert status.reason is Reason.ADMISSION and not made.names
         webhook.refuses = "-2"
-        await refused(cluster, webhook.name, "-2 is not wanted here")
+        await refusal(cluster, webhook.name, "-2 is not wanted here")
         webhook.refuses, webhook.hangs = "", True
-        status = await refused(cluster, f'failed calling webhook "{webhook.name}"')
+        status = await refusal(cluster, f'failed calling webhook "{webhook.name}"')
         assert status.reason is Reason.ADMISSION
         webhook.hangs = False
         status = await cluster.reaches("bert", Phase.RUNNING)
@@ -90,15 +91,15 @@ async def test_a_webhook_that_refuses_or_says_nothing_is_named(cluster: Cluster)
 
 
 @ONLY_REAL
-async def test_pod_security_is_named(cluster: Cluster) -> None:
-    """What policy allows and the namespace does not; what members of policy's own making always fulfil."""
-    made = MadePods(cluster)
+async def test_pod_security_that_refuses_a_member_is_named(cluster: Cluster) -> None:
+    """For a property that policy allows and the namespace forbids. Members with the policy's defaults always pass."""
+    made = PodNamesEverMade(cluster)
     level = {"metadata": {"labels": {"pod-security.kubernetes.io/enforce": "restricted"}}}
     await cluster.client.patch(NAMESPACES, cluster.namespace, level)
     cluster.use_policy(security={"allowHostNetwork": True})
     cluster.start_controller()
     await cluster.submit("bert", replicas=2, hostNetwork=True)
-    status = await refused(cluster, "restricted", "hostNetwork")
+    status = await refusal(cluster, "restricted", "hostNetwork")
     assert status.reason is Reason.ADMISSION and not made.names
     await cluster.submit("plain", replicas=2)
     await cluster.reaches("plain", Phase.RUNNING)

@@ -1,4 +1,4 @@
-"""ID tokens of a provider at the API servers: the embedded one and kube-apiserver, by the same file.
+"""ID tokens of a provider at the embedded API server and at kube-apiserver, configured by the same file.
 
 Users are alice (group vision) and bob (group speech) of the provider in tests/emulators.
 """
@@ -29,7 +29,7 @@ BINDINGS = Resource(RBAC, "v1", "rolebindings", "RoleBinding")
 
 @dataclass
 class Scene:
-    """An API server that accepts the provider's tokens, and two namespaces of teams."""
+    """An API server that accepts the provider's tokens, and a namespace for each of two teams."""
 
     config: KubeConfig
     admin: KubeClient
@@ -78,7 +78,7 @@ async def scene(request: pytest.FixtureRequest, identity_provider: IdentityProvi
 
 
 async def test_an_id_token_names_its_user_and_groups(scene: Scene) -> None:
-    """A token with another signature is refused."""
+    """A token with a forged signature is refused."""
     token = scene.provider.id_token("alice")
     async with KubeClient(scene.config.with_token(token)) as alice:
         said = await alice.create(SELF_REVIEWS, {"apiVersion": SELF_REVIEWS.api_version, "kind": SELF_REVIEWS.kind})
@@ -91,8 +91,8 @@ async def test_an_id_token_names_its_user_and_groups(scene: Scene) -> None:
             await forger.list(CONFIG_MAPS, "default")
 
 
-async def test_roles_of_a_group_count_in_its_namespace_only(scene: Scene) -> None:
-    """The same calls are allowed and refused by both servers."""
+async def test_roles_of_a_group_count_only_in_its_namespace(scene: Scene) -> None:
+    """Both servers allow and refuse the same calls."""
     await scene.let("vision", scene.vision)
     await scene.let("speech", scene.speech)
     for user, own, other in (("alice", scene.vision, scene.speech), ("bob", scene.speech, scene.vision)):
@@ -108,7 +108,7 @@ async def test_roles_of_a_group_count_in_its_namespace_only(scene: Scene) -> Non
 
 
 async def test_nobody_grants_rights_that_they_lack(scene: Scene) -> None:
-    """A role that its holder has may be given to others; an administrator's may not."""
+    """A user may give others a role that the user has, and no more."""
     await scene.let("vision", scene.vision)
     async with scene.client("alice") as alice:
         await alice.create(BINDINGS, binding("editor", scene.vision, "oidc:guests"))

@@ -40,7 +40,7 @@ async def simulated(server: RealServer, settings: SimSettings) -> AsyncIterator[
 
 
 async def running_pods(client: KubeClient, count: int, **spec: Any) -> list[dict[str, Any]]:
-    """Create Pods that nothing pins, and wait until all of them run."""
+    """Create Pods that fit on any node and wait until all of them run."""
     for i in range(count):
         limits = {"nvidia.com/gpu": "4"}
         main = {"name": "main", "image": "i", "resources": {"limits": limits}}
@@ -61,7 +61,7 @@ async def running_pods(client: KubeClient, count: int, **spec: Any) -> list[dict
 
 
 async def test_kube_scheduler_places_pods_on_simulated_nodes(real_server: RealServer) -> None:
-    """Without kube-controller-manager the simulator takes the taint of new nodes away itself."""
+    """Without kube-controller-manager, the simulator itself removes the taint of new nodes."""
     require_binaries("kube-scheduler")
     settings = SimSettings(count=3, prefix="gpu-", gpus=8, gpu_product="H100", remove_not_ready_taint=True)
     with real_server.scheduler():
@@ -72,7 +72,7 @@ async def test_kube_scheduler_places_pods_on_simulated_nodes(real_server: RealSe
 
 
 async def test_kube_controller_manager_finds_simulated_nodes_healthy(real_server: RealServer) -> None:
-    """It takes the taint of new nodes away, and its Pods' end is final: all of them can be deleted."""
+    """It removes the taint of new nodes, and all Pods can be deleted."""
     require_binaries("kube-scheduler", "kube-controller-manager")
     settings = SimSettings(count=2, prefix="gpu-", gpus=8, heartbeat_seconds=1.0)
     with real_server.scheduler(), real_server.controller_manager():
@@ -80,7 +80,7 @@ async def test_kube_controller_manager_finds_simulated_nodes_healthy(real_server
             await running_pods(client, 2)
             deadline = time.monotonic() + PATIENCE_SECONDS
             while any(node["spec"].get("taints") for node in (await client.list(NODES)).items):
-                assert time.monotonic() < deadline  # both Pods may be on the node that lost its taint first
+                assert time.monotonic() < deadline  # both Pods may be on the first node without a taint
                 await asyncio.sleep(0.1)
             await client.delete_collection(PODS, NS, label_selector="", grace_seconds=2)
             while (await client.list(PODS, NS)).items:

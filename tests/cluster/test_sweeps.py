@@ -1,4 +1,4 @@
-"""Sweeps, the same on the embedded server and on a real kube-apiserver with a real kube-scheduler."""
+"""Sweeps, on the embedded server and on a real kube-apiserver with a real kube-scheduler."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from kajitori.kube.runs import RUNS
 
 
 def use_members(cluster: Cluster, **behaviour: str) -> None:
-    """What simulated members do, of sweeps that are submitted from now on."""
+    """Set the behaviour of the simulated members of sweeps that are submitted from now on."""
     annotations = {PREFIX + name.replace("_", "-"): value for name, value in behaviour.items()}
     cluster.use_policy(inject={"annotations": annotations}, checkpoint={"kind": "folder", "root": "/shared"})
 
@@ -37,7 +37,7 @@ async def results(cluster: Cluster, name: str, *indices: int) -> dict[int, Membe
 
 
 async def environment_of_a_member(cluster: Cluster, name: str) -> tuple[str, dict[str, str]]:
-    """The index and the variables of one that is there: they come and go quickly."""
+    """Return the index and the variables of some existing member. Members are short-lived."""
     while True:
         pods = await cluster.until(lambda: cluster.pods(name), "members")
         with contextlib.suppress(NotFound):
@@ -46,8 +46,8 @@ async def environment_of_a_member(cluster: Cluster, name: str) -> tuple[str, dic
             return pods[-1].metadata.labels[names.LABEL_RANK], {each["name"]: each.get("value", "") for each in env}
 
 
-async def test_every_member_runs_once_and_never_more_than_asked_for_at_once(cluster: Cluster) -> None:
-    """Their Pods are taken away once what they said is kept; each was told its index, and is alone in its cluster."""
+async def test_every_member_runs_once_and_only_so_many_at_a_time(cluster: Cluster) -> None:
+    """Pods are deleted once their results are kept. Each member gets its index and is the only one in its world."""
     await keep(cluster)
     use_members(cluster, duration="1s", message='{"loss": 0.5}')
     most = 0
@@ -65,9 +65,9 @@ async def test_every_member_runs_once_and_never_more_than_asked_for_at_once(clus
     assert status.sweep is not None
     assert (status.sweep.succeeded, status.members.succeeded, status.exit_code) == ("0-8,20", 10, 0)
     assert most <= 4
-    told = {"KAJI_ARRAY_INDEX": index, "KAJI_ARRAY_COUNT": "10", "KAJI_ARRAY_MIN": "0", "KAJI_ARRAY_MAX": "20"}
-    told |= {"KAJI_RANK": "0", "KAJI_WORLD_SIZE": "1", "KAJI_RESULT": "/dev/termination-log"}
-    assert environment.items() >= told.items()
+    expected = {"KAJI_ARRAY_INDEX": index, "KAJI_ARRAY_COUNT": "10", "KAJI_ARRAY_MIN": "0", "KAJI_ARRAY_MAX": "20"}
+    expected |= {"KAJI_RANK": "0", "KAJI_WORLD_SIZE": "1", "KAJI_RESULT": "/dev/termination-log"}
+    assert environment.items() >= expected.items()
     assert environment["KAJI_CHECKPOINT_DIR"].endswith(f"/{index}")
     await cluster.until(lambda: not cluster.pods("grid"), "Pods taken away")
     found = await results(cluster, "grid", *range(21))
@@ -81,9 +81,9 @@ async def test_every_member_runs_once_and_never_more_than_asked_for_at_once(clus
     assert "grid" not in {each["metadata"]["name"] for each in services.items}
 
 
-async def test_members_fail_each_for_itself(cluster: Cluster) -> None:
-    """One fails once and comes again, one fails for good, one eats its memory and is not carried on, one loses its
-    node: the others do not notice, and the run says at its end whom it was about."""
+async def test_a_failed_member_does_not_affect_the_others(cluster: Cluster) -> None:
+    """One fails once and is restarted, one fails for good, one runs out of memory and is not moved, one loses its node.
+    At the end the run's message names the failed members."""
     await keep(cluster)
     cluster.start_controller()
     await cluster.submit("grid", array="0-4", restarts=1, resources={"cpu": 1, "memory": "1Gi", "gpu": 8})
@@ -121,8 +121,8 @@ async def test_members_fail_each_for_itself(cluster: Cluster) -> None:
     assert found[2].reason == Reason.OUT_OF_MEMORY.value
 
 
-async def test_a_controller_that_is_killed_again_and_again_repeats_nobody(cluster: Cluster) -> None:
-    """Whoever leads next goes on from what is written: every member is made once, and no name twice."""
+async def test_no_member_is_repeated_when_controllers_are_killed(cluster: Cluster) -> None:
+    """The next controller continues from the written status: every member is made once, under one name."""
     use_members(cluster, duration="1s")
     made: dict[str, set[str]] = {}
 
@@ -144,7 +144,7 @@ async def test_a_controller_that_is_killed_again_and_again_repeats_nobody(cluste
     assert sorted(int(name.rsplit("-")[-1]) for name in made) == list(range(12))
 
 
-async def test_the_first_success_ends_it_and_it_goes_on_where_it_was_stopped(cluster: Cluster) -> None:
+async def test_a_sweep_ends_at_the_first_success_or_resumes_after_a_stop(cluster: Cluster) -> None:
     cluster.start_controller()
     await cluster.submit("grid", array="0-3", stopAt="first-success")
     await cluster.until(lambda: cluster.status("grid").members.running == 4, "all run")
@@ -166,8 +166,8 @@ async def test_the_first_success_ends_it_and_it_goes_on_where_it_was_stopped(clu
     await cluster.reaches("rest", Phase.SUCCEEDED)
 
 
-async def test_it_takes_what_fits_into_nodes_and_quota(cluster: Cluster) -> None:
-    """A gang would wait for all of it."""
+async def test_a_sweep_starts_as_many_members_as_fit_the_quota(cluster: Cluster) -> None:
+    """A gang would wait until all of them fit."""
     await cluster.client.create(
         RESOURCE_QUOTAS, {"metadata": {"name": "small"}, "spec": {"hard": {"pods": "3"}}}, cluster.namespace
     )
@@ -190,7 +190,7 @@ async def test_it_takes_what_fits_into_nodes_and_quota(cluster: Cluster) -> None
     await cluster.until(lambda: cluster.status("grid").members.running == 3, "the others run")
 
 
-async def test_more_members_than_the_cluster_holds_wait_beside_those_that_run(cluster: Cluster) -> None:
+async def test_members_that_do_not_fit_wait_beside_running_ones(cluster: Cluster) -> None:
     cluster.start_controller()
     await cluster.submit("grid", array="0-99", resources={"cpu": 1, "memory": "1Gi", "gpu": 8})
     await cluster.until(lambda: cluster.status("grid").members.running == 8, "one on each node")
@@ -200,7 +200,7 @@ async def test_more_members_than_the_cluster_holds_wait_beside_those_that_run(cl
     assert status and status.phase is Phase.RUNNING
     await cluster.submit("bert", replicas=8, resources={"cpu": 1, "memory": "1Gi", "gpu": 8}, priority="high")
     await cluster.reaches("bert", Phase.QUEUED)
-    for rank in (3, 7):  # their nodes are kept for the gang
+    for rank in (3, 7):  # their nodes are reserved for the gang
         await cluster.behave(f"grid-1-{rank}", exit_code="0")
     await cluster.until(lambda: cluster.status("grid").members.succeeded == 2, "two ended")
     await asyncio.gather(*(cluster.behave(f"grid-1-{rank}", exit_code="0") for rank in (0, 1, 2, 4, 5, 6)))
@@ -208,10 +208,10 @@ async def test_more_members_than_the_cluster_holds_wait_beside_those_that_run(cl
     assert cluster.status("grid").members.succeeded == 8
 
 
-async def test_resumed_after_somebody_damaged_its_status_it_runs_those_alone_that_are_not_known_to_have_succeeded(
+async def test_after_a_damaged_status_only_members_without_success_run(
     cluster: Cluster,
 ) -> None:
-    """What was kept of its members' results tells of the others, and it ends well."""
+    """The kept results tell which members have succeeded."""
     await keep(cluster)
     cluster.start_controller()
     await cluster.submit("grid", array="0-2")

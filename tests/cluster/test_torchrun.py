@@ -1,7 +1,7 @@
-"""Real PyTorch under torchrun: members find each other, and come back from their checkpoint when one was killed.
+"""Real PyTorch under torchrun: members find each other, and continue from their checkpoint after one was killed.
 
-Needs PyTorch (its CPU build will do), which is no dependency of ours: in the Python that runs the tests, or in the one
-that KAJITORI_TORCH_PYTHON names.
+Needs PyTorch (the CPU build is enough), which Kajitori does not install: in the Python that runs the tests, or in the
+one that KAJITORI_TORCH_PYTHON names.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ pytestmark = pytest.mark.skipif(
 
 
 @pytest.mark.parametrize("backend", ["static", "c10d"])
-async def test_a_training_comes_back_from_its_checkpoint(cluster: Cluster, backend: str) -> None:
-    """With either rendezvous `torchrun train.py` is all there is to write."""
+async def test_a_training_continues_from_its_checkpoint(cluster: Cluster, backend: str) -> None:
+    """With either rendezvous, `torchrun train.py` is enough as a command."""
     checkpoint = cluster.folder / "ckpt" / cluster.namespace / "ddp" / "model.pt"
     rendezvous = {} if backend == "static" else {"PET_RDZV_BACKEND": backend}
     async with this_machine(cluster) as selector:

@@ -1,4 +1,4 @@
-"""Totals of traffic from an agent to `kaji traffic`, with the token that Kubernetes makes for the agent's Pod."""
+"""Totals of traffic from an agent to the Web API, with the token that Kubernetes makes for the agent's Pod."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ async def token_of(client: KubeClient, account: str, namespace: str, **spec: Any
 
 @asynccontextmanager
 async def agents_token(cluster: KubeServer, client: KubeClient, node: str) -> AsyncIterator[str]:
-    """What the kubelet of a node puts into its agent's Pod; on the embedded server, which makes no tokens, an
+    """The token that the kubelet of a node puts into its agent's Pod. The embedded server makes no tokens, so there an
     administrator's."""
     if not cluster.is_real:
         yield cluster.config.credentials.token
@@ -74,7 +74,7 @@ async def agents_token(cluster: KubeServer, client: KubeClient, node: str) -> As
 
 @asynccontextmanager
 async def as_deployed(cluster: KubeServer, client: KubeClient, role: str, space: str) -> AsyncIterator[KubeClient]:
-    """A client with the rights that a file under deploy/ gives this part, and no others."""
+    """A client with exactly the rights that deploy/ gives this part."""
     if not cluster.is_real:
         yield client
         return
@@ -98,7 +98,7 @@ async def as_deployed(cluster: KubeServer, client: KubeClient, role: str, space:
 
 
 async def listed(pods: RelayPods) -> dict[str, Pod]:
-    """Once it was told."""
+    """Wait for the first list and return it."""
     async with asyncio.timeout(20):
         while True:
             with contextlib.suppress(ConnectionError):
@@ -110,10 +110,10 @@ def agent(url: str, token: Path, node: str, counted: Counting) -> Reporting:
     return Reporting(Servers([url], token), node, counted, lambda: 60.0)
 
 
-async def test_an_agent_tells_its_node_and_is_told_it(
+async def test_an_agent_reports_and_reads_only_its_own_node(
     kube_server: KubeServer, own_namespace: str, tmp_path: Path
 ) -> None:
-    """With a token that speaks for one node alone. Two servers that are told the same count it once."""
+    """Its token is valid for one node only. A report that two servers get is counted once."""
     node, other = f"{own_namespace}-1", f"{own_namespace}-2"
     async with AsyncExitStack() as closing:
         client = await closing.enter_async_context(kube_server.client())
@@ -126,7 +126,7 @@ async def test_an_agent_tells_its_node_and_is_told_it(
         token = tmp_path / "token"
         token.write_text(await closing.enter_async_context(agents_token(kube_server, client, node)))
 
-        # What it is told: its own node.
+        # It reads its own node.
         ours = await closing.enter_async_context(as_deployed(kube_server, client, "kajitori-relay", own_namespace))
         mirror = await closing.enter_async_context(Mirror(ours, (PODS, RUNS)))
         await mirror.wait_synced()
@@ -144,7 +144,7 @@ async def test_an_agent_tells_its_node_and_is_told_it(
             assert (answer.status, f"on node {node}, not {other}" in answer.read().decode()) == (403, True)
             connection.close()
 
-        # What it tells: its own node.
+        # It reports its own node.
         ours = await closing.enter_async_context(as_deployed(kube_server, client, "kajitori-server", own_namespace))
         mirror = await closing.enter_async_context(Mirror(ours))
         await mirror.wait_synced()

@@ -1,4 +1,4 @@
-"""The Web API above a live cluster with the run controller: the same on the embedded server and on a real one."""
+"""The Web API on a live cluster with a controller, on the embedded server and on a real one."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ SPEC: dict[str, Any] = {
 
 @pytest.fixture
 async def http(cluster: Cluster) -> AsyncIterator[httpx2.AsyncClient]:
-    """A client of a Web API in front of the cluster, with a controller at work behind it."""
+    """A client of a Web API on the cluster, with a working controller."""
     cluster.start_controller()
     async with web_api(cluster) as web:
         yield web.http
@@ -55,16 +55,16 @@ async def lines(http: httpx2.AsyncClient, path: str, **params: Any) -> AsyncIter
                 yield json.loads(line)
 
 
-async def test_a_run_from_submission_to_its_end(
+async def test_a_run_from_submission_to_its_end_and_resumption(
     request: pytest.FixtureRequest, cluster: Cluster, http: httpx2.AsyncClient
 ) -> None:
-    """Watched, with members, logs over a restart, and events; and resumed after that."""
+    """It is watched, with its members, logs over a restart, and events."""
     view = await submit(http, "bert", replicas=3, restarts=1)
     assert view["owner"]
     path = f"/v1/runs/{cluster.namespace}/bert"
     seen: list[tuple[int, str]] = []
     logged = asyncio.create_task(_collect(lines(http, f"{path}/logs", allRanks="true", follow="true")))
-    async for view in lines(http, f"{path}/watch"):  # at most five a second: short phases may be left out
+    async for view in lines(http, f"{path}/watch"):  # at most five a second, so short phases may be missing
         attempt = (view["status"].get("attempt") or {}).get("number", 0)
         if (attempt, view["status"]["phase"]) in seen:
             continue
@@ -94,7 +94,6 @@ async def _collect(documents: AsyncIterator[dict[str, Any]]) -> list[dict[str, A
 
 
 async def test_a_run_is_stopped_and_deleted(cluster: Cluster, http: httpx2.AsyncClient) -> None:
-    """Deleted means gone, with its members, and a watch ends then."""
     await submit(http, "bert")
     await cluster.reaches("bert", Phase.RUNNING)
     path = f"/v1/runs/{cluster.namespace}/bert"
@@ -106,8 +105,8 @@ async def test_a_run_is_stopped_and_deleted(cluster: Cluster, http: httpx2.Async
     assert (await http.delete(path)).status_code == 404
 
 
-async def test_a_missing_definition_of_runs_is_not_an_empty_list(cluster: Cluster, http: httpx2.AsyncClient) -> None:
-    """Whoever deleted it deleted all runs; the server says what installs it, and goes on once that was done."""
+async def test_a_missing_definition_of_runs_is_an_error(cluster: Cluster, http: httpx2.AsyncClient) -> None:
+    """Deleting it deleted all runs. The error names what installs it, and the server works again after that."""
     definition = custom_resource_definition()
     await submit(http, "bert")
     await cluster.client.delete(CUSTOM_RESOURCES, definition["metadata"]["name"])
@@ -135,8 +134,8 @@ async def test_a_missing_definition_of_runs_is_not_an_empty_list(cluster: Cluste
     await submit(http, "bert")
 
 
-async def test_a_waiting_run_is_explained_and_the_board_says_why(cluster: Cluster, http: httpx2.AsyncClient) -> None:
-    """Who holds it, how much is missing, and that the board adds up."""
+async def test_explain_and_the_gpu_board_show_why_a_run_waits(cluster: Cluster, http: httpx2.AsyncClient) -> None:
+    """Which run has the GPUs, how many are missing, and totals that add up."""
     whole = {"cpu": 4, "memory": "8Gi", "gpu": 8, "gpuType": "h100"}
     await submit(http, "big", replicas=6, resources=whole)
     await cluster.reaches("big", Phase.RUNNING)
@@ -153,9 +152,9 @@ async def test_a_waiting_run_is_explained_and_the_board_says_why(cluster: Cluste
     assert dry.json()["start"]["missing"] == {"members": 1, "gpu": 8}
 
 
-async def test_freeing_just_what_explain_names_starts_the_run(cluster: Cluster, http: httpx2.AsyncClient) -> None:
-    """Seven whole nodes of eight, of which one has stopped answering and one is cordoned: without any one of the things
-    that are named the run waits, with all of them it runs. A what-if says the same before it is submitted."""
+async def test_a_run_starts_after_exactly_the_steps_of_explain(cluster: Cluster, http: httpx2.AsyncClient) -> None:
+    """It needs seven of eight nodes, of which one is silent and one cordoned. With all but one of the named steps done
+    it waits; with all of them it runs. A what-if names the same steps before the submission."""
     gpu = {"cpu": 1, "memory": "1Gi", "gpuType": "h100"}
     whole = {**gpu, "cpu": 4, "gpu": 8}
     await submit(http, "big", replicas=3, resources=whole, timeLimit="2h")
@@ -185,20 +184,21 @@ async def test_freeing_just_what_explain_names_starts_the_run(cluster: Cluster, 
         assert told["room"] == {"free": 2, "reserved": 0, "held": 4, "cordoned": 1, "broken": 1}
         last, *less = steps
         for step in less:
-            await happens(cluster, http, *step)
-        await submit(http, "probe")  # once this runs, a whole cycle has been over all that wait
+            await carry_out(cluster, http, *step)
+        await submit(http, "probe")  # once this runs, the controller has considered all waiting runs
         await cluster.reaches("probe", Phase.RUNNING)
         assert cluster.status("mine").phase is Phase.QUEUED
         left = (await http.get(f"/v1/runs/{cluster.namespace}/mine/explain")).json()
         assert [(each["kind"], each["name"]) for each in left["toFree"]] == [last]
-        await happens(cluster, http, *last)
+        await carry_out(cluster, http, *last)
         await cluster.reaches("mine", Phase.RUNNING)
     finally:
         await cluster.client.patch(NODES, cordoned, {"spec": {"unschedulable": False}})
 
 
-async def test_a_run_that_would_delay_another_is_told_so(cluster: Cluster, http: httpx2.AsyncClient) -> None:
-    """Nodes are free, and kept for who is before it. Without that one it starts; and so would a shorter one."""
+async def test_explain_names_the_run_that_a_waiting_run_would_delay(cluster: Cluster, http: httpx2.AsyncClient) -> None:
+    """Nodes are free but reserved for a run before it. It would start without that run, or with a shorter time
+    limit."""
     whole = {"cpu": 4, "memory": "8Gi", "gpu": 8, "gpuType": "h100"}
     await submit(http, "half", replicas=4, resources=whole, timeLimit="2h")
     await cluster.reaches("half", Phase.RUNNING)
@@ -213,12 +213,12 @@ async def test_a_run_that_would_delay_another_is_told_so(cluster: Cluster, http:
     assert told["sooner"] == ["--time-limit 1h"]
     shorter = {**SPEC, "resources": whole, "timeLimit": "1h"}
     assert (await http.post("/v1/what-if", json={"name": "mine", "spec": shorter})).json()["starts"] is True
-    await happens(cluster, http, *[told["toFree"][0][key] for key in ("kind", "name")])
+    await carry_out(cluster, http, *[told["toFree"][0][key] for key in ("kind", "name")])
     await cluster.reaches("mine", Phase.RUNNING)
 
 
-async def happens(cluster: Cluster, http: httpx2.AsyncClient, kind: str, name: str) -> None:
-    """What an explanation named happens, and the cluster has seen it."""
+async def carry_out(cluster: Cluster, http: httpx2.AsyncClient, kind: str, name: str) -> None:
+    """Carry out a step that an explanation names, and wait until the cluster has seen it."""
     if kind == "cordoned":
         await cluster.client.patch(NODES, name, {"spec": {"unschedulable": False}})
         await cluster.until(lambda: not cluster.mirror.nodes[name].spec.unschedulable, f"{name} is uncordoned")
@@ -229,11 +229,11 @@ async def happens(cluster: Cluster, http: httpx2.AsyncClient, kind: str, name: s
 
 
 @pytest.mark.parametrize("cluster", [pytest.param("real", marks=pytest.mark.real)], indirect=True)
-async def test_people_may_do_what_kubernetes_lets_them(
+async def test_users_may_do_what_their_kubernetes_roles_allow(
     real_control_plane: RealServer, cluster: Cluster, http: httpx2.AsyncClient
 ) -> None:
-    """Nothing without a role; with one in a namespace, reading and writing there and nowhere else. The embedded server
-    has one user."""
+    """Nothing without a role; with a role in a namespace, reading and writing there only. Not on the embedded server,
+    which has one user."""
     ada = {"Authorization": f"Bearer {real_control_plane.tokens['ada']}"}
     await submit(http, "theirs")
     path = f"/v1/runs/{cluster.namespace}/theirs"
@@ -265,7 +265,7 @@ async def test_people_may_do_what_kubernetes_lets_them(
 
 
 async def _until_allowed(http: httpx2.AsyncClient, headers: dict[str, str]) -> dict[str, Any]:
-    """The API server's own authorizer needs a moment to see a new binding."""
+    """Repeat a submission until the API server has seen the new binding."""
     async with asyncio.timeout(60):
         while True:
             response = await http.post("/v1/runs", headers=headers, json={"name": "mine", "spec": SPEC})
@@ -276,7 +276,7 @@ async def _until_allowed(http: httpx2.AsyncClient, headers: dict[str, str]) -> d
 
 
 async def test_nodes_that_run_out_of_addresses_are_named(cluster: Cluster, http: httpx2.AsyncClient) -> None:
-    """By their own ranges and what their kubelets take, as the API server has them."""
+    """By the Pod ranges and the capacities in their Nodes."""
     name = f"narrow-{cluster.namespace}"
     amounts = {"cpu": "1", "memory": "1Gi", "pods": "110"}
     spec = {"podCIDR": "10.250.0.0/28", "podCIDRs": ["10.250.0.0/28"], "unschedulable": True}

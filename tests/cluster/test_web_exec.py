@@ -1,4 +1,4 @@
-"""A program in a member, through the Web API and `kaji exec`: a real process below, on each kind of API server."""
+"""A program in a member, through the Web API and `kaji exec`: a real process, on each kind of API server."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ SPEC: dict[str, Any] = {
 
 
 class Web:
-    """A Web API in front of the local_cluster."""
+    """A Web API on the local cluster."""
 
     def __init__(self, url: str, token: str) -> None:
         self.url = url
@@ -54,7 +54,7 @@ class Web:
             return await http.request(method, path, **more)
 
     async def reaches(self, name: str, *phases: str) -> dict[str, Any]:
-        """The run once it is in one of these phases."""
+        """Wait until the run is in one of these phases and return it."""
         async with (
             asyncio.timeout(PATIENCE_SECONDS),
             httpx2.AsyncClient(base_url=self.url, headers=self.headers, timeout=PATIENCE_SECONDS) as http,
@@ -68,7 +68,7 @@ class Web:
 
     @contextlib.asynccontextmanager
     async def exec(self, *command: str, **parameters: str) -> AsyncIterator[Program]:
-        """A program in member 0 of the run that sleeps."""
+        """Start a program in member 0 of the sleeping run."""
         query = [("command", part) for part in command] + list(parameters.items())
         async with (
             asyncio.timeout(PATIENCE_SECONDS),
@@ -80,7 +80,7 @@ class Web:
             yield Program(socket)
 
     async def kaji(self, *arguments: str, stdin: bytes = b"") -> tuple[int, str, str]:
-        """Exit code and both streams of a `kaji` of its own."""
+        """Run `kaji` as a process and return its exit code and both outputs."""
         target = {"KAJI_SERVER": self.url, "KAJI_TOKEN": self.token, "KAJI_NAMESPACE": "default"}
         env = clean_environment(Path.home(), **target)
         pipe = asyncio.subprocess.PIPE
@@ -97,7 +97,7 @@ class Web:
 
 
 class Program:
-    """The caller's end of an exec."""
+    """The client's side of an exec."""
 
     def __init__(self, socket: aiohttp.ClientWebSocketResponse) -> None:
         self.socket = socket
@@ -107,7 +107,7 @@ class Program:
         await self.socket.send_bytes(bytes((channel,)) + payload)
 
     async def ended(self) -> int | None:
-        """The exit code, when all of the output has come."""
+        """Read all output and return the exit code."""
         async for message in self.socket:
             channel, payload = Channel(message.data[0]), message.data[1:]
             if channel is Channel.ERROR:
@@ -118,7 +118,7 @@ class Program:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def web(local_cluster: LocalCluster) -> AsyncIterator[Web]:
-    """With a run `sleeper` that runs."""
+    """A Web API with a running run `sleeper`."""
     config = KubeConfig.from_file(local_cluster.kubeconfig)
     async with KubeClient(config) as client, Mirror(client) as mirror:
         await mirror.wait_synced()
@@ -132,7 +132,7 @@ async def web(local_cluster: LocalCluster) -> AsyncIterator[Web]:
 
 
 async def test_output_and_exit_code(web: Web) -> None:
-    """Both streams apart, and the program's own exit code."""
+    """Two separate outputs, and the program's own exit code."""
     async with web.exec("sh", "-c", "echo out; echo err >&2; exit 7") as program:
         assert await program.ended() == 7
         assert program.out == {Channel.STDOUT: b"out\n", Channel.STDERR: b"err\n"}
@@ -141,11 +141,10 @@ async def test_output_and_exit_code(web: Web) -> None:
         uid = SPEC.get("user", str(os.geteuid()))
         assert program.out[Channel.STDOUT].decode().split() == ["sleeper", "0", uid]
     async with web.exec("no-such-program") as program:
-        assert await program.ended() in (126, 127)  # 126 where a folder of $PATH is not this user's to read
+        assert await program.ended() in (126, 127)  # 126 if a folder of $PATH is unreadable for this user
 
 
-async def test_standard_input_to_its_end(web: Web) -> None:
-    """All of it arrives, and its end is told."""
+async def test_all_of_standard_input_arrives(web: Web) -> None:
     data = b"0123456789abcdef" * 10_000
     async with web.exec("wc", "-c", stdin="true") as program:
         for start in range(0, len(data), 50_000):
@@ -156,7 +155,7 @@ async def test_standard_input_to_its_end(web: Web) -> None:
 
 
 async def test_a_terminal_and_its_size(web: Web) -> None:
-    """Its size follows the caller's, at the start and later; what is no size changes nothing; Ctrl-C interrupts."""
+    """The size follows the client's; an invalid size is ignored; Ctrl-C interrupts."""
     script = "trap 'exit 3' INT; while :; do stty size; sleep 0.1; done"
     async with web.exec("sh", "-c", script, stdin="true", tty="true") as program:
         for size, answer in (((132, 43), b"43 132"), ((90, 30), b"30 90")):
@@ -170,8 +169,7 @@ async def test_a_terminal_and_its_size(web: Web) -> None:
         assert not program.out[Channel.STDERR], "a terminal has one stream"
 
 
-async def test_kaji_exec_does_the_same(web: Web) -> None:
-    """Its exit code is the program's; input is passed on with -i."""
+async def test_kaji_exec_passes_input_output_and_exit_code(web: Web) -> None:
     assert (await web.kaji("exec", "-i", "sleeper", "cat", stdin=b"through and through"))[:2] == (
         0,
         "through and through",
@@ -179,8 +177,8 @@ async def test_kaji_exec_does_the_same(web: Web) -> None:
     assert (await web.kaji("exec", "sleeper", "sh", "-c", "exit 9"))[0] == 9
 
 
-async def test_what_cannot_be_done_is_refused_before_the_handshake(web: Web) -> None:
-    """No such run, rank or command, and nobody one knows: a problem each, not a broken connection."""
+async def test_an_impossible_exec_is_refused_before_the_handshake(web: Web) -> None:
+    """An unknown run, rank or user, or no command: an HTTP error each, not a broken connection."""
     cases = {
         "/v1/runs/default/nobody/exec?command=true": 404,
         "/v1/runs/default/sleeper/exec?command=true&rank=5": 404,
@@ -199,7 +197,7 @@ async def test_what_cannot_be_done_is_refused_before_the_handshake(web: Web) -> 
 
 @pytest.mark.root
 async def test_a_program_that_would_run_as_root_ends_with_that_reason(web: Web) -> None:
-    """A kubelet of root's under a policy without root: told once, with the way out, and not tried again and again."""
+    """The kubelet runs as root and the policy forbids root: one attempt, and a message that names the option."""
     if not AS_ROOT:
         pytest.skip("only a kubelet that runs as root can start a program as root: run as root")
     spec = {key: value for key, value in SPEC.items() if key != "user"} | {"command": ["id", "-u"]}

@@ -1,4 +1,5 @@
-"""Secrets and volumes through the Web API, on the embedded and on a real API server: tables without values, claims."""
+"""Secrets and volumes through the Web API, on the embedded and on a real API server: lists without values, and
+claims."""
 
 from __future__ import annotations
 
@@ -24,8 +25,8 @@ async def http(cluster: Cluster) -> AsyncIterator[httpx2.AsyncClient]:
         yield web.http
 
 
-async def test_a_secret_is_made_shown_replaced_and_deleted(cluster: Cluster, http: httpx2.AsyncClient) -> None:
-    """What the API server says of types and numbers of keys is what is shown; the value is where runs look for it."""
+async def test_a_secret_is_created_listed_replaced_and_deleted(cluster: Cluster, http: httpx2.AsyncClient) -> None:
+    """The list has types and numbers of keys from the API server, and never values."""
     body = {"name": "wandb", "data": {"key": VALUE}}
     assert (await http.post("/v1/secrets", json=body)).status_code == 201
     assert (await http.post("/v1/secrets", json=body)).status_code == 409
@@ -42,8 +43,8 @@ async def test_a_secret_is_made_shown_replaced_and_deleted(cluster: Cluster, htt
     assert (await http.delete("/v1/secrets/wandb")).status_code == 404
 
 
-async def test_a_checkpoint_is_shown_and_deleted_after_its_run(cluster: Cluster, http: httpx2.AsyncClient) -> None:
-    """It outlives the run; a volume whose claim is not there is named."""
+async def test_a_checkpoint_is_listed_and_deleted_after_its_run(cluster: Cluster, http: httpx2.AsyncClient) -> None:
+    """Not while its run has Pods. A volume with a missing claim is listed as missing."""
     checkpoint = {"path": "/ckpt", "size": "1Gi"}
     await cluster.submit("bert", checkpoint=checkpoint)
 

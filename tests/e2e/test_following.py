@@ -1,7 +1,4 @@
-"""Whoever follows a run sees all of it, each line once, however often `kaji up` is killed meanwhile.
-
-tests/cluster/parts/test_servers_killed.py kills the parts of an installation on a real API server.
-"""
+"""A client that follows a run's logs gets all lines, each once, although the servers are killed meanwhile."""
 
 from __future__ import annotations
 
@@ -19,8 +16,8 @@ pytestmark = pytest.mark.xdist_group("e2e-following")
 
 @pytest.mark.parametrize("seed", [1, 2])
 def test_followers_lose_no_line_when_kaji_up_is_killed(tmp_path: Path, seed: int) -> None:
-    """Kills at random moments, by SIGKILL or SIGTERM, and over a restart of the gang. `kaji run` shows everything and
-    ends with the run's exit code."""
+    """At random moments, by SIGKILL or SIGTERM, and over a restart of the gang. `kaji run` prints everything and ends
+    with the run's exit code."""
     chance = random.Random(seed)
     it = KajiUp(tmp_path)
     it.start()

@@ -1,4 +1,4 @@
-"""Thousands of hostile connections, and one person who wants to know what runs."""
+"""Thousands of hostile connections, and one user who lists runs."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from bench.platform import kaji_up
 CONNECTIONS = 5000
 
 
-def test_people_are_served_while_thousands_of_connections_mean_harm() -> None:
-    """From the same address, too; the server holds a bounded number of them, and little memory for it."""
+def test_users_are_served_beside_thousands_of_hostile_connections() -> None:
+    """From the same address. The server keeps a limited number of them, with little memory."""
     with tempfile.TemporaryDirectory(prefix="kajitori-hostile-") as place:
         options = ("--no-kubelet", "--nodes", "1")
         with kaji_up(Path(place), *options) as environment:
@@ -28,7 +28,7 @@ def test_people_are_served_while_thousands_of_connections_mean_harm() -> None:
             with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as hostile:
                 try:
                     assert hostile.stdout is not None
-                    for _ in range(12):  # a line a second, or less often on a busy machine
+                    for _ in range(12):  # one line a second, or fewer on a busy machine
                         assert hostile.stdout.readline()
                     for _ in range(5):
                         subprocess.run(

@@ -1,4 +1,4 @@
-"""The platform for somebody who may nothing: an ordinary user, no user namespaces, an empty environment."""
+"""The platform for a user without privileges: no root, no user namespaces, an empty environment."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.helpers import ordinary_user
 
 ROOT = Path(__file__).parents[2]
 LIMIT_SECONDS = 240
-"""On a machine that does much else."""
+"""Enough for a busy machine."""
 KAJI = f"{sys.executable} -m kajitori.cli"
 
 HOG = "import time; keep = bytes([1]) * (256 << 20); time.sleep(60)"
@@ -32,7 +32,7 @@ pytestmark = [
 
 @pytest.fixture
 def home() -> Iterator[Path]:
-    """A home of his own, where he may reach it; with the examples, which he may read."""
+    """A home folder of that user, with the examples."""
     folder = Path(tempfile.mkdtemp(prefix="kaji-ordinary-"))
     shutil.copytree(ROOT / "examples", folder / "examples")
     for path in (folder, *folder.rglob("*")):
@@ -44,7 +44,7 @@ def home() -> Iterator[Path]:
 
 
 def as_ordinary_user(home: Path, script: str) -> tuple[int, str]:
-    """Runs a shell script as him; its exit code and all that it said. Whatever it started ends with it."""
+    """Run a shell script as that user and return its exit code and output. Its processes end with it."""
     environment = ["env", "-i", f"HOME={home}", "PATH=/usr/bin:/bin", f"PYTHONPATH={ROOT / 'src'}", "COLUMNS=110"]
     command = ordinary_user.command(*environment, "sh", "-c", script)
     process = subprocess.Popen(
@@ -59,17 +59,17 @@ def as_ordinary_user(home: Path, script: str) -> tuple[int, str]:
     return process.returncode, said
 
 
-def waited_for_cpu_seconds() -> float:
-    """So long has somebody waited for a CPU since this machine started; for ever where the kernel does not tell."""
+def cpu_pressure_seconds() -> float:
+    """Return how long processes have waited for a CPU since this machine started; where the kernel does not count it,
+    the whole time."""
     with contextlib.suppress(OSError):
         return int(Path("/proc/pressure/cpu").read_text().split("total=")[1].split()[0]) / 1e6
     return time.monotonic()
 
 
 def test_everyday_commands(home: Path) -> None:
-    """A folder at its own path may be mounted and worked in, a checkpoint lies where the program is told, and so do the
-    addresses of a gang and the code that comes along; whatever would need a mount is refused when it is submitted, with
-    the reason."""
+    """A folder can be mounted at its own path and be the working folder. Variables name the folder of the checkpoint,
+    the list of hosts and the code. Options that need a mount elsewhere are refused at submission, with the reason."""
     script = f"""
         set -e
         unshare --user true && echo "user namespaces are on"
@@ -106,14 +106,14 @@ def test_everyday_commands(home: Path) -> None:
     assert said.endswith("ended with 0\n0\n"), said
 
 
-def test_the_demo(home: Path) -> None:
-    """`kaji demo` tells its whole story within 90 seconds, times of want of CPUs apart, and leaves nothing behind."""
+def test_the_demo_ends_in_time_and_leaves_nothing_behind(home: Path) -> None:
+    """Within 90 seconds, without the time in which it had no CPU."""
     before = set(Path(tempfile.gettempdir()).glob("kaji-demo-*"))
-    begun, waited = time.monotonic(), waited_for_cpu_seconds()
+    begun, waited = time.monotonic(), cpu_pressure_seconds()
     code, said = as_ordinary_user(home, f"{KAJI} demo && echo left: && find $HOME -name 'kaji*' && ps -A")
     assert code == 0, said
-    assert time.monotonic() - begun - (waited_for_cpu_seconds() - waited) < 90
+    assert time.monotonic() - begun - (cpu_pressure_seconds() - waited) < 90
     story, _, left = said.rpartition("left:\n")
     assert "same accuracy as the run that was left alone" in " ".join(story.split()) and "Traceback" not in story
-    assert left.count("python") == 1, left  # what made him an ordinary user
+    assert left.count("python") == 1, left  # the process that switched to that user
     assert set(Path(tempfile.gettempdir()).glob("kaji-demo-*")) <= before

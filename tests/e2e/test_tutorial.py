@@ -1,4 +1,4 @@
-"""The tutorial is true: what stands in it is typed into a real shell, and prints what stands below it."""
+"""The commands of the tutorial are typed into a real shell and must print what the page shows."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ pytestmark = [pytest.mark.xdist_group("e2e-tutorial"), pytest.mark.timeout(900)]
 
 @pytest.fixture(scope="module")
 def capture() -> ModuleType:
-    """docs/capture.py, which is no part of a package."""
+    """The module docs/capture.py, which is in no package."""
     spec = importlib.util.spec_from_file_location("docs_capture", DOCS / "capture.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # dataclasses look their module up
+    sys.modules[spec.name] = module  # dataclasses look up their module
     spec.loader.exec_module(module)
     return module
 
 
-def test_what_the_tutorial_shows_is_what_its_commands_print(capture: ModuleType, tmp_path: Path) -> None:
-    """From the first `kaji up` to a cluster of somebody else; times, ports and names of this machine apart. Each verb
-    starts from nothing once, and after that in milliseconds."""
+def test_the_tutorial_shows_what_its_commands_print(capture: ModuleType, tmp_path: Path) -> None:
+    """From the first `kaji up` to an existing cluster, apart from times, ports and names. Each verb starts as a process
+    once, and later without one, in milliseconds."""
     page = (DOCS / "start" / "tutorial.md").read_text(encoding="utf-8")
     with capture.foreign_cluster() as kubeconfig:
         typed = quick_kaji(tmp_path / "typed", first_from_nothing=True)
@@ -40,8 +40,8 @@ def test_what_the_tutorial_shows_is_what_its_commands_print(capture: ModuleType,
     assert not difference, f"python docs/capture.py tutorial, or mend what it shows:\n{difference}"
 
 
-def test_a_page_is_read_as_a_reader_does(capture: ModuleType) -> None:
-    """Commands, their further lines, what was printed, marks, and what only the capture sees."""
+def test_the_steps_of_a_page_are_found(capture: ModuleType) -> None:
+    """Commands, continued lines, output, tags, and steps that only the capture takes."""
     page = (
         "x\n```console kubectl\n$ cat <<E\n> a\n> E\na\n$ true\n```\n"
         "<!-- until: kaji ps -->\n<!-- stop -->\n```\n$ no\n```\n"
@@ -55,18 +55,18 @@ def test_a_page_is_read_as_a_reader_does(capture: ModuleType) -> None:
 
 
 def test_a_server_may_pause_before_it_is_up(capture: ModuleType, tmp_path: Path) -> None:
-    """A slow machine is silent for a while between two lines of it."""
+    """A slow machine may print nothing for a while between two lines."""
     terminal = capture.Terminal(tmp_path)
     try:
         words = """bash -c 'echo On port 41; sleep 1.2; echo It is up; sleep 60'"""
         assert terminal.serve(words, ["On port 7", "It is up"]) == "On port 41\nIt is up\n"
     finally:
-        terminal.stop_servers()  # then nobody is asked for runs
+        terminal.stop_servers()  # before `close`, which would ask for runs
         terminal.close()
 
 
-def test_only_what_differs_by_nature_is_overlooked(capture: ModuleType) -> None:
-    """Ages and ports may differ; a count or a status may not."""
+def test_only_times_and_ports_are_ignored_in_a_comparison(capture: ModuleType) -> None:
+    """A different count or status is a difference."""
     before = "bert  Running  2/2  3 seconds\nhttp://127.0.0.1:41001"
     assert capture.comparable(before) == capture.comparable("bert Running 2/2 About a minute\nhttp://127.0.0.1:5")
     late = "2026-11-21 13:36:54,444 INFO kajitori.embedded.simulator.nodes: 3 simulated nodes are ready"
@@ -75,8 +75,8 @@ def test_only_what_differs_by_nature_is_overlooked(capture: ModuleType) -> None:
     assert capture.comparable(before) != capture.comparable(before.replace("Running", "Failed"))
 
 
-def test_a_page_keeps_lines_that_differ_only_by_nature(capture: ModuleType) -> None:
-    """A capture changes only what commands print differently, so that its diff can be read."""
+def test_a_page_keeps_lines_that_differ_only_in_times_and_ports(capture: ModuleType) -> None:
+    """So the diff of a capture has only real changes."""
     old = "bert  Running  2/2  3 seconds\nhttp://127.0.0.1:41001\nold words\n"
     new = "bert  Running  2/2  9 seconds\nhttp://127.0.0.1:5\nnew words\n"
     assert capture.with_old_lines(old, new) == "bert  Running  2/2  3 seconds\nhttp://127.0.0.1:41001\nnew words\n"

@@ -1,4 +1,4 @@
-"""`kaji up` and the commands beside it, as a person uses them: real servers, nothing injected."""
+"""`kaji up` and the other commands as a user types them, with real servers."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KajiUp]:
 pytestmark = pytest.mark.xdist_group("e2e-up")
 
 
-def test_a_sweep_from_its_first_word_to_its_table(up: KajiUp) -> None:
-    """Each member of it a process with its own index; the run's exit code is that of the member that failed."""
+def test_a_sweep_from_its_submission_to_its_results(up: KajiUp) -> None:
+    """Each member is a process with its own index. The run's exit code is that of the failed member."""
     folder = up.home / "grid"
     folder.mkdir()
     script = """import json, os, sys
@@ -66,13 +66,12 @@ json.dump({"square": index * index}, open(os.environ["KAJI_RESULT"], "w"))
     assert up.kaji("run", "--array", "5-1", "python:3", "true").returncode == 2
 
 
-def test_a_program_runs_and_its_output_and_exit_code_come_back(up: KajiUp) -> None:
+def test_kaji_run_prints_the_programs_output(up: KajiUp) -> None:
     answer = up.kaji("run", "-q", "--name", "sum", "python:3.12", "python3", "-c", "print(6 * 7)")
     assert (answer.returncode, answer.stdout) == (0, "42\n"), answer.stderr
 
 
-def test_it_is_ready_once_this_machine_is_there(tmp_path: Path) -> None:
-    """Whoever waits for /readyz finds the node."""
+def test_readyz_succeeds_once_this_machine_is_a_node(tmp_path: Path) -> None:
     it = KajiUp(tmp_path)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -107,8 +106,8 @@ def test_the_exit_code_is_the_programs_own(up: KajiUp, command: tuple[str, ...],
     assert answer.returncode == code, answer
 
 
-def test_what_is_refused_names_every_reason_and_leaves_nothing(up: KajiUp) -> None:
-    """Of words, spec and policy at once."""
+def test_a_refused_run_names_every_reason_and_leaves_nothing(up: KajiUp) -> None:
+    """Faults of options, spec and policy at once."""
     wrong = ("--env-file", "no.env", "-m", "lots", "--priority", "urgent")
     arguments = ("--gpus", "9", "--gpu-type", "b300", "--privileged", "-v", "/etc:/elsewhere", *wrong)
     answer = up.kaji("run", "--name", "greedy", *arguments, "busybox", "true")
@@ -120,7 +119,7 @@ def test_what_is_refused_names_every_reason_and_leaves_nothing(up: KajiUp) -> No
 
 
 def test_members_of_a_gang_find_each_other(up: KajiUp) -> None:
-    """KAJI_HOSTS names all, in rank order, before the program begins; whoever is alone is told of nobody."""
+    """KAJI_HOSTS lists all of them by rank before the program starts. A run with one member has no such list."""
     script = 'sed "s/^[^ ]*/$KAJI_RANK sees &/" "$KAJI_HOSTS"; echo "meets at $MASTER_ADDR"'
     answer = up.kaji("run", "-q", "--name", "found", "-n", "2", "--cpus", "0.2", "busybox", "sh", "-c", script)
     assert answer.returncode == 0, answer.stderr
@@ -138,7 +137,7 @@ def test_members_of_a_gang_find_each_other(up: KajiUp) -> None:
 
 
 def test_the_network_of_this_machine_is_measured(up: KajiUp) -> None:
-    """Real runs over loopback, which says what it is; none of them is left."""
+    """By real runs over loopback, which the conclusion says; they are removed afterwards."""
     here = socket.gethostname().lower()
     answer = up.kaji("network", "bench", here, here, "--seconds", "0.2", "--cpus", "0.2", "-o", "json")
     assert answer.returncode == 0, answer.stderr
@@ -149,8 +148,8 @@ def test_the_network_of_this_machine_is_measured(up: KajiUp) -> None:
     wait_until(lambda: "network-" not in up.kaji("ps", "-a").stdout)
 
 
-def test_a_lost_member_takes_the_gang_back_and_it_ends(up: KajiUp) -> None:
-    """kill -9 of one of two members: a new attempt of both, counted once."""
+def test_a_killed_member_restarts_the_gang_once(up: KajiUp) -> None:
+    """kill -9 of one of two members: a new attempt of both."""
     script = "until [ $KAJI_ATTEMPT = 2 ]; do sleep 0.1; done; echo attempt $KAJI_ATTEMPT rank $KAJI_RANK"
     mark = ("-e", f"MARK={up.home}")
     arguments = ("--name", "pair", "-n", "2", "--restarts", "2", "--cpus", "0.2", *mark, "busybox", "sh", "-c", script)
@@ -168,7 +167,7 @@ def test_every_member_of_every_attempt_gets_the_same_code(up: KajiUp) -> None:
     assert_all_get_the_same(up.kaji, up.home / "brought", "--cpus", "0.5", "-m", "64m")
 
 
-def test_a_waiting_run_says_what_is_missing_and_who_holds_it(up: KajiUp) -> None:
+def test_explain_says_what_a_waiting_run_lacks_and_who_has_it(up: KajiUp) -> None:
     gang = ("--gpus", "8", "--gpu-type", "h100", "busybox", "sleep", "inf")
     assert up.kaji("run", "-d", "--name", "holder", "-n", "3", *gang).returncode == 0
     wait_until(lambda: up.status("holder")["phase"] == "Running", lambda: up.status("holder"))
@@ -189,8 +188,8 @@ def test_a_run_over_its_memory_limit_is_not_started_again(up: KajiUp) -> None:
     assert (status["reason"], status["attempts"], status.get("restarts", 0)) == ("OutOfMemory", 1, 0)
 
 
-def test_a_checkpoint_outlives_its_run_until_it_is_deleted_with_one(up: KajiUp) -> None:
-    """The next run of the same name goes on where the last one was; after `rm -v` it begins anew."""
+def test_a_checkpoint_is_kept_until_a_run_is_deleted_with_it(up: KajiUp) -> None:
+    """The next run of the same name continues from it; after `rm -v` it starts from the beginning."""
     script = "cd $KAJI_CHECKPOINT_DIR; cat step 2>/dev/null || echo 0; echo 1 > step"
     command = ("run", "-q", "--rm", "--name", "saved", "--checkpoint", "/ckpt", "busybox:1", "sh", "-c", script)
     assert up.kaji(*command).stdout == "0\n"
@@ -202,11 +201,11 @@ def test_a_checkpoint_outlives_its_run_until_it_is_deleted_with_one(up: KajiUp) 
 
 
 STUBBORN = ("bash", "-c", "trap '' TERM; echo ready; sleep 600 & while :; do wait; done")
-"""A program that SIGTERM does not end."""
+"""A program that ignores SIGTERM."""
 
 
 def test_a_name_is_free_when_rm_returns(up: KajiUp) -> None:
-    """Whatever the program does with SIGTERM, and however long its grace is: rm -f kills it, as docker does."""
+    """`rm -f` kills the program, however long its grace is, as docker does."""
     for _ in range(2):
         made = up.kaji("run", "-q", "-d", "--name", "again", "--grace", "1h", "bash:5", *STUBBORN)
         assert made.returncode == 0, made.stderr
@@ -217,15 +216,15 @@ def test_a_name_is_free_when_rm_returns(up: KajiUp) -> None:
         assert "no run 'again'" in up.kaji("describe", "again").stderr
 
 
-def test_with_rm_the_cluster_deletes_a_detached_run(up: KajiUp) -> None:
-    """Once somebody who waits for it has heard of its end."""
+def test_a_detached_run_with_rm_is_deleted_by_the_cluster(up: KajiUp) -> None:
+    """After its end, so that `kaji wait` still sees the exit code."""
     assert up.kaji("run", "-q", "-d", "--rm", "--name", "brief", "python:3.12", "true").returncode == 0
     assert up.kaji("wait", "brief").stdout == "0\n"
     wait_until(lambda: "brief" not in up.kaji("ps", "-a", "-q").stdout, lambda: up.kaji("describe", "brief").stdout)
 
 
-def test_files_go_into_a_member_and_come_out(up: KajiUp) -> None:
-    """Through tar in the member; and its processes are listed, without those of the rest of this machine."""
+def test_files_are_copied_into_a_member_and_back(up: KajiUp) -> None:
+    """By tar in the member. `kaji top` lists the member's processes only."""
     there, here = up.home / "there", up.home / "here"
     (here / "sub").mkdir(parents=True)
     there.mkdir()
@@ -248,7 +247,7 @@ def test_files_go_into_a_member_and_come_out(up: KajiUp) -> None:
     assert up.kaji("rm", "desk").stdout == "desk\n"
 
 
-def test_nobody_else_can_read_the_token(up: KajiUp) -> None:
+def test_no_other_user_can_read_the_token(up: KajiUp) -> None:
     for name in ("kaji.json", "token", "kubeconfig"):
         assert (up.data / name).stat().st_mode & 0o077 == 0, name
 
@@ -262,7 +261,7 @@ def test_kubectl_sees_the_runs(up: KajiUp) -> None:
 
 
 def test_a_second_kaji_up_on_the_same_folder_is_refused(up: KajiUp) -> None:
-    """And harms nothing: not one file of the first is written, and it goes on."""
+    """It changes no file of the first one, which works on."""
     files = [up.data / name for name in ("kaji.json", "kubeconfig", "token", "ports.json", "pki/ca.crt")]
     before = [(file.read_bytes(), file.stat().st_mtime_ns) for file in files]
     answer = up.kaji("up", "--data", str(up.data), "--nodes", "1")
@@ -272,8 +271,8 @@ def test_a_second_kaji_up_on_the_same_folder_is_refused(up: KajiUp) -> None:
     assert up.kaji("run", "-q", "--rm", "busybox", "echo", "still here").stdout == "still here\n"
 
 
-def test_kaji_up_names_what_it_cannot_use(up: KajiUp, tmp_path: Path) -> None:
-    """A folder that is none, another machine's address, a port that is taken: the option, and never a traceback."""
+def test_kaji_up_names_the_option_that_it_cannot_use(up: KajiUp, tmp_path: Path) -> None:
+    """A file in place of a folder, an address of another machine, a port in use: without a traceback."""
     port = json.loads((up.data / "kaji.json").read_text())["url"].rpartition(":")[2]
     file = tmp_path / "file"
     file.touch()
@@ -287,8 +286,8 @@ def test_kaji_up_names_what_it_cannot_use(up: KajiUp, tmp_path: Path) -> None:
 
 
 def test_kaji_up_says_which_policy_is_in_force(up: KajiUp, tmp_path: Path) -> None:
-    """A file in its folder takes the place of the policy for one's own machine: nobody should have to guess that. One
-    that was asked for has to be there, and no cluster is started under a faulty one."""
+    """A policy file in the data folder replaces the default for one machine, and the log says so. A missing or faulty
+    file is refused before a cluster starts."""
     wait_until(lambda: "The policy is the default for one machine" in up.log.read_text(), up.log.read_text)
     it = KajiUp(tmp_path)
     it.data.mkdir()
@@ -307,8 +306,8 @@ def test_kaji_up_says_which_policy_is_in_force(up: KajiUp, tmp_path: Path) -> No
         it.kill()
 
 
-def test_what_other_machines_reach_is_served_with_tls(tmp_path: Path) -> None:
-    """With an authority of the folder's own, which commands and members trust; no token goes in plain text."""
+def test_other_machines_are_served_with_tls(tmp_path: Path) -> None:
+    """Commands and members trust the folder's own authority. No token is sent in plain text."""
     up = KajiUp(tmp_path)
     up.start("--host", "0.0.0.0")
     try:
@@ -328,8 +327,8 @@ def test_what_other_machines_reach_is_served_with_tls(tmp_path: Path) -> None:
         up.kill()
 
 
-def test_killed_and_started_again_nothing_is_lost(tmp_path: Path) -> None:
-    """SIGKILL of the whole platform: the member runs on, is adopted, and its end and its log are known."""
+def test_nothing_is_lost_when_kaji_up_is_killed_and_restarted(tmp_path: Path) -> None:
+    """SIGKILL of the whole platform: the member runs on, and its end and its log are known afterwards."""
     it = KajiUp(tmp_path)
     it.start()
     try:
@@ -354,8 +353,9 @@ def test_killed_and_started_again_nothing_is_lost(tmp_path: Path) -> None:
         it.kill()
 
 
-def test_on_the_data_of_a_backup_nothing_runs_twice(tmp_path: Path) -> None:
-    """What ran since is ended, whether its run is in the backup or not; what is in the backup begins anew."""
+def test_nothing_runs_twice_on_a_restored_backup(tmp_path: Path) -> None:
+    """Members newer than the backup are ended, whether the backup has their run or not. Runs of the backup start
+    again."""
     it = KajiUp(tmp_path)
     it.start()
     try:

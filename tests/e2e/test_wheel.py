@@ -1,4 +1,4 @@
-"""The wheel, built and installed in an environment that has nothing else than what one of its extras asks for."""
+"""The wheel, built and installed in an environment with only the libraries of one of its extras."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def install(wheel: Path, folder: Path, extra: str) -> Installed:
-    """Install the wheel by itself, and lend it the libraries that its own metadata asks for: no index is needed."""
+    """Install the wheel alone, and link the libraries that its metadata require: this needs no package index."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
     python = folder / "bin" / "python"
     uv = Path(sys.executable).parent / "uv"
@@ -59,12 +59,12 @@ def install(wheel: Path, folder: Path, extra: str) -> Installed:
     (site,) = (folder / "lib").glob("python*/site-packages")
     libraries = needed(wheel, extra)
     for name in libraries:
-        lend(name, site)
+        link_files(name, site)
     return Installed(folder, frozenset(libraries))
 
 
 def needed(wheel: Path, extra: str) -> set[str]:
-    """The distributions that `kajitori[extra]` needs on this machine, with those that they need themselves."""
+    """Return the distributions that `kajitori[extra]` requires on this machine, directly and indirectly."""
     with zipfile.ZipFile(wheel) as archive:
         (name,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
         own = Parser().parsestr(archive.read(name).decode()).get_all("Requires-Dist") or []
@@ -83,7 +83,7 @@ def needed(wheel: Path, extra: str) -> set[str]:
     return found
 
 
-def lend(distribution: str, site: Path) -> None:
+def link_files(distribution: str, site: Path) -> None:
     """Link the files of an installed distribution into another environment's site-packages."""
     here = metadata.distribution(distribution)
     for top in {file.parts[0] for file in here.files or () if file.parts[0] not in ("..", "__pycache__")}:
@@ -107,7 +107,7 @@ def test_the_command_line_needs_few_libraries(command_line: Installed) -> None:
 
 
 def test_everyday_verbs_work_without_the_server_libraries(command_line: Installed) -> None:
-    """No library is missing: without a server each says how to name one."""
+    """Without a server, each says how to name one."""
     for verb in (
         ["ps"],
         ["run", "python:3", "true"],
@@ -133,7 +133,7 @@ def test_a_missing_library_names_the_extra(command_line: Installed, verb: str, e
 
 
 def test_the_wheel_starts_a_cluster_and_runs_a_program(everything: Installed, tmp_path: Path) -> None:
-    """`kaji up` of the wheel, without the repository: a run starts, prints and ends."""
+    """`kaji up` from the wheel, without the repository."""
     data = tmp_path / "cluster"
     with (tmp_path / "log").open("wb") as log:
         up = subprocess.Popen(
