@@ -19,7 +19,9 @@ from typing import Any
 
 import click
 import msgspec
+import yaml
 
+from kajitori import __version__
 from kajitori.cli.app import SECTIONS, kaji
 from kajitori.cli.other_words import WORDS
 from kajitori.cli.submit.borrowed_options import DOCKER, SLURM
@@ -42,7 +44,7 @@ from kajitori.core.spec.run import RunSpec
 from kajitori.core.spec.status import RunStatus
 from kajitori.core.words.names import API_VERSION, KIND
 from kajitori.entrypoints.web_api import ApiDependencies, web_app
-from kajitori.install import kustomize
+from kajitori.install import chart, kustomize
 from kajitori.kube.client import KubeClient
 from kajitori.kube.config import KubeConfig
 from kajitori.kube.mirror.mirror import Mirror
@@ -54,6 +56,7 @@ from markdown_pages import DOCS, page, table
 
 REFERENCE = DOCS / "reference"
 DEPLOY = DOCS.parent / "deploy"
+SCHEMAS = DOCS.parent / "tests" / "unit" / "install" / "released"
 _WIDTH = 100
 _API_RULES = """
 ## Rules of all calls
@@ -97,7 +100,7 @@ def pages() -> dict[str, str]:
 
 def manifests() -> dict[str, str]:
     """Every generated file below `deploy/` by its path."""
-    return kustomize.base()
+    return kustomize.base() | {f"helm/kajitori/{name}": text for name, text in chart.chart().items()}
 
 
 def cli_page() -> str:
@@ -348,7 +351,18 @@ def _words(part: Mapping[str, Any]) -> str:
     return " ".join(str(part.get("description", "")).split())
 
 
+def store_schema() -> None:
+    """Store the schema of this version, with which later versions are compared. Done once, before a release."""
+    (version,) = custom_resource_definition()["spec"]["versions"]
+    text = yaml.safe_dump(version["schema"]["openAPIV3Schema"], sort_keys=True, width=150)
+    about = f"# The schema of a Run in version {__version__}; docs/operate/run-compatibility.md has the rules.\n"
+    SCHEMAS.mkdir(exist_ok=True)
+    (SCHEMAS / f"{__version__}.yaml").write_text(about + text, encoding="utf-8")
+
+
 def main() -> None:
+    if sys.argv[1:] == ["--schema"]:
+        store_schema()
     REFERENCE.mkdir(exist_ok=True)
     for name, text in pages().items():
         (REFERENCE / name).write_text(text, encoding="utf-8")

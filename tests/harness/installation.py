@@ -248,6 +248,11 @@ class Installation:
         self.until(lambda: self.leader() in ("c1", "c2"), "a controller leads")
         self.until(self.nodes_are_ready, "nodes ready")
 
+    @property
+    def relay_url(self) -> str:
+        """The relay's address."""
+        return self.log("relay").split("relay: ")[1].split()[0]
+
     def environment(self, **more: str) -> dict[str, str]:
         return clean_environment(self.folder, **more)
 
@@ -293,6 +298,9 @@ class Installation:
     def get(self, path: str) -> dict[str, Any]:
         """Return an object of the API server, empty if there is none. Cheaper than kubectl."""
         answer = self.api.get(path)
+        while answer.status_code == 429:  # for a moment after a definition was changed
+            time.sleep(0.2)
+            answer = self.api.get(path)
         assert answer.status_code in (200, 404), answer.text
         found: dict[str, Any] = answer.json() if answer.status_code == 200 else {}
         return found

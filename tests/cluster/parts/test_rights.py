@@ -51,9 +51,8 @@ def test_the_web_api_has_exactly_the_rights_that_it_uses(installed: Installation
 
 def test_the_relay_has_exactly_the_rights_that_it_uses(installed: Installation) -> None:
     """The rights of deploy/relay.yaml: to read what agents get, and to check their tokens."""
-    url = installed.log("relay").split("relay: ")[1].split()[0]
     token = installed.kubectl("create", "token", "ada", "-n", "kajitori", "--audience=kajitori").stdout.strip()
-    assert installed.refusal("/v1/nodes/here/pods", token, url=url) == 401
+    assert installed.refusal("/v1/nodes/here/pods", token, url=installed.relay_url) == 401
     may = rights("relay.yaml")
     assert installed.used_by(RELAY, of=may) == (may, set())
 

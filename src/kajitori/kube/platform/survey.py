@@ -76,14 +76,21 @@ async def _tried(client: KubeClient, objects: Iterable[Object]) -> tuple[dict[st
         shown = f"{document['kind']} {document['metadata']['name']}"
         try:
             changes[await apply(client, document, dry_run=True)] += 1
-        except NotFound:  # its namespace or kind is yet to come
-            if await _may_create(client, document):
+        except NotFound as error:
+            if not await _is_in_new_namespace(client, document):  # the API server does not have its kind
+                refused[shown] = error.message
+            elif await _may_create(client, document):
                 changes[Change.CREATED] += 1
             else:
                 refused[shown] = "no right to create it"
         except KajitoriError as error:
             refused[shown] = error.message
     return refused, changes
+
+
+async def _is_in_new_namespace(client: KubeClient, document: Object) -> bool:
+    namespace = document["metadata"].get("namespace")
+    return bool(namespace) and await find(client, Identity("", "Namespace", "", namespace)) is None
 
 
 async def _may_create(client: KubeClient, document: Object) -> bool:

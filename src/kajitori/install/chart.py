@@ -1,0 +1,306 @@
+"""The Helm chart below `deploy/helm`: what the renderer gives for settings that stand for the chart's values.
+
+Texts and numbers of the settings are replaced by marks, so that each mark's place in the rendered objects becomes the
+value's place in a template. What settings switch on or off becomes a condition around a whole object or list entry.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from kajitori import __version__
+from kajitori.install.objects import Identity, Object, as_yaml, identity, made
+from kajitori.install.render import certificates, in_order, render
+from kajitori.install.roles import roles
+from kajitori.install.settings import (
+    CA_SECRET,
+    TLS_SECRET,
+    AgentSettings,
+    ImageSettings,
+    InstallSettings,
+    Issuer,
+    PartSettings,
+    StoreSettings,
+    TlsSettings,
+)
+
+_MADE = "# Made by docs/generate.py (make reference) from src/kajitori/install; edits here are lost.\n"
+_MARK = re.compile(r"kajimark-([a-z]+)-([A-Za-z.]+)-end")
+_NUMBERS = {900001: "server.replicas", 900002: "controller.replicas", 900003: "relay.replicas"}
+_PARTS = ("server", "controller", "relay")
+
+_HELPERS = """\
+{{- define "kajitori.image" -}}
+{{- $images := (index . 0).Values.images -}}
+{{- $name := index $images (index . 1) -}}
+{{- $digest := index $images (printf "%sDigest" (index . 1)) -}}
+{{- if $images.prefix }}{{ printf "%s/" (trimSuffix "/" $images.prefix) }}{{ end -}}
+{{- if $digest }}{{ printf "%s@%s" (regexReplaceAll ":[^:/]*$" $name "") $digest }}{{ else }}{{ $name }}{{ end -}}
+{{- end }}
+"""
+_OWN_CERTIFICATES = """\
+{{- if not (has .Values.tls.certificates (list "own" "certManager" "given")) }}
+{{- fail "tls.certificates must be own, certManager or given" }}
+{{- end }}
+{{- if eq .Values.tls.certificates "own" }}
+{{- $old := lookup "v1" "Secret" .Release.Namespace "%(ca)s" }}
+{{- $tls := lookup "v1" "Secret" .Release.Namespace "%(tls)s" }}
+{{- $ca := genCAWithKey "kajitori-ca" 3650 (genPrivateKey "ecdsa") }}
+{{- if $old }}{{ $ca = buildCustomCert (index $old.data "tls.crt") (index $old.data "tls.key") }}{{ end }}
+{{- $names := concat (list %(names)s) .Values.tls.names }}
+{{- $new := genSignedCertWithKey "kajitori" (list "127.0.0.1") $names 365 $ca (genPrivateKey "ecdsa") }}
+%(secrets)s%(renewal)s{{- end }}
+"""
+"""The authority and certificate of `kaji install`, in the words of Helm: what exists is kept, a CronJob renews it."""
+_BLOCK = "kajimark-block-{}-end\n"
+
+
+def chart() -> dict[str, str]:
+    """Return every file of the chart by its path below `deploy/helm/kajitori`."""
+    settings = _marked(TlsSettings(certificates="given"))
+    conditions = _conditions(settings)
+    rendered = render(settings, _BLOCK.format("policy"), _BLOCK.format("networks"))
+    definition, namespaces = rendered.pop("definition"), rendered.pop("namespace")
+    rendered["priorityclass"] = [each for each in definition if "spec" not in each]
+    rendered["agents-namespace"] = [each for each in namespaces if identity(each) in conditions]
+    files = {f"templates/{name}.yaml": _MADE + _template(each, conditions) for name, each in rendered.items()}
+    files["crds/definition.yaml"] = _MADE + as_yaml([each for each in definition if "spec" in each])
+    files["templates/certificates.yaml"] = _MADE + _own_certificates(settings) + _cert_manager()
+    files["templates/_helpers.tpl"] = "{{- /* Made by docs/generate.py; edits here are lost. */ -}}\n" + _HELPERS
+    files["Chart.yaml"] = _MADE + as_yaml([_about()])
+    files["values.yaml"] = _MADE + _values()
+    return files
+
+
+def _about() -> Mapping[str, str]:
+    return {
+        "apiVersion": "v2",
+        "name": "kajitori",
+        "description": "A machine-learning platform on Kubernetes for people who know Docker",
+        "version": __version__,
+        "appVersion": __version__,
+        "kubeVersion": ">=1.30.0-0",
+    }
+
+
+# ---------------------------------------------------------------------------------------------- marks
+
+
+def _text(value: str) -> str:
+    """Return the mark of a text."""
+    return f"kajimark-text-{value}-end"
+
+
+def _yaml(value: str) -> str:
+    """Return the mark of a list or mapping."""
+    return f"kajimark-yaml-{value}-end"
+
+
+def _marked(tls: TlsSettings) -> InstallSettings:
+    """Return settings whose values are marks. Nothing checks them."""
+    images = ImageSettings().model_copy(
+        update={
+            "parts": "kajimark-image-parts-end",
+            "members": "kajimark-image-members-end",
+            "pull_secrets": ["kajimark-each-images.pullSecrets-end"],
+            "pull_policy": "kajimark-text-images.pullPolicy-end",
+        }
+    )
+    defaults = InstallSettings()
+    parts = {name: _marked_part(name, getattr(defaults, name), number) for number, name in _numbered()}
+    parts["server"] = parts["server"].model_copy(
+        update={
+            "service": _text("server.service"),
+            "namespace": _text("server.namespace"),
+            "url": "kajimark-or-server.url-end",
+        }
+    )
+    agents = AgentSettings().model_copy(
+        update={
+            "cpu": _text("agents.cpu"),
+            "memory": _text("agents.memory"),
+            "memory_limit": _text("agents.memoryLimit"),
+            "node_selector": {"kajimark": _yaml("agents.nodeSelector")},
+            "relay_url": "kajimark-or-agents.relayUrl-end",
+            "policy": {"kajimark": _yaml("agents.policy")},
+        }
+    )
+    store = StoreSettings().model_copy(update={"url": _text("store.url"), "secret": "kajimark-or-store.secret-end"})
+    update = {"namespace": "kajimark-namespace-x-end", "images": images, "tls": tls, "agents": agents, "store": store}
+    update |= {**parts, "monitoring_namespace": _text("monitoringNamespace")}
+    return defaults.model_copy(update=update)
+
+
+def _numbered() -> Iterable[tuple[int, str]]:
+    return [(number, path.partition(".")[0]) for number, path in _NUMBERS.items()]
+
+
+def _marked_part(name: str, part: PartSettings, number: int) -> PartSettings:
+    return part.model_copy(
+        update={
+            "replicas": number,
+            "cpu": _text(f"{name}.cpu"),
+            "memory": _text(f"{name}.memory"),
+            "memory_limit": _text(f"{name}.memoryLimit"),
+            "node_selector": {"kajimark": _yaml(f"{name}.nodeSelector")},
+            "tolerations": [_yaml(f"{name}.tolerations")],
+            "arguments": [f"kajimark-each-{name}.arguments-end"],
+        }
+    )
+
+
+# ---------------------------------------------------------------------------------------------- templates
+
+_SWITCHES: dict[str, dict[str, Any]] = {
+    "agents.enabled": {"agents": AgentSettings(enabled=False)},
+    "flowControl": {"flow_control": False},
+    "ownerPolicy": {"owner_policy": False},
+}
+"""Values that switch objects off, with the settings that do the same."""
+
+
+def _conditions(settings: InstallSettings) -> dict[Identity, str]:
+    """Return the value on which each object depends, found by rendering without it."""
+    everything = {identity(each) for each in _all(settings)}
+    found: dict[Identity, str] = {}
+    for value, update in _SWITCHES.items():
+        rest = {identity(each) for each in _all(settings.model_copy(update=update))}
+        found |= dict.fromkeys(everything - rest, value)
+    return found
+
+
+def _all(settings: InstallSettings) -> list[Object]:
+    return in_order(render(settings))
+
+
+def _template(objects: Iterable[Object], conditions: Mapping[Identity, str]) -> str:
+    """Return documents, each with a condition around it if a value switches it off."""
+    text = ""
+    for each in objects:
+        piece = "---\n" + _filled(as_yaml([each]))
+        value = conditions.get(identity(each))
+        text += f"{{{{- if .Values.{value} }}}}\n{piece}{{{{- end }}}}\n" if value else piece
+    return text
+
+
+def _filled(text: str) -> str:
+    """Replace the marks in rendered YAML by the chart's expressions, line by line."""
+    lines: list[str] = []
+    for line in _escaped(text).splitlines():
+        lines += _line(line)
+    # Without store.secret the chart has no way to leave out a list entry, so the Secret is optional.
+    text = "\n".join(lines) + "\n"
+    return re.sub(r"( +)(name: {{ .Values.store.secret .*)\n", r"\1\2\n\1optional: true\n", text)
+
+
+def _escaped(text: str) -> str:
+    return text.replace("{{", '{{ "{{" }}')
+
+
+def _line(line: str) -> Iterable[str]:
+    indent = len(line) - len(line.lstrip(" "))
+    match = _MARK.search(line)
+    if match is None:
+        yield re.sub("|".join(map(str, _NUMBERS)), lambda each: f"{{{{ .Values.{_NUMBERS[int(each[0])]} }}}}", line)
+        return
+    kind, value = match[1], match[2]
+    if kind == "yaml":
+        deeper = indent + 2 if line.lstrip().startswith("- ") else indent  # an empty list, [], is part of its key
+        yield f"{' ' * indent}{{{{- toYaml .Values.{value} | nindent {deeper} }}}}"
+    elif kind == "block":
+        yield f"{' ' * indent}{{{{- .Values.{value} | nindent {indent} }}}}"
+    elif kind == "each":
+        one = line.replace(match[0], "{{ . | quote }}")
+        yield f"{' ' * indent}{{{{- range .Values.{value} }}}}"
+        yield one
+        yield f"{' ' * indent}{{{{- end }}}}"
+    elif value in _OPTIONAL:
+        yield f"{' ' * indent}{{{{- if .Values.{value} }}}}"
+        yield _MARK.sub(_expression, line)
+        yield f"{' ' * indent}{{{{- end }}}}"
+    else:
+        yield _MARK.sub(_expression, line)
+
+
+_OPTIONAL = ("images.pullPolicy", "store.url")
+
+
+def _expression(match: re.Match[str]) -> str:
+    kind, value = match[1], match[2]
+    forms: dict[str, Callable[[], str]] = {
+        "text": lambda: f"{{{{ .Values.{value} }}}}",
+        "image": lambda: f'{{{{ include "kajitori.image" (list $ "{value}") }}}}',
+        "namespace": lambda: "{{ .Release.Namespace }}",
+        "or": lambda: _default(value),
+    }
+    return forms[kind]()
+
+
+def _default(value: str) -> str:
+    if value == "store.secret":
+        return '{{ .Values.store.secret | default "kajitori-store" }}'
+    service, port = ("server", 8600) if value == "server.url" else ("relay", 8601)
+    return f'{{{{ .Values.{value} | default (printf "https://{service}.%s.svc:{port}" .Release.Namespace) }}}}'
+
+
+def _own_certificates(settings: InstallSettings) -> str:
+    inside = [name for name in settings.certificate_names if "kajimark" in name]
+    names = " ".join(f'(printf "{_MARK.sub("%s", name)}" .Release.Namespace)' for name in inside)
+    data = {
+        CA_SECRET: {"tls.crt": ("$old", "$ca.Cert"), "tls.key": ("$old", "$ca.Key")},
+        TLS_SECRET: {"tls.crt": ("$tls", "$new.Cert"), "tls.key": ("$tls", "$new.Key"), "ca.crt": ("$tls", "$ca.Cert")},
+    }
+    text = ""
+    for name, keys in data.items():
+        document = made("v1", "Secret", name, "{{ .Release.Namespace }}", type="Opaque")
+        text += "---\n" + as_yaml([document]).replace("'", "") + "data:\n"
+        text += "".join(f"  {key}: {_kept(key, *sources)}\n" for key, sources in keys.items())
+    agents = made("v1", "Secret", TLS_SECRET, "{{ .Release.Namespace }}-agents", type="Opaque")
+    text += "{{- if .Values.agents.enabled }}\n---\n" + as_yaml([agents]).replace("'", "") + "data:\n"
+    text += f"  ca.crt: {_kept('ca.crt', '$tls', '$ca.Cert')}\n{{{{- end }}}}\n"
+    return _OWN_CERTIFICATES % {
+        "ca": CA_SECRET,
+        "tls": TLS_SECRET,
+        "names": names + ' "localhost"',
+        "secrets": text,
+        "renewal": _renewal(),
+    }
+
+
+def _renewal() -> str:
+    """Return the CronJob that renews the certificate, with its rights; those among agents only if there are agents."""
+    settings = _marked(TlsSettings(certificates="own"))
+    objects = [each for each in roles(settings) if each["metadata"]["name"] == "kajitori-certificates"]
+    return _template([*objects, *certificates(settings)], _conditions(settings))
+
+
+def _kept(key: str, old: str, new: str) -> str:
+    return f'{{{{ if {old} }}}}{{{{ index {old}.data "{key}" }}}}{{{{ else }}}}{{{{ b64enc {new} }}}}{{{{ end }}}}'
+
+
+def _cert_manager() -> str:
+    issuer = Issuer(name="x").model_copy(update={"name": _text("tls.issuer.name"), "kind": _text("tls.issuer.kind")})
+    settings = _marked(TlsSettings(certificates="certManager", issuer=issuer))
+    text = _template(certificates(settings), _conditions(settings))
+    further = "  {{- range .Values.tls.names }}\n  - {{ . | quote }}\n  {{- end }}\n"
+    text = text.replace("  - localhost\n", f"  - localhost\n{further}")
+    return f'{{{{- if eq .Values.tls.certificates "certManager" }}}}\n{text}{{{{- end }}}}\n'
+
+
+# ---------------------------------------------------------------------------------------------- values
+
+
+def _values() -> str:
+    """Return the default settings, as the chart's values. The namespace is that of the release."""
+    defaults: dict[str, Any] = InstallSettings().model_dump(by_alias=True, exclude={"namespace", "pod_security"})
+    defaults["tls"]["issuer"] = {"name": "", "kind": "ClusterIssuer"}
+    defaults = _without_none(defaults)
+    return as_yaml([{**defaults, "policy": "{}\n", "networks": "clusters: []\n"}])
+
+
+def _without_none(values: Any) -> Any:
+    if isinstance(values, Mapping):
+        return {key: _without_none(value) for key, value in values.items()}
+    return "" if values is None else values

@@ -1,0 +1,106 @@
+"""The Helm chart renders what the settings render, by Helm if it is installed, else by a small reader of templates."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from tests.unit.install.chart_reader import rendered_by_reader
+
+from kajitori.install.objects import Identity, Object, identity
+from kajitori.install.render import in_order, render
+from kajitori.install.settings import InstallSettings, parse_settings
+
+CHART = Path(__file__).parents[3] / "deploy" / "helm" / "kajitori"
+DIGEST = f"sha256:{'0' * 64}"
+CASES = {
+    "default": "tls: {certificates: given}",
+    "everything": f"""
+namespace: ml
+images:
+  prefix: registry.example.org:5000/ml
+  partsDigest: '{DIGEST}'
+  pullSecrets: [regcred, two]
+  pullPolicy: Always
+tls: {{certificates: certManager, issuer: {{name: corp}}, names: [kaji.example.org]}}
+server:
+  replicas: 3
+  cpu: 2
+  service: LoadBalancer
+  arguments: [--limit=recheck-seconds=9]
+  nodeSelector: {{pool: infra}}
+  tolerations: [{{operator: Exists}}]
+  url: https://kaji.example.org
+store: {{url: 's3://bucket', secret: s3}}
+""",
+    "little": "{tls: {certificates: given}, agents: {enabled: false}, flowControl: false, ownerPolicy: false}",
+}
+
+
+def values(case: str) -> tuple[str, dict[str, Any]]:
+    """The namespace of the release, and the chart's values."""
+    found: dict[str, Any] = yaml.safe_load(CASES[case])
+    return found.pop("namespace", "kajitori"), found
+
+
+@cache
+def by_helm(case: str) -> list[Object]:
+    namespace, given = values(case)
+    command = ["helm", "template", "kajitori", str(CHART), "--namespace", namespace, "--values", "-"]
+    done = subprocess.run(command, input=yaml.safe_dump(given), capture_output=True, text=True, check=True)
+    return [each for each in yaml.safe_load_all(done.stdout) if each]
+
+
+def rendered_by_chart(case: str) -> list[Object]:
+    return by_helm(case) if shutil.which("helm") else rendered_by_reader(CHART, *values(case))
+
+
+def plain(value: Any) -> Any:
+    """An object without empty parts and with texts only: templates write numbers as texts, and empty lists as such."""
+    if isinstance(value, dict):
+        return {key: plain(each) for key, each in value.items() if each not in ({}, [], None)}
+    return [plain(each) for each in value] if isinstance(value, list) else str(value)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_chart_renders_what_the_settings_render(case: str) -> None:
+    settings = parse_settings(CASES[case])
+    wanted = {identity(each): each for each in in_order(render(settings)) if not _is_of_helm(identity(each), settings)}
+    found = {identity(each): each for each in rendered_by_chart(case)}
+    assert found.keys() == wanted.keys()
+    for one, each in found.items():
+        for container in each.get("spec", {}).get("template", {}).get("spec", {}).get("containers", ()):
+            for source in container.get("envFrom", ()):
+                assert source["secretRef"].pop("optional")
+            if container.get("envFrom", [{}])[0].get("secretRef") == {"name": "kajitori-store"}:
+                del container["envFrom"]
+        assert plain(each) == plain(wanted[one]), one
+
+
+def _is_of_helm(one: Identity, settings: InstallSettings) -> bool:
+    """The namespace of the release is Helm's, and definitions are outside the templates."""
+    return one.kind == "CustomResourceDefinition" or (one.kind == "Namespace" and one.name == settings.namespace)
+
+
+def test_no_mark_is_left_in_the_chart() -> None:
+    """Every mark of a value became an expression, and every expression names a value that there is."""
+    known = yaml.safe_load((CHART / "values.yaml").read_text())
+    for path, text in _templates():
+        assert "kajimark" not in text and "90000" not in text, path
+        for name in re.findall(r"\.Values\.([A-Za-z.]+)", text):
+            found = known
+            for part in name.split("."):
+                assert part in found, (path, name)
+                found = found[part]
+
+
+def _templates() -> Iterator[tuple[str, str]]:
+    for path in sorted((CHART / "templates").iterdir()):
+        yield path.name, path.read_text()
