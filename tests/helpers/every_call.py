@@ -96,6 +96,7 @@ class EveryCall:
         bodies: dict[str, dict[str, Any]] = {
             "/v1/runs": asked,
             "/v1/what-if": asked,
+            "/v1/tokens": {"namespace": self.cluster.namespace, "name": "intruder"},
             "/v1/secrets": {"namespace": self.cluster.namespace, "name": "intruder", "data": {"key": "eA=="}},
             "/v1/preflight": {"nodes": [next(iter(self.cluster.nodes_of(RUN)))]},
             "/v1/runs/{namespace}/{name}/stop": {"grace": "1s"},

@@ -18,6 +18,7 @@ from starlette.types import Lifespan
 from kajitori import __version__
 from kajitori.api import code, health, problems, secrets, volumes
 from kajitori.api.context import Api
+from kajitori.api.identity import robots
 from kajitori.api.identity import routes as identity
 from kajitori.api.logs import routes as logs
 from kajitori.api.middleware import Guard
@@ -65,6 +66,7 @@ ROUTERS = tuple(
             volumes,
             traffic,
             identity,
+            robots,
             health,
             code,
         ),
@@ -92,6 +94,7 @@ _REQUESTS: tuple[type[BaseModel], ...] = (
     submission.RunRequest,
     changes.StopRequest,
     secrets.SecretRequest,
+    robots.RobotRequest,
     node_health.TestRequest,
     code.CompleteRequest,
 )

@@ -85,6 +85,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "login": "Sign in at a server.",
         "logout": "Sign out of a server.",
         "whoami": "Show who you are, and where you may do what.",
+        "token": "Make, list and delete tokens for robots.",
     },
     "Else": {
         "context": "Choose the cluster that commands use.",

@@ -44,6 +44,38 @@ class TeamList(View):
     items: list[TeamView]
 
 
+class Robot(View):
+    """A service account that was made for a robot."""
+
+    name: str
+    namespace: str
+    user: str
+    """How the API server names it."""
+    role: str
+    owner: str
+    """User who made it."""
+    created_at: str
+
+
+class RobotList(View):
+    """The robots of a namespace, ordered by name."""
+
+    namespace: str
+    items: list[Robot]
+
+
+class RobotToken(View):
+    """A new token of a robot."""
+
+    name: str
+    namespace: str
+    user: str
+    role: str
+    token: str
+    """The token. It is not shown again."""
+    expires_at: str
+
+
 class WhoAmI(View):
     """The caller, as the API server authenticated them."""
 

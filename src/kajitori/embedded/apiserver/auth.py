@@ -88,7 +88,7 @@ class Authenticator:
 
     def __init__(self, tokens: Mapping[str, User] | None = None, signed: Iterable[SignedTokens] = ()) -> None:
         self._users: dict[bytes, User] = {}
-        self._signed = tuple(signed)
+        self._signed = list(signed)
         for token, user in (tokens or {}).items():
             self.add_token(token, user)
 
@@ -111,6 +111,10 @@ class Authenticator:
             if hmac.compare_digest(known, given):
                 found = user
         return found
+
+    def add_signed(self, tokens: SignedTokens) -> None:
+        """Accept these signed tokens, too."""
+        self._signed.append(tokens)
 
     async def find_user(self, token: str) -> User | None:
         """Return the user of a known or a signed token, or None."""

@@ -19,6 +19,7 @@ KUBERNETES_MINOR = 36
 _SUBRESOURCE_VERBS = {
     "binding": ("create",),
     "eviction": ("create",),
+    "token": ("create",),
     "log": ("get",),
     "exec": ("create", "get"),
     "attach": ("create", "get"),
@@ -28,6 +29,7 @@ _SUBRESOURCE_VERBS = {
 _SUBRESOURCE_KINDS = {
     "binding": ("", "", "Binding"),
     "eviction": ("policy", "v1", "Eviction"),
+    "token": ("authentication.k8s.io", "v1", "TokenRequest"),
     "exec": ("", "", "PodExecOptions"),
     "attach": ("", "", "PodAttachOptions"),
     "portforward": ("", "", "PodPortForwardOptions"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from kajitori.embedded.apiserver.builtin import built_in_kinds, role_kinds
 from kajitori.embedded.apiserver.crds import kinds_of
@@ -72,5 +73,14 @@ def _key(kind: Kind) -> tuple[str, str, str]:
 
 
 def built_in(*, roles: bool = False) -> KindRegistry:
-    """Return a registry of the built-in kinds; with `roles`, also those of role-based access control."""
-    return KindRegistry(built_in_kinds() + (role_kinds() if roles else []))
+    """Return a registry of the built-in kinds; with `roles`, also those of role-based access control, and service
+    accounts have tokens."""
+    kinds = built_in_kinds()
+    if roles:
+        with_tokens = frozenset({"token"})
+        kinds = [replace(one, subresources=with_tokens) if _is_account(one) else one for one in kinds] + role_kinds()
+    return KindRegistry(kinds)
+
+
+def _is_account(kind: Kind) -> bool:
+    return (kind.resource.group, kind.resource.plural) == ("", "serviceaccounts")

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from kajitori.embedded.apiserver import auth
+from kajitori.embedded.apiserver.access.account_tokens import AccountTokens
 from kajitori.embedded.apiserver.auth import AllowKnown, Authenticator, Authorizer
 from kajitori.embedded.apiserver.causes import Cause
 from kajitori.embedded.apiserver.kinds import Kind
@@ -79,6 +80,8 @@ class Rest:
         self.objects = objects
         self._authenticator = authenticator
         self._authorizer = authorizer or AllowKnown()
+        self.account_tokens: AccountTokens | None = None
+        """Makes tokens of service accounts; None: they have none."""
         self._lister = Lister(objects)
         self._subresources = Subresources(objects)
 
@@ -254,6 +257,11 @@ class Rest:
                 body = self._plain_body(call)
                 evicted = await self._subresources.evict(target, body, call.caller, options)
                 return Answer(call.answer.rewrite(evicted), 201)
+            case ("token", "create"):
+                if self.account_tokens is None:
+                    raise StatusError.method_not_allowed()
+                made = self.account_tokens.issue(target.namespace, target.name, self._plain_body(call))
+                return _object(call, encode_plain(made), 201)
             case ("finalize", "update"):
                 options = parse_write(call.query, "UpdateOptions")
                 obj = self._read(call, options)

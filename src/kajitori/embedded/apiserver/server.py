@@ -15,6 +15,7 @@ from aiohttp import web
 
 from kajitori.embedded.apiserver import discovery
 from kajitori.embedded.apiserver.access import roles as access_roles
+from kajitori.embedded.apiserver.access.account_tokens import AccountTokens, ensure_key
 from kajitori.embedded.apiserver.auth import AllowKnown, Attributes, Authenticator, Authorizer, User
 from kajitori.embedded.apiserver.certificates import Certificates
 from kajitori.embedded.apiserver.metrics import Metrics
@@ -72,6 +73,10 @@ class ApiServer:
         self._authorizer: Authorizer = self._objects.role_guard or AllowKnown()
         self._objects.let_policies_ask(self._authorizer)
         self._rest = Rest(self._objects, authenticator, self._authorizer)
+        if roles:
+            key = ensure_key(certificates.ca.with_name("service-account.key"))
+            self._rest.account_tokens = AccountTokens(key, self._objects.view)
+            authenticator.add_signed(self._rest.account_tokens)
         self._openapi = OpenApi(self._registry)
         self._controllers = Controllers(self._objects) if controllers else None
         self._proxy = KubeletProxy(self._objects, certificates)
