@@ -45,6 +45,7 @@ from kajitori.core.spec.status import RunStatus
 from kajitori.core.words.names import API_VERSION, KIND
 from kajitori.entrypoints.web_api import ApiDependencies, web_app
 from kajitori.install import chart, kustomize
+from kajitori.install.settings import InstallSettings
 from kajitori.kube.client import KubeClient
 from kajitori.kube.config import KubeConfig
 from kajitori.kube.mirror.mirror import Mirror
@@ -90,6 +91,7 @@ def pages() -> dict[str, str]:
         "policy.md": page(
             reference_page("The policy file", Policy, documented_elsewhere={RunSpec.__module__, Resources.__module__})
         ),
+        "settings.md": page(reference_page("Settings of an installation", InstallSettings)),
         "networks.md": page(reference_page("The networks file", Networks)),
         "api.md": api_page(openapi()),
         "exit-codes.md": diagnostics.exit_codes_page(),

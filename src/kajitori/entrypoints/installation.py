@@ -24,6 +24,7 @@ from kajitori.install.record import Record, record_map, record_of
 from kajitori.install.render import in_order, render
 from kajitori.install.rollout import WORKLOADS, Progress, progress
 from kajitori.install.settings import CA_SECRET, RECORD, TLS_SECRET, InstallSettings, parse_settings
+from kajitori.install.teams import team_objects
 from kajitori.install.versions import breaks, faults_in, is_downgrade, step_fault
 from kajitori.install.workloads import POLICY
 from kajitori.kube.client import KubeClient
@@ -164,7 +165,7 @@ def uninstall(options: InstallOptions, say: Say, *, delete_runs: bool) -> list[s
     """
 
     async def work(client: KubeClient) -> list[str]:
-        plan = await _plan(client, options)
+        plan = await _plan(client, options, with_teams=False)
         if plan.record is None:
             hint = "runs that an earlier call left need their controllers: run kaji install first, to delete them"
             hint = hint if delete_runs else "name its namespace with -N; kaji install --check looks at the cluster"
@@ -200,8 +201,13 @@ def _with_client(options: InstallOptions, work: Callable[[KubeClient], Awaitable
     return asyncio.run(run())
 
 
-async def _plan(client: KubeClient, options: InstallOptions, *, has_rights: bool = True) -> Plan:
-    """Return what is to be applied. Without `has_rights`, what the caller may not read counts as missing."""
+async def _plan(
+    client: KubeClient, options: InstallOptions, *, has_rights: bool = True, with_teams: bool = True
+) -> Plan:
+    """Return what is to be applied. Without `has_rights`, what the caller may not read counts as missing.
+
+    Raises InvalidInput if the policy in the cluster is faulty, unless its teams are left out.
+    """
 
     async def config_map(namespace: str, name: str) -> Object | None:
         try:
@@ -215,7 +221,11 @@ async def _plan(client: KubeClient, options: InstallOptions, *, has_rights: bool
     record = record_of(found) if found is not None else None
     settings = _settings(options, record)
     stored = await config_map(settings.namespace, POLICY)
-    return Plan(settings, render(settings, *_texts(options, stored)), record)
+    policy, networks = _texts(options, stored)
+    files = render(settings, policy, networks)
+    if with_teams and (teams := team_objects(parse_policy(policy).teams)):
+        files["teams"] = teams
+    return Plan(settings, files, record)
 
 
 def _settings(options: InstallOptions, record: Record | None) -> InstallSettings:

@@ -18,10 +18,12 @@ from kajitori.install.settings import (
     CA_SECRET,
     TLS_SECRET,
     AgentSettings,
+    HistorySettings,
     ImageSettings,
     InstallSettings,
     Issuer,
     PartSettings,
+    SignInSettings,
     StoreSettings,
     TlsSettings,
 )
@@ -129,6 +131,12 @@ def _marked(tls: TlsSettings) -> InstallSettings:
     )
     store = StoreSettings().model_copy(update={"url": _text("store.url"), "secret": "kajimark-or-store.secret-end"})
     update = {"namespace": "kajimark-namespace-x-end", "images": images, "tls": tls, "agents": agents, "store": store}
+    update |= {
+        "history": HistorySettings().model_copy(update={"url": _text("history.url")}),
+        "sign_in": SignInSettings().model_copy(
+            update={"issuer": _text("signIn.issuer"), "client_id": _text("signIn.clientId")}
+        ),
+    }
     update |= {**parts, "monitoring_namespace": _text("monitoringNamespace")}
     return defaults.model_copy(update=update)
 
@@ -224,7 +232,7 @@ def _line(line: str) -> Iterable[str]:
         yield _MARK.sub(_expression, line)
 
 
-_OPTIONAL = ("images.pullPolicy", "store.url")
+_OPTIONAL = ("images.pullPolicy", "store.url", "history.url", "signIn.issuer")
 
 
 def _expression(match: re.Match[str]) -> str:

@@ -67,6 +67,7 @@ class Issuer(Document):
     """An issuer of cert-manager."""
 
     name: ObjectName
+    """Its name."""
     kind: Literal["ClusterIssuer", "Issuer"] = "ClusterIssuer"
     """An Issuer must exist in both namespaces of the installation."""
 
@@ -94,13 +95,17 @@ class PartSettings(Document):
     """Size and place of one part."""
 
     replicas: int = Field(default=2, ge=1, le=50)
+    """Number of Pods. One of several may be away."""
     cpu: Quantity = "500m"
     """Requested cores."""
     memory: Quantity = "1Gi"
     """Requested memory."""
     memory_limit: Quantity = "4Gi"
+    """Memory at which a Pod is restarted."""
     node_selector: dict[LabelKey, LabelValue] = Field(default_factory=dict)
+    """Labels of the nodes on which it may run."""
     tolerations: list[dict[str, Any]] = Field(default_factory=list)
+    """Taints of nodes that it ignores, as in a Pod."""
     arguments: list[str] = Field(default_factory=list)
     """Further options of the command, for example --limit=connections=4096."""
 
@@ -136,9 +141,13 @@ class AgentSettings(Document):
     enabled: bool = True
     """Whether there are agents and relays. Agents need Kubernetes 1.32."""
     cpu: Quantity = "10m"
+    """Requested cores of each agent."""
     memory: Quantity = "64Mi"
+    """Requested memory of each agent."""
     memory_limit: Quantity = "128Mi"
+    """Memory at which an agent is restarted."""
     node_selector: dict[LabelKey, LabelValue] = Field(default_factory=dict)
+    """Labels of the nodes that have an agent. Empty: all nodes."""
     policy: dict[str, Any] = Field(default_factory=lambda: {"traffic": {"every": "15s"}})
     """Policy of agents: the section `traffic` of your policy file."""
     relay_url: ServerUrl | None = None
@@ -151,7 +160,25 @@ class StoreSettings(Document):
     url: str = ""
     """s3://…, az://… or gs://…. Empty: no uploads, and logs disappear with their Pods."""
     secret: ObjectName | None = None
-    """Secret in the parts' namespace, whose keys become variables with the store's credentials."""
+    """Secret in the parts' namespace, whose keys become variables of Web API and controller: the store's credentials
+    (AWS_ACCESS_KEY_ID and so on), and KAJI_HISTORY_PASSWORD."""
+
+
+class HistorySettings(Document):
+    """Database of ended runs, usage and audit."""
+
+    url: str = ""
+    """postgresql://USER@HOST/DATABASE; the password is KAJI_HISTORY_PASSWORD in the Secret of `store.secret`. Empty: no
+    history."""
+
+
+class SignInSettings(Document):
+    """OpenID provider at which people sign in with `kaji login`. kube-apiserver must accept its tokens."""
+
+    issuer: str = ""
+    """Its URL. Empty: people bring tokens of their own."""
+    client_id: str = "kaji"
+    """Name of the client at the provider."""
 
 
 class InstallSettings(Document):
@@ -170,6 +197,8 @@ class InstallSettings(Document):
     relay: RelaySettings = RelaySettings()
     agents: AgentSettings = AgentSettings()
     store: StoreSettings = StoreSettings()
+    history: HistorySettings = HistorySettings()
+    sign_in: SignInSettings = SignInSettings()
     monitoring_namespace: DnsLabel = "monitoring"
     """Namespace of the Prometheus that reads the controllers' metrics."""
     flow_control: bool = True

@@ -39,6 +39,8 @@ def server(settings: InstallSettings) -> list[Object]:
         f"--namespace={part.namespace}",
         f"--controller-namespace={namespace}",
         f"--agent-account={settings.agent_account}",
+        *([f"--sign-in-issuer={settings.sign_in.issuer}"] if settings.sign_in.issuer else []),
+        f"--sign-in-client-id={settings.sign_in.client_id}",
         *([] if settings.encrypts else ["--insecure-http"]),
         "--log-format=json",
     ]
@@ -314,6 +316,7 @@ def _policy_arguments(settings: InstallSettings) -> list[str]:
         *authority,
         *_certificate_arguments(settings),
         *([f"--blobs={settings.store.url}"] if settings.store.url else []),
+        *([f"--history={settings.history.url}"] if settings.history.url else []),
     ]
 
 

@@ -39,6 +39,8 @@ server:
   tolerations: [{{operator: Exists}}]
   url: https://kaji.example.org
 store: {{url: 's3://bucket', secret: s3}}
+history: {{url: 'postgresql://kaji@db/kaji'}}
+signIn: {{issuer: https://login.example.org, clientId: kajitori}}
 """,
     "little": "{tls: {certificates: given}, agents: {enabled: false}, flowControl: false, ownerPolicy: false}",
 }

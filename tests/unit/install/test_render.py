@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from kajitori.install.record import record_map, record_of
 from kajitori.install.render import in_order, render
 from kajitori.install.settings import InstallSettings, parse_settings
 
+EXAMPLE = Path(__file__).parents[3] / "examples" / "install" / "settings.yaml"
 DIGEST = f"sha256:{'0' * 64}"
 WHOLE = f"""
 namespace: ml
@@ -125,6 +127,11 @@ def test_settings_reach_the_objects() -> None:
     assert "kaji.example.org" in certificate["dnsNames"] and "10.1.2.3" in certificate["ipAddresses"]
     assert "server.ml.svc" in certificate["dnsNames"]
     assert objects["Certificate", "ml-agents", "kajitori-tls"]["spec"]["dnsNames"] == ["agent.ml-agents"]
+
+
+def test_the_example_is_valid() -> None:
+    settings = parse_settings(EXAMPLE.read_text())
+    assert "kaji.example.org" in settings.certificate_names
 
 
 def test_faults_of_settings_are_named_all_at_once_with_their_lines() -> None:

@@ -50,7 +50,7 @@ async def install(client: KubeClient, *, sleep: Callable[[float], Awaitable[None
             return
         raise Forbidden(
             f"Kajitori is not installed in this cluster, and with these credentials it cannot be: {error.message}",
-            hint="start it once with an administrator's kubeconfig; deploy/rbac.yaml says who needs which rights",
+            hint="an administrator runs `kaji install`; deploy/rbac.yaml says who needs which rights",
         ) from error
     for _ in range(_TRIES):
         found = await client.get(CUSTOM_RESOURCES, definition["metadata"]["name"])

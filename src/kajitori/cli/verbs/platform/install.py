@@ -72,23 +72,26 @@ def command(cli: Cli, /, check: bool, dry_run: bool, output: str | None, **optio
         return 0
     if check:
         return _print_findings(cli, installation.check(settings), output)
-    say_done(installation.install(settings, say))
+    installed = installation.install(settings, say)
+    if settings.wait_seconds:
+        say_done(installed)
+    else:
+        echo("Everything is applied. Whether it works was not waited for: kaji install --wait 300 does.")
     return 0
 
 
 def say_done(settings: InstallSettings) -> None:
     """Print how to reach what was installed."""
     namespace, scheme = settings.namespace, "https" if settings.encrypts else "http"
-    echo("Kajitori is installed. Let people use it:")
-    echo("  kubectl create namespace vision")
-    echo("  kubectl -n vision create rolebinding ada-runs --clusterrole kajitori-user --user ada")
-    echo("and reach it from here:")
+    echo("Kajitori is installed. Let people use it: name teams in the policy and run kaji install --policy again, or")
+    echo("  kubectl -n NAMESPACE create rolebinding ada --clusterrole kajitori-user --user ada")
+    echo("Reach it from here:")
     echo(f"  kubectl -n {namespace} port-forward service/server 8600 &")
     if settings.tls.certificates in ("own", "certManager"):
         secret = "kajitori-tls -o jsonpath='{.data.ca\\.crt}'"
         echo(f"  kubectl -n {namespace} get secret {secret} | base64 -d >kajitori-ca.crt")
         echo("  export KAJI_CA=$PWD/kajitori-ca.crt")
-    echo(f"  export KAJI_SERVER={scheme}://localhost:8600 KAJI_TOKEN=$(kubectl create token …)")
+    echo(f"  export KAJI_SERVER={scheme}://localhost:8600 KAJI_TOKEN=…  # your Kubernetes token")
     echo("  kaji gpus")
 
 
