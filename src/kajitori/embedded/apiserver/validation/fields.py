@@ -177,6 +177,7 @@ CHECKS: dict[str, Check] = {
     "Toleration.key": texts.qualified_name,
     "Toleration.operator": ("Equal", "Exists"),
     "Toleration.effect": EFFECTS,
+    "Toleration.value": texts.label_value,
     "TopologySpreadConstraint.maxSkew": _POSITIVE,
     "TopologySpreadConstraint.minDomains": _POSITIVE,
     "TopologySpreadConstraint.whenUnsatisfiable": ("DoNotSchedule", "ScheduleAnyway"),
@@ -329,6 +330,7 @@ UNIQUE: dict[str, tuple[str, ...]] = {
     "PodSpec.topologySpreadConstraints": ("topologyKey", "whenUnsatisfiable"),
     "PodSecurityContext.sysctls": ("name",),
     "Container.volumeMounts": ("mountPath",),
+    "Container.ports": ("name",),
     "NodeSpec.taints": ("key", "effect"),
     "NodeStatus.addresses": ("type", "address"),
     "ServiceSpec.ports": ("port", "protocol"),
@@ -338,7 +340,7 @@ UNIQUE: dict[str, tuple[str, ...]] = {
     "MutatingAdmissionPolicySpec.matchConditions": ("name",),
     "ValidatingAdmissionPolicySpec.auditAnnotations": ("key",),
 }
-"""Lists with items that must differ in these fields."""
+"""Lists with items that must differ in these fields if they have them."""
 
 LABELS = frozenset({"LabelSelector.matchLabels", "PodSpec.nodeSelector", "ServiceSpec.selector"})
 """Maps that hold labels."""

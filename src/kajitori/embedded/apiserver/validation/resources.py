@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from typing import Any
 
@@ -39,21 +40,23 @@ def is_extended(name: str) -> bool:
     )
 
 
-def name_faults(name: str, path: str, *, of_container: bool = False) -> list[Cause]:
-    """Return what is wrong with the name of a resource; `of_container`: one that a container may ask for."""
-    causes = [invalid(path, name, fault) for fault in texts.qualified_name(name)]
-    if causes:
-        return causes
+@functools.lru_cache(maxsize=4096)
+def _name_details(name: str, of_container: bool) -> tuple[str, ...]:
+    if found := texts.qualified_name(name):
+        return tuple(found)
     if "/" in name:
         extended = not name.startswith("requests.") and not texts.qualified_name(f"requests.{name}")
         wrong = of_container and not is_native(name) and not extended
-        return (
-            [invalid(path, name, "must be the name of an extended resource, such as nvidia.com/gpu")] if wrong else []
-        )
+        return ("must be the name of an extended resource, such as nvidia.com/gpu",) if wrong else ()
     if name.startswith(_HUGE_PAGES) or name in (COMPUTE if of_container else _STANDARD):
-        return []
+        return ()
     kind = "a standard resource for containers" if of_container else "a standard resource type or fully qualified"
-    return [invalid(path, name, f"must be {kind}")]
+    return (f"must be {kind}",)
+
+
+def name_faults(name: str, path: str, *, of_container: bool = False) -> list[Cause]:
+    """Return what is wrong with the name of a resource; `of_container`: one that a container may ask for."""
+    return [invalid(path, name, detail) for detail in _name_details(name, of_container)]
 
 
 def requirement_faults(resources: dict[str, Any], path: str) -> Iterator[Cause]:
@@ -61,32 +64,35 @@ def requirement_faults(resources: dict[str, Any], path: str) -> Iterator[Cause]:
     requests, limits = resources.get("requests") or {}, resources.get("limits") or {}
     for part, amounts in (("limits", limits), ("requests", requests)):
         for name, amount in amounts.items():
-            yield from _amount_faults(name, amount, f"{path}.{part}[{name}]")
+            for value, detail in _amount_details(name, amount):
+                yield invalid(f"{path}.{part}[{name}]", value, detail)
     for name, amount in requests.items():
-        limit, field = limits.get(name), f"{path}.requests[{name}]"
+        limit = limits.get(name)
         if limit is None:
             if is_extended(name):
                 yield required(f"{path}.limits[{name}]", "must be set for a resource that can't be overcommitted")
-            continue
-        more = parse_nano(amount) - parse_nano(limit)
-        if more and is_extended(name):
-            yield invalid(field, amount, f"must be equal to {name} limit of {limit}")
-        elif more > 0:
-            yield invalid(field, amount, f"must be less than or equal to {name} limit of {limit}")
+        elif limit != amount:
+            more, field = parse_nano(amount) - parse_nano(limit), f"{path}.requests[{name}]"
+            if more and is_extended(name):
+                yield invalid(field, amount, f"must be equal to {name} limit of {limit}")
+            elif more > 0:
+                yield invalid(field, amount, f"must be less than or equal to {name} limit of {limit}")
 
 
-def _amount_faults(name: str, amount: str, path: str) -> Iterator[Cause]:
-    yield from name_faults(name, path, of_container=True)
+@functools.lru_cache(maxsize=4096)
+def _amount_details(name: str, amount: str) -> tuple[tuple[str, str], ...]:
+    """Return what is wrong with an amount that a container asks for: the value that is, and why."""
+    found = [(name, detail) for detail in _name_details(name, True)]
     nano = parse_nano(amount)
     if nano < 0:
-        yield invalid(path, amount, "must be greater than or equal to 0")
+        found.append((amount, "must be greater than or equal to 0"))
     elif name.startswith("hugepages-"):
         try:
             page = parse_nano(name.removeprefix("hugepages-"))
         except ValueError as error:
-            yield invalid(path, name, str(error))
-            return
+            return (*found, (name, str(error)))
         if page <= 0 or nano % page:
-            yield invalid(path, amount, "must be a multiple of the page size")
+            found.append((amount, "must be a multiple of the page size"))
     elif is_extended(name) and nano % NANO:
-        yield invalid(path, amount, "must be an integer")
+        found.append((amount, "must be an integer"))
+    return tuple(found)

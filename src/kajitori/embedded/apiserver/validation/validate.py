@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -23,6 +23,8 @@ class _Field:
     """The checks of one field of a type."""
 
     check: Check | None
+    is_fine: Callable[[Any], bool] | None
+    """Whether a value passes the check; None if there is none."""
     unique: tuple[str, ...]
     is_labels: bool
     plan: _Plan | None
@@ -74,8 +76,10 @@ def _plan_of(schema: Schema) -> _Plan:
         key = f"{kind}.{name}"
         inner = part.items if part.type == "array" else part
         plan = _plan_of(inner) if inner is not None and inner.type == "object" else None
+        check = fields.CHECKS.get(key)
         field = _Field(
-            fields.CHECKS.get(key),
+            check,
+            None if check is None else _quick(check),
             fields.UNIQUE.get(key, ()),
             key in fields.LABELS,
             None if plan is None or plan.is_empty else plan,
@@ -88,12 +92,16 @@ def _plan_of(schema: Schema) -> _Plan:
 
 def _check_object(plan: _Plan, value: dict[str, Any], path: str, causes: list[Cause]) -> None:
     prefix = f"{path}." if path else ""
-    causes += [required(f"{prefix}{name}") for name in plan.required if not value.get(name)]
+    if plan.required:
+        causes += [required(f"{prefix}{name}") for name in plan.required if not value.get(name)]
     if plan.one_of:
         _check_one_of(plan, value, path, causes)
+    fields_of = plan.fields
     for name, part in value.items():
-        field = plan.fields.get(name)
-        if field is not None and part is not None:
+        field = fields_of.get(name)
+        if field is None or part is None:
+            continue
+        if field.is_fine is None or type(part) is list or not field.is_fine(part):
             _check_field(field, part, f"{prefix}{name}", causes)
     for rule in plan.rules:
         causes += rule(value, path)
@@ -128,7 +136,7 @@ def _check_unique(items: list[Any], path: str, keys: tuple[str, ...], causes: li
     seen: set[tuple[str, ...]] = set()
     for index, item in enumerate(items):
         key = tuple(str(item.get(name, "")) for name in keys)
-        if key in seen:
+        if key in seen and any(key):
             causes.append(duplicate(f"{path}[{index}].{keys[0]}", "/".join(key)))
         seen.add(key)
 
@@ -142,3 +150,14 @@ def checked(check: Check, value: Any, path: str) -> list[Cause]:
             return []
         return [invalid(path, value, f"must be between {check.start} and {check.stop - 1}, inclusive")]
     return [invalid(path, value, fault) for fault in check(value)]
+
+
+@lru_cache(maxsize=256)
+def _quick(check: Check) -> Callable[[Any], bool]:
+    """Return whether a value has no faults, as a function that remembers the values: the Pods of a run are alike."""
+
+    @lru_cache(maxsize=4096, typed=True)
+    def is_fine(value: Any) -> bool:
+        return value == "" or not checked(check, value, "")
+
+    return is_fine
