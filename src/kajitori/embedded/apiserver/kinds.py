@@ -22,7 +22,7 @@ from kajitori.embedded.apiserver import metadata
 from kajitori.embedded.apiserver.causes import Cause
 from kajitori.embedded.apiserver.schemas import conform
 from kajitori.embedded.apiserver.schemas.schema import Schema
-from kajitori.embedded.apiserver.status import Unreadable
+from kajitori.embedded.apiserver.status import StatusError
 from kajitori.embedded.apiserver.strategies.strategy import Object, Strategy
 from kajitori.kube.resources import Resource
 
@@ -95,7 +95,7 @@ class Kind:
                 meta["managedFields"] = [{}]
             return conform.conform(self.schema, obj)
         except conform.WrongType as error:
-            raise Unreadable(self.resource, str(error)) from error
+            raise StatusError.unreadable(self.resource, str(error)) from error
 
     def validate_metadata(self, new: Object, old: Object | None = None) -> list[Cause]:
         """Return every fault of an object's metadata: name, labels, annotations, finalizers, owner references; on

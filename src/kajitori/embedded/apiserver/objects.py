@@ -148,7 +148,6 @@ class Objects:
             options.dry_run,
             caller.user,
             caller.warnings,
-            meta["generateName"] if generated else "",
         )
         await admission.admit(request, self.view)
         self._mutating.mutate(request)

@@ -107,12 +107,6 @@ def check_namespace(obj: Object, target: Target) -> None:
     meta["namespace"] = target.namespace
 
 
-def missing_name(target: Target) -> StatusError:
-    """Return a 400: an object has no name."""
-    detail = f"the name of the object ({target.name} based on URL) was undeterminable: name must be provided"
-    return StatusError.bad_request(detail)
-
-
 def check_name(obj: Object, target: Target) -> None:
     """Check that the object has the name of the URL.
 
@@ -121,7 +115,7 @@ def check_name(obj: Object, target: Target) -> None:
     """
     name = obj["metadata"].get("name") or ""
     if not name:
-        raise missing_name(target)
+        raise StatusError.bad_request("metadata.name is missing")
     if name != target.name:
         raise StatusError.bad_request(
             f"the name of the object ({name}) does not match the name on the URL ({target.name})"

@@ -231,8 +231,7 @@ class ApiServer:
         if not verb:
             raise StatusError.method_not_allowed()
         agent = headers.get("User-Agent", "")
-        custom = target.kind.custom is not None
-        answer = negotiate(headers.get("Accept", ""), query, agent, custom=custom)
+        answer = negotiate(headers.get("Accept", ""), query, agent)
         caller = Caller(user, manager=agent.partition("/")[0][:128] or "unknown")
         body = b"" if request.method == "GET" else await _read(request)
         content_type = headers.get("Content-Type", "")

@@ -52,6 +52,11 @@ class StatusError(Exception):
         return cls(400, "BadRequest", message)
 
     @classmethod
+    def unreadable(cls, wanted: Resource, why: str) -> StatusError:
+        """400: the data cannot be read as an object of a kind."""
+        return cls.bad_request(f"the data cannot be read as a {wanted.kind} of {wanted.api_version}: {why}")
+
+    @classmethod
     def unauthorized(cls) -> StatusError:
         """401: the credentials are wrong."""
         return cls(401, "Unauthorized", "Unauthorized")
@@ -137,13 +142,9 @@ class StatusError(Exception):
         return cls(413, "RequestEntityTooLarge", f"Request entity too large: limit is {limit_bytes}")
 
     @classmethod
-    def unsupported_media_type(cls, served: Iterable[str] = ()) -> StatusError:
+    def unsupported_media_type(cls, served: Iterable[str]) -> StatusError:
         """415: the body has an unsupported media type."""
-        served = tuple(served)
-        if not served:
-            return cls(415, "UnsupportedMediaType", "415: Unsupported Media Type", details={})
-        text = f"the body of the request was in an unknown format - accepted media types include: {', '.join(served)}"
-        return cls(415, "UnsupportedMediaType", text)
+        return cls(415, "UnsupportedMediaType", f"the media type of the body is none of {', '.join(served)}")
 
     @classmethod
     def invalid(cls, group: str, kind: str, name: str, causes: Sequence[Cause]) -> StatusError:
@@ -193,15 +194,6 @@ class StatusError(Exception):
     def storage_full(cls, why: str) -> StatusError:
         """507: the change could not be made durable and was undone."""
         return cls(507, "InternalError", f"Internal error occurred: {why}")
-
-
-class Unreadable(StatusError):
-    """400: the data cannot be read as an object of a kind. `why` says why."""
-
-    def __init__(self, wanted: Resource, why: str) -> None:
-        text = f"the data cannot be read as a {wanted.kind} of {wanted.api_version}: {why}"
-        super().__init__(400, "BadRequest", text)
-        self.why = why
 
 
 def qualified(resource: Resource) -> str:

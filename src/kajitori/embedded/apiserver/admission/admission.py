@@ -55,13 +55,6 @@ class AdmissionRequest:
     user: Any = None
     warnings: list[str] = field(default_factory=list)
     """Warnings for the user, sent in `Warning` headers."""
-    base_name: str = ""
-    """The prefix that the name was generated from. Mutating admission of a real server knows the object by it."""
-
-    @property
-    def name_in_messages(self) -> str:
-        """The name in messages before a name was generated."""
-        return self.base_name or self.name
 
 
 async def admit(request: AdmissionRequest, view: StoreView) -> None:
@@ -144,7 +137,7 @@ def _pod(request: AdmissionRequest, view: StoreView) -> None:
     if runtime_class := spec.get("runtimeClassName"):
         # There are no RuntimeClasses here.
         why = f'pod rejected: RuntimeClass "{runtime_class}" not found'
-        raise StatusError.forbidden(request.kind.resource, request.name_in_messages, why)
+        raise StatusError.forbidden(request.kind.resource, request.name, why)
     limits.apply_defaults(pod, view.list(LIMIT_RANGES, request.namespace))
     # No token is mounted. A Pod of the embedded cluster runs as a process of the cluster's owner and may do what the
     # owner may do; credentials in every training would only be a risk.
@@ -153,7 +146,7 @@ def _pod(request: AdmissionRequest, view: StoreView) -> None:
     elif view.get(SERVICE_ACCOUNTS, request.namespace, spec["serviceAccountName"]) is None:
         name, where = spec["serviceAccountName"], request.namespace
         why = f'error looking up service account {where}/{name}: serviceaccount "{name}" not found'
-        raise StatusError.forbidden(request.kind.resource, request.name_in_messages, why)
+        raise StatusError.forbidden(request.kind.resource, request.name, why)
     _priority(request, spec, view)
     if isinstance(pod.get("status"), dict):
         pod["status"]["qosClass"] = qos_class(spec)
@@ -181,7 +174,7 @@ def _priority(request: AdmissionRequest, spec: dict[str, Any], view: StoreView) 
         found = view.get(resources.PRIORITY_CLASSES, "", name)
         if found is None:
             why = f"no PriorityClass with name {name} was found"
-            raise StatusError.forbidden(request.kind.resource, request.name_in_messages, why)
+            raise StatusError.forbidden(request.kind.resource, request.name, why)
     else:
         defaults = [one for one in view.list(resources.PRIORITY_CLASSES) if one.get("globalDefault")]
         found = min(defaults, key=lambda one: one.get("value", 0), default=None)
@@ -190,19 +183,10 @@ def _priority(request: AdmissionRequest, spec: dict[str, Any], view: StoreView) 
     if found is not None:
         value, policy = found.get("value", 0), found.get("preemptionPolicy", policy)
     given, given_policy = spec.get("priority"), spec.get("preemptionPolicy")
-    ending = "from the given PriorityClass name"
-    if given is not None and given != value:
-        why = (
-            f"the integer value of priority ({given}) must not be provided in pod spec; "
-            f"priority admission controller computed {value} {ending}"
-        )
-        raise StatusError.forbidden(request.kind.resource, request.name_in_messages, why)
-    if given_policy is not None and given_policy != policy:
-        why = (
-            f"the string value of PreemptionPolicy ({given_policy}) must not be provided in pod spec; "
-            f"priority admission controller computed {policy} {ending}"
-        )
-        raise StatusError.forbidden(request.kind.resource, request.name_in_messages, why)
+    for name, asked, computed in (("priority", given, value), ("preemptionPolicy", given_policy, policy)):
+        if asked is not None and asked != computed:
+            why = f"spec.{name} must not be given; its PriorityClass makes it {computed}, not {asked}"
+            raise StatusError.forbidden(request.kind.resource, request.name, why)
     spec["priority"], spec["preemptionPolicy"] = value, policy
 
 

@@ -16,7 +16,7 @@ from kajitori.embedded.apiserver.options import WriteOptions
 from kajitori.embedded.apiserver.patches import managed
 from kajitori.embedded.apiserver.patches.json_patching import apply_operations
 from kajitori.embedded.apiserver.patches.strategic import BadPatch, strategic_merge
-from kajitori.embedded.apiserver.requests import Target, check_name, check_namespace, missing_name
+from kajitori.embedded.apiserver.requests import Target, check_name, check_namespace
 from kajitori.embedded.apiserver.schemas.conform import type_name
 from kajitori.embedded.apiserver.schemas.formats import (
     JSON,
@@ -28,7 +28,7 @@ from kajitori.embedded.apiserver.schemas.formats import (
 )
 from kajitori.embedded.apiserver.schemas.nesting import TooDeep
 from kajitori.embedded.apiserver.schemas.schema import ANY
-from kajitori.embedded.apiserver.status import StatusError, Unreadable
+from kajitori.embedded.apiserver.status import StatusError
 from kajitori.embedded.apiserver.strategies.strategy import Object
 
 JSON_PATCH = "application/json-patch+json"
@@ -128,11 +128,9 @@ def check_media_type(content_type: str, kind: Kind) -> str:
         StatusError: 415.
     """
     media_type = content_type.partition(";")[0].strip().lower()
-    served = (JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, APPLY_PATCH)
-    if kind.custom is not None and media_type not in (JSON_PATCH, MERGE_PATCH, APPLY_PATCH):
-        raise StatusError.unsupported_media_type((JSON_PATCH, MERGE_PATCH, APPLY_PATCH))
+    served = (JSON_PATCH, MERGE_PATCH, APPLY_PATCH, *((STRATEGIC_PATCH,) if kind.custom is None else ()))
     if media_type not in served:
-        raise StatusError.unsupported_media_type()
+        raise StatusError.unsupported_media_type(served)
     return media_type
 
 
@@ -164,16 +162,11 @@ async def patched(objects: Objects, target: Target, patch: Patch, caller: Caller
         new = patch.on(old)
         if patch.media_type == STRATEGIC_PATCH:
             new["apiVersion"], new["kind"] = kind.resource.api_version, kind.resource.kind
-        for name in ("kind", "apiVersion"):
-            if kind.custom is None and not isinstance(new.get(name), str | None):
-                raise patch.refused(f"{name}: expected text, not {type_name(new[name])}", new)
         if kind.custom is not None and patch.media_type == JSON_PATCH and not new.get("kind"):
             raise _rejected()
         try:
             check_identity(new, kind)
             faults = [*kind.conform(new), *patch.duplicates]
-        except Unreadable as error:
-            raise patch.refused(error.why, new) from error
         except StatusError as error:
             raise patch.refused(error.message, new) from error
         if faults and options.field_validation == "Strict":
@@ -195,13 +188,10 @@ async def patched(objects: Objects, target: Target, patch: Patch, caller: Caller
 async def _apply(objects: Objects, target: Target, config: Object, caller: Caller, options: WriteOptions) -> Written:
     kind = target.kind
     _check_config(target, config)
-    unlike = _not_its_name(objects, target, config)
-    meta = config["metadata"]
-    meta["name"] = target.name
-    if kind.resource.namespaced:
-        meta["namespace"] = target.namespace
-    else:
-        meta.pop("namespace", None)
+    check_namespace(config, target)
+    if objects.find(kind, target.namespace, target.name) is not None:
+        config["metadata"].setdefault("name", target.name)
+    check_name(config, target)
     entries: list[managed.Entry] = []
 
     def own(new: Object, _old: Object | None) -> None:
@@ -225,11 +215,7 @@ async def _apply(objects: Objects, target: Target, config: Object, caller: Calle
             raise StatusError(500, "", f"the applied object can't be read: {error.message}") from error
         entries[:] = found
         if live is None and config["metadata"].get("uid"):
-            uid = config["metadata"]["uid"]
-            why = f"uid mismatch: the provided object specified uid {uid}, and no existing object was found"
-            raise StatusError.conflict(kind.resource, target.name, why)
-        if unlike is not None:
-            raise unlike
+            raise StatusError.conflict(kind.resource, target.name, "there is no object with this UID")
         return merged
 
     while True:
@@ -268,18 +254,3 @@ def _check_config(target: Target, config: Object) -> None:
     if meta.get("managedFields") is not None:
         raise StatusError.bad_request("metadata.managedFields must be nil")
     managed.check_typed(kind, config)
-
-
-def _not_its_name(objects: Objects, target: Target, config: Object) -> StatusError | None:
-    """Return what is wrong with the name or namespace of a configuration; reported after everything else."""
-    kind, meta = target.kind, config["metadata"]
-    if kind.resource.namespaced and meta.get("namespace") not in (None, "", target.namespace):
-        text = "the namespace of the provided object does not match the namespace sent on the request"
-        return StatusError.bad_request(text)
-    name = meta.get("name")
-    if name not in (None, "", target.name):
-        text = f"the name of the object ({name}) does not match the name on the URL ({target.name})"
-        return StatusError.bad_request(text)
-    # A missing name is allowed; an empty one is not.
-    missing = not name and objects.find(kind, target.namespace, target.name) is None
-    return missing_name(target) if missing or name == "" else None

@@ -17,7 +17,7 @@ from kajitori.embedded.apiserver.kinds import Kind
 from kajitori.embedded.apiserver.schemas import protobuf
 from kajitori.embedded.apiserver.schemas.conform import type_name
 from kajitori.embedded.apiserver.schemas.nesting import TooDeep, check_depth, decode_json, decode_yaml
-from kajitori.embedded.apiserver.status import StatusError, Unreadable
+from kajitori.embedded.apiserver.status import StatusError
 from kajitori.embedded.apiserver.strategies.strategy import Object
 
 JSON = "application/json"
@@ -50,9 +50,8 @@ class Format:
         return msgspec.json.format(encoded, indent=2) + b"\n" if self.pretty else encoded
 
 
-def negotiate(accept: str, query: Mapping[str, str], user_agent: str, *, custom: bool = False) -> Format:
-    """Return the format that an `Accept` header asks for. `custom`: for a custom resource, whose refusal has another
-    form.
+def negotiate(accept: str, query: Mapping[str, str], user_agent: str) -> Format:
+    """Return the format that an `Accept` header asks for.
 
     Raises:
         StatusError: 406, none of its media types is served.
@@ -60,7 +59,6 @@ def negotiate(accept: str, query: Mapping[str, str], user_agent: str, *, custom:
     pretty = _wants_pretty(query, user_agent)
     if not accept:
         return Format(pretty=pretty)
-    refused_shape = False
     for offered in accept.split(","):
         media_type, *parameters = (part.strip() for part in offered.split(";"))
         given = dict(part.partition("=")[::2] for part in parameters)
@@ -74,10 +72,6 @@ def negotiate(accept: str, query: Mapping[str, str], user_agent: str, *, custom:
         known = shape in ("Table", "PartialObjectMetadata", "PartialObjectMetadataList")
         if known and (given.get("g"), given.get("v")) == ("meta.k8s.io", "v1"):
             return Format(media_type, shape.removesuffix("List"), pretty, shape.endswith("List"))
-        refused_shape = True
-    if refused_shape or custom:
-        detail = f"only the following media types are accepted: {', '.join((JSON, YAML, protobuf.MEDIA_TYPE))}"
-        raise StatusError(406, "NotAcceptable", detail)
     raise StatusError.not_acceptable((JSON, YAML, protobuf.MEDIA_TYPE))
 
 
@@ -158,9 +152,9 @@ def check_identity(obj: Object, kind: Kind) -> None:
         StatusError: 400.
     """
     wanted = kind.resource
-    version, name = obj.get("apiVersion") or wanted.api_version, obj.get("kind") or wanted.kind
-    if not isinstance(version, str) or not isinstance(name, str):
+    if not isinstance(obj.get("apiVersion"), str | None) or not isinstance(obj.get("kind"), str | None):
         raise StatusError.bad_request("apiVersion and kind must be strings")
+    version, name = obj.get("apiVersion") or wanted.api_version, obj.get("kind") or wanted.kind
     if name != wanted.kind and kind.custom is not None and version == wanted.api_version:
         object_name = (obj.get("metadata") or {}).get("name", "")
         raise StatusError.invalid(wanted.group, name, object_name, [invalid("kind", name, f"must be {wanted.kind}")])
@@ -169,11 +163,11 @@ def check_identity(obj: Object, kind: Kind) -> None:
             f"the API version in the data ({version}) does not match the expected API version ({wanted.api_version})"
         )
     if (version, name) != (wanted.api_version, wanted.kind):
-        raise Unreadable(wanted, f"the data is a {name} of {version}")
+        raise StatusError.unreadable(wanted, f"the data is a {name} of {version}")
     obj["apiVersion"], obj["kind"] = version, name
     metadata = obj.get("metadata")
     if not isinstance(metadata, dict | None):
-        raise Unreadable(wanted, f"metadata: expected an object, not {type_name(metadata)}")
+        raise StatusError.unreadable(wanted, f"metadata: expected an object, not {type_name(metadata)}")
     obj["metadata"] = metadata or {}
 
 

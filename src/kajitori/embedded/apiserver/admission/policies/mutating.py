@@ -53,7 +53,7 @@ class MutatingPolicies:
                 except ExpressionError as error:
                     policy = f"policy '{name_of(stored)}' with binding '{name_of(binding)}'"
                     message = f"{policy} denied request: {error.message}"
-                    raise StatusError.forbidden(request.kind.resource, request.name_in_messages, message) from error
+                    raise StatusError.forbidden(request.kind.resource, request.name, message) from error
 
     def _policy(self, stored: Object) -> _Policy:
         uid = stored["metadata"]["uid"]
