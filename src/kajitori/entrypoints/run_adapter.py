@@ -18,7 +18,7 @@ import kajitori
 from kajitori.core.documents.fields import RESERVED_ENV_PREFIX
 from kajitori.core.words import first_step, names
 from kajitori.embedded.controllers.disruption import Workload
-from kajitori.embedded.kubelet.adapter import PodAdapter
+from kajitori.embedded.kubelet.adapter import Isolation, PodAdapter
 from kajitori.embedded.kubelet.manifest import Manifest
 from kajitori.embedded.kubelet.volumes.pod_volumes import kind_of
 from kajitori.kube.runs import RUNS
@@ -77,6 +77,13 @@ class RunPods(PodAdapter):
             if mount.keys() <= {"name", "mountPath", "readOnly"} and mount["mountPath"] == first_step.FOLDER
         }
         return FirstStep() if self.relocatable_volumes(pod) & empty_folders & mounted_whole else None
+
+    def isolation(self, pod: Manifest) -> Isolation:
+        """Return how the Pod of a run with `--network none` is restricted."""
+        wanted = (pod["metadata"].get("annotations") or {}).get(names.ANNOTATION_ISOLATION, "")
+        if not wanted:
+            return Isolation.NONE
+        return Isolation.LOOPBACK if wanted == names.ISOLATION_LOOPBACK else Isolation.GROUP
 
     def traffic_labels(self, pod: Manifest) -> Mapping[str, str]:
         """Return the run that the Pod belongs to, its UID and its user; empty for a Pod of no run.

@@ -22,10 +22,7 @@ def test_an_ordinary_user_runs_a_gang_from_start_to_end(installed: Installation)
     assert "system:serviceaccount:kajitori:ada" in owner
     assert installed.kaji("logs", "pair", user="grace").returncode == 2
     script = "while true; do sleep 0.2; done"
-    assert (
-        installed.kaji("run", "-d", "--name", "long", "--network=none", *here, "busybox", "sh", "-c", script).returncode
-        == 0
-    )
+    assert installed.kaji("run", "-d", "--name", "long", *here, "busybox", "sh", "-c", script).returncode == 0
     installed.until(lambda: installed.phase("long") == "Running", "long runs")
     said = installed.kaji("exec", "long", "sh", "-c", "echo $KAJI_RUN; exit 7")
     assert (said.returncode, said.stdout) == (7, "long\n"), said
@@ -35,9 +32,12 @@ def test_an_ordinary_user_runs_a_gang_from_start_to_end(installed: Installation)
     installed.until(
         lambda: installed.kubectl(*budgets).stdout.split() == ["poddisruptionbudget.policy/long"], "its budget alone"
     )
-    restricted = ("get", "netpol", "long", "-n", "vision", "-o", "jsonpath={.spec.policyTypes}")
+    cut_off = ("-d", "--name", "cut-off", "--network=none")
+    assert installed.kaji("run", *cut_off, *here, "busybox", "sh", "-c", script).returncode == 0
+    installed.until(lambda: "--pod-network namespace" in str(installed.run("cut-off").get("message")), "it is refused")
+    restricted = ("get", "netpol", "cut-off", "-n", "vision", "-o", "jsonpath={.spec.policyTypes}")
     assert installed.kubectl(*restricted).stdout == '["Ingress","Egress"]'
-    assert installed.kaji("rm", "-f", "long", "pair").returncode == 0
+    assert installed.kaji("rm", "-f", "long", "pair", "cut-off").returncode == 0
     installed.until(lambda: not installed.kubectl(*budgets).stdout, "no budget left")
 
 

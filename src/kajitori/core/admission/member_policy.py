@@ -20,7 +20,12 @@ Manifest = dict[str, Any]
 MEMBER_POLICY_NAME = "kajitori-members"
 _API_VERSION = "admissionregistration.k8s.io/v1"
 LABELS = (names.LABEL_RUN, names.LABEL_RUN_UID, names.LABEL_ATTEMPT, names.LABEL_RANK, names.LABEL_WHOLE_NODE)
-ANNOTATIONS = (names.ANNOTATION_OWNER, names.ANNOTATION_NETWORK, names.ANNOTATION_SIGNATURE)
+ANNOTATIONS = (
+    names.ANNOTATION_OWNER,
+    names.ANNOTATION_NETWORK,
+    names.ANNOTATION_ISOLATION,
+    names.ANNOTATION_SIGNATURE,
+)
 _IS_CONTROLLER = (
     f"authorizer.group('{names.GROUP}').resource('{names.PLURAL}').subresource('status')"
     ".namespace(request.namespace).check('update').allowed()"

@@ -36,6 +36,11 @@ class Reach:
         """Whether neither direction is restricted."""
         return self.sources is None and self.targets is None
 
+    @property
+    def is_closed(self) -> bool:
+        """Whether no connection is allowed in either direction."""
+        return self.sources == () and self.targets == ()
+
     def __str__(self) -> str:
         parts = (
             ("accepts connections only from", self.sources, "accepts no connections"),

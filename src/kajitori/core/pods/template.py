@@ -94,6 +94,9 @@ def pod_template(spec: RunSpec, policy: Policy, resolved: Resolved, run: RunIden
         ours[names.ANNOTATION_OWNER] = run.owner
     if not resolved.reach.is_open:
         ours[names.ANNOTATION_NETWORK] = str(resolved.reach)
+    if resolved.reach.is_closed and policy.network.enforced:
+        is_alone = spec.sweep is not None or spec.replicas == 1
+        ours[names.ANNOTATION_ISOLATION] = names.ISOLATION_LOOPBACK if is_alone else names.ISOLATION_MEMBERS
     put(metadata, "annotations", inject.annotations | ours)
     return {"metadata": metadata, "spec": pod}
 

@@ -4,9 +4,21 @@ this node."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from enum import Enum, auto
 from typing import Any, Protocol
 
 from kajitori.embedded.kubelet.manifest import Manifest
+
+
+class Isolation(Enum):
+    """Network access of a Pod's containers."""
+
+    NONE = auto()
+    """Not restricted by this node."""
+    LOOPBACK = auto()
+    """The loopback interface only."""
+    GROUP = auto()
+    """Only other Pods of the same group, which this node cannot enforce."""
 
 
 class LocalProgram(Protocol):
@@ -48,6 +60,13 @@ class PodAdapter:
     def local_program(self, pod: Manifest, container: Mapping[str, Any]) -> LocalProgram | None:
         """Return the program that runs in place of the container's image; None to run the container's own command."""
         return None
+
+    def isolation(self, pod: Manifest) -> Isolation:
+        """Return how this node must restrict the network access of the Pod's containers.
+
+        Local programs are not restricted: they run in the Pod's own network.
+        """
+        return Isolation.NONE
 
     def traffic_labels(self, pod: Manifest) -> Mapping[str, str]:
         """Return the fields that the Pod's file for traffic counters has beside the kubelet's own fields."""

@@ -61,6 +61,25 @@ def test_without_any_rule_there_is_no_network_policy() -> None:
     assert decided({"network": {"from": ["all"], "to": ["all"]}}, open_to_all).network is None
 
 
+@pytest.mark.parametrize(
+    ("spec", "isolation"),
+    [
+        ({"network": {"from": [], "to": []}}, "loopback"),
+        ({"network": {"from": [], "to": []}, "array": "0-9"}, "loopback"),
+        ({"network": {"from": [], "to": []}, "replicas": 2}, "members"),
+        ({"network": {"to": []}}, None),
+        ({"network": {"from": [], "to": ["namespace"]}}, None),
+        ({}, None),
+    ],
+)
+def test_pods_without_network_are_marked_for_process_kubelets(spec: dict[str, Any], isolation: str | None) -> None:
+    """These enforce no NetworkPolicy. A cluster on which nothing is enforced has no marks."""
+    annotations = decided(spec).template["metadata"].get("annotations", {})
+    assert annotations.get(names.ANNOTATION_ISOLATION) == isolation
+    closed_by_default = {"defaults": {"network": {"from": [], "to": []}}, "network": {"enforced": False}}
+    assert names.ANNOTATION_ISOLATION not in decided({}, closed_by_default).template["metadata"]["annotations"]
+
+
 def test_members_always_reach_each_other() -> None:
     """Even if all other connections are forbidden."""
     spec = rules_of({"from": [], "to": []})

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from aiohttp import web
 
+from kajitori.embedded.kubelet.adapter import Isolation
 from kajitori.embedded.kubelet.containers.container import Container
 from kajitori.embedded.kubelet.containers.execution import Remote, RemoteAttachment, RemoteCommand, Send, flag
 from kajitori.embedded.kubelet.containers.logs import LogOptions, read_log
@@ -194,9 +195,11 @@ class KubeletServer:
         worker = self._find_pod(request)
         if not any(slot.running for slot in worker.slots.values()):
             raise NotFound(f'pod "{request.match_info["pod"]}" does not run: no container of it does')
-        namespace = ""
-        if not worker.pod["spec"].get("hostNetwork"):
-            namespace = self._kubelet.context.network.namespace(worker.uid)
+        context, namespace = self._kubelet.context, ""
+        if context.adapter.isolation(worker.pod) is Isolation.LOOPBACK:
+            namespace = await context.network.isolate(worker.uid)
+        elif not worker.pod["spec"].get("hostNetwork"):
+            namespace = context.network.namespace(worker.uid)
 
         async def until_gone() -> None:
             await self._kubelet.until_gone(worker.uid)

@@ -40,6 +40,8 @@ OTHER_RANGE = (
     "assigns a new one"
 )
 CLEAN_UP = "; to remove a node that is gone for good, run `kaji node uninstall --data {}`"
+_ISOLATED = "-lo"
+"""Suffix of the name of a Pod's second namespace."""
 _FORWARDING = Path("/proc/sys/net/ipv4/ip_forward")
 
 
@@ -48,6 +50,8 @@ class PodNetwork(Protocol):
 
     waiting: str
     """Why no Pod can have an address of its own yet; empty if Pods can."""
+    can_isolate: bool
+    """Whether `isolate` works."""
 
     async def start(self, living: Collection[str]) -> None:
         """Prepare the machine, and remove the networks of Pods that are not `living` (UIDs)."""
@@ -62,8 +66,15 @@ class PodNetwork(Protocol):
         """Return (path of the network namespace or nothing, address) of a Pod; further calls return the same."""
         ...
 
+    async def isolate(self, uid: str) -> str:
+        """Return the path of a second network namespace of an attached Pod, which has the loopback interface only.
+
+        Raises NetworkError if this machine's Pods have no namespaces.
+        """
+        ...
+
     async def detach(self, uid: str) -> None:
-        """Remove what `attach` created."""
+        """Remove what `attach` and `isolate` created."""
 
     def namespace(self, uid: str) -> str:
         """Return the file of a Pod's network namespace; empty if it has none of its own."""
@@ -81,6 +92,7 @@ class HostNetwork:
     """Every Pod has the machine's own address, and its ports are the machine's."""
 
     waiting = ""
+    can_isolate = False
 
     def __init__(self, address: str) -> None:
         self._address = address
@@ -93,6 +105,9 @@ class HostNetwork:
 
     async def attach(self, uid: str) -> tuple[str, str]:
         return "", self._address
+
+    async def isolate(self, uid: str) -> str:
+        raise NetworkError("Pods on this node have no network of their own")
 
     async def detach(self, uid: str) -> None:
         return None
@@ -114,6 +129,8 @@ class NamespaceNetwork:
     Files keep the addresses of Pods, so that they stay the same when the kubelet or the machine restarts. A file keeps
     the range as well, since Pods need it before the API server answers.
     """
+
+    can_isolate = True
 
     def __init__(self, root: Path) -> None:
         self._folder = root / "addresses"
@@ -225,6 +242,16 @@ class NamespaceNetwork:
             await ip("link", "set", host_end, "master", self._bridge, "up")
             return str(path), address
 
+    async def isolate(self, uid: str) -> str:
+        async with self._lock:
+            name = self._name(uid) + _ISOLATED
+            if not _is_mounted(NAMESPACES / name):
+                await ip("netns", "add", name)
+            await ip("-n", name, "link", "set", "lo", "up")
+            # A program that connects to its own name finds itself, too.
+            await ip("-n", name, "addr", "replace", f"{self._leases()[uid]}/32", "dev", "lo")
+            return str(NAMESPACES / name)
+
     async def detach(self, uid: str) -> None:
         async with self._lock:
             await self._remove_network(uid)
@@ -234,7 +261,9 @@ class NamespaceNetwork:
     async def _remove_network(self, uid: str) -> None:
         # Cut the link first: a namespace lives on while a connection in it waits for an answer, and would go on
         # answering at an address that another Pod may have by then.
-        for command in (("link", "del", self.interface(uid)), ("netns", "del", self._name(uid))):
+        name = self._name(uid)
+        own = ("link", "del", self.interface(uid)), ("netns", "del", name), ("netns", "del", name + _ISOLATED)
+        for command in own:
             with contextlib.suppress(NetworkError):
                 await ip(*command)
 

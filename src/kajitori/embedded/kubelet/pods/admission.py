@@ -10,7 +10,9 @@ import msgspec
 
 from kajitori.embedded import objects
 from kajitori.embedded.kubelet import manifest as pods
+from kajitori.embedded.kubelet.adapter import Isolation
 from kajitori.embedded.kubelet.manifest import Manifest, Request
+from kajitori.embedded.kubelet.network.pod_networks import PodNetwork
 from kajitori.embedded.kubelet.volumes.pod_volumes import SUPPORTED, kind_of
 from kajitori.embedded.scheduler import fit
 
@@ -51,6 +53,20 @@ def refusal(
         if wanted and taken + wanted > total:
             return Refusal(f"OutOf{resource}", _too_little(resource, wanted, taken, total))
     return None
+
+
+def isolation_refusal(isolation: Isolation, network: PodNetwork) -> Refusal | None:
+    """Return why this node cannot restrict a Pod's network access as it must, or None."""
+    if isolation is Isolation.GROUP:
+        message = "can't isolate Pods that must still reach each other: only a single one can be without network here"
+    elif isolation is Isolation.LOOPBACK and not network.can_isolate:
+        message = (
+            "can't isolate Pods on this node, because they use the machine's own network: start the node as root with "
+            "--pod-network namespace, or leave out --network none"
+        )
+    else:
+        return None
+    return Refusal("Unsupported", f"the process kubelet {message}")
 
 
 def _too_little(resource: str, requested: int, used: int, capacity: int) -> str:

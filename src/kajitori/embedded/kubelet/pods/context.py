@@ -74,6 +74,7 @@ class Context:
         refused = admission.refusal(
             pod, self.capacity, used, count, self.settings.max_pods, self.settings.node_name, labels
         )
+        refused = refused or admission.isolation_refusal(self.adapter.isolation(pod), self.network)
         if refused is not None:
             return refused, []
         asked = pods.pod_request(pod)

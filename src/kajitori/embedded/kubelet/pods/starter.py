@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from kajitori.embedded.kubelet import manifest as pods
+from kajitori.embedded.kubelet.adapter import Isolation
 from kajitori.embedded.kubelet.containers import environment as environments
 from kajitori.embedded.kubelet.containers.container import Launch
 from kajitori.embedded.kubelet.manifest import Manifest
@@ -102,6 +103,8 @@ class Starter:
         network_namespace = ""
         if not pod["spec"].get("hostNetwork"):
             network_namespace, _ = await context.network.attach(pods.uid(pod))
+            if program is None and context.adapter.isolation(pod) is Isolation.LOOPBACK:
+                network_namespace = await context.network.isolate(pods.uid(pod))
         attempt_folder = self._folders.container(slot.name, slot.attempt + 1)
         scratch = self._folders.own / "scratch"
         scratch.mkdir(parents=True, exist_ok=True, mode=0o700)

@@ -9,15 +9,19 @@ import shutil
 import socket
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 import uvloop
 from tests.helpers.networks import in_a_network_of_its_own, ip, needs_networks, nft
 from tests.unit.embedded.kubelet.conftest import Machine, until
 
+from kajitori.embedded.kubelet.adapter import Isolation, LocalProgram, PodAdapter
 from kajitori.embedded.kubelet.http.port_forward import PodPorts
 from kajitori.embedded.kubelet.machine.cgroup_layout import group_name, groups_named
+from kajitori.embedded.kubelet.manifest import Manifest
 from kajitori.embedded.kubelet.network.links import addresses, run
 from kajitori.embedded.kubelet.network.pod_networks import PodNetwork
 from kajitori.embedded.kubelet.uninstall import uninstall
@@ -47,6 +51,17 @@ CALL_TWICE = (
     "call()\n"
 )
 
+SHOW = "cut -d: -f1 -s /proc/net/dev"
+"""Prints the names of the network interfaces."""
+CALLS = (
+    "import socket\n"
+    'try: socket.create_connection(("192.0.2.1", 80), 2)\n'
+    'except OSError as error: print("unreachable" if error.errno == 101 else error)\n'
+    'server = socket.create_server(("", 8000))\n'
+    'socket.create_connection(("10.99.0.2", 8000), 2)\n'
+    'print("itself")\n'
+)
+"""Connects to an address outside, then to itself by its own address."""
 needs_root = pytest.mark.skipif(os.geteuid() != 0 or shutil.which("ip") is None, reason="needs root and ip")
 
 
@@ -67,6 +82,70 @@ async def pods_with_addresses(folder: Path) -> None:
     machine = Machine(folder, pod_network="namespace", pod_cidr="10.99.0.0/24")
     try:
         await story(machine)
+    finally:
+        await machine.tear_down()
+
+
+class OneIsolated(PodAdapter):
+    """Isolates Pods with a label; their init containers are local programs."""
+
+    def isolation(self, pod: Manifest) -> Isolation:
+        return Isolation[pod["metadata"].get("labels", {}).get("isolation", "NONE")]
+
+    def local_program(self, pod: Manifest, container: Mapping[str, Any]) -> LocalProgram | None:
+        return InterfacesOfTheStep() if container["name"] == "step" else None
+
+
+class InterfacesOfTheStep:
+    """Prints its network interfaces."""
+
+    argv = ("sh", "-c", SHOW)
+
+    def environment(
+        self, container_environment: Mapping[str, str], user: int | None, group: int | None, *, mounts: bool
+    ) -> dict[str, str]:
+        return dict(container_environment)
+
+
+@pytest.mark.root
+@needs_root
+@in_a_network_of_its_own
+def test_an_isolated_pod_has_only_the_loopback_interface(tmp_path: Path) -> None:
+    """Its first step has the Pod's own network, and so have other Pods. Nothing of it is left behind."""
+    ip("link set lo up")
+    asyncio.run(an_isolated_pod(tmp_path / "kubelet"))
+    assert not list(Path("/run/netns").iterdir())
+
+
+async def an_isolated_pod(folder: Path) -> None:
+    machine = Machine(folder, adapter=OneIsolated(), pod_network="namespace", pod_cidr="10.99.0.0/24")
+    try:
+        await machine.start()
+        step: dict[str, Any] = {"initContainers": [{"name": "step", "image": "step:1"}]}
+        isolated: dict[str, Any] = {"metadata": {"labels": {"isolation": "LOOPBACK"}}}
+        await machine.cluster.submit("alone", "sh", "-c", f"{SHOW}; {sys.executable} -c '{CALLS}'", **step, **isolated)
+        await machine.cluster.submit("other", "sh", "-c", SHOW, **step)
+        for name in ("alone", "other"):
+            await machine.phase(name, "Succeeded")
+            (of_step,) = (machine.root / "logs").glob(f"*_{name}_*/step/0.log")
+            assert "eth0" in of_step.read_text()
+        said = [line.split()[-1] for line in machine.log("alone").splitlines()]
+        assert said == ["lo", "unreachable", "itself"], said
+        assert "eth0" in machine.log("other")
+        await machine.cluster.submit("gang", "true", metadata={"labels": {"isolation": "GROUP"}})
+        status = await machine.phase("gang", "Failed")
+        assert status["reason"] == "Unsupported" and "must still reach each other" in status["message"]
+    finally:
+        await machine.tear_down()
+
+
+async def test_a_node_without_pod_networks_refuses_isolated_pods(tmp_path: Path) -> None:
+    machine = Machine(tmp_path / "kubelet", adapter=OneIsolated())
+    try:
+        await machine.start()
+        await machine.cluster.submit("alone", "true", metadata={"labels": {"isolation": "LOOPBACK"}})
+        status = await machine.phase("alone", "Failed")
+        assert status["reason"] == "Unsupported" and "--pod-network namespace" in status["message"]
     finally:
         await machine.tear_down()
 
