@@ -155,7 +155,7 @@ class FakeKubernetes:
         return web.json_response({"kind": "SelfSubjectReview", "status": {"userInfo": info}}, status=201)
 
     async def _review_token(self, request: web.Request) -> web.Response:
-        """Accept tokens of Pods in namespace kajitori: `pod.ACCOUNT.AUDIENCE.NODE.POD.UID`."""
+        """Accept tokens of Pods in namespace kajitori-agents: `pod.ACCOUNT.AUDIENCE.NODE.POD.UID`."""
         asked = (await request.json())["spec"]
         status: Object = {"user": {}, "error": "not known"}
         kind, _, rest = asked["token"].partition(".")
@@ -164,7 +164,7 @@ class FakeKubernetes:
             if audience in asked["audiences"]:
                 extra = {"node-name": [node], "pod-name": [pod], "pod-uid": [uid]}
                 extra = {f"authentication.kubernetes.io/{key}": value for key, value in extra.items() if value != [""]}
-                user = {"username": f"system:serviceaccount:kajitori:{account}", "extra": extra}
+                user = {"username": f"system:serviceaccount:kajitori-agents:{account}", "extra": extra}
                 status = {"authenticated": True, "user": user, "audiences": [audience]}
         return web.json_response({"kind": "TokenReview", "status": status}, status=201)
 

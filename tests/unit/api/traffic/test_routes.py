@@ -36,7 +36,8 @@ async def send_report(world: World, sent: Report, *, node: str = "g1", token: st
 
 async def agent_pod(world: World, node: str = "g1", uid: str = "u1") -> None:
     world.kubernetes.put(
-        "pods", {"metadata": {"name": "agent-x", "namespace": "kajitori", "uid": uid}, "spec": {"nodeName": node}}
+        "pods",
+        {"metadata": {"name": "agent-x", "namespace": "kajitori-agents", "uid": uid}, "spec": {"nodeName": node}},
     )
     await world.caught_up()
 
