@@ -194,8 +194,8 @@ async def web(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
 
 
 def manifests(specs: Mapping[str, dict[str, Any]]) -> str:
-    """Return several Runs in YAML, by name."""
-    return "---\n".join(run_manifest(name, spec) for name, spec in specs.items())
+    """Return several Runs in JSON, one after the other."""
+    return "\n".join(run_manifest(name, spec) for name, spec in specs.items())
 
 
 @contextlib.asynccontextmanager

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import secrets
 from collections.abc import AsyncIterator, Callable
 from datetime import timedelta
@@ -224,13 +225,7 @@ class Cluster:
     async def submit(self, name: str, **spec: Any) -> dict[str, Any]:
         """Create a Run as `kubectl apply` does, with small members by default. Return the object."""
         defaults = {"image": "bert:3", "command": ["train"], "resources": {"cpu": 1, "memory": "1Gi"}, "grace": "2s"}
-        document = {
-            "apiVersion": names.API_VERSION,
-            "kind": names.KIND,
-            "metadata": {"name": name},
-            "spec": {**defaults, **spec},
-        }
-        return await self.client.create(RUNS, document, self.namespace)
+        return await self.client.create(RUNS, run_document(name, {**defaults, **spec}), self.namespace)
 
     async def change(self, name: str, **spec: Any) -> None:
         """Change a Run's spec."""
@@ -351,9 +346,13 @@ class Cluster:
 
 
 def run_manifest(name: str, spec: dict[str, Any]) -> str:
-    """Return a Run in YAML."""
-    document = {"apiVersion": names.API_VERSION, "kind": names.KIND, "metadata": {"name": name}, "spec": spec}
-    return str(yaml.safe_dump(document))
+    """Return a Run in JSON, which takes a hundredth of the time of YAML to write and to read."""
+    return json.dumps(run_document(name, spec))
+
+
+def run_document(name: str, spec: dict[str, Any]) -> dict[str, Any]:
+    """Return a Run as users write it."""
+    return {"apiVersion": names.API_VERSION, "kind": names.KIND, "metadata": {"name": name}, "spec": spec}
 
 
 @contextlib.asynccontextmanager
