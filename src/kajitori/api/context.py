@@ -158,7 +158,7 @@ class RunParts:
 
 @dataclass(frozen=True, kw_only=True)
 class StoreParts:
-    """What outlives Pods and runs; each is None without a store."""
+    """The store's parts, which outlive Pods and runs; each is None without a store."""
 
     logs: KeptLogs | None
     """Logs of Pods that are gone."""

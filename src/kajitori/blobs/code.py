@@ -229,13 +229,13 @@ class CodeStore:
         return await self._blobs.usage(f"{_ROOT}/{_checked_namespace(namespace)}")
 
     async def collect(self, referenced: Callable[[], Collection[tuple[str, str]]], older_than: timedelta) -> Collected:
-        """Close generations that no run refers to and that nobody wrote for `older_than`; remove those closed for twice
-        as long.
+        """Close generations that no run refers to and that were not written for `older_than`; remove those closed for
+        twice as long.
 
         `referenced` returns (namespace, digest) of all existing Runs, including ended ones, since they can be resumed.
-        It is called once, after the clock was read, and its answer may be at most `older_than` old. So a user who was
-        told that the code is stored has that long to submit the run, and a server has that long from reading an upload
-        to writing. The collection may be interrupted at any moment, and several may run at once.
+        It is called once, after the clock was read, and its answer may be at most `older_than` old. So after an upload
+        a user has that long to submit the run, and a server has that long from reading an upload to writing. The
+        collection may be interrupted at any moment, and several may run at once.
         """
         now = await self._blobs.now()
         wanted = referenced()

@@ -224,7 +224,7 @@ def _remove_if_abandoned(path: str) -> None:
         return
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        os.unlink(path)  # noqa: PTH108 - with the lock held, nobody writes it
+        os.unlink(path)  # noqa: PTH108 - the lock excludes writers
     except OSError:
         pass
     finally:

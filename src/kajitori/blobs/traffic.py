@@ -41,7 +41,7 @@ _decode = msgspec.msgpack.Decoder(list[tuple[str, str, bytes]]).decode
 
 
 class TrafficBlobs:
-    """A book of traffic, and the store where it is kept."""
+    """A book of traffic in a store."""
 
     def __init__(self, blobs: Blobs, book: Book) -> None:
         self._blobs = blobs

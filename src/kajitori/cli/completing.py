@@ -141,7 +141,7 @@ def offered(root: click.Group, cli: Cli, words: Sequence[str], current: str) -> 
 
 
 def _is_of_the_program(root: click.Group, cli: Cli, words: Sequence[str]) -> bool:
-    """Whether the next word belongs to the program of a run, whose options are not kaji's."""
+    """Return whether the next word belongs to the run's program, which has its own options."""
     rest = list(words)
     while rest and rest[0].startswith("-"):
         rest = rest[2 if rest[0] == "--cluster" else 1 :]

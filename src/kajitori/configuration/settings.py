@@ -152,7 +152,7 @@ class DemoOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class MembersStart:
-    """What members' first step needs, if the policy file does not set it."""
+    """Values for the first step of members, if the policy file does not set them."""
 
     member_image: str | None = None
     """Image of the first step."""
@@ -173,7 +173,7 @@ class MembersStart:
 
 @dataclass(frozen=True, kw_only=True)
 class HistoryChoice:
-    """Where ended runs, usage and the audit trail are kept. Web API and controller need the same."""
+    """The database of ended runs, usage and the audit trail. Web API and controller need the same one."""
 
     history: str | None = None
     """URL of the database, without a password; None: no history."""

@@ -33,7 +33,7 @@ class SignedIn:
     client_id: str = ""
     scopes: str = ""
     token: str = field(default="", repr=False)
-    """What is sent to the server: an ID token, or the token that was given."""
+    """The token for the server: an ID token, or a given token."""
     refresh_token: str = field(default="", repr=False)
     expires: float = 0.0
     """When `token` expires, in seconds since the epoch; 0: it does not say."""

@@ -42,7 +42,7 @@ LOGS_OF_DELETED_SECONDS = 15
 """Longest time for which the Pod of a run that is being deleted stays so that its log can be saved."""
 
 EXPIRY_WAITS = timedelta(minutes=1)
-"""Time until a removal that waits for history is tried again. Nobody waits for the removal of an old run."""
+"""Time until a removal that waits for history is tried again. It need not be fast: the run is old."""
 
 REMOVAL_REFUSED = timedelta(minutes=10)
 """Time until a removal that the API server refused is tried again. An older role may lack the permission."""

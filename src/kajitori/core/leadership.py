@@ -1,4 +1,4 @@
-"""Who leads: several controllers share one Lease, and everybody else sees by it whether any of them is at work.
+"""Leader election of controllers by a shared Lease, which also shows all other parts whether a controller works.
 
 A Lease's age is measured from when an observer saw it change, by the observer's own clock. The timestamps inside were
 written by another machine's clock and prove nothing.
@@ -36,7 +36,8 @@ class Terms:
 
 
 class Sighting:
-    """What an observer saw of a Lease last, and since when. Times are the observer's monotonic seconds."""
+    """The Lease as an observer last saw it, and the time of its last change. Times are the observer's monotonic
+    seconds."""
 
     def __init__(self) -> None:
         self.holder = ""
@@ -54,7 +55,7 @@ class Sighting:
 
 
 class Election:
-    """What one candidate knows; a pure state machine, the clock is an argument (monotonic seconds)."""
+    """The knowledge of one candidate: a pure state machine with the time as an argument (monotonic seconds)."""
 
     def __init__(self, identity: str, terms: Terms) -> None:
         self.identity = identity
@@ -66,7 +67,7 @@ class Election:
         self._seen.observe(holder, version, now)
 
     def may_take(self, now: float) -> bool:
-        """Whether the Lease is this candidate's, nobody's, or was seen unchanged for its whole duration."""
+        """Return whether the Lease is this candidate's or free, or was seen unchanged for its whole duration."""
         return self._seen.holder in ("", self.identity) or self._left_seconds(now) <= 0
 
     def pause_seconds(self, now: float, *, renewed: bool) -> float:
@@ -85,7 +86,7 @@ class LeaderState:
     """Whether a controller is at work, as far as an observer knows."""
 
     holder: str = ""
-    """Who holds the Lease; empty if nobody does."""
+    """The holder of the Lease; empty if there is none."""
     age_seconds: float | None = None
     """How long ago the Lease was last seen to change; None if that is not known."""
     trouble: str = ""

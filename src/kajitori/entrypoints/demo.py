@@ -101,7 +101,7 @@ class Story:
         self.say("Nothing was created.")
 
     def waiting(self) -> None:
-        """Let a run wait, explain what it lacks and who holds that, and see it start."""
+        """Let a run wait, explain what it lacks and which run has it, and let it start."""
         self.title("A run that waits")
         gpus = ("--gpus", "8", "--gpu-type", "h100", _IMAGE)
         self.kaji("run", "-d", "-q", "--name", "large", "-n", "7", *gpus)

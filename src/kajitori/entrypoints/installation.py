@@ -46,12 +46,12 @@ _DEFINITION = Identity(CUSTOM_RESOURCES.group, CUSTOM_RESOURCES.kind, "", DEFINI
 _KEPT_WHEN_UNUSED = ("Namespace", "CustomResourceDefinition", "PriorityClass", "Secret")
 """Kinds that stay if an installation does not need them any more: others may, or data would be lost."""
 _OF_RUNS = ("definition", "owner-policy", "member-policy")
-"""What stored Runs need: it stays when the parts are removed."""
+"""Objects that stored Runs need. They stay when the parts are removed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is to be applied, and what there is already."""
+    """The objects to apply, and the existing ones."""
 
     settings: InstallSettings
     files: dict[str, list[Object]]

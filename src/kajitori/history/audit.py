@@ -18,7 +18,7 @@ _INSERT = (
 
 @dataclass(frozen=True, slots=True)
 class AuditFilter:
-    """Which entries to list. Empty fields mean all."""
+    """A filter of entries. Empty fields match all."""
 
     namespaces: Collection[str] | None = None
     """None: all, also entries about no namespace."""

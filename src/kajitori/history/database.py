@@ -1,4 +1,4 @@
-"""What the queries of history need of a database.
+"""The interface between the queries of history and a database.
 
 SQL is written with numbered parameters (`$1`), which both databases understand in their own way.
 """

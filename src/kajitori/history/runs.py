@@ -36,7 +36,7 @@ _UPSERT_ATTEMPT = (
         for name in _ATTEMPT_COLUMNS[1:]
     )
 )
-"""What is known of an attempt comes piece by piece: the status that says how it ended no longer says where it ran."""
+"""News of an attempt come in parts: a status with its end does not contain its nodes any more."""
 
 MARK_REMOVED = (
     "UPDATE runs SET removed_at = $2, ended_at = COALESCE(ended_at, $2), "
@@ -74,7 +74,7 @@ _UNION = 100
 
 @dataclass(frozen=True, slots=True)
 class RunFilter:
-    """Which runs to list. Empty fields mean all."""
+    """A filter of runs. Empty fields match all."""
 
     namespaces: Collection[str] | None = None
     """None: all namespaces."""

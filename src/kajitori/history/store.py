@@ -1,4 +1,4 @@
-"""History as one object: opened at its first use, so that a database that is down keeps nobody from starting."""
+"""History as one object. It is opened at its first use, so that parts start even if the database is down."""
 
 from __future__ import annotations
 

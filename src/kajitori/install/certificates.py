@@ -29,7 +29,7 @@ class Issued:
     certificate: bytes
     key: bytes
     changes: tuple[str, ...] = ()
-    """What was issued anew, and why."""
+    """The newly issued parts, with reasons."""
 
 
 def issue(names: tuple[str, ...], now: datetime, before: Issued | None = None) -> Issued:

@@ -37,7 +37,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """What was read from the cluster."""
+    """Objects that were read from the cluster."""
 
     version: str
     """`gitVersion` of the API server."""
@@ -57,7 +57,7 @@ class Survey:
     missing_secrets: Sequence[str] = ()
     """Secrets that the settings name and the cluster lacks, `namespace/name`."""
     unreadable: Sequence[str] = ()
-    """What could not be read with the caller's rights."""
+    """Kinds that the caller may not read."""
     installed: str = ""
     """Version that is installed; empty for none."""
     incomplete: bool = False

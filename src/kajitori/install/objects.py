@@ -17,7 +17,7 @@ AGGREGATE_TO = "rbac.kajitori.dev/aggregate-to-"
 
 
 class Identity(NamedTuple):
-    """What tells an object from all others of a cluster, whatever its version."""
+    """The identity of an object in a cluster, whatever its version."""
 
     group: str
     kind: str

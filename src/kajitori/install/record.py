@@ -1,4 +1,4 @@
-"""What a cluster remembers of its installation: version, settings, and the objects that were applied."""
+"""The record of an installation in its cluster: version, settings, and the objects that were applied."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ def certificates(settings: InstallSettings) -> list[Object]:
     if issuer is None:
         return []
     wanted = {settings.namespace: settings.certificate_names}
-    if settings.agents.enabled:  # which need the authority only
+    if settings.agents.enabled:  # agents need only the authority
         wanted[settings.agents_namespace] = (f"agent.{settings.agents_namespace}",)
     return [
         made(

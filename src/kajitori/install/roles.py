@@ -62,7 +62,7 @@ def people() -> list[Object]:
                 # `kaji token` makes a service account, gives it a team's role, and asks for its token.
                 rule("", "serviceaccounts", "get list create delete"),
                 rule("", "serviceaccounts/token", "create"),
-                # Who else works in the namespace: a lead may give these two roles, whatever they contain.
+                # Access of others to the namespace: a lead may grant these two roles, whatever they contain.
                 rule(RBAC, "rolebindings", "get list create delete"),
                 rule(RBAC, "clusterroles", "bind", only=[TEAM_VIEWER, TEAM_USER]),
             ],

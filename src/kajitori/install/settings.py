@@ -44,7 +44,7 @@ HostName = Annotated[str, AfterValidator(_host_name)]
 
 
 class ImageSettings(Document):
-    """Where nodes get the two images from."""
+    """Sources of the two images."""
 
     prefix: str = ""
     """Registry and path before both names, for example registry.example.org/ml. Empty: the names are complete."""

@@ -1,4 +1,4 @@
-"""What the parts live in: namespaces, which of their ports can be reached, and their share of the API server."""
+"""The environment of the parts: namespaces, reachable ports, and their share of the API server."""
 
 from __future__ import annotations
 

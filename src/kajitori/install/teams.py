@@ -1,4 +1,4 @@
-"""What the policy's teams become: namespaces, and bindings of the teams' groups to roles."""
+"""Objects for the policy's teams: namespaces, and bindings of the teams' groups to roles."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Which version may replace which, and which changes of the resource `runs.kajitori.dev` stored Runs survive."""
+"""Upgrades: the versions that may replace each other, and the changes of `runs.kajitori.dev` that stored Runs
+survive."""
 
 from __future__ import annotations
 

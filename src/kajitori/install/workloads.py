@@ -181,7 +181,7 @@ def agent(settings: InstallSettings) -> list[Object]:
     if settings.encrypts:
         volumes.append({"name": "tls", "projected": {"sources": [{"secret": authority}]}})
     pod: Object = {
-        "serviceAccountName": name,  # which has no role
+        "serviceAccountName": name,  # has no role
         "automountServiceAccountToken": False,
         "hostNetwork": True,  # the interfaces and rules that it is about
         "dnsPolicy": "ClusterFirstWithHostNet",

@@ -1,4 +1,4 @@
-"""What a client says to an OpenID provider and what the answers mean, without I/O.
+"""A client's requests to an OpenID provider and their answers, without I/O.
 
 The command line and the Web API drive it, each with its own HTTP client.
 """

@@ -118,7 +118,7 @@ def revocation_form(client: Client, token: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """A sign-in that waits for somebody to enter a code in any browser."""
+    """A sign-in that waits until the user has entered a code in any browser."""
 
     user_code: str
     address: str
@@ -153,7 +153,7 @@ def device_of(answer: bytes) -> Device:
 
 
 def device_token_form(client: Client, device: Device) -> str:
-    """Return the form that asks whether somebody has entered the code."""
+    """Return the form that asks whether the user has entered the code."""
     flow = DeviceClient(client.client_id)
     body = flow.prepare_request_body(device.device_code, include_client_id=True)
     return str(body) + (f"&{urlencode({'client_secret': client.secret})}" if client.secret else "")

@@ -38,7 +38,7 @@ class RobotRequest(Document):
     namespace: DnsLabel | None = None
     """Default: the server's own."""
     role: Literal["user", "viewer"] = "user"
-    """What the robot may do in the namespace: user: what people of the team may. viewer: see runs."""
+    """Rights of the robot in the namespace. user: those of the team's members. viewer: see runs."""
     ttl_seconds: Annotated[DurationAboveZero, Field(alias="ttl")] = 30 * 86400
     """How long the token is valid, from 10 minutes on. The API server may shorten it."""
 
@@ -80,7 +80,7 @@ async def list_robots(api: Shared, user: Caller, query: Annotated[RobotParameter
     summary="Make a token for a robot",
 )
 async def create_token(api: Shared, user: Caller, request: Request) -> Response:
-    """The token is in this answer only: nobody keeps it. Needs the rights of a team's lead."""
+    """Only this answer contains the token, which is not stored. Needs the rights of a team's lead."""
     wanted, faults, _ = read(RobotRequest, await json_body(request), "")
     if faults or wanted is None:
         raise InvalidInput(faults)

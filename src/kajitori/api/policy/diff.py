@@ -1,4 +1,4 @@
-"""What a new policy would change: fields, waiting runs, and what the cluster lacks or already runs."""
+"""The effects of a new policy: changed fields, waiting runs, and missing or running objects of the cluster."""
 
 from __future__ import annotations
 

@@ -30,14 +30,14 @@ class PolicyCheck(View):
 
 
 class ClusterCheck(View):
-    """What a policy names and the cluster lacks."""
+    """Objects that a policy names and the cluster lacks."""
 
     namespace: str
     """Namespace in which objects of a run's namespace were looked for."""
     faults: list[Fault]
     """One for each field that names something that the cluster lacks."""
     notes: list[str]
-    """What could not be looked up, and what may be intended."""
+    """Checks that were not possible, and differences that may be intended."""
 
 
 class BrokenRule(View):
@@ -59,7 +59,7 @@ class PodAudit(View):
     """Pods that exist although the policy's rules for Pods would refuse them now."""
 
     namespaces: list[str]
-    """Where the rules apply."""
+    """Namespaces where the rules apply."""
     rules: list[str]
     """The rules that demand something."""
     pods: int
@@ -97,7 +97,7 @@ class MovedRun(View):
 
 
 class PolicyDiff(View):
-    """What a new policy would change."""
+    """The effects of a new policy."""
 
     fields: list[ChangedField]
     refused: list[RefusedRun]
@@ -107,11 +107,11 @@ class PolicyDiff(View):
     waiting: int
     """Number of waiting runs that were compared."""
     lacks: list[Fault]
-    """What only the new policy names and the cluster lacks."""
+    """Objects that only the new policy names and that the cluster lacks."""
     pods: list[BrokenRule]
     """Rules for everybody's Pods that existing Pods break under the new policy only."""
     notes: list[str]
-    """What could not be compared."""
+    """Comparisons that were not possible."""
 
 
 class NetworkRange(View, omit_defaults=True):

@@ -6,7 +6,7 @@ from kajitori.api.views.base import View
 
 
 class SignInView(View):
-    """Where people sign in."""
+    """The provider where users sign in."""
 
     issuer: str
     """URL of the OpenID provider; empty: this server offers no sign-in, and callers send a token of the cluster."""
@@ -19,7 +19,7 @@ class SignInView(View):
 
 
 class NamespaceRights(View):
-    """What the caller may do in a namespace."""
+    """The caller's rights in a namespace."""
 
     namespace: str
     role: str
@@ -82,7 +82,7 @@ class WhoAmI(View):
     user: str
     groups: list[str]
     namespaces: list[NamespaceRights]
-    """Of the teams in policy, the server's own namespace and those with runs: the ones where the caller may see
-    runs."""
+    """Namespaces where the caller may see runs: among those of the teams in the policy, those with runs, and the
+    server's own."""
     operator: bool
     """Whether the caller may change nodes: drain them and take them back."""

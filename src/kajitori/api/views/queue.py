@@ -225,7 +225,7 @@ class ExplanationView(View):
 
 
 class WhatIf(View):
-    """What would happen to a run if it was submitted now. Nothing was created."""
+    """The outlook of a run if it was submitted now. Nothing was created."""
 
     namespace: str
     starts: bool

@@ -39,7 +39,7 @@ from kajitori.cli.words.runs import (
 from kajitori.errors import KajitoriError, NotFound, Unavailable
 
 MOST_RANKS = 64
-"""Largest number of members whose logs are shown together by default. Of a larger run, rank 0 alone is shown."""
+"""Largest number of members that show their logs together by default. Larger runs show rank 0 only."""
 MOST_MERGED = 256
 """Largest number of logs that the server merges into one."""
 TOO_MANY = f"at most {MOST_MERGED} logs are merged into one"
@@ -255,7 +255,7 @@ def follow_to_the_end(
         os.close(follower.done)
     _tell_the_end(final, follower, remove=remove)
     if remove:
-        with suppress(NotFound):  # somebody else has deleted it
+        with suppress(NotFound):  # another client has deleted it
             api.delete(run_path(final))
     return exit_code_of(final)
 

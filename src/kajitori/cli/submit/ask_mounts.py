@@ -137,8 +137,8 @@ def _ask_for_mount(spec: SpecFilling, word: str, folder: Path, environment: Mapp
 def ask_for_code(
     spec: SpecFilling, words: RunWords, folder: Path, environment: Mapping[str, str], pack: Callable[[Path], str]
 ) -> None:
-    """A folder of this machine, as `DIR[:PATH]`, in a file relative to where that lies; or one that an earlier run
-    brought, by its digest."""
+    """Set the code of the run: a folder of this machine as `DIR[:PATH]`, in a file relative to the file's folder, or
+    the digest of the code of an earlier run."""
     word, source, relative_to = words.code, f"--code {words.code}", folder
     if word is None and isinstance(spec.document.get("code"), str):
         file = words.file or "-"

@@ -7,7 +7,7 @@ from kajitori.cli.submit.run_options import RunWords
 
 
 def ask_for_network(spec: SpecFilling, words: RunWords) -> None:
-    """Write whether members use their node's network, whom they may reach, who may reach them, and their ports."""
+    """Write into the spec the ports, `--network` and the peers that members may reach or be reached by."""
     if words.network == "host":
         spec.put("hostNetwork", True, "--network host")
     _ask_for_reach(spec, words)

@@ -9,10 +9,11 @@ from kajitori.cli.submit.run_options import RunWords
 
 
 def ask_for_resources(spec: SpecFilling, words: RunWords, *, whole: bool) -> None:
-    """Members, and GPUs, cores and memory of each. `whole` is False if the file of the run could not be read."""
+    """Write into the spec the number of members, and the GPUs, cores and memory of each. `whole` is False if the file
+    of the run could not be read."""
     _ask_for_members(spec, words.replicas)
     if words.array is not None and words.replicas is None:
-        spec.document.pop("replicas", None)  # of the file
+        spec.document.pop("replicas", None)  # from the run's file
         spec.document.pop("minReplicas", None)
     spec.put("array", words.array, "--array")
     spec.put("stopAt", words.stop_at, "--stop-at")
@@ -52,7 +53,7 @@ def _ask_for_members(spec: SpecFilling, text: str | None) -> None:
     """A number, or the fewest and the most: `8-32`."""
     if text is None:
         return
-    spec.document.pop("minReplicas", None)  # of the file
+    spec.document.pop("minReplicas", None)  # from the run's file
     both = re.fullmatch(r"([0-9]{1,15})-([0-9]{1,15})", text, re.ASCII)
     if both is None:
         spec.put_number("replicas", text, "--replicas", hint="write a number, such as 3, or a range, such as 8-32")

@@ -57,9 +57,9 @@ class Code:
         return self._pack.digest
 
     def upload(self, api: Api, namespace: str, check: Callable[[], object]) -> None:
-        """Brings it to the server, where it is not there already; a connection that breaks is taken up again.
+        """Upload the code, unless the server has it; continue when the connection breaks.
 
-        `check` is called before a long upload and raises what would refuse the run.
+        `check` is called before a long upload and raises an error if the run would be refused.
         """
         if self._pack is None:
             return

@@ -247,7 +247,7 @@ def count_words(run: View) -> list[str]:
 
 
 def is_sweep(run: View) -> bool:
-    """Whether the run is a sweep, whose members are independent of each other."""
+    """Return whether the run is a sweep, which has independent members."""
     return bool((run.get("spec") or {}).get("array"))
 
 

@@ -68,7 +68,7 @@ class Asker:
         return flows.device_of(self.send("POST", client.provider.device_endpoint, flows.device_form(client))[1])
 
     def by_device(self, client: Client, device: Device, sleep: Callable[[float], None] = time.sleep) -> Tokens:
-        """Ask until somebody has entered the code, and return the tokens."""
+        """Repeat the question until the user has entered the code, and return the tokens."""
         interval, waited = device.interval_seconds, 0.0
         while waited < device.lasts_seconds:
             sleep(interval)

@@ -41,5 +41,5 @@ def renewed(
 
 
 def again(context: SignedIn, why: str) -> Unauthenticated:
-    """Return the error for somebody who has to sign in again."""
+    """Return the error for a user who must sign in again."""
     return Unauthenticated(f"{why}", hint=f"sign in again: kaji login {context.server}")

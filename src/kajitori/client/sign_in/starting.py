@@ -21,7 +21,7 @@ BROWSER_SECONDS = 600.0
 
 @dataclass(frozen=True)
 class SignInPlace:
-    """Where the people of a server sign in, as `GET /v1/sign-in` tells."""
+    """The provider where users of a server sign in, from `GET /v1/sign-in`."""
 
     issuer: str
     client_id: str
@@ -109,5 +109,5 @@ def signed_in_at(server: str, server_ca: str, place: SignInPlace, tokens: Tokens
 
 
 def with_given_token(server: str, server_ca: str, namespace: str, token: str) -> SignedIn:
-    """Return the context of a robot, whose token nobody refreshes."""
+    """Return the context of a robot, which has a token that is not renewed."""
     return SignedIn(server, namespace, "", server_ca, token=token, expires=expiry_of(token))

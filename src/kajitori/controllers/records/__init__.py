@@ -1,1 +1,1 @@
-"""What is kept of members before their Pods are deleted: logs, results, memory peaks."""
+"""Records of members that outlive their Pods: logs, results, memory peaks."""

@@ -43,7 +43,7 @@ OUTBOX_SECONDS = 60.0
 
 @dataclass(frozen=True, slots=True)
 class _News:
-    """What history has to be told about one run."""
+    """News about one run for history."""
 
     key: Key
     run: RunObject
@@ -211,7 +211,7 @@ class HistoryKeeper:
             uid, now = before.metadata.uid, self._now()
             if uid in self._ended:
                 self._forget(key, uid)
-            else:  # its object disappeared without us: somebody took the finalizer away
+            else:  # its object disappeared without the controller: a user removed the finalizer
                 state = state_of(before, closed_now(before, now), now, confirmed=self._has(uid), removed=True)
                 found.append(_News(key, before, state, is_gone=True))
         if run is not None and run.metadata.uid not in self._ended:

@@ -79,7 +79,7 @@ async def prepare(client: KubeClient, run: RunObject, spec: RunSpec, claim: Mapp
         service = manifests.headless_service(
             run_name=run.metadata.name, namespace=namespace, run_uid=run.metadata.uid, ports=spec.ports
         )
-        with _refusals_of(service), suppress(AlreadyExists):  # somebody else's Service is left alone
+        with _refusals_of(service), suppress(AlreadyExists):  # a foreign Service of that name stays
             await ensure_of_run(client, SERVICES, service, run)
     if claim is not None:
         with _refusals_of(claim), suppress(AlreadyExists):

@@ -29,7 +29,7 @@ class _Budget:
 
 
 class BudgetKeeper:
-    """Writes the budgets of runs. They are read once and then remembered, because nobody else writes them.
+    """Writes the budgets of runs. They are read once and then remembered, because only the leader writes them.
 
     A run never waits for its budget. If one may not be written, members are evicted like other Pods.
     """

@@ -1,4 +1,4 @@
-"""NetworkPolicies of runs: created before a run's first Pod, restored when somebody deletes or edits them, and deleted
+"""NetworkPolicies of runs: created before a run's first Pod, restored when a user deletes or edits them, and deleted
 when the run has ended."""
 
 from __future__ import annotations
@@ -77,13 +77,13 @@ class NetworkKeeper:
     async def ensure(self, run: RunObject, rules: Rules) -> None:
         """Create or update the run's NetworkPolicy before any Pod is created.
 
-        Raises AlreadyExists if an object of somebody else has its name, and the API server's error if it refuses.
+        Raises AlreadyExists if a foreign object has its name, and the API server's error if it refuses.
         """
         body = _body(run, rules)
         found = _read(await ensure_of_run(self._client, NETWORK_POLICIES, body, run))
         if found.spec != body["spec"]:
             found = await self._replace(found, body)
-        # Only the watch changes `_known`: it may already have shown a later change by somebody else.
+        # Only the watch changes `_known`: it may already have shown a later change by another client.
         if self._written.get(run.metadata.uid, "") not in ("", found.metadata.resource_version):
             log.warning("the NetworkPolicy of run %s/%s is restored", run.metadata.namespace, run.metadata.name)
         self._written[run.metadata.uid] = found.metadata.resource_version

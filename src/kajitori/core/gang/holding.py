@@ -1,4 +1,5 @@
-"""Which members of a run still hold their nodes: closes parts of the usage ledger as members give their nodes back."""
+"""The members of a run that still hold their nodes: parts of the usage ledger are closed as members release their
+nodes."""
 
 from __future__ import annotations
 

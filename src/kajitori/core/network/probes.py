@@ -1,4 +1,4 @@
-"""The connections that `kaji network check` tries from where it runs, and their expected outcomes."""
+"""The connections that `kaji network check` tries, which depend on where it runs, and their expected outcomes."""
 
 from __future__ import annotations
 

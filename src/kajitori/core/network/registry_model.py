@@ -155,7 +155,7 @@ class Cluster(Document):
 
 
 class Networks(Document):
-    """One file for all clusters: who has which addresses, and from where and how they are reached."""
+    """One file for all clusters: their addresses, and from where and how these are reached."""
 
     researchers: list[Cidr] = Field(default_factory=list, max_length=_MAX_ITEMS)
     """Ranges of users' machines: only these reach clusters through the hub."""

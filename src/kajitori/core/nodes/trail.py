@@ -29,7 +29,7 @@ class TrailEvent(StrEnum):
     PASSED = "passed"
     """It passed its test."""
     FAILED = "failed"
-    """It failed its test and stayed where it was: already out, or in the pool because too many others are out."""
+    """The node failed its test and stayed out, or stayed in the pool because too many others are out."""
     UNTESTED = "untested"
     """The test could not be run."""
 

@@ -1,4 +1,4 @@
-"""What a policy names and a cluster lacks: objects of Kubernetes, labels and resources of nodes, GPU types.
+"""Names in a policy that a cluster lacks: Kubernetes objects, labels and resources of nodes, GPU types.
 
 Patterns, image names, folders of nodes, NFS servers and schedulers cannot be looked up, so they are not checked.
 """
@@ -53,7 +53,8 @@ class CheckedNode:
 
 @dataclass(frozen=True, slots=True)
 class Shortfall:
-    """What a policy names and the cluster lacks (`faults`), and what may be intended or is not known (`notes`)."""
+    """Names in a policy that the cluster lacks (`faults`), and differences that may be intended or are not certain
+    (`notes`)."""
 
     faults: tuple[Fault, ...] = ()
     notes: tuple[str, ...] = ()

@@ -47,7 +47,7 @@ class Security(Document):
     """Privileges of the processes of members."""
 
     allow_root: bool = False
-    """Whether a program may run as uid 0. If not, a member whose image runs as root does not start, unless the run
+    """True: a program may run as uid 0. False: a member with an image that runs as root does not start, unless the run
     names another user."""
     allow_privileged: bool = False
     """Whether a program may run privileged, with access to all devices of its node."""
@@ -67,9 +67,9 @@ class Security(Document):
     """Key patterns of taints that a run may not tolerate. By default these are the taints of control planes, and taints
     for the current state of a node, including Kajitori's own."""
     run_changes: Literal["anyone", "owner"] = "anyone"
-    """Who may stop, change and delete a run, of those who may change runs in its namespace. owner: the user who
-    submitted it, and people with the verb `administer` on runs, such as team leads and operators. A run without an
-    owner stays everybody's. The API server enforces it with an admission policy, for all its clients."""
+    """The users who may stop, change and delete a run. anyone: all who may change runs in its namespace. owner: only
+    the user who submitted it, and users with the verb `administer` on runs, such as team leads and operators. A run
+    without an owner can be changed by all. The API server enforces it with an admission policy, for all its clients."""
     default_user: User | None = None
     """uid or uid:gid for runs that name no user. Left out: the image's user."""
     allow_privilege_escalation: bool = False

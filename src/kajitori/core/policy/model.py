@@ -103,10 +103,10 @@ class Policy(Document):
     defaults: Defaults = Defaults()
     ceilings: Ceilings = Ceilings()
     memory_without_limit: Literal["default", "refuse", "unlimited"] = "default"
-    """What happens to a run without a memory limit. default: it gets defaults.memory. refuse: it is refused. unlimited:
-    it has no limit. Such a run is never restarted or moved to another node, so that a program that exhausts the memory
-    of one node does not exhaust the next one's, and it shares no node with other runs. Pods that are not runs may still
-    be on the same node; inject.nodeSelector and taints keep them apart. Services without a limit are refused."""
+    """Treatment of a run without a memory limit. default: it gets defaults.memory. refuse: it is refused. unlimited: it
+    has no limit. Such a run is never restarted or moved to another node, so that a program that exhausts the memory of
+    one node does not exhaust the next one's, and it shares no node with other runs. Pods that are not runs may still be
+    on the same node; inject.nodeSelector and taints keep them apart. Services without a limit are refused."""
     memory: PeakMemory = PeakMemory()
     allow_burstable: bool = True
     """Whether a run may reserve less than its limit (qos burstable)."""

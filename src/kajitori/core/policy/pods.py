@@ -45,8 +45,8 @@ class PodRules(Document):
     """Names or patterns of namespaces to which the rules never apply, for example those of the system and of device
     plugins."""
     action: Literal["refuse", "warn"] = "refuse"
-    """What happens to a Pod that breaks a rule. warn: it is created, and the client shows a warning. You can begin with
-    warn, look at `kaji policy audit`, and refuse later."""
+    """Treatment of a Pod that breaks a rule. refuse: it is not created. warn: it is created, and the client shows a
+    warning. You can begin with warn, look at `kaji policy audit`, and refuse later."""
     rules: list[PodRule] = Field(default_factory=lambda: list(_USUAL))
     """The rules that apply. What each one allows is defined by the sections of this file for runs. memoryLimit: every
     container has a memory limit; if memoryWithoutLimit is default and the API server can change Pods (Kubernetes

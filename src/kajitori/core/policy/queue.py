@@ -84,8 +84,8 @@ class QueuePolicy(Document):
     """For order length: a user who recently used this share of the cluster gets half the score of one who used nothing.
     The same applies to teams. With a large number, for example 1000, usage does not matter."""
     bound_seconds: Duration = Field(default=int(2 * DAY_SECONDS), alias="bound")
-    """Of all runs of one priority, the one that has waited longest goes first, whatever its score, once it has waited
-    longer than this. Order fifo ignores this field."""
+    """Among runs of one priority, the run with the longest wait is first once it has waited longer than this, whatever
+    its score. Order fifo ignores this field."""
     backlog: float = Field(default=0.5, ge=0, le=1000, allow_inf_nan=False)
     """Extends the bound by this factor times the time that the cluster needs for the whole queue. Without it, a cluster
     that is permanently overloaded would work first come, first served."""

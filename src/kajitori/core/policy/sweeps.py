@@ -18,7 +18,7 @@ class Sweeps(Document):
     members: int = Field(default=MAX_MEMBERS, ge=1, le=MAX_MEMBERS)
     """The most members that a sweep may have in total."""
     keep_logs: Literal["all", "failed", "none"] = "all"
-    """Which members have the end of their log kept. Their Pods are deleted as soon as they have ended. Results are kept
-    for all members."""
+    """The members of sweeps that keep the end of their log. Their Pods are deleted as soon as they have ended. Results
+    are kept for all members."""
     per_member_bytes: Memory = Field(default=64 * 1024, alias="perMember")
     """Size of the end of each log that is kept, in whole lines."""

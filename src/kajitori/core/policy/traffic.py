@@ -49,9 +49,9 @@ class TrafficPolicy(Document):
     others: ClassName = "internet"
     """Class of all other addresses."""
     engine: Literal["auto", "interface", "sets", "iptables"] = "auto"
-    """How packets are counted. interface: on the network interface of each Pod, whatever its address. sets: by Pod
-    address, with nftables sets. iptables: with rules for each Pod in the mangle table, whose comments iptables-exporter
-    can read. auto: interface if the node supports it, else sets."""
+    """The method that counts packets. interface: on the network interface of each Pod, whatever its address. sets: by
+    Pod address, with nftables sets. iptables: with rules for each Pod in the mangle table; iptables-exporter can read
+    their comments. auto: interface if the node supports it, else sets."""
     every_seconds: DurationAboveZero = Field(default=15, alias="every")
     """Interval at which counters are read."""
     report_seconds: DurationAboveZero = Field(default=60, alias="report")

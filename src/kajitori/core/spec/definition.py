@@ -86,7 +86,7 @@ def custom_resource_definition() -> dict[str, Any]:
 
 @cache
 def _schema() -> Schema:
-    """Of all fields of a Run: working it out takes a tenth of a second."""
+    """Return the schema of all fields of a Run. Making it takes a tenth of a second."""
     spec = structural(RunSpec.model_json_schema(by_alias=True))
     fields = ", ".join(field.encode_name for field in msgspec.structs.fields(RunStatus))
     told = f"What became of it; written by Kajitori alone. Its fields: {fields}."

@@ -212,7 +212,7 @@ class SweepState(msgspec.Struct, rename="camel", omit_defaults=True, frozen=True
 
 
 class Amounts(msgspec.Struct, rename="camel", omit_defaults=True, frozen=True, kw_only=True):
-    """What one member asks for and holds: its requests, and the type of the GPUs on its node."""
+    """The resources of one member: its requests, and the type of the GPUs on its node."""
 
     gpu_type: str = ""
     """Type of the node's GPUs; empty if the member holds none."""
@@ -247,9 +247,9 @@ class UsageTotal(Amounts, rename="camel", omit_defaults=True, frozen=True, kw_on
 
 
 class Usage(msgspec.Struct, rename="camel", omit_defaults=True, frozen=True, kw_only=True):
-    """What the run holds and held, for the usage ledger of history.
+    """The past and present resources of the run, for the usage ledger of history.
 
-    It is written together with the decision that changes what the run holds, so a controller that is killed between
+    It is written together with the decision that changes the run's resources, so a controller that is killed between
     this status and the database loses nothing and counts nothing twice.
     """
 

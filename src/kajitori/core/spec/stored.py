@@ -1,7 +1,7 @@
 """The fields of a stored spec that the cluster's view of a Run depends on, each read on its own.
 
-Somebody may have edited a Run to nonsense after it was admitted. Every field that can be read counts; a field that
-cannot be read has the value that it has if it is left out. `core.spec.draft` reads a spec in full and reports faults.
+A user may have made a Run invalid after it was admitted. Every field that can be read counts; a field that cannot be
+read has the value that it has if it is left out. `core.spec.draft` reads a spec in full and reports faults.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What history keeps of a run: plain records, independent of Kubernetes and of any database."""
+"""The records that history keeps of a run, independent of Kubernetes and of any database."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AttemptRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """One attempt of a run: where it ran, and how it ended."""
+    """One attempt of a run: its nodes, its times, and its end."""
 
     number: int
     nodes: str

@@ -11,7 +11,7 @@ GIB = 2**30
 
 
 class By(StrEnum):
-    """What usage is summed by."""
+    """Groupings of usage."""
 
     TEAM = "team"
     OWNER = "owner"
@@ -37,7 +37,7 @@ class Prices:
 
 @dataclass(slots=True)
 class UsageSum:
-    """What a team, an owner, a run or a node used. All sums are exact."""
+    """The usage of a team, an owner, a run or a node. All sums are exact."""
 
     gpu_seconds: int = 0
     cpu_milli_seconds: int = 0

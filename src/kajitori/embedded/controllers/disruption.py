@@ -22,7 +22,7 @@ from kajitori.kube.resources import BUDGETS, PODS, Resource
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """A custom kind whose objects own Pods and have a budget each; `spec.replicas` says how many Pods one wants."""
+    """A custom kind of objects that own Pods and have a budget each; `spec.replicas` is the wanted number of Pods."""
 
     resource: Resource
     uid_label: str

@@ -51,8 +51,8 @@ class Informer(Generic[T]):
         self._listeners.append(listener)
 
     def listen_to_lists(self, listener: Callable[[], None]) -> None:
-        """Call `listener` whenever everything was listed: `items` is the truth then, even where it is older than an
-        answer that the caller has seen."""
+        """Call `listener` whenever all objects were listed: `items` is then the current state, even if the caller has
+        seen a newer object."""
         self._list_listeners.append(listener)
 
     async def run(self) -> None:

@@ -103,7 +103,7 @@ class WriteAheadLog:
         frames: list[tuple[int, ...]] = []
         while self._start(len(frames) + 2) <= len(content):
             frames.append(_FRAME_HEADER.unpack_from(content, self._start(len(frames) + 1)))
-        while frames and list(frames[-1][2:4]) != salts:  # of an earlier generation: already in the file
+        while frames and list(frames[-1][2:4]) != salts:  # frames of an earlier generation are in the file already
             frames.pop()
         self.pages = [frame[0] for frame in frames]
         self.commits = [number for number, frame in enumerate(frames, 1) if frame[1] and list(frame[2:4]) == salts]

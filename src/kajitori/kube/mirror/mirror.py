@@ -299,7 +299,7 @@ class Mirror:
         if not state.first_sync.is_set():
             log.debug("%s mirrored: %d", resource.plural, len(self._kinds[resource][1]))
             gc.collect()
-            gc.freeze()  # what was read stays, so the collector need not scan it again and again
+            gc.freeze()  # these objects stay, so the collector need not scan them again and again
             state.first_sync.set()
 
     def _tell(self, resource: Resource, namespace: str, name: str) -> None:

@@ -49,7 +49,7 @@ _BY_SERVER = ("managedFields", "resourceVersion", "generation", "uid", "creation
 
 
 class Change(StrEnum):
-    """What applying an object did, or would do."""
+    """The effect of applying an object, or of a dry run."""
 
     CREATED = "created"
     CHANGED = "changed"

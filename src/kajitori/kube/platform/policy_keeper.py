@@ -26,7 +26,7 @@ FIELD_MANAGER = "kajitori"
 LOOK_SECONDS = 2.0
 """How often the policy file and the nodes are compared with what was applied."""
 RENEW_SECONDS = 600.0
-"""How often the objects are applied again, in case somebody changed them."""
+"""Interval at which the objects are applied again, because a user may have changed them."""
 
 _BY_KIND = {
     resource.kind: resource

@@ -141,7 +141,7 @@ def _say_more(shown: int, total: int) -> None:
 
 
 def _say_what_is_missing(answer: Mapping[str, Any]) -> None:
-    """Print what the figures leave out, so that nobody takes them for all traffic."""
+    """Print what the figures leave out, because they are not all traffic."""
     from kajitori.cli.words.runs import plural
 
     nodes = answer["nodes"]

@@ -1,4 +1,4 @@
-"""`kaji whoami`: who the caller is, and where they may do what."""
+"""`kaji whoami`: the caller's name, groups and rights in each namespace."""
 
 from __future__ import annotations
 

@@ -96,7 +96,7 @@ def _print(cli: Cli, answer: Mapping[str, Any], size: str, array: str | None) ->
         print_explanation(cli, "It would wait", {**start, "phase": ""})
         return
     fit, most = start.get("fitNow", 1), start.get("most", 1)
-    if array:  # of a large one some start at a time
+    if array:  # some members of a large sweep may start before others
         most = len(parse_array(array).indices)
     members = plural(fit, "member")
     if size or fit < most:

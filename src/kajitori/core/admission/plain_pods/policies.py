@@ -54,7 +54,7 @@ class _Target:
 
     name: str
     spec: str
-    """Where it is, in CEL."""
+    """CEL path of the spec."""
     old_spec: str
     resources: tuple[tuple[str, tuple[str, ...]], ...]
     """API groups, each with its resources."""

@@ -60,7 +60,7 @@ VARIABLES: tuple[tuple[str, str], ...] = (
 
 @dataclass(frozen=True, slots=True)
 class Circumstances:
-    """What the rules depend on besides the policy."""
+    """The inputs of the rules besides the policy."""
 
     has_cpu_nodes: bool = True
     """Whether the cluster has nodes without GPUs."""

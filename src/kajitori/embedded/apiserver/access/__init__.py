@@ -1,1 +1,1 @@
-"""Who a caller is and what a caller may do: ID tokens of OpenID providers, roles."""
+"""Authentication and authorization of callers: ID tokens of OpenID providers, roles."""

@@ -177,7 +177,8 @@ class KubeletProxy:
         if not named:
             context = ssl.create_default_context(cafile=str(self._certificates.ca))
         else:
-            # Nobody signed it: it is looked at before it is trusted, and from then on it alone is.
+            # The certificate is self-signed: its fingerprint is checked first, and then only this certificate is
+            # trusted.
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
             context.check_hostname = False
             context.load_verify_locations(cadata=await _shown(node, named, address, port))

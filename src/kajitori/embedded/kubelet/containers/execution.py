@@ -109,7 +109,7 @@ class Remote(ABC):
                         return
                     continue
                 except OSError:
-                    return  # a terminal whose last user is gone answers EIO
+                    return  # a terminal without users answers EIO
                 if not data:
                     return
                 if is_last:

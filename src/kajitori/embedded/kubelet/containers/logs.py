@@ -149,7 +149,7 @@ class LogReader:
         while True:
             data = self._read_file()
             if not data and self._is_rotated_away():
-                data = self._read_file()  # what was written between the last read and the rotation
+                data = self._read_file()  # lines written between the last read and the rotation
                 if not data and not self._open_next():
                     return None
             elif not data:

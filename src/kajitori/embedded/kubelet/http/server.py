@@ -39,7 +39,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class ServedNode(Protocol):
-    """What the server needs of the kubelet whose Pods it serves."""
+    """The part of the kubelet that the server needs."""
 
     context: Context
     workers: dict[str, PodWorker]
@@ -63,7 +63,7 @@ class KubeletServer:
         self._runner: web.AppRunner | None = None
         self._tls: ssl.SSLContext
         self.fingerprint = ""
-        """Of the certificate, once started, if nobody else signed it."""
+        """Fingerprint of the certificate once the server runs, if the certificate is self-signed."""
 
     async def start(self) -> int:
         """Listens; answers the port."""
@@ -95,9 +95,8 @@ class KubeletServer:
         return int(self._runner.addresses[0][1])
 
     async def trust_api_server(self) -> None:
-        """Unless the settings name an authority, that of the API server's clients is believed, where it tells which
-        that is and lets this node know. Raises Unavailable.
-        """
+        """If the settings name no authority, trust that of the API server's clients, if the API server publishes it and
+        this node may read it. Raises Unavailable."""
         if self._settings.server.client_ca is not None:
             return
         try:
@@ -123,7 +122,7 @@ class KubeletServer:
 
         return guarded
 
-    # What it serves
+    # The paths
 
     async def _pods(self, request: web.Request) -> web.Response:
         items = [worker.pod for worker in self._kubelet.workers.values()]
@@ -152,7 +151,9 @@ class KubeletServer:
         await response.prepare(request)
         path = worker.folders.log(slot.name, attempt)
         pieces = read_log(path, options, lambda: container is None or container.ended.is_set())
-        async with aclosing(pieces):  # what is not read to its end stays locked against rotation until it is closed
+        async with aclosing(
+            pieces
+        ):  # a generator that is not exhausted keeps its lock against rotation until it is closed
             async for piece in pieces:
                 await response.write(piece)
         await response.write_eof()
@@ -267,4 +268,4 @@ async def _errors(request: web.Request, handler: Any) -> web.StreamResponse:
         status = 400 if isinstance(error, InvalidInput) else error.http_status
         return web.Response(status=status, text=f"{error.message}\n")
     except ConnectionError:
-        return web.Response(status=HUNG_UP)  # which nobody reads: the client has gone
+        return web.Response(status=HUNG_UP)  # the client is gone, so this is never sent

@@ -121,7 +121,7 @@ Event = StreamOpened | StreamReplied | DataReceived | StreamReset | Ponged | Gon
 
 @dataclass(slots=True)
 class _Stream:
-    """Which directions of a stream are open."""
+    """The open directions of a stream."""
 
     receives: bool = True
     sends: bool = True

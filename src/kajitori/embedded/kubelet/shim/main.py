@@ -222,7 +222,7 @@ class Shim:
         except BlockingIOError:
             return
         except OSError:
-            data = b""  # a terminal whose last user is gone answers EIO
+            data = b""  # a terminal without users answers EIO
         if data:
             self.log.write(self.streams[fd], data)
             for connection in list(self.connections.values()):

@@ -1,4 +1,4 @@
-"""What policies of both types share: the values of a request, match conditions and variables."""
+"""Evaluation for policies of both types: the values of a request, match conditions and variables."""
 
 from __future__ import annotations
 
