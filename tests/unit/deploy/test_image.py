@@ -1,4 +1,4 @@
-"""The image of members' first step: what its Dockerfile copies is sufficient. If buildah is installed, the image is
+"""The image of members' first step: what its Dockerfile copies is sufficient, and the built image works if one can be
 built."""
 
 from __future__ import annotations
@@ -13,15 +13,14 @@ import shutil
 import subprocess
 import sys
 import tomllib
-import zipfile
-from collections.abc import AsyncIterator
-from importlib import metadata
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import zstandard
 from aiohttp import web
+from tests.harness.images import ImageBuilder, image_builder
 from tests.unit.kube.fake_api import serving
 
 from kajitori.codepack.packing import Pack, pack
@@ -64,6 +63,12 @@ def tree(tmp_path: Path) -> Path:
     shutil.copytree(Path(zstandard.__file__).parent, found / "zstandard")  # stands for pip
     subprocess.run(["chmod", "-R", "a+rX,go-w", str(found)], check=True)
     return found
+
+
+@pytest.fixture
+def images() -> Iterator[ImageBuilder]:
+    with image_builder() as builder:
+        yield builder
 
 
 @pytest.fixture
@@ -167,88 +172,23 @@ def hash_of(tree: Path) -> str:
     return hashlib.sha256("\n".join(names).encode()).hexdigest()
 
 
-class Buildah:
-    """Builds and runs images below a folder, without network: this machine's /usr stands for an image of Python, and a
-    package index in a folder for the one that pip uses."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        trusting = folder / "policy.json"
-        trusting.write_text('{"default": [{"type": "insecureAcceptAnything"}]}')
-        self._building = ["--isolation=chroot", f"--signature-policy={trusting}", "--volume=/usr:/usr:ro"]
-
-    async def __call__(self, verb: str, *words: str) -> subprocess.CompletedProcess[str]:
-        places = [f"--root={self._folder}/root", f"--runroot={self._folder}/run", "--storage-driver=vfs"]
-        command = ["buildah", *places, verb, *words]
-        environment = {"PATH": os.environ["PATH"], "HOME": str(self._folder)}
-        options: dict[str, Any] = {"env": environment, "cwd": ROOT, "capture_output": True, "text": True}
-        return await asyncio.to_thread(lambda: subprocess.run(command, **options, timeout=120, check=False))
-
-    async def build(self, file: Path, name: str, **arguments: str) -> None:
-        folder = [f"--build-arg={key}={value}" for key, value in arguments.items()]
-        done = await self("build-using-dockerfile", *self._building, *folder, f"--file={file}", f"--tag={name}", ".")
-        assert done.returncode == 0, done.stderr
-
-    async def base(self, name: str) -> None:
-        """Build an image with only folders, links and a package index."""
-        base = self._folder / "base"
-        for folder in ("usr", "etc", "proc", "dev", "sys", "tmp", "simple/zstandard"):
-            (base / folder).mkdir(parents=True)
-        for link in ("bin", "lib", "lib64", "sbin"):
-            (base / link).symlink_to(f"usr/{link}")
-        (base / "tmp").chmod(0o1777)
-        version = "cp{}{}".format(*sys.version_info[:2])
-        wheel = f"zstandard-{zstandard.__version__}-{version}-{version}-linux_{os.uname().machine}.whl"
-        (base / "simple" / "zstandard" / "index.html").write_text(f'<a href="{wheel}">{wheel}</a>')
-        self._pack_installed("zstandard", base / "simple" / "zstandard" / wheel)
-        file = self._folder / "Base"
-        file.write_text("FROM scratch\nCOPY . /\nENV PATH=/usr/bin\n")
-        done = await self("build-using-dockerfile", f"--file={file}", f"--tag={name}", str(base))
-        assert done.returncode == 0, done.stderr
-
-    @staticmethod
-    def _pack_installed(package: str, wheel: Path) -> None:
-        """Write a wheel of an installed package, without files that only other interpreters load."""
-        with zipfile.ZipFile(wheel, "w") as packed:
-            for file in metadata.files(package) or ():
-                if "cffi" not in file.name and "__pycache__" not in file.parts and ".." not in file.parts:
-                    packed.write(file.locate(), str(file))
-
-
-@pytest.fixture
-def buildah(tmp_path: Path) -> Buildah:
-    """Skip the test if no image can be built here."""
-    if shutil.which("buildah") is None:
-        pytest.skip("no buildah")
-    if os.geteuid() != 0:
-        pytest.skip("only root can build without user namespaces")
-    try:
-        command = ["/usr/bin/python3", "-I", "-c", "import pip, sys; print(*sys.version_info[:2])"]
-        answer = subprocess.run(command, capture_output=True, text=True, check=False).stdout
-    except OSError:
-        answer = ""
-    if answer.split() != [str(number) for number in sys.version_info[:2]]:
-        pytest.skip("no /usr/bin/python3 of this version with pip")
-    let_in(tmp_path)
-    return Buildah(tmp_path)
-
-
 async def test_the_built_image_runs_the_first_step_as_any_user(
-    buildah: Buildah, packed: Pack, server: str, tmp_path: Path
+    images: ImageBuilder, packed: Pack, server: str, tmp_path: Path
 ) -> None:
     """It is built from the unchanged Dockerfile, runs as in a Pod, and no user can write to it."""
+    let_in(tmp_path)
     folder = tmp_path / "kajitori"
     folder.mkdir()
     folder.chmod(0o777)
-    await buildah.base("localhost/python")
-    await buildah.build(DOCKERFILE, "localhost/start", PYTHON="localhost/python", INDEX="file:///simple")
-    made = await buildah("from", "localhost/start")
+    await images.base(["zstandard"])
+    await images.build("deploy/image/Dockerfile", "localhost/start")
     step, environment = first_step_of(packed, server)
+    user = f"--user={NOBODY}:{NOBODY}"
     variables = [f"--env={name}={value}" for name, value in environment.items()]
-    places = ["--volume=/usr:/usr:ro", f"--volume={folder}:{environment[first_step.FOLDER_ENV]}"]
-    words = ["--isolation=chroot", f"--user={NOBODY}:{NOBODY}", *variables, *places, made.stdout.strip(), "--"]
-    check_done(await buildah("run", *words, "/usr/bin/env", *step["command"]), folder)
-    writable = await buildah("run", *words, "/usr/bin/find", PLACE, "!", "-type", "l", "-writable")
+    options = [user, *variables, f"--volume={folder}:{environment[first_step.FOLDER_ENV]}"]
+    check_done(await images.run("localhost/start", "/usr/bin/env", *step["command"], options=options), folder)
+    search = ("/usr/bin/find", PLACE, "!", "-type", "l", "-writable")
+    writable = await images.run("localhost/start", *search, options=[user])
     assert (writable.returncode, writable.stdout) == (0, ""), writable
 
 

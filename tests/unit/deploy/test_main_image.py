@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from tests.harness.images import ImageBuilder, image_builder, needed_by
+
+from kajitori import __version__
 
 ROOT = Path(__file__).parents[3]
 DEPLOY = ROOT / "deploy"
@@ -77,3 +81,24 @@ def test_probes_use_a_port_of_the_part(part: str) -> None:
     (container,) = pod_of(f"{part}.yaml")["spec"]["containers"]
     for probe in ("readinessProbe", "livenessProbe"):
         assert container[probe]["httpGet"]["port"] in {port["name"] for port in container["ports"]}
+
+
+@pytest.fixture
+def images() -> Iterator[ImageBuilder]:
+    with image_builder() as builder:
+        yield builder
+
+
+@pytest.mark.timeout(600)
+async def test_the_built_image_runs_kaji_version(images: ImageBuilder) -> None:
+    """It is built from the unchanged Dockerfile with hashes, and its user can write to nothing of it."""
+    await images.base(needed_by("kajitori[server]", "hatchling"))
+    await images.build("deploy/Dockerfile", "localhost/kajitori")
+    done = await images.run("localhost/kajitori", "kaji", "--version")
+    assert (done.returncode, done.stdout) == (0, f"kaji {__version__}\n"), done
+    server = await images.run("localhost/kajitori", "kaji", "server", "--port", "0")
+    assert "no Kubernetes cluster is configured" in server.stderr, "its libraries are there"
+    user = await images.run("localhost/kajitori", "/usr/bin/id", "-u")
+    assert user.stdout == "65532\n"
+    writable = await images.run("localhost/kajitori", "/usr/bin/find", "/opt/kajitori", "!", "-type", "l", "-writable")
+    assert (writable.returncode, writable.stdout) == (0, ""), writable
