@@ -50,8 +50,6 @@ WORDS: dict[str, Word] = {
     ),
     "diff": Word(DOCKER, "kaji exec RUN find / -xdev -newer /proc/1", "No list of changed files is kept."),
     "export": Word(DOCKER, "kaji cp RUN:/ - > run.tar"),
-    "login": Word(DOCKER, "set KAJI_SERVER and KAJI_TOKEN; kaji context show (which server is used)"),
-    "logout": Word(DOCKER, "unset KAJI_TOKEN; kaji context show (which server is used)"),
     # Docker: containers
     "container": Word(DOCKER, "kaji ps, kaji run, kaji stop, kaji rm (without the word container)"),
     "create": Word(DOCKER, "kaji run -d IMAGE, or kaji run --dry-run IMAGE (makes nothing)", "A run queues by itself."),

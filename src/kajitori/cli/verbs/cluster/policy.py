@@ -19,7 +19,7 @@ from kajitori.cli.verbs.cluster.policy_pods import audit, check_manifests, read_
 
 @click.group(epilog="\b\nExample:\n  kaji policy check policy.yaml")
 def command() -> None:
-    """Show the policy in force, check or compare a file, and apply it to everybody's Pods."""
+    """Show, check, compare and apply the policy."""
 
 
 for _verb in (render, audit, diff):
