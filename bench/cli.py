@@ -19,8 +19,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from shutil import which
 
+from tests.harness.kaji_up import installed_kaji_up
+
 from bench.common import Limit, median_and_range, print_limits, print_table
-from bench.platform import kaji_up
 
 LIMIT_ABOVE_PYTHON_MS = 80.0
 """Processor time that a verb may take beyond `python -c pass`, in milliseconds."""
@@ -44,7 +45,7 @@ def main() -> int:
     parser.add_argument("--small", action="store_true", help="five rounds")
     rounds = 5 if parser.parse_args().small else 15
     kaji = str(Path(sys.executable).with_name("kaji"))
-    with tempfile.TemporaryDirectory(prefix="kajitori-cli-") as place, kaji_up(Path(place)) as environment:
+    with tempfile.TemporaryDirectory(prefix="kajitori-cli-") as place, installed_kaji_up(Path(place)) as environment:
         _submit_runs(kaji, environment)
         commands = _commands(kaji, Path(place) / "data" / "kubeconfig")
         times: dict[str, list[float]] = {name: [] for name in commands}

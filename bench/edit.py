@@ -19,8 +19,10 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from tests.harness.kaji_up import installed_kaji_up
+from tests.harness.waiting import PATIENCE_SECONDS
+
 from bench.common import Limit, median_and_range, print_limits, print_table
-from bench.platform import PATIENCE_SECONDS, kaji_up
 
 LIMIT_SECONDS = 2.0
 OTHER_FILES = 99
@@ -31,7 +33,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--small", action="store_true", help="five changes")
     changes = 5 if parser.parse_args().small else 20
-    with tempfile.TemporaryDirectory(prefix="kajitori-edit-") as place, kaji_up(Path(place)) as environment:
+    with tempfile.TemporaryDirectory(prefix="kajitori-edit-") as place, installed_kaji_up(Path(place)) as environment:
         project = _project(Path(place) / "project")
         kaji = [
             sys.executable,

@@ -13,6 +13,8 @@ from typing import Any
 
 import aiohttp
 from tests.harness.binaries import find_binary
+from tests.harness.parts import working
+from tests.harness.waiting import until
 
 from bench.processes import ROOT
 from kajitori.api.serving.server import ApiServer
@@ -76,22 +78,15 @@ class Platform:
 
 @contextlib.asynccontextmanager
 async def platform(client: KubeClient, policy: Policy, namespace: str) -> AsyncIterator[Platform]:
-    """Run the whole platform until the end of the context."""
-    stop = asyncio.Event()
+    """Run a mirror, a run controller and a Web API until the end of the context."""
     policy_file = PolicyFile(None, without_file=policy)
     async with Mirror(client) as mirror:
         await mirror.wait_synced()
         cluster = ClusterView(mirror, policy_file)
-        controller = asyncio.create_task(run_controller(client, mirror, cluster).run(stop))
-        cluster.table()
-        web = ApiServer(web_app(ApiDependencies(client=client, mirror=mirror, policy=policy_file)))
-        await web.start()
-        try:
+        app = web_app(ApiDependencies(client=client, mirror=mirror, policy=policy_file))
+        async with working(run_controller(client, mirror, cluster)), ApiServer(app) as web:
+            cluster.table()
             yield Platform(client, mirror, web.url, namespace)
-        finally:
-            stop.set()
-            await controller
-            await web.stop()
 
 
 @contextlib.contextmanager
@@ -133,10 +128,8 @@ def lacks(*binaries: str) -> bool:
 
 
 async def wait_until(holds: Callable[[], bool]) -> None:
-    """Wait until the condition holds. Raises TimeoutError."""
-    async with asyncio.timeout(PATIENCE_SECONDS):
-        while not holds():  # noqa: ASYNC110 — the harness keeps out of what it measures
-            await asyncio.sleep(0.02)
+    """Wait until the condition holds. Checks it seldom, to keep out of what is measured."""
+    await until(holds, seconds=PATIENCE_SECONDS, every=0.02)
 
 
 def spec_of(members: int, **more: Any) -> dict[str, Any]:

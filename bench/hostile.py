@@ -24,9 +24,9 @@ from urllib.parse import urlsplit
 from urllib.request import urlopen
 
 import psutil
+from tests.harness.kaji_up import installed_kaji_up
 
 from bench.common import Limit, median_and_range, print_limits, print_table
-from bench.platform import kaji_up
 
 CALLS = 15
 SETTLE_SECONDS = 15.0
@@ -38,7 +38,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--small", action="store_true", help="500 connections instead of 5,000")
     connections = 500 if parser.parse_args().small else 5000
-    with tempfile.TemporaryDirectory(prefix="kajitori-hostile-") as place, kaji_up(Path(place)) as environment:
+    with (
+        tempfile.TemporaryDirectory(prefix="kajitori-hostile-") as place,
+        installed_kaji_up(Path(place)) as environment,
+    ):
         said = json.loads((Path(place) / "data" / "kaji.json").read_text())
         server, where = psutil.Process(said["pid"]), urlsplit(said["url"])
         before, memory_before = ps_seconds(environment), memory_mib(server)

@@ -27,8 +27,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from shutil import which
 
+from tests.harness.kaji_up import installed_kaji_up
+
 from bench.common import Limit, median_and_range, print_limits, print_table
-from bench.platform import kaji_up
 
 LEAST_READ_BACK = 100.0
 """MB/s."""
@@ -113,7 +114,7 @@ def main() -> int:
     size, rounds = (50_000_000, 3) if small else (200_000_000, 5)
     if which("kubectl") is None:
         sys.exit("kubectl is not installed: it is the peer of this benchmark")
-    with tempfile.TemporaryDirectory(prefix="kajitori-logs-") as place, kaji_up(Path(place)) as environment:
+    with tempfile.TemporaryDirectory(prefix="kajitori-logs-") as place, installed_kaji_up(Path(place)) as environment:
         bench = Bench(Path(place), environment, (f"bench-{number}" for number in itertools.count()))
         followed, lost, read_back = measure_speed(bench, size, rounds)
         one, several = measure_lateness(bench, 1), measure_lateness(bench, MEMBERS)

@@ -8,8 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
-import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ import pytest
 from tests.harness.binaries import require_binaries
 from tests.harness.embedded_server import embedded_server
 from tests.harness.real_server import RealServer, running_real_server
+from tests.harness.waiting import PATIENCE_SECONDS, until
 
 from kajitori import errors
 from kajitori.embedded.apiserver.certificates import issue_serving
@@ -29,7 +29,6 @@ from kajitori.kube.config import KubeConfig
 from kajitori.kube.resources import BUDGETS, CLAIMS, NODES, PERSISTENT_VOLUMES, PODS, SERVICES
 
 NS = "default"
-PATIENCE_SECONDS = 60.0
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +76,7 @@ class SmallCluster:
         try:
             await asyncio.wait_for(self.sim.ready.wait(), PATIENCE_SECONDS)
             for name in self.sim.numbers:
-                await self.until(functools.partial(self._has_no_taints, name))
+                await until(functools.partial(self._has_no_taints, name))
             yield self
         finally:
             stop.set()
@@ -94,12 +93,6 @@ class SmallCluster:
 
     async def _has_no_taints(self, name: str) -> bool:
         return not (await self.client.get(NODES, name))["spec"].get("taints")
-
-    async def until(self, fulfilled: Callable[[], Awaitable[bool]]) -> None:
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while not await fulfilled():
-            assert time.monotonic() < deadline, "it did not come to pass in time"
-            await asyncio.sleep(0.05)
 
     async def pod(self, name: str, cpu: str = "100m", node: str = "", **annotations: str) -> None:
         document: dict[str, Any] = {
@@ -128,7 +121,7 @@ class SmallCluster:
         async def fulfilled() -> bool:
             return bool((await self.client.get(PODS, name, NS))["status"]["phase"] == phase)
 
-        await self.until(fulfilled)
+        await until(fulfilled)
 
     async def is_gone(self, resource: Any, name: str, namespace: str | None = None) -> None:
         async def fulfilled() -> bool:
@@ -138,7 +131,7 @@ class SmallCluster:
                 return True
             return False
 
-        await self.until(fulfilled)
+        await until(fulfilled)
 
 
 @pytest.fixture
@@ -187,7 +180,7 @@ async def test_a_pod_that_does_not_fit_says_why_and_starts_later(cluster: SmallC
         scheduled = condition(await cluster.client.get(PODS, "second", NS), "PodScheduled")
         return "1 Insufficient cpu" in scheduled.get("message", "") and scheduled["reason"] == "Unschedulable"
 
-    await cluster.until(says_why)
+    await until(says_why)
     await cluster.client.delete(PODS, "first", NS)
     await cluster.phase_is("second", "Running")
     assert condition(await cluster.client.get(PODS, "second", NS), "PodScheduled")["status"] == "True"
@@ -221,7 +214,7 @@ async def test_a_claim_gets_a_folder_with_its_first_pod_until_deletion(cluster: 
             return bool(made["spec"].get("storageClassName") == "kajitori-local")
         return False
 
-    await cluster.until(has_default_class)
+    await until(has_default_class)
     await cluster.client.create(CLAIMS, body)
     pod = {
         "apiVersion": "v1",
@@ -268,9 +261,9 @@ async def test_endpoint_slices_and_budgets_follow_the_pods(cluster: SmallCluster
         budget = (await cluster.client.get(BUDGETS, "web", NS)).get("status", {})
         return len(endpoints) == count and budget.get("disruptionsAllowed") == max(0, count - 1)
 
-    await cluster.until(lambda: ready(2))
+    await until(lambda: ready(2))
     await cluster.client.delete(PODS, "b", NS)
-    await cluster.until(lambda: ready(1))
+    await until(lambda: ready(1))
     await cluster.client.delete(SERVICES, "web", NS)
     await cluster.client.delete(BUDGETS, "web", NS)
 
@@ -278,7 +271,7 @@ async def test_endpoint_slices_and_budgets_follow_the_pods(cluster: SmallCluster
         found = await cluster.client.list(ENDPOINT_SLICES, NS, label_selector="kubernetes.io/service-name=web")
         return not found.items
 
-    await cluster.until(no_slices)
+    await until(no_slices)
 
 
 async def test_a_silent_node_is_marked_until_it_answers_again(cluster: SmallCluster) -> None:
@@ -299,7 +292,7 @@ async def test_a_silent_node_is_marked_until_it_answers_again(cluster: SmallClus
             and condition(pod, "Ready")["status"] == "False"
         )
 
-    await cluster.until(given_up)
+    await until(given_up)
     tolerations = (await cluster.client.get(PODS, "there", NS))["spec"]["tolerations"]
     assert {t["tolerationSeconds"] for t in tolerations} == {300}
     await cluster.client.patch(NODES, "sim-00001", {"metadata": {"annotations": {"sim.kajitori.dev/silent": None}}})
@@ -308,7 +301,7 @@ async def test_a_silent_node_is_marked_until_it_answers_again(cluster: SmallClus
         node = await cluster.client.get(NODES, "sim-00001")
         return condition(node, "Ready")["status"] == "True" and not node["spec"].get("taints")
 
-    await cluster.until(back)
+    await until(back)
 
 
 async def test_pods_of_a_deleted_node_are_collected(cluster: SmallCluster) -> None:

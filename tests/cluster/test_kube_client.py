@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from tests.harness.kube_server import USERS, KubeServer
 from tests.harness.real_server import RealServer
+from tests.harness.waiting import until
 
 from kajitori.kube.client import KubeClient
 from kajitori.kube.errors import (
@@ -114,28 +115,22 @@ async def test_the_mirror_shows_every_change(client: KubeClient, own_namespace: 
     mirror = Mirror(client, [NODES, PODS])
     mirror.on_change(lambda resource, namespace, name: changed.set())
 
-    async def until(condition: Any) -> None:
-        async with asyncio.timeout(60):
-            while not condition():
-                await changed.wait()
-                changed.clear()
-
     async with mirror:
         await mirror.wait_synced()
         await node(client, name)
         await asyncio.gather(*(client.create(PODS, pod(f"p{number}"), ns) for number in range(3)))
         await client.bind("p0", ns, name)
         await client.bind("p1", ns, name)
-        await until(lambda: mirror.usage_of(name) == NodeUsage(1000, 2**31, 2))
-        await until(lambda: name in mirror.nodes and mirror.nodes[name].is_ready)
+        await until(lambda: mirror.usage_of(name) == NodeUsage(1000, 2**31, 2), changed=changed)
+        await until(lambda: name in mirror.nodes and mirror.nodes[name].is_ready, changed=changed)
         assert (await client.get(NODES, name, type=Node)).status.allocatable == mirror.nodes[name].status.allocatable
         await client.patch(PODS, "p0", {"status": {"phase": "Succeeded"}}, ns, subresource="status")
-        await until(lambda: mirror.usage_of(name) == NodeUsage(500, 2**30, 1))
+        await until(lambda: mirror.usage_of(name) == NodeUsage(500, 2**30, 1), changed=changed)
         await client.delete_collection(PODS, ns, label_selector="app in (p0,p1)", grace_seconds=0)
-        await until(lambda: mirror.pods_on_node(name) == [])
-        await until(lambda: [key for key in mirror.pods if key[0] == ns] == [(ns, "p2")])
+        await until(lambda: mirror.pods_on_node(name) == [], changed=changed)
+        await until(lambda: [key for key in mirror.pods if key[0] == ns] == [(ns, "p2")], changed=changed)
         await client.delete(NODES, name)
-        await until(lambda: name not in mirror.nodes)
+        await until(lambda: name not in mirror.nodes, changed=changed)
 
 
 @pytest.mark.real

@@ -10,8 +10,7 @@ import secrets
 import subprocess
 import tempfile
 import textwrap
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
@@ -19,6 +18,7 @@ import pytest
 import yaml
 from tests.harness.binaries import kubectl_binary
 from tests.harness.local_cluster import NODE, LocalCluster
+from tests.harness.waiting import wait_until
 from tests.helpers.folders import texts_below
 
 HERE = json.dumps({"spec": {"nodeSelector": {"kubernetes.io/hostname": NODE}, "terminationGracePeriodSeconds": 1}})
@@ -331,10 +331,3 @@ def kept_in(folder: Path) -> dict[str, list[str]]:
         str(path.relative_to(folder)): [line.partition(" ")[2] for line in text.splitlines()]
         for path, text in texts_below(folder).items()
     }
-
-
-def wait_until(holds: Callable[[], bool], what: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 60
-    while not holds():
-        assert time.monotonic() < deadline, what()
-        time.sleep(0.05)

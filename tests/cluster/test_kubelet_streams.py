@@ -10,15 +10,14 @@ import re
 import struct
 import sys
 import termios
-import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import pytest
 from tests.harness.fixtures import REAL
 from tests.harness.kubelet_node import Node
-from tests.harness.waiting import PATIENCE_SECONDS
+from tests.harness.waiting import PATIENCE_SECONDS, until
 
 WEBSOCKET = {"KUBECTL_REMOTE_COMMAND_WEBSOCKETS": "true", "KUBECTL_PORT_FORWARD_WEBSOCKETS": "true"}
 SPDY = {"KUBECTL_REMOTE_COMMAND_WEBSOCKETS": "false", "KUBECTL_PORT_FORWARD_WEBSOCKETS": "false"}
@@ -253,14 +252,6 @@ def open_resources() -> tuple[int, int]:
     """Return the number of tasks and of open files of this process, which runs the kubelet and the embedded API
     server."""
     return len(asyncio.all_tasks()), len(list(Path("/proc/self/fd").iterdir()))
-
-
-async def until(condition: Callable[[], object]) -> None:
-    """Wait until the condition holds; fail after PATIENCE_SECONDS."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not condition():
-        assert time.monotonic() < deadline
-        await asyncio.sleep(0.01)
 
 
 @EMBEDDED

@@ -11,8 +11,7 @@ import contextlib
 import os
 import shutil
 import sys
-import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from ipaddress import IPv4Network
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ import pytest
 from tests.harness.binaries import require_binaries
 from tests.harness.embedded_server import embedded_server
 from tests.harness.real_server import RealServer
+from tests.harness.waiting import PATIENCE_SECONDS, until
 
 from kajitori.embedded.controller_manager import ControllerManager
 from kajitori.embedded.kubelet.kubelet import Kubelet
@@ -39,7 +39,6 @@ pytestmark = [
 ]
 
 NS = "default"
-PATIENCE_SECONDS = 60.0
 _NUMBER = os.getpid() % (20 * 8)
 CLUSTER = IPv4Network(f"10.{228 + _NUMBER // 8}.{32 * (_NUMBER % 8)}.0/19")
 """A range of this process only: other tests run on the same machine."""
@@ -94,14 +93,6 @@ async def node(client: KubeClient, folder: Path, name: str, **settings: Any) -> 
 
 async def _gone(kubelet: Kubelet) -> bool:
     return not kubelet.workers
-
-
-async def until(fulfilled: Callable[[], Awaitable[Any]]) -> Any:
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not (answer := await fulfilled()):
-        assert time.monotonic() < deadline, "it did not come to pass in time"
-        await asyncio.sleep(0.05)
-    return answer
 
 
 async def range_of(client: KubeClient, name: str) -> IPv4Network:

@@ -7,7 +7,7 @@ import secrets
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ import kubernetes
 import kubernetes.stream
 import pytest
 from tests.harness.local_cluster import NODE, LocalCluster
-from tests.harness.waiting import PATIENCE_SECONDS
+from tests.harness.waiting import PATIENCE_SECONDS, wait_until
 
 _official: Any = kubernetes
 """Untyped: the client's types are partial and make every field optional."""
@@ -43,17 +43,9 @@ def namespace(api: Any) -> Iterator[str]:
     core.create_namespace(k8s.V1Namespace(metadata=k8s.V1ObjectMeta(name=name)))
     yield name
     runs.delete_collection_namespaced_custom_object(GROUP, VERSION, name, PLURAL)
-    until(lambda: not runs.list_namespaced_custom_object(GROUP, VERSION, name, PLURAL)["items"])
+    wait_until(lambda: not runs.list_namespaced_custom_object(GROUP, VERSION, name, PLURAL)["items"])
     core.delete_collection_namespaced_pod(name, grace_period_seconds=1)
-    until(lambda: not core.list_namespaced_pod(name).items)
-
-
-def until(condition: Callable[[], Any]) -> None:
-    """Wait until the condition holds; fail after PATIENCE_SECONDS."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
+    wait_until(lambda: not core.list_namespaced_pod(name).items)
 
 
 SERVE = """
@@ -99,7 +91,7 @@ def test_calls_about_a_pod(core: Any, namespace: str) -> None:
     found = core.read_namespaced_pod("web", namespace)
     assert found.spec.node_name == NODE
     assert found.status.container_statuses[0].state.running.started_at is not None
-    until(lambda: core.read_namespaced_pod_log("web", namespace) == "up\n")
+    wait_until(lambda: core.read_namespaced_pod_log("web", namespace) == "up\n")
     said = stream(
         core.connect_get_namespaced_pod_exec, "web", namespace, command=["echo", "hello"], stdout=True, stderr=True
     )
@@ -108,7 +100,7 @@ def test_calls_about_a_pod(core: Any, namespace: str) -> None:
     listed = core.list_namespaced_pod(namespace, label_selector="tier=front,patched=yes")
     assert [one.metadata.name for one in listed.items] == ["web"]
     core.delete_namespaced_pod("web", namespace)
-    until(lambda: not core.list_namespaced_pod(namespace).items)
+    wait_until(lambda: not core.list_namespaced_pod(namespace).items)
     with pytest.raises(k8s.ApiException) as refused:
         core.read_namespaced_pod("web", namespace)
     assert refused.value.status == 404
@@ -167,7 +159,7 @@ def test_ports_are_forwarded(core: Any, namespace: str, tmp_path: Path) -> None:
     body = pod("web", sys.executable, "-c", SERVE, str(there))
     body.spec.containers[0].working_dir = str(tmp_path)
     core.create_namespaced_pod(namespace, body)
-    until(lambda: there.exists() and there.read_text())
+    wait_until(lambda: there.exists() and there.read_text())
     port = int(there.read_text())
     forwarded = kubernetes.stream.portforward(
         core.connect_get_namespaced_pod_portforward, "web", namespace, ports=f"{port},1"
@@ -176,7 +168,7 @@ def test_ports_are_forwarded(core: Any, namespace: str, tmp_path: Path) -> None:
     connection.sock = forwarded.socket(port)
     connection.request("GET", "/served")
     assert connection.getresponse().read() == b"hello"
-    until(lambda: forwarded.error(1))
+    wait_until(lambda: forwarded.error(1))
     assert "nothing listens on port 1" in forwarded.error(1)
     assert forwarded.error(port) is None
     forwarded.close()
@@ -223,13 +215,13 @@ def test_calls_about_a_run(api: Any, core: Any, namespace: str) -> None:
     pods = core.list_namespaced_pod(namespace, label_selector="kajitori.dev/run=bert")
     assert [one.metadata.name for one in pods.items] == ["bert-1-0"]
     runs.patch_namespaced_custom_object(GROUP, VERSION, namespace, PLURAL, "bert", {"spec": {"stopped": True}})
-    until(
+    wait_until(
         lambda: (
             runs.get_namespaced_custom_object(GROUP, VERSION, namespace, PLURAL, "bert")["status"]["phase"] == "Stopped"
         )
     )
     runs.delete_namespaced_custom_object(GROUP, VERSION, namespace, PLURAL, "bert")
-    until(lambda: not runs.list_namespaced_custom_object(GROUP, VERSION, namespace, PLURAL)["items"])
+    wait_until(lambda: not runs.list_namespaced_custom_object(GROUP, VERSION, namespace, PLURAL)["items"])
 
 
 def test_calls_about_config_maps(core: Any, namespace: str) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.harness.kube_server import KubeServer
+from tests.harness.waiting import until
 
 from kajitori.agent.relay import RelayPods
 from kajitori.agent.servers import Servers
@@ -23,13 +24,6 @@ from kajitori.relay.server import RelayServer
 
 TOKEN = "a-long-random-word"
 NODE = "gpu-1"
-
-
-async def until(happened: Callable[[], bool], what: str) -> None:
-    async with asyncio.timeout(20):
-        while not happened():  # noqa: ASYNC110 - it happens in a thread
-            await asyncio.sleep(0.02)
-    assert happened(), what
 
 
 @asynccontextmanager

@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import shutil
-import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import psutil
 from tests.harness.real_server import free_port
+from tests.harness.waiting import PATIENCE_SECONDS, until
 
 from kajitori.embedded.cluster import EmbeddedCluster, EmbeddedSettings
 from kajitori.embedded.kubelet.kubelet import Kubelet
@@ -24,7 +24,6 @@ from kajitori.kube.resources import NODES, PODS
 
 NS = "default"
 HERE, SIM = "here", "sim-1"
-PATIENCE_SECONDS = 60.0
 
 
 class Scene:
@@ -111,14 +110,6 @@ class Scene:
         """Return the lines that the Pod's program wrote."""
         files = (self.folder / "kubelet" / "logs").glob(f"*_{name}_*/main/*.log")
         return [line.split(" ", 3)[-1] for file in files for line in file.read_text().splitlines()]
-
-
-async def until(fulfilled: Callable[[], Awaitable[Any]], what: str = "") -> Any:
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not (answer := await fulfilled()):
-        assert time.monotonic() < deadline, f"it did not come to pass in time: {what}"
-        await asyncio.sleep(0.05)
-    return answer
 
 
 async def test_nodes_continue_with_the_state_of_the_backup(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import psutil
 from bench.hostile import closed, memory_mib, metrics
-from bench.platform import kaji_up
+from tests.harness.kaji_up import installed_kaji_up
 
 CONNECTIONS = 5000
 
@@ -19,7 +19,7 @@ def test_users_are_served_beside_thousands_of_hostile_connections() -> None:
     """From the same address. The server keeps a limited number of them, with little memory."""
     with tempfile.TemporaryDirectory(prefix="kajitori-hostile-") as place:
         options = ("--no-kubelet", "--nodes", "1")
-        with kaji_up(Path(place), *options) as environment:
+        with installed_kaji_up(Path(place), *options) as environment:
             said = json.loads((Path(place) / "data" / "kaji.json").read_text())
             server = psutil.Process(said["pid"])
             before = memory_mib(server)

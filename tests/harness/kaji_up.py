@@ -1,10 +1,13 @@
-"""A running `kaji up`, as a user starts it."""
+"""A running `kaji up`: a quick one that tests may kill, and the installed one for benchmarks."""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import signal
+import subprocess
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -64,3 +67,23 @@ class KajiUp:
                     if oldest is None or process.create_time() < oldest.create_time():
                         found[rank] = process
         return {rank: process.pid for rank, process in found.items()}
+
+
+@contextlib.contextmanager
+def installed_kaji_up(home: Path, *options: str) -> Iterator[dict[str, str]]:
+    """Start `kaji up` as a new Python process. Yields the environment of a user with this home when it responds."""
+    environment = clean_environment(home)
+    kaji_command = [sys.executable, "-m", "kajitori.cli"]
+    command = [*kaji_command, "up", "--data", str(home / "data"), "--port", "0", *options]
+    with (home / "log").open("wb") as log, subprocess.Popen(command, stderr=log, env=environment) as server:
+
+        def responds() -> bool:
+            assert server.poll() is None, (home / "log").read_text()
+            asked = subprocess.run([*kaji_command, "ps", "-q"], env=environment, capture_output=True, check=False)
+            return asked.returncode == 0
+
+        try:
+            wait_until(responds, lambda: (home / "log").read_text())
+            yield environment
+        finally:
+            server.terminate()

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ import uvloop
 from aiohttp import web
 from cryptography import x509
 from tests.harness.embedded_server import MERGE, EmbeddedServer, embedded_server
+from tests.harness.waiting import until
 
 from kajitori.embedded import names
 from kajitori.embedded.apiserver.auth import AllowKnown, Attributes, User
@@ -109,14 +109,6 @@ async def kubelet_of(api: EmbeddedServer, folder: Path, *, joined: bool = False)
         yield kubelet
     finally:
         await runner.cleanup()
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    """Wait until the condition holds; fail after a minute."""
-    deadline = time.monotonic() + 60.0
-    while not condition():
-        assert time.monotonic() < deadline
-        await asyncio.sleep(0.01)
 
 
 @pytest.fixture
