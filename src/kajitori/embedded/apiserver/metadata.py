@@ -45,8 +45,7 @@ def validate_changed(new: Metadata, old: Metadata, *, field: str = "metadata") -
     if old.get("deletionTimestamp"):
         added = set(new.get("finalizers") or ()) - set(old.get("finalizers") or ())
         if added:
-            found = ", ".join(sorted(added))
-            detail = f"no new finalizers can be added if the object is being deleted, found new finalizers {found}"
+            detail = f"{', '.join(sorted(added))} may not be added, since the object is being deleted"
             causes.append(forbidden(f"{field}.finalizers", detail))
     for name in ("name", "namespace", "uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"):
         if new.get(name) != old.get(name):
@@ -105,14 +104,9 @@ def _validate_owners(owners: list[dict[str, Any]], field: str) -> list[Cause]:
         missing = [name for name in ("kind", "name", "uid") if not owner.get(name)]
         causes += [invalid(f"{field}.{name}", "", "must not be empty") for name in missing]
         if (version, owner.get("kind")) in _NO_OWNERS:
-            detail = f"/{version}, Kind={owner.get('kind')} is disallowed from being an owner"
-            causes.append(invalid(field, owner, detail))
+            causes.append(invalid(field, owner, "an Event may not be an owner"))
         if owner.get("controller"):
             controllers.append(f"{owner.get('kind')}/{owner.get('name')}")
     if len(controllers) > 1:
-        detail = (
-            'Only one reference can have Controller set to true. Found "true" in references for '
-            f"{controllers[0]} and {controllers[1]}"
-        )
-        causes.append(invalid(field, owners, detail))
+        causes.append(invalid(field, owners, f"only one owner may be the controller, not {', '.join(controllers)}"))
     return causes

@@ -32,7 +32,7 @@ from kajitori.embedded.apiserver.reads.answers import dry_run_answer, encode_pla
 from kajitori.embedded.apiserver.reads.selection import node_of
 from kajitori.embedded.apiserver.registry import KindRegistry
 from kajitori.embedded.apiserver.status import StatusError, qualified
-from kajitori.embedded.apiserver.strategies.strategy import Object, keep
+from kajitori.embedded.apiserver.strategies.strategy import Object, Strategy, keep
 from kajitori.embedded.apiserver.upkeep import defaults as upkeep
 from kajitori.embedded.store import KeyTaken, NotStored, Record, Stale, Store
 from kajitori.kube.resources import Resource
@@ -240,6 +240,10 @@ class Objects:
         if subresource == "status":
             strategy.prepare_status_update(new, old)
             causes = strategy.validate_status_update(new, old)
+        elif subresource == "finalize":
+            # The only way to change the finalizers in the spec of a namespace.
+            Strategy.prepare_update(strategy, new, old)
+            causes = []
         else:
             await admission.admit(request, self.view)
             self._mutating.mutate(request)

@@ -56,11 +56,6 @@ def find_target(registry: KindRegistry, path: str) -> Target | None:
         raise StatusError.not_served(plural, group)
     if is_built_in(registry, group):
         raise StatusError.unknown_path()
-    of_object = rest[:4] if rest[0] == "namespaces" else rest[:2]
-    owner = _target(registry, group, version, of_object) if len(rest) > len(of_object) else None
-    if owner is not None and owner.name:
-        # An unknown subresource of a custom resource is answered as an object that does not exist.
-        raise StatusError.not_found(owner.kind.resource, owner.name)
     return None
 
 

@@ -35,7 +35,6 @@ from kajitori.embedded.apiserver.subresources.objects import Subresources, scale
 from kajitori.embedded.apiserver.upkeep import deletion
 from kajitori.embedded.store import Record
 
-_DEFINITIONS = "customresourcedefinitions.apiextensions.k8s.io"
 _DELETED_TOGETHER = 128
 
 
@@ -244,7 +243,7 @@ class Rest:
         match (target.subresource, verb):
             case ("status", "get"):
                 return await self._get(call)
-            case ("status", "update"):
+            case ("status" | "finalize", "update"):
                 return await self._update(call)
             case ("status", "patch"):
                 return await self._patch(call)
@@ -262,12 +261,6 @@ class Rest:
                     raise StatusError.method_not_allowed()
                 made = self.account_tokens.issue(target.namespace, target.name, self._plain_body(call))
                 return _object(call, encode_plain(made), 201)
-            case ("finalize", "update"):
-                options = parse_write(call.query, "UpdateOptions")
-                obj = self._read(call, options)
-                check_name(obj, target)
-                own = _owner(target.kind, call.caller, options, target.subresource)
-                return _object(call, await self._subresources.finalize(target, obj, options, own))
             case ("scale", "get"):
                 return _object(call, await self._subresources.scale(target))
             case ("scale", "update"):

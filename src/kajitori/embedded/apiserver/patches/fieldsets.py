@@ -84,20 +84,6 @@ def intersection(one: FieldSet, other: FieldSet) -> FieldSet:
     return result
 
 
-def without(one: FieldSet, other: FieldSet) -> FieldSet:
-    """Return `one` without the members of `other` and everything below them."""
-    result: FieldSet = {}
-    for name, node in one.items():
-        theirs = other.get(name)
-        if theirs is None or name == ".":
-            result[name] = node
-        elif not is_member(theirs):
-            left = _node(is_member(node), without(_children(node), theirs))
-            if left is not None:
-                result[name] = left
-    return result
-
-
 def paths(fields: FieldSet, prefix: str = "") -> list[str]:
     """Return every member as messages name it, `.spec.containers[name="main"].image`; levels come before their
     contents."""

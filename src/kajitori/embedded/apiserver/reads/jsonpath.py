@@ -1,6 +1,6 @@
 """The part of Kubernetes' JSONPath that printer columns and scale paths use.
 
-`.a.b`, `['a.b']`, `[0]`, `[-1]`, `[*]`, `..a` and filters `[?(@.type=="Ready")]`.
+`.a.b`, `['a.b']`, `[0]`, `[-1]`, `[*]` and filters `[?(@.type=="Ready")]`.
 """
 
 from __future__ import annotations
@@ -15,10 +15,8 @@ from typing import Any
 from kajitori.embedded.apiserver.schemas.nesting import decode_json
 
 _STEP = re.compile(
-    r"""\.\.(?P<deep>[\w-]+)
-      | \.(?P<name>(?:\\.|[^.\[\]\\])+)
+    r"""\.(?P<name>(?:\\.|[^.\[\]\\])+)
       | \[\s*(?P<index>-?\d+)\s*\]
-      | \[\s*(?P<start>-?\d*):(?P<stop>-?\d*)\s*\]
       | \[\s*(?P<star>\*)\s*\]
       | \[\s*(?P<quote>['"])(?P<key>.*?)(?P=quote)\s*\]
       | \[\?\(\s*@(?P<path>[^=!<>]*?)\s*(?P<operator>==|!=|<=|>=|<|>)\s*(?P<value>'[^']*'|"[^"]*"|[^)\s]+)\s*\)\]
@@ -63,8 +61,6 @@ def compile_path(text: str) -> Path:
 
 
 def _step(found: re.Match[str]) -> Step:
-    if found["deep"] is not None:
-        return functools.partial(_deep, found["deep"])
     if found["name"] is not None:
         name = found["name"].replace("\\", "")
         return _each if name == "*" else functools.partial(_member, name)
@@ -72,9 +68,6 @@ def _step(found: re.Match[str]) -> Step:
         return functools.partial(_member, found["key"].replace("\\", ""))
     if found["index"] is not None:
         return functools.partial(_item, int(found["index"]))
-    if found["start"] is not None:
-        bounds = [int(part) if part else None for part in (found["start"], found["stop"])]
-        return functools.partial(_part, slice(*bounds))
     if found["star"] is not None:
         return _each
     if found["exists"] is not None:
@@ -90,21 +83,10 @@ def _item(index: int, value: Any) -> list[Any]:
     return [value[index]] if isinstance(value, list) and -len(value) <= index < len(value) else []
 
 
-def _part(bounds: slice, value: Any) -> list[Any]:
-    return value[bounds] if isinstance(value, list) else []
-
-
 def _each(value: Any) -> list[Any]:
     if isinstance(value, dict):
         return list(value.values())
     return list(value) if isinstance(value, list) else []
-
-
-def _deep(name: str, value: Any) -> list[Any]:
-    found = _member(name, value)
-    for inner in _each(value):
-        found += _deep(name, inner)
-    return found
 
 
 def _having(path: Path, value: Any) -> list[Any]:

@@ -246,7 +246,7 @@ def conform_custom(schema: Schema, obj: dict[str, Any], *, applied: bool = False
             raise _wrong("metadata", "an object", metadata)
         of_metadata = conform(schema.properties["metadata"], metadata)
         unknown += [one.replace('"', '"metadata.', 1) for one in of_metadata]
-    _prune(schema, {name: value for name, value in obj.items() if name != "metadata"}, "", unknown, obj)
+    unknown += prune(schema, obj)
     if not applied:
         _drop_nulls(schema, obj)
     return unknown
@@ -268,33 +268,19 @@ def _drop_nulls(schema: Schema, value: Any) -> None:
             _drop_nulls(schema.items, one)
 
 
-def prune(schema: Schema, value: Any) -> list[str]:
-    """Drop, in place, what a custom resource's schema does not name, and return the paths."""
+def prune(schema: Schema, value: Any, path: str = "") -> list[str]:
+    """Drop, in place, what a custom resource's schema does not name, and return `unknown field "spec.foo"` for each."""
     unknown: list[str] = []
-    if type(value) is dict:
-        _prune(schema, dict(value), "", unknown, value)
-    elif type(value) is list and schema.items is not None:
+    if type(value) is list and schema.items is not None and schema.type == "array":
         for index, one in enumerate(value):
-            if type(one) is dict:
-                _prune(schema.items, dict(one), f"[{index}].", unknown, one)
+            unknown += prune(schema.items, one, f"{path}[{index}]")
+    elif type(value) is dict and (schema.type != "any" or schema.properties):
+        for name in list(value):
+            where = f"{path}.{name}" if path else name
+            part = schema.properties.get(name) or (schema.items if schema.type == "map" else None)
+            if part is not None:
+                unknown += prune(part, value[name], where)
+            elif not schema.preserve_unknown:
+                unknown.append(f'unknown field "{where}"')
+                del value[name]
     return unknown
-
-
-def _prune(schema: Schema, members: dict[str, Any], path: str, unknown: list[str], obj: dict[str, Any]) -> None:
-    for name, value in members.items():
-        part = schema.properties.get(name) or (schema.items if schema.type == "map" else None)
-        if part is None:
-            if not schema.preserve_unknown:
-                unknown.append(f'unknown field "{path}{name}"')
-                del obj[name]
-            continue
-        _prune_value(part, value, f"{path}{name}", unknown)
-
-
-def _prune_value(schema: Schema, value: Any, path: str, unknown: list[str]) -> None:
-    if type(value) is dict:
-        if schema.type != "any" or schema.properties:
-            _prune(schema, dict(value), f"{path}.", unknown, value)
-    elif type(value) is list and schema.items is not None and schema.type == "array":
-        for index, one in enumerate(value):
-            _prune_value(schema.items, one, f"{path}[{index}]", unknown)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
@@ -37,22 +38,9 @@ def root_schema(document: dict[str, Any]) -> Schema:
         **schema.properties,
         "apiVersion": schema.properties.get("apiVersion") or Schema("string", description=_TEXTS["apiVersion"]),
         "kind": schema.properties.get("kind") or Schema("string", description=_TEXTS["kind"]),
-        "metadata": Schema(
-            "object",
-            properties=metadata.properties,
-            reference=metadata.reference,
-            description=given.get("description") or "Standard object's metadata.",
-        ),
+        "metadata": replace(metadata, description=given.get("description") or "Standard object's metadata."),
     }
-    return Schema(
-        "object",
-        properties=MappingProxyType(properties),
-        required=schema.required,
-        preserve_unknown=schema.preserve_unknown,
-        description=schema.description,
-        constraints=schema.constraints,
-        map_type=schema.map_type,
-    )
+    return replace(schema, type="object", properties=MappingProxyType(properties))
 
 
 _TEXTS = {

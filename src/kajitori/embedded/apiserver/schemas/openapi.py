@@ -57,12 +57,6 @@ _PATCH_TYPES = (
     "application/merge-patch+json",
     "application/strategic-merge-patch+json",
 )
-_TEXTS = {
-    "dryRun": "When present, indicates that modifications should not be persisted. The valid value is All.",
-    "fieldManager": "A name associated with the actor or entity that is making these changes.",
-    "fieldValidation": "What to do about unknown or duplicate fields: Ignore, Warn or Strict.",
-    "force": "Whether an apply takes fields that other managers own.",
-}
 _WRITE_PARAMETERS = ("dryRun", "fieldManager", "fieldValidation")
 
 
@@ -267,14 +261,9 @@ def _path_parameters(path: str) -> list[Document]:
 
 def _parameters(method: str) -> list[Document]:
     names = {"post": _WRITE_PARAMETERS, "put": _WRITE_PARAMETERS, "patch": (*_WRITE_PARAMETERS, "force")}
+    types = {"force": "boolean"}
     return [
-        {
-            "name": name,
-            "in": "query",
-            "description": _TEXTS[name],
-            "schema": {"type": "boolean" if name == "force" else "string"},
-        }
-        for name in names.get(method, ())
+        {"name": name, "in": "query", "schema": {"type": types.get(name, "string")}} for name in names.get(method, ())
     ]
 
 

@@ -1,4 +1,4 @@
-"""Subresources with behaviour of their own: binding, eviction, scale, finalize."""
+"""Subresources with behaviour of their own: binding, eviction, scale."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from kajitori.core.words.selectors import label_selector_of
 from kajitori.embedded.apiserver.crds import version_of
 from kajitori.embedded.apiserver.kinds import Kind
-from kajitori.embedded.apiserver.objects import Caller, Objects, Own
+from kajitori.embedded.apiserver.objects import Caller, Objects
 from kajitori.embedded.apiserver.options import WriteOptions, parse_delete
 from kajitori.embedded.apiserver.patches.managed import manage
 from kajitori.embedded.apiserver.patches.own_metadata import now_text
@@ -141,47 +141,6 @@ class Subresources:
         status["disruptionsAllowed"] -= 1
         status.setdefault("disruptedPods", {})[pod["metadata"]["name"]] = now_text()
         self._objects.put(budgets, record, budget)
-
-    async def finalize(self, target: Target, obj: Object, options: WriteOptions, own: Own) -> bytes:
-        """Remove a namespace's own finalizers; without any, it is deleted.
-
-        Raises:
-            StatusError: 404, 409.
-        """
-        while True:
-            record = self._objects.get(target.kind, "", target.name)
-            stored = record.decode()
-            version = obj["metadata"].get("resourceVersion")
-            if version and version != stored["metadata"]["resourceVersion"]:
-                raise StatusError.conflict(target.kind.resource, target.name)
-            meta, given = stored["metadata"], obj["metadata"]
-            for name in ("labels", "annotations", "finalizers", "ownerReferences"):
-                if given.get(name):
-                    meta[name] = given[name]
-                else:
-                    meta.pop(name, None)
-            target.kind.strategy.default(stored)
-            stored.setdefault("spec", {})["finalizers"] = (obj.get("spec") or {}).get("finalizers") or []
-            if not stored["spec"]["finalizers"]:
-                del stored["spec"]["finalizers"]
-            own(stored, record.decode())
-            if options.dry_run or (stored == record.object and not self._is_done(stored)):
-                return encode_plain(stored)
-            try:
-                if self._is_done(stored):
-                    self._objects.remove(target.kind, record)
-                else:
-                    stored = self._objects.put(target.kind, record, stored).object
-            except Stale:
-                continue
-            await self._objects.durable(self._objects.store.revision)
-            return encode_plain(stored)
-
-    @staticmethod
-    def _is_done(namespace: Object) -> bool:
-        meta = namespace["metadata"]
-        held = meta.get("finalizers") or (namespace.get("spec") or {}).get("finalizers")
-        return bool(meta.get("deletionTimestamp")) and not held
 
     # --- scale -------------------------------------------------------------------------------------------------------
 

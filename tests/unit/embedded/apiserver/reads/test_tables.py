@@ -140,8 +140,6 @@ DOCUMENT = {
         ('.status.conditions[?(@.type=="Ready")].status', ["True"]),
         (".spec.list[?(@.v>1)].n", ["y"]),
         (".spec.list[?(@.n)].v", [1, 2]),
-        ("{.spec.list[0:1].n}", ["x"]),
-        ("..n", ["x", "y"]),
         (".spec.missing.n", []),
         (".spec[", []),
     ],
