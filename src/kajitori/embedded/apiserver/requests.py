@@ -54,7 +54,7 @@ def find_target(registry: KindRegistry, path: str) -> Target | None:
     plural = next(iter(rest[2:] if rest[0] == "namespaces" and len(rest) > 2 else rest), "")
     if plural in LEFT_OUT.get(group, ()):
         raise StatusError.not_served(plural, group)
-    if is_built_in(registry, group):
+    if is_built_in(registry, group) or registry.find(group, version, plural) is not None:
         raise StatusError.unknown_path()
     return None
 

@@ -43,9 +43,9 @@ def class_name(obj: Object) -> str:
     return f"{obj['metadata']['name']}{' (default)' if is_default_class(obj) else ''}"
 
 
-def validations(obj: Object) -> int:
-    """Return the number of validations of a policy."""
-    return len(at_path(obj, "spec.validations") or [])
+def count(obj: Object, *, path: str) -> int:
+    """Return the length of the list at a path."""
+    return len(at_path(obj, path) or [])
 
 
 def labels(obj: Object, *, path: str) -> str:

@@ -56,6 +56,17 @@ _EVENT = (
     *(_wide("First Seen", rows.first_seen, is_age=True), _wide("Count", rows.event_count)),
     _wide("Name", ".metadata.name", format="name"),
 )
+_BINDING = (
+    *(_NAME, Column("PolicyName", ".spec.policyName")),
+    *(Column("ParamRef", ".spec.paramRef.name", blank=_UNSET), _AGE),
+)
+
+
+def _policy(parts: str) -> tuple[Column, ...]:
+    """Return the columns of an admission policy, which has a number of `parts`."""
+    counted = Column(parts, partial(rows.count, path=f"spec.{parts.lower()}"), "integer")
+    return _NAME, counted, Column("ParamKind", ".spec.paramKind.kind", blank=_UNSET), _AGE
+
 
 _COLUMNS: dict[tuple[str, str], tuple[Column, ...]] = {
     ("", "configmaps"): (_NAME, Column("Data", rows.data_size), _AGE),
@@ -131,18 +142,10 @@ _COLUMNS: dict[tuple[str, str], tuple[Column, ...]] = {
         *(Column("Global-Default", ".globalDefault", "boolean", blank=False), _AGE),
         Column("PreemptionPolicy", ".preemptionPolicy"),
     ),
-    ("admissionregistration.k8s.io", "validatingadmissionpolicies"): (
-        *(_NAME, Column("Validations", rows.validations, "integer")),
-        *(Column("ParamKind", ".spec.paramKind.kind", blank=_UNSET), _AGE),
-    ),
-    ("admissionregistration.k8s.io", "validatingadmissionpolicybindings"): (
-        *(
-            _NAME,
-            Column("PolicyName", ".spec.policyName"),
-            Column("ParamRef", ".spec.paramRef.name", blank=_UNSET),
-            _AGE,
-        ),
-    ),
+    ("admissionregistration.k8s.io", "validatingadmissionpolicies"): _policy("Validations"),
+    ("admissionregistration.k8s.io", "mutatingadmissionpolicies"): _policy("Mutations"),
+    ("admissionregistration.k8s.io", "validatingadmissionpolicybindings"): _BINDING,
+    ("admissionregistration.k8s.io", "mutatingadmissionpolicybindings"): _BINDING,
     ("coordination.k8s.io", "leases"): (_NAME, Column("Holder", ".spec.holderIdentity"), _AGE),
     ("discovery.k8s.io", "endpointslices"): (
         *(_NAME, Column("AddressType", ".addressType"), Column("Ports", rows.slice_ports)),

@@ -68,7 +68,6 @@ _MERGE_LISTS: dict[str, tuple[str, ...]] = {
     "ValidatingAdmissionPolicySpec.matchConditions": ("name",),
     "ValidatingAdmissionPolicySpec.variables": ("name",),
     "MutatingAdmissionPolicySpec.matchConditions": ("name",),
-    "MutatingAdmissionPolicySpec.variables": ("name",),
 }
 """Lists of type "map", which a strategic merge patch merges by the first key."""
 

@@ -126,8 +126,12 @@ class Terminations:
         if held:
             detail = f"Some content in the namespace has finalizers remaining: {held}"
             conditions.append(_condition("FinalizersRemaining", "SomeFinalizersRemain", detail))
-        status = namespace.setdefault("status", {})
-        _merge_conditions(status, conditions)
+        before = {one.get("type"): one for one in (namespace.get("status") or {}).get("conditions") or []}
+        for one in conditions:
+            known = before.get(one["type"], {})
+            same = known.get("message") == one["message"]
+            one["lastTransitionTime"] = known["lastTransitionTime"] if same else now_text()
+        namespace.setdefault("status", {})["conditions"] = conditions
         if namespace != record.object:
             self._objects.put(kind, record, namespace)
 
@@ -160,13 +164,3 @@ def _named(resource: str) -> str:
 
 def _condition(kind: str, reason: str, message: str) -> dict[str, Any]:
     return {"type": f"Namespace{kind}", "status": "True", "reason": reason, "message": message}
-
-
-def _merge_conditions(status: Object, wanted: list[dict[str, Any]]) -> None:
-    present = {one.get("type"): one for one in status.get("conditions") or []}
-    for one in wanted:
-        before = present.get(one["type"])
-        if before is not None and {**one, "lastTransitionTime": None} == {**before, "lastTransitionTime": None}:
-            continue
-        present[one["type"]] = {**one, "lastTransitionTime": now_text()}
-    status["conditions"] = list(present.values())
