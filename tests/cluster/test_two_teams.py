@@ -12,6 +12,7 @@ import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import httpx2
 import pytest
 from tests.harness.cluster import Cluster, control_plane
 from tests.harness.commands import clean_environment, kaji
@@ -182,6 +183,32 @@ async def test_users_sign_in_with_the_command_line(
     assert (document["user"], document["namespaces"][0]["role"]) == ("oidc:lena", "lead")
     done = await asyncio.to_thread(kaji, "logout", env=home, timeout=PATIENCE_SECONDS)
     assert done.returncode == 0 and "its tokens are revoked" in done.stderr, done.stderr
+
+
+@pytest.mark.parametrize("teamed", ["embedded"], indirect=True)
+async def test_a_browser_signs_in_and_acts_by_its_cookie(calls: EveryCall, identity_provider: IdentityProvider) -> None:
+    """Its own pages change things, those of other sites do not; after signing out the cookie is gone."""
+    begun = await calls.http.get("/sign-in/start", params={"to": "/runs"})
+    assert begun.status_code == 302
+    with identity_provider.browser(stops_at=calls.url) as browser:
+        back = await asyncio.to_thread(browser.sign_in, begun.headers["location"], "alice")
+    done = await calls.http.get(back.removeprefix(calls.url), headers={"Cookie": cookies_of(begun)})
+    assert (done.status_code, done.headers["location"]) == (303, "/runs"), done.text
+    cookie = {"Cookie": cookies_of(done)}
+    assert (await calls.http.get("/v1/whoami", headers=cookie)).json()["user"] == "oidc:alice"
+    body = {"name": "by-browser", "namespace": calls.cluster.namespace, "spec": SPEC}
+    for origin, status in (({}, 403), ({"Origin": "https://evil.test"}, 403), ({"Origin": calls.url}, 201)):
+        assert (await calls.http.post("/v1/runs", headers=cookie | origin, json=body)).status_code == status
+    await calls.run_no_program_for(cookie | {"Origin": "https://evil.test"}, 403)
+    out = await calls.http.post("/sign-out", headers=cookie | {"Origin": calls.url})
+    assert out.status_code == 204 and cookies_of(out) == ""
+    assert (await calls.http.get("/v1/whoami", headers={"Cookie": cookies_of(out)})).status_code == 401
+
+
+def cookies_of(answer: httpx2.Response) -> str:
+    """The `Cookie` header for what an answer sets."""
+    pairs = [header.partition(";")[0] for header in answer.headers.get_list("set-cookie")]
+    return "; ".join(pair for pair in pairs if not pair.endswith(("=", '=""')))
 
 
 def context(home: Path) -> Path:

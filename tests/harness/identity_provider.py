@@ -49,11 +49,11 @@ class IdentityProvider:
     ca: Path
     """The authority (PEM) that signed its certificate."""
 
-    def browser(self) -> Browser:
-        """Return a browser without cookies; it is closed by the test."""
+    def browser(self, stops_at: str = "") -> Browser:
+        """Return a browser without cookies. It opens no address that begins with `stops_at`."""
         import ssl
 
-        return Browser(httpx2.Client(verify=ssl.create_default_context(cafile=self.ca), timeout=30.0))
+        return Browser(httpx2.Client(verify=ssl.create_default_context(cafile=self.ca), timeout=30.0), stops_at)
 
     def metadata(self) -> dict[str, Any]:
         """Return the provider's description of itself."""
@@ -115,6 +115,7 @@ class Browser:
     """A browser of HTML forms, with cookies and without scripts."""
 
     http: httpx2.Client
+    stops_at: str = ""
 
     def __enter__(self) -> Browser:
         return self
@@ -126,6 +127,8 @@ class Browser:
         """Return the page at this address after all redirects, or the address if nothing answers there."""
         answer: httpx2.Response | None = None
         for _ in range(12):
+            if self.stops_at and url.startswith(self.stops_at):
+                return url
             try:
                 answer = self.http.post(url, data=form) if form is not None else self.http.get(url)
             except httpx2.ConnectError:

@@ -19,7 +19,7 @@ from starlette.types import Lifespan
 from kajitori import __version__
 from kajitori.api import code, health, problems, secrets, volumes
 from kajitori.api.context import Api
-from kajitori.api.identity import robots
+from kajitori.api.identity import browser_routes, robots
 from kajitori.api.identity import routes as identity
 from kajitori.api.logs import routes as logs
 from kajitori.api.middleware import Guard
@@ -68,6 +68,7 @@ ROUTERS = tuple(
             traffic,
             identity,
             robots,
+            browser_routes,
             health,
             code,
         ),

@@ -380,7 +380,7 @@ def address_of(connection: HTTPConnection) -> str:
 async def authenticated(connection: HTTPConnection) -> AsyncIterator[User]:
     """Dependency of routes: yield the caller until the answer is written."""
     sessions: Sessions = connection.app.state.kajitori.callers.sessions
-    session = await sessions.enter(connection.headers.get("authorization"), address_of(connection))
+    session = await sessions.enter(await _authorization(connection), address_of(connection))
     try:
         user = session.user()
         note_caller(connection, user.name)
@@ -388,6 +388,19 @@ async def authenticated(connection: HTTPConnection) -> AsyncIterator[User]:
         yield user
     finally:
         await sessions.leave(session)
+
+
+async def _authorization(connection: HTTPConnection) -> str | None:
+    """Return the caller's Authorization header, or what the cookie of a browser's session stands for."""
+    given = connection.headers.get("authorization")
+    browsers = connection.app.state.kajitori.callers.browsers
+    if given is not None or browsers is None:
+        return given
+    entered = await browsers.enter(connection)
+    if entered is None:
+        return None
+    connection.state.cookies = entered.cookies
+    return str(entered.authorization)
 
 
 Caller = Annotated[User, Depends(authenticated)]

@@ -16,6 +16,7 @@ from starlette.requests import HTTPConnection
 from starlette.responses import Response
 
 from kajitori.api.auth import Sessions
+from kajitori.api.browsers.sessions import BrowserSessions
 from kajitori.api.limits import Budget, Questions, Slots, Turns
 from kajitori.api.problems import MEDIA_TYPE
 from kajitori.api.streams.answers import StreamRegistry
@@ -145,6 +146,8 @@ class CallerParts:
     """Logs that are read at the same time."""
     sign_in: SignIn | None
     """How people sign in; None: with a token of the cluster."""
+    browsers: BrowserSessions | None
+    """Sessions of browsers; None without sign-in."""
 
 
 @dataclass(frozen=True, kw_only=True)

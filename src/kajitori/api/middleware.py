@@ -79,6 +79,8 @@ class Guard:
                 started = True
                 measure(message["status"])
                 message["headers"] = [*message.get("headers", ()), _NO_SNIFFING]
+                for cookie in scope.get("state", {}).get("cookies", ()):
+                    message["headers"].append((b"set-cookie", cookie.encode("latin-1")))
                 if notice := self._notice():
                     message["headers"].append((NOTICE.lower().encode(), notice.encode("ascii", "replace")))
             await send(message)

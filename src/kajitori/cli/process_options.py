@@ -107,7 +107,9 @@ def sign_in_options(function: F) -> F:
     scopes = click.option("--sign-in-scopes", default=SCOPES, metavar="WORDS", help="What is asked of it.")
     authority = click.option("--sign-in-ca", type=FILE, metavar="FILE", help="Authority of its certificate (PEM).")
     secret = click.option("--sign-in-secret", type=FILE, metavar="FILE", help="The client's secret, if it has one.")
-    return issuer(client(scopes(authority(secret(function)))))
+    url = click.option("--sign-in-url", metavar="URL", help="This server for browsers; else the address they asked.")
+    key = click.option("--sign-in-key", type=FILE, metavar="FILE", help="Secret for browsers' cookies; else a new one.")
+    return issuer(client(scopes(authority(secret(url(key(function)))))))
 
 
 def members_start_options(function: F) -> F:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from kajitori.configuration.option_faults import file_faults, plain_url_faults, url_faults
 from kajitori.errors import Fault
 
 CLIENT_ID = "kaji"
+SHORTEST_KEY_BYTES = 32
 SCOPES = "openid profile email groups offline_access"
 """`offline_access` asks for a refresh token, `groups` for the teams of a user."""
 
@@ -22,8 +23,12 @@ class SignIn:
     scopes: str = SCOPES
     ca: str = ""
     """The authorities (PEM) that signed the provider's certificate; empty: those of the machine."""
-    client_secret: str = ""
+    client_secret: str = field(default="", repr=False)
     """For providers that demand one from servers; never told to anybody else."""
+    public_url: str = ""
+    """Address of this server as browsers see it; empty: the one of each request."""
+    cookie_secret: bytes = field(default=b"", repr=False)
+    """Encrypts the cookies of browsers; empty: a new secret, so that sessions end with the process."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,6 +42,10 @@ class SignInOptions:
     sign_in_ca: Path | None = None
     sign_in_secret: Path | None = None
     """File with the client's secret, for browser sessions at providers that demand one."""
+    sign_in_url: str | None = None
+    """Address of this server as browsers see it; None: the one of each request."""
+    sign_in_key: Path | None = None
+    """File with random bytes that encrypts the cookies of browsers, the same for all servers. None: a new secret."""
 
     def sign_in(self) -> SignIn | None:
         """Return how people sign in. Reads the files."""
@@ -44,7 +53,9 @@ class SignInOptions:
             return None
         ca = self.sign_in_ca.read_text() if self.sign_in_ca is not None else ""
         secret = self.sign_in_secret.read_text().strip() if self.sign_in_secret is not None else ""
-        return SignIn(self.sign_in_issuer, self.sign_in_client_id, self.sign_in_scopes, ca, secret)
+        key = self.sign_in_key.read_bytes() if self.sign_in_key is not None else b""
+        url = self.sign_in_url or ""
+        return SignIn(self.sign_in_issuer, self.sign_in_client_id, self.sign_in_scopes, ca, secret, url, key)
 
     def sign_in_faults(self) -> list[Fault]:
         """Return every fault of these options."""
@@ -52,6 +63,12 @@ class SignInOptions:
         faults = url_faults("--sign-in-issuer", urls, "https://login.example.org")
         faults += plain_url_faults(("--sign-in-issuer", urls))
         faults += file_faults(("--sign-in-ca", self.sign_in_ca), ("--sign-in-secret", self.sign_in_secret))
+        faults += file_faults(("--sign-in-key", self.sign_in_key))
+        addresses = (self.sign_in_url,) if self.sign_in_url is not None else ()
+        faults += url_faults("--sign-in-url", addresses, "https://kaji.example.org")
+        if self.sign_in_key is not None and not faults and len(self.sign_in_key.read_bytes()) < SHORTEST_KEY_BYTES:
+            hint = "make one: head -c 32 /dev/urandom >FILE"
+            faults.append(Fault("--sign-in-key", "fewer than 32 bytes can be guessed", str(self.sign_in_key), hint))
         if "openid" not in self.sign_in_scopes.split():
             hint = f"for example '{SCOPES}'"
             faults.append(Fault("--sign-in-scopes", "without openid there is no ID token", self.sign_in_scopes, hint))

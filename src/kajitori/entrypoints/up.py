@@ -10,6 +10,7 @@ import socket
 import tempfile
 from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -457,11 +458,13 @@ def _authentication(options: UpOptions) -> AuthenticationConfiguration | None:
 def _sign_in(options: UpOptions, accepted: AuthenticationConfiguration | None) -> SignIn | None:
     """Return how people sign in: as the options say, else at the first provider that the embedded API server
     accepts."""
-    named = options.sign_in()
-    if named is not None or accepted is None or not accepted.jwt:
-        return named
-    issuer = accepted.jwt[0].issuer
-    return SignIn(issuer.url, issuer.audiences[0], options.sign_in_scopes, issuer.certificate_authority)
+    found = options.sign_in()
+    if found is None and accepted is not None and accepted.jwt:
+        issuer = accepted.jwt[0].issuer
+        found = SignIn(issuer.url, issuer.audiences[0], options.sign_in_scopes, issuer.certificate_authority)
+    if found is None or found.cookie_secret:
+        return found
+    return replace(found, cookie_secret=ensure_token(options.data / "sign-in.key").encode())
 
 
 def _own_policy_file(options: UpOptions) -> Path:

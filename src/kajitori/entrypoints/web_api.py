@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -13,6 +14,7 @@ from prometheus_client import CollectorRegistry
 
 from kajitori.api.app import create_app
 from kajitori.api.auth import Sessions
+from kajitori.api.browsers.sessions import BrowserSessions
 from kajitori.api.context import (
     BOARD_SECONDS,
     BOARD_SHARE,
@@ -166,4 +168,9 @@ def _callers(deps: ApiDependencies) -> CallerParts:
         uploads=Turns(UPLOADS_AT_ONCE, UPLOADS_PER_USER),
         logs=Slots(MAX_LOGS),
         sign_in=deps.sign_in,
+        browsers=_browsers(deps.sign_in),
     )
+
+
+def _browsers(place: SignIn | None) -> BrowserSessions | None:
+    return BrowserSessions(place, place.cookie_secret or secrets.token_bytes(32)) if place is not None else None

@@ -1,0 +1,1 @@
+"""Sessions of browsers: cookies instead of tokens."""

@@ -1,0 +1,208 @@
+"""Sessions of browsers: sign-in by authorisation code on this server; the browser gets an encrypted cookie.
+
+The cookie holds the tokens, and only this server can read it. So scripts of a page never see a token, no store is
+needed, several servers with one key work side by side, and a sign-in survives a restart. What that costs: a session can
+be ended early only at the provider, and a long list of groups makes several cookies.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import ssl
+import time
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import aiohttp
+from starlette.requests import HTTPConnection
+
+from kajitori.api.browsers.same_origin import is_same_origin
+from kajitori.api.browsers.sealing import Seal, TooLong, in_parts, read_parts, set_cookie
+from kajitori.configuration.sign_in import SignIn
+from kajitori.errors import Forbidden, Unauthenticated, Unavailable
+from kajitori.openid import flows
+from kajitori.openid.flows import Client, Code
+from kajitori.openid.provider import Provider, description_url, provider_of
+from kajitori.openid.tokens import Tokens
+
+SESSION, SIGNING = "__Host-kaji", "__Host-kaji-signing"
+"""Names of the cookies. With `__Host-` browsers take them only from this host, over TLS or loopback."""
+SESSION_SECONDS = 12 * 3600
+"""After this time a person signs in again, however often the tokens were renewed."""
+SIGNING_SECONDS = 600
+EARLY_SECONDS = 30.0
+KEPT_SECONDS = 300.0
+"""A renewal is remembered for this long: requests of other tabs still carry the old cookie."""
+MAX_KEPT = 4096
+CALLBACK = "/sign-in/callback"
+_PROVIDER_SECONDS = 10.0
+_AGAIN = "sign in again: open /sign-in/start"
+
+Send = Callable[[str, str | None], Awaitable[bytes]]
+"""Sends a form to an address of the provider, or asks it without a form; returns the answer's body."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entered:
+    """A browser that is signed in: what its request is authenticated with, and cookies to send back."""
+
+    authorization: str
+    cookies: tuple[str, ...] = ()
+
+
+class BrowserSessions:
+    """Signs browsers in and out, and reads their cookies."""
+
+    def __init__(
+        self, place: SignIn, secret: bytes, *, send: Send | None = None, clock: Callable[[], float] = time.time
+    ) -> None:
+        self._place = place
+        self._seal = Seal(secret)
+        self._send = send or self._ask
+        self._clock = clock
+        self._provider: Provider | None = None
+        self._renewals: OrderedDict[str, tuple[float, asyncio.Task[Tokens]]] = OrderedDict()
+
+    async def begin(self, connection: HTTPConnection, to: str) -> tuple[str, str]:
+        """Return the provider's address for a sign-in that ends at the path `to`, and the cookie for its way back."""
+        client = await self._client()
+        url, code = flows.begin_code(client, f"{self._origin(connection)}{CALLBACK}")
+        document: dict[str, Any] = {
+            "state": code.state,
+            "nonce": code.nonce,
+            "verifier": code.verifier,
+            "redirect": code.redirect,
+        }
+        document |= {"to": own_path(to), "until": self._clock() + SIGNING_SECONDS}
+        return url, set_cookie(SIGNING, self._seal.close(document), SIGNING_SECONDS)
+
+    async def finish(self, connection: HTTPConnection) -> tuple[str, str, list[str]]:
+        """Return the `Authorization` of the person who comes back from the provider, the path to go on to, and cookies.
+
+        Raises:
+            Unauthenticated: the provider refused, or this browser did not begin the sign-in.
+        """
+        begun = self._seal.open(connection.cookies.get(SIGNING, ""))
+        if begun is None or begun.get("until", 0) < self._clock():
+            raise Unauthenticated("this browser did not begin a sign-in here, or took too long", hint=_AGAIN)
+        client = await self._client()
+        code = Code(begun["state"], begun["nonce"], begun["redirect"], begun["verifier"])
+        form = flows.code_form(client, code, connection.url.query)
+        tokens = flows.tokens_of_code(client, code, await self._send(client.provider.token_endpoint, form))
+        cookies = [*self._session(tokens, self._clock() + SESSION_SECONDS), set_cookie(SIGNING, "", 0)]
+        return f"Bearer {tokens.id_token}", str(begun["to"]), cookies
+
+    async def enter(self, connection: HTTPConnection) -> Entered | None:
+        """Return how a request with a session's cookie is authenticated; None without one.
+
+        Raises:
+            Forbidden: another site's page sent the request.
+            Unauthenticated: the session has ended.
+        """
+        text = read_parts(connection.cookies, SESSION)
+        if not text:
+            return None
+        self.check_origin(connection)
+        found = self._seal.open(text)
+        if found is None or found.get("until", 0) < self._clock():
+            raise Unauthenticated("your session has ended", hint=_AGAIN)
+        tokens = Tokens(str(found["token"]), str(found["refresh"]))
+        if tokens.expires > self._clock() + EARLY_SECONDS:
+            return Entered(f"Bearer {tokens.id_token}")
+        renewed = await self._renewed(tokens)
+        return Entered(f"Bearer {renewed.id_token}", tuple(self._session(renewed, float(found["until"]))))
+
+    async def leave(self, connection: HTTPConnection) -> list[str]:
+        """Revoke the session's refresh token, if the provider offers that, and return cookies that end the session."""
+        self.check_origin(connection)
+        found = self._seal.open(read_parts(connection.cookies, SESSION))
+        client = await self._client() if found is not None else None
+        if found is not None and client is not None and client.provider.revocation_endpoint and found.get("refresh"):
+            form = flows.revocation_form(client, str(found["refresh"]))
+            await self._send(client.provider.revocation_endpoint, form)
+        return list(in_parts(SESSION, "", 0))
+
+    def check_origin(self, connection: HTTPConnection) -> None:
+        """Raise Forbidden if a page of another site sent the request: its browser adds the cookie by itself."""
+        host = self._origin(connection).partition("://")[2]
+        method = str(connection.scope.get("method", "GET"))
+        socket = connection.scope["type"] == "websocket"
+        if not is_same_origin(connection.headers, method, host=host, is_websocket=socket):
+            message = "a page of another site sent this request with your session"
+            raise Forbidden(message, hint="use this server's own pages; programs send a token instead of a cookie")
+
+    # ------------------------------------------------------------------------------------------ inside
+
+    def _session(self, tokens: Tokens, until: float) -> Iterable[str]:
+        document = {"token": tokens.id_token, "refresh": tokens.refresh_token, "until": until}
+        try:
+            return list(in_parts(SESSION, self._seal.close(document), max(int(until - self._clock()), 0)))
+        except TooLong:
+            hint = "ask your cluster's operators: the provider should put fewer groups into the ID token"
+            raise Unauthenticated("your ID token is too large for a browser's cookies", hint=hint) from None
+
+    async def _renewed(self, tokens: Tokens) -> Tokens:
+        """Return new tokens. Requests with the same refresh token share one renewal: the provider accepts it once."""
+        if not tokens.refresh_token:
+            raise Unauthenticated("your session has ended", hint=_AGAIN)
+        key = hashlib.sha256(tokens.refresh_token.encode()).hexdigest()
+        now = self._clock()
+        while self._renewals and (
+            len(self._renewals) > MAX_KEPT or next(iter(self._renewals.values()))[0] < now - KEPT_SECONDS
+        ):
+            self._renewals.popitem(last=False)
+        if key not in self._renewals:
+            self._renewals[key] = (now, asyncio.create_task(self._renew(tokens)))
+            self._renewals[key][1].add_done_callback(lambda task: self._forget_failure(key, task))
+        return await asyncio.shield(self._renewals[key][1])
+
+    def _forget_failure(self, key: str, task: asyncio.Task[Tokens]) -> None:
+        if task.cancelled() or isinstance(task.exception(), Unavailable):
+            self._renewals.pop(key, None)  # the provider was away: the next request tries again
+
+    async def _renew(self, tokens: Tokens) -> Tokens:
+        client = await self._client()
+        answer = await self._send(client.provider.token_endpoint, flows.refresh_form(client, tokens))
+        return flows.refreshed(client, tokens, answer)
+
+    async def _client(self) -> Client:
+        place = self._place
+        if self._provider is None:
+            document = flows.read_answer(await self._send(description_url(place.issuer), None))
+            self._provider = provider_of(document, place.issuer)
+        return Client(self._provider, place.client_id, place.scopes, place.client_secret)
+
+    def _origin(self, connection: HTTPConnection) -> str:
+        """This server's address as the browser sees it."""
+        if self._place.public_url:
+            return self._place.public_url.rstrip("/")
+        scheme = {"ws": "http", "wss": "https"}.get(connection.url.scheme, connection.url.scheme)
+        return f"{scheme}://{connection.headers.get('host', '')}"
+
+    async def _ask(self, url: str, form: str | None) -> bytes:
+        tls = ssl.create_default_context(cadata=self._place.ca or None)
+        limit = aiohttp.ClientTimeout(total=_PROVIDER_SECONDS)
+        headers: dict[str, Any] = {"Accept": "application/json"}
+        try:
+            async with aiohttp.ClientSession(
+                timeout=limit, connector=aiohttp.TCPConnector(ssl=tls), trust_env=True
+            ) as session:
+                if form is None:
+                    sent = session.get(url, headers=headers, allow_redirects=False)
+                else:
+                    headers["Content-Type"] = flows.FORM
+                    sent = session.post(url, data=form, headers=headers, allow_redirects=False)
+                async with sent as answer:
+                    return await answer.content.read(1 << 20)
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            message = f"the OpenID provider {self._place.issuer} does not answer: {type(error).__name__}"
+            raise Unavailable(message, hint="try again") from error
+
+
+def own_path(to: str) -> str:
+    """Return a path of this server, and `/` for anything that could lead to another one."""
+    is_own = to.startswith("/") and not to.startswith(("//", "/\\")) and to.isprintable()
+    return to if is_own else "/"

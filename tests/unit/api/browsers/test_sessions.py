@@ -1,0 +1,242 @@
+"""Sessions of browsers: cookies, the way to the provider and back, requests of other sites."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping
+from urllib.parse import parse_qs, urlencode, urlsplit
+
+import pytest
+from starlette.requests import HTTPConnection
+from tests.unit.openid.test_flows import DESCRIPTION, ISSUER, id_token
+
+from kajitori.api.browsers.same_origin import is_same_origin
+from kajitori.api.browsers.sealing import PART_BYTES, Seal, TooLong, in_parts, read_parts, set_cookie
+from kajitori.api.browsers.sessions import SESSION, SESSION_SECONDS, SIGNING, BrowserSessions, own_path
+from kajitori.configuration.sign_in import SignIn
+from kajitori.errors import Forbidden, Unauthenticated, Unavailable
+
+NOW = 1_000_000.0
+SECRET = b"x" * 32
+
+
+class Provider:
+    """Answers as a provider that rotates refresh tokens does."""
+
+    def __init__(self) -> None:
+        self.nonce = ""
+        self.expires = NOW + 600
+        self.asked: list[dict[str, str]] = []
+        self.valid = "r0"
+        self.is_down = False
+
+    async def send(self, url: str, form: str | None) -> bytes:
+        if self.is_down:
+            raise Unavailable("away")
+        if form is None:
+            return json.dumps(DESCRIPTION | {"revocation_endpoint": f"{ISSUER}/revoke"}).encode()
+        given = {name: values[0] for name, values in parse_qs(form).items()}
+        self.asked.append(given)
+        if url.endswith("/revoke"):
+            return b""
+        await asyncio.sleep(0)
+        if given["grant_type"] == "refresh_token" and given["refresh_token"] != self.valid:
+            return b'{"error": "invalid_grant"}'
+        self.valid = f"r{len(self.asked)}"
+        return json.dumps({"id_token": self.token(), "refresh_token": self.valid}).encode()
+
+    def token(self) -> str:
+        return id_token(nonce=self.nonce, exp=int(self.expires), serial=len(self.asked))
+
+
+class Browser:
+    """Keeps cookies, and makes requests of a page of this server, or of another one."""
+
+    def __init__(self) -> None:
+        self.cookies: dict[str, str] = {}
+
+    def take(self, headers: list[str]) -> None:
+        for header in headers:
+            assert {"HttpOnly", "Secure", "SameSite=Lax", "Path=/"} <= set(header.split("; "))
+            name, _, value = header.partition(";")[0].partition("=")
+            self.cookies[name] = value.strip('"')
+        self.cookies = {name: value for name, value in self.cookies.items() if value}
+
+    def request(self, path: str = "/v1/runs", method: str = "GET", **headers: str) -> HTTPConnection:
+        cookie = "; ".join(f"{name}={value}" for name, value in self.cookies.items())
+        said = {
+            "host": "kaji.test",
+            "cookie": cookie,
+            **{name.replace("_", "-"): value for name, value in headers.items()},
+        }
+        raw = [(name.encode(), value.encode()) for name, value in said.items()]
+        where, _, query = path.partition("?")
+        scope = {"type": "http", "method": method, "scheme": "https", "path": where, "query_string": query.encode()}
+        return HTTPConnection(scope | {"headers": raw, "server": ("kaji.test", 443)})
+
+
+async def signed_in(sessions: BrowserSessions, provider: Provider, browser: Browser, to: str = "/runs") -> str:
+    """Go to the provider and back; return where the browser ends."""
+    url, cookie = await sessions.begin(browser.request("/sign-in/start"), to)
+    browser.take([cookie])
+    asked = {name: values[0] for name, values in parse_qs(urlsplit(url).query).items()}
+    assert asked["redirect_uri"] == "https://kaji.test/sign-in/callback"
+    provider.nonce = asked["nonce"]
+    query = urlencode({"code": "c", "state": asked["state"], "iss": ISSUER})
+    authorization, end, cookies = await sessions.finish(browser.request(f"/sign-in/callback?{query}"))
+    assert authorization == f"Bearer {provider_token(provider)}"
+    browser.take(cookies)
+    return end
+
+
+def provider_token(provider: Provider) -> str:
+    return provider.token()
+
+
+@pytest.fixture
+def provider() -> Provider:
+    return Provider()
+
+
+@pytest.fixture
+def now() -> list[float]:
+    return [NOW]
+
+
+@pytest.fixture
+def sessions(provider: Provider, now: list[float]) -> BrowserSessions:
+    return BrowserSessions(SignIn(ISSUER), SECRET, send=provider.send, clock=lambda: now[0])
+
+
+async def test_a_browser_signs_in_and_gets_a_cookie(sessions: BrowserSessions, provider: Provider) -> None:
+    """It holds no readable token; another server with the same key reads it, one with another key does not."""
+    browser = Browser()
+    assert await signed_in(sessions, provider, browser) == "/runs"
+    assert set(browser.cookies) == {f"{SESSION}-0"}
+    assert provider.token() not in str(browser.cookies) and "refresh" not in str(browser.cookies)
+    for secret, is_known in ((SECRET, True), (b"y" * 32, False)):
+        other = BrowserSessions(SignIn(ISSUER), secret, send=provider.send, clock=lambda: NOW)
+        if is_known:
+            entered = await other.enter(browser.request())
+            assert entered is not None and entered.authorization == f"Bearer {provider.token()}"
+        else:
+            with pytest.raises(Unauthenticated):
+                await other.enter(browser.request())
+    assert await sessions.enter(Browser().request()) is None
+
+
+async def test_only_the_browser_that_began_comes_back(sessions: BrowserSessions, provider: Provider) -> None:
+    """Not another one with its address (login CSRF), not with another state, and not too late."""
+    browser = Browser()
+    url, cookie = await sessions.begin(browser.request("/sign-in/start"), "/")
+    state = parse_qs(urlsplit(url).query)["state"][0]
+    back = f"/sign-in/callback?{urlencode({'code': 'c', 'state': state, 'iss': ISSUER})}"
+    with pytest.raises(Unauthenticated):
+        await sessions.finish(browser.request(back))
+    browser.take([cookie])
+    with pytest.raises(Unauthenticated):
+        await sessions.finish(browser.request(back.replace(state, "other")))
+    assert not provider.asked
+    sealed = Seal(SECRET)
+    begun = sealed.open(browser.cookies[SIGNING])
+    assert begun is not None
+    browser.cookies[SIGNING] = sealed.close(begun | {"until": NOW - 1})
+    with pytest.raises(Unauthenticated):
+        await sessions.finish(browser.request(back))
+
+
+async def test_tabs_with_an_expired_token_renew_it_once(
+    sessions: BrowserSessions, provider: Provider, now: list[float]
+) -> None:
+    """Also a tab that still has the old cookie afterwards; until the session's own end."""
+    browser = Browser()
+    await signed_in(sessions, provider, browser)
+    now[0], provider.expires = NOW + 590, NOW + 1200
+    entered = await asyncio.gather(*(sessions.enter(browser.request()) for _ in range(4)))
+    late = await sessions.enter(browser.request())
+    assert [each["grant_type"] for each in provider.asked] == ["authorization_code", "refresh_token"]
+    assert {each.authorization for each in (*entered, late) if each is not None} == {f"Bearer {provider.token()}"}
+    assert late is not None
+    browser.take(list(late.cookies))
+    again = await sessions.enter(browser.request())
+    assert again is not None and not again.cookies
+    now[0] = NOW + SESSION_SECONDS + 1
+    with pytest.raises(Unauthenticated):
+        await sessions.enter(browser.request())
+
+
+async def test_a_provider_that_was_away_is_asked_again(
+    sessions: BrowserSessions, provider: Provider, now: list[float]
+) -> None:
+    browser = Browser()
+    await signed_in(sessions, provider, browser)
+    now[0], provider.expires, provider.is_down = NOW + 590, NOW + 1200, True
+    with pytest.raises(Unavailable):
+        await sessions.enter(browser.request())
+    await asyncio.sleep(0)
+    provider.is_down = False
+    assert await sessions.enter(browser.request()) is not None
+
+
+async def test_signing_out_revokes_and_removes_the_cookies(sessions: BrowserSessions, provider: Provider) -> None:
+    browser = Browser()
+    await signed_in(sessions, provider, browser)
+    with pytest.raises(Forbidden):
+        await sessions.leave(browser.request("/sign-out", "POST", origin="https://evil.test"))
+    browser.take(await sessions.leave(browser.request("/sign-out", "POST", origin="https://kaji.test")))
+    assert provider.asked[-1]["token"] == provider.valid and not browser.cookies
+
+
+@pytest.mark.parametrize(
+    ("headers", "method", "allowed"),
+    [
+        ({"origin": "https://kaji.test"}, "POST", True),
+        ({"origin": "https://KAJI.test"}, "DELETE", True),
+        ({"origin": "https://evil.test"}, "POST", False),
+        ({"origin": "null"}, "POST", False),
+        ({"origin": "https://kaji.test.evil.test"}, "GET", False),
+        ({"sec-fetch-site": "same-origin"}, "POST", True),
+        ({"sec-fetch-site": "none"}, "GET", True),
+        ({"sec-fetch-site": "same-site"}, "POST", False),
+        ({"sec-fetch-site": "cross-site"}, "GET", False),
+        ({"origin": "https://evil.test", "sec-fetch-site": "same-origin"}, "POST", False),
+        ({}, "GET", True),
+        ({}, "POST", False),
+    ],
+)
+def test_requests_of_other_sites_are_refused(headers: Mapping[str, str], method: str, allowed: bool) -> None:
+    assert is_same_origin(headers, method, host="kaji.test") is allowed
+
+
+def test_a_websocket_needs_an_origin() -> None:
+    """It begins with GET, and can run programs."""
+    assert not is_same_origin({}, "GET", host="kaji.test", is_websocket=True)
+    assert is_same_origin({"origin": "https://kaji.test"}, "GET", host="kaji.test", is_websocket=True)
+
+
+def test_long_texts_are_spread_over_cookies() -> None:
+    """A shorter one later removes the parts that it does not need; too long a one is refused."""
+    text = "a" * (PART_BYTES + 1)
+    stored = [header.partition(";")[0].partition("=") for header in in_parts("c", text, 60)]
+    cookies = {name: value for name, _, value in stored if value not in ("", '""')}
+    assert list(cookies) == ["c-0", "c-1"] and read_parts(cookies, "c") == text
+    assert all("Max-Age=0" in header for header in list(in_parts("c", "short", 60))[1:])
+    assert read_parts({}, "c") == ""
+    with pytest.raises(TooLong):
+        list(in_parts("c", "a" * PART_BYTES * 6, 60))
+    assert set_cookie("c", "v", 5).startswith("c=v; ")
+
+
+@pytest.mark.parametrize("text", ["", "a", "a.b.c.d.e", "eyJhbGciOiJkaXIiLCJlbmMiOiJBMjU2R0NNIn0..AAAA.AAAA.AAAA"])
+def test_a_cookie_that_is_not_ours_is_nothing(text: str) -> None:
+    seal = Seal(SECRET)
+    assert seal.open(text) is None
+    whole = seal.close({"a": 1})
+    assert seal.open(whole) == {"a": 1} and seal.open(whole[:-4] + "AAAA") is None
+
+
+@pytest.mark.parametrize("to", ["https://evil.test", "//evil.test", "/\\evil.test", "", "runs", "/a\nb"])
+def test_a_sign_in_ends_at_this_server(to: str) -> None:
+    assert own_path(to) == "/"
+    assert own_path("/runs?x=1") == "/runs?x=1"
