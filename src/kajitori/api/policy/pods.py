@@ -11,7 +11,8 @@ from kajitori.api.auth import User
 from kajitori.api.context import Api
 from kajitori.api.views.configuration import BrokenRule, PodAudit
 from kajitori.core.admission.enforced import enforced_policies
-from kajitori.core.admission.plain_pods.rules import Circumstances, PodView, Rule, applies_in, faults_of, rules_of
+from kajitori.core.admission.plain_pods.pod_view import PodView
+from kajitori.core.admission.plain_pods.rules import Circumstances, Rule, applies_in, faults_of, rules_of
 from kajitori.core.policy.model import Policy
 from kajitori.errors import Forbidden, NotFound
 from kajitori.kube.resources import NAMESPACES, VALIDATING_POLICIES

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from kajitori.core.admission.plain_pods.rules import PodView
+from kajitori.core.admission.plain_pods.pod_view import PodView
 
 _PATHS: Mapping[str, tuple[str, ...]] = {
     "Pod": ("spec",),

@@ -11,14 +11,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from kajitori.core.admission.plain_pods.expressions import cel, regex_of
-from kajitori.core.admission.plain_pods.rules import (
-    DAEMON_SET_CONTROLLERS,
-    VARIABLES,
-    Circumstances,
-    Rule,
-    rules_of,
-    wants_gpus,
-)
+from kajitori.core.admission.plain_pods.pod_view import VARIABLES, wants_gpus
+from kajitori.core.admission.plain_pods.rules import DAEMON_SET_CONTROLLERS, Circumstances, Rule, rules_of
 from kajitori.core.policy.model import Policy
 from kajitori.core.words import names
 from kajitori.core.words.quantities import format_memory

@@ -8,10 +8,9 @@ them.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from typing import Any
 
 from kajitori.core.admission.plain_pods.expressions import (
     IMAGE_IN_FULL,
@@ -22,6 +21,18 @@ from kajitori.core.admission.plain_pods.expressions import (
     is_plain_image,
     regex_of,
 )
+from kajitori.core.admission.plain_pods.pod_view import (
+    IS_PINNED,
+    REQUIRED,
+    Object,
+    PodView,
+    asks_for_gpus,
+    avoids,
+    is_pinned,
+    limit_of,
+    security_of,
+    wants_gpus,
+)
 from kajitori.core.policy.model import Policy
 from kajitori.core.policy.pods import PodRule
 from kajitori.core.words.quantities import (
@@ -31,8 +42,6 @@ from kajitori.core.words.quantities import (
     parse_cpu_millis,
     parse_memory_bytes,
 )
-
-Object = Mapping[str, Any]
 
 DAEMON_SET_CONTROLLERS = (
     "system:serviceaccount:kube-system:daemon-set-controller",
@@ -45,17 +54,6 @@ _PASSING_TAINTS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachab
 
 _MEMORY_PRESSURE = "node.kubernetes.io/memory-pressure"
 """Taint that Kubernetes makes Pods with memory requests tolerate."""
-
-VARIABLES: tuple[tuple[str, str], ...] = (
-    ("containers", "variables.spec.containers + variables.spec.?initContainers.orValue([])"),
-    ("all", "variables.containers + variables.spec.?ephemeralContainers.orValue([])"),
-    (
-        "concurrent",
-        "variables.spec.containers + variables.spec.?initContainers.orValue([])"
-        ".filter(c, c.?restartPolicy.orValue('') == 'Always')",
-    ),
-)
-"""Names and values of variables that all rules use, after `spec` (the Pod's spec) and `fromDaemonSet`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,30 +74,6 @@ class Rule:
     expression: str
     """CEL with `variables` as in `VARIABLES`."""
     check: Callable[[PodView], Iterator[str]] = field(repr=False)
-
-
-@dataclass(frozen=True, slots=True)
-class PodView:
-    """A Pod, or a Pod that a template would become, with the lists that the rules use."""
-
-    spec: Object
-    from_daemon_set: bool = False
-
-    @property
-    def containers(self) -> list[Object]:
-        """All containers but ephemeral ones."""
-        return [*self.spec["containers"], *(self.spec.get("initContainers") or ())]
-
-    @property
-    def all(self) -> list[Object]:
-        """All containers."""
-        return [*self.containers, *(self.spec.get("ephemeralContainers") or ())]
-
-    @property
-    def concurrent(self) -> list[Object]:
-        """Containers that run at the same time for as long as the Pod runs."""
-        steps = self.spec.get("initContainers") or ()
-        return [*self.spec["containers"], *(step for step in steps if step.get("restartPolicy") == "Always")]
 
 
 def rules_of(policy: Policy, circumstances: Circumstances) -> list[Rule]:
@@ -143,11 +117,11 @@ def _memory_limit(policy: Policy, circumstances: Circumstances) -> _Made:
     return _of_containers(
         "containers",
         "!c.?resources.?limits[?'memory'].hasValue()",
-        lambda c: _limit(c, "memory") is None,
+        lambda c: limit_of(c, "memory") is None,
         tail,
         unless=(
             "variables.spec.?resources.?limits[?'memory'].hasValue()",
-            lambda pod: _limit(pod.spec, "memory") is not None,
+            lambda pod: limit_of(pod.spec, "memory") is not None,
         ),
     )
 
@@ -168,7 +142,7 @@ def _gpu_nodes(policy: Policy, circumstances: Circumstances) -> _Made:
         f"{cel(labels)}.filter(l, variables.spec.?nodeSelector[?l].hasValue()).map(l, {cel(selects)} + l)",
     ]
     if circumstances.is_completed:
-        terms = f"variables.spec.?affinity.?nodeAffinity.?{_REQUIRED}"
+        terms = f"variables.spec.?affinity.?nodeAffinity.?{REQUIRED}"
         absent = "e.key == l && e.operator == 'DoesNotExist'"
         each = f"{cel(labels)}.all(l, t.?matchExpressions.orValue([]).exists(e, {absent}))"
         off = f"{terms}.?nodeSelectorTerms.hasValue() && {terms}.?nodeSelectorTerms.orValue([]).all(t, {each})"
@@ -176,7 +150,7 @@ def _gpu_nodes(policy: Policy, circumstances: Circumstances) -> _Made:
     exempt = f"variables.fromDaemonSet || {wants_gpus(policy)}"
 
     def check(pod: PodView) -> Iterator[str]:
-        if pod.from_daemon_set or _asks_for_gpus(pod, policy):
+        if pod.from_daemon_set or asks_for_gpus(pod, policy):
             return
         for toleration in pod.spec.get("tolerations") or ():
             key = toleration.get("key") or ""
@@ -185,7 +159,7 @@ def _gpu_nodes(policy: Policy, circumstances: Circumstances) -> _Made:
         for label in labels:
             if label in (pod.spec.get("nodeSelector") or {}):
                 yield selects + label
-        if circumstances.is_completed and not _avoids(pod, labels):
+        if circumstances.is_completed and not avoids(pod, labels):
             yield stays
 
     return f"{exempt} ? [] : {' + '.join(parts)}", check
@@ -194,10 +168,10 @@ def _gpu_nodes(policy: Policy, circumstances: Circumstances) -> _Made:
 def _gpu_type(policy: Policy, _: Circumstances) -> _Made:
     labels = policy.gpu.type_labels
     message = f"a Pod with GPUs has to name their type: set nodeSelector with {labels[0]}"
-    selected = f"{cel(labels)}.exists(l, variables.spec.?nodeSelector[?l].hasValue()) || {_IS_PINNED}"
+    selected = f"{cel(labels)}.exists(l, variables.spec.?nodeSelector[?l].hasValue()) || {IS_PINNED}"
 
     def check(pod: PodView) -> Iterator[str]:
-        if not _asks_for_gpus(pod, policy) or _is_pinned(pod):
+        if not asks_for_gpus(pod, policy) or is_pinned(pod):
             return
         if not any(label in (pod.spec.get("nodeSelector") or {}) for label in labels):
             yield message
@@ -251,7 +225,7 @@ def _ceilings(policy: Policy, _: Circumstances) -> _Made:
     def check(pod: PodView) -> Iterator[str]:
         for name, limit, _shown, parse in wanted:
             try:
-                total = sum(parse(str(_limit(c, name) or "0")) for c in pod.concurrent)
+                total = sum(parse(str(limit_of(c, name) or "0")) for c in pod.concurrent)
             except QuantityError:  # no number, or more than any cluster has
                 total = math.inf
             if total > limit:
@@ -266,7 +240,7 @@ def _privileged(policy: Policy, _: Circumstances) -> _Made:
     return _of_containers(
         "all",
         "c.?securityContext.?privileged.orValue(false)",
-        lambda c: bool(_security(c).get("privileged")),
+        lambda c: bool(security_of(c).get("privileged")),
         " is privileged: leave out securityContext.privileged",
     )
 
@@ -277,7 +251,7 @@ def _privilege_escalation(policy: Policy, _: Circumstances) -> _Made:
     return _of_containers(
         "all",
         "c.?securityContext.?allowPrivilegeEscalation.orValue(true)",
-        lambda c: _security(c).get("allowPrivilegeEscalation") in (None, True),
+        lambda c: security_of(c).get("allowPrivilegeEscalation") in (None, True),
         " may gain privileges: set securityContext.allowPrivilegeEscalation to false",
     )
 
@@ -321,7 +295,7 @@ def _capabilities(policy: Policy, _: Circumstances) -> _Made:
     return _of_containers(
         "all",
         f"c.?securityContext.?capabilities.?add.orValue([]).exists(a, !(a in {cel(allowed)}))",
-        lambda c: any(name not in allowed for name in (_security(c).get("capabilities") or {}).get("add") or ()),
+        lambda c: any(name not in allowed for name in (security_of(c).get("capabilities") or {}).get("add") or ()),
         f" adds capabilities (allowed: {', '.join(allowed) or 'none'})",
     )
 
@@ -392,7 +366,7 @@ def _root(policy: Policy, _: Circumstances) -> _Made:
     def check(pod: PodView) -> Iterator[str]:
         of_pod = pod.spec.get("securityContext") or {}
         for container in pod.all:
-            own = _security(container)
+            own = security_of(container)
             user = own.get("runAsUser", of_pod.get("runAsUser"))
             if user == 0 or (user is None and not own.get("runAsNonRoot", of_pod.get("runAsNonRoot"))):
                 yield _HEAD + container["name"] + tail
@@ -442,61 +416,8 @@ def _of_containers(
     return (f"{unless[0]} ? [] : {expression}" if unless is not None else expression), check
 
 
-def wants_gpus(policy: Policy) -> str:
-    """Return the expression for whether a Pod asks for GPUs, with `variables` as in `VARIABLES`."""
-    resource = cel(policy.gpu.resource)
-    return f"variables.containers.exists(c, string(c.?resources.?limits[?{resource}].orValue('0')) != '0')"
-
-
-def _asks_for_gpus(pod: PodView, policy: Policy) -> bool:
-    return any(str(_limit(c, policy.gpu.resource) or "0") != "0" for c in pod.containers)
-
-
-_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
-_IS_PINNED = (
-    f"variables.spec.?affinity.?nodeAffinity.?{_REQUIRED}.?nodeSelectorTerms.orValue([])"
-    ".exists(t, t.?matchFields.orValue([]).exists(f, f.key == 'metadata.name'))"
-)
-"""Whether the Pod names its node, as members of runs do."""
-
-
-def _is_pinned(pod: PodView) -> bool:
-    return any(
-        field["key"] == "metadata.name"
-        for term in _required_terms(pod) or ()
-        for field in term.get("matchFields") or ()
-    )
-
-
-def _avoids(pod: PodView, labels: Sequence[str]) -> bool:
-    """Return whether each alternative of the Pod's required node affinity excludes nodes with each of these labels."""
-    terms = _required_terms(pod)
-    if terms is None:
-        return False
-    return all(
-        any(e["key"] == label and e["operator"] == "DoesNotExist" for e in term.get("matchExpressions") or ())
-        for term in terms
-        for label in labels
-    )
-
-
-def _required_terms(pod: PodView) -> list[Object] | None:
-    """Return the alternatives of the Pod's required node affinity; None if it has none."""
-    affinity = (pod.spec.get("affinity") or {}).get("nodeAffinity") or {}
-    terms: list[Object] | None = (affinity.get(_REQUIRED) or {}).get("nodeSelectorTerms")
-    return terms
-
-
 def _cores(amount: str) -> float:
     return parse_cpu_millis(amount) / 1000
-
-
-def _limit(container: Object, resource: str) -> Any:
-    return ((container.get("resources") or {}).get("limits") or {}).get(resource)
-
-
-def _security(container: Object) -> Object:
-    return container.get("securityContext") or {}
 
 
 def _reason(rule: PodRule, reason: str) -> str:
