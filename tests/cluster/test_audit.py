@@ -62,7 +62,7 @@ async def test_audit_finds_a_daemonset_that_lists_all_pods(
         code, shown, _ = await audit(kube_server, "-o", "json")
         found = json.loads(shown)
         assert (code, found["log"]) == (0, None)
-        (spy,) = [each for each in found["suspects"] if each["namespace"] == own_namespace]
+        (spy,) = [suspect for suspect in found["suspects"] if suspect["namespace"] == own_namespace]
         assert (spy["name"], spy["reads"]) == ("spy", ["pods"])
         code, shown, _ = await audit(kube_server)
         assert (code, f"{own_namespace}/spy" in shown, "--audit-log FILE" in shown) == (0, True, True)

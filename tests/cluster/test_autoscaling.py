@@ -112,7 +112,9 @@ async def test_a_run_that_needs_no_nodes_any_more_deletes_its_request(cluster: C
         }
         stray = scaler.seen[-1] | {"metadata": kept | {"name": "gpt-1-7"}}
         await cluster.client.create(REQUESTS, stray, cluster.namespace)
-        await cluster.until(lambda: any(each["metadata"]["name"] == "gpt-1-7" for each in scaler.seen), "a second one")
+        await cluster.until(
+            lambda: any(request["metadata"]["name"] == "gpt-1-7" for request in scaler.seen), "a second one"
+        )
         await cluster.until(lambda: list(scaler.there) == ["gpt-1-1"], "that no status names is deleted")
         await cluster.client.delete(RUNS, "gpt", cluster.namespace)
         await cluster.until(lambda: cluster.run("gpt") is None, "it is gone")
@@ -133,7 +135,7 @@ async def test_a_failed_request_is_reported_and_repeated(cluster: Cluster) -> No
         scaler.behaves = provide
         await cluster.reaches("bert", Phase.RUNNING)
         await nothing_is_left(cluster, scaler)
-        made = [each["metadata"]["name"] for each in scaler.seen]
+        made = [request["metadata"]["name"] for request in scaler.seen]
         assert made[:2] == ["bert-1-1", "bert-1-2"] and len(made) <= 3
 
 
@@ -179,10 +181,10 @@ async def test_the_next_leader_repeats_no_request(cluster: Cluster) -> None:
                 await asyncio.wait_for(reached.wait(), 60)
                 await cluster.kill_controller(controller)
             await _let_next_leader_finish(cluster, scaler, name)
-        made = [each["metadata"]["name"] for each in scaler.seen]
+        made = [request["metadata"]["name"] for request in scaler.seen]
         assert made == ["bert0-1-1", "bert1-1-1", "bert2-1-1"]
         templates = (await cluster.client.list(POD_TEMPLATES, cluster.namespace)).items
-        assert sorted(each["metadata"]["name"] for each in templates) == made
+        assert sorted(template["metadata"]["name"] for template in templates) == made
 
 
 async def _let_next_leader_finish(cluster: Cluster, scaler: Autoscaler, name: str) -> None:
@@ -233,12 +235,12 @@ async def test_the_delivered_role_allows_node_requests(cluster: Cluster, monkeyp
     """Without the right, the run's message says so and other runs start. With it, a gang gets its nodes."""
     monkeypatch.setattr(node_requests, "LOOK_AGAIN_SECONDS", 0.3)
     role = next(
-        each
-        for each in yaml.safe_load_all(RBAC.read_text())
-        if each["kind"] == "ClusterRole" and each["metadata"]["name"] == "kajitori-controller"
+        document
+        for document in yaml.safe_load_all(RBAC.read_text())
+        if document["kind"] == "ClusterRole" and document["metadata"]["name"] == "kajitori-controller"
     )
     role["metadata"]["name"] = f"{cluster.namespace}-controller"
-    lesser = role | {"rules": [each for each in role["rules"] if "autoscaling.x-k8s.io" not in each["apiGroups"]]}
+    lesser = role | {"rules": [rule for rule in role["rules"] if "autoscaling.x-k8s.io" not in rule["apiGroups"]]}
     subject = {"kind": "ServiceAccount", "name": "controller", "namespace": cluster.namespace}
     binding = {
         "metadata": {"name": role["metadata"]["name"]},

@@ -517,8 +517,8 @@ async def test_managed_fields_list_the_status_as_one_field(web: WebApi) -> None:
         assert (await web.cluster.apply("one", SPEC)).returncode == 0
         await web.cluster.reaches("one", Phase.RUNNING)
         stored = await web.cluster.client.get(RUNS, "one", web.cluster.namespace)
-        managed = [each for each in stored["metadata"]["managedFields"] if each.get("subresource") == "status"]
-        assert [each["fieldsV1"] for each in managed] == [{"f:status": {}}]
+        managed = [entry for entry in stored["metadata"]["managedFields"] if entry.get("subresource") == "status"]
+        assert [entry["fieldsV1"] for entry in managed] == [{"f:status": {}}]
     finally:
         await remove(web, "one")
 

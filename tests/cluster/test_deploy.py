@@ -27,7 +27,11 @@ async def resource_of(client: KubeClient, document: dict[str, Any]) -> Resource:
     """Return the resource of such a document, from the API server's discovery."""
     group, _, version = document["apiVersion"].rpartition("/")
     answer = json.loads(await client.request("GET", f"/apis/{group}/{version}" if group else f"/api/{version}"))
-    (found,) = [each for each in answer["resources"] if each["kind"] == document["kind"] and "/" not in each["name"]]
+    (found,) = [
+        resource
+        for resource in answer["resources"]
+        if resource["kind"] == document["kind"] and "/" not in resource["name"]
+    ]
     return Resource(group, version, found["name"], document["kind"], found["namespaced"])
 
 
@@ -54,7 +58,7 @@ async def test_only_the_namespace_of_agents_admits_privileged_pods(real_server: 
         labels = namespace["metadata"]["labels"]
         await client.create(NAMESPACES, {"metadata": {"name": name, "labels": labels}})
         for part in ("server.yaml", "controller.yaml", "relay.yaml", "agent.yaml"):
-            (found,) = [each for each in manifest(part) if each["kind"] in ("Deployment", "DaemonSet")]
+            (found,) = [document for document in manifest(part) if document["kind"] in ("Deployment", "DaemonSet")]
             pod = found["spec"]["template"]
             body = {"metadata": {"name": "one", "labels": pod["metadata"]["labels"]}, "spec": pod["spec"]}
             body["spec"].pop("priorityClassName", None)

@@ -104,5 +104,5 @@ async def test_it_stays_within_the_namespaces_quota(cluster: Cluster) -> None:
 async def gang_variables(cluster: Cluster, pod: str) -> dict[str, str]:
     """Return the variables about its gang that a member's program gets."""
     found = await cluster.client.get(PODS, pod, cluster.namespace)
-    env = {each["name"]: each.get("value", "") for each in found["spec"]["containers"][0]["env"]}
+    env = {variable["name"]: variable.get("value", "") for variable in found["spec"]["containers"][0]["env"]}
     return {name: env[name] for name in ("KAJI_WORLD_SIZE", "PET_NNODES", "KAJI_RANK")}

@@ -94,7 +94,7 @@ async def test_the_api_server_admits_members_with_a_first_step(cluster: Cluster,
         await cluster.submit("bert", replicas=2, resources=whole, hostNetwork=host_network)
         await cluster.reaches("bert", Phase.RUNNING)
         pod = await cluster.client.get(PODS, "bert-1-0", cluster.namespace)
-        assert [each["name"] for each in pod["spec"]["initContainers"]] == [first_step.CONTAINER]
+        assert [container["name"] for container in pod["spec"]["initContainers"]] == [first_step.CONTAINER]
         assert pod["status"]["qosClass"] == "Guaranteed"
         assert pod["status"]["initContainerStatuses"][0]["state"]["terminated"]["exitCode"] == 0
         usage = cluster.mirror.usage_of(pod["spec"]["nodeName"])
@@ -116,7 +116,7 @@ async def test_each_attempt_has_its_own_start_ticket(cluster: Cluster) -> None:
         key = await ensure_ticket_key(cluster.client, LEASE_NAMESPACE)
         for rank in range(3):
             pod = await cluster.client.get(PODS, f"bert-2-{rank}", cluster.namespace)
-            said = {each["name"]: each["value"] for each in pod["spec"]["initContainers"][0]["env"]}
+            said = {variable["name"]: variable["value"] for variable in pod["spec"]["initContainers"][0]["env"]}
             uid = pod["metadata"]["ownerReferences"][0]["uid"]
             assert verify(said[first_step.TICKET_ENV], key) == Ticket(cluster.namespace, "bert", uid, 2, 3)
 

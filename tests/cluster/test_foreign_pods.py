@@ -71,7 +71,7 @@ class Mallory:
             meta = (await self.cluster.client.get(PODS, name, namespace))["metadata"]
             assert "deletionTimestamp" not in meta, name
             assert (meta["uid"], meta["annotations"][OWN]) == (self.made[namespace, name], "mine")
-            managers = {each["manager"] for each in meta["managedFields"] if each.get("subresource") != "status"}
+            managers = {entry["manager"] for entry in meta["managedFields"] if entry.get("subresource") != "status"}
             assert managers == {MALLORY}, "nodes write statuses, and nobody else writes anything"
 
 
@@ -150,7 +150,7 @@ async def listed_ranks(cluster: Cluster) -> list[int]:
     """Return the ranks of the members that the Web API lists."""
     async with web_api(cluster) as web:
         answer = await web.http.get(f"/v1/runs/{cluster.namespace}/victim/members")
-    return [each["rank"] for each in answer.json()["items"]]
+    return [member["rank"] for member in answer.json()["items"]]
 
 
 async def test_an_owner_in_another_namespace_makes_no_member(mallory: Mallory) -> None:

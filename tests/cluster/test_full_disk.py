@@ -81,16 +81,16 @@ async def test_a_full_disk_keeps_exactly_the_acknowledged_writes(disk: Disk) -> 
             refused = await api.call("PATCH", f"{MAPS}/first", {"data": big}, content_type=MERGE)
             assert refused.code == 507
             assert (await api.call("GET", f"{MAPS}/first")).body["data"] == {"x": "1"}
-            assert {each["metadata"]["name"] for each in (await api.call("GET", MAPS)).body["items"]} == acknowledged
+            assert {item["metadata"]["name"] for item in (await api.call("GET", MAPS)).body["items"]} == acknowledged
             disk.make_room()
             assert (await api.call("PATCH", f"{MAPS}/first", {"data": {"x": "2"}}, content_type=MERGE)).code == 200
             seen = await events.take(len(acknowledged) + 1)
-        told = [(each["type"], each["object"]["metadata"]["name"]) for each in seen]
+        told = [(event["type"], event["object"]["metadata"]["name"]) for event in seen]
         assert {name for _, name in told} == acknowledged
         assert told[-1] == ("MODIFIED", "first")
     async with embedded_server(disk.path, controllers=False) as again:
         items = (await again.call("GET", MAPS)).body["items"]
-        assert {each["metadata"]["name"] for each in items} == acknowledged
+        assert {item["metadata"]["name"] for item in items} == acknowledged
         assert (await again.call("GET", f"{MAPS}/first")).body["data"] == {"x": "2"}
 
 

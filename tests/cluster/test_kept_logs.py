@@ -63,7 +63,7 @@ async def test_a_log_that_cannot_be_read_is_given_up_after_a_time(
 
     async def lost_logs() -> set[str]:
         listed = await cluster.client.list(EVENTS, cluster.namespace)
-        return {each["message"] for each in listed.items if each["reason"] == "LogLost"}
+        return {item["message"] for item in listed.items if item["reason"] == "LogLost"}
 
     messages = await lost_logs()
     for _ in range(600):  # Events are written in the background

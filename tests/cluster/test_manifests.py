@@ -106,7 +106,7 @@ async def client(real_server: RealServer) -> AsyncIterator[KubeClient]:
     """A client of a cluster with Kajitori's definitions, and a namespace for these tests."""
     async with real_server.client() as opened:
         await install(opened)
-        names = {each["metadata"]["name"] for each in (await opened.list(NAMESPACES)).items}
+        names = {item["metadata"]["name"] for item in (await opened.list(NAMESPACES)).items}
         if NAMESPACE not in names:
             await opened.create(NAMESPACES, {"metadata": {"name": NAMESPACE}})
         yield opened

@@ -62,7 +62,7 @@ async def test_a_peak_is_kept_over_attempts_and_shown_to_the_next_run(cluster: C
 
     await cluster.submit("bert-2", resources={"cpu": 1, "memory": "2Gi"}, args=["--seed", "2"])
     await cluster.reaches("bert-2", Phase.RUNNING)
-    findings = {each.code: each.message for each in cluster.status("bert-2").findings}
+    findings = {finding.code: finding.message for finding in cluster.status("bert-2").findings}
     assert findings["MemoryBelowPeak"].startswith("earlier runs of this kind peaked at 3Gi a member (bert-1, ")
 
 

@@ -88,9 +88,9 @@ class Scene:
         table = table or ("kajitori_hub" if host == "hub" else "kajitori_nat")
         found = json.loads(self.hosts[host].run(f"nft -j list counters table inet {table}"))["nftables"]
         return {
-            each["counter"]["name"]: each["counter"]["packets"]
-            for each in found
-            if each.get("counter", {}).get("packets")
+            entry["counter"]["name"]: entry["counter"]["packets"]
+            for entry in found
+            if entry.get("counter", {}).get("packets")
         }
 
     def apply(self, host: str, rendered: Rendered) -> None:
@@ -141,7 +141,7 @@ def wire(hosts: dict[str, Namespace]) -> None:
 
 def configure(host: Namespace, device: str, *addresses: str, via: tuple[str, ...] = ()) -> None:
     """Add addresses, usable at once, and default routes."""
-    commands = [f"ip address add {each} dev {device} {'nodad' if ':' in each else ''}" for each in addresses]
+    commands = [f"ip address add {address} dev {device} {'nodad' if ':' in address else ''}" for address in addresses]
     commands += [f"ip -{6 if ':' in hop else 4} route add default via {hop}" for hop in via]
     host.run(" && ".join(commands))
 
@@ -289,7 +289,7 @@ def check(scene: Scene, host: str, path: Path, seconds: int) -> Checked:
     words = ("network", "check", str(path), "--wait", str(seconds), "-o", "json")
     result = scene.hosts[host].inside(lambda: invoke(FakeWebApi(), *words))
     document = json.loads(result.stdout)
-    items = {f"{each['where']}: {each['what']}": each for each in document["items"]}
+    items = {f"{item['where']}: {item['what']}": item for item in document["items"]}
     found = {key: (each["expected"], each["found"], each["right"]) for key, each in items.items()}
     return Checked(
         result.exit_code, f"{document['from']['kind']} {document['from']['name']}".strip(), found, document["dropped"]

@@ -49,8 +49,8 @@ async def restored(cluster: Cluster, *nodes: str) -> AsyncIterator[None]:
             patch = {"metadata": {"annotations": nothing}, "spec": {"taints": None, "unschedulable": None}}
             await cluster.client.patch(NODES, name, patch)
             if any(
-                each.type == "KernelDeadlock" and each.status == "True"
-                for each in node(cluster, name).status.conditions
+                condition.type == "KernelDeadlock" and condition.status == "True"
+                for condition in node(cluster, name).status.conditions
             ):
                 await report_condition(cluster, name, "False")
 
@@ -103,7 +103,7 @@ async def test_a_condition_takes_a_node_out_until_it_ends(cluster: Cluster) -> N
         await report_condition(cluster, sick, "False")
         await cluster.until(lambda: names.TAINT_UNHEALTHY not in taints(cluster, sick), f"{sick} is back")
         assert taints(cluster, sick) == {"team": "vision"}
-        assert [(each.what, each.reason) for each in trail(cluster, sick)][1:] == [(TrailEvent.BACK, CONDITION_GONE)]
+        assert [(entry.what, entry.reason) for entry in trail(cluster, sick)][1:] == [(TrailEvent.BACK, CONDITION_GONE)]
         events = await cluster.client.list(EVENTS, "default", field_selector=f"involvedObject.name={sick}")
         assert "NodeOut" in {event["reason"] for event in events.items}
 
@@ -188,7 +188,7 @@ async def test_a_new_node_is_tested_before_it_takes_work(cluster: Cluster) -> No
         await cluster.behave(pod.metadata.name, exit_code="0")
         cluster.start_controller()
         await cluster.reaches("wide", Phase.RUNNING)
-        assert [each.what for each in trail(cluster, name)] == [TrailEvent.PASSED]
+        assert [entry.what for entry in trail(cluster, name)] == [TrailEvent.PASSED]
         assert not taints(cluster, name)
         await cluster.until(lambda: [run for _, run in cluster.mirror.runs] == ["wide"], "the run of the test is gone")
 

@@ -101,7 +101,7 @@ async def range_of(client: KubeClient, name: str) -> IPv4Network:
     async def ready() -> Any:
         with contextlib.suppress(LookupError, NotFound):
             found = await client.get(NODES, name)
-            conditions = {each["type"]: each["status"] for each in found["status"]["conditions"]}
+            conditions = {condition["type"]: condition["status"] for condition in found["status"]["conditions"]}
             return found["spec"]["podCIDR"] if conditions["Ready"] == "True" else None
 
     return IPv4Network(await until(ready))

@@ -71,7 +71,7 @@ async def test_a_preempted_program_writes_a_checkpoint_and_resumes(cluster: Clus
     assert status.queued_at == before.queued_at
     words = f"preempted by {cluster.namespace}/urgent (normal)"
     said = await cluster.client.list(EVENTS, cluster.namespace)
-    told = [(each["message"], each["count"]) for each in said.items if each["reason"] == Reason.PREEMPTED]
+    told = [(item["message"], item["count"]) for item in said.items if item["reason"] == Reason.PREEMPTED]
     assert told == [(words, 1)]
     assert status.setback is not None
     assert (status.setback.reason, status.setback.message, status.setback.attempt) == ("Preempted", words, 1)
@@ -131,7 +131,7 @@ async def test_only_as_many_sweep_members_are_preempted_as_needed(cluster: Clust
     )
     await cluster.kill_controller(task)
     cluster.start_controller()
-    assert asks and {(each.by, len(expand_ranks(each.ranks))) for each in asks} == {
+    assert asks and {(preemption.by, len(expand_ranks(preemption.ranks))) for preemption in asks} == {
         (f"{cluster.namespace}/urgent", 3),
         (f"{cluster.namespace}/second", 1),
     }
@@ -147,7 +147,7 @@ async def test_only_as_many_sweep_members_are_preempted_as_needed(cluster: Clust
         await cluster.succeed(name)
     await cluster.until(lambda: cluster.status("grid").members.running == 8, "all members run again")
     anew = {pod.member.rank for pod in cluster.pods("grid") if pod.metadata.name not in before and pod.member}
-    assert anew == {rank for each in asks for rank in expand_ranks(each.ranks)}
+    assert anew == {rank for preemption in asks for rank in expand_ranks(preemption.ranks)}
 
 
 async def test_the_next_controller_carries_out_a_written_preemption(

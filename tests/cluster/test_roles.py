@@ -68,7 +68,7 @@ async def scene(real_control_plane: RealServer, tmp_path_factory: pytest.TempPat
         cluster.use_policy(checkpoint={"kind": "claim"})
         cluster.start_controller()
         namespace = cluster.namespace
-        documents = [each for each in deployed.manifest("rbac.yaml") if each["kind"] == "ClusterRole"]
+        documents = [document for document in deployed.manifest("rbac.yaml") if document["kind"] == "ClusterRole"]
         bindings = [("RoleBinding", person, role) for person, roles in PEOPLE.items() for role in roles]
         for kind, person, role in (*bindings, ("ClusterRoleBinding", "ines", "kajitori-installer")):
             documents.append(_binding(kind, person, role, namespace))
@@ -188,7 +188,9 @@ async def test_an_installer_can_install_and_do_nothing_else(scene: RoleScene) ->
     """Deleted definitions are restored. Runs, Pods, nodes and Secrets are forbidden."""
     admin, namespace = scene.web.cluster.client, scene.web.cluster.namespace
     (definition,) = [
-        each for each in (await admin.list(CUSTOM_RESOURCES)).items if each["spec"]["group"] == names.GROUP
+        definition
+        for definition in (await admin.list(CUSTOM_RESOURCES)).items
+        if definition["spec"]["group"] == names.GROUP
     ]
     name = definition["metadata"]["name"]
     await admin.delete(PRIORITY_CLASSES, names.PRIORITY_CLASS)

@@ -61,7 +61,7 @@ async def test_a_member_that_returns_from_a_lost_node_is_ended(cluster: Cluster)
 async def environment(cluster: Cluster, pod: Pod) -> str:
     """Return KAJI_ATTEMPT of a member."""
     found = await cluster.client.get(PODS, pod.metadata.name, cluster.namespace)
-    values = {each["name"]: each.get("value") for each in found["spec"]["containers"][0]["env"]}
+    values = {variable["name"]: variable.get("value") for variable in found["spec"]["containers"][0]["env"]}
     return str(values["KAJI_ATTEMPT"])
 
 

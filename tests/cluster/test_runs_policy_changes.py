@@ -49,7 +49,7 @@ async def test_a_waiting_run_is_checked_by_the_policy_of_its_start(cluster: Clus
     await cluster.submit("other", image="other:1", replicas=2, resources=WHOLE)
     waiting = ("bert", "other")
     await cluster.until(
-        lambda: all(cluster.status(each).reason is Reason.WAITING_FOR_GPU for each in waiting), "they wait"
+        lambda: all(cluster.status(name).reason is Reason.WAITING_FOR_GPU for name in waiting), "they wait"
     )
     write(cluster, path, **NO_BERT, inject={"labels": {"under": "the-new"}})
     await cluster.succeed("first")

@@ -37,7 +37,7 @@ async def refusal(cluster: Cluster, *words: str, starts: int = 1) -> RunStatus:
 
     def there() -> RunStatus | None:
         status = cluster.status("bert")
-        return status if status.failed_starts >= starts and all(each in status.message for each in words) else None
+        return status if status.failed_starts >= starts and all(word in status.message for word in words) else None
 
     status = await cluster.until(there, f"refused: {words}")
     assert status is not None

@@ -43,7 +43,9 @@ async def environment_of_a_member(cluster: Cluster, name: str) -> tuple[str, dic
         with contextlib.suppress(NotFound):
             pod = await cluster.client.get(PODS, pods[-1].metadata.name, cluster.namespace)
             env = pod["spec"]["containers"][0]["env"]
-            return pods[-1].metadata.labels[names.LABEL_RANK], {each["name"]: each.get("value", "") for each in env}
+            return pods[-1].metadata.labels[names.LABEL_RANK], {
+                variable["name"]: variable.get("value", "") for variable in env
+            }
 
 
 async def test_every_member_runs_once_and_only_so_many_at_a_time(cluster: Cluster) -> None:
@@ -78,7 +80,7 @@ async def test_every_member_runs_once_and_only_so_many_at_a_time(cluster: Cluste
     assert all(row.node.startswith("gpu-") and row.started_at and row.ended_at for row in found.values())
     assert status.sweep.longest_seconds >= 1
     services = await cluster.client.list(SERVICES, cluster.namespace)
-    assert "grid" not in {each["metadata"]["name"] for each in services.items}
+    assert "grid" not in {item["metadata"]["name"] for item in services.items}
 
 
 async def test_a_failed_member_does_not_affect_the_others(cluster: Cluster) -> None:

@@ -78,8 +78,12 @@ async def as_deployed(cluster: KubeServer, client: KubeClient, role: str, space:
     if not cluster.is_real:
         yield client
         return
-    documents = [each for path in DEPLOY.glob("*.yaml") for each in yaml.safe_load_all(path.read_text()) if each]
-    (found,) = [each for each in documents if each["kind"] == "ClusterRole" and each["metadata"]["name"] == role]
+    documents = [
+        document for path in DEPLOY.glob("*.yaml") for document in yaml.safe_load_all(path.read_text()) if document
+    ]
+    (found,) = [
+        document for document in documents if document["kind"] == "ClusterRole" and document["metadata"]["name"] == role
+    ]
     name = f"{space}-{role}"
     await client.create(ACCOUNTS, {"metadata": {"name": role}}, space)
     await client.create(CLUSTER_ROLES, {**found, "metadata": {"name": name}})

@@ -114,14 +114,12 @@ async def test_each_team_lists_its_own_runs(calls: EveryCall) -> None:
     for headers, user, team, name in ((calls.owner, "alice", "vision", RUN), (calls.outsider, "bob", "speech", "bobs")):
         namespace = calls.cluster.namespace if user == "alice" else speech_of(calls.cluster)
         runs = (await calls.http.get("/v1/runs", headers=headers)).json()["items"]
-        assert [(each["name"], each["namespace"], each["owner"]) for each in runs] == [
-            (name, namespace, f"oidc:{user}")
-        ]
+        assert [(run["name"], run["namespace"], run["owner"]) for run in runs] == [(name, namespace, f"oidc:{user}")]
         who = (await calls.http.get("/v1/whoami", headers=headers)).json()
         assert (who["user"], f"oidc:{team}" in who["groups"]) == (f"oidc:{user}", True)
         assert (who["namespaces"], who["operator"]) == ([{"namespace": namespace, "role": "user"}], False)
         listed = (await calls.http.get("/v1/teams", headers=headers)).json()["items"]
-        assert [each["name"] for each in listed if each["yours"]] == [team]
+        assert [item["name"] for item in listed if item["yours"]] == [team]
     assert (await calls.http.delete(f"/v1/runs/{speech_of(calls.cluster)}/bobs", headers=calls.outsider)).is_success
 
 
@@ -143,7 +141,7 @@ async def test_a_lead_makes_a_token_for_a_robot(calls: EveryCall, identity_provi
     other = {"name": "nightly", "spec": SPEC, "namespace": speech_of(calls.cluster)}
     assert (await http.post("/v1/runs", headers=robot, json=other)).status_code == 403
     listed = (await http.get("/v1/tokens", headers=lead, params=here)).json()["items"]
-    assert [(each["name"], each["owner"]) for each in listed] == [("ci", "oidc:lena")]
+    assert [(item["name"], item["owner"]) for item in listed] == [("ci", "oidc:lena")]
     viewer = await http.post("/v1/tokens", headers=lead, json={"name": "ci", "role": "viewer"} | here)
     assert viewer.status_code == 409
     assert (await http.delete("/v1/tokens/ci", headers=lead, params=here)).status_code == 202

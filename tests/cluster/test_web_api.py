@@ -73,7 +73,7 @@ async def test_a_run_from_submission_to_its_end_and_resumption(
             await cluster.behave("bert-1-1", exit_code="5")
         elif seen[-1] == (2, "Running"):
             members = (await http.get(f"{path}/members")).json()["items"]
-            assert [(each["rank"], each["attempt"], each["phase"]) for each in members] == [
+            assert [(member["rank"], member["attempt"], member["phase"]) for member in members] == [
                 (rank, 2, "Running") for rank in range(3)
             ]
             await cluster.succeed("bert")
@@ -81,9 +81,9 @@ async def test_a_run_from_submission_to_its_end_and_resumption(
     assert seen[-1] == (2, "Succeeded")
     if "real" in request.node.name:  # the embedded server does not trust the certificates of simulated kubelets
         documents = await logged
-        assert {(each["rank"], each["attempt"]) for each in documents} >= {(rank, 2) for rank in range(3)}
+        assert {(document["rank"], document["attempt"]) for document in documents} >= {(rank, 2) for rank in range(3)}
     await asyncio.gather(logged, return_exceptions=True)
-    reasons = [each["reason"] async for each in lines(http, f"{path}/events")]
+    reasons = [event["reason"] async for event in lines(http, f"{path}/events")]
     assert "Succeeded" in reasons
     assert (await http.post(f"{path}/resume")).status_code == 200
     await cluster.reaches("bert", Phase.RUNNING, attempt=3)
@@ -143,7 +143,7 @@ async def test_explain_and_the_gpu_board_show_why_a_run_waits(cluster: Cluster, 
     await cluster.until(lambda: cluster.status("mine").reason.value == "WaitingForGPU", "waits")
     answer = (await http.get(f"/v1/runs/{cluster.namespace}/mine/explain")).json()
     assert answer["missing"] == {"members": 2, "gpu": 16}
-    assert [(each["holder"], each["gpus"]) for each in answer["held"]] == [(f"{cluster.namespace}/big", 48)]
+    assert [(holder["holder"], holder["gpus"]) for holder in answer["held"]] == [(f"{cluster.namespace}/big", 48)]
     board = (await http.get("/v1/gpus")).json()
     assert board["types"] == [{"type": "h100", "total": 64, "used": 48, "free": 16, "broken": 0}]
     dry = await http.post(
@@ -174,12 +174,12 @@ async def test_a_run_starts_after_exactly_the_steps_of_explain(cluster: Cluster,
         await submit(http, "mine", replicas=7, resources=whole)
         await cluster.until(lambda: cluster.status("mine").reason.value == "WaitingForGPU", "waits")
         told = (await http.get(f"/v1/runs/{cluster.namespace}/mine/explain")).json()
-        steps = [(each["kind"], each["name"]) for each in told["toFree"]]
+        steps = [(step["kind"], step["name"]) for step in told["toFree"]]
         assert set(steps) == {
             *(("run", f"{cluster.namespace}/{name}") for name in ("big", "one", "other")),
             ("cordoned", cordoned),
         }
-        assert [(each["kind"], each["name"]) for each in guessed["start"]["toFree"]] == steps
+        assert [(step["kind"], step["name"]) for step in guessed["start"]["toFree"]] == steps
         assert (guessed["starts"], told["exact"]) == (False, True)
         assert told["room"] == {"free": 2, "reserved": 0, "held": 4, "cordoned": 1, "broken": 1}
         last, *less = steps
@@ -189,7 +189,7 @@ async def test_a_run_starts_after_exactly_the_steps_of_explain(cluster: Cluster,
         await cluster.reaches("probe", Phase.RUNNING)
         assert cluster.status("mine").phase is Phase.QUEUED
         left = (await http.get(f"/v1/runs/{cluster.namespace}/mine/explain")).json()
-        assert [(each["kind"], each["name"]) for each in left["toFree"]] == [last]
+        assert [(step["kind"], step["name"]) for step in left["toFree"]] == [last]
         await carry_out(cluster, http, *last)
         await cluster.reaches("mine", Phase.RUNNING)
     finally:
@@ -208,7 +208,7 @@ async def test_explain_names_the_run_that_a_waiting_run_would_delay(cluster: Clu
     await cluster.until(lambda: cluster.status("mine").reason.value == "WaitingItsTurn", "waits its turn")
     large = f"{cluster.namespace}/large"
     told = (await http.get(f"/v1/runs/{cluster.namespace}/mine/explain")).json()
-    assert [(each["kind"], each["name"]) for each in told["toFree"]] == [("ahead", large)]
+    assert [(step["kind"], step["name"]) for step in told["toFree"]] == [("ahead", large)]
     assert (told["behind"], told["room"]["free"], told["room"]["reserved"]) == ([large], 0, 1)
     assert told["sooner"] == ["--time-limit 1h"]
     shorter = {**SPEC, "resources": whole, "timeLimit": "1h"}
@@ -284,7 +284,7 @@ async def test_nodes_that_run_out_of_addresses_are_named(cluster: Cluster, http:
     await cluster.client.create(NODES, {**body, "status": {"capacity": amounts, "allocatable": amounts}})
     try:
         await cluster.until(lambda: cluster.mirror.nodes.get(name), "the mirror to show the node")
-        items = {each["name"]: each for each in (await http.get("/v1/networks/use")).json()["items"]}
+        items = {item["name"]: item for item in (await http.get("/v1/networks/use")).json()["items"]}
         assert items[name] == {
             "name": name,
             "podCidrs": ["10.250.0.0/28"],

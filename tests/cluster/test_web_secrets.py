@@ -36,7 +36,7 @@ async def test_a_secret_is_created_listed_replaced_and_deleted(cluster: Cluster,
     assert (stored["type"], stored["data"]) == ("Opaque", {"a": VALUE, "b": VALUE})
     await cluster.client.patch(SECRETS, "wandb", {"data": {"c": VALUE}}, cluster.namespace)
     answer = await http.get("/v1/secrets")
-    (shown,) = [each for each in answer.json()["items"] if each["name"] == "wandb"]
+    (shown,) = [item for item in answer.json()["items"] if item["name"] == "wandb"]
     assert (shown["type"], shown["keyCount"], shown["keys"]) == ("Opaque", 3, None)
     assert VALUE not in answer.text
     assert (await http.delete("/v1/secrets/wandb")).status_code == 202
@@ -49,7 +49,7 @@ async def test_a_checkpoint_is_listed_and_deleted_after_its_run(cluster: Cluster
     await cluster.submit("bert", checkpoint=checkpoint)
 
     async def claim() -> dict[str, object] | None:
-        found = [each for each in (await http.get("/v1/volumes")).json()["items"] if each["kind"] == "checkpoint"]
+        found = [item for item in (await http.get("/v1/volumes")).json()["items"] if item["kind"] == "checkpoint"]
         return found[0] if found else None
 
     await cluster.until(lambda: cluster.pods("bert"), "its member is made, and so is the claim")
@@ -59,11 +59,11 @@ async def test_a_checkpoint_is_listed_and_deleted_after_its_run(cluster: Cluster
         1 << 30,
         ["bert"],
     )
-    states = {each["name"]: each["state"] for each in (await http.get("/v1/volumes")).json()["items"]}
+    states = {item["name"]: item["state"] for item in (await http.get("/v1/volumes")).json()["items"]}
     assert states["imagenet"] == "Missing"
     assert (await http.delete("/v1/volumes/bert-checkpoint")).status_code == 409
     await cluster.change("bert", stopped=True)
     await cluster.reaches("bert", Phase.STOPPED)
     assert (await http.delete("/v1/volumes/bert-checkpoint")).status_code == 202
     found = await cluster.client.list(CLAIMS, cluster.namespace)
-    assert all(each["metadata"].get("deletionTimestamp") for each in found.items), "gone, or kept by its protection"
+    assert all(item["metadata"].get("deletionTimestamp") for item in found.items), "gone, or kept by its protection"

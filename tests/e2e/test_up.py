@@ -142,8 +142,8 @@ def test_the_network_of_this_machine_is_measured(up: KajiUp) -> None:
     answer = up.kaji("network", "bench", here, here, "--seconds", "0.2", "--cpus", "0.2", "-o", "json")
     assert answer.returncode == 0, answer.stderr
     found = json.loads(answer.stdout)
-    assert [each["kind"] for each in found["items"]] == ["pods", "hosts"]
-    assert all(each["bitsPerSecond"] > 0 and each["mtu"] >= 1280 for each in found["items"])
+    assert [item["kind"] for item in found["items"]] == ["pods", "hosts"]
+    assert all(item["bitsPerSecond"] > 0 and item["mtu"] >= 1280 for item in found["items"])
     assert found["conclusions"][0].startswith(f"Both ends are on {here}")
     wait_until(lambda: "network-" not in up.kaji("ps", "-a").stdout)
 

@@ -83,7 +83,7 @@ def test_every_limit_of_the_web_api_is_documented_with_its_default() -> None:
     told = dict(re.findall(r"^\| `([a-z-]+)` \| (\d+) \|", text, re.MULTILINE))
     limits = WebLimits()
     assert told == {
-        each.name.replace("_", "-"): str(int(getattr(limits, each.name))) for each in dataclasses.fields(limits)
+        field.name.replace("_", "-"): str(int(getattr(limits, field.name))) for field in dataclasses.fields(limits)
     }
 
 

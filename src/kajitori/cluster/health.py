@@ -52,7 +52,7 @@ class HealthView:
         verdict = examine(signs, failures, policy.node_health, policy.preflight, now)
         if proven is not None:
             verdict.examine_by(proven)
-        if any(each.test is not None and each.test.state is TrialState.GOES_ON for each in signs):
+        if any(sign.test is not None and sign.test.state is TrialState.GOES_ON for sign in signs):
             verdict.examine_by(now + BUSY_RECHECK)  # it may never fit
         return verdict
 

@@ -97,7 +97,7 @@ def load_certificate(pem: bytes) -> Certificate:
 
 def names_of(certificate: Certificate) -> tuple[str, ...]:
     """Return the names and addresses of a certificate."""
-    return tuple(sorted(str(each.value) for each in _names_of(certificate)))
+    return tuple(sorted(str(name.value) for name in _names_of(certificate)))
 
 
 def load_pair(certificate: bytes, key: bytes) -> tuple[Certificate, Key]:

@@ -124,12 +124,14 @@ class Reconciler:
                 await self._put_right(run, pod)
         seen = [(pod, m) for pod in pods if (m := member_of(pod, self._mirror.nodes, spared)) is not None]
         members = [self._patient(key, member) for _, member in seen]
-        counted = [each for each in seen if each[1].uid in covered]
+        counted = [pair for pair in seen if pair[1].uid in covered]
         still_waits = partial(preemptor_waits, self._mirror, self._cluster.specs)
         life = replace(
             admitted.life,
             status=self._records.peaks.noted(run, admitted.life.status, counted),
-            withdrawn=frozenset(each.waiting for each in gang.preemptions_of(status) if not still_waits(each)),
+            withdrawn=frozenset(
+                preemption.waiting for preemption in gang.preemptions_of(status) if not still_waits(preemption)
+            ),
             confirmed=self._records.history.confirmed(run) if self._records.history is not None else 0,
         )
         if gang.has_lost_ledger(life, members):

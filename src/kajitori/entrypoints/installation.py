@@ -172,7 +172,7 @@ def uninstall(options: InstallOptions, say: Say, *, delete_runs: bool) -> list[s
             raise WrongState(f"nothing is installed in {plan.settings.namespace}", hint=hint)
         if delete_runs:
             await _delete_runs(client, say)
-        of_runs = {identity(each) for name in _OF_RUNS for each in plan.files.get(name, ())}
+        of_runs = {identity(document) for name in _OF_RUNS for document in plan.files.get(name, ())}
         kept = {one for one in plan.record.objects if one.kind == "Namespace" or _is_policy(one, plan.settings)}
         if not delete_runs:
             kept |= of_runs
@@ -279,7 +279,7 @@ async def _require_compatible(client: KubeClient) -> None:
 
 
 def _schema(definition: Object) -> dict[str, Any]:
-    (version,) = [each for each in definition["spec"]["versions"] if each["name"] == names.VERSION]
+    (version,) = [version for version in definition["spec"]["versions"] if version["name"] == names.VERSION]
     schema: dict[str, Any] = version["schema"]["openAPIV3Schema"]
     return schema
 
@@ -290,7 +290,7 @@ def _schema(definition: Object) -> dict[str, Any]:
 async def _apply(client: KubeClient, options: InstallOptions, plan: Plan, say: Say) -> None:
     """Apply namespaces, then the record, then all else; wait; remove what is not needed any more; close the record."""
     settings, before = plan.settings, plan.record.objects if plan.record is not None else ()
-    wanted = [identity(each) for each in plan.objects]
+    wanted = [identity(document) for document in plan.objects]
     wanted += [one for one in before if one.kind == "CustomResourceDefinition" and one not in wanted]
     version = plan.record.version if plan.record is not None else __version__
     counted = dict.fromkeys(Change, 0)
@@ -308,8 +308,8 @@ async def _apply(client: KubeClient, options: InstallOptions, plan: Plan, say: S
             await wait_established(client, DEFINITION)
     say(", ".join(f"{count} {change}" for change, count in counted.items()))
     if options.wait_seconds:
-        workloads = [each for each in plan.objects if each["kind"] in WORKLOADS]
-        await _wait(client, [identity(each) for each in workloads], options.wait_seconds, say)
+        workloads = [document for document in plan.objects if document["kind"] in WORKLOADS]
+        await _wait(client, [identity(workload) for workload in workloads], options.wait_seconds, say)
     for one in sorted(set(before) - set(wanted), key=_removal_order):
         if one.kind not in _KEPT_WHEN_UNUSED and await remove(client, one):
             say(f"removed {one.kind} {one.name}, which is not needed any more")
@@ -336,10 +336,10 @@ async def _wait(client: KubeClient, workloads: Sequence[Identity], seconds: floa
         if text != said or now - said_at > SAID_AGAIN_SECONDS:
             say(text)
             said, said_at = text, now
-        if all(each.is_done for each in states):
+        if all(state.is_done for state in states):
             return
         if now >= deadline:
-            late = "; ".join(str(each) for each in states if not each.is_done)
+            late = "; ".join(str(state) for state in states if not state.is_done)
             hint = "mend that and run the command again: it continues; --wait sets how long it waits"
             raise Unavailable(f"not ready after {seconds:.0f} s: {late}", hint=hint)
         await asyncio.sleep(LOOK_SECONDS)
@@ -367,7 +367,7 @@ async def _user_data(client: KubeClient) -> Leftovers:
     selector = names.MANAGED
     claims = (await client.list(CLAIMS, label_selector=selector)).items
     final = ("Succeeded", "Failed", "Stopped")
-    active = sum((each.get("status") or {}).get("phase") not in final for each in runs)
+    active = sum((run.get("status") or {}).get("phase") not in final for run in runs)
     return Leftovers(len(runs), active, len(claims))
 
 
@@ -395,7 +395,7 @@ async def _delete_runs(client: KubeClient, say: Say) -> None:
 
 def _stays(plan: Plan, left: Leftovers, *, delete_runs: bool) -> list[str]:
     """Return what an uninstallation leaves, in words."""
-    spaces = " ".join(each["metadata"]["name"] for each in plan.files["namespace"])
+    spaces = " ".join(document["metadata"]["name"] for document in plan.files["namespace"])
     found = []
     if left.runs:
         found.append(

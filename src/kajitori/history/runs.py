@@ -98,9 +98,9 @@ def statements_of(states: Iterable[RunState]) -> list[Statement]:
         for attempt in state.attempts:
             attempts.append((run.uid, *(getattr(attempt, name) for name in _ATTEMPT_COLUMNS)))
         about = state.ledger, run.namespace, run.owner, run.name
-        for each in state.segments:
-            held = each.members, each.since, each.until, each.member_seconds, each.nodes
-            segments.append((run.uid, each.id, *about, each.attempt, *_amounts(each), *held))
+        for segment in state.segments:
+            held = segment.members, segment.since, segment.until, segment.member_seconds, segment.nodes
+            segments.append((run.uid, segment.id, *about, segment.attempt, *_amounts(segment), *held))
         for number, total in enumerate(state.totals):
             key = -(state.last * 16 + number)
             left_out.append((run.uid, key, *about, *_amounts(total), state.since, state.until, total.member_seconds))

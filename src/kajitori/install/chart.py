@@ -65,10 +65,10 @@ def chart() -> dict[str, str]:
     conditions = _conditions(settings)
     rendered = render(settings, _BLOCK.format("policy"), _BLOCK.format("networks"))
     definition, namespaces = rendered.pop("definition"), rendered.pop("namespace")
-    rendered["priorityclass"] = [each for each in definition if "spec" not in each]
-    rendered["agents-namespace"] = [each for each in namespaces if identity(each) in conditions]
+    rendered["priorityclass"] = [document for document in definition if "spec" not in document]
+    rendered["agents-namespace"] = [document for document in namespaces if identity(document) in conditions]
     files = {f"templates/{name}.yaml": _MADE + _template(each, conditions) for name, each in rendered.items()}
-    files["crds/definition.yaml"] = _MADE + as_yaml([each for each in definition if "spec" in each])
+    files["crds/definition.yaml"] = _MADE + as_yaml([document for document in definition if "spec" in document])
     files["templates/certificates.yaml"] = _MADE + _own_certificates(settings) + _cert_manager()
     files["templates/_helpers.tpl"] = "{{- /* Made by docs/generate.py; edits here are lost. */ -}}\n" + _HELPERS
     files["Chart.yaml"] = _MADE + as_yaml([_about()])
@@ -171,10 +171,10 @@ _SWITCHES: dict[str, dict[str, Any]] = {
 
 def _conditions(settings: InstallSettings) -> dict[Identity, str]:
     """Return the value on which each object depends, found by rendering without it."""
-    everything = {identity(each) for each in _all(settings)}
+    everything = {identity(document) for document in _all(settings)}
     found: dict[Identity, str] = {}
     for value, update in _SWITCHES.items():
-        rest = {identity(each) for each in _all(settings.model_copy(update=update))}
+        rest = {identity(document) for document in _all(settings.model_copy(update=update))}
         found |= dict.fromkeys(everything - rest, value)
     return found
 
@@ -186,9 +186,9 @@ def _all(settings: InstallSettings) -> list[Object]:
 def _template(objects: Iterable[Object], conditions: Mapping[Identity, str]) -> str:
     """Return documents, each with a condition around it if a value switches it off."""
     text = ""
-    for each in objects:
-        piece = "---\n" + _filled(as_yaml([each]))
-        value = conditions.get(identity(each))
+    for document in objects:
+        piece = "---\n" + _filled(as_yaml([document]))
+        value = conditions.get(identity(document))
         text += f"{{{{- if .Values.{value} }}}}\n{piece}{{{{- end }}}}\n" if value else piece
     return text
 
@@ -280,7 +280,7 @@ def _own_certificates(settings: InstallSettings) -> str:
 def _renewal() -> str:
     """Return the CronJob that renews the certificate, with its rights; those among agents only if there are agents."""
     settings = _marked(TlsSettings(certificates="own"))
-    objects = [each for each in roles(settings) if each["metadata"]["name"] == "kajitori-certificates"]
+    objects = [document for document in roles(settings) if document["metadata"]["name"] == "kajitori-certificates"]
     return _template([*objects, *certificates(settings)], _conditions(settings))
 
 

@@ -151,7 +151,7 @@ def _kinds(survey: Survey, settings: InstallSettings) -> Iterator[Finding]:
             served = version in survey.served
             text = version if served else f"the cluster has no {version}"
             yield Finding(name, State.OK if served else State.FAIL, text, "" if served else way_out)
-    if not any(each.startswith("metrics.k8s.io/") for each in survey.served):
+    if not any(group_version.startswith("metrics.k8s.io/") for group_version in survey.served):
         text = "no metrics-server: the memory that runs use is known only if they ran out of it"
         yield Finding("metrics", State.WARN, text, "install a metrics-server; it is used as soon as it is there")
 

@@ -45,6 +45,6 @@ def record_map(
         "version": version,
         "complete": "true" if complete else "false",
         "settings.yaml": as_yaml([written]),
-        "objects": "".join("/".join(each) + "\n" for each in sorted(set(objects))),
+        "objects": "".join("/".join(key) + "\n" for key in sorted(set(objects))),
     }
     return made("v1", "ConfigMap", RECORD, settings.namespace, data=data)

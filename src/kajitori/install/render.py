@@ -86,7 +86,7 @@ def agent_policy(settings: InstallSettings) -> Object:
 
 def in_order(files: Mapping[str, list[Object]]) -> list[Object]:
     """Return all objects of all files."""
-    return [each for objects in files.values() for each in objects]
+    return [document for objects in files.values() for document in objects]
 
 
 def _is_address(name: str) -> bool:

@@ -46,9 +46,9 @@ def progress(workload: Mapping[str, Any], pods: Iterable[Mapping[str, Any]]) -> 
 
 
 def _failures(status: Mapping[str, Any]) -> Iterator[str]:
-    for each in status.get("conditions") or ():
-        if each["type"] == "ReplicaFailure" and each["status"] == "True":
-            yield str(each.get("message", ""))
+    for condition in status.get("conditions") or ():
+        if condition["type"] == "ReplicaFailure" and condition["status"] == "True":
+            yield str(condition.get("message", ""))
 
 
 def _pod_troubles(pods: Iterable[Mapping[str, Any]]) -> Iterator[str]:
@@ -61,6 +61,6 @@ def _pod_troubles(pods: Iterable[Mapping[str, Any]]) -> Iterator[str]:
                 yield f"{waiting['reason']}: {waiting.get('message') or container['image']}"
             elif "terminated" in state:
                 yield f"it ended with {state['terminated'].get('exitCode')}; kubectl logs {pod['metadata']['name']}"
-        for each in status.get("conditions") or ():
-            if each["type"] == "PodScheduled" and each["status"] == "False":
-                yield f"no node takes it: {each.get('message', '')}"
+        for condition in status.get("conditions") or ():
+            if condition["type"] == "PodScheduled" and condition["status"] == "False":
+                yield f"no node takes it: {condition.get('message', '')}"

@@ -61,10 +61,10 @@ def breaks(old: Schema, new: Schema, path: str = "") -> Iterator[str]:
     yield from _types(old, new, where)
     yield from _values(old, new, where)
     yield from _bounds(old, new, where)
-    known = {each["rule"] for each in old.get("x-kubernetes-validations") or ()}
-    for each in new.get("x-kubernetes-validations") or ():
-        if each["rule"] not in known:
-            yield f"{where}: there is a new rule: {each['rule']}"
+    known = {rule["rule"] for rule in old.get("x-kubernetes-validations") or ()}
+    for rule in new.get("x-kubernetes-validations") or ():
+        if rule["rule"] not in known:
+            yield f"{where}: there is a new rule: {rule['rule']}"
     for name in sorted(set(new.get("required") or ()) - set(old.get("required") or ())):
         yield f"{path}.{name} has become required"
     yield from _fields(old, new, path)

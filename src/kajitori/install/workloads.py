@@ -229,7 +229,7 @@ def renewal(settings: InstallSettings) -> list[Object]:
     spec = {"schedule": "17 3 * * 1", "concurrencyPolicy": "Forbid", "jobTemplate": {"spec": job}}
     return [
         account(name, namespace, **_pull_secrets(settings)),
-        *(bound(name, "Role", name, name, namespace, each) for each in (namespace, *agents)),
+        *(bound(name, "Role", name, name, namespace, space) for space in (namespace, *agents)),
         made("batch/v1", "CronJob", name, namespace, spec=spec),
     ]
 

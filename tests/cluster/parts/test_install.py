@@ -32,12 +32,12 @@ def test_a_second_install_changes_nothing_and_waits_for_the_parts(installed: Ins
     again = installed.as_administrator("install", "--wait", "30")
     assert "0 created, 0 changed" in again.stderr and "controller 2/2; server 2/2; relay 2/2" in again.stderr
     found = json.loads(installed.as_administrator("install", "--check", "-o", "json").stdout)
-    assert {each["name"]: each["state"] for each in found if each["state"] != "ok"} == {
+    assert {finding["name"]: finding["state"] for finding in found if finding["state"] != "ok"} == {
         "metrics": "warn",
         "storage": "warn",
         "images": "warn",
     }
-    assert {each["name"]: each["text"] for each in found}["gpus"] == "32 h100"
+    assert {finding["name"]: finding["text"] for finding in found}["gpus"] == "32 h100"
 
 
 def test_the_check_names_the_rights_that_the_user_lacks(installed: Installation) -> None:

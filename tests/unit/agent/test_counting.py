@@ -277,9 +277,9 @@ def test_sets_are_deleted_after_the_rules_that_use_them(
         agent.restart()
         agent.round()
         tables.append(nft("list", "table", *TABLES[kind].split()))
-    assert any("delete set" in each for each in scripts)
-    assert not any("flush table" in each and "delete set" in each for each in scripts)
-    assert len({len(each.splitlines()) for each in tables}) == 1, "nothing of the former ones is left"
+    assert any("delete set" in script for script in scripts)
+    assert not any("flush table" in script and "delete set" in script for script in scripts)
+    assert len({len(table.splitlines()) for table in tables}) == 1, "nothing of the former ones is left"
 
 
 @EACH
@@ -465,7 +465,7 @@ def test_maps_are_replaced_by_larger_ones_when_full(tmp_path: Path, monkeypatch:
     others = [send(name, WORLD, 7) for name in "bcd"]
     agent.round()
     assert agent.totals("a") == {"internet.out": sent}
-    assert [agent.totals(name) for name in "bcd"] == [{"internet.out": each} for each in others]
+    assert [agent.totals(name) for name in "bcd"] == [{"internet.out": total} for total in others]
 
 
 @in_a_network_of_its_own

@@ -205,7 +205,7 @@ def test_a_relays_pods_are_looked_up_until_found() -> None:
         clock=lambda: now,
     )
     pods._apply(Line("1", True, (pod(uid="u1"), pod(uid="u2", addresses=["10.0.0.1"]))), "relay")
-    assert [(each.interface, each.cgroups) for each in pods.pods().values()] == [("", ()), ("veth1", ())]
+    assert [(pod.interface, pod.cgroups) for pod in pods.pods().values()] == [("", ()), ("veth1", ())]
     found["u1"] = ("/sys/fs/cgroup/a",)
     now += 10
     assert pods.pods()["u1"].cgroups == ("/sys/fs/cgroup/a",)

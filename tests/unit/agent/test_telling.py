@@ -47,9 +47,7 @@ def pod(**fields: object) -> Pod:
 
 def counting(folder: Path, *pods: Pod) -> Counting:
     """Return an agent after its Pods and node have sent 100 bytes each."""
-    reading = {
-        str(CounterName(uid, 0, OUT)): Counter("a", Count(100, 2)) for uid in (HOST, *(each.uid for each in pods))
-    }
+    reading = {str(CounterName(uid, 0, OUT)): Counter("a", Count(100, 2)) for uid in (HOST, *(pod.uid for pod in pods))}
     ledger, _ = with_reading(with_pods(Ledger(), pods), reading, 0.0)
     file = LedgerFile(folder)
     file.save(ledger)

@@ -414,10 +414,10 @@ def _table(items: list[Object], limit: int, after: str) -> Object:
     page, rest = items[begin : begin + limit], items[begin + limit :]
     rows = [
         {
-            "cells": [each["metadata"]["name"], each.get("type", ""), len(each.get("data") or {}), "5d"],
-            "object": {"kind": "PartialObjectMetadata", "metadata": each["metadata"]},
+            "cells": [item["metadata"]["name"], item.get("type", ""), len(item.get("data") or {}), "5d"],
+            "object": {"kind": "PartialObjectMetadata", "metadata": item["metadata"]},
         }
-        for each in page
+        for item in page
     ]
     columns = [{"name": name} for name in ("Name", "Type", "Data", "Age")]
     meta = {"continue": str(begin + limit)} if rest else {}

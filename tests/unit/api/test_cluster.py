@@ -33,7 +33,7 @@ async def test_nodes_show_their_usage_and_why_they_take_no_work(world: World) ->
     world.kubernetes.put("nodes", node("g3", gpus=8, gpu_type="h100", ready=False))
     await hold(world, "bert", owner="ada", node="g1", gpus=6)
     await world.caught_up()
-    found = {each["name"]: each for each in (await get(world, "/v1/nodes"))["items"]}
+    found = {item["name"]: item for item in (await get(world, "/v1/nodes"))["items"]}
     assert found["g1"]["gpus"] == {"total": 8, "used": 6}
     assert found["g1"]["cpuMillis"] == {"total": 32_000, "used": 1000}
     assert found["g1"]["gpuType"] == "h100"
@@ -50,7 +50,7 @@ async def test_a_ready_node_that_is_still_tainted_is_explained(world: World) -> 
     shown = await get(world, "/v1/nodes/g2")
     assert (shown["ready"], shown["why"]) == (True, "Ready, but still tainted node.kubernetes.io/not-ready")
     explained = await get(world, "/v1/runs/team/bert/explain")
-    assert [(each["why"], each["nodes"]) for each in explained["blocked"]] == [
+    assert [(group["why"], group["nodes"]) for group in explained["blocked"]] == [
         ("still tainted node.kubernetes.io/not-ready", "g2")
     ]
 
@@ -139,7 +139,7 @@ async def test_the_gpu_board_adds_up(world: World) -> None:
         {"type": "h100", "total": 16, "used": 9, "free": 4, "broken": 3},
         {"type": "a100", "total": 8, "used": 2, "free": 5, "broken": 1},
     ]
-    assert [(each["owner"], each["gpus"], each["types"]) for each in board["users"]] == [
+    assert [(user["owner"], user["gpus"], user["types"]) for user in board["users"]] == [
         ("ada", 6, {"h100": 4, "a100": 2}),
         ("grace", 5, {"h100": 5}),
     ]
@@ -170,7 +170,7 @@ async def test_explain_names_what_is_missing_and_who_holds_it(world: World) -> N
     (holder,) = answer["held"]
     assert (holder["holder"], holder["owner"], holder["gpus"], holder["nodes"]) == ("team/big", "grace", 8, "g1")
     assert answer["room"] == {"free": 1, "reserved": 0, "held": 1, "cordoned": 0, "broken": 0}
-    assert [(each["kind"], each["name"]) for each in answer["toFree"]] == [
+    assert [(step["kind"], step["name"]) for step in answer["toFree"]] == [
         ("run", "team/big"),
         ("ahead", "team/before"),
     ]
@@ -178,7 +178,7 @@ async def test_explain_names_what_is_missing_and_who_holds_it(world: World) -> N
     assert (step["owner"], step["gpus"], step["nodes"]) == ("grace", 8, "g1")
     assert answer["exact"] is True
     first = await get(world, "/v1/runs/team/before/explain")
-    assert [(each["kind"], each["name"]) for each in first["toFree"]] == [("run", "team/big")]
+    assert [(step["kind"], step["name"]) for step in first["toFree"]] == [("run", "team/big")]
 
 
 async def test_explaining_a_run_that_does_not_wait_returns_its_status(world: World) -> None:
@@ -324,7 +324,7 @@ async def test_an_unhealthy_node_counts_only_as_unhealthy(world: World) -> None:
     assert 'kajitori_nodes{state="unhealthy"} 3.0' in text
     assert 'kajitori_nodes{state="cordoned"} 0.0' in text
     assert 'kajitori_nodes{state="notReady"} 0.0' in text
-    found = {each["name"]: each["why"] for each in (await get(world, "/v1/nodes"))["items"]}
+    found = {item["name"]: item["why"] for item in (await get(world, "/v1/nodes"))["items"]}
     assert found["g1"] == "unhealthy: GpuLost; cordoned"
 
 
@@ -345,7 +345,7 @@ async def test_gpus_of_members_that_are_still_starting_are_used(world: World) ->
         assert board["types"] == [{"type": "h100", "total": 16, "used": 16, "free": 0, "broken": 0}], bound
         (user,) = board["users"]
         assert (user["owner"], user["gpus"], user["runs"][0]["nodes"]) == ("ada", 16, "g[1-2]")
-        nodes = {each["name"]: each["gpus"]["used"] for each in (await get(world, "/v1/nodes"))["items"]}
+        nodes = {item["name"]: item["gpus"]["used"] for item in (await get(world, "/v1/nodes"))["items"]}
         assert nodes == {"g1": 8, "g2": 8, "n1": 0}
         assert (await get(world, "/v1/nodes/g2"))["gpus"] == {"total": 8, "used": 8}
         text = (await world.http.get("/metrics")).text
@@ -370,7 +370,7 @@ async def test_guarantees_of_teams_and_their_use_are_shown(world: World) -> None
     nothing_of = {"cpuMillis": None, "memoryBytes": None, "nodes": None}
     assert board["guarantees"][0] == mine | nothing_of
     assert board["guarantees"][1]["cpuMillis"] == {"total": 16_000, "used": 0}
-    assert [(each["namespace"], each["gpus"], each["types"]) for each in board["teams"]] == [("team", 8, {"h100": 8})]
+    assert [(team["namespace"], team["gpus"], team["types"]) for team in board["teams"]] == [("team", 8, {"h100": 8})]
     text = (await world.http.get("/metrics")).text
     assert 'kajitori_guaranteed{resource="gpus",team="team",type="h100"} 4.0' in text
     assert 'kajitori_guaranteed_used{resource="gpus",team="team",type="h100"} 8.0' in text

@@ -71,20 +71,20 @@ class Scene(QueueScene):
         super().__init__(0, **case.policy)
         self.policy = PolicyFile(None, without_file=parse_policy(case.policy))
         well = {name for kind, name in case.gone if kind in ("cordoned", "broken")}
-        for each in case.nodes:
-            self.mirror.nodes[each["name"]] = _node(each, well=each["name"] in well)
+        for node in case.nodes:
+            self.mirror.nodes[node["name"]] = _node(node, well=node["name"] in well)
         self.cluster = ClusterView(self.mirror, self.policy)
         ended = {name for kind, name in case.gone if kind in ("run", "ahead")}
-        for each in case.waiting:
-            self.show_waiting(each, stopped=f"{each['team']}/{each['name']}" in ended)
-        for each in case.running:
-            self.show_running(each)
-        for each in case.foreign:
-            if ("pod", f"ops/{each['name']}") not in case.gone:
-                self.show_foreign(each)
-        for each in case.running:  # only now, since a run that ended early would leave its nodes to the next one
-            if f"{each['team']}/{each['name']}" in ended:
-                self.run_ends(each["team"], each["name"])
+        for waiting in case.waiting:
+            self.show_waiting(waiting, stopped=f"{waiting['team']}/{waiting['name']}" in ended)
+        for running in case.running:
+            self.show_running(running)
+        for pod in case.foreign:
+            if ("pod", f"ops/{pod['name']}") not in case.gone:
+                self.show_foreign(pod)
+        for running in case.running:  # only now, since a run that ended early would leave its nodes to the next one
+            if f"{running['team']}/{running['name']}" in ended:
+                self.run_ends(running["team"], running["name"])
         for kind, name in case.gone:
             if kind == "member":
                 self.member_ends(*name.split("/"))
@@ -201,7 +201,7 @@ class Scene(QueueScene):
             client = KubeClient(KubeConfig(server="http://unused"))
             api = web_api(ApiDependencies(client=client, mirror=self.mirror, policy=self.policy, now=lambda: NOW))
             waiting = await api.queue.pending.all(NOW)
-            return {each.request.key: await explanation_of(api, each.run) for each in waiting}
+            return {run.request.key: await explanation_of(api, run.run) for run in waiting}
 
         return asyncio.run(ask())
 
@@ -281,7 +281,7 @@ def cases(draw: st.DrawFn) -> Case:
         for i in range(count)
     ]
     # Nodes that came for a run are kept for it from then on, so no other run is on them.
-    settled = [each["name"] for each in nodes if each["state"] != "new"] or ["n0"]
+    settled = [node["name"] for node in nodes if node["state"] != "new"] or ["n0"]
     some = st.lists(st.sampled_from(settled), min_size=1, max_size=4)
     types = st.sampled_from(["", "", "h100", "a100"])
 
@@ -330,7 +330,7 @@ def cases(draw: st.DrawFn) -> Case:
                 "nodes": draw(some),
                 "bound": draw(st.sampled_from([True, True, True, False])),
                 "sweep": draw(st.integers(1, 3)) if kind == "sweep" else 0,
-                "preempted_for": draw(st.sampled_from([None, None, None, *(each["name"] for each in waiting)])),
+                "preempted_for": draw(st.sampled_from([None, None, None, *(run["name"] for run in waiting)])),
                 "spec": spec(name) | ({"type": "service"} if kind == "service" else {}),
             }
         )
@@ -360,7 +360,7 @@ def test_explanations_agree_with_the_controller(case: Case) -> None:
     scene = case.scene()
     cycle, explanations = scene.cycle(), scene.explains()
     starts = {"/".join(waiting.key) for waiting, _ in cycle.starts}
-    preempted = {each.key: {victim.key for victim in each.victims} for each in cycle.preemptions.requests}
+    preempted = {request.key: {victim.key for victim in request.victims} for request in cycle.preemptions.requests}
     for key, view in explanations.items():
         assert (view.to_free == []) == (key in starts), key
         if key in starts:
@@ -371,6 +371,6 @@ def test_explanations_agree_with_the_controller(case: Case) -> None:
             continue
         for left_out in (None, *view.to_free):
             after = case.after([step for step in view.to_free if step is not left_out]).scene().cycle()
-            if in_order(after) == [each for each in in_order(cycle) if each in in_order(after)]:
+            if in_order(after) == [key for key in in_order(cycle) if key in in_order(after)]:
                 started = {"/".join(waiting.key) for waiting, _ in after.starts}
                 assert (key in started) == (left_out is None), (key, view.to_free, left_out)

@@ -58,7 +58,7 @@ async def test_a_list_holds_no_values(world: World, monkeypatch: pytest.MonkeyPa
         world.kubernetes.put("secrets", {**secret, "metadata": {key: meta[key] for key in meta if key != "uid"}})
     response = await world.http.get("/v1/secrets")
     assert ENCODED not in response.text
-    assert [(each["name"], each["type"], each["keys"], each["keyCount"]) for each in response.json()["items"]] == [
+    assert [(item["name"], item["type"], item["keys"], item["keyCount"]) for item in response.json()["items"]] == [
         ("changed", "Opaque", None, 2),
         ("foreign", "kubernetes.io/tls", None, 2),
         ("wandb", "Opaque", ["key"], 1),

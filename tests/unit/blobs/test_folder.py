@@ -148,9 +148,9 @@ async def test_empty_folders_of_removed_blobs_are_removed(tmp_path: Path, folder
     for key in ("a/b/c/1", "a/b/c/2", "a/d"):
         await folder.put(key, b"x")
     await folder.delete("a/b/c/1", "a/b/c/2")
-    assert sorted(each.name for each in (root / "a").iterdir()) == ["d"]
+    assert sorted(path.name for path in (root / "a").iterdir()) == ["d"]
     await folder.delete("a/d")
-    assert [each.name for each in root.iterdir()] == [TEMPORARY]
+    assert [path.name for path in root.iterdir()] == [TEMPORARY]
 
 
 async def test_writers_and_removers_in_one_folder_do_not_collide(folder: Blobs) -> None:
@@ -202,7 +202,7 @@ def test_a_folder_behaves_as_a_dictionary(steps: list[tuple[str, str, Any]]) -> 
                 model.pop(key, None)
             elif verb == "list":
                 found = [(blob.key, blob.size_bytes) async for blob in blobs.under(key)]
-                expected = {each: len(model[each]) for each in model if not key or each.startswith(f"{key}/")}
+                expected = {stored: len(model[stored]) for stored in model if not key or stored.startswith(f"{key}/")}
                 assert found == sorted(expected.items(), key=lambda item: item[0].encode())
             elif key in model:
                 start, length = extra

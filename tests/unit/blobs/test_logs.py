@@ -45,7 +45,7 @@ async def test_logs_are_removed_with_their_run(tmp_path: Path) -> None:
         await kept.keep(name(attempt, 0), b"x")
     await kept.keep(name(1, 0, run="u2"), b"x")
     await kept.forget("vision", "u1", up_to_attempt=2)
-    assert [each.attempt for each in await kept.of_run("vision", "u1")] == [3]
+    assert [log.attempt for log in await kept.of_run("vision", "u1")] == [3]
     await kept.forget("vision", "u1")
     await kept.forget("vision", "u1")
     assert await kept.of_run("vision", "u1") == []
@@ -75,5 +75,5 @@ async def test_a_namespace_with_too_many_logs_loses_the_oldest(tmp_path: Path) -
     await kept.keep(MemberLogName("speech", "alive", 1, 0), b"x")
     assert await kept.collect({"alive"}, MONTH, 4 * 4096) == 0
     assert await kept.collect({"alive"}, MONTH, 2 * 4096) == 2
-    assert [each.attempt for each in await kept.of_run("vision", "alive")] == [3, 4]
+    assert [log.attempt for log in await kept.of_run("vision", "alive")] == [3, 4]
     assert len(await kept.of_run("speech", "alive")) == 1

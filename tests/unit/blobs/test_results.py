@@ -20,8 +20,8 @@ async def test_a_stored_result_is_read_back(tmp_path: Path) -> None:
     kept = await results_in(tmp_path)
     first = MemberResult(index=3, state="Failed", attempt=1, exit_code=1, message="no")
     last = MemberResult(index=3, state="Succeeded", attempt=7, exit_code=0, result={"loss": [0.5, None]})
-    for each in (first, last):
-        await kept.keep("team", "u", each)
+    for results in (first, last):
+        await kept.keep("team", "u", results)
     await kept.keep("team", "other", first)
     (tmp_path / "results" / "team" / "u" / "4").write_text("{")
     assert await kept.read("team", "u", [2, 3, 4]) == {3: last}

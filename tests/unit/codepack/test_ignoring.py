@@ -18,7 +18,7 @@ _SEGMENTS += ["ä", "[[:upper:]]", "\\[a\\]", "\\#a", "\\!a", "a***b", "**a"]
 
 
 def _packed(root: Path) -> list[str]:
-    return [each.entry.path for each in list_folder(root).found]
+    return [file.entry.path for file in list_folder(root).found]
 
 
 def _write(root: Path, files: dict[str, str]) -> None:
@@ -43,7 +43,7 @@ def _tree(root: Path, chance: random.Random, depth: int = 0) -> None:
             (root / name).write_text("")
     if chance.random() < (0.3 if depth else 0.9):
         patterns = [_pattern(chance) for _ in range(chance.randint(1, 6))]
-        (root / ".gitignore").write_text("".join(f"{each}\n" for each in patterns), newline="")
+        (root / ".gitignore").write_text("".join(f"{pattern}\n" for pattern in patterns), newline="")
 
 
 @pytest.mark.skipif(shutil.which("git") is None, reason="needs git to compare with")

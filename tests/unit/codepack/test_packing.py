@@ -70,13 +70,13 @@ def test_any_tar_reads_it(tmp_path: Path) -> None:
     (tmp_path / "to").symlink_to("a")
     (tmp_path / "none").mkdir()
     with tarfile.open(fileobj=io.BytesIO(_archive(list_folder(tmp_path)))) as archive:
-        members = {each.name: each for each in archive}
+        members = {member.name: member for member in archive}
         assert sorted(members) == ["a/b.txt", "long" * 40 + ".py", "none", "run", "to"]
         content = archive.extractfile("a/b.txt")
         assert content is not None
         assert content.read() == b"hello"
     assert (members["run"].mode, members["a/b.txt"].mode, members["to"].linkname) == (0o755, 0o644, "a")
-    assert {(each.uid, each.gid, each.mtime, each.uname) for each in members.values()} == {(0, 0, 0, "")}
+    assert {(member.uid, member.gid, member.mtime, member.uname) for member in members.values()} == {(0, 0, 0, "")}
 
 
 @given(
@@ -119,7 +119,7 @@ def test_empty_folders_are_kept_unless_their_content_is_excluded(tmp_path: Path)
     """Otherwise a program's `__pycache__` would change the digest of its code."""
     _write(tmp_path, {".gitignore": b"*.pyc\n", "a.py": b"", "__pycache__/a.pyc": b""})
     (tmp_path / "logs").mkdir()
-    assert [each.entry.path for each in list_folder(tmp_path).found] == [".gitignore", "a.py", "logs"]
+    assert [file.entry.path for file in list_folder(tmp_path).found] == [".gitignore", "a.py", "logs"]
 
 
 @pytest.mark.parametrize(
@@ -137,7 +137,7 @@ def test_empty_folders_are_kept_unless_their_content_is_excluded(tmp_path: Path)
 def test_links_inside_are_kept(tmp_path: Path, link: str, target: str, expected: str) -> None:
     _write(tmp_path, {"a/x": b"", "a/b/y": b""})
     (tmp_path / link).symlink_to(target)
-    found = {each.entry.path: each.entry.target for each in list_folder(tmp_path).found}
+    found = {file.entry.path: file.entry.target for file in list_folder(tmp_path).found}
     assert found[link] == expected
 
 

@@ -20,7 +20,7 @@ def test_the_registry_follows_the_file_unless_it_is_faulty(tmp_path: Path) -> No
     assert source.current().networks == Networks()
     path.write_text("clusters: [{name: alpha, nodes: [10.1.0.0/16]}]")
     good = source.current()
-    assert [each.name for each in good.networks.clusters] == ["alpha"]
+    assert [cluster.name for cluster in good.networks.clusters] == ["alpha"]
     path.write_text("clusters: [{name: alpha, nodes: [10.1.0.0/16, 10.1.2.0/24]}]")
     bad = source.current()
     assert (bad.networks, bad.version) == (good.networks, good.version)

@@ -48,7 +48,7 @@ def test_a_written_file_and_its_folder_are_synced_to_disk(tmp_path: Path, monkey
     write_private(file, b"new")
     assert synced == [(False, "old"), (True, "new")]
     assert file.stat().st_mode & 0o777 == 0o600
-    assert [each.name for each in tmp_path.iterdir()] == ["token"]
+    assert [path.name for path in tmp_path.iterdir()] == ["token"]
 
 
 def test_a_failed_write_leaves_the_old_content(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -61,4 +61,4 @@ def test_a_failed_write_leaves_the_old_content(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(OSError, match="No space"):
         write_private(file, b"new")
-    assert [(each.name, each.read_text()) for each in tmp_path.iterdir()] == [("token", "old")]
+    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("token", "old")]

@@ -152,7 +152,7 @@ def test_a_key_is_due_at_the_earliest_of_its_times(drawn: list[tuple[str, int, s
                     expected = {each for each, at in due.items() if at <= moment}
                     assert work.take() == expected
                     due = {each: at for each, at in due.items() if each not in expected}
-                assert len(work._alarms) <= 3 + 2 * max(1, len(due)) + sum(each[2] == "forget" for each in drawn)
+                assert len(work._alarms) <= 3 + 2 * max(1, len(due)) + sum(action[2] == "forget" for action in drawn)
             clock.now += timedelta(hours=1)
             assert work.take() == set(due)
 

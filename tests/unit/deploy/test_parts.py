@@ -32,7 +32,7 @@ def documents(name: str) -> list[dict[str, Any]]:
 
 
 def document_of(name: str, kind: str) -> dict[str, Any]:
-    (found,) = [each for each in documents(name) if each["kind"] == kind]
+    (found,) = [document for document in documents(name) if document["kind"] == kind]
     return found
 
 
@@ -44,13 +44,15 @@ def container(part: str) -> dict[str, Any]:
 
 def settings_of(part: str, folder: Path) -> dict[str, Any]:
     """Return the settings from its command line, with the ConfigMap's files in `folder`."""
-    (mount,) = [each for each in container(part)["volumeMounts"] if each["name"] == "policy"]
+    (mount,) = [mount for mount in container(part)["volumeMounts"] if mount["name"] == "policy"]
     for name, text in document_of("policy", "ConfigMap")["data"].items():
         (folder / name).write_text(text)
     for name in ("tls.crt", "tls.key", "ca.crt"):
         (folder / name).write_text("")
     tls, policy = f"{TLS_FOLDER}/", f"{mount['mountPath']}/"
-    arguments = [each.replace(tls, f"{folder}/").replace(policy, f"{folder}/") for each in container(part)["args"]]
+    arguments = [
+        argument.replace(tls, f"{folder}/").replace(policy, f"{folder}/") for argument in container(part)["args"]
+    ]
     return PARTS[part].make_context(part, arguments).params
 
 
@@ -76,15 +78,18 @@ def test_a_part_accepts_its_command_line(part: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("part", [*PARTS, "relay"])
 def test_its_account_has_the_roles_of_rbac_yaml(part: str) -> None:
     """Its Pods run under their own account and with no more rights on the machine than they need."""
-    roles = {(each["kind"], each["metadata"]["name"], each["metadata"].get("namespace")) for each in documents("rbac")}
+    roles = {
+        (document["kind"], document["metadata"]["name"], document["metadata"].get("namespace"))
+        for document in documents("rbac")
+    }
     account = document_of(part, "ServiceAccount")["metadata"]
-    bindings = [each for each in documents(part) if each["kind"].endswith("RoleBinding")]
+    bindings = [document for document in documents(part) if document["kind"].endswith("RoleBinding")]
     assert bindings
     for binding in bindings:
         ref = binding["roleRef"]
         namespace = binding["metadata"].get("namespace") if ref["kind"] == "Role" else None
         assert (ref["kind"], ref["name"], namespace) in roles
-        assert [(each["name"], each["namespace"]) for each in binding["subjects"]] == [
+        assert [(subject["name"], subject["namespace"]) for subject in binding["subjects"]] == [
             (account["name"], account["namespace"])
         ]
     spec = document_of(part, "Deployment")["spec"]["template"]["spec"]
@@ -103,8 +108,10 @@ def test_all_selectors_of_a_part_select_its_pods(part: str) -> None:
     deployment = document_of(part, "Deployment")["spec"]
     labels = deployment["template"]["metadata"]["labels"]
     selectors = [deployment["selector"], document_of(part, "PodDisruptionBudget")["spec"]["selector"]]
-    selectors += [each["labelSelector"] for each in deployment["template"]["spec"]["topologySpreadConstraints"]]
-    assert [each["matchLabels"] for each in selectors] == [labels] * 3
+    selectors += [
+        constraint["labelSelector"] for constraint in deployment["template"]["spec"]["topologySpreadConstraints"]
+    ]
+    assert [selector["matchLabels"] for selector in selectors] == [labels] * 3
     assert deployment["replicas"] > document_of(part, "PodDisruptionBudget")["spec"]["maxUnavailable"]
     if part == "server":
         assert document_of(part, "Service")["spec"]["selector"] == labels

@@ -11,7 +11,7 @@ SITE = Path(__file__).parents[3] / "examples" / "policy" / "site.yaml"
 
 def test_the_example_of_a_complete_policy_is_valid() -> None:
     policy = parse_policy(SITE.read_bytes())
-    assert [(each.namespace, each.gpus) for each in policy.guarantees] == [("vision", 64), ("nlp", 32)]
+    assert [(guarantee.namespace, guarantee.gpus) for guarantee in policy.guarantees] == [("vision", 64), ("nlp", 32)]
     assert policy.preflight.image and policy.start.image
     assert policy.ended_runs.keep_for_seconds == 30 * 86_400
 

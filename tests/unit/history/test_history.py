@@ -222,9 +222,9 @@ async def test_a_transaction_is_stored_as_a_whole_or_not_at_all(history: History
 async def test_several_processes_make_the_schema_at_once(tmp_path: Path) -> None:
     """The controller and the Web API start together with an empty database."""
     several = [History(f"sqlite://{tmp_path}/history.db") for _ in range(4)]
-    await asyncio.gather(*(each.open() for each in several))
-    for each in several:
-        await each.close()
+    await asyncio.gather(*(history.open() for history in several))
+    for history in several:
+        await history.close()
 
 
 async def test_a_newer_schema_is_refused(history: History) -> None:

@@ -19,7 +19,7 @@ def rendered_by_reader(chart: Path, namespace: str, given: dict[str, Any]) -> li
     found = []
     for path in sorted((chart / "templates").glob("*.yaml")):
         text = "\n".join(_rendered(iter(path.read_text().splitlines()), values, namespace, None)) + "\n"
-        found += [each for each in yaml.safe_load_all(text) if each]
+        found += [document for document in yaml.safe_load_all(text) if document]
     return found
 
 
@@ -36,8 +36,8 @@ def _rendered(lines: Iterator[str], values: Any, namespace: str, one: Any, *, on
             out += inner
         elif word == "range":
             block = list(_block(lines))
-            for each in _value(rest, values) if on else ():
-                out += _rendered(iter(block), values, namespace, each)
+            for value in _value(rest, values) if on else ():
+                out += _rendered(iter(block), values, namespace, value)
         elif on and word and not word.startswith(("$", "fail")):
             out += _evaluated(f"{word} {rest}".strip(), values, namespace, one).removeprefix("\n").split("\n")
         elif on and not word:

@@ -57,7 +57,7 @@ def by_helm(case: str) -> list[Object]:
     namespace, given = values(case)
     command = ["helm", "template", "kajitori", str(CHART), "--namespace", namespace, "--values", "-"]
     done = subprocess.run(command, input=yaml.safe_dump(given), capture_output=True, text=True, check=True)
-    return [each for each in yaml.safe_load_all(done.stdout) if each]
+    return [document for document in yaml.safe_load_all(done.stdout) if document]
 
 
 def rendered_by_chart(case: str) -> list[Object]:
@@ -68,14 +68,18 @@ def plain(value: Any) -> Any:
     """An object without empty parts and with texts only: templates write numbers as texts, and empty lists as such."""
     if isinstance(value, dict):
         return {key: plain(each) for key, each in value.items() if each not in ({}, [], None)}
-    return [plain(each) for each in value] if isinstance(value, list) else str(value)
+    return [plain(part) for part in value] if isinstance(value, list) else str(value)
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_the_chart_renders_what_the_settings_render(case: str) -> None:
     settings = parse_settings(CASES[case])
-    wanted = {identity(each): each for each in in_order(render(settings)) if not _is_of_helm(identity(each), settings)}
-    found = {identity(each): each for each in rendered_by_chart(case)}
+    wanted = {
+        identity(document): document
+        for document in in_order(render(settings))
+        if not _is_of_helm(identity(document), settings)
+    }
+    found = {identity(document): document for document in rendered_by_chart(case)}
     assert found.keys() == wanted.keys()
     for one, each in found.items():
         for container in each.get("spec", {}).get("template", {}).get("spec", {}).get("containers", ()):

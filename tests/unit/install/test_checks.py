@@ -35,13 +35,13 @@ SETTINGS = parse_settings("{images: {prefix: registry.example.org}, store: {url:
 def states(survey: Survey, settings: InstallSettings = SETTINGS) -> dict[str, State]:
     """The findings that are not fine."""
     found = findings(survey, settings, "0.1.0")
-    assert all(bool(each.way_out) for each in found if each.state is not State.OK), "each names a way out"
-    return {each.name: each.state for each in found if each.state is not State.OK}
+    assert all(bool(finding.way_out) for finding in found if finding.state is not State.OK), "each names a way out"
+    return {finding.name: finding.state for finding in found if finding.state is not State.OK}
 
 
 def test_a_cluster_that_has_everything_has_no_complaint() -> None:
     assert states(GOOD) == {}
-    texts = {each.name: each.text for each in findings(GOOD, SETTINGS, "0.1.0")}
+    texts = {finding.name: finding.text for finding in findings(GOOD, SETTINGS, "0.1.0")}
     assert texts["objects"] == "would be 53 created"
     assert texts["gpus"] == "32 NVIDIA-H100"
 

@@ -40,7 +40,7 @@ STORED: dict[str, dict[str, Any]] = {
 
 def current() -> dict[str, Any]:
     """The schema of this version."""
-    (version,) = [each for each in custom_resource_definition()["spec"]["versions"] if each["name"] == VERSION]
+    (version,) = [version for version in custom_resource_definition()["spec"]["versions"] if version["name"] == VERSION]
     schema: dict[str, Any] = version["schema"]["openAPIV3Schema"]
     return schema
 

@@ -37,17 +37,17 @@ def rendered(case: str) -> list[Object]:
 
 def pods(objects: list[Object]) -> Iterator[tuple[str, dict[str, Any]]]:
     """The Pod of each workload, by its name."""
-    for each in objects:
-        if each["kind"] in ("Deployment", "DaemonSet"):
-            yield each["metadata"]["name"], each["spec"]["template"]["spec"]
-        elif each["kind"] == "CronJob":
-            yield each["metadata"]["name"], each["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+    for document in objects:
+        if document["kind"] in ("Deployment", "DaemonSet"):
+            yield document["metadata"]["name"], document["spec"]["template"]["spec"]
+        elif document["kind"] == "CronJob":
+            yield document["metadata"]["name"], document["spec"]["jobTemplate"]["spec"]["template"]["spec"]
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_every_object_comes_once_and_after_what_it_needs(case: str) -> None:
     objects = rendered(case)
-    seen = [identity(each) for each in objects]
+    seen = [identity(document) for document in objects]
     assert len(set(seen)) == len(seen)
     place = {(one.kind, one.namespace, one.name): index for index, one in enumerate(seen)}
     for index, each in enumerate(objects):
@@ -58,9 +58,9 @@ def test_every_object_comes_once_and_after_what_it_needs(case: str) -> None:
             assert place[ref["kind"], one.namespace if ref["kind"] == "Role" else "", ref["name"]] < index
             for subject in each["subjects"]:
                 assert ("ServiceAccount", subject["namespace"], subject["name"]) in place
-    for each in objects:
-        if each["kind"] in ("Deployment", "DaemonSet"):
-            spec, namespace = each["spec"]["template"]["spec"], each["metadata"]["namespace"]
+    for document in objects:
+        if document["kind"] in ("Deployment", "DaemonSet"):
+            spec, namespace = document["spec"]["template"]["spec"], document["metadata"]["namespace"]
             assert ("ServiceAccount", namespace, spec["serviceAccountName"]) in place
             for volume in spec["volumes"]:
                 if "configMap" in volume:
@@ -86,17 +86,17 @@ def test_nothing_is_told_or_asked_in_plain_text(case: str) -> None:
     for name, pod in pods(rendered(case)):
         (container,) = pod["containers"]
         assert "--insecure-http" not in container["args"]
-        assert not any("http://" in each for each in container["args"])
+        assert not any("http://" in argument for argument in container["args"])
         if name not in ("kajitori-agent", "kajitori-certificates"):
             assert {"--tls-cert=/etc/kajitori-tls/tls.crt"} <= set(container["args"]), name
             probes = [value for key, value in container.items() if key.endswith("Probe")]
-            assert probes and all(each["httpGet"]["scheme"] == "HTTPS" for each in probes), name
+            assert probes and all(probe["httpGet"]["scheme"] == "HTTPS" for probe in probes), name
 
 
 def test_a_network_that_encrypts_gets_plain_http_throughout() -> None:
     for name, pod in pods(rendered("plain")):
         (container,) = pod["containers"]
-        assert not any("https" in each or "tls" in each for each in container["args"]), name
+        assert not any("https" in argument or "tls" in argument for argument in container["args"]), name
         assert "tls" not in {volume["name"] for volume in pod["volumes"]}
 
 
@@ -105,15 +105,20 @@ def test_images_and_their_credentials_come_from_one_place() -> None:
     assert {pod["containers"][0]["image"] for _, pod in pods(objects)} == {
         f"registry.example.org:5000/ml/kajitori@{DIGEST}"
     }
-    asked = [each for _, pod in pods(objects) for each in pod["containers"][0]["args"] if "--member-image" in each]
+    asked = [
+        argument
+        for _, pod in pods(objects)
+        for argument in pod["containers"][0]["args"]
+        if "--member-image" in argument
+    ]
     assert set(asked) == {"--member-image=registry.example.org:5000/ml/kajitori-member:0.1.0"}
-    accounts = [each for each in objects if each["kind"] == "ServiceAccount"]
-    assert all(each["imagePullSecrets"] == [{"name": "regcred"}] for each in accounts)
+    accounts = [document for document in objects if document["kind"] == "ServiceAccount"]
+    assert all(account["imagePullSecrets"] == [{"name": "regcred"}] for account in accounts)
     assert all(pod["containers"][0]["imagePullPolicy"] == "Always" for _, pod in pods(objects))
 
 
 def test_settings_reach_the_objects() -> None:
-    objects = {identity(each)[1:]: each for each in rendered("everything")}
+    objects = {identity(document)[1:]: document for document in rendered("everything")}
     server = objects["Deployment", "ml", "kajitori-server"]["spec"]
     pod = server["template"]["spec"]
     (container,) = pod["containers"]
@@ -145,7 +150,7 @@ def test_faults_of_settings_are_named_all_at_once_with_their_lines() -> None:
 @pytest.mark.parametrize("case", CASES)
 def test_a_record_holds_settings_and_objects(case: str) -> None:
     settings = parse_settings(CASES[case])
-    objects = {identity(each) for each in in_order(render(settings))}
+    objects = {identity(document) for document in in_order(render(settings))}
     kept = record_of(record_map(settings, objects, complete=True))
     assert (kept.settings, set(kept.objects), kept.complete) == (settings, objects, True)
 

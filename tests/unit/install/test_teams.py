@@ -19,7 +19,10 @@ teams:
 def test_a_team_becomes_namespaces_and_bindings() -> None:
     """Without namespaces a team works in the one with its name."""
     found = team_objects(parse_policy(POLICY).teams)
-    named = [(each["kind"], each["metadata"].get("namespace", ""), each["metadata"]["name"]) for each in found]
+    named = [
+        (document["kind"], document["metadata"].get("namespace", ""), document["metadata"]["name"])
+        for document in found
+    ]
     assert named == [
         ("Namespace", "", "vision"),
         ("Namespace", "", "vision-tests"),
@@ -36,10 +39,10 @@ def test_a_team_becomes_namespaces_and_bindings() -> None:
 
 def rights(role: str) -> set[tuple[str, str]]:
     """What an aggregated role allows: resources and verbs."""
-    (wanted,) = [each for each in teams() if each["metadata"]["name"] == role]
+    (wanted,) = [document for document in teams() if document["metadata"]["name"] == role]
     (selector,) = wanted["aggregationRule"]["clusterRoleSelectors"]
     parts: list[dict[str, Any]] = [
-        each for each in people() if selector["matchLabels"].items() <= each["metadata"]["labels"].items()
+        document for document in people() if selector["matchLabels"].items() <= document["metadata"]["labels"].items()
     ]
     return {
         (resource, verb)
@@ -65,7 +68,7 @@ def test_each_role_has_its_rights_and_no_others() -> None:
     operator = rights("kajitori-operators")
     assert {("nodes", "patch"), ("runs", "delete")} <= operator
     assert not {"secrets", "pods/exec"} & {resource for resource, _ in operator}
-    assert all(label.startswith(AGGREGATE_TO) for each in teams() for label in _selected(each))
+    assert all(label.startswith(AGGREGATE_TO) for document in teams() for label in _selected(document))
 
 
 def _selected(role: dict[str, Any]) -> list[str]:

@@ -37,7 +37,9 @@ EVENT: dict[str, Any] = {
 
 
 def log(*events: dict[str, Any] | bytes) -> AuditLog:
-    return AuditLog([each if isinstance(each, bytes) else msgspec.json.encode(EVENT | each) + b"\n" for each in events])
+    return AuditLog(
+        [event if isinstance(event, bytes) else msgspec.json.encode(EVENT | event) + b"\n" for event in events]
+    )
 
 
 def test_an_event_becomes_a_request_with_client_and_kind() -> None:
@@ -100,7 +102,7 @@ def test_a_watch_is_one_request_however_many_stages_are_logged() -> None:
     (ended,) = log(watch | {"stage": "RequestReceived"}, opened, over).requests()
     assert ended.ended is not None and ended.ended - ended.began == 60
     still, *rest = log(opened, opened | {"auditID": "2"}, over | {"auditID": "2"}).requests()
-    assert still.ended is not None and [each.ended for each in rest] == [None]
+    assert still.ended is not None and [call.ended for call in rest] == [None]
 
 
 def test_lines_that_are_no_events_are_counted() -> None:

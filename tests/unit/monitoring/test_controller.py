@@ -16,8 +16,8 @@ from kajitori.monitoring.probes import ProbeServer
 
 CLOSED = {
     "step": set(STEPS),
-    "reason": {each.value for each in Reason} | {"unknown"},
-    "phase": {each.value for each in Phase},
+    "reason": {reason.value for reason in Reason} | {"unknown"},
+    "phase": {phase.value for phase in Phase},
     "cause": {"priority", "guarantee"},
     "method": {"POST", "PUT", "PATCH", "DELETE"},
     "resource": {"runs/status"},

@@ -43,7 +43,7 @@ async def who_am_i(api: Shared, user: Caller) -> Response:
         known.update(team.namespaces_of(name))
     rights = await asyncio.gather(*(_rights(user, namespace) for namespace in sorted(known)[:MAX_NAMESPACES]))
     operator = await user.may("patch", "", resource=NODES)
-    found = [each for each in rights if each is not None]
+    found = [right for right in rights if right is not None]
     return answer(WhoAmI(user=user.name, groups=sorted(user.groups), namespaces=found, operator=operator))
 
 

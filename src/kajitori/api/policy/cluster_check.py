@@ -84,8 +84,8 @@ def _nodes(api: Api) -> list[CheckedNode]:
 async def _objects(user: User, named: list[Named]) -> Shortfall:
     """Look up each object once, although several fields may name it."""
     fields: defaultdict[tuple[str, str, str], list[Named]] = defaultdict(list)
-    for each in named:
-        fields[each.kind, each.namespace, each.name].append(each)
+    for object_ in named:
+        fields[object_.kind, object_.namespace, object_.name].append(object_)
     turns = asyncio.Semaphore(_AT_ONCE)
 
     async def looked_up(group: list[Named]) -> Shortfall:
@@ -93,8 +93,8 @@ async def _objects(user: User, named: list[Named]) -> Shortfall:
             async with turns:
                 fault_of = await _wrong_with(user, group[0])
         except Forbidden as error:
-            return Shortfall(notes=tuple(f"{each.field} is not checked: {error.message}" for each in group))
-        return Shortfall(tuple(fault_of(each) for each in group) if fault_of is not None else ())
+            return Shortfall(notes=tuple(f"{object_.field} is not checked: {error.message}" for object_ in group))
+        return Shortfall(tuple(fault_of(object_) for object_ in group) if fault_of is not None else ())
 
     answers = await asyncio.gather(*map(looked_up, list(fields.values())[:MAX_LOOKUPS]))
     left_out = len(fields) - len(answers)
@@ -108,7 +108,9 @@ async def _wrong_with(user: User, named: Named) -> Callable[[Named], Fault] | No
     try:
         if not named.name:
             classes = (await user.client.list(resource, type=HasMetadata)).items
-            has_default = any(each.metadata.annotations.get(_DEFAULT_CLASS) == "true" for each in classes)
+            has_default = any(
+                storage_class.metadata.annotations.get(_DEFAULT_CLASS) == "true" for storage_class in classes
+            )
             return None if has_default else missing_object
         path = resource.path(named.namespace or None, named.name)
         body = await user.client.request("GET", path, headers={} if is_class else {"Accept": METADATA_ONLY})

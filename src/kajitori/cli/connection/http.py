@@ -341,7 +341,7 @@ def error_of(response: Response) -> KajitoriError:
     status = response.status
     code, hint = str(problem.get("code") or ""), str(problem.get("hint") or "")
     detail = problem.get("detail") or problem.get("title")
-    faults = [_fault(each) for each in problem.get("faults") or () if isinstance(each, dict)]
+    faults = [_fault(fault) for fault in problem.get("faults") or () if isinstance(fault, dict)]
     if status in (400, 422) or faults:
         kind = Refused if code == Refused.code else InvalidInput
         return kind(faults or [Fault("", str(detail), hint=hint)], hint=hint if faults else "")

@@ -110,14 +110,14 @@ def _rules(rendered: Rendered) -> Found:
         denied = "not permitted" in done.stderr
         found = "unknown: looking at them needs root" if denied else "none: there is no such table"
         return Found("this host", what, expected, found, False)
-    rules = [each["rule"] for each in json.loads(done.stdout)["nftables"] if "rule" in each]
-    comments = (each.get("comment", "") for each in rules)
+    rules = [entry["rule"] for entry in json.loads(done.stdout)["nftables"] if "rule" in entry]
+    comments = (rule.get("comment", "") for rule in rules)
     marks = [comment.removeprefix(MARK) for comment in comments if comment.startswith(MARK)]
     found = f"those of {', '.join(marks) or 'somebody else'}"
     if marks != [rendered.digest]:
         return Found("this host", what, expected, found, False)
     # The mark stands in one of them: others may have been taken out, or put in.
-    there, wanted = Counter(each["chain"] for each in rules), rendered.rules_by_chain
+    there, wanted = Counter(rule["chain"] for rule in rules), rendered.rules_by_chain
     changed = sorted(name for name in there.keys() | wanted.keys() if there[name] != wanted[name])
     said = f", changed by somebody in {', '.join(changed)}" if changed else ""
     return Found("this host", what, expected, found + said, not changed)
@@ -130,8 +130,12 @@ def dropped(rendered: Rendered) -> dict[str, int]:
     done = subprocess.run(["nft", "-j", "list", "counters", "table", "inet", rendered.table], capture_output=True)
     if done.returncode != 0:
         return {}
-    counters = [each["counter"] for each in json.loads(done.stdout)["nftables"] if "counter" in each]
-    return {each["name"]: each["packets"] for each in counters if each["name"] in rendered.refusing and each["packets"]}
+    counters = [entry["counter"] for entry in json.loads(done.stdout)["nftables"] if "counter" in entry]
+    return {
+        counter["name"]: counter["packets"]
+        for counter in counters
+        if counter["name"] in rendered.refusing and counter["packets"]
+    }
 
 
 def _kernel_routes(version: int) -> dict[str, dict[str, Any]]:
@@ -140,7 +144,7 @@ def _kernel_routes(version: int) -> dict[str, dict[str, Any]]:
         return {}
     done = subprocess.run(["ip", "-j", f"-{version}", "route", "show"], capture_output=True, text=True)
     found: list[dict[str, Any]] = json.loads(done.stdout or "[]") if done.returncode == 0 else []
-    return {str(ip_network(each["dst"])): each for each in found if each.get("dst") != "default"}
+    return {str(ip_network(route["dst"])): route for route in found if route.get("dst") != "default"}
 
 
 def _route(route: Route, known: dict[str, Any] | None) -> Found:
@@ -149,7 +153,7 @@ def _route(route: Route, known: dict[str, Any] | None) -> Found:
     if known is None:
         return Found("this host", what, expected, "none", False)
     hops = [known] if "gateway" in known else known.get("nexthops", [])
-    gateways = sorted(each["gateway"] for each in hops if "gateway" in each)
+    gateways = sorted(hop["gateway"] for hop in hops if "gateway" in hop)
     nowhere = known.get("type") == "blackhole"
     found = "nowhere" if nowhere else f"via {', '.join(gateways)}" if gateways else f"by {known.get('dev', 'itself')}"
     right = nowhere if not route.via else gateways == sorted(str(hop) for hop in route.via)

@@ -54,12 +54,14 @@ async def evidence_of(client: KubeClient) -> Evidence:
     except KajitoriError as error:
         notes.append(f"open watches are not known: {error.message}")
         watches = {}
-    return Evidence(nodes, kubelets, tuple(_daemon_set(each, reads) for each in sets), watches, tuple(notes))
+    return Evidence(
+        nodes, kubelets, tuple(_daemon_set(daemon_set, reads) for daemon_set in sets), watches, tuple(notes)
+    )
 
 
 def _has_kubelet(node: Mapping[str, Any]) -> bool:
     conditions = (node.get("status") or {}).get("conditions") or ()
-    return any(each["type"] == "Ready" and each["status"] != "Unknown" for each in conditions)
+    return any(condition["type"] == "Ready" and condition["status"] != "Unknown" for condition in conditions)
 
 
 def open_watches_in(metrics: str) -> dict[str, int]:

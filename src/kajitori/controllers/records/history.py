@@ -189,14 +189,14 @@ class HistoryKeeper:
         for key in keys:
             del self._changed[key]
         try:
-            news = [each for key in keys for each in self._news_of(key)]
+            news = [item for key in keys for item in self._news_of(key)]
             if news:
-                await self._history.record(each.state for each in news)
+                await self._history.record(item.state for item in news)
         except BaseException:
             self._changed = dict.fromkeys(keys) | self._changed
             raise
-        for each in news:
-            self._note_told(each)
+        for item in news:
+            self._note_told(item)
         entries = list(self._entries.values())
         if entries:
             await self._history.note(entries)

@@ -220,11 +220,13 @@ def _model_at(model: type[BaseModel], location: tuple[int | str, ...]) -> type[B
 def _model_in(annotation: object) -> type[BaseModel] | None:
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
-    return next((found for each in typing.get_args(annotation) if (found := _model_in(each)) is not None), None)
+    return next((found for argument in typing.get_args(annotation) if (found := _model_in(argument)) is not None), None)
 
 
 def _is_mapping(annotation: object) -> bool:
-    return typing.get_origin(annotation) is dict or any(_is_mapping(each) for each in typing.get_args(annotation))
+    return typing.get_origin(annotation) is dict or any(
+        _is_mapping(argument) for argument in typing.get_args(annotation)
+    )
 
 
 def _kind_of(value: object) -> str:

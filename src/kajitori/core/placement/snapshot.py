@@ -199,7 +199,7 @@ class NodeTable:
 def _is_let_onto(node: NodeFacts, tolerations: Sequence[Toleration]) -> bool:
     """Whether a node that is out of the pool takes work of runs with these tolerations."""
     in_order = bool(node.out) and node.ready and node.schedulable
-    return in_order and all(any(each.tolerates(taint) for each in tolerations) for taint in node.out)
+    return in_order and all(any(toleration.tolerates(taint) for toleration in tolerations) for taint in node.out)
 
 
 @dataclass(slots=True)

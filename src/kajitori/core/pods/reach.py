@@ -146,7 +146,7 @@ def _rules(places: Sequence[str], peers: str, policy: Policy) -> list[Manifest]:
             rules.append({peers: [{"ipBlock": {"cidr": str(network), "except": [*map(str, holes)]}}]})
         else:
             whole.append(network)
-    blocks = [{"ipBlock": {"cidr": str(each)}} for each in collapsed(whole)]
+    blocks = [{"ipBlock": {"cidr": str(network)}} for network in collapsed(whole)]
     return [*rules, {peers: blocks}] if blocks else rules
 
 
@@ -154,7 +154,7 @@ def _blocks(places: Sequence[str], traffic: TrafficPolicy) -> Iterator[tuple[Net
     """Yield the ranges of those classes that are among the places. Each comes with its exceptions: the ranges inside it
     that belong to classes which are not among the places."""
     written = [*traffic.classes.items(), (traffic.others, ("0.0.0.0/0", "::/0"))]
-    ranges = [(ipaddress.ip_network(each), name) for name, networks in written for each in networks]
+    ranges = [(ipaddress.ip_network(network), name) for name, networks in written for network in networks]
     for network, name in ranges:
         if name not in places:
             continue
@@ -172,7 +172,7 @@ def _resolvers(policy: Policy) -> list[Manifest]:
         "namespaceSelector": {"matchLabels": {_NAMESPACE_NAME: dns.namespace}},
         "podSelector": {"matchLabels": dict(dns.labels)},
     }
-    node_local = {"to": [{"ipBlock": {"cidr": _NODE_LOCAL_DNS}}], "ports": [dict(each) for each in _DNS_PORTS]}
+    node_local = {"to": [{"ipBlock": {"cidr": _NODE_LOCAL_DNS}}], "ports": [dict(port) for port in _DNS_PORTS]}
     return [{"to": [pods]}, node_local]
 
 

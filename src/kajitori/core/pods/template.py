@@ -241,7 +241,7 @@ def _add_policy_findings(policy: Policy, resolved: Resolved, findings: Findings)
         ("LabelsAdded", "labels", [f"{key}={value}" for key, value in inject.labels.items()]),
         ("AnnotationsAdded", "annotations", list(inject.annotations)),
         ("NodeSelectorAdded", "the node selector", [f"{key}={value}" for key, value in inject.node_selector.items()]),
-        ("TolerationsAdded", "tolerations of", [each.key or "every taint" for each in tolerated]),
+        ("TolerationsAdded", "tolerations of", [toleration.key or "every taint" for toleration in tolerated]),
         ("RuntimeClassSet", "the runtime class", [inject.runtime_class] if inject.runtime_class else []),
         ("SchedulerSet", "the scheduler", [inject.scheduler_name] if inject.scheduler_name else []),
     )

@@ -136,7 +136,7 @@ def _converted(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> Sch
     if schema.get(_PRESERVE):
         return {_PRESERVE: True} | described
     if "anyOf" in schema:
-        branches = [each for each in schema["anyOf"] if each.get("type") != "null"]
+        branches = [branch for branch in schema["anyOf"] if branch.get("type") != "null"]
         if len(branches) != 1:
             raise ValueError(f"a field with several types needs an extension that says so: {schema}")
         return _converted(branches[0], definitions) | described

@@ -211,8 +211,11 @@ def _attempt_faults(status: RunStatus, attempt: Attempt) -> Iterator[str]:
 def _template_faults(template: str) -> Iterator[str]:
     try:
         spec = msgspec.json.decode(template, type=_Template).spec
-        asked = [spec.resources, *(each.resources for each in (*spec.containers, *spec.init_containers))]
-        for amounts in (spec.overhead, *(part for each in asked for part in (each.requests, each.limits))):
+        asked = [spec.resources, *(container.resources for container in (*spec.containers, *spec.init_containers))]
+        for amounts in (
+            spec.overhead,
+            *(part for resources in asked for part in (resources.requests, resources.limits)),
+        ):
             for resource, amount in amounts.items():
                 parse_cpu_millis(amount) if resource == "cpu" else parse_memory_bytes(amount)
     except ValueError as error:  # base class of msgspec's and our own errors

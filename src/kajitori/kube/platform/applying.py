@@ -16,8 +16,8 @@ from kajitori.kube.requests import PatchKind
 from kajitori.kube.resources import CUSTOM_RESOURCES, Resource
 
 KINDS = {
-    (each.group, each.kind): each
-    for each in (
+    (resource.group, resource.kind): resource
+    for resource in (
         resources.CERTIFICATES,
         resources.CLUSTER_ROLES,
         resources.CLUSTER_ROLE_BINDINGS,
@@ -109,7 +109,7 @@ async def wait_established(client: KubeClient, name: str) -> None:
     for _ in range(_TRIES):
         found = await client.get(CUSTOM_RESOURCES, name)
         conditions = (found.get("status") or {}).get("conditions") or ()
-        if any(each["type"] == "Established" and each["status"] == "True" for each in conditions):
+        if any(condition["type"] == "Established" and condition["status"] == "True" for condition in conditions):
             return
         await asyncio.sleep(_PAUSE_SECONDS)
     raise Unavailable(

@@ -41,8 +41,10 @@ async def survey(
         served=await _served(client),
         refused=refused,
         changes={str(each): count for each, count in changes.items()},
-        storage_classes=[each["metadata"]["name"] for each in classes],
-        default_storage=next((each["metadata"]["name"] for each in classes if _is_default(each)), ""),
+        storage_classes=[storage_class["metadata"]["name"] for storage_class in classes],
+        default_storage=next(
+            (storage_class["metadata"]["name"] for storage_class in classes if _is_default(storage_class)), ""
+        ),
         nodes=len(nodes),
         gpus=_gpus(nodes),
         missing_secrets=await _missing(client, settings),
@@ -54,9 +56,9 @@ async def survey(
 
 async def _served(client: KubeClient) -> frozenset[str]:
     groups = msgspec.json.decode(await client.request("GET", "/apis"))
-    versions = {each["groupVersion"] for group in groups["groups"] for each in group["versions"]}
+    versions = {version["groupVersion"] for group in groups["groups"] for version in group["versions"]}
     found = msgspec.json.decode(await client.request("GET", f"/apis/{_ADMISSION}")) if _ADMISSION in versions else {}
-    kinds = {f"{_ADMISSION} {each['name']}" for each in found.get("resources", ())}
+    kinds = {f"{_ADMISSION} {kind['name']}" for kind in found.get("resources", ())}
     return frozenset(versions | kinds)
 
 

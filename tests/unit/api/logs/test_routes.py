@@ -288,7 +288,7 @@ async def test_a_resumed_reader_goes_on_with_the_attempt_it_was_reading(
     async with served.stream("GET", PATH, params=resumed | params) as response:
         lines = response.aiter_lines()
         documents = [json.loads(await anext(lines)) for _ in range(3)]
-        assert [(each["attempt"], each["line"]) for each in documents] == [
+        assert [(document["attempt"], document["line"]) for document in documents] == [
             (2, "last words"),
             (3, "a short life"),
             (4, "the fourth"),
@@ -322,7 +322,7 @@ async def test_the_log_of_a_member_of_later_attempts_is_returned_once(
         world.kubernetes.change("runs", "bert", status=attempts(140, phase="Running"))
         put_member(world, made, FakeLog(at(1, "b")), attempt=140)
         documents = [json.loads(await anext(lines)) for _ in range(3)]
-        assert [(each["attempt"], each["line"]) for each in documents] == [
+        assert [(document["attempt"], document["line"]) for document in documents] == [
             (20, "last words"),
             (33, "a short life"),
             (140, "b"),
@@ -514,7 +514,7 @@ async def test_several_members_are_merged_by_time(world: World) -> None:
         put_member(world, made, FakeLog(*lines), rank=rank)
     await world.caught_up()
     documents = [json.loads(line) for line in (await read(world.http, allRanks="true")).splitlines()]
-    assert [each["time"] for each in documents] == sorted(each["time"] for each in documents)
+    assert [document["time"] for document in documents] == sorted(document["time"] for document in documents)
     assert len(documents) == 15
     assert documents[1] == {"rank": 1, "attempt": 1, "time": "2026-11-21T10:00:01.000000000Z", "line": "1/0"}
     some = await world.http.get(PATH, params={"rank": [0, 2]})

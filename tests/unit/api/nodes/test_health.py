@@ -51,7 +51,7 @@ async def test_the_reason_and_the_trail_of_an_unhealthy_node_are_shown(world: Wo
     )
     view = await get(world, "g1")
     assert view["why"] == "unhealthy: PreflightFailed: exit code 1: 7 of 8 GPUs"
-    assert [each["says"] for each in view["health"]] == [
+    assert [entry["says"] for entry in view["health"]] == [
         "passed its test, asked for by ben",
         "out of the pool: PreflightFailed; exit code 1: 7 of 8 GPUs",
     ]

@@ -20,7 +20,7 @@ async def put_run(world: World, name: str, *, created: str = "2026-11-21T10:00:0
 async def names_of(world: World, **params: Any) -> list[str]:
     response = await world.http.get("/v1/runs", params=params)
     assert response.status_code == 200, response.text
-    return [each["name"] for each in response.json()["items"]]
+    return [item["name"] for item in response.json()["items"]]
 
 
 async def test_a_run_view_has_spec_with_defaults_and_status_without_the_template(world: World) -> None:
@@ -65,7 +65,7 @@ async def test_pages_are_consistent_while_runs_come_and_go(world: World) -> None
     params: dict[str, Any] = {"limit": 2}
     while True:
         page = (await world.http.get("/v1/runs", params=params)).json()
-        seen += [each["name"] for each in page["items"]]
+        seen += [item["name"] for item in page["items"]]
         if "continue" not in page:
             break
         params["continue"] = page["continue"]
@@ -93,7 +93,7 @@ async def test_runs_of_one_second_are_ordered_by_submission_time(world: World) -
     params: dict[str, Any] = {"limit": 1}
     while params.get("continue", "first"):
         page = (await world.http.get("/v1/runs", params=params)).json()
-        seen += [each["name"] for each in page["items"]]
+        seen += [item["name"] for item in page["items"]]
         params["continue"] = page.get("continue")
     assert seen == everything
 
@@ -217,14 +217,14 @@ async def test_members_are_listed_by_rank_with_their_newest_attempt(world: World
     world.kubernetes.put("pods", pod(made, attempt=1, rank=0, phase="Failed"))
     await world.caught_up()
     page = (await world.http.get("/v1/runs/team/bert/members", params={"limit": 2})).json()
-    assert [(each["rank"], each["attempt"], each["pod"]) for each in page["items"]] == [
+    assert [(item["rank"], item["attempt"], item["pod"]) for item in page["items"]] == [
         (0, 2, "bert-2-0"),
         (1, 2, "bert-2-1"),
     ]
     assert page["items"][0]["phase"] == "Running"
     assert page["items"][0]["address"] == "10.0.0.1"
     rest = (await world.http.get("/v1/runs/team/bert/members", params={"continue": page["continue"]})).json()
-    assert [each["rank"] for each in rest["items"]] == [2]
+    assert [item["rank"] for item in rest["items"]] == [2]
     assert "continue" not in rest
 
 
@@ -246,7 +246,7 @@ async def test_nodes_of_members_from_earlier_attempts_are_shown(world: World) ->
         world.kubernetes.put("pods", pod(sweep, attempt=attempt, rank=rank, node=node))
     await world.caught_up()
     listed = (await world.http.get("/v1/runs")).json()["items"]
-    nodes = {each["name"]: each["nodes"] for each in listed}
+    nodes = {run["name"]: run["nodes"] for run in listed}
     assert nodes == {"web": "n[5,7,5]", "grid": "n[9-10]", "gang": "n1*3"}
     world.kubernetes.put("pods", pod(service, attempt=1, rank=0, node="n6"))
     await world.caught_up()

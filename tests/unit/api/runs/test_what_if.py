@@ -45,12 +45,12 @@ async def test_what_if_explains_why_a_run_would_wait(world: World) -> None:
     found = (await what_if(world, WANTS)).json()
     assert (found["starts"], found["nodes"], found["domains"]) == (False, "", {})
     assert (found["start"]["reason"], found["start"]["ahead"]) == ("WaitingForGPU", 1)
-    assert {(each["kind"], each["name"]) for each in found["start"]["toFree"]} == {
+    assert {(step["kind"], step["name"]) for step in found["start"]["toFree"]} == {
         ("run", "team/big"),
         ("ahead", "team/huge"),
     }
     renamed = (await what_if(world, WANTS, name="huge")).json()  # in place of the run with this name
-    assert [(each["kind"], each["name"]) for each in renamed["start"]["toFree"]] == [("run", "team/big")]
+    assert [(step["kind"], step["name"]) for step in renamed["start"]["toFree"]] == [("run", "team/big")]
 
 
 async def test_a_namespace_quota_counts_before_submission(world: World) -> None:

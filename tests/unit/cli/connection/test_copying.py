@@ -48,8 +48,8 @@ def sender(*members: tarfile.TarInfo | tuple[tarfile.TarInfo, bytes]) -> Any:
     """Return a member that answers every command with this archive."""
     archive = io.BytesIO()
     with tarfile.open(fileobj=archive, mode="w") as tar:
-        for each in members:
-            info, content = each if isinstance(each, tuple) else (each, b"")
+        for member in members:
+            info, content = member if isinstance(member, tuple) else (member, b"")
             info.size = len(content)
             tar.addfile(info, io.BytesIO(content))
 

@@ -40,21 +40,21 @@ class Scene:
 
     def __init__(self, *runs: RunObject) -> None:
         self.mirror = Mirror(KubeClient(KubeConfig(server="http://unused")))
-        for each in runs:
-            self.mirror.runs["vision", each.metadata.name] = each
+        for run in runs:
+            self.mirror.runs["vision", run.metadata.name] = run
         self.index = RunHistory(self.mirror)
 
     def show(self, *runs: RunObject) -> None:
-        for each in runs:
-            self.mirror.runs["vision", each.metadata.name] = each
-            self.mirror._tell(RUNS, "vision", each.metadata.name)
+        for run in runs:
+            self.mirror.runs["vision", run.metadata.name] = run
+            self.mirror._tell(RUNS, "vision", run.metadata.name)
 
     def lose(self, name: str) -> None:
         del self.mirror.runs["vision", name]
         self.mirror._tell(RUNS, "vision", name)
 
     def found(self, than: RunObject | None = None) -> list[str]:
-        return [each.name for each in self.index.earlier(KIND, than)]
+        return [run.name for run in self.index.earlier(KIND, than)]
 
 
 def test_comparable_runs_with_a_known_peak_are_listed_newest_first() -> None:

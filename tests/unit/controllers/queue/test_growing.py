@@ -35,7 +35,7 @@ class Scene(QueueScene):
     def grows(self, minutes: int, *, busy: tuple[str, ...] = ()) -> dict[str, tuple[str, ...]]:
         keys = [("team", name) for name in busy]
         found = self.queue.growing(self.growing, keys, NOW + timedelta(minutes=minutes))
-        return {each.key[1]: each.nodes for each in found}
+        return {growth.key[1]: growth.nodes for growth in found}
 
     def queues(self, name: str, members: int, *, fewest: int | None = None, priority: int = 0, **status: Any) -> None:
         """Add a waiting run as the controller does."""

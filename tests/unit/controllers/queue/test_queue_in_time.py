@@ -120,7 +120,7 @@ def test_order_fifo_starts_runs_in_order_of_submission(runs: list[tuple[int, int
         waiting = [run.key for run in found.plan.queue]
         assert waiting == sorted(waiting, key=lambda key: int(key.removeprefix("team/s")))
         assert [ranking.place(key).position for key in waiting] == list(range(1, len(waiting) + 1))
-        reservations = {each.key: each for each in found.plan.schedule.reservations}
+        reservations = {reservation.key: reservation for reservation in found.plan.schedule.reservations}
         first = reservations.get(waiting[0])
         if places is not None and places[0] == waiting[0] and first is not None:
             assert first.starts_at <= places[1] + 1  # runs that passed it since have not delayed it

@@ -51,7 +51,7 @@ def test_more_members_are_preempted_while_others_are_ending() -> None:
     scene.waits("second", 1)
     assert scene.asks() == {"team/second": ["team/grid"]}
     both = scene.intends("grid", "second")
-    assert [(each.by, each.ranks) for each in both.each] == [("team/second", "3"), ("team/urgent", "1-2")]
+    assert [(part.by, part.ranks) for part in both.each] == [("team/second", "3"), ("team/urgent", "1-2")]
     assert both.others == first.each
     assert scene.asks() == {}
     scene.put("grid", msgspec.structs.replace(gang.preempt(status, both), sweep=SweepState(again="1-3")))
@@ -108,7 +108,7 @@ def test_one_cycle_preempts_members_of_a_sweep_for_several_runs() -> None:
         asked = scene.queue.preemptions.statuses_for(request, scene.mirror.runs[key_of(request.key)], NOW)
         for key, each in asked.items():
             scene.queue.preemptions.note_preempting(key, each)
-    assert [(each.by, each.ranks) for each in asked["team", "grid"].each] == [(second.key, "2"), (first.key, "1")]
+    assert [(part.by, part.ranks) for part in asked["team", "grid"].each] == [(second.key, "2"), (first.key, "1")]
 
 
 def test_members_of_a_sweep_without_a_shown_pod_count_as_its_youngest() -> None:

@@ -19,7 +19,7 @@ def queued(key: str, member: MemberRequest = SMALL, priority: int = 0) -> Waitin
 
 
 def keys(found: list[WaitingRun]) -> list[str]:
-    return [each.gang.key for each in found]
+    return [entry.gang.key for entry in found]
 
 
 def test_the_first_runs_of_each_shape_are_found_in_order() -> None:
@@ -32,8 +32,8 @@ def test_the_first_runs_of_each_shape_are_found_in_order() -> None:
 def test_a_new_run_comes_after_runs_of_the_same_priority() -> None:
     shapes = QueueByShape()
     shapes.replace([queued("a", priority=1), queued("b")])
-    for each in (queued("c"), queued("d", priority=1), queued("e", LARGE, priority=2)):
-        shapes.add(each)
+    for waiting in (queued("c"), queued("d", priority=1), queued("e", LARGE, priority=2)):
+        shapes.add(waiting)
     assert keys(shapes.first_of_each(lambda _: True, 9)) == ["e", "a", "d", "b", "c"]
 
 
@@ -58,12 +58,12 @@ def test_no_waiting_run_is_lost(drawn: list[tuple[MemberRequest, int, bool, bool
             shapes.add(waiting.get(f"{number}") or queued(f"{number}", member, priority))
     seen = []
     while found := shapes.first_of_each(lambda each: each.gang.key in waiting, limit):
-        assert [-each.gang.priority for each in found] == sorted(-each.gang.priority for each in found)
+        assert [-entry.gang.priority for entry in found] == sorted(-entry.gang.priority for entry in found)
         for member in (SMALL, LARGE):
-            assert sum(each.gang.member is member for each in found) <= limit
+            assert sum(entry.gang.member is member for entry in found) <= limit
         seen += keys(found)
-        for each in found:
-            del waiting[each.gang.key]
+        for entry in found:
+            del waiting[entry.gang.key]
     assert not waiting
     assert len(set(seen)) == len(seen)
 

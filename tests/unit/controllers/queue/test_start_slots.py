@@ -47,6 +47,6 @@ def test_each_priority_gets_the_slots_that_higher_ones_leave(limit: int, drawn: 
             slots.begin(key, priority)
             begun[key] = priority
         for level in range(4):
-            same_or_higher = sum(each >= level for each in begun.values())
+            same_or_higher = sum(number >= level for number in begun.values())
             assert slots.left(level) == max(0, limit - same_or_higher)
             assert slots.left(level) <= slots.left(level + 1)

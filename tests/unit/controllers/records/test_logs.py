@@ -222,4 +222,4 @@ async def test_logs_of_old_attempts_are_removed_but_not_a_sweeps(
     now = Member(1, 30, "bert-30-1", "uid", MemberState.FAILED)
     actions = [DeleteMember("bert-30-1", "uid", 0)]
     await keeper.keep_before(RUN, actions, [now], Rules(attempts=10), of_sweep=of_sweep)
-    assert [(each.attempt, each.rank) for each in await kept.of_run("vision", "run")] == left
+    assert [(log.attempt, log.rank) for log in await kept.of_run("vision", "run")] == left

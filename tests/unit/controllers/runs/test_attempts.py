@@ -107,8 +107,8 @@ async def test_each_member_of_a_large_run_is_in_exactly_one_deletion(count: int)
     client = DeletionRecorder()
     action = DeleteMembers(5, attempt=3, unfinished_only=True)
     await delete_members(cast(KubeClient, client), mirror_of(members(count)), RUN, action)
-    assert all((each["grace_seconds"], "Failed" in each["field_selector"]) == (5, True) for each in client.asked)
-    selectors = [parse_labels(each["label_selector"]) for each in client.asked]
+    assert all((call["grace_seconds"], "Failed" in call["field_selector"]) == (5, True) for call in client.asked)
+    selectors = [parse_labels(call["label_selector"]) for call in client.asked]
     for rank in range(count):
         labels = names.member_labels("bert", "u1", 3, rank)
         assert sum(selector.matches(labels) for selector in selectors) == 1

@@ -50,7 +50,7 @@ def keeper_with(server: FakeServer, *known: NetworkPolicy) -> NetworkKeeper:
     """Return a keeper whose watch has shown these policies."""
     keeper = NetworkKeeper(cast(KubeClient, server), lambda key: None)
     keeper._synced = True
-    keeper._known.update({(each.metadata.namespace, each.metadata.name): each for each in known})
+    keeper._known.update({(policy.metadata.namespace, policy.metadata.name): policy for policy in known})
     return keeper
 
 

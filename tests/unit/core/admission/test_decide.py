@@ -57,11 +57,11 @@ def test_every_pod_has_the_fields_that_our_rules_need() -> None:
     assert spec["restartPolicy"] == "Never"
     assert spec["automountServiceAccountToken"] is False
     assert spec["enableServiceLinks"] is False
-    assert {(each["key"], each["effect"]) for each in spec["tolerations"]} == {
+    assert {(toleration["key"], toleration["effect"]) for toleration in spec["tolerations"]} == {
         ("node.kubernetes.io/not-ready", "NoExecute"),
         ("node.kubernetes.io/unreachable", "NoExecute"),
     }
-    assert all("tolerationSeconds" not in each for each in spec["tolerations"])
+    assert all("tolerationSeconds" not in toleration for toleration in spec["tolerations"])
     assert spec["containers"][0]["terminationMessagePolicy"] == "FallbackToLogsOnError"
     assert spec["containers"][0]["securityContext"] == {
         "runAsNonRoot": True,
@@ -363,7 +363,9 @@ def test_a_failing_program_restarts_only_from_a_checkpoint(
     decide otherwise."""
     decision = decided(document, {"defaults": policy})
     assert decision.limits.restarts == restarts
-    assert [each.message for each in decision.findings if each.code == "RestartsDefaulted"] == [told] * bool(told)
+    assert [finding.message for finding in decision.findings if finding.code == "RestartsDefaulted"] == [told] * bool(
+        told
+    )
 
 
 @pytest.mark.parametrize(
@@ -393,9 +395,12 @@ def test_a_run_stored_by_an_earlier_version_keeps_its_restarts(
 def test_python_output_is_unbuffered_by_default() -> None:
     """Each line is in the log at once. The run and policy may decide otherwise, and a finding reports it."""
     asked, policy = {"env": {"PYTHONUNBUFFERED": ""}}, {"defaults": {"env": {"PYTHONUNBUFFERED": "0"}}}
-    said = [env(decided(*each)).get("PYTHONUNBUFFERED") for each in (({},), (asked,), ({}, policy), (asked, policy))]
+    said = [
+        env(decided(*arguments)).get("PYTHONUNBUFFERED")
+        for arguments in (({},), (asked,), ({}, policy), (asked, policy))
+    ]
     assert said == ["1", "", "0", ""]
-    (told,) = (each for each in decided().findings if each.code == "EnvDefaulted")
+    (told,) = (finding for finding in decided().findings if finding.code == "EnvDefaulted")
     assert (told.message, told.field) == ("env PYTHONUNBUFFERED", "spec.env")
     assert "EnvDefaulted" not in codes(decided(asked))
 

@@ -221,7 +221,7 @@ def test_a_deleted_member_neither_failed_nor_succeeded(state: MemberState, said:
     subject = run(restarts=0, reason=said)
     ended = [member(rank, state, terminating=True, reason=Reason.NONE) for rank in (0, 1)]
     if state is FAILED:
-        ended = [replace(each, reason=Reason.PROGRAM_FAILED, exit_code=143) for each in ended]
+        ended = [replace(member, reason=Reason.PROGRAM_FAILED, exit_code=143) for member in ended]
     for seen in (ended, [ended[0], member(1)]):
         answer = step(subject, *seen)
         assert (answer.status.phase, answer.status.reason) == (Phase.RESTARTING, reason)

@@ -59,13 +59,13 @@ def test_no_observation_records_no_peak() -> None:
 def test_merged_peaks_keep_the_larger_figures(one: MemoryPeak | None, other: MemoryPeak | None) -> None:
     """The larger peak with its member, the larger sum, and whether any member ran out."""
     both = merged(one, other)
-    known = [each for each in (one, other) if each is not None]
+    known = [peak for peak in (one, other) if peak is not None]
     assert (both is None) == (not known)
     if both is not None:
-        assert both.peak_bytes == max(each.peak_bytes for each in known)
-        assert any((both.peak_bytes, both.rank) == (each.peak_bytes, each.rank) for each in known)
-        assert both.total_bytes == max(each.total_bytes for each in known)
-        assert both.ran_out == any(each.ran_out for each in known)
+        assert both.peak_bytes == max(peak.peak_bytes for peak in known)
+        assert any((both.peak_bytes, both.rank) == (peak.peak_bytes, peak.rank) for peak in known)
+        assert both.total_bytes == max(peak.total_bytes for peak in known)
+        assert both.ran_out == any(peak.ran_out for peak in known)
         assert merged(both, one) is both and merged(both, other) is both
 
 

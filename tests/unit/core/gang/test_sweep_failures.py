@@ -67,7 +67,7 @@ def test_a_failure_common_to_all_members_ends_the_sweep(reason: Reason) -> None:
 )
 def test_an_interrupted_member_keeps_its_restarts(lost: Member | None) -> None:
     run = sweep(2, restarts=0)
-    seen = [each for each in (lost, member(1)) if each is not None]
+    seen = [ending for ending in (lost, member(1)) if ending is not None]
     answer = step(run, *seen)
     assert (answer.status.sweep, answer.status.restarts) == (SweepState(again="0"), 0)
     assert answer.status.interruptions == 1

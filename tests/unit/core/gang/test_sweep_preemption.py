@@ -33,7 +33,7 @@ def withdrawn(run: Run, *to: str) -> Run:
     """Return the run after these preemptors (all of them if none is named) have stopped waiting."""
     asked = run.status.preemption
     assert asked is not None
-    return replace(run, withdrawn=frozenset(each.waiting for each in asked.each if not to or each.by in to))
+    return replace(run, withdrawn=frozenset(part.waiting for part in asked.each if not to or part.by in to))
 
 
 def some_preempted(ranks: str, **status: Any) -> Run:
@@ -51,7 +51,7 @@ def test_members_that_are_not_preempted_go_on() -> None:
     answer = step(run, *four)
     assert (answer.status.sweep, answer.actions) == (SweepState(again="1-2"), ())
     told = step(after(run, answer), *four)
-    assert told.actions == tuple(DeleteMember(each.pod, each.uid, 30) for each in four[1:3])
+    assert told.actions == tuple(DeleteMember(member.pod, member.uid, 30) for member in four[1:3])
     assert (told.status.phase, told.status.reason) == (Phase.RUNNING, Reason.PREEMPTED)
     assert told.status.message.endswith("2 members still ending, within 30 s")
     gone = step(after(run, told), member(0), member(3))
@@ -104,12 +104,12 @@ def test_members_are_preempted_by_several_runs_independently() -> None:
         DeleteMember(four[1].pod, four[1].uid, 30),
     )  # the end of the other members is not written yet
     told = step(after(run, answer), *four)
-    assert told.actions == tuple(DeleteMember(each.pod, each.uid, 30) for each in four[1:])
+    assert told.actions == tuple(DeleteMember(member.pod, member.uid, 30) for member in four[1:])
     assert told.status.interruptions == 2
     assert told.status.message == f"{words}; 3 members still ending, within 30 s"
     # 1. One preempted member is gone, and its preemptor has its nodes.
     later = step(withdrawn(after(run, told), "vision/bert"), four[0], *four[2:])
-    assert later.status.preemption is not None and [each.by for each in later.status.preemption.each] == ["nlp/two"]
+    assert later.status.preemption is not None and [part.by for part in later.status.preemption.each] == ["nlp/two"]
     assert later.status.message == "members 2-3 preempted by nlp/two (high); 2 members still ending, within 30 s"
     # 2. Or the other two are gone.
     later = step(withdrawn(after(run, told), "nlp/two"), *four[:2])

@@ -68,7 +68,7 @@ class World:
                         return
                     self._delete(pod)
                 case DeleteMembers():
-                    for pod in [each.pod for each in self.pods.values() if not each.is_over]:
+                    for pod in [pod.pod for pod in self.pods.values() if not pod.is_over]:
                         self._delete(pod)
                 case NeedsNodes(ranks) if room > 0:
                     if dies():
@@ -109,7 +109,7 @@ class World:
     def ask(self, place: int) -> None:
         """Preempt some of the members, maybe beside earlier preemptions, or withdraw a preemption."""
         status, alive = self.run.status, sorted({pod.rank for pod in self.pods.values() if not pod.is_over})
-        waiting = [each for each in preemptions_of(status) if self.run.preemptor_waits(each)]
+        waiting = [preemption for preemption in preemptions_of(status) if self.run.preemptor_waits(preemption)]
         if waiting and place % 2:
             self.run = replace(self.run, withdrawn=self.run.withdrawn | {waiting[place % len(waiting)].waiting})
         elif alive and not status.phase.is_final:
@@ -191,7 +191,9 @@ def test_every_member_ends_exactly_once_whatever_happens(
             world.happen(*event)
         world.now += timedelta(seconds=seconds)
         look(room, cut_off)
-    world.run = replace(world.run, withdrawn=frozenset(each.waiting for each in preemptions_of(world.run.status)))
+    world.run = replace(
+        world.run, withdrawn=frozenset(preemption.waiting for preemption in preemptions_of(world.run.status))
+    )
     for _ in range(60 + 4 * count):
         for name in sorted(world.pods):
             if name in world.pods:

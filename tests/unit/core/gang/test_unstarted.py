@@ -53,7 +53,7 @@ def test_refusals_of_scheduler_and_api_server_blame_no_node(reason: Reason) -> N
 def test_late_members_on_several_nodes_blame_no_node() -> None:
     late = [member(rank, PENDING, reason=Reason.IMAGE_PULL) for rank in range(2)]
     assert remembered(step(starting(), *late, member(2), at=TOO_LATE)) == []
-    same = [replace(each, node="n7") for each in late]
+    same = [replace(member, node="n7") for member in late]
     assert [note[0] for note in remembered(step(starting(), *same, member(2), at=TOO_LATE))] == ["n7"]
 
 

@@ -25,7 +25,7 @@ def plans(nodes: int = 7_500, pods: int = 30, growth: str = "2x/year", **more: A
 
 
 def ranges(plan: Plan, version: int = 4) -> Ranges:
-    return next(each for each in plan.ranges if each.version == version)
+    return next(range_ for range_ in plan.ranges if range_.version == version)
 
 
 def test_the_clusters_of_the_articles() -> None:
@@ -130,7 +130,10 @@ def test_what_packets_carry() -> None:
     assert plain.pod_mtu == 1_500
     assert plain.goodput == pytest.approx(1_448 / 1_538)
     assert plain.packets_per_gbit == pytest.approx(1e9 / 8 / 1_538)
-    overheads = {each.name: (each.overhead_bytes(4), each.overhead_bytes(6)) for each in ENCAPSULATIONS}
+    overheads = {
+        encapsulation.name: (encapsulation.overhead_bytes(4), encapsulation.overhead_bytes(6))
+        for encapsulation in ENCAPSULATIONS
+    }
     assert overheads == {"VXLAN": (50, 70), "Geneve": (50, 70), "IP-in-IP": (20, 40), "WireGuard": (60, 80)}
     assert throughput(9_001, ENCAPSULATIONS[0]).goodput == pytest.approx((9_001 - 50 - 52) / 9_039)
     assert plans(mtu=9_000)["overlay-wireguard"].throughput.pod_mtu == 8_940
@@ -151,9 +154,9 @@ def test_every_figure_has_a_source_and_is_used() -> None:
         six = kind.ipv6
         of_ipv6 = [six.bounds(alone=True), six.bounds(alone=False)]
         used |= {kind.mtu, *kind.figures, six.node_range, *six.figures}
-        used |= {each for each in (kind.pods_per_node, six.shared, *of_ipv6) if isinstance(each, Figure)}
+        used |= {figure for figure in (kind.pods_per_node, six.shared, *of_ipv6) if isinstance(figure, Figure)}
         bounds = [*kind.bounds, *(bound for some in of_ipv6 if isinstance(some, tuple) for bound in some)]
-        used |= {each for bound in bounds for each in (bound.figure, bound.raised) if each}
+        used |= {figure for bound in bounds for figure in (bound.figure, bound.raised) if figure}
     assert set(figures()) == used
 
 
@@ -185,7 +188,7 @@ def test_ipv6_alone_and_beside_ipv4() -> None:
     vxlan = ranges(alone["overlay-vxlan"], 6)
     assert (vxlan.node_range, vxlan.node_prefix, vxlan.pod_prefix) == (64, 64, 51)
     assert vxlan.pod_prefix_later == 48
-    assert [each.version for each in alone["overlay-vxlan"].ranges] == [6]
+    assert [range_.version for range_ in alone["overlay-vxlan"].ranges] == [6]
     both = plans(ip_family="dual")
     assert {key for key, plan in both.items() if plan.lacks is None} == {
         "gcp-alias",
@@ -391,7 +394,7 @@ def test_nodes_that_run_out_of_addresses() -> None:
     full = NodeUse("full", ("10.16.2.0/26",), 60, 55)
     native = NodeUse("native", (), 250, 249)
     found = shortages([roomy, small, full, native])
-    assert [(each.node.name, each.now) for each in found] == [("full", True), ("small", False)]
+    assert [(shortage.node.name, shortage.now) for shortage in found] == [("full", True), ("small", False)]
     assert found[0].why == "55 of 61 addresses for Pods are in use (10.16.2.0/26)"
     assert "admits 110 Pods, but 10.16.1.0/26, fd00::/64 has 61 addresses" in found[1].why
     assert small.rooms == {4: 61, 6: BEYOND_COUNTING}

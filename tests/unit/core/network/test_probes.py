@@ -65,7 +65,7 @@ def test_hosts_reach_what_they_route_to() -> None:
     ],
 )
 def test_a_place_is_found_by_addresses(own: list[str], place: Place) -> None:
-    assert place_of(NETWORKS, [ip_address(each) for each in own]) == place
+    assert place_of(NETWORKS, [ip_address(address) for address in own]) == place
 
 
 def test_a_place_is_found_by_name() -> None:

@@ -301,7 +301,7 @@ def test_hosts_may_be_among_nodes_and_researchers() -> None:
 def findings_about(**fields: Any) -> dict[str, str]:
     """Return findings about one cluster by code, without those about omitted fields."""
     found = findings(parse_networks({"clusters": [cluster(**fields)]}))
-    return {each.code: each.message for each in found if each.code not in ("NothingSaid", "ServicesInside")}
+    return {finding.code: finding.message for finding in found if finding.code not in ("NothingSaid", "ServicesInside")}
 
 
 def test_a_nearly_full_ipv6_range_for_pods_is_a_finding() -> None:

@@ -294,7 +294,7 @@ def test_a_bad_image_does_not_empty_the_cluster() -> None:
     assert [change.unhealthy for change in verdict.changes].count(PREFLIGHT_FAILED) == 4
     assert len(verdict.warnings) == 36
     assert all(change.answered for change in verdict.changes)
-    new = look(*(replace(each, awaits_test=True) for each in nodes))
+    new = look(*(replace(node, awaits_test=True) for node in nodes))
     assert sum(change.awaits_test for change in new.changes) == 36
 
 

@@ -41,7 +41,7 @@ def test_a_test_takes_the_whole_node_and_never_restarts() -> None:
     assert (spec.resources.gpus, spec.resources.whole_node, spec.restarts) == (8, True, 0)
     assert spec.node_selector == LABELS
     decision = decide(spec, policy_for_tests(rules), Facts(NodeTable([NODE])), run=RunIdentity("test-a", "kajitori"))
-    tolerated = {each.key for each in decision.request.tolerations}
+    tolerated = {toleration.key for toleration in decision.request.tolerations}
     assert {names.TAINT_UNHEALTHY, names.TAINT_PREFLIGHT, "team"} <= tolerated
     assert (decision.limits.restarts, decision.limits.time_limit_seconds) == (0, 600)
 

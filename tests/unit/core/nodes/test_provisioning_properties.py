@@ -42,7 +42,7 @@ def worlds(draw: st.DrawFn) -> tuple[list[NodeFacts], set[str], list[GangRequest
     used = draw(st.sets(st.sampled_from([facts.name for facts in nodes]))) if nodes else set()
     gangs = [gang(draw(st.integers(1, 6)), f"ns/{n}") for n in range(draw(st.integers(1, 6)))]
     states = st.sampled_from([ASKED, ACCEPTED, PROVISIONED, FAILED])
-    answers = {each.key: Answer(draw(states), draw(st.sampled_from(["", "words"]))) for each in gangs}
+    answers = {gang.key: Answer(draw(states), draw(st.sampled_from(["", "words"]))) for gang in gangs}
     return nodes, used, gangs, answers, max(1, draw(st.integers(0, 8)) + count)
 
 
@@ -58,16 +58,16 @@ def _queue(
     kept = kept_in(snapshot, requests.items(), known, owners)
     names = {key: {snapshot.table.nodes[row].name for row in rows.tolist()} for key, rows in kept.items()}
     queue = []
-    for each in gangs:
-        others = frozenset(name for key, mine in names.items() if key != each.key for name in mine)
-        found = place(snapshot, replace(each, member=replace(each.member, barred=others)))
+    for candidate in gangs:
+        others = frozenset(name for key, mine in names.items() if key != candidate.key for name in mine)
+        found = place(snapshot, replace(candidate, member=replace(candidate.member, barred=others)))
         if isinstance(found, Shortage):
-            request = requests.get(each.key)
-            answer = answers[each.key] if request is not None and request.is_live else None
-            queue.append(UnplacedRun(each, found, 1, request, answer))
+            request = requests.get(candidate.key)
+            answer = answers[candidate.key] if request is not None and request.is_live else None
+            queue.append(UnplacedRun(candidate, found, 1, request, answer))
         else:
             occupy(snapshot, WHOLE, found.nodes)
-            owners |= dict.fromkeys(found.nodes, each.key)
+            owners |= dict.fromkeys(found.nodes, candidate.key)
     return queue
 
 
@@ -89,10 +89,10 @@ def test_requests_never_exceed_a_pools_limit(
         occupy(snapshot, WHOLE, sorted(owners))
         known = pools(snapshot.table, ("spot", rules(maxNodes=limit)))
         queue = _queue(snapshot, gangs, requests, answers, known, owners)
-        waiting = {each.gang.key for each in queue}
+        waiting = {queued.gang.key for queued in queue}
         starting = [(key, request) for key, request in requests.items() if request.is_live and key not in waiting]
         found = demand(queue, starting, snapshot, known, now, owners=owners)
-        gangs = [each for each in gangs if each.key in waiting]
+        gangs = [gang for gang in gangs if gang.key in waiting]
         lapsed = any(
             requests[key].is_live and not each.is_live for key, each in found.changed.items() if key in requests
         )
@@ -107,10 +107,10 @@ def test_requests_never_exceed_a_pools_limit(
         assert not live or len(nodes) + coming <= limit
         rows = [row for mine in kept.values() for row in mine.tolist()]
         assert len(rows) == len(set(rows))
-        for each in queue:
-            made = live.get(each.gang.key)
+        for queued in queue:
+            made = live.get(queued.gang.key)
             if made is not None and made.asked_at == format_time(now):
-                assert each.shortage.members - each.shortage.fit_now <= made.nodes <= each.shortage.members
+                assert queued.shortage.members - queued.shortage.fit_now <= made.nodes <= queued.shortage.members
         quiet = {key: Answer(request.state, request.message) for key, request in requests.items()}
         again = _queue(snapshot, gangs, requests | dict(starting), answers | quiet, known, owners)
         assert lapsed or not demand(again, starting, snapshot, known, now, owners=owners).changed

@@ -36,7 +36,7 @@ def members(
 
 
 def env(pod: dict[str, Any]) -> dict[str, str]:
-    return {each["name"]: each["value"] for each in pod["spec"]["containers"][0]["env"]}
+    return {variable["name"]: variable["value"] for variable in pod["spec"]["containers"][0]["env"]}
 
 
 def test_a_members_pod_has_run_attempt_and_rank() -> None:
@@ -124,7 +124,7 @@ def test_without_a_launcher_the_users_meeting_point_is_kept() -> None:
 def test_no_variable_is_repeated_in_a_pod() -> None:
     """Whatever policy and launcher add."""
     pod = members({"launcher": "torchrun", "env": {"A": "b"}, "checkpoint": {"path": "/c"}}).pod(1, "n")
-    listed = [each["name"] for each in pod["spec"]["containers"][0]["env"]]
+    listed = [variable["name"] for variable in pod["spec"]["containers"][0]["env"]]
     assert len(listed) == len(set(listed))
 
 
@@ -171,7 +171,7 @@ def test_members_of_a_sweep_know_only_their_index() -> None:
         "KAJI_CHECKPOINT_DIR": "/ckpt/7",
         "KAJI_CODE_DIR": "/code",
     }
-    step = {each["name"]: each["value"] for each in pod["spec"]["initContainers"][0]["env"]}
+    step = {variable["name"]: variable["value"] for variable in pod["spec"]["initContainers"][0]["env"]}
     assert (step["KAJI_RANK"], step["KAJI_WORLD_SIZE"]) == ("7", "1")
     assert pod["spec"]["activeDeadlineSeconds"] == 3600
 
@@ -226,7 +226,7 @@ def test_a_member_of_a_gang_has_a_first_step() -> None:
     """It knows server, ticket and files, and writes to a folder that the program can only read."""
     spec = starting({"resources": {"gpu": 8, "cpu": 8, "memory": "64Gi"}})
     (step,) = spec["initContainers"]
-    said = {each["name"]: each["value"] for each in step["env"]}
+    said = {variable["name"]: variable["value"] for variable in step["env"]}
     ticket = said.pop("KAJI_START_TICKET")
     assert verify(ticket, b"k" * 32) == Ticket("vision", "bert", "u-1", 3, 4)
     assert said == {
@@ -249,7 +249,7 @@ def test_a_member_of_a_gang_has_a_first_step() -> None:
     }
     (main,) = spec["containers"]
     assert {"name": "KAJI_HOSTS", "value": "/kajitori/hosts"} in main["env"]
-    assert "KAJI_START_TICKET" not in {each["name"] for each in main["env"]}
+    assert "KAJI_START_TICKET" not in {variable["name"] for variable in main["env"]}
     assert main["volumeMounts"] == [
         {"name": "kajitori", "mountPath": "/kajitori", "readOnly": True},
         {"name": "kajitori", "mountPath": "/etc/hosts", "readOnly": True, "subPath": "etc-hosts"},
@@ -319,7 +319,7 @@ def test_the_first_step_fetches_the_code(document: dict[str, Any]) -> None:
     """A single member gets it as well, without waiting for others. The ticket is valid for this code only."""
     pod = {"spec": starting({"code": CODE, **document})}
     (step,) = pod["spec"]["initContainers"]
-    said = {each["name"]: each["value"] for each in step["env"]}
+    said = {variable["name"]: variable["value"] for variable in step["env"]}
     assert (said[first_step.CODE_ENV], said[first_step.ALONE_ENV]) == (CODE["digest"], "1")
     ticket = verify(said[first_step.TICKET_ENV], b"k" * 32)
     assert ticket is not None and ticket.code == CODE["digest"]
@@ -335,6 +335,6 @@ def test_the_first_step_fetches_the_code(document: dict[str, Any]) -> None:
 
 def test_a_gang_with_code_also_waits_for_its_members() -> None:
     pod = {"spec": starting({"code": CODE, "workingDir": "/elsewhere"})}
-    assert first_step.ALONE_ENV not in {each["name"] for each in pod["spec"]["initContainers"][0]["env"]}
+    assert first_step.ALONE_ENV not in {variable["name"] for variable in pod["spec"]["initContainers"][0]["env"]}
     assert pod["spec"]["containers"][0]["workingDir"] == "/elsewhere"
     assert {"KAJI_HOSTS", "KAJI_CODE_DIR"} <= env(pod).keys()

@@ -33,15 +33,15 @@ def pod(document: dict[str, Any] | None = None, **rules: Any) -> dict[str, Any]:
 
 
 def codes(decision: Decision) -> set[str]:
-    return {each.code for each in decision.findings}
+    return {finding.code for finding in decision.findings}
 
 
 def env(container: dict[str, Any]) -> dict[str, str]:
-    return {each["name"]: each["value"] for each in container["env"]}
+    return {variable["name"]: variable["value"] for variable in container["env"]}
 
 
 def mounts(spec: dict[str, Any]) -> dict[str, str]:
-    return {each["mountPath"]: each.get("subPath", "") for each in spec["containers"][0]["volumeMounts"]}
+    return {mount["mountPath"]: mount.get("subPath", "") for mount in spec["containers"][0]["volumeMounts"]}
 
 
 def test_the_launcher_starts_a_member_with_the_users_arguments() -> None:

@@ -115,8 +115,8 @@ def test_a_class_becomes_its_ranges_without_nested_classes(
     """For IPv4 and IPv6, and for both directions."""
     spec = rules_of({"to": places, "from": places})
     for rules, peers in ((spec["egress"], "to"), (spec["ingress"], "from")):
-        assert all(lets_through(rules, each, peers) for each in inside)
-        assert not any(lets_through(rules, each, peers) for each in outside)
+        assert all(lets_through(rules, address, peers) for address in inside)
+        assert not any(lets_through(rules, address, peers) for address in outside)
 
 
 NETWORKS = st.tuples(st.integers(0, 2**32 - 1), st.integers(1, 32)).map(
@@ -132,8 +132,8 @@ def worlds(draw: st.DrawFn) -> tuple[dict[str, list[str]], list[str]]:
     """Draw nested address classes, a subset of them, and additional ranges."""
     ranges = draw(st.lists(NEAR | NETWORKS, min_size=1, max_size=10, unique=True))
     classes: dict[str, list[str]] = {}
-    for each in ranges:
-        classes.setdefault(draw(st.sampled_from(["a", "b", "c"])), []).append(each)
+    for network in ranges:
+        classes.setdefault(draw(st.sampled_from(["a", "b", "c"])), []).append(network)
     named = st.lists(st.sampled_from(ranges) | NEAR, unique=True, max_size=2)
     return classes, draw(st.lists(st.sampled_from([*classes, "internet"]), unique=True, max_size=4)) + draw(named)
 
@@ -144,8 +144,8 @@ def in_one_set(rule: Rules, address: Address) -> bool:
     blocks = [peer["ipBlock"] for peer in rule["to"]]
     ranges = [ip_network(block["cidr"]) for block in blocks]
     assert not any(one.overlaps(other) for one, other in combinations(ranges, 2) if one.version == other.version)
-    holes = [ip_network(each) for block in blocks for each in block.get("except", ())]
-    return any(address in each for each in ranges) and not any(address in each for each in holes)
+    holes = [ip_network(text) for block in blocks for text in block.get("except", ())]
+    return any(address in network for network in ranges) and not any(address in hole for hole in holes)
 
 
 INSIDE = {"a": ["10.0.0.0/8"], "b": ["10.9.0.0/16"]}
@@ -169,10 +169,10 @@ def test_an_address_passes_exactly_if_its_class_may(world: tuple[dict[str, list[
     ]
     assert all(hole != outer and hole.subnet_of(outer) for outer, holes in written for hole in holes)  # type: ignore[arg-type]
     named = [ip_network(place) for place in places if "/" in place]
-    ranges = [ip_network(each) for of_one in classes.values() for each in of_one]
-    for address in (ip_address(number), *(each[0] for each in ranges), *(each[-1] for each in ranges)):
+    ranges = [ip_network(text) for of_one in classes.values() for text in of_one]
+    for address in (ip_address(number), *(network[0] for network in ranges), *(network[-1] for network in ranges)):
         passes = any(address in outer and not any(address in hole for hole in holes) for outer, holes in written)
-        assert passes == (of_class.at(address) in places or any(address in each for each in named))
+        assert passes == (of_class.at(address) in places or any(address in network for network in named))
         assert passes == any(in_one_set(rule, address) for rule in of_ranges)
 
 
@@ -284,10 +284,12 @@ def test_a_run_without_rules_gets_the_default_or_the_ceiling() -> None:
         == "connects only to internal and storage"
     )
     both = {**ceiling, "defaults": {"network": {"to": ["storage"]}}}
-    message = next(each.message for each in decided({}, both).findings if each.code == "NetworkDefaulted")
+    message = next(finding.message for finding in decided({}, both).findings if finding.code == "NetworkDefaulted")
     assert message == "connects only to storage"
     told = next(
-        each for each in decided({"network": {"from": [], "to": ["internal"]}}, both).findings if "Network" in each.code
+        finding
+        for finding in decided({"network": {"from": [], "to": ["internal"]}}, both).findings
+        if "Network" in finding.code
     )
     assert (told.code, told.message) == ("NetworkRestricted", "accepts no connections, connects only to internal")
 

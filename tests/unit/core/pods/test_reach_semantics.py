@@ -120,10 +120,10 @@ class World:
     def class_of(self, address: Address) -> str:
         """Return the class of the smallest range around the address."""
         around = [
-            (_network(each).prefixlen, name)
+            (_network(network).prefixlen, name)
             for name, ranges in self.classes.items()
-            for each in ranges
-            if _within(address, each)
+            for network in ranges
+            if _within(address, network)
         ]
         return max(around)[1] if around else "internet"
 
@@ -165,9 +165,9 @@ def worlds(draw: st.DrawFn) -> World:
     """Draw nested ranges of both families, and runs with rules for one direction, both or none."""
     ranges = draw(st.lists(RANGES, min_size=1, max_size=8, unique=True))
     classes: dict[str, list[str]] = {"pods": ["100.64.0.0/10"]}
-    for each in ranges:
-        if each not in classes["pods"]:
-            classes.setdefault(draw(st.sampled_from(["a", "b"])), []).append(each)
+    for network in ranges:
+        if network not in classes["pods"]:
+            classes.setdefault(draw(st.sampled_from(["a", "b"])), []).append(network)
     known = [*classes, "internet", "namespace"]
     places = st.lists(st.sampled_from(known) | RANGES, unique=True, max_size=3)
     said = {key: draw(st.none() | places) for key in ("from", "to")}
@@ -186,7 +186,7 @@ def others(world: World) -> Iterator[End]:
     for network in map(ip_network, written):
         first, last = int(network[0]), int(network[-1])
         most = 2**network.max_prefixlen - 1
-        found |= {type(network[0])(each) for each in (max(0, first - 1), first, last, min(most, last + 1))}
+        found |= {type(network[0])(number) for number in (max(0, first - 1), first, last, min(most, last + 1))}
     yield from (End(address=address) for address in found)
 
 

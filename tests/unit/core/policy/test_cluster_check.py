@@ -42,7 +42,7 @@ def test_every_object_is_named_with_its_field() -> None:
             "network": {"dns": {"namespace": "dns"}},
         }
     )
-    assert {each.field: each.text for each in named_objects(policy, "team")} == {
+    assert {item.field: item.text for item in named_objects(policy, "team")} == {
         "checkpoint.storageClass": "StorageClass fast",
         "priorities.high.className": "PriorityClass urgent",
         "priorities.normal.className": "PriorityClass kajitori",
@@ -64,10 +64,10 @@ def test_every_object_is_named_with_its_field() -> None:
 
 
 def test_a_policy_without_storage_class_needs_a_default_one() -> None:
-    named = next(each for each in named_objects(parse_policy({}), "team") if each.kind == "StorageClass")
+    named = next(item for item in named_objects(parse_policy({}), "team") if item.kind == "StorageClass")
     assert "no default one" in missing_object(named).message
     folder = parse_policy({"checkpoint": {"kind": "folder", "root": "/c"}})
-    assert not [each for each in named_objects(folder, "team") if each.kind == "StorageClass"]
+    assert not [item for item in named_objects(folder, "team") if item.kind == "StorageClass"]
 
 
 @pytest.mark.parametrize(

@@ -85,14 +85,14 @@ def test_the_longest_prefix_wins(owners: dict[Network, str]) -> None:
     overlap."""
     written = {name: [network for network, owner in owners.items() if owner == name] for name in ("a", "b", "c")}
     classes = Classes.of(written, "others")
-    edges = {int(each[0]) for each in owners} | {int(each[-1]) for each in owners}
+    edges = {int(network[0]) for network in owners} | {int(network[-1]) for network in owners}
     for edge in {edge >> (24 if edge < 2**32 else 120) for edge in edges} | {0}:
         for address in (ipaddress.IPv4Address((edge << 24) + 5), ipaddress.IPv6Address((edge << 120) + 5)):
-            around = [each for each in owners if each.version == address.version and address in each]
+            around = [network for network in owners if network.version == address.version and address in network]
             wanted = owners[max(around, key=lambda each: each.prefixlen)] if around else "others"
             assert classes.at(address) == wanted
     found = [network for networks in classes.ranges.values() for network in networks]
     for version in (4, 6):
-        ordered = sorted((each for each in found if each.version == version), key=lambda each: int(each[0]))
+        ordered = sorted((network for network in found if network.version == version), key=lambda each: int(each[0]))
         for left, right in pairwise(ordered):
             assert int(left[-1]) < int(right[0])

@@ -107,10 +107,10 @@ def test_no_limit_is_exceeded_and_forgotten_connections_leave_nothing(steps: lis
                 del live[chosen]
         assert len(connections) == len(live) <= BOUNDS.in_all
         assert connections.unauthenticated == sum(not known for _, known in live.values()) <= BOUNDS.unauthenticated
-        for each in {where for where, _ in live.values()}:
-            there = [known for where, known in live.values() if where == each]
+        for place in {where for where, _ in live.values()}:
+            there = [known for where, known in live.values() if where == place]
             assert len(there) <= BOUNDS.per_address
             assert there.count(False) <= BOUNDS.unauthenticated_per_address
-    for each in list(live):
-        connections.forget(each)
+    for connection in list(live):
+        connections.forget(connection)
     assert not connections._addresses and not connections._unauthenticated

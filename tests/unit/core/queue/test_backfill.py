@@ -125,7 +125,7 @@ def test_a_member_without_a_known_end_never_frees_its_node() -> None:
     answer = cluster.schedule(
         queued(3, HOUR, key="never"), queued(2, HOUR, key="second"), queued(1, FOR_EVER, key="third")
     )
-    assert [(each.key, each.starts_at) for each in answer.reservations] == [("second", HOUR)]
+    assert [(reservation.key, reservation.starts_at) for reservation in answer.reservations] == [("second", HOUR)]
     assert started(answer) == []
     assert started(cluster.schedule(queued(3, HOUR, key="never"), queued(1, FOR_EVER, key="third"))) == ["third"]
 
@@ -143,7 +143,10 @@ def test_each_gpu_type_has_its_own_reservation() -> None:
         queued(1, 1.5 * HOUR, key="too long here", gpu_type="h100"),
         queued(1, 1.5 * HOUR, key="there not", gpu_type="a100"),
     )
-    assert [(each.key, each.starts_at) for each in answer.reservations] == [("a", 2 * HOUR), ("h", HOUR)]
+    assert [(reservation.key, reservation.starts_at) for reservation in answer.reservations] == [
+        ("a", 2 * HOUR),
+        ("h", HOUR),
+    ]
     assert started(answer) == ["there not"]
 
 
@@ -162,7 +165,7 @@ def test_a_run_that_starts_in_this_cycle_has_an_expected_end() -> None:
     cluster = Cluster(nodes(2))
     answer = cluster.schedule(queued(1, HOUR, key="now"), queued(2, HOUR, key="then"), now=50.0)
     assert started(answer) == ["now"]
-    assert [each.starts_at for each in answer.reservations] == [50.0 + HOUR]
+    assert [reservation.starts_at for reservation in answer.reservations] == [50.0 + HOUR]
 
 
 mixed = st.lists(
@@ -200,7 +203,7 @@ def test_without_reservations_it_equals_the_plain_planner(
     """Results that are remembered by shape change nothing: placements and shortages are the same."""
     cluster, queue = cluster_with(running), queue_of(wanted)
     answer = schedule(cluster.state, queue, cluster.endings, 0.0, reserve=False)
-    plain = plan(cluster.state, [each.gang for each in queue])
+    plain = plan(cluster.state, [waiting.gang for waiting in queue])
     assert answer.placements == plain.placements
     found = [(s.key, s.members, s.fit_now, s.fit_ever, s.fit_repaired) for s in answer.shortages]
     assert found == [(s.key, s.members, s.fit_now, s.fit_ever, s.fit_repaired) for s in plain.shortages]
@@ -280,9 +283,9 @@ def test_reservations_made_late_change_nothing(
     """With `max_starts`, reservations that are never made change nothing either."""
     cluster = cluster_with(running)
     queue = [
-        WaitingRun(replace(each.gang, key=f"{level}-{each.gang.key}", priority=-level), each.expected_seconds)
+        WaitingRun(replace(waiting.gang, key=f"{level}-{waiting.gang.key}", priority=-level), waiting.expected_seconds)
         for level, part in enumerate(wanted)
-        for each in queue_of(part)
+        for waiting in queue_of(part)
     ]
     lazy, few = cluster.schedule(*queue), cluster.schedule(*queue, max_starts=most)
     with mock.patch.object(backfill, "_Backfill", Eager):
@@ -300,7 +303,7 @@ def test_nothing_is_given_twice_and_no_reservation_is_delayed(
     for place, each in enumerate(queue):
         priority = -sum(start <= place for start in lower_from)
         queue[place] = replace(each, gang=replace(each.gang, priority=priority))
-    by_key = {each.gang.key: each for each in queue}
+    by_key = {waiting.gang.key: waiting for waiting in queue}
     answer = cluster.schedule(*queue)
     assert {p.key for p in answer.placements} | {s.key for s in answer.shortages} == set(by_key)
     state, index = cluster.state.copy(), cluster.state.table.index
@@ -354,7 +357,7 @@ def _waits_of_a_gang_of_all_nodes(likely: float, *, reserve: bool) -> float | No
             for key in here
         ]
         queue = rank(runs, nobody, nobody, rules, now).ordered()
-        answer = schedule(cluster.state, queue, [each[2] for each in ends], now, reserve=reserve, likely=likely)
+        answer = schedule(cluster.state, queue, [end[2] for end in ends], now, reserve=reserve, likely=likely)
         for placement in answer.placements:
             if placement.key == "all":
                 return now - HOUR
@@ -394,7 +397,9 @@ def test_nodes_are_reserved_for_all_runs_of_higher_priority() -> None:
     large = [queued(1, HOUR, key=key, priority=100) for key in ("a", "b", "c", "d")]
     small = queued(1, FOR_EVER, key="small", gpus=1, priority=50)
     answer = cluster.schedule(*large, small)
-    assert [(each.key, each.starts_at, *each.placement.nodes) for each in answer.reservations] == [
+    assert [
+        (reservation.key, reservation.starts_at, *reservation.placement.nodes) for reservation in answer.reservations
+    ] == [
         ("a", HOUR, "h100-1"),
         ("b", 2 * HOUR, "h100-0"),
         ("c", 3 * HOUR, "h100-2"),
@@ -414,7 +419,10 @@ def test_a_node_is_reserved_for_as_many_runs_as_it_holds() -> None:
     waiting = [queued(1, HOUR, key=key, gpus=gpus, priority=100) for key, gpus in (("a", 4), ("b", 3))]
     low = [queued(1, FOR_EVER, key=f"low-{number}", gpus=1, priority=50) for number in range(2)]
     answer = cluster.schedule(*waiting, *low)
-    assert [(each.key, each.starts_at) for each in answer.reservations] == [("a", HOUR), ("b", 2 * HOUR)]
+    assert [(reservation.key, reservation.starts_at) for reservation in answer.reservations] == [
+        ("a", HOUR),
+        ("b", 2 * HOUR),
+    ]
     assert started(answer) == ["low-0"]
 
 

@@ -148,7 +148,7 @@ def test_the_remaining_nodes_are_kept_after_a_loss() -> None:
     status = next_step(runs(), lost, NOW).status
     assert (status.phase, status.reason, status.restarts) == (Phase.RESTARTING, Reason.NODE_LOST, 0)
     assert status.resize == Resize(nodes="n[0,2-3]", fewest=2, since="2026-11-22T12:00:00Z")
-    most_lost = [replace(each, node_ready=each.rank == 0) for each in lost]
+    most_lost = [replace(member, node_ready=member.rank == 0) for member in lost]
     assert next_step(runs(), most_lost, NOW).status.resize is None
     assert next_step(replace(runs(), fewest=None), lost, NOW).status.resize is None
 
@@ -207,16 +207,16 @@ class World:
 
     def state(self) -> Snapshot:
         state = cluster(8, taken=" ".join(map(str, self.taken)), dead=" ".join(map(str, self.dead)))
-        occupy(state, WHOLE, [each.node for each in self.members])
+        occupy(state, WHOLE, [member.node for member in self.members])
         return state
 
     def happens(self, what: str, number: int) -> None:
-        name, holders = f"n{number}", {each.node for each in self.members}
+        name, holders = f"n{number}", {member.node for member in self.members}
         if what == "fails":
             self.dead.add(number)
         elif what == "recovers":
             self.dead.discard(number)
-            self.members = [each for each in self.members if each.node != name or each.node_ready]
+            self.members = [member for member in self.members if member.node != name or member.node_ready]
         elif what == "is taken" and name not in holders:
             self.taken.add(number)
         elif what == "is free":
@@ -229,13 +229,13 @@ class World:
             )
             if found is not None:
                 self.run = replace(self.run, status=gang.grow(self.run.status, found.nodes, self.fewest, self.now))
-        self.members = [replace(each, node_ready=int(each.node[1:]) not in self.dead) for each in self.members]
+        self.members = [replace(member, node_ready=int(member.node[1:]) not in self.dead) for member in self.members]
 
     def settles(self) -> None:
         """Reconcile until nothing is left to do. Members end when they are deleted."""
         for _ in range(12):
             self.now += timedelta(seconds=1)
-            self.members = [each for each in self.members if not (each.terminating and each.node_ready)]
+            self.members = [member for member in self.members if not (member.terminating and member.node_ready)]
             step = next_step(self.run, self.members, self.now)
             self.run = replace(self.run, status=step.status)
             for action in step.actions:
@@ -244,7 +244,7 @@ class World:
     def _does(self, action: gang.Action) -> None:
         status = self.run.status
         if isinstance(action, NeedsNodes):
-            assert not any(each.blocks_restart for each in self.members)
+            assert not any(member.blocks_restart for member in self.members)
             request = replace(elastic(self.fewest, self.most), ranks=action.ranks, fewest=action.fewest)
             found: Any = None
             if status.resize is not None:
@@ -265,9 +265,9 @@ class World:
             self.sizes.append(len(where))
             number = status.attempt.number
             made = [member(rank, where[rank], attempt=number) for rank in action.ranks]
-            self.members += [replace(each, node_ready=int(each.node[1:]) not in self.dead) for each in made]
+            self.members += [replace(member, node_ready=int(member.node[1:]) not in self.dead) for member in made]
         elif isinstance(action, DeleteMembers):
-            self.members = [replace(each, terminating=True) for each in self.members]
+            self.members = [replace(member, terminating=True) for member in self.members]
 
 
 AT_ONCE = Elastic.model_validate({"growAfter": "0s", "minimumRunTime": "0s"})
@@ -288,7 +288,7 @@ def test_an_elastic_gang_runs_whenever_its_fewest_members_fit(
     assert all(fewest <= size <= fewest + more for size in world.sizes)
     assert world.run.status.restarts == 0
     room = 8 - len(world.dead | world.taken)
-    alive = [each for each in world.members if each.node_ready]
+    alive = [member for member in world.members if member.node_ready]
     if room >= fewest:
         assert world.run.status.phase is Phase.RUNNING
         assert len(alive) == world.sizes[-1] == world.run.status.members.running

@@ -66,8 +66,8 @@ class Case:
         return replace(
             self,
             nodes=tuple(replace(n, ready=True, schedulable=True, out=()) if n.name in well else n for n in self.nodes),
-            held=tuple(each for each in self.held if each.key not in gone),
-            queue=tuple(each for each in self.queue if each.gang.key not in left),
+            held=tuple(holder for holder in self.held if holder.key not in gone),
+            queue=tuple(waiting for waiting in self.queue if waiting.gang.key not in left),
         )
 
     def snapshot(self) -> Snapshot:
@@ -75,32 +75,36 @@ class Case:
         snapshot = Snapshot.empty(NodeTable(self.nodes))
         snapshot.used[:, 0] += self.daemons
         snapshot.used[:, 3] += bool(self.daemons)
-        for each in self.held:
-            rows = self.rows(snapshot.table, each)
-            if each.is_run:
-                occupy_rows(snapshot, each.member, rows)
+        for holder in self.held:
+            rows = self.rows(snapshot.table, holder)
+            if holder.is_run:
+                occupy_rows(snapshot, holder.member, rows)
             else:
-                np.add.at(snapshot.used, rows, each.member.amounts)
+                np.add.at(snapshot.used, rows, holder.member.amounts)
         return snapshot
 
     def rows(self, table: NodeTable, held: Held) -> Any:
         return np.array([table.index[name] for name in held.nodes], dtype=np.int64)
 
     def endings(self, table: NodeTable, *held: Held) -> list[Ending]:
-        return [Ending(each.member, self.rows(table, each), each.ends_at) for each in held if each.ends_at is not None]
+        return [
+            Ending(holder.member, self.rows(table, holder), holder.ends_at)
+            for holder in held
+            if holder.ends_at is not None
+        ]
 
     def situation(self) -> Simulation:
         snapshot = self.snapshot()
         occupants = [
             Occupant(
-                each.key,
-                self.rows(snapshot.table, each),
-                np.repeat(each.member.amounts[None, :], len(each.nodes), axis=0),
-                np.full(len(each.nodes), each.is_run and each.member.alone),
-                StepKind.RUN if each.is_run else StepKind.POD,
-                tuple(self.endings(snapshot.table, each)),
+                holder.key,
+                self.rows(snapshot.table, holder),
+                np.repeat(holder.member.amounts[None, :], len(holder.nodes), axis=0),
+                np.full(len(holder.nodes), holder.is_run and holder.member.alone),
+                StepKind.RUN if holder.is_run else StepKind.POD,
+                tuple(self.endings(snapshot.table, holder)),
             )
-            for each in self.held
+            for holder in self.held
         ]
         return Simulation(snapshot, self.queue, occupants, reserve=self.reserve)
 
@@ -237,7 +241,7 @@ NODES = st.lists(
 def cases(draw: st.DrawFn) -> Case:
     """Draw a cluster with running members and a queue. Members may be on nodes that the planner would not choose."""
     nodes = tuple(replace(each, name=f"n{i}") for i, each in enumerate(draw(NODES)))
-    names = st.sampled_from([each.name for each in nodes])
+    names = st.sampled_from([node.name for node in nodes])
     held = tuple(
         Held(
             f"a/{i}",
@@ -266,7 +270,7 @@ def cases(draw: st.DrawFn) -> Case:
 
 
 def subsets_of_one_less(steps: Sequence[Step]) -> list[list[Step]]:
-    return [[other for other in steps if other is not each] for each in steps]
+    return [[other for other in steps if other is not step] for step in steps]
 
 
 @settings(deadline=None, max_examples=60)  # a busy machine is no fault of the planner
@@ -281,7 +285,7 @@ def test_the_named_steps_start_the_run_and_fewer_do_not(case: Case) -> None:
             continue
         found = to_free(case.situation(), gang.key)
         if found is None:
-            well = tuple(replace(each, ready=True, schedulable=True, out=()) for each in case.nodes)
+            well = tuple(replace(node, ready=True, schedulable=True, out=()) for node in case.nodes)
             assert gang.key not in replace(case, nodes=well, held=(), queue=(waiting,)).started()
             continue
         assert found.least and found.steps

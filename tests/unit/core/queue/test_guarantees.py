@@ -57,7 +57,7 @@ class Cluster:
 
     def asked(self, *queue: WaitingRun) -> dict[str, list[str]]:
         requests = choose_preemptions(self.state, queue, self.running, NO_MINIMUM, self.guarantees, {}).requests
-        return {each.key: sorted(victim.key for victim in each.victims) for each in requests}
+        return {request.key: sorted(victim.key for victim in request.victims) for request in requests}
 
 
 def waits(key: str, member: MemberRequest, members: int, *, team: str = "data", priority: int = NORMAL) -> WaitingRun:
@@ -295,7 +295,7 @@ class Simulation:
     def is_within(self, team: str, more: Gang | None = None) -> bool:
         """Whether the team, with this gang, holds no more of any resource than its guarantee. Gangs with nodes of their
         own count only if the guarantee has nodes."""
-        entry = next((each for each in self.guarantees if each.namespace == team), None)
+        entry = next((guarantee for guarantee in self.guarantees if guarantee.namespace == team), None)
         if entry is None:
             return False
         theirs = [gang for gang in self.everybody if gang.team == team and (gang.key in self.placed or gang is more)]

@@ -66,7 +66,7 @@ def test_a_large_recent_share_comes_after_a_small_one() -> None:
     users.change("ann", -0.5, NOW)
     queue = (waits("ann's", HOUR), waits("bob's", HOUR, user="bob"))
     assert keys(ranked(*queue, users=users)) == ["bob's", "ann's"]
-    later = [replace(each, queued_at=each.queued_at + 70 * DAY_SECONDS) for each in queue]
+    later = [replace(waiting, queued_at=waiting.queued_at + 70 * DAY_SECONDS) for waiting in queue]
     later[0] = replace(later[0], queued_at=later[0].queued_at - 60)
     answer = rank(later, users, Ledger(1), OrderRules(), NOW + 70 * DAY_SECONDS)
     assert keys(answer) == ["ann's", "bob's"]

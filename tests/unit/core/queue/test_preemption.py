@@ -74,7 +74,8 @@ class Cluster:
 
     def asked(self, *queue: WaitingRun, rules: Preemption = NO_MINIMUM) -> dict[str, list[str]]:
         return {
-            each.key: sorted(victim.key for victim in each.victims) for each in self.ask(*queue, rules=rules).requests
+            request.key: sorted(victim.key for victim in request.victims)
+            for request in self.ask(*queue, rules=rules).requests
         }
 
 
@@ -90,7 +91,7 @@ def test_only_as_many_sweep_members_are_preempted_as_needed() -> None:
     for row, age in enumerate((500.0, 100.0, 300.0, 200.0, 400.0)):
         cluster.runs("sweep", row, rank=row, unsaved_seconds=age)
     asked = cluster.ask(waits("urgent", 2), waits("other", 1)).requests
-    assert [(each.key, sorted(victim.rank or 0 for victim in each.victims)) for each in asked] == [
+    assert [(request.key, sorted(victim.rank or 0 for victim in request.victims)) for request in asked] == [
         ("urgent", [1, 3]),
         ("other", [2]),
     ]
@@ -225,7 +226,7 @@ def test_a_team_gets_back_its_guaranteed_gpus() -> None:
     cluster.runs("low-1", 3, team="speech")
     covered = waits("waits", 2, team="vision", priority=LOW)
     assert cluster.asked(covered) == {"waits": ["low-0", "low-1"]}
-    assert [each.guaranteed for each in cluster.ask(covered).requests] == [True]
+    assert [request.guaranteed for request in cluster.ask(covered).requests] == [True]
     del cluster.running[1:]
     assert cluster.asked(covered) == {"waits": ["high"]}
     assert cluster.asked(waits("more", 3, team="vision", priority=LOW)) == {}
@@ -389,7 +390,10 @@ def test_each_freed_node_is_promised_once() -> None:
     cluster = Cluster(2)
     leaving = [cluster.runs("a", 0), cluster.runs("b", 1)]
     promised = place_preemptors(cluster.state, [waits("first", 1).gang, waits("second", 1).gang], leaving)
-    assert [(each.key, each.nodes) for each in promised.reserved] == [("first", ("n0",)), ("second", ("n1",))]
+    assert [(reservation.key, reservation.nodes) for reservation in promised.reserved] == [
+        ("first", ("n0",)),
+        ("second", ("n1",)),
+    ]
 
 
 def test_a_preempting_sweep_takes_free_nodes_at_once() -> None:
@@ -398,7 +402,7 @@ def test_a_preempting_sweep_takes_free_nodes_at_once() -> None:
     cluster.runs("leaves", 0)
     sweep = replace(waits("sweep", 4).gang, fewest=1)
     promised = place_preemptors(cluster.state, [sweep], cluster.running)
-    assert [each.nodes for each in promised.placements] == [("n1", "n2")]
+    assert [placement.nodes for placement in promised.placements] == [("n1", "n2")]
 
 
 def test_a_preemptor_that_no_longer_fits_has_no_promised_nodes() -> None:
@@ -464,7 +468,7 @@ def test_a_preempted_gang_does_not_preempt_its_preemptor(everybody: list[Gang], 
                 del started[by_key[victim.key]]
         used = {row for rows, _ in started.values() for row in rows}
         moved = bool(requests)
-        for gang in [*first, *(each for each in queue if each not in first)]:
+        for gang in [*first, *(waiting for waiting in queue if waiting not in first)]:
             free = [row for row in range(nodes) if row not in used]
             if len(free) >= gang.members:
                 started[gang] = tuple(free[: gang.members]), minute
@@ -484,6 +488,6 @@ def _check(
     """Check that victims were low and of lower priority, or that their team held more than its guarantee."""
     for victim in request.victims:
         lower = victim.low and victim.priority < gang.priority
-        holds = sum(each.members for each in started if each.team == victim.namespace)
+        holds = sum(gang.members for gang in started if gang.team == victim.namespace)
         assert lower or (request.guaranteed and victim.namespace != gang.team)
         assert victim.namespace == gang.team or holds > guaranteed.get(victim.namespace, 0)

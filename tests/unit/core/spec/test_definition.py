@@ -66,7 +66,7 @@ def faults(spec: dict[str, Any]) -> list[str]:
     """Return the messages of an API server about a spec."""
     schema = convert(SCHEMA)
     found = validate(schema, {"spec": spec})
-    return [str(each) for each in found + rule_faults(schema, {"spec": spec}, ABSENT, found)]
+    return [str(fault) for fault in found + rule_faults(schema, {"spec": spec}, ABSENT, found)]
 
 
 @pytest.mark.parametrize(

@@ -229,7 +229,7 @@ def test_a_nodes_clock_may_be_wrong() -> None:
     """Only the age of a run in the report counts."""
     run = RunAccount("vision", "bert", "r1", "ada", {OUT: Count(5, 1)}, 40.0)
     told_by = node_traffic(Report(life="a" * 16, read_at=100.0, runs=(run,)), "n1", NOW)
-    assert [each.seen_at for each in told_by.runs.values()] == [NOW - 60]
+    assert [run.seen_at for run in told_by.runs.values()] == [NOW - 60]
 
 
 def test_a_run_that_was_seen_after_the_reading_was_seen_now() -> None:

@@ -27,8 +27,8 @@ def pod(name: str, cpu: int = 1, uid: str = "", deleting: bool = False, phase: s
 
 
 def see(ledger: Ledger, *pods: Pod) -> None:
-    for each in pods:
-        ledger.see_pod(each.key, each)
+    for pod in pods:
+        ledger.see_pod(pod.key, pod)
 
 
 def decide(ledger: Ledger) -> list[Decision]:

@@ -225,8 +225,8 @@ def test_a_nodes_statistics_have_the_annotated_memory_of_its_pods(annotations: d
     assert summary("n", [msgspec.convert(pod.document, Pod)], NOW)["pods"] == []
     pod.step()
     told = summary("n", [msgspec.convert(pod.document, Pod)], NOW)["pods"]
-    assert [each["containers"][0]["memory"]["workingSetBytes"] for each in told] == held
-    assert all(each["podRef"] == {"name": "p", "namespace": "d", "uid": "u"} for each in told)
+    assert [pod["containers"][0]["memory"]["workingSetBytes"] for pod in told] == held
+    assert all(pod["podRef"] == {"name": "p", "namespace": "d", "uid": "u"} for pod in told)
 
 
 def test_a_pod_that_does_not_fit_on_the_node_fails() -> None:

@@ -80,7 +80,7 @@ async def test_a_late_answer_does_not_bring_back_a_deleted_pod(comes_again: bool
     server.answers.set()
     await _all_done()
     task.cancel()
-    assert [each.metadata.uid for each in pods.pods.values()] == (["second"] if comes_again else [])
+    assert [pod.metadata.uid for pod in pods.pods.values()] == (["second"] if comes_again else [])
     assert server.written == ["first", "second"][: 1 + comes_again]
 
 

@@ -29,7 +29,7 @@ def obj(name: str, size: int = 10) -> dict[str, object]:
 
 
 def contents(store: Store) -> Contents:
-    return {(each.resource, each.key): each.value for kind in store.resources() for each in store.records(kind)}
+    return {(record.resource, record.key): record.value for kind in store.resources() for record in store.records(kind)}
 
 
 async def _fill(store: Store) -> None:

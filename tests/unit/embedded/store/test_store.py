@@ -172,10 +172,10 @@ async def test_all_watchers_are_ended() -> None:
     pods = [store.watch(PODS, "", now), store.watch(PODS, "a", now, name="x"), store.watch(PODS, "", now, group="n1")]
     other = store.watch("/nodes", "", now)
     store.end_watches(PODS)
-    assert [each.closed for each in (*pods, other)] == [True, True, True, False]
+    assert [watch.closed for watch in (*pods, other)] == [True, True, True, False]
     late = [store.watch(PODS, "", now, group="n1"), other]
     await store.close()
-    assert [each.closed for each in late] == [True, True]
+    assert [watch.closed for watch in late] == [True, True]
 
 
 def test_watchers_of_a_group_see_objects_enter_change_and_leave() -> None:

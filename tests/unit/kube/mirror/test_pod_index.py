@@ -82,8 +82,8 @@ def mirror_with(run: RunObject, *pods: Pod, key: bytes | None = KEY) -> Mirror:
     """Build a mirror with these objects."""
     mirror = mirror_of_nodes(2)
     mirror.runs[run.metadata.namespace, run.metadata.name] = run
-    for each in pods:
-        show(mirror, each)
+    for pod in pods:
+        show(mirror, pod)
     if key is not None:
         mirror.believe(key)
     return mirror
@@ -140,7 +140,7 @@ def test_a_pod_is_a_member(case: str) -> None:
 def test_a_pod_is_no_member(case: str) -> None:
     mirror = mirror_with(gang_of(3), pod(**STRANGERS[case]))
     assert shown(mirror) == []
-    assert not any(mirror.is_member(each) for each in mirror.pods.values())
+    assert not any(mirror.is_member(pod) for pod in mirror.pods.values())
 
 
 def test_without_the_key_only_owner_references_count() -> None:
@@ -250,10 +250,10 @@ def decided(mirror: Mirror) -> tuple[Any, ...]:
     """Return the gang's next step, its members, and their nodes."""
     run = mirror.runs[HOME, "bert"]
     assert run.status is not None
-    seen = [member_of(each, mirror.nodes) for each in mirror.owned_pods(HOME, "bert", UID)]
+    seen = [member_of(pod, mirror.nodes) for pod in mirror.owned_pods(HOME, "bert", UID)]
     life = gang.Run("batch", 3, gang.Limits(restarts=3), run.status)
     step = gang.next_step(life, [member for member in seen if member is not None], NOW)
-    hosts = {each.member: each.addresses for each in mirror.pods_of_run(run)}
+    hosts = {pod.member: pod.addresses for pod in mirror.pods_of_run(run)}
     usage = mirror.usage_of("n0")
     alone = (usage.members, usage.lone_members) if usage is not None else (0, 0)
     return replace(step, status=step.status), hosts, mirror.holders(), mirror.leaving(), alone
@@ -267,15 +267,15 @@ def decided(mirror: Mirror) -> tuple[Any, ...]:
 def test_foreign_pods_do_not_change_what_a_gang_does(ours: list[str], foreign: list[Pod]) -> None:
     """Its next step, its members and their nodes are the same, and nothing foreign would be deleted with it."""
     members = [pod(f"bert-2-{rank}", owner=UID, label=UID, phase=phase) for rank, phase in enumerate(ours)]
-    taken = {(each.metadata.namespace, each.metadata.name) for each in members}
-    others = [each for each in foreign if (each.metadata.namespace, each.metadata.name) not in taken]
+    taken = {(pod.metadata.namespace, pod.metadata.name) for pod in members}
+    others = [pod for pod in foreign if (pod.metadata.namespace, pod.metadata.name) not in taken]
     alone, crowded = mirror_with(gang_of(3), *members), mirror_with(gang_of(3), *others, *members)
     assert decided(crowded) == decided(alone)
     assert crowded.owned_pods(HOME, "bert", UID) == alone.owned_pods(HOME, "bert", UID)
     labelled = {
-        (each.metadata.namespace, each.metadata.name)
-        for each in crowded.pods.values()
-        if each.metadata.labels.get(names.LABEL_RUN_UID) == UID and each.metadata.namespace == HOME
+        (pod.metadata.namespace, pod.metadata.name)
+        for pod in crowded.pods.values()
+        if pod.metadata.labels.get(names.LABEL_RUN_UID) == UID and pod.metadata.namespace == HOME
     }
     assert labelled - crowded.labelled_strangers(HOME, "bert", UID) == taken
 

@@ -98,27 +98,32 @@ def _print(cli: Cli, found: Audit) -> None:
             Column(f"AT {report.planned_nodes} NODES"),
             Column("IS TOLD ALL", flexible=True),
         ]
-        print_table(cli, columns, [_row(each) for each in report.growing], cut=False)
-        for each in report.growing:
-            for fix in each.fixes:
-                echo(f"  {each.client}: {fix}")
+        print_table(cli, columns, [_row(client) for client in report.growing], cut=False)
+        for client in report.growing:
+            for fix in client.fixes:
+                echo(f"  {client.client}: {fix}")
     elif found.book is not None:
         echo("No client of this log is on every node.")
     if report.largest:
         heading("Others, who asks most first")
-        rows = [[each.client, f"{each.requests_per_second:.2f}", f"{each.share:.0%}"] for each in report.largest]
+        rows = [
+            [client.client, f"{client.requests_per_second:.2f}", f"{client.share:.0%}"] for client in report.largest
+        ]
         print_table(
             cli, [Column("CLIENT"), Column("REQUESTS/S", right=True), Column("OF ALL", right=True)], rows, cut=False
         )
     if report.suspects:
         heading("DaemonSets that may read everything of a kind" + (", and did not in this log" if found.book else ""))
-        rows = [[f"{each.namespace}/{each.name}", str(each.pods), _kinds(each.reads)] for each in report.suspects]
+        rows = [
+            [f"{suspect.namespace}/{suspect.name}", str(suspect.pods), _kinds(suspect.reads)]
+            for suspect in report.suspects
+        ]
         print_table(
             cli, [Column("DAEMONSET"), Column("PODS", right=True), Column("MAY READ", flexible=True)], rows, cut=False
         )
     if report.watched:
         heading("Open watches of everything, about one a node or more")
-        rows = [[each.resource, str(each.open), str(each.besides_kubelets)] for each in report.watched]
+        rows = [[resource.resource, str(resource.open), str(resource.besides_kubelets)] for resource in report.watched]
         print_table(
             cli, [Column("KIND"), Column("OPEN", right=True), Column("NOT KUBELETS'", right=True)], rows, cut=False
         )

@@ -61,11 +61,11 @@ def print_board(cli: Cli, board: dict[str, Any], *, by: str = "user", wide: bool
     columns += [Column("TOTAL", right=True), Column("")]
     rows = [
         [
-            each["type"] or "unknown",
-            *(str(each.get(key, 0)) for key in ("free", "used", "broken", "total")),
-            bar(each["used"], each.get("broken", 0), each["total"]),
+            gpus["type"] or "unknown",
+            *(str(gpus.get(key, 0)) for key in ("free", "used", "broken", "total")),
+            bar(gpus["used"], gpus.get("broken", 0), gpus["total"]),
         ]
-        for each in board["types"]
+        for gpus in board["types"]
     ]
     print_table(cli, columns, rows)
     print_pools(cli, board)
@@ -84,7 +84,7 @@ def _print_holders(cli: Cli, board: dict[str, Any], by: str, *, wide: bool) -> N
     holders = board.get(key) or ()
     if not holders:
         return
-    total = sum(each["total"] for each in board["types"])
+    total = sum(gpus["total"] for gpus in board["types"])
     echo()
     columns = [
         Column(by.upper()),
@@ -94,14 +94,14 @@ def _print_holders(cli: Cli, board: dict[str, Any], by: str, *, wide: bool) -> N
         Column("RUNS", flexible=True),
     ]
     rows = []
-    for each in holders:
-        runs = [run["name"] for run in each.get("runs") or ()]
+    for holder in holders:
+        runs = [run["name"] for run in holder.get("runs") or ()]
         rows.append(
             [
-                each[name] or "nobody of ours",
-                str(each["gpus"]),
-                bar(each["gpus"], 0, total, 10),
-                ", ".join(f"{count} {kind}" for kind, count in (each.get("types") or {}).items()),
+                holder[name] or "nobody of ours",
+                str(holder["gpus"]),
+                bar(holder["gpus"], 0, total, 10),
+                ", ".join(f"{count} {kind}" for kind, count in (holder.get("types") or {}).items()),
                 first_few(list(dict.fromkeys(runs)), len(runs) if wide else 5),
             ]
         )

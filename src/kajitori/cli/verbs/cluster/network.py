@@ -67,9 +67,9 @@ def _around(ranges: list[dict[str, Any]], text: str) -> list[dict[str, Any]]:
         message = f"{text!r:.80} is not an address"
         raise InvalidInput.one("ADDRESS", message, value=text, hint="such as 10.16.3.4") from None
     return [
-        each
-        for each in ranges
-        if any(address in ip_network(cidr) for cidr in (each["cidr"], each.get("public")) if cidr)
+        used
+        for used in ranges
+        if any(address in ip_network(cidr) for cidr in (used["cidr"], used.get("public")) if cidr)
     ]
 
 
@@ -79,13 +79,13 @@ def _print_ranges(cli: Cli, ranges: list[dict[str, Any]]) -> None:
     columns = [Column("CLUSTER"), Column("WHAT"), Column("RANGE"), Column("ADDRESSES", right=True)]
     columns += [Column("FROM OUTSIDE"), Column("THROUGH", flexible=True)]
     rows = []
-    for each in ranges:
-        through = ", ".join(each.get("via") or ())
-        if each.get("natHost"):
-            through = f"{each['natHost']} ({through})"
-        outside = "not reached" if each["kind"] == "services" else "as it is"
-        row = [each.get("cluster") or "-", each["kind"], each["cidr"], _count(each["cidr"])]
-        rows.append([*row, each.get("public") or outside, through])
+    for used in ranges:
+        through = ", ".join(used.get("via") or ())
+        if used.get("natHost"):
+            through = f"{used['natHost']} ({through})"
+        outside = "not reached" if used["kind"] == "services" else "as it is"
+        row = [used.get("cluster") or "-", used["kind"], used["cidr"], _count(used["cidr"])]
+        rows.append([*row, used.get("public") or outside, through])
     print_table(cli, columns, rows)
 
 
@@ -183,18 +183,18 @@ def check(cli: Cli, file: str | None, place: str | None, wait: float, output: st
         hint = "name addresses that answer under probes of each cluster"
         raise InvalidInput.one("clusters", "there is nothing to try", hint=hint)
     found = [*(look_at_host(rendered) if rendered is not None else ()), *try_all(tries, wait)]
-    wrong = sum(not each.right for each in found)
+    wrong = sum(not check.right for check in found)
     refused = dropped(rendered) if rendered is not None else {}
     if output is not None:
         items = [
             {
-                "where": each.where,
-                "what": each.what,
-                "expected": each.expected,
-                "found": each.found,
-                "right": each.right,
+                "where": check.where,
+                "what": check.what,
+                "expected": check.expected,
+                "found": check.found,
+                "right": check.right,
             }
-            for each in found
+            for check in found
         ]
         document = {"from": {"kind": here.kind, "name": here.name}, "right": not wrong, "items": items}
         print_document(document | {"dropped": refused}, output)
@@ -241,14 +241,14 @@ def bench(cli: Cli, /, source: str | None, target: str | None, output: str | Non
     with cli.api() as api:
         found = Bench(api, how["namespace"], say).measure(wish)
     if output is not None:
-        items = [{_camel(name): value for name, value in asdict(each).items()} for each in found]
+        items = [{_camel(name): value for name, value in asdict(check).items()} for check in found]
         print_document({"items": items, "conclusions": conclusions(found)}, output)
         return
     columns = [Column("WHAT"), Column("FROM"), Column("TO"), Column("THROUGHPUT", right=True)]
     columns += [Column("PATH MTU", right=True)]
     rows = [
-        [each.kind, each.source, each.target, f"{each.bits_per_second / 1e9:.2f} Gbit/s", str(each.mtu or "-")]
-        for each in found
+        [check.kind, check.source, check.target, f"{check.bits_per_second / 1e9:.2f} Gbit/s", str(check.mtu or "-")]
+        for check in found
     ]
     print_table(cli, columns, rows)
     for line in conclusions(found):
@@ -284,7 +284,9 @@ def _print_found(cli: Cli, here: str, found: list[Found], wrong: int) -> None:
         Column("EXPECTED"),
         Column("FOUND", flexible=True),
     ]
-    rows = [["right" if each.right else "WRONG", each.where, each.what, each.expected, each.found] for each in found]
+    rows = [
+        ["right" if check.right else "WRONG", check.where, check.what, check.expected, check.found] for check in found
+    ]
     print_table(cli, columns, rows)
     echo()
     echo(

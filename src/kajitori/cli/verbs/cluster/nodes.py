@@ -43,8 +43,8 @@ def command(cli: Cli, node: str | None, healthy: bool, output: str | None) -> No
     if output in ("json", "yaml"):
         print_document(answer, output)
     elif output == "name":
-        for each in nodes:
-            echo(each["name"])
+        for item in nodes:
+            echo(item["name"])
     else:
         from kajitori.cli.pages.pools import print_pools
 
@@ -98,9 +98,9 @@ def _describe(cli: Cli, node: dict[str, Any]) -> None:
     if health := node.get("health"):
         heading("Health")
         rows = []
-        for each in reversed(health):
-            rows.append([each["at"], each["says"]])
-            rows += [["", line] for line in each.get("evidence", ())[1:]]
+        for entry in reversed(health):
+            rows.append([entry["at"], entry["says"]])
+            rows += [["", line] for line in entry.get("evidence", ())[1:]]
         print_table(cli, [Column("WHEN"), Column("WHAT", flexible=True)], rows, cut=False, indent=2)
     members = node.get("members") or ()
     if not members:
@@ -110,16 +110,16 @@ def _describe(cli: Cli, node: dict[str, Any]) -> None:
     columns += [Column("CPU", right=True), Column("MEMORY", right=True), Column("SINCE"), Column("POD", flexible=True)]
     rows = [
         [
-            each["holder"] if each.get("isRun", True) else f"Pod {each['holder']}",
-            "" if each.get("rank") is None else str(each["rank"]),
-            each.get("owner") or "",
-            str(each.get("gpus") or ""),
-            cpu_words(each.get("cpuMillis") or 0),
-            round_memory(each.get("memoryBytes") or 0),
-            age(each.get("since"), cli.now()),
-            each.get("pod") or "",
+            member["holder"] if member.get("isRun", True) else f"Pod {member['holder']}",
+            "" if member.get("rank") is None else str(member["rank"]),
+            member.get("owner") or "",
+            str(member.get("gpus") or ""),
+            cpu_words(member.get("cpuMillis") or 0),
+            round_memory(member.get("memoryBytes") or 0),
+            age(member.get("since"), cli.now()),
+            member.get("pod") or "",
         ]
-        for each in members
+        for member in members
     ]
     print_table(cli, columns, rows, indent=2)
 

@@ -73,7 +73,7 @@ def network(
     from kajitori.core.network.use import NodeUse, usual_family
 
     there = _cluster(cli) if from_cluster else []
-    uses = [NodeUse(each["name"], tuple(each["podCidrs"]), each["mostPods"], each["pods"]) for each in there]
+    uses = [NodeUse(node["name"], tuple(node["podCidrs"]), node["mostPods"], node["pods"]) for node in there]
     nodes, pods = _size(uses, from_cluster, asked.pop("nodes"), asked.pop("pods_per_node"))
     grows = parse_growth(growth) if growth is not None else NO_GROWTH
     family = ip_family if ip_family is not None else usual_family(uses)
@@ -128,9 +128,9 @@ def _print_there(there: list[dict[str, Any]], uses: list[NodeUse]) -> None:
     without = len(there) - len(ranges)
     if without:
         echo(f"{plural(without, 'node')} without a range of addresses: Kubernetes does not know how many are left.")
-    short = [each for each in there if each["runsOut"]]
-    for each in short[:_SHOWN]:
-        echo(f"  {each['name']}: {each['runsOut']}")
+    short = [node for node in there if node["runsOut"]]
+    for node in short[:_SHOWN]:
+        echo(f"  {node['name']}: {node['runsOut']}")
     if len(short) > _SHOWN:
         echo(f"  and {len(short) - _SHOWN} more nodes; -o json names all")
     if ranges and not short:
@@ -282,9 +282,7 @@ def _print_comparison(cli: Cli, wanted: PlanRequest) -> None:
     echo(f"Which kind carries so many nodes with {_pods(wanted)} each:")
     echo()
     columns = [Column("KIND"), *(Column(f"{int(size):,}") for size in sizes)]
-    print_table(
-        cli, columns, [[each["kind"], *(each["nodes"][size] for size in sizes)] for each in compared], cut=False
-    )
+    print_table(cli, columns, [[row["kind"], *(row["nodes"][size] for size in sizes)] for row in compared], cut=False)
 
 
 def _print_sources(wanted: PlanRequest, plans: list[Plan]) -> None:
@@ -298,7 +296,7 @@ def _print_sources(wanted: PlanRequest, plans: list[Plan]) -> None:
         ipv6 = plan.kind.ipv6
         of_ipv6 = [ipv6.node_range, ipv6.shared, *ipv6.figures] if 6 in wanted.versions and plan.lacks is None else []
         of_ipv4 = plan.kind.figures if 4 in wanted.versions else ()
-        for figure in (*named, *of_ipv4, *(each for each in of_ipv6 if each is not None), mtu):
+        for figure in (*named, *of_ipv4, *(number for number in of_ipv6 if number is not None), mtu):
             figures.setdefault((figure.what, figure.value), figure)
         if plan.kind.encapsulation is not None:
             tunnel = plan.kind.encapsulation

@@ -50,22 +50,22 @@ def print_queue(cli: Cli, items: list[dict[str, Any]], *, wide: bool = False) ->
     columns += [Column(title, right=True) for title in numbers] if wide else []
     columns.append(Column("NOTE", flexible=True))
     rows = []
-    for each in items:
-        place = each["place"]
+    for waiting in items:
+        place = waiting["place"]
         row = [
             str(place["position"]),
-            f"{each['namespace']}/{each['name']}",
-            each["owner"],
-            _asks(each),
+            f"{waiting['namespace']}/{waiting['name']}",
+            waiting["owner"],
+            _asks(waiting),
             human_duration(place["waitedSeconds"]),
             expectation_words(place),
-            in_words(cli, each.get("expectedAt")) or "unknown",
+            in_words(cli, waiting.get("expectedAt")) or "unknown",
         ]
         if wide:
             shares = (part_words(place[key]) for key in ("size", "userShare", "teamShare"))
             score = place["score"]
-            row += [str(each["priority"]), *shares, "" if score is None else f"{score:.3g}"]
-        rows.append([*row, _note(each)])
+            row += [str(waiting["priority"]), *shares, "" if score is None else f"{score:.3g}"]
+        rows.append([*row, _note(waiting)])
     print_table(cli, columns, rows, cut=not wide)
 
 

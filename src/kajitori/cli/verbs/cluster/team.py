@@ -34,8 +34,8 @@ def list_teams(cli: Cli, output: str | None) -> None:
     with cli.api() as api:
         items = api.get("/v1/teams")["items"]
     if output == "name":
-        for each in items:
-            echo(each["name"])
+        for team in items:
+            echo(team["name"])
     elif output is not None:
         print_document({"items": items}, output)
     else:
@@ -47,12 +47,12 @@ def list_teams(cli: Cli, output: str | None) -> None:
         ]
         rows = [
             (
-                f"{each['name']} *" if each["yours"] else each["name"],
-                ", ".join(each["namespaces"]),
-                ", ".join(each["groups"]),
-                ", ".join(each["leads"]),
+                f"{team['name']} *" if team["yours"] else team["name"],
+                ", ".join(team["namespaces"]),
+                ", ".join(team["groups"]),
+                ", ".join(team["leads"]),
             )
-            for each in items
+            for team in items
         ]
         print_table(cli, columns, rows)
 

@@ -118,9 +118,9 @@ def _rows(item: Mapping[str, Any], *, by_run: bool, wide: bool, rates: bool) -> 
     from kajitori.core.words.quantities import round_memory
 
     name = f"{item['namespace']}/{item['name']}" if item.get("namespace") else item["name"]
-    for each in item["classes"]:
-        received, sent = each["received"], each["sent"]
-        row = [name, *([item.get("user", "")] if by_run else []), each["name"]]
+    for traffic in item["classes"]:
+        received, sent = traffic["received"], traffic["sent"]
+        row = [name, *([item.get("user", "")] if by_run else []), traffic["name"]]
         row += [round_memory(received["bytes"]), round_memory(sent["bytes"])]
         if rates:
             row += [_rate(received["bytesPerSecond"]), _rate(sent["bytesPerSecond"])]

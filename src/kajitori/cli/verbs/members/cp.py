@@ -44,8 +44,8 @@ def command(cli: Cli, source: str, target: str, rank: int, namespace: str | None
         copy_in(run, source, here.path)
         return 0
     left_out = copy_out(run, there.path, target)
-    for each in left_out[:10]:
-        say(f"left out: {each}")
+    for path in left_out[:10]:
+        say(f"left out: {path}")
     if len(left_out) > 10:
         say(f"left out: {len(left_out) - 10} more")
     return 0

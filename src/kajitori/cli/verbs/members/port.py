@@ -30,10 +30,10 @@ def command(cli: Cli, run: str, port: str | None, namespace: str | None) -> None
     name, ports = view["name"], (view.get("spec") or {}).get("ports") or []
     if not ports:
         raise NotFound(f"{name} says of no port that it listens there", hint="kaji run -p PORT says so")
-    wanted = [each for each in ports if port in (None, str(each), f"{each}/tcp")]
+    wanted = [port_number for port_number in ports if port in (None, str(port_number), f"{port_number}/tcp")]
     if not wanted:
         raise NotFound(f"{name} says nothing of port {port}", hint=f"it names {', '.join(map(str, ports))}")
-    listening = [each for each in members if each.get("phase") == "Running" and each.get("address")]
+    listening = [member for member in members if member.get("phase") == "Running" and member.get("address")]
     if not listening:
         raise WrongState(f"no member of {name} runs and has an address", hint=f"see kaji describe {name}")
     for member in listening:

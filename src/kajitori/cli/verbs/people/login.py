@@ -186,7 +186,7 @@ def _notes(cli: Cli, who: dict[str, Any], context: SignedIn) -> list[str]:
         for name in ("KAJI_SERVER", "KAJI_CONTEXT")
         if cli.environment.get(name)
     ]
-    allowed = [each["namespace"] for each in who["namespaces"]]
+    allowed = [namespace["namespace"] for namespace in who["namespaces"]]
     if not allowed and not who["operator"]:
         notes.append("note: you have no role in any namespace yet; ask your group's operators")
     elif context.namespace not in allowed and allowed:

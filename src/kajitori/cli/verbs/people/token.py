@@ -63,13 +63,15 @@ def list_robots(cli: Cli, namespace: str | None, output: str | None) -> None:
         where = namespace or api.target.namespace
         items = api.get("/v1/tokens", {"namespace": where} if where else None)["items"]
     if output == "name":
-        for each in items:
-            echo(each["name"])
+        for token in items:
+            echo(token["name"])
     elif output is not None:
         print_document({"items": items}, output)
     else:
         columns = [Column("NAME"), Column("ROLE"), Column("MADE BY", flexible=True), Column("CREATED")]
-        print_table(cli, columns, [(each["name"], each["role"], each["owner"], each["createdAt"]) for each in items])
+        print_table(
+            cli, columns, [(token["name"], token["role"], token["owner"], token["createdAt"]) for token in items]
+        )
 
 
 @command.command("rm", epilog="\b\nExample:\n  kaji token rm ci")

@@ -34,7 +34,7 @@ def command(cli: Cli, output: str | None) -> None:
         print_document(found | {"server": target.url, "tokenExpiresAt": until or None}, output)
     else:
         renews = " (renewed by itself)" if target.signed_in is not None and until else ""
-        roles = [f"{each['namespace']} ({each['role']})" for each in found["namespaces"]]
+        roles = [f"{namespace['namespace']} ({namespace['role']})" for namespace in found["namespaces"]]
         roles += ["operator of the cluster"] if found["operator"] else []
         print_pairs(
             (

@@ -111,8 +111,10 @@ def _print_findings(cli: Cli, found: list[Finding], output: str | None) -> int:
 
     if output is not None:
         keys = ("name", "state", "text", "way_out")
-        print_document([{key: str(getattr(each, key)) for key in keys} for each in found], output)
+        print_document([{key: str(getattr(finding, key)) for key in keys} for finding in found], output)
     else:
         columns = [Column("CHECK"), Column("STATE", styled=True), Column("FOUND"), Column("WAY OUT")]
-        print_table(cli, columns, [(each.name, each.state, each.text, each.way_out) for each in found], cut=False)
-    return 2 if any(each.state is State.FAIL for each in found) else 0
+        print_table(
+            cli, columns, [(finding.name, finding.state, finding.text, finding.way_out) for finding in found], cut=False
+        )
+    return 2 if any(finding.state is State.FAIL for finding in found) else 0

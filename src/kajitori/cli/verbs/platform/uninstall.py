@@ -36,8 +36,8 @@ def command(delete_runs: bool, yes: bool, **options: Any) -> int:
             return 1
     stays = installation.uninstall(settings, say, delete_runs=delete_runs)
     echo("Kajitori is removed. What stays:")
-    for each in stays:
-        echo(f"  {each}")
+    for document in stays:
+        echo(f"  {document}")
     return 0
 
 

@@ -119,7 +119,7 @@ def _number(attempt: Mapping[str, Any], is_sweep: bool) -> str:
 
 def _network(status: Mapping[str, Any]) -> str:
     """Return the finding about restrictions of the network; empty if there is none."""
-    found = {each.get("code"): each.get("message", "") for each in status.get("findings") or ()}
+    found = {finding.get("code"): finding.get("message", "") for finding in status.get("findings") or ()}
     return str(found.get("NetworkRestricted") or found.get("NetworkDefaulted") or "")
 
 
@@ -172,15 +172,15 @@ def _members(cli: Cli, api: Api, view: dict[str, Any]) -> None:
     columns += [Column("MESSAGE", flexible=True)]
     rows = [
         [
-            str(each.get("rank", "")),
-            *(() if is_sweep else (str(each.get("attempt") or ""),)),
-            str(each.get("node") or ""),
-            str(each.get("reason") or ""),
-            "" if each.get("exitCode") is None else str(each["exitCode"]),
-            run_words.age(each.get("since"), cli.now()),
-            str(each.get("message") or ""),
+            str(note.get("rank", "")),
+            *(() if is_sweep else (str(note.get("attempt") or ""),)),
+            str(note.get("node") or ""),
+            str(note.get("reason") or ""),
+            "" if note.get("exitCode") is None else str(note["exitCode"]),
+            run_words.age(note.get("since"), cli.now()),
+            str(note.get("message") or ""),
         ]
-        for each in notable
+        for note in notable
     ]
     if rows:
         print_table(cli, columns, rows, indent=2)
@@ -196,16 +196,16 @@ def _every_member(cli: Cli, api: Api, view: dict[str, Any]) -> None:
     columns += [Column("STATUS", styled=True), Column("ADDRESS"), Column("SINCE"), Column("REASON", flexible=True)]
     rows = [
         [
-            str(each["rank"]),
-            str(each.get("attempt") or ""),
-            each.get("pod") or "",
-            each.get("node") or "",
-            _state(each),
-            each.get("address") or "",
-            age(each.get("startedAt"), cli.now()),
-            ": ".join(filter(None, (each.get("reason"), each.get("message")))),
+            str(member["rank"]),
+            str(member.get("attempt") or ""),
+            member.get("pod") or "",
+            member.get("node") or "",
+            _state(member),
+            member.get("address") or "",
+            age(member.get("startedAt"), cli.now()),
+            ": ".join(filter(None, (member.get("reason"), member.get("message")))),
         ]
-        for each in members
+        for member in members
     ]
     if rows:
         print_table(cli, columns, rows, indent=2)
@@ -224,7 +224,7 @@ def _findings(view: dict[str, Any]) -> None:
     findings = status_of(view).get("findings") or ()
     if findings:
         heading("What policy did")
-        print_pairs(((each.get("code", ""), each.get("message", "")) for each in findings), indent=2)
+        print_pairs(((finding.get("code", ""), finding.get("message", "")) for finding in findings), indent=2)
 
 
 def _events(cli: Cli, api: Api, view: dict[str, Any]) -> None:

@@ -116,7 +116,7 @@ def _fields(cli: Cli, run: dict[str, Any]) -> dict[str, str]:
     from kajitori.cli.words import runs as words
 
     spec, status, now = run.get("spec") or {}, words.status_of(run), cli.now()
-    mounts = [str(each.get("name") or each.get("hostPath") or "") for each in spec.get("volumes") or ()]
+    mounts = [str(volume.get("name") or volume.get("hostPath") or "") for volume in spec.get("volumes") or ()]
     code = status.get("exitCode")
     values = (
         f"{run['namespace']}/{run['name']}",

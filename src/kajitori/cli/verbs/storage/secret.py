@@ -155,11 +155,11 @@ def list_secrets(cli: Cli, quiet: bool, namespace: str | None, output: str | Non
     if output in ("json", "yaml"):
         print_document(answer, output)
     elif quiet or output == "name":
-        for each in answer["items"]:
-            echo(each["name"])
+        for secret in answer["items"]:
+            echo(secret["name"])
     else:
         columns = [Column("NAME"), Column("KEYS", flexible=True), Column("TYPE"), Column("AGE"), Column("USED BY")]
-        print_table(cli, columns, [_row(each, age(each["createdAt"], cli.now())) for each in answer["items"]])
+        print_table(cli, columns, [_row(secret, age(secret["createdAt"], cli.now())) for secret in answer["items"]])
 
 
 def _row(secret: dict[str, Any], age: str) -> tuple[str, ...]:

@@ -36,8 +36,8 @@ def command(ctx: click.Context, namespace: str | None, output: str | None) -> No
         print_document(answer, output)
         return
     if output == "name":
-        for each in answer["items"]:
-            echo(each["name"])
+        for volume in answer["items"]:
+            echo(volume["name"])
         return
     columns = [
         Column("NAME"),
@@ -47,7 +47,7 @@ def command(ctx: click.Context, namespace: str | None, output: str | None) -> No
         Column("SIZE", right=True),
     ]
     columns.append(Column("USED BY"))
-    print_table(cli, columns, [_row(each) for each in answer["items"]])
+    print_table(cli, columns, [_row(volume) for volume in answer["items"]])
     if answer.get("note"):
         say(f"note: {answer['note']}")
 

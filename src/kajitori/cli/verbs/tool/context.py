@@ -39,20 +39,20 @@ def list_contexts(cli: Cli, quiet: bool, output: str | None) -> None:
 
     found = contexts(cli.environment, cli.cluster, cli.runtime_dir)
     if output is not None:
-        print_document({"items": [_document(each) for each in found]}, output)
+        print_document({"items": [_document(context) for context in found]}, output)
     elif quiet:
-        for each in found:
-            echo(each.name)
+        for context in found:
+            echo(context.name)
     else:
         columns = [Column("NAME"), Column("SERVER"), Column("NAMESPACE"), Column("DATA", flexible=True)]
         rows = [
             (
-                f"{each.name} *" if each.why else each.name,
-                each.target.url if each.runs else "(does not run)",
-                each.target.namespace,
-                str(each.target.data or ""),
+                f"{context.name} *" if context.why else context.name,
+                context.target.url if context.runs else "(does not run)",
+                context.target.namespace,
+                str(context.target.data or ""),
             )
-            for each in found
+            for context in found
         ]
         print_table(cli, columns, rows)
 
@@ -68,7 +68,7 @@ def show(cli: Cli, output: str | None) -> None:
     from kajitori.cli.terminal import echo
 
     target = cli.find_target()  # raises what keeps commands from using any
-    found = [each for each in contexts(cli.environment, cli.cluster, cli.runtime_dir) if each.why]
+    found = [context for context in contexts(cli.environment, cli.cluster, cli.runtime_dir) if context.why]
     name, why = (found[0].name, found[0].why) if found else (str(target.data or target.url), "--cluster")
     if output == "name":
         echo(name)

@@ -325,7 +325,7 @@ def _tolerations(policy: Policy, _: Circumstances) -> _Made:
                 continue
             if name in _PASSING_TAINTS and toleration.get("effect") == "NoExecute":
                 continue
-            if not name or any(fnmatchcase(name, each) for each in refused):
+            if not name or any(fnmatchcase(name, pattern) for pattern in refused):
                 yield head + (f"the taint {name}" if name else "all taints")
 
     return expression, check

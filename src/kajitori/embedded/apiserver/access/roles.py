@@ -62,7 +62,7 @@ def rule_allows(rule: Mapping[str, Any], asked: Attributes) -> bool:
 def rule_is_covered(rule: Mapping[str, Any], by: Iterable[Mapping[str, Any]]) -> bool:
     """Return whether other rules allow everything that this rule allows (kube-apiserver `validation.Covers`)."""
     owned = list(by)
-    return all(any(rule_allows(one, each) for one in owned) for each in _single(rule))
+    return all(any(rule_allows(one, part) for one in owned) for part in _single(rule))
 
 
 def _single(rule: Mapping[str, Any]) -> Iterator[Attributes]:

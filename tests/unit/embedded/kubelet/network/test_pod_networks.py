@@ -201,7 +201,7 @@ def packet_paths_are_written(machine: Machine) -> None:
     told = files.pop(f"{uid}.json")
     assert (told["uid"], told["name"], told["addresses"]) == (uid, "d", ["10.99.0.4"])
     assert told["interface"] in {name for _, name in socket.if_nameindex()}
-    assert {each["name"] for each in files.values()} == {"a", "b"}, "c has ended, host has none of its own"
+    assert {file["name"] for file in files.values()} == {"a", "b"}, "c has ended, host has none of its own"
 
 
 async def port_forward_reaches_localhost(machine: Machine) -> None:
@@ -328,7 +328,9 @@ async def gateways() -> list[str]:
 
 def ready(machine: Machine) -> tuple[str, str]:
     """Return status and message of the Node's condition."""
-    found = next(each for each in machine.cluster.node()["status"]["conditions"] if each["type"] == "Ready")
+    found = next(
+        condition for condition in machine.cluster.node()["status"]["conditions"] if condition["type"] == "Ready"
+    )
     return found["status"], found["message"]
 
 
@@ -400,7 +402,7 @@ async def uninstalled(folder: Path) -> None:
         assert groups(other) == before[-1]
         assert len(namespaces()) == len(bridges()) == len(nft("list", "tables").split("\n")) - 1 == 1
         assert await uninstall(root) == [], "a second time there is nothing"
-        bridge = next(each for each in removed if each.startswith("bridge "))
+        bridge = next(line for line in removed if line.startswith("bridge "))
         name = bridge.removeprefix("bridge ")
         ip(f"link add {name} type bridge", "link add one type veth peer name two", f"link set one master {name}")
         assert await uninstall(root) == [bridge], "by its name alone, with what hangs on it"
