@@ -29,7 +29,6 @@ from kajitori.configuration.policy_file import PolicyFile
 from kajitori.configuration.settings import LEASE_NAMESPACE, UpOptions
 from kajitori.configuration.sign_in import SignIn
 from kajitori.configuration.web_limits import WebLimits
-from kajitori.core.leadership import LeaderState
 from kajitori.core.policy.file import Policy, on_own_cluster, own_machine_policy
 from kajitori.embedded.apiserver.access.authentication_config import (
     AuthenticationConfiguration,
@@ -45,6 +44,7 @@ from kajitori.embedded.store.integrity import named as named_object
 from kajitori.embedded.store.repair import Repaired, repair
 from kajitori.entrypoints.leader import candidate
 from kajitori.entrypoints.logs import say
+from kajitori.entrypoints.own_parts import OwnController, OwnNode
 from kajitori.entrypoints.process import Part, ensure_namespace, node_name, run_until_told, stop_signal, supervise
 from kajitori.entrypoints.run_adapter import RUN_WORKLOAD, RunPods
 from kajitori.entrypoints.run_controller import run_controller
@@ -57,14 +57,12 @@ from kajitori.history.store import History
 from kajitori.install.roles import people, teams
 from kajitori.install.teams import team_objects
 from kajitori.kube.client import KubeClient
-from kajitori.kube.clock import steady_seconds
 from kajitori.kube.config import KubeConfig
 from kajitori.kube.mirror.mirror import Mirror
 from kajitori.kube.platform.applying import apply
 from kajitori.kube.platform.install import install
 from kajitori.monitoring.controller import LEADING, ControllerMetrics
 
-NODE_PATIENCE_SECONDS = 10.0
 OWN_IMAGE = "kajitori"
 """Name of the image of members' first step in `kaji up`, whose own nodes run no images."""
 
@@ -225,7 +223,7 @@ async def _serve(
                 outbox=Outbox(blobs),
                 metrics=metrics,
             )
-            own = _OwnController(running.run)
+            own = OwnController(running.run)
             controller: Part = own.run
         else:
             own, controller = None, candidate_of(mirror, blobs, history)
@@ -255,64 +253,6 @@ async def _serve(
         with cluster_file.announced(options.data, described):
             _say_how_to_use(options, serving, web.port, kubeconfig, policy.current().path)
             await working
-
-
-class _OwnController:
-    """The only controller of an embedded cluster. It needs no Lease, and counts as absent after a failure."""
-
-    def __init__(self, part: Part) -> None:
-        self._part = part
-        self._works = False
-        self._since = steady_seconds()
-
-    async def run(self, stop: asyncio.Event) -> None:
-        """Work until `stop` is set."""
-        self._works = True
-        try:
-            await self._part(stop)
-        finally:
-            self._works, self._since = False, steady_seconds()
-
-    def state(self) -> LeaderState:
-        """Return the controller's state for the Web API."""
-        return LeaderState("kaji up", 0.0 if self._works else steady_seconds() - self._since)
-
-    async def follow(self) -> None:
-        """Do nothing, since there is no Lease to follow."""
-
-
-class OwnNode:
-    """This machine as a node: tracks whether it has been ready for runs since this process started."""
-
-    def __init__(self, mirror: Mirror, kubelet: Kubelet) -> None:
-        self._mirror = mirror
-        self._registered = kubelet.registered
-        self._name = kubelet.settings.node_name
-        self._was_ready = False
-
-    def awaited(self) -> str:
-        """Return what the user still has to wait for; empty once the node has been ready."""
-        if not self._was_ready and self._registered.is_set():
-            node = self._mirror.nodes.get(self._name)
-            self._was_ready = node is not None and node.is_ready
-        return "" if self._was_ready else f"this machine's node {self._name} is not ready for runs yet"
-
-    async def wait(self) -> None:
-        """Wait until the node is ready, at most `NODE_PATIENCE_SECONDS`.
-
-        Otherwise users who start runs as soon as `kaji up` reports success would have to wait for this machine.
-        """
-        changed = asyncio.Event()
-        unsubscribe = self._mirror.on_change(lambda *_: changed.set())
-        try:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(NODE_PATIENCE_SECONDS):
-                    await self._registered.wait()
-                    while self.awaited():
-                        changed.clear()
-                        await changed.wait()
-        finally:
-            unsubscribe()
 
 
 async def _until(wanted: Coroutine[Any, Any, Any], working: asyncio.Task[None]) -> None:
@@ -355,7 +295,7 @@ async def _web_api(
     user_client: Callable[[str], KubeClient] | None,
     blobs: Blobs,
     history: History | None,
-    leader: _OwnController | None,
+    leader: OwnController | None,
     awaited: Callable[[], str],
 ) -> WebApi:
     """Start the Web API on the port of the options, else on the data folder's last port if it is free, else on any."""

@@ -8,7 +8,8 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from kajitori.embedded.store.repair import Repaired
-from kajitori.entrypoints.up import OwnNode, words_of
+from kajitori.entrypoints.own_parts import OwnNode
+from kajitori.entrypoints.up import words_of
 
 
 class Nodes:
