@@ -19,6 +19,7 @@ from starlette.types import Lifespan
 from kajitori import __version__
 from kajitori.api import code, health, problems, secrets, volumes
 from kajitori.api.context import Api
+from kajitori.api.history import routes as history
 from kajitori.api.identity import browser_routes, robots
 from kajitori.api.identity import routes as identity
 from kajitori.api.logs import routes as logs
@@ -37,6 +38,7 @@ from kajitori.api.streams import host_lists
 from kajitori.api.traffic import networks
 from kajitori.api.traffic import routes as traffic
 from kajitori.api.views import base, configuration, people, server, storage
+from kajitori.api.views import history as history_views
 from kajitori.api.views import nodes as node_views
 from kajitori.api.views import queue as queue_views
 from kajitori.api.views import runs as run_views
@@ -69,6 +71,7 @@ ROUTERS = tuple(
             identity,
             robots,
             browser_routes,
+            history,
             health,
             code,
         ),
@@ -77,7 +80,7 @@ ROUTERS = tuple(
 
 _VIEWS = dict.fromkeys(
     kind
-    for module in (base, run_views, storage, configuration, server, people, node_views, queue_views)
+    for module in (base, run_views, storage, configuration, server, people, node_views, queue_views, history_views)
     for kind in vars(module).values()
     if isinstance(kind, type) and issubclass(kind, base.View)
 )
@@ -129,6 +132,7 @@ def create_app(api: Api) -> FastAPI:
         bodies=api.callers.bodies,
         body_seconds=api.callers.limits.body_seconds,
         unbounded=code.bounds_its_own_body,
+        note=api.audit.note_request,
         notice=lambda: api.leader.state().says if api.leader.state().is_absent else "",
     )
     return app
@@ -139,6 +143,7 @@ def _background(api: Api) -> tuple[Coroutine[Any, Any, None], ...]:
     return (
         api.traffic.keeper.run(),
         api.leader.follow(),
+        api.audit.write_forever(),
         api.start.tickets.follow(),
         api.callers.sessions.recheck_all(api.callers.limits.recheck_seconds),
     )

@@ -15,6 +15,7 @@ from prometheus_client import CollectorRegistry
 from starlette.requests import HTTPConnection
 from starlette.responses import Response
 
+from kajitori.api.audit import AuditTrail
 from kajitori.api.auth import Sessions
 from kajitori.api.browsers.sessions import BrowserSessions
 from kajitori.api.limits import Budget, Questions, Slots, Turns
@@ -228,6 +229,7 @@ class Api:
     changes: MirrorChanges
     streams: StreamRegistry
     remembered: Remembered
+    audit: AuditTrail
     callers: CallerParts
     runs: RunParts
     stores: StoreParts

@@ -9,8 +9,10 @@ from kajitori.api.context import Api
 from kajitori.api.views.runs import phase_of
 from kajitori.core.documents.faults import show
 from kajitori.core.spec.run import name_fault
+from kajitori.core.usage.records import RunRecord
 from kajitori.core.words.suggestions import first_few
 from kajitori.errors import Fault, InvalidInput, KajitoriError, NotFound, Unsupported
+from kajitori.history.store import History
 from kajitori.kube.decoding import decode
 from kajitori.kube.errors import NotServedError
 from kajitori.kube.runs import RUNS, RunObject
@@ -46,6 +48,35 @@ async def find_run(api: Api, user: User, namespace: str, name: str) -> RunObject
         return api.mirror.runs[namespace, candidates[0]]
     message = f"several runs have names that begin with {show(name)!r}: {first_few(candidates, SHOWN_CANDIDATES)}"
     raise InvalidInput([Fault("name", message, show(name), "write more of the name", "Ambiguous")])
+
+
+async def find_run_or_record(api: Api, user: User, namespace: str, name: str) -> RunObject:
+    """Return the run like `find_run`; if there is none, the newest run of this name in history, or the one with this
+    UID, as its object was last."""
+    try:
+        return await find_run(api, user, namespace, name)
+    except NotFound:
+        if api.stores.history is None:
+            raise
+    _, run = await recorded_run(api, namespace, name)
+    return run
+
+
+async def recorded_run(api: Api, namespace: str, name: str) -> tuple[RunRecord, RunObject]:
+    """Return a run from history. Raises NotFound."""
+    record = await history_of(api).run(namespace, name)
+    if record is None:
+        message = f"there is no run {show(name)!r} in namespace {show(namespace)}, nor was there one"
+        raise NotFound(message, hint="see them all: kaji history")
+    return record, decode(record.document, RunObject)
+
+
+def history_of(api: Api) -> History:
+    """Return this server's history. Raises Unsupported if it has none."""
+    if api.stores.history is None:
+        hint = "start kaji server and kaji controller with the same --history"
+        raise Unsupported("this server keeps no history", hint=hint)
+    return api.stores.history
 
 
 def active_runs(api: Api, namespace: str) -> list[tuple[str, RunObject]]:

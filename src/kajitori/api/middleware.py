@@ -41,7 +41,8 @@ class Guard:
     """Measures requests, limits their bodies, and answers bugs with a problem.
 
     A body is not read before `note_caller` was called for its request. `unbounded` tells for which requests the route
-    limits the body itself. `notice` returns the current notice for all callers, or an empty text.
+    limits the body itself. `note` is told the status of each answer. `notice` returns the current notice for all
+    callers, or an empty text.
     """
 
     def __init__(
@@ -53,9 +54,11 @@ class Guard:
         body_seconds: float,
         limit_bytes: int = BODY_LIMIT_BYTES,
         unbounded: Callable[[Scope], bool] = lambda scope: False,
+        note: Callable[[Scope, int], None] = lambda scope, status: None,
         notice: Callable[[], str] = lambda: "",
     ) -> None:
         self._app = app
+        self._note = note
         self._notice = notice
         self._unbounded = unbounded
         self._request_seconds = request_seconds
@@ -71,6 +74,7 @@ class Guard:
         started = False
 
         def measure(status: int) -> None:
+            self._note(scope, status)
             self._request_seconds.labels(scope["method"], _route(scope), status).observe(time.perf_counter() - began)
 
         async def measured(message: Message) -> None:

@@ -89,6 +89,7 @@ def install(app: FastAPI) -> None:
 
     @app.exception_handler(KajitoriError)
     async def ours(request: Request, error: KajitoriError) -> Response:
+        request.state.error = error
         return error_response(error)
 
     @app.exception_handler(RequestValidationError)

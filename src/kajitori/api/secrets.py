@@ -15,6 +15,7 @@ from fastapi import APIRouter, Query, Request
 from pydantic import Field, field_validator
 from starlette.responses import Response
 
+from kajitori.api.audit import note_subject
 from kajitori.api.auth import Caller, User
 from kajitori.api.bodies import json_body
 from kajitori.api.context import Api, Shared, answer, describes
@@ -115,6 +116,7 @@ async def create_secret(
     if faults or wanted is None:
         raise InvalidInput([_without_value(fault) for fault in faults])
     namespace = wanted.namespace or api.namespace
+    note_subject(request.state, namespace, wanted.name)
     document = {
         "apiVersion": SECRETS.api_version,
         "kind": SECRETS.kind,

@@ -27,6 +27,7 @@ SECTIONS: dict[str, dict[str, str]] = {
     "Runs": {
         "run": "Run a program on the cluster, in Docker's words.",
         "ps": "List runs: yours that are active, or all.",
+        "history": "List runs of all times, also removed ones.",
         "logs": "Show what a run prints.",
         "attach": "Follow a run from now to its end.",
         "results": "Show the results of a sweep's members.",
@@ -66,7 +67,8 @@ SECTIONS: dict[str, dict[str, str]] = {
         "drain": "Empty nodes: runs on them move elsewhere.",
         "uncordon": "Let nodes take work again.",
         "preflight": "Test nodes; those that fail leave the pool.",
-        "audit": "Find clients that ask the API server too much.",
+        "usage": "Show what teams, owners, runs or nodes used, and its cost.",
+        "audit": "Show who changed what, and which clients ask too much.",
     },
     "Running a cluster": {
         "install": "Install Kajitori in a cluster, or check whether it can be.",

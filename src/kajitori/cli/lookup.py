@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from kajitori.errors import Fault, InvalidInput, KajitoriError, NotFound
+from kajitori.errors import Fault, InvalidInput, KajitoriError, NotFound, Unsupported
 
 if TYPE_CHECKING:
     from kajitori.cli.connection.http import Api
@@ -14,8 +14,9 @@ if TYPE_CHECKING:
 _SHOWN = 10
 
 
-def find_run(api: Api, text: str, namespace: str | None = None) -> dict[str, Any]:
-    """Return the view of the run that `text` names.
+def find_run(api: Api, text: str, namespace: str | None = None, *, or_removed: bool = False) -> dict[str, Any]:
+    """Return the view of the run that `text` names; with `or_removed` also of one that only history has, by its whole
+    name or its UID.
 
     Raises NotFound if there is none, and InvalidInput, which lists the candidates, if there are several.
     """
@@ -25,6 +26,8 @@ def find_run(api: Api, text: str, namespace: str | None = None) -> dict[str, Any
         raise InvalidInput.one("RUN", f"{text!r} is no run's name")
     found = api.get("/v1/runs", {"name": name, "namespace": where or None, "limit": _SHOWN + 1})["items"]
     items = [run for run in found if run["name"] == name] or [run for run in found if run["name"].startswith(name)]
+    if not items and or_removed and (recorded := _removed_run(api, where, name)) is not None:
+        return recorded
     if not items:
         inside = f" in namespace {where}" if where else ""
         raise NotFound(f"there is no run {name!r}{inside}", hint="see them all: kaji ps -a --all-users")
@@ -39,6 +42,19 @@ def find_run(api: Api, text: str, namespace: str | None = None) -> dict[str, Any
         raise InvalidInput([Fault("RUN", message, text, "write more of the name", "Ambiguous")])
     only: dict[str, Any] = items[0]
     return only
+
+
+def _removed_run(api: Api, namespace: str, name: str) -> dict[str, Any] | None:
+    """Return the view of the newest removed run with this name, or with this UID; None if there is none."""
+    try:
+        listed = api.get("/v1/history", {"name": name, "namespace": namespace or None, "limit": _SHOWN})["items"]
+        found = next((run for run in listed if run["name"] == name), None)
+        where = found["namespace"] if found is not None else namespace or api.target.namespace
+        path = f"/v1/history/{quote(where or 'default', safe='')}/{quote(found['uid'] if found else name, safe='')}"
+        view: dict[str, Any] = api.get(path)
+    except (NotFound, Unsupported):
+        return None
+    return view
 
 
 def find_runs(

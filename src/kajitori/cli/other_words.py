@@ -36,7 +36,6 @@ WORDS: dict[str, Word] = {
     "push": Word(DOCKER, "docker push, then kaji run IMAGE", _IMAGES),
     "tag": Word(DOCKER, "docker tag and docker push, then kaji run IMAGE", _IMAGES),
     "rmi": Word(DOCKER, "nothing to do: nodes remove images when their disks fill up", _IMAGES),
-    "history": Word(DOCKER, "docker history; kaji events RUN (what happened to a run)", _IMAGES),
     "search": Word(DOCKER, "docker search, then kaji run IMAGE", _IMAGES),
     "save": Word(DOCKER, "docker save; kaji cp RUN:PATH . (files of a run)", _IMAGES),
     "load": Word(DOCKER, "docker load and docker push, then kaji run IMAGE", _IMAGES),

@@ -13,6 +13,7 @@ from fastapi import FastAPI
 from prometheus_client import CollectorRegistry
 
 from kajitori.api.app import create_app
+from kajitori.api.audit import AuditTrail
 from kajitori.api.auth import Sessions
 from kajitori.api.browsers.sessions import BrowserSessions
 from kajitori.api.context import (
@@ -132,6 +133,7 @@ def web_api(deps: ApiDependencies) -> Api:
         changes=MirrorChanges(mirror, cluster, metrics, clock),
         streams=StreamRegistry(metrics.open_streams, metrics.broken_streams, callers.sessions),
         remembered=Remembered(clock, BOARD_SHARE, BOARD_SECONDS),
+        audit=AuditTrail(deps.history, now),
         callers=callers,
         runs=RunParts(renderer=RunRenderer(mirror), hub=hub, events=EventFeeds(client)),
         stores=StoreParts(logs=deps.kept_logs, code=deps.code, history=deps.history),

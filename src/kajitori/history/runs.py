@@ -38,6 +38,12 @@ _UPSERT_ATTEMPT = (
 )
 """News of an attempt come in parts: a status with its end does not contain its nodes any more."""
 
+NAMESPACES = (
+    "WITH RECURSIVE found(name) AS (SELECT MIN(namespace) FROM runs UNION ALL "
+    "SELECT (SELECT MIN(namespace) FROM runs WHERE namespace > found.name) FROM found WHERE found.name IS NOT NULL) "
+    "SELECT name FROM found WHERE name IS NOT NULL"
+)
+"""Jumps from one namespace to the next in the index, instead of reading all runs."""
 MARK_REMOVED = (
     "UPDATE runs SET removed_at = $2, ended_at = COALESCE(ended_at, $2), "
     "phase = CASE WHEN ended_at IS NULL THEN 'Stopped' ELSE phase END, "

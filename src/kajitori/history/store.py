@@ -60,6 +60,10 @@ class History:
         """Return the last attempts of a run."""
         return await runs.attempts_of(await self.open(), uid, limit)
 
+    async def namespaces(self) -> list[str]:
+        """Return all namespaces that have, or had, runs."""
+        return [row[0] for row in await (await self.open()).fetch(runs.NAMESPACES)]
+
     async def present(self) -> list[str]:
         """Return the UIDs of all runs whose objects exist, as far as history knows."""
         rows = await (await self.open()).fetch("SELECT uid FROM runs WHERE removed_at IS NULL")

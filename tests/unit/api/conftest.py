@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -20,6 +21,7 @@ from kajitori.blobs.code import CodeLimits, CodeStore
 from kajitori.configuration.policy_file import PolicyFile
 from kajitori.configuration.web_limits import WebLimits
 from kajitori.entrypoints.web_api import ApiDependencies, web_app
+from kajitori.history.store import History
 from kajitori.kube.client import KubeClient
 from kajitori.kube.config import Credentials, KubeConfig
 from kajitori.kube.mirror.mirror import Mirror
@@ -115,7 +117,15 @@ def limits() -> WebLimits:
 
 
 @pytest.fixture
-async def world(kubernetes: FakeKubernetes, limits: WebLimits) -> AsyncIterator[World]:
+async def history(tmp_path: Path) -> AsyncIterator[History]:
+    """The Web API's history, which is empty."""
+    made = History(f"sqlite://{tmp_path}/history.db")
+    yield made
+    await made.close()
+
+
+@pytest.fixture
+async def world(kubernetes: FakeKubernetes, limits: WebLimits, history: History) -> AsyncIterator[World]:
     config = KubeConfig(server=kubernetes.url, credentials=Credentials(token="server"), namespace="team")
     clock, blobs = Clock(), MemoryBlobs()
     async with KubeClient(config, retry=NO_RETRY) as client, Mirror(client) as mirror:
@@ -127,6 +137,7 @@ async def world(kubernetes: FakeKubernetes, limits: WebLimits) -> AsyncIterator[
                 policy=PolicyFile(None),
                 code=CodeStore(blobs, lambda: CodeLimits(size_bytes=64 << 20)),
                 blobs=blobs,
+                history=history,
                 limits=limits,
                 user_client=lambda token: KubeClient(config.with_token(token), retry=NO_RETRY),
                 now=lambda: NOW,

@@ -20,7 +20,7 @@ from kajitori.api.logs.encoding import FRAMES, Encoding, as_frame, as_text, docu
 from kajitori.api.logs.merge import RankedBatch, merged
 from kajitori.api.logs.request import Cursor, LogRequest
 from kajitori.api.logs.source import MemberLog
-from kajitori.api.lookup import find_run
+from kajitori.api.lookup import find_run_or_record
 from kajitori.api.paging import Parameters
 from kajitori.api.runs.results import array_of
 from kajitori.api.runs.tracking import RunTracker
@@ -91,7 +91,7 @@ async def read_logs(
     """With `follow`, the stream waits for members that have not started, and continues with the next attempt after a
     restart."""
     since = read_since(query.since, api.now()) if query.since else None
-    run = await find_run(api, user, namespace, name)
+    run = await find_run_or_record(api, user, namespace, name)
     ranks = _ranks(run, query)
     several = query.all_ranks or len(query.rank) > 1
     requests = _requests(query, ranks, since, as_text=not several and not query.documents)

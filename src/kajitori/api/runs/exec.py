@@ -85,6 +85,8 @@ async def _serve(socket: WebSocket, api: Api, user: User, namespace: str, name: 
     await user.may("create", namespace, resource=PODS, subresource="exec")  # a recorded right is checked again
     async with await _open(user, pod, query) as program:
         await socket.accept(subprotocol=EXEC_PROTOCOL)
+        about = f"run {run.metadata.name}"
+        api.audit.note(socket.scope, user.name, "exec in run", namespace=namespace, object=about)
         revoked: asyncio.Future[KajitoriError] = asyncio.get_running_loop().create_future()
         with api.callers.sessions.streaming(socket.state.session, user, lambda error: _settle(revoked, error)):
             await _pass_through(socket, program, revoked)

@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from kajitori.api.auth import Caller
 from kajitori.api.context import Shared, answer, describes
-from kajitori.api.lookup import find_run
+from kajitori.api.lookup import find_run_or_record
 from kajitori.api.paging import PageParameters, decode_token, encode_token
 from kajitori.api.views.runs import MemberList, member_view
 from kajitori.cluster.runs.members import member_of
@@ -27,7 +27,7 @@ async def list_members(
 ) -> Response:
     """Does not list ranks without a Pod, because the run waits or its Pods were deleted."""
     after = decode_token(query.continue_, int) if query.continue_ else -1
-    run = await find_run(api, user, namespace, name)
+    run = await find_run_or_record(api, user, namespace, name)
     newest = newest_pods(api.mirror.pods_of_run(run))
     ranks = sorted(rank for rank in newest if rank > after)
     items = []

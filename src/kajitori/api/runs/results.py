@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 from kajitori.api.auth import Caller
 from kajitori.api.context import Api, Shared, answer, describes
-from kajitori.api.lookup import find_run
+from kajitori.api.lookup import find_run_or_record
 from kajitori.api.paging import PageParameters, decode_token, encode_token
 from kajitori.api.runs.members import newest_pods
 from kajitori.api.views.runs import ResultList
@@ -43,7 +43,7 @@ async def list_results(
 ) -> Response:
     """One row per member, whether or not it has run. Rows of ended members are kept as long as the run exists."""
     after = decode_token(query.continue_, int) if query.continue_ else -1
-    run = await find_run(api, user, namespace, name)
+    run = await find_run_or_record(api, user, namespace, name)
     table = _Table(api, run)
     indices = [index for index in table.indices if index > after]
     if query.state:

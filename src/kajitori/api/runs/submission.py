@@ -12,6 +12,7 @@ from fastapi import APIRouter, Query, Request
 from pydantic import Field
 from starlette.responses import Response
 
+from kajitori.api.audit import note_subject
 from kajitori.api.auth import Caller, User, submitted_by
 from kajitori.api.bodies import json_body
 from kajitori.api.context import Api, Shared, answer, describes
@@ -96,12 +97,14 @@ async def submit(api: Shared, user: Caller, request: Request, query: Annotated[S
     """201 with the run. If the request is invalid or the policy forbids it, the answer lists every reason, and nothing
     is created."""
     submission = read_submission(await json_body(request), api.namespace)
+    note_subject(request.state, submission.namespace, submission.name, is_dry_run=bool(query.dry_run))
     decision = await decide_or_refuse(api, user, submission)
     if query.dry_run:
         return answer(await _dry_run(api, user, submission, decision))
     await _require_code(api, user, submission)
     made = await _create(api, user, submission)
     run = run_object(made)
+    note_subject(request.state, run.metadata.namespace, run.metadata.name)
     api.changes.expect(run)
     return answer(run_view(msgspec.structs.replace(run, status=_fresh_status(submission.spec, decision))), 201)
 

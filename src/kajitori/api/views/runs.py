@@ -166,7 +166,8 @@ def run_view(run: RunObject, nodes: str = "") -> RunView:
         shown, replicas = to_document(spec, with_defaults=True), spec.members
     status = run.status or RunStatus(reason=Reason.NOT_PLANNED_YET, members=MemberCounts(total=replicas))
     if status.attempt is not None:
-        status = msgspec.structs.replace(status, attempt=msgspec.structs.replace(status.attempt, template=""))
+        attempt = msgspec.structs.replace(status.attempt, template="")
+        status = msgspec.structs.replace(status, attempt=attempt, usage=None)  # `GET /v1/usage` sums it up
     return RunView(
         name=meta.name,
         namespace=meta.namespace,

@@ -323,8 +323,10 @@ class _Lost(_Failed):
 
 
 def run_path(run: Mapping[str, Any], rest: str = "") -> str:
-    """Return the path of a run, `/v1/runs/{namespace}/{name}`, followed by `rest`."""
-    return f"/v1/runs/{quote(run['namespace'], safe='')}/{quote(run['name'], safe='')}{rest}"
+    """Return the path of a run, `/v1/runs/{namespace}/{name}`, followed by `rest`. A removed run is named by its UID,
+    since another run may have its name now."""
+    name = run["uid"] if run.get("removedAt") else run["name"]
+    return f"/v1/runs/{quote(run['namespace'], safe='')}/{quote(name, safe='')}{rest}"
 
 
 def error_of(response: Response) -> KajitoriError:

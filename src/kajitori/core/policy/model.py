@@ -21,6 +21,7 @@ from kajitori.core.policy.node_pools import NodePools
 from kajitori.core.policy.nodes import NodeHealth, Preflight
 from kajitori.core.policy.pods import PodRules
 from kajitori.core.policy.preemption import Guarantee, Preemption, first_duplicate
+from kajitori.core.policy.prices import UsagePrices
 from kajitori.core.policy.queue import QueuePolicy
 from kajitori.core.policy.start import Binding, Rendezvous, Starting
 from kajitori.core.policy.sweeps import Sweeps
@@ -152,6 +153,7 @@ class Policy(Document):
     node_health: NodeHealth = NodeHealth()
     preflight: Preflight = Preflight()
     node_pools: NodePools = Field(default_factory=dict)
+    prices: UsagePrices = UsagePrices()
     nodes_on_demand: bool = False
     """Set this if the cluster grows automatically. A run that is larger than the current cluster is then queued instead
     of refused."""

@@ -1,4 +1,4 @@
-"""`kaji audit`: the load that other clients put on the API server."""
+"""`kaji audit`: who changed what, and the load that other clients put on the API server."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kajitori.cli.context import Cli
-from kajitori.cli.options import output_option
+from kajitori.cli.options import namespace_option, output_option, server_options
 from kajitori.cli.process_options import FILE, kubeconfig_options
 from kajitori.cli.terminal import echo, heading, say
 
@@ -17,9 +17,62 @@ if TYPE_CHECKING:
     from kajitori.entrypoints.audit import Audit
 
 
-@click.group(epilog="\b\nExample:\n  kaji audit clients --audit-log /var/log/kubernetes/audit.log")
+@click.group(
+    epilog="\b\nExamples:\n  kaji audit log --since 7d\n  kaji audit clients --audit-log /var/log/kubernetes/audit.log"
+)
 def command() -> None:
-    """Find clients that ask the API server too much."""
+    """Show who changed what, and which clients ask too much."""
+
+
+@command.command(
+    epilog="\b\nExamples:\n  kaji audit log\n  kaji audit log --actor ana --since 7d\n"
+    "  kaji audit log --outcome refused -o csv"
+)
+@click.option("--actor", metavar="USER", help="Changes by this user only; @me are yours.")
+@click.option("--object", "subject", metavar="KIND NAME", help="Changes of this object only, such as 'run bert'.")
+@click.option("--outcome", type=click.Choice(["done", "refused", "failed"]), help="Only changes that ended like this.")
+@click.option("--since", metavar="TIME", help="In the last 7d, or since 2026-11-21T10:00:00Z.")
+@click.option(
+    "-n", "--last", type=click.IntRange(min=1), default=100, show_default=True, metavar="N", help="The newest N."
+)
+@namespace_option("In this namespace only.")
+@output_option("json", "yaml", "csv")
+@server_options
+@click.pass_obj
+def log(
+    cli: Cli,
+    actor: str | None,
+    subject: str | None,
+    outcome: str | None,
+    since: str | None,
+    last: int,
+    namespace: str | None,
+    output: str | None,
+) -> None:
+    """Show who changed what, newest first.
+
+    Changes through the Web API, also refused ones, with the rule that refused them, and what the controller decided
+    about runs. Nobody can edit this trail.
+    """
+    from kajitori.cli.output import Column, print_document, print_table
+    from kajitori.cli.terminal import echo_data
+    from kajitori.cli.times import csv_text, moment_option
+
+    since = moment_option("--since", since, cli.now())
+    params = {"actor": actor, "object": subject, "outcome": outcome, "since": since, "namespace": namespace}
+    with cli.api() as api:
+        entries = api.all_items("/v1/audit", params, limit=last)
+    fields = ("at", "actor", "source", "action", "namespace", "object", "outcome", "rule", "message")
+    if output in ("json", "yaml"):
+        print_document({"items": entries}, output)
+        return
+    rows = [[str(entry[field]) for field in fields] for entry in entries]
+    if output == "csv":
+        echo_data(csv_text(fields, rows))
+        return
+    columns = [Column("TIME"), Column("WHO"), Column("FROM"), Column("ACTION"), Column("NAMESPACE"), Column("OBJECT")]
+    columns += [Column("OUTCOME"), Column("RULE", flexible=True), Column("MESSAGE", flexible=True, optional=True)]
+    print_table(cli, columns, rows)
 
 
 @command.command(

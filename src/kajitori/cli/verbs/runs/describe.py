@@ -34,14 +34,30 @@ def command(cli: Cli, run: str, namespace: str | None, output: str | None) -> No
     from kajitori.cli.output import print_document
 
     with cli.api() as api:
-        view = find_run(api, run, namespace)
+        view = find_run(api, run, namespace, or_removed=True)
         if output is not None:
             print_document(view, output)
             return
         _overview(cli, view, _expected(cli, api, view))
         _members(cli, api, view)
         _findings(view)
-        _events(cli, api, view)
+        if view.get("removedAt"):
+            _attempts(view)
+        else:
+            _events(cli, api, view)
+
+
+def _attempts(view: dict[str, Any]) -> None:
+    """Print where the attempts of a removed run ran, and how they ended."""
+    from kajitori.cli.output import print_pairs
+
+    heading("Attempts")
+    rows = []
+    for attempt in view.get("attempts") or ():
+        times = f"{attempt['startedAt'] or attempt['plannedAt']} to {attempt['endedAt'] or '?'}"
+        how = ": ".join(filter(None, (attempt["reason"], attempt["message"])))
+        rows.append((str(attempt["number"]), ", ".join(filter(None, (attempt["nodes"], times, how)))))
+    print_pairs(rows, indent=2)
 
 
 def _expected(cli: Cli, api: Api, view: dict[str, Any]) -> str:
@@ -78,6 +94,7 @@ def _overview(cli: Cli, view: dict[str, Any], expected: str) -> None:
     print_pairs(
         (
             ("Name", view["name"]),
+            ("Removed", f"{run_words.age(view['removedAt'], now)} ago" if view.get("removedAt") else ""),
             ("Namespace", view["namespace"]),
             ("Owner", view.get("owner") or ""),
             ("Labels", ", ".join(f"{key}={value}" for key, value in (view.get("labels") or {}).items())),

@@ -56,7 +56,7 @@ def command(
         raise click.UsageError("--rank and --all-ranks exclude each other")
     last, oldest = line_count(tail), _since(since)
     with cli.api() as api:
-        view = find_run(api, run, namespace)
+        view = find_run(api, run, namespace, or_removed=True)
         replicas = members_asked_for(view)
         several = rank is None and replicas > 1 and (all_ranks or replicas <= MOST_RANKS)
         if several and replicas > MOST_MERGED:

@@ -45,7 +45,7 @@ def command(cli: Cli, run: str, states: tuple[str, ...], namespace: str | None, 
     from kajitori.cli.output import print_document
 
     with cli.api() as api:
-        view = find_run(api, run, namespace)
+        view = find_run(api, run, namespace, or_removed=True)
         rows: list[dict[str, Any]] = []
         params: dict[str, Any] = {"limit": 500, "state": list(states)}
         while True:

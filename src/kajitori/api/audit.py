@@ -1,0 +1,171 @@
+"""Notes every change through the Web API for the audit trail: who, when, from where, and which rule refused it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from collections import deque
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any
+
+import msgspec
+from starlette.types import Scope
+
+from kajitori.core.usage.records import AuditEntry
+from kajitori.errors import InvalidInput, KajitoriError
+from kajitori.history.store import History
+
+log = logging.getLogger(__name__)
+
+MOST_WAITING = 10_000
+"""Entries that wait for the database. The oldest of more go to this process' log instead."""
+FLUSH_SECONDS = 0.2
+PAUSE_SECONDS = 5.0
+MESSAGE_LENGTH = 1000
+
+CHANGES = {
+    ("POST", "/v1/runs"): "submit run",
+    ("DELETE", "/v1/runs/{namespace}/{name}"): "delete run",
+    ("POST", "/v1/runs/{namespace}/{name}/stop"): "stop run",
+    ("POST", "/v1/runs/{namespace}/{name}/resume"): "resume run",
+    ("POST", "/v1/nodes/{name}/drain"): "drain node",
+    ("POST", "/v1/nodes/{name}/uncordon"): "uncordon node",
+    ("POST", "/v1/nodes/{name}/healthy"): "declare node healthy",
+    ("POST", "/v1/preflight"): "test nodes",
+    ("POST", "/v1/secrets"): "create secret",
+    ("DELETE", "/v1/secrets/{name}"): "delete secret",
+    ("DELETE", "/v1/volumes/{name}"): "delete volume",
+    ("POST", "/v1/tokens"): "create token",
+    ("DELETE", "/v1/tokens/{name}"): "delete token",
+    ("POST", "/v1/code/{digest}/complete"): "upload code",
+}
+"""What each changing request is called. The route for exec notes its sessions itself: they are no HTTP requests."""
+
+_KINDS = {"declare node healthy": "node", "test nodes": "node"}
+"""What a request is about, if that is not the last word of its action."""
+
+NO_CHANGES = {
+    ("POST", "/v1/what-if"),
+    ("POST", "/v1/policy/check"),
+    ("POST", "/v1/policy/cluster"),
+    ("POST", "/v1/policy/diff"),
+    ("POST", "/v1/networks/check"),
+    ("POST", "/v1/nodes/{node}/traffic"),
+    ("PUT", "/v1/code/{digest}/parts/{number}"),
+    ("HEAD", "/v1/code/{digest}"),
+}
+"""Requests with a body that only ask, that agents repeat every few seconds, or that another one completes."""
+
+
+class AuditTrail:
+    """Gathers entries and writes them a few times a second, so that no request waits for the database."""
+
+    def __init__(self, history: History | None, now: Callable[[], datetime]) -> None:
+        """Without `history` nothing is noted."""
+        self._history = history
+        self._now = now
+        self._waiting: deque[AuditEntry] = deque()
+        self._wake = asyncio.Event()
+
+    def note_request(self, scope: Scope, status: int) -> None:
+        """Note a request that was answered with this status, if it was a change or an attempt at one."""
+        path = str(getattr(scope.get("route"), "path", ""))
+        action = CHANGES.get((scope["method"], path))
+        state: dict[str, Any] = scope.get("state", {})
+        if self._history is None or action is None or state.get("is_dry_run"):
+            return
+        namespace, name = _about(scope, state)
+        outcome = "done" if status < 400 else "refused" if status < 500 else "failed"
+        rule, message = _why(state.get("error")) if status >= 400 else ("", "")
+        rule = rule or (str(status) if status >= 400 else "")
+        about = {"namespace": namespace, "object": f"{_KINDS.get(action, action.split()[-1])} {name}".strip()}
+        actor = str(state.get("caller") or "")
+        self.note(scope, actor, action, outcome=outcome, rule=rule, message=message, **about)
+
+    def note(
+        self,
+        scope: Scope,
+        actor: str,
+        action: str,
+        *,
+        namespace: str,
+        object: str,
+        outcome: str = "done",
+        rule: str = "",
+        message: str = "",
+    ) -> None:
+        """Note something that the caller of a connection did."""
+        if self._history is None:
+            return
+        client = scope.get("client")
+        self._waiting.append(
+            AuditEntry(
+                key=secrets.token_hex(12),
+                at=int(self._now().timestamp() * 1000),
+                actor=actor,
+                source=str(client[0]) if client else "",
+                action=action,
+                namespace=namespace,
+                object=object,
+                outcome=outcome,
+                rule=rule,
+                message=message,
+            )
+        )
+        while len(self._waiting) > MOST_WAITING:
+            lost = msgspec.json.encode(self._waiting.popleft()).decode()
+            log.error("the audit trail can't be written, and has no more room for: %s", lost)
+        self._wake.set()
+
+    async def write_forever(self) -> None:
+        """Write what was noted, until cancelled; then once more."""
+        try:
+            while True:
+                await self._wake.wait()
+                await asyncio.sleep(FLUSH_SECONDS)
+                self._wake.clear()
+                if not await self._flush():
+                    await asyncio.sleep(PAUSE_SECONDS)
+                    self._wake.set()
+        finally:
+            await self._flush()
+
+    async def _flush(self) -> bool:
+        """Write what waits. Return whether that is done."""
+        entries = list(self._waiting)
+        if not entries or self._history is None:
+            return True
+        try:
+            await self._history.note(entries)
+        except KajitoriError as error:
+            log.warning("%d entries of the audit trail wait: %s", len(entries), error)
+            return False
+        for _ in entries:
+            self._waiting.popleft()
+        return True
+
+
+def note_subject(state: Any, namespace: str, name: str, *, is_dry_run: bool = False) -> None:
+    """Remember what a request is about, if its path does not say so."""
+    state.about, state.is_dry_run = (namespace, name), is_dry_run
+
+
+def _about(scope: Scope, state: dict[str, Any]) -> tuple[str, str]:
+    if "about" in state:
+        namespace, name = state["about"]
+        return str(namespace), str(name)
+    parameters = scope.get("path_params", {})
+    name = parameters.get("name") or parameters.get("digest") or ""
+    return str(parameters.get("namespace", "")), str(name)
+
+
+def _why(error: object) -> tuple[str, str]:
+    """Return the rules that refused a request, and the message."""
+    if isinstance(error, InvalidInput):
+        rules = ",".join(dict.fromkeys(fault.code for fault in error.faults))
+        return rules[:MESSAGE_LENGTH], error.message[:MESSAGE_LENGTH]
+    if isinstance(error, KajitoriError):
+        return error.code, error.message[:MESSAGE_LENGTH]
+    return "", ""

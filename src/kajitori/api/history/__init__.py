@@ -1,0 +1,1 @@
+"""Runs that were, usage, and the audit trail."""

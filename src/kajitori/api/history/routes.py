@@ -1,0 +1,242 @@
+"""Routes for runs that were, for usage, and for the audit trail."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from typing import Annotated, Any
+
+import msgspec
+from fastapi import APIRouter, Query
+from pydantic import Field
+from starlette.responses import Response
+
+from kajitori.api.auth import Caller, User
+from kajitori.api.context import Api, Shared, answer, describes
+from kajitori.api.lookup import history_of, recorded_run
+from kajitori.api.paging import PageParameters, Parameters, decode_token, encode_token
+from kajitori.api.runs.routes import readable_namespaces
+from kajitori.api.views.history import (
+    AuditAnswer,
+    AuditRow,
+    RecordedAttempt,
+    RecordedRun,
+    RecordedRuns,
+    RecordedRunView,
+    UsageAnswer,
+    UsageRow,
+)
+from kajitori.api.views.runs import run_view
+from kajitori.core.spec.reasons import Phase
+from kajitori.core.usage.ledger import members_of, nodes_of
+from kajitori.core.usage.records import RunRecord
+from kajitori.core.usage.sums import GIB, By, UsageSum, add_up
+from kajitori.core.words.node_lists import expand
+from kajitori.core.words.times import format_time, parse_time, time_at
+from kajitori.errors import InvalidInput
+from kajitori.history.audit import AuditFilter
+from kajitori.history.runs import RunFilter
+from kajitori.kube.runs import RunObject
+
+router = APIRouter(tags=["history"])
+
+USAGE_SINCE = timedelta(days=30)
+"""Beginning of a sum of usage that names none."""
+
+
+class HistoryParameters(PageParameters):
+    namespace: str = Field(default="", max_length=253)
+    """Only this namespace; else all that the caller may read."""
+    owner: str = Field(default="", max_length=1024)
+    """Only runs that this user submitted; `@me` is the caller."""
+    phase: list[Phase] = Field(default_factory=list, max_length=16)
+    """Only runs whose last phase was one of these."""
+    name: str = Field(default="", max_length=253)
+    """Only runs whose names begin with it."""
+    since: str = Field(default="", max_length=40)
+    """Only runs that were created at this time (RFC 3339) or later."""
+    until: str = Field(default="", max_length=40)
+    """Only runs that were created before this time."""
+
+
+class UsageParameters(Parameters):
+    by: By = By.TEAM
+    """What to sum by: team (namespace), owner, type (of GPU), run or node."""
+    since: str = Field(default="", max_length=40)
+    """Beginning (RFC 3339); 30 days before the end if it is left out."""
+    until: str = Field(default="", max_length=40)
+    """End; now if it is left out."""
+    namespace: str = Field(default="", max_length=253)
+    """Only this namespace; else all that the caller may read."""
+    owner: str = Field(default="", max_length=1024)
+    """Only runs of this user; `@me` is the caller."""
+
+
+class AuditParameters(PageParameters):
+    namespace: str = Field(default="", max_length=253)
+    """Only this namespace; else all that the caller may read, and changes of the cluster for who may read all."""
+    actor: str = Field(default="", max_length=1024)
+    """Only changes by this user; `@me` is the caller."""
+    object: str = Field(default="", max_length=300)
+    """Only changes of this object, for example `run bert`."""
+    outcome: str = Field(default="", pattern="^(done|refused|failed)?$")
+    """done, refused or failed."""
+    since: str = Field(default="", max_length=40)
+    """Only changes at this time (RFC 3339) or later."""
+
+
+@router.get("/v1/history", responses=describes(RecordedRuns), summary="List runs of all times, newest first")
+async def list_history(api: Shared, user: Caller, query: Annotated[HistoryParameters, Query()]) -> Response:
+    """Also runs that are removed. Whoever may list the runs of a namespace may list its history."""
+    history = history_of(api)
+    wanted = RunFilter(
+        namespaces=await _readable(api, user, query.namespace),
+        owner=user.name if query.owner == "@me" else query.owner,
+        phases=tuple(phase.value for phase in query.phase),
+        name=query.name,
+        since=_time("since", query.since),
+        until=_time("until", query.until),
+    )
+    after = decode_token(query.continue_, tuple[int, str]) if query.continue_ else None
+    found = await history.runs(wanted, query.limit + 1, after)
+    page = found[: query.limit]
+    following = encode_token((page[-1].created_at, page[-1].uid)) if len(found) > len(page) else None
+    return answer(RecordedRuns(items=[_recorded(run) for run in page], continue_=following))
+
+
+@router.get(
+    "/v1/history/{namespace}/{name}", responses=describes(RecordedRunView), summary="One run, also a removed one"
+)
+async def get_history(api: Shared, user: Caller, namespace: str, name: str) -> Response:
+    """`name` is the run's name, for the newest run of that name, or its UID."""
+    await user.require("get", namespace, name)
+    record, run = await recorded_run(api, namespace, name)
+    attempt = run.status.attempt if run.status is not None else None
+    view = run_view(run, attempt.nodes if attempt is not None else "")
+    attempts = [
+        RecordedAttempt(**{field: getattr(each, field) for field in RecordedAttempt.__struct_fields__})
+        for each in await history_of(api).attempts(run.metadata.uid)
+    ]
+    fields = {name: getattr(view, name) for name in view.__struct_fields__}
+    return answer(RecordedRunView(**fields, removed_at=_text(record.removed_at), attempts=attempts))
+
+
+@router.get("/v1/usage", responses=describes(UsageAnswer), summary="What teams, owners, runs or nodes used")
+async def show_usage(api: Shared, user: Caller, query: Annotated[UsageParameters, Query()]) -> Response:
+    """Exact to the second: from the time at which members were given their nodes until they gave them back. Runs that
+    still hold nodes count until now."""
+    history, policy, now = history_of(api), api.cluster.policy.prices, int(api.now().timestamp())
+    until = min(_time("until", query.until) or now, now)
+    since = _time("since", query.since)
+    since = until - int(USAGE_SINCE.total_seconds()) if since is None else since
+    if since > until:
+        raise InvalidInput.one("since", "is after the end", value=query.since, hint="name an earlier time")
+    readable = await _readable(api, user, query.namespace)
+    owner = user.name if query.owner == "@me" else query.owner
+    sums = await history.usage(query.by, since, until, policy.prices, namespaces=readable, owner=owner)
+    held = (
+        part
+        for run in api.mirror.runs.values()
+        if (readable is None or run.metadata.namespace in readable) and owner in ("", run.owner)
+        for part in _held(run, query.by, since, until)
+    )
+    sums = add_up(held, policy.prices, sums)
+    order = sorted(sums.items(), key=lambda item: (-item[1].gpu_seconds, -item[1].cpu_milli_seconds, item[0]))
+    total = UsageSum()
+    for _, each in order:
+        for name in ("gpu_seconds", "cpu_milli_seconds", "byte_seconds", "member_seconds", "cost"):
+            setattr(total, name, getattr(total, name) + getattr(each, name))
+    return answer(
+        UsageAnswer(
+            by=query.by.value,
+            since=_text(since),
+            until=_text(until),
+            currency=policy.currency if not policy.prices.is_free else "",
+            items=[_row(key, each) for key, each in order],
+            total=_row("", total),
+        )
+    )
+
+
+@router.get("/v1/audit", responses=describes(AuditAnswer), summary="Who changed what, newest first")
+async def list_audit(api: Shared, user: Caller, query: Annotated[AuditParameters, Query()]) -> Response:
+    """Changes through this API and decisions of the controller, also refused ones. Whoever may list the runs of a
+    namespace sees what was changed there."""
+    history, since = history_of(api), _time("since", query.since)
+    wanted = AuditFilter(
+        namespaces=await _readable(api, user, query.namespace),
+        actor=user.name if query.actor == "@me" else query.actor,
+        object=query.object,
+        outcome=query.outcome,
+        since=since * 1000 if since is not None else None,
+    )
+    after = decode_token(query.continue_, tuple[int, int]) if query.continue_ else None
+    found = await history.audit(wanted, query.limit + 1, after)
+    page = found[: query.limit]
+    rows = [
+        AuditRow(
+            at=_text(entry.at // 1000),
+            **{name: getattr(entry, name) for name in AuditRow.__struct_fields__ if name != "at"},
+        )
+        for _, entry in page
+    ]
+    following = encode_token((page[-1][1].at, page[-1][0])) if len(found) > len(page) else None
+    return answer(AuditAnswer(items=rows, continue_=following))
+
+
+async def _readable(api: Api, user: User, namespace: str) -> frozenset[str] | None:
+    """Return the namespaces whose history the caller may list; None means all. The API server decides."""
+    others = () if namespace else await history_of(api).namespaces()
+    return await readable_namespaces(api, user, namespace, others)
+
+
+def _held(run: RunObject, by: By, since: int, until: int) -> Iterator[tuple[str, str, int, int, int, int]]:
+    """Yield what a run holds now, for the part of its time between two times."""
+    status, meta = run.status, run.metadata
+    for part in status.usage.open if status is not None and status.usage is not None else ():
+        start = parse_time(part.since)
+        seconds = until - max(since, int(start.timestamp())) if start is not None else 0
+        amounts = part.gpu_type, part.gpus, part.cpu_millis, part.memory_bytes
+        if seconds <= 0 or status is None:
+            continue
+        if by is By.NODE:
+            for node in expand(nodes_of(part, status.attempt)):
+                yield node, *amounts, seconds
+            continue
+        keys = {By.TEAM: meta.namespace, By.OWNER: run.owner, By.TYPE: part.gpu_type}
+        key = keys.get(by, f"{meta.namespace}/{meta.name}/{meta.uid}")
+        yield key, *amounts, seconds * members_of(part)
+
+
+def _recorded(run: RunRecord) -> RecordedRun:
+    fields: dict[str, Any] = {name: getattr(run, name) for name in RecordedRun.__struct_fields__}
+    times = ("created_at", "started_at", "ended_at", "removed_at")
+    return RecordedRun(**fields | {name: _text(fields[name]) for name in times})
+
+
+def _row(key: str, used: UsageSum) -> UsageRow:
+    return UsageRow(
+        key=key,
+        gpu_seconds=used.gpu_seconds,
+        core_seconds=used.cpu_milli_seconds / 1000,
+        memory_gib_seconds=used.byte_seconds / GIB,
+        member_seconds=used.member_seconds,
+        cost=round(used.cost, 6),
+    )
+
+
+def _time(field: str, text: str) -> int | None:
+    """Return a time in seconds since 1970; None for an empty text. Raises InvalidInput for any other text."""
+    if not text:
+        return None
+    try:
+        moment: datetime = msgspec.convert(text, datetime)
+        if moment.tzinfo is None:
+            raise ValueError(text)
+        return int(moment.timestamp())
+    except (msgspec.ValidationError, ValueError, OverflowError):
+        raise InvalidInput.one(field, "is no time", value=text, hint="such as 2026-11-21T10:00:00Z") from None
+
+
+def _text(seconds: int | None) -> str:
+    return format_time(time_at(seconds)) if seconds is not None else ""

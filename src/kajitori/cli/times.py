@@ -1,0 +1,43 @@
+"""Times in options, and tables as CSV."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
+
+from kajitori.errors import InvalidInput
+
+
+def moment_option(option: str, text: str | None, now: datetime) -> str | None:
+    """Return the time that an option names, as the Web API takes it: a duration before now such as `30d`, or a time.
+
+    Raises InvalidInput for any other text.
+    """
+    from kajitori.core.words.quantities import parse_duration_seconds
+    from kajitori.core.words.times import format_time, parse_time
+
+    if not text:
+        return None
+    try:
+        return format_time(now - timedelta(seconds=parse_duration_seconds(text)))
+    except (ValueError, OverflowError):
+        pass
+    try:
+        moment = parse_time(text)
+    except ValueError:
+        moment = None
+    if moment is None or moment.tzinfo is None:
+        raise InvalidInput.one(option, "is no time", value=text, hint="such as 30d, or 2026-11-21T10:00:00Z")
+    return format_time(moment)
+
+
+def csv_text(titles: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """Return a table as CSV, with a line of titles."""
+    import csv
+    import io
+
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(titles)
+    writer.writerows(rows)
+    return text.getvalue()

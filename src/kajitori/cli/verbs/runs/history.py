@@ -1,0 +1,99 @@
+"""`kaji history`: runs of all times, also removed ones."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from kajitori.cli.context import Cli
+from kajitori.cli.options import namespace_option, output_option, server_options
+from kajitori.cli.terminal import echo, echo_data
+
+_COLUMNS = ("name", "namespace", "uid", "owner", "type", "phase", "reason", "createdAt", "startedAt", "endedAt")
+_MORE = ("removedAt", "members", "gpus", "attempts")
+
+
+@click.command(
+    epilog="\b\nExamples:\n  kaji history\n  kaji history --all-users --since 7d --status failed\n"
+    "  kaji history --name bert -o csv > runs.csv\n  kaji describe UID    # a run whose name another one has now"
+)
+@click.option("--all-users", is_flag=True, help="Everybody's runs.")
+@click.option("--owner", metavar="USER", help="Runs of this user.")
+@click.option("--name", default="", metavar="TEXT", help="Names that begin with it.")
+@click.option(
+    "--status", "statuses", multiple=True, metavar="STATUS", help="Only runs that ended like this; repeat it."
+)
+@click.option("--since", metavar="TIME", help="Created in the last 30d, or since 2026-11-21T10:00:00Z.")
+@click.option("--until", metavar="TIME", help="Created before.")
+@click.option(
+    "-n", "--last", type=click.IntRange(min=1), default=100, show_default=True, metavar="N", help="The newest N."
+)
+@namespace_option("Of this namespace only.")
+@output_option("json", "yaml", "csv", "wide", "name")
+@server_options
+@click.pass_obj
+def command(
+    cli: Cli,
+    all_users: bool,
+    owner: str | None,
+    name: str,
+    statuses: tuple[str, ...],
+    since: str | None,
+    until: str | None,
+    last: int,
+    namespace: str | None,
+    output: str | None,
+) -> None:
+    """List runs of all times, also removed ones.
+
+    Yours, or all, the newest first. kaji describe, logs and results show a removed run by its name or its UID.
+    """
+    from kajitori.cli.output import print_document
+    from kajitori.cli.times import moment_option
+
+    params: dict[str, Any] = {
+        "owner": owner or (None if all_users else "@me"),
+        "name": name or None,
+        "phase": [status.capitalize() for status in statuses] or None,
+        "since": moment_option("--since", since, cli.now()),
+        "until": moment_option("--until", until, cli.now()),
+        "namespace": namespace,
+    }
+    with cli.api() as api:
+        runs = api.all_items("/v1/history", params, limit=last)
+    if output in ("json", "yaml"):
+        print_document({"items": runs}, output)
+    elif output == "csv":
+        from kajitori.cli.times import csv_text
+
+        echo_data(csv_text([*_COLUMNS, *_MORE], ([run[column] for column in (*_COLUMNS, *_MORE)] for run in runs)))
+    elif output == "name":
+        for run in runs:
+            echo(run["name"])
+    else:
+        _print(cli, runs, wide=output == "wide", owners=all_users or owner is not None)
+
+
+def _print(cli: Cli, runs: list[dict[str, Any]], *, wide: bool, owners: bool) -> None:
+    from kajitori.cli.output import Column, print_table
+    from kajitori.cli.words.runs import age, human_duration, moment
+
+    now = cli.now()
+    columns = [Column("NAME"), Column("STATUS", styled=True), Column("REASON", flexible=True), Column("MEMBERS")]
+    columns += [Column("GPUS"), Column("TIME"), Column("AGE"), Column("OBJECT")]
+    if wide or len({run["namespace"] for run in runs}) > 1:
+        columns.append(Column("NAMESPACE"))
+    if wide or owners:
+        columns.append(Column("OWNER"))
+    if wide:
+        columns.append(Column("UID"))
+    rows = []
+    for run in runs:
+        start, end = moment(run["startedAt"]), moment(run["endedAt"])
+        took = human_duration(((end or now) - start).total_seconds()) if start is not None else ""
+        row = [run["name"], run["phase"], run["reason"], str(run["members"]), str(run["gpus"] or ""), took]
+        row += [age(run["createdAt"], now), "removed" if run["removedAt"] else "there"]
+        row += [run[column.title.lower()] for column in columns[len(row) :]]
+        rows.append(row)
+    print_table(cli, columns, rows, cut=not wide)

@@ -1,0 +1,137 @@
+"""History, usage and the audit trail through the Web API, with the caller's own rights."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+
+from kajitori.api.app import openapi_document, operations
+from kajitori.api.audit import CHANGES, NO_CHANGES
+from kajitori.core.usage.records import AttemptRecord, RunRecord, RunState, SegmentRecord
+from kajitori.history.store import History
+
+if TYPE_CHECKING:
+    from tests.unit.api.conftest import World
+
+NOON = 1795262400
+"""2026-11-21T12:00:00Z in seconds since 1970."""
+
+
+def recorded(name: str, *, namespace: str = "team", gpus: int = 8, minutes: int = 10) -> RunState:
+    """A removed run that held two members for some minutes until noon."""
+    document = {
+        "metadata": {
+            "name": name,
+            "namespace": namespace,
+            "uid": f"uid-{name}",
+            "creationTimestamp": "2026-11-21T11:00:00Z",
+            "annotations": {"kajitori.dev/owner": "ada"},
+        },
+        "spec": {"image": "python:3.12", "command": ["true"], "replicas": 2},
+        "status": {"phase": "Failed", "reason": "ProgramFailed", "message": "exit code 3", "exitCode": 3},
+    }
+    run = RunRecord(
+        uid=f"uid-{name}",
+        namespace=namespace,
+        name=name,
+        owner="ada",
+        type="batch",
+        phase="Failed",
+        reason="ProgramFailed",
+        created_at=NOON - 3600,
+        ended_at=NOON,
+        removed_at=NOON + 60,
+        members=2,
+        gpus=2 * gpus,
+        attempts=1,
+        document=msgspec.json.encode(document),
+    )
+    held = SegmentRecord(
+        id=7, attempt=1, members=2, since=NOON - 60 * minutes, until=NOON, nodes="g[1-2]", gpu_type="h100", gpus=gpus
+    )
+    attempt = AttemptRecord(number=1, nodes="g[1-2]", reason="ProgramFailed")
+    return RunState(run=run, attempts=(attempt,), segments=(held,), ledger=7, last=7)
+
+
+async def test_a_removed_run_is_listed_and_described(world: World, history: History) -> None:
+    """By name and by UID, with what its object said last; its other routes answer, too."""
+    await history.record([recorded("bert"), recorded("gpt")])
+    listed = (await world.http.get("/v1/history", params={"name": "be"})).json()["items"]
+    assert [(run["name"], run["phase"], run["removedAt"]) for run in listed] == [
+        ("bert", "Failed", "2026-11-21T12:01:00Z")
+    ]
+    for name in ("bert", "uid-bert"):
+        view = (await world.http.get(f"/v1/history/team/{name}")).json()
+        assert (view["name"], view["status"]["exitCode"], view["attempts"][0]["nodes"]) == ("bert", 3, "g[1-2]")
+    assert (await world.http.get("/v1/runs/team/uid-bert/members")).json() == {"items": []}
+    assert (await world.http.get("/v1/runs/team/bert")).status_code == 404
+    missing = await world.http.get("/v1/history/team/never")
+    assert (missing.status_code, missing.json()["hint"]) == (404, "see them all: kaji history")
+
+
+async def test_pages_of_history_follow_each_other(world: World, history: History) -> None:
+    """Each run is on one page."""
+    await history.record(recorded(f"run-{number}") for number in range(5))
+    names, params = [], {"limit": 2}
+    while True:
+        page = (await world.http.get("/v1/history", params=params)).json()
+        names += [run["name"] for run in page["items"]]
+        if "continue" not in page:
+            break
+        params["continue"] = page["continue"]
+    assert sorted(names) == [f"run-{number}" for number in range(5)]
+
+
+async def test_usage_is_summed_exactly(world: World, history: History) -> None:
+    """Between two times, by team, and with a total."""
+    await history.record([recorded("bert"), recorded("other", namespace="else", gpus=1)])
+    params = {"since": "2026-11-21T11:55:00Z", "until": "2026-11-21T12:00:00Z"}
+    found = (await world.http.get("/v1/usage", params=params)).json()
+    assert [(row["key"], row["gpuSeconds"]) for row in found["items"]] == [
+        ("team", 2 * 300 * 8),
+        ("else", 2 * 300),
+    ]
+    assert found["total"]["gpuSeconds"] == 2 * 300 * 9
+    by_node = (await world.http.get("/v1/usage", params=params | {"by": "node", "namespace": "team"})).json()
+    assert {row["key"]: row["gpuSeconds"] for row in by_node["items"]} == {"g1": 2400, "g2": 2400}
+
+
+@pytest.mark.parametrize("path", ["/v1/history", "/v1/usage", "/v1/audit"])
+async def test_a_caller_sees_only_namespaces_that_he_may_list(world: World, history: History, path: str) -> None:
+    """The API server decides, also about namespaces that have no runs any more."""
+    await history.record([recorded("bert"), recorded("secret", namespace="else")])
+    world.kubernetes.denied |= {("ada", "list", "runs", ""), ("ada", "list", "runs", "else")}
+    found = (await world.http.get(path, params={"by": "run"} if path == "/v1/usage" else {})).json()
+    assert "secret" not in str(found)
+    assert (await world.http.get(path, params={"namespace": "else"})).status_code == 403
+
+
+async def test_bad_times_are_named(world: World, history: History) -> None:
+    """The answer names the parameter."""
+    answer = await world.http.get("/v1/usage", params={"since": "yesterday"})
+    assert (answer.status_code, answer.json()["faults"][0]["field"]) == (422, "since")
+
+
+async def test_changes_are_in_the_audit_trail_with_the_rule_that_refused_them(world: World, history: History) -> None:
+    """Who, from where, what, and which rule; a question is no change."""
+    audit = world.app.state.kajitori.audit
+    spec = {"image": "python:3.12", "command": ["true"]}
+    assert (await world.http.post("/v1/runs?dryRun=true", json={"name": "asked", "spec": spec})).status_code == 200
+    assert (await world.http.post("/v1/runs", json={"name": "bert", "spec": spec})).status_code == 201
+    refused = spec | {"resources": {"memory": "900Ti"}}
+    assert (await world.http.post("/v1/runs", json={"name": "huge", "spec": refused})).status_code == 422
+    assert await audit._flush()
+    rows = (await world.http.get("/v1/audit")).json()["items"]
+    assert [(row["actor"], row["action"], row["object"], row["outcome"], row["rule"]) for row in rows] == [
+        ("ada", "submit run", "run huge", "refused", "LargerThanAnyNode"),
+        ("ada", "submit run", "run bert", "done", ""),
+    ]
+    assert rows[0]["namespace"] == "team"
+
+
+def test_every_request_that_may_change_something_is_known_to_the_audit_trail() -> None:
+    """A new route has to say whether it is a change."""
+    changing = {(method.upper(), path) for path, method, _ in operations(openapi_document()) if method != "get"}
+    assert changing == CHANGES.keys() | NO_CHANGES
