@@ -19,7 +19,6 @@ from tests.harness.real_server import RealServer, running_real_server
 from tests.harness.waiting import PATIENCE_SECONDS, until
 
 from kajitori import errors
-from kajitori.embedded.apiserver.certificates import issue_serving
 from kajitori.embedded.controller_manager import ControllerManager
 from kajitori.embedded.controllers.endpoints import ENDPOINT_SLICES
 from kajitori.embedded.simulator import SimSettings, SimulatedNodes
@@ -51,7 +50,7 @@ async def server(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterato
             yield client, None
         return
     async with embedded_server() as embedded, KubeClient(KubeConfig.from_file(embedded.kubeconfig)) as client:
-        yield client, issue_serving(embedded.certificates, tmp_path / "pki", "sim", ("127.0.0.1",))
+        yield client, embedded.kubelet_certificate("sim")
 
 
 class SmallCluster:

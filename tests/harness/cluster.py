@@ -115,7 +115,7 @@ class Cluster:
             await self.client.create(NAMESPACES, {"metadata": {"name": self.namespace}})
             with contextlib.suppress(AlreadyExists):
                 await self.client.create(NAMESPACES, {"metadata": {"name": LEASE_NAMESPACE}})
-            async with simulated_nodes(self.server, self.client, self.folder, nodes), self.mirror:
+            async with simulated_nodes(self.server, self.client, nodes), self.mirror:
                 self.mirror.on_change(self._note)
                 await asyncio.wait_for(self.mirror.wait_synced(), PATIENCE_SECONDS)
                 await self.until(lambda: self._ready_nodes() >= nodes, f"{nodes} nodes are ready")
@@ -316,7 +316,7 @@ class Cluster:
     @contextlib.asynccontextmanager
     async def nodes(self, prefix: str, count: int) -> AsyncIterator[None]:
         """Run further simulated nodes."""
-        async with simulated_nodes(self.server, self.client, self.folder, count, prefix=prefix):
+        async with simulated_nodes(self.server, self.client, count, prefix=prefix):
             yield
 
     # ---------------------------------------------------------------------------------------------- other ways in
@@ -362,7 +362,7 @@ async def this_machine(
     """Run this machine as one more node, whose Pods are processes, with a policy for it. Yields a node selector."""
     folder = cluster.folder
     own: dict[str, Any] = {"labels": THIS_MACHINE, "address": "127.0.0.1"}
-    own |= {"server": cluster.server.kubelet_api(folder, HERE)}
+    own |= {"server": cluster.server.kubelet_api(HERE)}
     kubelet = KubeletSettings(HERE, folder / "kubelet", **own | settings)
     checkpoints = str(folder / "ckpt")
     policy = own_machine_policy(str(folder), mounts=False, checkpoint_root=checkpoints, folders=(str(folder),))

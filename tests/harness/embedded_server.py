@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
 import shutil
 import ssl
 import tempfile
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +22,7 @@ from tests.harness.kube_server import KubeServer
 from kajitori.embedded.apiserver.access.authentication_config import AuthenticationConfiguration
 from kajitori.embedded.apiserver.access.id_tokens import IdTokens
 from kajitori.embedded.apiserver.auth import Authenticator, User
-from kajitori.embedded.apiserver.certificates import ensure_certificates, write_kubeconfig
+from kajitori.embedded.apiserver.certificates import Certificates, ensure_certificates, write_kubeconfig
 from kajitori.embedded.apiserver.server import ApiServer
 from kajitori.embedded.store import Store
 from kajitori.kube.config import KubeConfig
@@ -128,6 +130,14 @@ class EventReader:
         return [await self.next() for _ in range(count)]
 
 
+@cache
+def _certificates() -> Certificates:
+    """Return the certificates of all servers in memory: creating them takes longer than the start of a server."""
+    folder = Path(tempfile.mkdtemp(prefix="kajitori-test-pki-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return ensure_certificates(folder)
+
+
 @asynccontextmanager
 async def embedded_server(
     folder: Path | None = None,
@@ -145,7 +155,7 @@ async def embedded_server(
     """
     own = Path(tempfile.mkdtemp(prefix="kajitori-test-"))
     try:
-        certificates = ensure_certificates((folder or own) / "pki")
+        certificates = ensure_certificates(folder / "pki") if folder else _certificates()
         store = await Store.open(folder / "store" if folder else None)
         signed = [IdTokens(authentication.jwt)] if authentication is not None else []
         authenticator = Authenticator(signed=signed)

@@ -52,13 +52,14 @@ class KubeServer:
         """An address of this machine at which the server reaches kubelets."""
         return unicast_address() if self.is_real else "127.0.0.1"
 
-    def kubelet_certificate(self, folder: Path, node: str) -> tuple[Path, Path] | None:
+    def kubelet_certificate(self, node: str) -> tuple[Path, Path] | None:
         """Return certificate and key for kubelets on loopback; None if the server accepts any certificate."""
-        return None if self.is_real else issue_serving(self.certificates, folder / f"pki-{node}", node, ("127.0.0.1",))
+        folder = self.certificates.ca.with_name(node)
+        return None if self.is_real else issue_serving(self.certificates, folder, node, ("127.0.0.1",))
 
-    def kubelet_api(self, folder: Path, node: str) -> ServerSettings:
+    def kubelet_api(self, node: str) -> ServerSettings:
         """Return settings with which a kubelet and this server trust each other."""
-        certificate, key = self.kubelet_certificate(folder, node) or (None, None)
+        certificate, key = self.kubelet_certificate(node) or (None, None)
         return ServerSettings(certificate=certificate, key=key, client_ca=self.certificates.ca)
 
 

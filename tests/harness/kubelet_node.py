@@ -105,7 +105,7 @@ async def node(kubelet_server: KubeServer | None, tmp_path: Path) -> AsyncIterat
     """A node whose Pods are deleted at the end."""
     kubectl_binary()  # skips the test if it is missing
     if kubelet_server is not None:
-        async for node in _node(kubelet_server, kubelet_server.kubelet_api(tmp_path, NODE), tmp_path):
+        async for node in _node(kubelet_server, kubelet_server.kubelet_api(NODE), tmp_path):
             yield node
         return
     async with embedded_server() as server:

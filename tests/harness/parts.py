@@ -61,13 +61,13 @@ async def embedded_controllers(client: KubeClient, folder: Path, **settings: Any
 
 @contextlib.asynccontextmanager
 async def simulated_nodes(
-    server: KubeServer, client: KubeClient, folder: Path, count: int, *, prefix: str = "gpu-", **settings: Any
+    server: KubeServer, client: KubeClient, count: int, *, prefix: str = "gpu-", **settings: Any
 ) -> AsyncIterator[SimulatedNodes]:
-    """Run `count` simulated nodes of eight GPUs each; `folder` is for the certificate of their kubelet API."""
+    """Run `count` simulated nodes of eight GPUs each."""
     shape: dict[str, Any] = {"gpus": GPUS, "gpu_product": GPU_PRODUCT, "heartbeat_seconds": 5.0}
     shape |= {"remove_not_ready_taint": True, "address": server.node_address} | settings
     nodes = SimulatedNodes(
-        client, SimSettings(count=count, prefix=prefix, **shape), serving=server.kubelet_certificate(folder, "sim")
+        client, SimSettings(count=count, prefix=prefix, **shape), serving=server.kubelet_certificate("sim")
     )
     async with working(nodes):
         yield nodes

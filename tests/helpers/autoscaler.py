@@ -161,7 +161,6 @@ class Autoscaler:
         nodes = simulated_nodes(
             self.cluster.server,
             self.cluster.client,
-            self.cluster.folder,
             count,
             prefix="spot-",
             first=self._nodes + 1,

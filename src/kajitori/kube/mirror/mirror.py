@@ -34,6 +34,9 @@ log = logging.getLogger(__name__)
 Callback = Callable[[Resource, str, str], None]
 """Called with the kind, the namespace (empty for cluster-scoped kinds) and the name of a changed object."""
 
+FREEZE_OBJECTS = 2_000
+"""From this number of objects on, the garbage collector no longer scans what was mirrored first."""
+
 CATCH_UP_SECONDS = 0.5
 """Time in which a watch that is accepted again delivers what happened while it was broken."""
 
@@ -297,9 +300,11 @@ class Mirror:
 
     def _note_synced(self, resource: Resource, state: _State) -> None:
         if not state.first_sync.is_set():
-            log.debug("%s mirrored: %d", resource.plural, len(self._kinds[resource][1]))
-            gc.collect()
-            gc.freeze()  # these objects stay, so the collector need not scan them again and again
+            count = len(self._kinds[resource][1])
+            log.debug("%s mirrored: %d", resource.plural, count)
+            if count >= FREEZE_OBJECTS:
+                gc.collect()
+                gc.freeze()  # these objects stay, so the collector need not scan them again and again
             state.first_sync.set()
 
     def _tell(self, resource: Resource, namespace: str, name: str) -> None:
