@@ -23,6 +23,7 @@ from kajitori.api.browsers.same_origin import is_same_origin
 from kajitori.api.browsers.sealing import Seal, TooLong, in_parts, read_parts, set_cookie
 from kajitori.configuration.sign_in import SignIn
 from kajitori.errors import Forbidden, Unauthenticated, Unavailable
+from kajitori.kube.streams import AnswerTooLong, read_whole
 from kajitori.openid import flows
 from kajitori.openid.flows import Client, Code
 from kajitori.openid.provider import Provider, description_url, provider_of
@@ -39,6 +40,7 @@ KEPT_SECONDS = 300.0
 MAX_KEPT = 4096
 CALLBACK = "/sign-in/callback"
 _PROVIDER_SECONDS = 10.0
+_MAX_ANSWER_BYTES = 1 << 20
 _AGAIN = "sign in again: open /sign-in/start"
 
 Send = Callable[[str, str | None], Awaitable[bytes]]
@@ -196,8 +198,8 @@ class BrowserSessions:
                     headers["Content-Type"] = flows.FORM
                     sent = session.post(url, data=form, headers=headers, allow_redirects=False)
                 async with sent as answer:
-                    return await answer.content.read(1 << 20)
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+                    return await read_whole(answer, _MAX_ANSWER_BYTES)
+        except (aiohttp.ClientError, TimeoutError, OSError, AnswerTooLong) as error:
             message = f"the OpenID provider {self._place.issuer} does not answer: {type(error).__name__}"
             raise Unavailable(message, hint="try again") from error
 

@@ -16,6 +16,7 @@ from joserfc.errors import JoseError
 from joserfc.jwk import KeySet
 
 from kajitori.embedded.apiserver.access.authentication_config import Issuer
+from kajitori.kube.streams import AnswerTooLong, read_whole
 
 MAX_AGE_SECONDS = 3600.0
 """Keys are fetched again after this time, because a provider may have withdrawn one."""
@@ -60,8 +61,10 @@ async def _document(session: aiohttp.ClientSession, url: str) -> dict[str, Any]:
     async with session.get(url, headers={"Accept": "application/json"}, allow_redirects=False) as answer:
         if answer.status != 200:
             raise NoKeys(f"{url} answered {answer.status}")
-        read = await answer.content.read(_MAX_BYTES)
-        found = msgspec.json.decode(read)
+        try:
+            found = msgspec.json.decode(await read_whole(answer, _MAX_BYTES))
+        except AnswerTooLong as error:
+            raise NoKeys(f"{url} answered {error}") from error
         if not isinstance(found, dict):
             raise NoKeys(f"{url} did not answer with an object")
         return found
