@@ -290,7 +290,7 @@ def check(scene: Scene, host: str, path: Path, seconds: int) -> Checked:
     result = scene.hosts[host].inside(lambda: invoke(FakeWebApi(), *words))
     document = json.loads(result.stdout)
     items = {f"{item['where']}: {item['what']}": item for item in document["items"]}
-    found = {key: (each["expected"], each["found"], each["right"]) for key, each in items.items()}
+    found = {key: (item["expected"], item["found"], item["right"]) for key, item in items.items()}
     return Checked(
         result.exit_code, f"{document['from']['kind']} {document['from']['name']}".strip(), found, document["dropped"]
     )

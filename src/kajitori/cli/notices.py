@@ -11,7 +11,7 @@ from kajitori.cli.terminal import say
 NOTICE = "Kajitori-Notice"
 """The header of answers that carries the notice."""
 
-TOLD_AGAIN_SECONDS = 60.0
+REPEAT_SECONDS = 60.0
 """Shortest time between two reports of a notice that was withdrawn and came back."""
 
 
@@ -24,7 +24,7 @@ class Notices:
         self._silent = silent
         self._clock = clock
         self._stands = False
-        self._told_at: float | None = None
+        self._printed_at: float | None = None
         self._lock = threading.Lock()
 
     def hush(self) -> None:
@@ -36,7 +36,7 @@ class Notices:
         with self._lock:
             is_new, self._stands = bool(words) and not self._stands, bool(words)
             now = self._clock()
-            if not is_new or self._silent or (self._told_at and now - self._told_at < TOLD_AGAIN_SECONDS):
+            if not is_new or self._silent or (self._printed_at and now - self._printed_at < REPEAT_SECONDS):
                 return
-            self._told_at = now
+            self._printed_at = now
         self.say(f"note: {words}")

@@ -67,7 +67,7 @@ def chart() -> dict[str, str]:
     definition, namespaces = rendered.pop("definition"), rendered.pop("namespace")
     rendered["priorityclass"] = [document for document in definition if "spec" not in document]
     rendered["agents-namespace"] = [document for document in namespaces if identity(document) in conditions]
-    files = {f"templates/{name}.yaml": _MADE + _template(each, conditions) for name, each in rendered.items()}
+    files = {f"templates/{name}.yaml": _MADE + _template(documents, conditions) for name, documents in rendered.items()}
     files["crds/definition.yaml"] = _MADE + as_yaml([document for document in definition if "spec" in document])
     files["templates/certificates.yaml"] = _MADE + _own_certificates(settings) + _cert_manager()
     files["templates/_helpers.tpl"] = "{{- /* Made by docs/generate.py; edits here are lost. */ -}}\n" + _HELPERS
@@ -211,7 +211,7 @@ def _line(line: str) -> Iterable[str]:
     indent = len(line) - len(line.lstrip(" "))
     match = _MARK.search(line)
     if match is None:
-        yield re.sub("|".join(map(str, _NUMBERS)), lambda each: f"{{{{ .Values.{_NUMBERS[int(each[0])]} }}}}", line)
+        yield re.sub("|".join(map(str, _NUMBERS)), lambda match: f"{{{{ .Values.{_NUMBERS[int(match[0])]} }}}}", line)
         return
     kind, value = match[1], match[2]
     if kind == "yaml":

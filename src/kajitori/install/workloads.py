@@ -298,7 +298,7 @@ def _container(
         "command": ["kaji", name],
         "args": [*arguments, *part.arguments],
         **({"envFrom": credentials} if credentials else {}),
-        "ports": [{"name": each, "containerPort": port} for each, port in ports.items()],
+        "ports": [{"name": port_name, "containerPort": port} for port_name, port in ports.items()],
         **probes,
         "resources": _resources(part.cpu, part.memory, part.memory_limit),
         "securityContext": _RESTRICTED,
@@ -336,7 +336,7 @@ def _probe(settings: InstallSettings, path: str, port: str, **fields: int) -> Ob
 
 
 def _service(settings: InstallSettings, name: str, ports: dict[str, int], kind: str) -> Object:
-    listed = [{"name": each, "port": port, "targetPort": each} for each, port in ports.items()]
+    listed = [{"name": port_name, "port": port, "targetPort": port_name} for port_name, port in ports.items()]
     spec = {"type": kind, "selector": {"app.kubernetes.io/name": f"kajitori-{name}"}, "ports": listed}
     return made("v1", "Service", name, settings.namespace, spec=spec)
 

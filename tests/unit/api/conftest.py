@@ -81,18 +81,18 @@ class World:
         stores: dict[str, Any] = {"runs": self.mirror.runs, "pods": self.mirror.pods}
         for plural, store in stores.items():
             held = {
-                key[1:]: each["metadata"]["resourceVersion"]
-                for key, each in self.kubernetes.objects.items()
+                key[1:]: item["metadata"]["resourceVersion"]
+                for key, item in self.kubernetes.objects.items()
                 if key[0] == plural
             }
-            if held != {key: each.metadata.resource_version for key, each in store.items()}:
+            if held != {key: item.metadata.resource_version for key, item in store.items()}:
                 return False
         nodes = {
-            key[2]: each["metadata"]["resourceVersion"]
-            for key, each in self.kubernetes.objects.items()
+            key[2]: item["metadata"]["resourceVersion"]
+            for key, item in self.kubernetes.objects.items()
             if key[0] == "nodes"
         }
-        return nodes == {name: each.metadata.resource_version for name, each in self.mirror.nodes.items()}
+        return nodes == {name: node.metadata.resource_version for name, node in self.mirror.nodes.items()}
 
 
 @pytest.fixture(autouse=True)

@@ -183,7 +183,7 @@ class FakeKubernetes:
         if not self._may(request, "list", plural, namespace):
             return _status(403, "Forbidden", f"may not list {plural}")
         items = [
-            each for key, each in self.objects.items() if key[0] == plural and (not namespace or key[1] == namespace)
+            item for key, item in self.objects.items() if key[0] == plural and (not namespace or key[1] == namespace)
         ]
         meta = {"resourceVersion": str(next(self._version))}
         if "as=Table" in request.headers.get("Accept", ""):
@@ -194,9 +194,9 @@ class FakeKubernetes:
         response = web.StreamResponse(headers={"Content-Type": "application/json"})
         queue: asyncio.Queue[Object] = asyncio.Queue()
         since = int(request.query["resourceVersion"])
-        for key, each in self.objects.items():
-            if key[0] == plural and int(each["metadata"]["resourceVersion"]) > since:
-                queue.put_nowait({"type": "ADDED", "object": each})
+        for key, item in self.objects.items():
+            if key[0] == plural and int(item["metadata"]["resourceVersion"]) > since:
+                queue.put_nowait({"type": "ADDED", "object": item})
         entry = (plural, namespace, queue)
         self._watchers.append(entry)
         try:

@@ -181,7 +181,7 @@ class Scene(QueueScene):
         name, _, rank = pod.rsplit("-", 2)
         run = self.mirror.runs[team, name]
         assert run.status is not None and run.status.sweep is not None
-        self.remove_pods(run.metadata.uid, lambda each: each.metadata.name == pod)
+        self.remove_pods(run.metadata.uid, lambda shown: shown.metadata.name == pod)
         done = [*run.status.sweep.succeeded.split(","), rank]
         state = SweepState(succeeded=",".join(sorted(filter(None, done), key=int)))
         counts = msgspec.structs.replace(

@@ -25,7 +25,7 @@ TREE: list[tuple[KajitoriError, int, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("error", "status", "code"), TREE, ids=lambda each: getattr(each, "code", None))
+@pytest.mark.parametrize(("error", "status", "code"), TREE, ids=lambda error: getattr(error, "code", None))
 def test_each_error_type_has_a_status_and_a_code(error: KajitoriError, status: int, code: str) -> None:
     """The answer has every fault."""
     problem = problem_of(error)

@@ -149,9 +149,9 @@ def test_a_key_is_due_at_the_earliest_of_its_times(drawn: list[tuple[str, int, s
                     due.pop(key, None)
                 else:
                     clock.now = moment
-                    expected = {each for each, at in due.items() if at <= moment}
+                    expected = {other for other, at in due.items() if at <= moment}
                     assert work.take() == expected
-                    due = {each: at for each, at in due.items() if each not in expected}
+                    due = {other: at for other, at in due.items() if other not in expected}
                 assert len(work._alarms) <= 3 + 2 * max(1, len(due)) + sum(action[2] == "forget" for action in drawn)
             clock.now += timedelta(hours=1)
             assert work.take() == set(due)

@@ -41,7 +41,7 @@ def _rendered(lines: Iterator[str], values: Any, namespace: str, one: Any, *, on
         elif on and word and not word.startswith(("$", "fail")):
             out += _evaluated(f"{word} {rest}".strip(), values, namespace, one).removeprefix("\n").split("\n")
         elif on and not word:
-            out.append(_EXPRESSION.sub(lambda each: _evaluated(each[1], values, namespace, one), line))
+            out.append(_EXPRESSION.sub(lambda match: _evaluated(match[1], values, namespace, one), line))
     return out
 
 

@@ -67,7 +67,7 @@ def rendered_by_chart(case: str) -> list[Object]:
 def plain(value: Any) -> Any:
     """An object without empty parts and with texts only: templates write numbers as texts, and empty lists as such."""
     if isinstance(value, dict):
-        return {key: plain(each) for key, each in value.items() if each not in ({}, [], None)}
+        return {key: plain(part) for key, part in value.items() if part not in ({}, [], None)}
     return [plain(part) for part in value] if isinstance(value, list) else str(value)
 
 
@@ -81,13 +81,13 @@ def test_the_chart_renders_what_the_settings_render(case: str) -> None:
     }
     found = {identity(document): document for document in rendered_by_chart(case)}
     assert found.keys() == wanted.keys()
-    for one, each in found.items():
-        for container in each.get("spec", {}).get("template", {}).get("spec", {}).get("containers", ()):
+    for one, document in found.items():
+        for container in document.get("spec", {}).get("template", {}).get("spec", {}).get("containers", ()):
             for source in container.get("envFrom", ()):
                 assert source["secretRef"].pop("optional")
             if container.get("envFrom", [{}])[0].get("secretRef") == {"name": "kajitori-store"}:
                 del container["envFrom"]
-        assert plain(each) == plain(wanted[one]), one
+        assert plain(document) == plain(wanted[one]), one
 
 
 def _is_of_helm(one: Identity, settings: InstallSettings) -> bool:

@@ -50,13 +50,13 @@ def test_every_object_comes_once_and_after_what_it_needs(case: str) -> None:
     seen = [identity(document) for document in objects]
     assert len(set(seen)) == len(seen)
     place = {(one.kind, one.namespace, one.name): index for index, one in enumerate(seen)}
-    for index, each in enumerate(objects):
-        one = identity(each)
+    for index, document in enumerate(objects):
+        one = identity(document)
         assert not one.namespace or place["Namespace", "", one.namespace] < index
-        if "roleRef" in each:
-            ref = each["roleRef"]
+        if "roleRef" in document:
+            ref = document["roleRef"]
             assert place[ref["kind"], one.namespace if ref["kind"] == "Role" else "", ref["name"]] < index
-            for subject in each["subjects"]:
+            for subject in document["subjects"]:
                 assert ("ServiceAccount", subject["namespace"], subject["name"]) in place
     for document in objects:
         if document["kind"] in ("Deployment", "DaemonSet"):

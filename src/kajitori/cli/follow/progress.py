@@ -35,12 +35,12 @@ class Progress:
         self._say = say
         self._quiet = quiet
         self._lines = not cli.has_person
-        self._told: list[tuple[str, ...]] = []
+        self._shown_stages: list[tuple[str, ...]] = []
         self._restarted = False
         self._warned = False
         self._status: StatusLine | None = None
         self._waiting: threading.Timer | None = None
-        self._waiting_to_tell: tuple[str, ...] = ()
+        self._waiting_stage: tuple[str, ...] = ()
         self._lock = threading.Lock()
 
     def show(self, view: View) -> None:
@@ -54,61 +54,61 @@ class Progress:
         with self._lock:
             if not self._lines:
                 self._show_status(text)
-            elif self._waiting is None or stage != self._waiting_to_tell:
-                self._forget_what_waits()
+            elif self._waiting is None or stage != self._waiting_stage:
+                self._cancel_waiting()
                 if phase == "Restarting":
-                    self._tell_restart(stage, text)
+                    self._show_restart(stage, text)
                     if counts_as_restart(view) and not self._warned:
                         self._warned = True
                         self._say("note: a program that fails is started again; with --restarts 0 it is not")
                 elif phase == "Running":
-                    self._tell_running(text, brief(node_words(view)))
-                elif stage not in self._told:
-                    self._tell_if_it_lasts(stage, text)
+                    self._show_running(text, brief(node_words(view)))
+                elif stage not in self._shown_stages:
+                    self._show_if_it_lasts(stage, text)
 
     def stop(self) -> None:
         """Remove the changing line for good, and drop a stage that was about to be reported."""
         with self._lock:
             self._lines = True
-            self._forget_what_waits()
+            self._cancel_waiting()
             if self._status is not None:
                 self._status.stop()
                 self._status = None
 
-    def _tell_restart(self, stage: tuple[str, ...], text: str) -> None:
-        if self._told[:1] != [stage]:
-            self._told = []
+    def _show_restart(self, stage: tuple[str, ...], text: str) -> None:
+        if self._shown_stages[:1] != [stage]:
+            self._shown_stages = []
             self._restarted = True
-            self._tell(stage, text)
+            self._print(stage, text)
 
-    def _tell_running(self, text: str, nodes: str) -> None:
+    def _show_running(self, text: str, nodes: str) -> None:
         """Report that the run runs, if it was reported before that it did not."""
-        if not self._told and not self._restarted:
+        if not self._shown_stages and not self._restarted:
             return
         if nodes:
             self._say(f"{text} {'again ' if self._restarted else ''}on {nodes}")
-        self._told, self._restarted = [], False
+        self._shown_stages, self._restarted = [], False
 
-    def _tell_if_it_lasts(self, stage: tuple[str, ...], text: str) -> None:
+    def _show_if_it_lasts(self, stage: tuple[str, ...], text: str) -> None:
         if self._cli.settle_seconds <= 0:
-            self._tell(stage, text)
+            self._print(stage, text)
             return
-        timer = threading.Timer(self._cli.settle_seconds, self._tell_late, [stage, text])
+        timer = threading.Timer(self._cli.settle_seconds, self._show_late, [stage, text])
         timer.daemon = True
-        self._waiting, self._waiting_to_tell = timer, stage
+        self._waiting, self._waiting_stage = timer, stage
         timer.start()
 
-    def _tell_late(self, stage: tuple[str, ...], text: str) -> None:
+    def _show_late(self, stage: tuple[str, ...], text: str) -> None:
         with self._lock:
             if self._waiting is threading.current_thread():
                 self._waiting = None
-                self._tell(stage, text)
+                self._print(stage, text)
 
-    def _tell(self, stage: tuple[str, ...], text: str) -> None:
-        self._told.append(stage)
+    def _print(self, stage: tuple[str, ...], text: str) -> None:
+        self._shown_stages.append(stage)
         self._say(text)
 
-    def _forget_what_waits(self) -> None:
+    def _cancel_waiting(self) -> None:
         if self._waiting is not None:
             self._waiting.cancel()
             self._waiting = None

@@ -74,7 +74,7 @@ class HealthKeeper:
 
     async def keep_forever(self) -> None:
         """Judge the nodes whenever something has changed or is due, until cancelled."""
-        no_longer_told = self._mirror.on_change(self._note)
+        unsubscribe = self._mirror.on_change(self._note)
         try:
             await self._mirror.wait_synced()
             while True:
@@ -85,7 +85,7 @@ class HealthKeeper:
                         await self._something.wait()
                 self._something.clear()
         finally:
-            no_longer_told()
+            unsubscribe()
 
     def _note(self, resource: Resource, namespace: str, name: str) -> None:
         if resource == NODES:

@@ -72,9 +72,9 @@ class HistoryKeeper:
         self._metrics = metrics or ControllerMetrics.unread()
         self._changed: dict[Key, None] = {}
         self._shown: dict[Key, RunObject] = {}
-        """Each run as the mirror showed it when history was told about it."""
-        self._told: dict[str, tuple[Facts, int]] = {}
-        """By UID: what history was told last, and the number of the last segment that it has."""
+        """Each run as the mirror showed it when history recorded it."""
+        self._recorded: dict[str, tuple[Facts, int]] = {}
+        """By UID: the last recorded facts, and the number of the last recorded segment."""
         self._noted: dict[str, set[str]] = {}
         """By UID: keys of decisions that the audit trail has, or `_entries`."""
         self._entries: dict[str, AuditEntry] = {}
@@ -86,7 +86,7 @@ class HistoryKeeper:
 
     @property
     def trouble(self) -> str:
-        """Why history could not be told; empty if it could."""
+        """Why history could not be written; empty if it could."""
         return self._history.trouble
 
     def confirmed(self, run: RunObject) -> int:
@@ -116,7 +116,7 @@ class HistoryKeeper:
         if uid in self._ended:
             return True
         state = state_of(run, status, self._now(), confirmed=self._has(uid), removed=removed)
-        if removed:  # from now on nothing else is told about the run: it would be newer, and not know of the removal
+        if removed:  # no further entry about the run: it would be newer, and not know of the removal
             self._ended.add(uid)
         try:
             async with asyncio.timeout(END_SECONDS):
@@ -130,7 +130,7 @@ class HistoryKeeper:
             self._ended.discard(uid)
             return removed and await self._post(state)
         self._waiting_since.pop(uid, None)
-        self._told[uid] = facts_of(run), state.last
+        self._recorded[uid] = facts_of(run), state.last
         return True
 
     def describe_wait(self) -> str:
@@ -196,7 +196,7 @@ class HistoryKeeper:
             self._changed = dict.fromkeys(keys) | self._changed
             raise
         for item in news:
-            self._note_told(item)
+            self._note_recorded(item)
         entries = list(self._entries.values())
         if entries:
             await self._history.note(entries)
@@ -204,7 +204,7 @@ class HistoryKeeper:
                 self._entries.pop(entry.key, None)
 
     def _news_of(self, key: Key) -> list[_News]:
-        """Return what history has to be told about the runs that have, or had, this name."""
+        """Return the news for history about the runs that have, or had, this name."""
         found: list[_News] = []
         before, run = self._shown.get(key), self._mirror.runs.get(key)
         if before is not None and (run is None or run.metadata.uid != before.metadata.uid):
@@ -215,22 +215,22 @@ class HistoryKeeper:
                 state = state_of(before, closed_now(before, now), now, confirmed=self._has(uid), removed=True)
                 found.append(_News(key, before, state, is_gone=True))
         if run is not None and run.metadata.uid not in self._ended:
-            told = self._told.get(run.metadata.uid)
-            if told is None or told[0] != facts_of(run):
+            recorded = self._recorded.get(run.metadata.uid)
+            if recorded is None or recorded[0] != facts_of(run):
                 state = state_of(run, run.current_status, self._now(), confirmed=self._has(run.metadata.uid))
                 found.append(_News(key, run, state))
             elif not found:
                 self._shown[key] = run
         return found
 
-    def _note_told(self, news: _News) -> None:
+    def _note_recorded(self, news: _News) -> None:
         """Remember what history has now."""
         uid = news.run.metadata.uid
         if news.is_gone:
             self._forget(news.key, uid)
             return
         self._shown[news.key] = news.run
-        self._told[uid] = facts_of(news.run), news.state.last
+        self._recorded[uid] = facts_of(news.run), news.state.last
         noted = self._noted.setdefault(uid, set())
         for entry in decisions_of(news.run):
             if entry.key not in noted:
@@ -239,12 +239,12 @@ class HistoryKeeper:
 
     def _has(self, uid: str) -> int | None:
         """Return the number of the last segment of a run that history has; None if that is not known."""
-        told = self._told.get(uid)
-        return told[1] or None if told is not None else None
+        recorded = self._recorded.get(uid)
+        return recorded[1] or None if recorded is not None else None
 
     def _forget(self, key: Key, uid: str) -> None:
         self._shown.pop(key, None)
-        self._told.pop(uid, None)
+        self._recorded.pop(uid, None)
         self._noted.pop(uid, None)
         self._ended.discard(uid)
 

@@ -90,11 +90,11 @@ class MemoryKeeper:
 
     async def ask_forever(self, policy: Callable[[], Policy]) -> None:
         """Read memory as often as policy says, and whenever a Pod ends, until cancelled."""
-        no_longer_told = self._mirror.on_change(self._note)
+        unsubscribe = self._mirror.on_change(self._note)
         try:
             await self._ask_forever(policy)
         finally:
-            no_longer_told()
+            unsubscribe()
 
     async def _ask_forever(self, policy: Callable[[], Policy]) -> None:
         async with KubeClient(self._client.config, retry=NO_RETRY, timeout_seconds=ASK_SECONDS) as asking:

@@ -158,7 +158,7 @@ def _blocks(places: Sequence[str], traffic: TrafficPolicy) -> Iterator[tuple[Net
     for network, name in ranges:
         if name not in places:
             continue
-        of_others = [each for each, other in ranges if other not in places and is_inside(each, network)]
+        of_others = [range_ for range_, other in ranges if other not in places and is_inside(range_, network)]
         holes = collapsed(of_others)
         if network not in holes:
             yield network, holes

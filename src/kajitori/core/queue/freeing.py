@@ -315,7 +315,7 @@ class _RoomFor:
         if self._total < self._need:
             return None
         kept = []
-        for _, order, step in sorted(taken, key=lambda each: each[:2]):  # large ones stay: fewer steps are needed
+        for _, order, step in sorted(taken, key=lambda entry: entry[:2]):  # large ones stay: fewer steps are needed
             self.happens(step, -1)
             if self._total < self._need:
                 self.happens(step)

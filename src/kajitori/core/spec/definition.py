@@ -150,7 +150,7 @@ def _converted(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> Sch
         values = schema.get("additionalProperties")
         if schema.get("properties"):
             properties = schema["properties"].items()
-            converted["properties"] = {name: _converted(each, definitions) for name, each in properties}
+            converted["properties"] = {name: _converted(part, definitions) for name, part in properties}
             converted[_PRESERVE] = True
         elif isinstance(values, Mapping) and values:
             converted["additionalProperties"] = _converted(values, definitions)

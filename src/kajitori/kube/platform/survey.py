@@ -40,7 +40,7 @@ async def survey(
         skew_seconds=skew,
         served=await _served(client),
         refused=refused,
-        changes={str(each): count for each, count in changes.items()},
+        changes={str(change): count for change, count in changes.items()},
         storage_classes=[storage_class["metadata"]["name"] for storage_class in classes],
         default_storage=next(
             (storage_class["metadata"]["name"] for storage_class in classes if _is_default(storage_class)), ""

@@ -155,8 +155,8 @@ async def test_tabs_with_an_expired_token_renew_it_once(
     now[0], provider.expires = NOW + 590, NOW + 1200
     entered = await asyncio.gather(*(sessions.enter(browser.request()) for _ in range(4)))
     late = await sessions.enter(browser.request())
-    assert [each["grant_type"] for each in provider.asked] == ["authorization_code", "refresh_token"]
-    assert {each.authorization for each in (*entered, late) if each is not None} == {f"Bearer {provider.token()}"}
+    assert [request["grant_type"] for request in provider.asked] == ["authorization_code", "refresh_token"]
+    assert {entry.authorization for entry in (*entered, late) if entry is not None} == {f"Bearer {provider.token()}"}
     assert late is not None
     browser.take(list(late.cookies))
     again = await sessions.enter(browser.request())

@@ -106,8 +106,8 @@ def test_one_cycle_preempts_members_of_a_sweep_for_several_runs() -> None:
     asked = {}
     for request in (first, second):
         asked = scene.queue.preemptions.statuses_for(request, scene.mirror.runs[key_of(request.key)], NOW)
-        for key, each in asked.items():
-            scene.queue.preemptions.note_preempting(key, each)
+        for key, status in asked.items():
+            scene.queue.preemptions.note_preempting(key, status)
     assert [(part.by, part.ranks) for part in asked["team", "grid"].each] == [(second.key, "2"), (first.key, "1")]
 
 

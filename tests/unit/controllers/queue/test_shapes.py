@@ -51,13 +51,13 @@ def test_no_waiting_run_is_lost(drawn: list[tuple[MemberRequest, int, bool, bool
             waiting[each.gang.key] = each
         if is_known:
             known.append(each)
-    known.sort(key=lambda each: -each.gang.priority)
+    known.sort(key=lambda waiting: -waiting.gang.priority)
     shapes.replace(known)
     for number, (member, priority, is_known, _) in enumerate(drawn):
         if not is_known:
             shapes.add(waiting.get(f"{number}") or queued(f"{number}", member, priority))
     seen = []
-    while found := shapes.first_of_each(lambda each: each.gang.key in waiting, limit):
+    while found := shapes.first_of_each(lambda entry: entry.gang.key in waiting, limit):
         assert [-entry.gang.priority for entry in found] == sorted(-entry.gang.priority for entry in found)
         for member in (SMALL, LARGE):
             assert sum(entry.gang.member is member for entry in found) <= limit

@@ -248,7 +248,7 @@ def test_exactly_what_overlaps_is_refused(blocks: list[tuple[int, int]]) -> None
         ip_network((int(ip_network("10.0.0.0/26").network_address) + start, length), strict=False)
         for start, length in blocks
     ]
-    document = {"clusters": [cluster(f"c{n}", pods=[str(each)]) for n, each in enumerate(ranges)]}
+    document = {"clusters": [cluster(f"c{n}", pods=[str(network)]) for n, network in enumerate(ranges)]}
     pairs = sum(overlap(one, other) for n, one in enumerate(ranges) for other in ranges[:n])
     if not pairs:
         parse_networks(document)

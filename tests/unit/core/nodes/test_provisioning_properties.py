@@ -94,16 +94,16 @@ def test_requests_never_exceed_a_pools_limit(
         found = demand(queue, starting, snapshot, known, now, owners=owners)
         gangs = [gang for gang in gangs if gang.key in waiting]
         lapsed = any(
-            requests[key].is_live and not each.is_live for key, each in found.changed.items() if key in requests
+            requests[key].is_live and not request.is_live for key, request in found.changed.items() if key in requests
         )
         changed = dict(found.changed)
         for key, request in changed.items():
             assert request.number >= (requests[key].number if key in requests else 0)
             assert request.nodes >= 1
-        requests = {key: each for key, each in (requests | changed).items() if key in waiting}
+        requests = {key: request for key, request in (requests | changed).items() if key in waiting}
         kept = kept_in(snapshot, requests.items(), known, owners)
         live = {key: request for key, request in requests.items() if request.is_live}
-        coming = sum(max(0, each.granted + each.nodes - kept[key].size) for key, each in live.items())
+        coming = sum(max(0, request.granted + request.nodes - kept[key].size) for key, request in live.items())
         assert not live or len(nodes) + coming <= limit
         rows = [row for mine in kept.values() for row in mine.tolist()]
         assert len(rows) == len(set(rows))

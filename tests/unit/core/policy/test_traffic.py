@@ -89,10 +89,12 @@ def test_the_longest_prefix_wins(owners: dict[Network, str]) -> None:
     for edge in {edge >> (24 if edge < 2**32 else 120) for edge in edges} | {0}:
         for address in (ipaddress.IPv4Address((edge << 24) + 5), ipaddress.IPv6Address((edge << 120) + 5)):
             around = [network for network in owners if network.version == address.version and address in network]
-            wanted = owners[max(around, key=lambda each: each.prefixlen)] if around else "others"
+            wanted = owners[max(around, key=lambda network: network.prefixlen)] if around else "others"
             assert classes.at(address) == wanted
     found = [network for networks in classes.ranges.values() for network in networks]
     for version in (4, 6):
-        ordered = sorted((network for network in found if network.version == version), key=lambda each: int(each[0]))
+        ordered = sorted(
+            (network for network in found if network.version == version), key=lambda network: int(network[0])
+        )
         for left, right in pairwise(ordered):
             assert int(left[-1]) < int(right[0])

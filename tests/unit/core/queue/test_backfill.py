@@ -248,9 +248,9 @@ def test_limited_starts_are_the_first_of_all_starts(
     """With `max_starts`, placements are the same as without it. Runs that are skipped, because a run with the same
     request did not fit, would have changed nothing."""
     cluster, queue = cluster_with(running), queue_of(wanted)
-    for place, each in enumerate(queue):
+    for place, waiting in enumerate(queue):
         fewest = 1 if place == elastic else None
-        queue[place] = replace(each, gang=replace(each.gang, priority=-(place >= lower_from), fewest=fewest))
+        queue[place] = replace(waiting, gang=replace(waiting.gang, priority=-(place >= lower_from), fewest=fewest))
     with mock.patch.object(backfill, "FURTHER_RESERVATIONS", further):
         all_of_them = schedule(cluster.state, queue, cluster.endings, 0.0, reserve=reserve)
         answer = schedule(cluster.state, iter(queue), cluster.endings, 0.0, reserve=reserve, max_starts=most)
@@ -300,9 +300,9 @@ def test_nothing_is_given_twice_and_no_reservation_is_delayed(
     """If all runs end when expected, every reserved gang finds its nodes free at its time, also next to the other gangs
     that have started by then."""
     cluster, queue = cluster_with(running), queue_of(wanted)
-    for place, each in enumerate(queue):
+    for place, waiting in enumerate(queue):
         priority = -sum(start <= place for start in lower_from)
-        queue[place] = replace(each, gang=replace(each.gang, priority=priority))
+        queue[place] = replace(waiting, gang=replace(waiting.gang, priority=priority))
     by_key = {waiting.gang.key: waiting for waiting in queue}
     answer = cluster.schedule(*queue)
     assert {p.key for p in answer.placements} | {s.key for s in answer.shortages} == set(by_key)

@@ -240,7 +240,7 @@ NODES = st.lists(
 @st.composite
 def cases(draw: st.DrawFn) -> Case:
     """Draw a cluster with running members and a queue. Members may be on nodes that the planner would not choose."""
-    nodes = tuple(replace(each, name=f"n{i}") for i, each in enumerate(draw(NODES)))
+    nodes = tuple(replace(node, name=f"n{i}") for i, node in enumerate(draw(NODES)))
     names = st.sampled_from([node.name for node in nodes])
     held = tuple(
         Held(

@@ -284,7 +284,7 @@ class Simulation:
             occupy_rows(state, by_key[key].member, np.array(rows))
         first = [request.key for request in requests]
         moved = bool(requests)
-        for wanting in sorted(queue, key=lambda each: each.gang.key not in first):
+        for wanting in sorted(queue, key=lambda waiting: waiting.gang.key not in first):
             found = place(state, wanting.gang)
             if isinstance(found, Placement):
                 occupy(state, wanting.gang.member, found.nodes)
@@ -343,7 +343,7 @@ def test_guarantees_are_respected_and_preemptions_cease(
     everybody: list[Gang], guaranteed: dict[str, dict[str, Any]]
 ) -> None:
     """For any mix of cores, memory and whole nodes."""
-    entries = [guarantee(team, **each) for team, each in guaranteed.items()]
+    entries = [guarantee(team, **amounts) for team, amounts in guaranteed.items()]
     assert Simulation(entries, everybody, nodes=3).comes_to_rest()
 
 

@@ -458,7 +458,7 @@ def test_a_preempted_gang_does_not_preempt_its_preemptor(everybody: list[Gang], 
             cluster.guarantee(team, 8 * count)
         for gang, (rows, since) in started.items():
             cluster.runs(gang.key, *rows, priority=gang.priority, team=gang.team, ran_seconds=60.0 * (minute - since))
-        queue = sorted((gang for gang in everybody if gang not in started), key=lambda each: -each.priority)
+        queue = sorted((gang for gang in everybody if gang not in started), key=lambda gang: -gang.priority)
         requests = cluster.ask(*(waits(g.key, g.members, priority=g.priority, team=g.team) for g in queue)).requests
         by_key = {gang.key: gang for gang in everybody}
         first = [by_key[request.key] for request in requests]

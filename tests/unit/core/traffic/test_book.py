@@ -90,7 +90,7 @@ class Node:
 
     def told(self, at: float) -> NodeTraffic:
         totals = {run: {OUT: Count(size, size)} for run, size in self.runs.items()}
-        accounts = tuple(RunAccount("vision", run, run, "ada", each, at, 1.0) for run, each in totals.items())
+        accounts = tuple(RunAccount("vision", run, run, "ada", total, at, 1.0) for run, total in totals.items())
         namespaces = {"vision": {OUT: Count(self.counted, self.counted)}}
         return node_traffic(
             Report(life=f"{self.life:016x}", read_at=at, runs=accounts, namespaces=namespaces), self.name, at
