@@ -38,7 +38,7 @@ def for_each(
     else:
         runs, errors = everything, []
         if not runs:
-            say("there is no such run of yours")
+            say("none of your runs fits; there is nothing to do")
     if missing_is_fine:
         errors = [error for error in errors if not isinstance(error, NotFound)]
     for error in errors:

@@ -22,7 +22,7 @@ from kajitori.cli.follow.ending import not_carried_out, seconds_to_end
 from kajitori.cli.follow.interrupts import Signals
 from kajitori.cli.follow.log_printing import LogPrinter
 from kajitori.cli.follow.progress import Progress
-from kajitori.cli.submit.code import what_code_would_bring
+from kajitori.cli.submit.code import what_code_would_bring, where_the_image_belongs
 from kajitori.cli.terminal import say
 from kajitori.cli.words.runs import (
     View,
@@ -321,5 +321,7 @@ def _tell_the_end(final: View, follower: Follower, *, remove: bool) -> None:
     say(f"kaji: {words}")
     if phase_of(final) == "Failed" and not remove:
         say(f"      see kaji describe {final['name']}")
-    if phase_of(final) == "Failed" and (hint := what_code_would_bring(final, Path.cwd())):
+    if phase_of(final) == "Failed" and (
+        hint := where_the_image_belongs(final) or what_code_would_bring(final, Path.cwd())
+    ):
         say(f"      {hint}")

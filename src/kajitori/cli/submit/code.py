@@ -146,6 +146,16 @@ def what_code_would_bring(run: View, folder: Path) -> str:
     return hint
 
 
+def where_the_image_belongs(run: View) -> str:
+    """Return a hint if the failed program began with an option: its name was probably taken for the image."""
+    spec, status = run.get("spec") or {}, status_of(run)
+    typed = [*(spec.get("command") or ()), *(spec.get("args") or ())]
+    if status.get("reason") != "CommandNotFound" or not typed or not str(typed[0]).startswith("-"):
+        return ""
+    image = spec.get("image")
+    return f"the first word is the image, here {image}; if that is the program: kaji run IMAGE {image} {typed[0]} …"
+
+
 _QUOTED = re.compile(r"['\"]([^'\"]{1,255})['\"]")
 _MODULE = re.compile(r"No module named '?([A-Za-z_][A-Za-z0-9_.]*)")
 

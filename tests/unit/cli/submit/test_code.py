@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tests.unit.cli.fake_web_api import Call, FakeWebApi, clock_in, invoke, problem, view
 
-from kajitori.cli.submit.code import what_code_would_bring
+from kajitori.cli.submit.code import what_code_would_bring, where_the_image_belongs
 from kajitori.codepack.packing import pack
 from kajitori.codepack.parts import decompress
 
@@ -229,6 +229,16 @@ def test_a_missing_file_of_this_folder_leads_to_a_hint_about_code(
     assert what_code_would_bring(run, inside) == reports
     brought = view("bert", "Failed", spec=run["spec"] | {"code": {"digest": "sha256:"}}, status=run["status"])
     assert what_code_would_bring(brought, inside) == ""
+
+
+def test_a_forgotten_image_is_explained() -> None:
+    """`kaji run python3 -c ...` looks for a program called -c in the image python3."""
+    failed = view(
+        "bert", "Failed", spec={"image": "python3", "args": ["-c", "1"]}, status={"reason": "CommandNotFound"}
+    )
+    assert where_the_image_belongs(failed).endswith("kaji run IMAGE python3 -c …")
+    for spec, reason in (({"args": ["train"]}, "CommandNotFound"), ({"args": ["-c"]}, "ProgramFailed"), ({}, "")):
+        assert not where_the_image_belongs(view("bert", "Failed", spec=spec, status={"reason": reason}))
 
 
 def test_the_hint_about_code_follows_the_reason_of_the_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
