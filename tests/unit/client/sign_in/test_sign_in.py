@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import stat
 import threading
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Mapping
@@ -15,6 +16,8 @@ from urllib.parse import parse_qs
 import pytest
 from tests.unit.openid.test_flows import DESCRIPTION, ISSUER, id_token
 
+from kajitori.cli.connection.http import Api
+from kajitori.cli.connection.target import Target
 from kajitori.client.connection import Request, Response
 from kajitori.client.sign_in.asking import Asker
 from kajitori.client.sign_in.loopback import Loopback
@@ -138,3 +141,35 @@ def test_a_server_without_sign_in_says_what_to_do() -> None:
     with pytest.raises(Unavailable, match="offers no sign-in") as refused:
         place_of({"issuer": "", "namespace": "default"})
     assert "--token-stdin" in refused.value.hint
+
+
+class Server:
+    """Accepts one token."""
+
+    def __init__(self, token: str) -> None:
+        self.token = token
+        self.asked = 0
+
+    def send(self, request: Request) -> Response:
+        self.asked += 1
+        if request.headers["Authorization"] != f"Bearer {self.token}":
+            return Response.of(401, {"title": "Unauthenticated", "detail": "expired", "code": "Unauthenticated"})
+        return Response.of(200, {"ok": True})
+
+    def close(self) -> None:
+        pass
+
+
+def test_a_command_goes_on_after_its_token_expired(tmp_path: Path) -> None:
+    """One that follows a run lives longer than its token: a refused request is sent again with a new one, each time."""
+    path = stored(tmp_path, token="second", expires=time.time() + 600)
+    server = Server("second")
+    with Api(Target(SERVER, "first", signed_in=path), transport=server) as api:
+        assert api.get("/v1/x") == {"ok": True} and server.asked == 2
+        signed_in.write(path, replace(signed_in.read(path), token="third"))
+        server.token = "third"
+        assert api.post("/v1/x") == {"ok": True} and api.target.token == "third"
+        server.token = "fourth"
+        signed_in.write(path, replace(signed_in.read(path), refresh_token=""))
+        with pytest.raises(Unauthenticated, match="expired"):
+            api.get("/v1/x")
