@@ -1,4 +1,7 @@
-"""Fixtures that tests in several folders use, and which tests go to one worker together."""
+"""Fixtures for all tests, and the distribution of tests to workers.
+
+A group of tests (`xdist_group`) runs in one worker, because its tests share servers, which are in tests/harness.
+"""
 
 from __future__ import annotations
 
@@ -35,25 +38,23 @@ __all__ = [
     "with_scheduler",
 ]
 
-hypothesis.settings.register_profile(
-    "explore", deadline=None, print_blob=True
-)  # `make explore`: other examples each time
+# Without deadlines, because machines are busy. `make explore` tries other examples each time, and twice as many.
+hypothesis.settings.register_profile("explore", deadline=None, print_blob=True)
 hypothesis.settings.register_profile("kajitori", deadline=None, derandomize=True, max_examples=50)
-"""Machines are busy: no test is timed. The same examples each time: half as many as `make explore` tries of others."""
 hypothesis.settings.load_profile("kajitori")
 
 os.environ.setdefault("GOGC", "400")
-"""kube-apiserver, etcd and kubectl live shortly here: they look for garbage less often, which is a tenth of their time,
-and take some 100 MiB more."""
+"""kube-apiserver, etcd and kubectl collect garbage less often. That saves a tenth of their processor time, and takes
+100 MiB more memory."""
 
 os.environ.setdefault("GOMAXPROCS", "1")
-"""They and four workers share few cores: looking for work on the others is another tenth."""
+"""Each of them uses one core. Four workers share few cores, and looking for work on idle ones takes another tenth."""
 
 UNIT = "tests/unit/"
 
 RUNS_GROUPS = ("runs", "runs-2")
-"""Tests of runs on a real API server take longer than one worker has, so two workers have such a server each. Each gets
-about half of the test functions."""
+"""Groups of the tests of runs on a real API server. They would take longer than all other tests if they were one group,
+so that there are two, with a server and about half of the test functions each."""
 
 LONGEST_FIRST = (
     *RUNS_GROUPS,
@@ -61,27 +62,27 @@ LONGEST_FIRST = (
     *("differential", "test_bad_apiserver", "real", "embedded/kubelet/network/test_pod_networks", "test_bad_input"),
     *("blobs/test_blobs", "embedded/apiserver/test_kinds_properties"),
 )
-"""Groups that begin first, so that no worker is left with a long one when the others have nothing to do any more."""
+"""Groups that start first, so that none of them is still running in one worker when the others are done."""
 
-SHARED = {
+GROUPS_OF_FIXTURES = {
     "local_cluster": "local_cluster",
     "real_server": "real",
     "real_control_plane": "runs",
     "cluster": "runs",
     "web": "runs",
 }
-"""Fixtures that start servers, of which one is enough for all tests; the group of those that share it."""
+"""Fixtures whose servers are shared, and the group of the tests that share them."""
 
-PATIENCE_SECONDS = 600
-"""What a test with whole clusters and processes may take on a machine that does much else."""
+MODULE_FIXTURE = "web"
+"""Fixture that each module starts once, also on an embedded server: the tests of a module are a group."""
 
-OF_A_MODULE = "web"
-"""A fixture of which each module has one, on the embedded server too."""
+TIMEOUT_SECONDS = 600
+"""Time limit of a test with clusters and processes; unit tests have the one in pyproject.toml."""
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """Nothing of what is made meanwhile is garbage: to look for it takes a fifth of the time, in each worker."""
+    """Collect no garbage while tests are collected: there is none, and looking for it takes a fifth of the time."""
     gc.disable()
     try:
         return (yield)
@@ -92,59 +93,60 @@ def pytest_collection() -> Generator[None, object, object]:
 
 @pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Each group of tests goes to one worker, the longest groups first, unit tests last; those that start servers have
-    time to wait for them."""
+    """Assign tests to groups, and put the longest groups first and unit tests last."""
     groups = {item: _group(item) for item in items}
     _spread_runs(groups)
     items.sort(key=lambda item: _place(groups[item], item.nodeid))
     for item, group in groups.items():
         if not item.nodeid.startswith(UNIT) and not item.get_closest_marker("timeout"):
-            item.add_marker(pytest.mark.timeout(PATIENCE_SECONDS))
+            item.add_marker(pytest.mark.timeout(TIMEOUT_SECONDS))
         if group and not item.get_closest_marker("xdist_group"):
             item.add_marker(pytest.mark.xdist_group(group))
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Note for which group servers start."""
+    """Remember the group for which servers are started."""
     SHARED_SERVERS.group = _marked(item)
 
 
-@pytest.hookimpl(trylast=True)  # when the fixtures of the module are gone, which may use the servers to the last
+@pytest.hookimpl(trylast=True)  # after the teardown of the module's fixtures, which may still use the servers
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
-    """End servers with the last module of the group that shares them, not with the last test of all: an idle server
-    still takes memory and processor time."""
+    """End servers after the last module of their group. An idle server takes memory and processor time."""
     next_module, next_group = (nextitem.path, _marked(nextitem)) if nextitem else (None, "")
     SHARED_SERVERS.end_idle(item.path, next_module, next_group)
 
 
-@pytest.hookimpl(trylast=True)  # when the remaining fixtures are gone
+@pytest.hookimpl(trylast=True)  # after the teardown of the remaining fixtures
 def pytest_sessionfinish() -> None:
-    """End the servers of a session that was cut short."""
+    """End the servers of a session that was interrupted."""
     SHARED_SERVERS.end_all()
 
 
 def _marked(item: pytest.Item) -> str:
-    """The group that goes to one worker, where it has one."""
+    """Return the test's group; empty if it has none."""
     mark = item.get_closest_marker("xdist_group")
     return str(mark.args[0]) if mark else ""
 
 
 def _group(item: pytest.Item) -> str:
-    """Which tests share servers: those with a mark, those on the same real API server, those on a module's own. Unit
-    tests of a module go together, too: to hand out thousands one by one takes time that grows with their square."""
+    """Return the group for a test: that of its mark, of the server that it shares, or of its module.
+
+    A test without a group goes to any worker. The unit tests of a module are a group, because xdist takes quadratic
+    time to distribute thousands of tests one by one.
+    """
     if marked := _marked(item):
         return marked
     used = getattr(item, "fixturenames", ())
     if item.get_closest_marker("real") or "local_cluster" in used:
-        return next((SHARED[name] for name in SHARED if name in used), item.path.stem)
+        return next((group for name, group in GROUPS_OF_FIXTURES.items() if name in used), item.path.stem)
     if item.nodeid.startswith(UNIT):
         return item.nodeid.partition("::")[0].removeprefix(UNIT).removesuffix(".py")
-    return item.path.stem if OF_A_MODULE in used else ""
+    return item.path.stem if MODULE_FIXTURE in used else ""
 
 
 def _spread_runs(groups: dict[pytest.Item, str]) -> None:
-    """Spread the modules of "runs" over its servers; tests with a mark stay where the mark says."""
+    """Distribute the modules of tests of runs to RUNS_GROUPS; tests with a mark keep their group."""
     movable = [item for item, group in groups.items() if group == RUNS_GROUPS[0] and not _marked(item)]
     functions: dict[str, set[str]] = {}
     for item in movable:
@@ -155,5 +157,6 @@ def _spread_runs(groups: dict[pytest.Item, str]) -> None:
 
 
 def _place(group: str, nodeid: str) -> tuple[int, bool, bool]:
+    """Return the sort key of a test: long groups, other groups, tests without a group, unit tests."""
     first = LONGEST_FIRST.index(group) if group in LONGEST_FIRST else len(LONGEST_FIRST)
     return first, nodeid.startswith(UNIT), not group
