@@ -1,5 +1,5 @@
-"""Runs in a namespace that several people share: with `security.runChanges: owner`, the API server lets only a run's
-owner, team leads and operators change it."""
+"""Runs in a namespace of several users: with `security.runChanges: owner`, only a run's owner, team leads and operators
+can change it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ STOP = {"spec": {"stopped": True}}
 
 @pytest.fixture(params=["embedded", pytest.param("real", marks=REAL)])
 async def kube_server(request: pytest.FixtureRequest) -> AsyncIterator[KubeServer]:
-    """An API server whose roles decide what users may do."""
+    """An API server with roles that decide what users may do."""
     if request.param == "real":
         yield request.getfixturevalue("real_server")
         return
@@ -40,7 +40,7 @@ async def kube_server(request: pytest.FixtureRequest) -> AsyncIterator[KubeServe
 
 @dataclass
 class Shared:
-    """A namespace in which ada and grace may do everything with runs but administer them."""
+    """A namespace where ada and grace have all rights on runs except to administer them."""
 
     namespace: str
     admin: KubeClient
@@ -84,7 +84,7 @@ class Shared:
 
 @pytest.fixture
 async def shared(kube_server: KubeServer, own_namespace: str) -> AsyncIterator[Shared]:
-    """The rule is in force; when the policy no longer has it, everybody may change everything again."""
+    """The rule is in force. When the policy has it no longer, everybody may change everything again."""
     policies = [parse_policy({"security": {"runChanges": "owner"}})]
     async with kube_server.client() as admin, kube_server.client("ada") as ada, kube_server.client("grace") as grace:
         await install(admin)
@@ -117,8 +117,8 @@ async def until(shared: Shared, *, enforced: bool) -> None:
     raise AssertionError("the rule is in force" if not enforced else "the rule is not in force")
 
 
-async def test_only_the_owner_changes_a_run(shared: Shared) -> None:
-    """Others may read it. A run without an owner is everybody's, and so are statuses."""
+async def test_only_the_owner_may_change_a_run(shared: Shared) -> None:
+    """Others may read it. All users may change a run without an owner."""
     for attempt in (
         shared.change(shared.grace, "hers"),
         shared.change(shared.grace, "hers", {"metadata": {"labels": {"a": "b"}}}),
@@ -132,7 +132,7 @@ async def test_only_the_owner_changes_a_run(shared: Shared) -> None:
     await shared.change(shared.ada, "hers")
 
 
-async def test_a_team_lead_and_an_administrator_change_every_run(shared: Shared) -> None:
+async def test_a_team_lead_and_an_administrator_may_change_every_run(shared: Shared) -> None:
     await shared.change(shared.admin, "hers", {"metadata": {"labels": {"seen": "by-admin"}}})
     await shared.grant("leads", ["administer"], "grace")
     await until(shared, enforced=False)

@@ -1,4 +1,4 @@
-"""No module imports itself through others. (import-linter's contract looks at sub-packages, and skips some of them.)"""
+"""No module imports itself through others. (import-linter's contract checks sub-packages, and skips some of them.)"""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""`kaji upgrade` by one version and back, while 200 members run and 50 runs wait: nothing restarts, nothing is lost."""
+"""`kaji upgrade` by one version and back while 200 members run and 50 runs wait: nothing restarts and nothing is
+lost."""
 
 from __future__ import annotations
 
@@ -25,7 +26,8 @@ pytestmark = TOGETHER
 
 @pytest.fixture
 def busy(installed: Installation) -> Iterator[Installation]:
-    """25 simulated nodes, five gangs of 40 members on all of their GPUs, and 50 runs that wait for a whole node."""
+    """25 more simulated nodes, five gangs of 40 members on all of their GPUs, and 50 runs that wait for a whole
+    node."""
     many = ("--nodes", "25", "--gpus", "8", "--gpu-type", "a100", "--prefix", "new-", "--untaint", "--delete-nodes")
     installed.start("new", "sim", "nodes", *many)
     installed.until(lambda: len(installed.get("/api/v1/nodes")["items"]) == 30, "25 more nodes are there")
@@ -46,12 +48,12 @@ def busy(installed: Installation) -> Iterator[Installation]:
     assert len(left) == 5, (left, installed.log("new"))
 
 
-def test_another_version_touches_no_run(busy: Installation) -> None:
-    """Up from 0.0.9 and down from 0.2.0, with another definition, role and image each; all parts are replaced."""
+def test_an_upgrade_and_a_downgrade_change_no_run(busy: Installation) -> None:
+    """Up from 0.0.9 and down from 0.2.0, with another definition, role and image each. All parts are replaced."""
     before = members(busy)
     assert len(before) == GANGS * MEMBERS
 
-    it_was_installed_by(busy, "0.0.9", "kajitori:0.0.9")
+    pretend_installed_by(busy, "0.0.9", "kajitori:0.0.9")
     schema = spec_schema(busy)
     fewer = {name: part for name, part in schema.items() if name != "timeLimit"}
     replace_spec_schema(busy, fewer)
@@ -59,22 +61,22 @@ def test_another_version_touches_no_run(busy: Installation) -> None:
     said = busy.as_administrator("upgrade", "--wait", "0").stderr
     assert "from 0.0.9 to 0.1.0" in said and "removed PodDisruptionBudget kajitori-old" in said
     assert spec_schema(busy) == schema and not busy.get(f"{BUDGETS}/kajitori-old")
-    parts_are_replaced(busy)
+    replace_parts(busy)
     assert_untouched(busy, before)
 
-    it_was_installed_by(busy, "0.2.0", "kajitori:0.2.0")
+    pretend_installed_by(busy, "0.2.0", "kajitori:0.2.0")
     replace_spec_schema(busy, schema | {"later": {"type": "string"}})
     busy.change("PATCH", f"{RUNS}/gang-0/status", {"status": {"later": "a field of the newer version"}})
     said = busy.as_administrator("upgrade", "--wait", "0").stderr
     assert "Going back from 0.2.0 to 0.1.0" in said
     assert "later" in spec_schema(busy), "what the newer version stored is not dropped"
-    parts_are_replaced(busy)
+    replace_parts(busy)
     assert_untouched(busy, before)
 
-    it_was_installed_by(busy, "0.3.0", "kajitori:0.3.0")
+    pretend_installed_by(busy, "0.3.0", "kajitori:0.3.0")
     refused = busy.as_administrator("upgrade", check=False)
     assert refused.returncode == 2 and "install kajitori 0.2" in refused.stderr
-    it_was_installed_by(busy, "0.1.0", "kajitori:0.1.0")
+    pretend_installed_by(busy, "0.1.0", "kajitori:0.1.0")
     busy.as_administrator("upgrade", "--wait", "0")
     assert spec_schema(busy) == schema
     assert_untouched(busy, before)
@@ -83,10 +85,10 @@ def test_another_version_touches_no_run(busy: Installation) -> None:
     busy.until(lambda: phases(busy) == {"Running": GANGS - 1 + 5, "Queued": WAITING - 5, "Stopped": 1}, "five more run")
 
 
-def test_stored_runs_that_would_break_stop_an_upgrade(installed: Installation) -> None:
-    """A field that a stored run uses, and that this version does not have: nothing is changed, and the run is named."""
+def test_an_upgrade_that_would_break_a_stored_run_is_refused(installed: Installation) -> None:
+    """A stored run uses a field that this version does not have: nothing is changed, and the run is named."""
     schema = spec_schema(installed)
-    it_was_installed_by(installed, "0.0.9", "kajitori:0.0.9")
+    pretend_installed_by(installed, "0.0.9", "kajitori:0.0.9")
     replace_spec_schema(installed, schema | {"earlier": {"type": "string"}})
     installed.submit("old", earlier="value", stopped=True)
     try:
@@ -101,7 +103,7 @@ def test_stored_runs_that_would_break_stop_an_upgrade(installed: Installation) -
         installed.report_ready()
 
 
-def it_was_installed_by(installed: Installation, version: str, image: str) -> None:
+def pretend_installed_by(installed: Installation, version: str, image: str) -> None:
     """Make the record, a Deployment and a budget look as that version left them."""
     record = installed.get(RECORD)["data"]
     objects = f"{record['objects']}policy/PodDisruptionBudget/kajitori/kajitori-old\n"
@@ -115,7 +117,7 @@ def it_was_installed_by(installed: Installation, version: str, image: str) -> No
 
 
 def spec_schema(installed: Installation) -> dict[str, Any]:
-    """The properties of a Run's spec, as the API server has them."""
+    """Return the properties of a Run's spec that the API server has."""
     (version,) = installed.get(f"{DEFINITIONS}/{DEFINITION}")["spec"]["versions"]
     found: dict[str, Any] = version["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]
     return found
@@ -128,12 +130,12 @@ def replace_spec_schema(installed: Installation, properties: dict[str, Any]) -> 
     installed.change("PUT", f"{DEFINITIONS}/{DEFINITION}", found)
 
 
-def parts_are_replaced(installed: Installation) -> None:
-    """End each living process and start it with the command line that its Deployment has now, one after the other."""
+def replace_parts(installed: Installation) -> None:
+    """End each living process and start it with the current command line of its Deployment, one after the other."""
     address = {"server": urlsplit(installed.url).port, "relay": urlsplit(installed.relay_url).port}
     for name in (*CONTROLLERS, "server", "relay"):
         process = installed.processes[name]
-        if process.poll() is not None:  # a controller that an earlier test killed
+        if process.poll() is not None:  # an earlier test killed this controller
             continue
         process.terminate()
         assert process.wait(60) == 0, installed.log(name)[-1500:]
@@ -150,7 +152,7 @@ def parts_are_replaced(installed: Installation) -> None:
 
 
 def members(installed: Installation) -> dict[str, tuple[str, str, str]]:
-    """UID, node and phase of each member of the gangs."""
+    """Return the UID, node and phase of each member of the gangs."""
     selector = "labelSelector=kajitori.dev/run-uid"
     pods = installed.get(f"/api/v1/namespaces/vision/pods?{selector}")["items"]
     return {
@@ -161,7 +163,7 @@ def members(installed: Installation) -> dict[str, tuple[str, str, str]]:
 
 
 def assert_untouched(installed: Installation, before: dict[str, tuple[str, str, str]]) -> None:
-    """The same Pods run on the same nodes, no run has another attempt, and all that waited waits."""
+    """Check that the same Pods run on the same nodes, no run has another attempt, and all waiting runs still wait."""
     installed.until(lambda: phases(installed) == {"Running": GANGS, "Queued": WAITING}, "as before")
     assert members(installed) == before
     statuses = [run["status"] for run in runs(installed) if run["status"]["phase"] == "Running"]
@@ -169,7 +171,7 @@ def assert_untouched(installed: Installation, before: dict[str, tuple[str, str, 
 
 
 def runs(installed: Installation) -> list[dict[str, Any]]:
-    """The runs of this test."""
+    """Return the runs of this test."""
     found = installed.get(RUNS)["items"]
     return [run for run in found if run["metadata"]["name"].startswith(("gang-", "waits-"))]
 

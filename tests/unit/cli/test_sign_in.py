@@ -1,4 +1,4 @@
-"""`kaji login`, `logout` and `whoami` with a server in memory; tests/cluster has the way through a real provider."""
+"""`kaji login`, `logout` and `whoami` with a server in memory; tests/cluster signs in at a real provider."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TOKEN = id_token(sub="robot", exp=int(time.time()) + 3600)
 
 
 class Server:
-    """Knows one token."""
+    """A Web API that accepts one token."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[str, str]] = []
@@ -31,7 +31,7 @@ class Server:
         said = request.headers.get("Authorization", "")
         self.asked.append((request.path, said))
         if request.path == "/v1/sign-in":
-            assert not said  # nothing is sent before it is known where to sign in
+            assert not said  # no token is sent before the provider is known
             return Response.of(200, {"issuer": "", "namespace": "default"})
         if said != f"Bearer {TOKEN}":
             return Response.of(401, {"title": "Unauthenticated", "detail": "no", "code": "Unauthenticated"})
@@ -48,7 +48,7 @@ def run(runtime: Path, server: Server, *args: str, stdin: str = "", **environmen
 
 
 def test_a_robot_signs_in_with_its_token(tmp_path: Path) -> None:
-    """It is read from stdin, stored for its owner alone, and printed nowhere; commands use the server from then on."""
+    """The token is read from stdin, stored in a private file, and never printed. Later commands use that server."""
     server = Server()
     done = run(tmp_path, server, "login", "kaji.example.org", "--token-stdin", stdin=f"{TOKEN}\n")
     assert done.exit_code == 0 and f"Signed in at {URL} as robot" in done.stderr, done.output
@@ -75,15 +75,14 @@ def test_a_token_that_the_cluster_refuses_is_not_stored(tmp_path: Path) -> None:
 
 
 def test_ways_to_sign_in_exclude_each_other(tmp_path: Path) -> None:
-    """A server without a provider says what to do instead; stdin must hold a token."""
+    """A server without a provider says what to do; stdin must contain a token."""
     assert "choose one" in run(tmp_path, Server(), "login", URL, "--device", "--token-stdin").stderr
     assert "--token-stdin" in run(tmp_path, Server(), "login", URL).stderr
     assert "stdin holds no token" in run(tmp_path, Server(), "login", URL, "--token-stdin").stderr
     assert "name the server" in run(tmp_path, Server(), "login").stderr
 
 
-def test_a_context_is_chosen_among_clusters_and_sign_ins(tmp_path: Path) -> None:
-    """`kaji context use` knows both kinds."""
+def test_context_use_chooses_among_clusters_and_sign_ins(tmp_path: Path) -> None:
     server = Server()
     cluster(tmp_path / "lab", tmp_path)
     for name in ("one", "two"):
@@ -98,7 +97,7 @@ def test_a_context_is_chosen_among_clusters_and_sign_ins(tmp_path: Path) -> None
     assert run(tmp_path, server, "whoami", "-o", "name", KAJI_CONTEXT="nosuch").exit_code != 0
 
 
-def test_an_expired_token_of_a_robot_asks_for_another(tmp_path: Path) -> None:
+def test_an_expired_token_of_a_robot_names_the_command_to_replace_it(tmp_path: Path) -> None:
     server = Server()
     run(tmp_path, server, "login", URL, "--token-stdin", stdin=TOKEN)
     path = tmp_path / "contexts" / "kaji.example.org.json"

@@ -49,7 +49,7 @@ def test_a_renewed_certificate_is_used_for_new_connections(tmp_path: Path) -> No
 
 
 def test_a_faulty_renewal_changes_nothing(tmp_path: Path) -> None:
-    """The key of another certificate, as in the middle of a replacement, and a file without certificates."""
+    """The key of another certificate, as during a replacement, and a file without certificates."""
     made = ensure_certificates(tmp_path / "pki")
     serving, trusted = ServingCertificate(made.server, made.server_key), TrustedAuthorities("--ca", made.ca)
     before = serial_shown(serving.context, trusted.context())

@@ -1,4 +1,4 @@
-"""What changes in the cluster decides which runs are reconciled, and whether the queue is planned again."""
+"""Changes in the cluster decide which runs are reconciled, and whether the queue is planned again."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Scene(QueueScene):
 
 
 async def test_a_changed_node_wakes_its_runs_and_the_queue() -> None:
-    """A heartbeat, which changes nothing that matters to planning, wakes neither."""
+    """A heartbeat does not, because it changes nothing for planning."""
     scene = Scene()
     node = scene.mirror.nodes["n0"]
     scene.mirror.nodes["n0"] = msgspec.structs.replace(
@@ -93,7 +93,7 @@ async def test_a_request_for_nodes_wakes_the_queue_and_a_known_run() -> None:
 
 
 async def test_all_runs_are_reconciled_after_a_broken_watch_works_again() -> None:
-    """Until the mirror shows everything that was missed, nothing is concluded from it."""
+    """Not before the mirror shows everything that was missed."""
     scene = Scene()
     for callback in scene.mirror._on_health:
         callback()

@@ -1,4 +1,4 @@
-"""How long servers live that tests of several modules share."""
+"""The lifetime of servers that tests of several modules share."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.harness.shared_servers import SharedServers, spread
 
 
 def server(name: str, running: list[str]) -> Callable[[], contextlib.AbstractContextManager[str]]:
-    """Something that is in `running` from its start to its end."""
+    """Return a fake server that is in `running` from its start to its end."""
 
     @contextlib.contextmanager
     def start() -> Iterator[str]:
@@ -25,7 +25,7 @@ RUNS, SWEEPS, TOUR = (Path(f"test_{name}.py") for name in ("runs", "sweeps", "to
 
 
 def test_a_server_runs_once_and_ends_with_its_group() -> None:
-    """Later modules of the group get the same one; the first module of another group ends it."""
+    """Later modules of the group get the same server; the first module of another group ends it."""
     running: list[str] = []
     servers = SharedServers()
     servers.group = "runs"
@@ -36,8 +36,8 @@ def test_a_server_runs_once_and_ends_with_its_group() -> None:
     assert not running
 
 
-def test_a_server_stays_until_the_module_that_uses_it_is_over() -> None:
-    """The module's next test is of another group, but its fixtures on the server may still be up."""
+def test_a_server_stays_until_the_module_that_uses_it_has_ended() -> None:
+    """The next test of the module belongs to another group, but fixtures of the module may still use the server."""
     running: list[str] = []
     servers = SharedServers()
     servers.group = "runs"
@@ -48,8 +48,8 @@ def test_a_server_stays_until_the_module_that_uses_it_is_over() -> None:
     assert not running
 
 
-def test_a_server_that_was_ended_starts_again_when_it_is_asked_for() -> None:
-    """No fixture is left with one that has gone."""
+def test_an_ended_server_starts_again_on_request() -> None:
+    """No fixture gets a server that has ended."""
     running: list[str] = []
     servers = SharedServers()
     for _ in range(2):
@@ -63,7 +63,7 @@ def test_a_server_that_was_ended_starts_again_when_it_is_asked_for() -> None:
 
 
 def test_weights_are_spread_evenly_and_the_same_in_every_worker() -> None:
-    """A heavy name is alone, and the order in which names are given changes nothing."""
+    """A heavy name is alone, and the order of the names changes nothing."""
     weights = {"b": 3, "a": 8, "d": 2, "c": 3}
     assert spread(weights, 2) == {"a": 0, "b": 1, "c": 1, "d": 1}
     assert spread(dict(reversed(weights.items())), 2) == spread(weights, 2)

@@ -75,8 +75,8 @@ async def names(history: History, wanted: RunFilter, limit: int = 100, after: An
     return [found.name for found in await history.runs(wanted, limit, after)]
 
 
-async def test_a_state_that_is_told_twice_is_there_once(history: History) -> None:
-    """A writer that was killed before it saw the answer writes the same again."""
+async def test_a_state_that_is_recorded_twice_is_stored_once(history: History) -> None:
+    """A controller that is killed before it gets the answer writes the same state again."""
     state = RunState(run=run(1), segments=(segment(10),), ledger=10, last=10)
     for _ in range(2):
         await history.record([state])
@@ -93,8 +93,8 @@ async def test_an_older_state_never_replaces_a_newer_one(history: History) -> No
     assert (found.phase, found.document) == ("Succeeded", b'{"spec": {"image": "python:3.12"}}')
 
 
-async def test_time_that_a_status_had_no_room_for_is_added_once(history: History) -> None:
-    """The totals decide: what is missing to them is one more row, however often the state is told."""
+async def test_time_that_does_not_fit_into_a_status_is_added_once(history: History) -> None:
+    """The totals decide: the difference to them is one more row, however often the state is recorded."""
     total = UsageTotal(gpu_type="h100", gpus=8, member_seconds=1000)
     state = RunState(run=run(1), segments=(segment(50),), ledger=10, last=50, totals=(total,), since=0, until=200)
     for _ in range(3):
@@ -111,8 +111,8 @@ async def test_time_that_a_status_had_no_room_for_is_added_once(history: History
     assert (await history.usage(By.RUN, 0, 1000, FREE))["vision/bert-1/uid-001"].member_seconds == 1200
 
 
-async def test_a_ledger_that_began_anew_is_summed_by_itself(history: History) -> None:
-    """A status that was lost begins with new numbers and totals."""
+async def test_a_ledger_that_was_lost_is_added_to_its_successor(history: History) -> None:
+    """After a lost status, numbers and totals start again."""
     await history.record([RunState(run=run(1), segments=(segment(10),), ledger=10, last=10)])
     total = UsageTotal(gpu_type="h100", gpus=8, member_seconds=300)
     again = RunState(run=run(1), segments=(segment(90),), ledger=90, last=90, totals=(total,), until=200)
@@ -120,8 +120,8 @@ async def test_a_ledger_that_began_anew_is_summed_by_itself(history: History) ->
     assert (await history.usage(By.OWNER, 0, 1000, FREE))["ana"].member_seconds == 200 + 300
 
 
-async def test_sums_count_what_lies_between_two_times(history: History) -> None:
-    """A segment that reaches beyond counts with its part; every way to sum gives the same total."""
+async def test_sums_count_the_usage_between_two_times(history: History) -> None:
+    """A segment that is partly outside counts with the part inside; every grouping gives the same total."""
     other = segment(11, members=1, since=150, until=250, nodes="cpu-1", gpu_type="", gpus=0, cpu_millis=4000)
     large = segment(12, members=7500, since=0, until=400, nodes="big-[1-7500]", memory_bytes=2**40)
     await history.record([RunState(run=run(1), segments=(segment(10), other, large), ledger=10, last=12)])
@@ -133,8 +133,8 @@ async def test_sums_count_what_lies_between_two_times(history: History) -> None:
         assert sum(found.byte_seconds for found in sums) == 7500 * 60 * 2**40
 
 
-async def test_usage_costs_what_policy_says(history: History) -> None:
-    """A price of a GPU type, and one of all others."""
+async def test_usage_is_priced_as_policy_says(history: History) -> None:
+    """A price of one GPU type, and a price of all others."""
     other = segment(11, gpu_type="a100", since=0, until=3600, members=1)
     await history.record([RunState(run=run(1), segments=(segment(10, since=0, until=3600), other), ledger=1, last=11)])
     found = await history.usage(By.TYPE, 0, 4000, Prices(gpu={"h100": 3.0, "": 1.0}))
@@ -142,7 +142,7 @@ async def test_usage_costs_what_policy_says(history: History) -> None:
 
 
 async def test_lists_are_filtered_and_come_in_pages(history: History) -> None:
-    """Newest first; each filter alone and together; the next page begins after the last one."""
+    """Newest first, with each filter alone and with several; the next page starts after the last entry."""
     await history.record(
         RunState(
             run=run(
@@ -172,7 +172,7 @@ async def test_lists_are_filtered_and_come_in_pages(history: History) -> None:
 
 
 async def test_a_run_is_found_by_name_or_uid(history: History) -> None:
-    """Of several runs with a name the newest; in its own namespace only."""
+    """By name, the newest run of that name, and only in its own namespace."""
     await history.record([RunState(run=run(1, name="x")), RunState(run=run(2, name="x"))])
     newest, old = await history.run("vision", "x"), await history.run("vision", "uid-001")
     assert newest is not None
@@ -181,8 +181,8 @@ async def test_a_run_is_found_by_name_or_uid(history: History) -> None:
     assert await history.run("nlp", "uid-001") is None
 
 
-async def test_what_is_known_of_an_attempt_is_put_together(history: History) -> None:
-    """First where it ran, and later, from another status, how it ended."""
+async def test_news_of_an_attempt_are_combined(history: History) -> None:
+    """A first status has its nodes, a later one has its end."""
     await history.record([RunState(run=run(1), attempts=(AttemptRecord(number=1, nodes="n[1-2]", planned_at="a"),))])
     ended = AttemptRecord(number=1, nodes="", ended_at="b", reason="NodeLost")
     await history.record([RunState(run=run(1), attempts=(ended, AttemptRecord(number=2, nodes="n[3-4]")))])
@@ -191,8 +191,8 @@ async def test_what_is_known_of_an_attempt_is_put_together(history: History) -> 
     assert second.nodes == "n[3-4]"
 
 
-async def test_the_audit_trail_can_only_be_appended_to(history: History) -> None:
-    """Nothing is edited or deleted, and nothing is there twice."""
+async def test_the_audit_trail_is_append_only(history: History) -> None:
+    """Entries cannot be changed or deleted, and an entry that is written twice is stored once."""
     plain = AuditEntry(key="1", at=5000, actor="ana", action="stop run", namespace="vision", object="x", outcome="done")
     refused = msgspec.structs.replace(plain, key="2", at=6000, actor="bob", outcome="refused", rule="MemoryCeiling")
     await history.note([plain, refused])
@@ -209,7 +209,7 @@ async def test_the_audit_trail_can_only_be_appended_to(history: History) -> None
 
 
 async def test_a_transaction_is_stored_as_a_whole_or_not_at_all(history: History) -> None:
-    """A fault in one statement takes back those before it."""
+    """A fault in one statement undoes the earlier ones."""
     database = await history.open()
     with pytest.raises(Unavailable):
         await database.write([Statement("DELETE FROM runs"), Statement("INSERT INTO nothing VALUES (1)")])
@@ -219,8 +219,8 @@ async def test_a_transaction_is_stored_as_a_whole_or_not_at_all(history: History
     assert await names(history, RunFilter()) == ["bert-1"]
 
 
-async def test_several_processes_make_the_schema_at_once(tmp_path: Path) -> None:
-    """The controller and the Web API start together with an empty database."""
+async def test_several_processes_may_create_the_schema_at_once(tmp_path: Path) -> None:
+    """The controller and the Web API start together on an empty database."""
     several = [History(f"sqlite://{tmp_path}/history.db") for _ in range(4)]
     await asyncio.gather(*(history.open() for history in several))
     for history in several:
@@ -228,7 +228,7 @@ async def test_several_processes_make_the_schema_at_once(tmp_path: Path) -> None
 
 
 async def test_a_newer_schema_is_refused(history: History) -> None:
-    """An older kaji does not write into tables that it does not know."""
+    """An older Kajitori does not write into unknown tables."""
     database = await history.open()
     await database.write([Statement("UPDATE schema_version SET version = '9999'")])
     newer = History(history._url)
@@ -237,14 +237,14 @@ async def test_a_newer_schema_is_refused(history: History) -> None:
     await database.write([Statement(f"UPDATE schema_version SET version = '{VERSION}'")])
 
 
-def test_the_newest_version_of_the_schema_is_named() -> None:
-    """The constant spares each start the import of alembic."""
+def test_the_constant_has_the_newest_schema_version() -> None:
+    """So a start need not import alembic."""
     assert sorted(path.name[1:5] for path in VERSIONS.glob("v*.py"))[-1] == VERSION
     assert upgrade_script("sqlite", VERSION)[:-2] == []
 
 
-async def test_a_database_that_does_not_answer_keeps_nobody_from_starting(tmp_path: Path) -> None:
-    """Each request says so, and works once it is back."""
+async def test_a_database_that_is_down_fails_requests_but_not_the_start(tmp_path: Path) -> None:
+    """Requests work once it is back."""
     history = History(f"postgresql://kaji@/postgres?host={tmp_path}")
     with pytest.raises(Unavailable, match="is not available"):
         await history.record([RunState(run=run(1))])

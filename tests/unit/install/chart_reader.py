@@ -1,4 +1,4 @@
-"""Reads the templates of our own Helm chart: the few forms that `kajitori.install.chart` writes, and no others."""
+"""A reader of templates of our Helm chart, for exactly the forms that `kajitori.install.chart` writes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _EXPRESSION = re.compile(r"{{-?\s*(.*?)\s*-?}}")
 
 
 def rendered_by_reader(chart: Path, namespace: str, given: dict[str, Any]) -> list[dict[str, Any]]:
-    """The objects of the chart with these values. Certificates that Helm itself makes are left out."""
+    """Return the objects of the chart with these values, without certificates that Helm makes itself."""
     values = _merged(yaml.safe_load((chart / "values.yaml").read_text()), given)
     found = []
     for path in sorted((chart / "templates").glob("*.yaml")):
@@ -94,7 +94,7 @@ def _first(step: str, values: Any, namespace: str, one: Any) -> Any:
 
 
 def _image(images: Any, which: str) -> str:
-    """What `_helpers.tpl` says."""
+    """Return the image as `_helpers.tpl` builds it."""
     prefix = f"{images['prefix'].removesuffix('/')}/" if images["prefix"] else ""
     name, digest = images[which], images[f"{which}Digest"]
     return f"{prefix}{re.sub(':[^:/]*$', '', name)}@{digest}" if digest else f"{prefix}{name}"

@@ -1,4 +1,4 @@
-"""The installation's own authority and certificate: made once, renewed in time, trusted before they are used."""
+"""The installation's own authority and certificate: made once, renewed in time, and trusted before their first use."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ NAMES = ("server.kajitori.svc", "127.0.0.1")
 
 
 def signer(issued: Issued, among: bytes) -> list[bool]:
-    """Which of several authorities (PEM) signed the parts' certificate."""
+    """Return for each authority (PEM) whether it signed the parts' certificate."""
     texts = [text + b"-----END CERTIFICATE-----\n" for text in among.split(b"-----END CERTIFICATE-----\n")[:-1]]
     leaf = x509.load_certificate(issued.certificate)
     return [not x509.fault_of(leaf, NOW, issuer=x509.load_certificate(text)) for text in texts]
 
 
-def test_what_is_good_stays_as_it_is() -> None:
+def test_valid_certificates_are_kept() -> None:
     first = issue(NAMES, NOW)
     assert len(first.changes) == 2
     again = issue(NAMES, NOW + timedelta(days=300), first)
@@ -26,7 +26,7 @@ def test_what_is_good_stays_as_it_is() -> None:
     assert set(names_in(first.certificate)) == set(NAMES)
 
 
-def test_a_certificate_is_renewed_before_it_ends_and_for_a_new_name() -> None:
+def test_a_certificate_is_renewed_before_its_end_or_for_a_new_name() -> None:
     first = issue(NAMES, NOW)
     late = NOW + timedelta(days=310)
     renewed = issue(NAMES, late, first)
@@ -38,7 +38,7 @@ def test_a_certificate_is_renewed_before_it_ends_and_for_a_new_name() -> None:
 
 
 def test_a_new_authority_is_trusted_before_it_signs() -> None:
-    """Clients that do not know it yet can still verify the certificate, and those that know both always can."""
+    """Clients with the old authority can verify the certificate meanwhile, and clients with both always can."""
     first = issue(NAMES, NOW)
     late = NOW + timedelta(days=x509.CA_DAYS - 395)
     before = issue(NAMES, late - timedelta(days=6), first)
@@ -53,8 +53,8 @@ def test_a_new_authority_is_trusted_before_it_signs() -> None:
     assert after.trusted == turned.trusted
 
 
-def test_secrets_give_back_what_was_put_into_them() -> None:
-    """Agents' Secret has no key. A damaged authority is replaced."""
+def test_certificates_are_read_back_from_their_secrets() -> None:
+    """Agents get no key. A damaged authority is replaced."""
     first = issue(NAMES, NOW)
     authority, parts, agents = secrets(first, "kajitori", "kajitori-agents")
     found = issued_in(authority["data"], parts["data"])

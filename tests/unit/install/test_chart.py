@@ -1,4 +1,4 @@
-"""The Helm chart renders what the settings render, by Helm if it is installed, else by a small reader of templates."""
+"""The Helm chart renders the same objects as the settings: by Helm if it is installed, else by a small reader."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ signIn: {{issuer: https://login.example.org, clientId: kajitori}}
 
 
 def values(case: str) -> tuple[str, dict[str, Any]]:
-    """The namespace of the release, and the chart's values."""
+    """Return the namespace of the release, and the chart's values."""
     found: dict[str, Any] = yaml.safe_load(CASES[case])
     return found.pop("namespace", "kajitori"), found
 
@@ -65,14 +65,14 @@ def rendered_by_chart(case: str) -> list[Object]:
 
 
 def plain(value: Any) -> Any:
-    """An object without empty parts and with texts only: templates write numbers as texts, and empty lists as such."""
+    """Return an object without empty parts and with all values as texts: templates write numbers as texts."""
     if isinstance(value, dict):
         return {key: plain(part) for key, part in value.items() if part not in ({}, [], None)}
     return [plain(part) for part in value] if isinstance(value, list) else str(value)
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_the_chart_renders_what_the_settings_render(case: str) -> None:
+def test_the_chart_renders_the_same_objects_as_the_settings(case: str) -> None:
     settings = parse_settings(CASES[case])
     wanted = {
         identity(document): document
@@ -91,12 +91,12 @@ def test_the_chart_renders_what_the_settings_render(case: str) -> None:
 
 
 def _is_of_helm(one: Identity, settings: InstallSettings) -> bool:
-    """The namespace of the release is Helm's, and definitions are outside the templates."""
+    """Return whether Helm makes the object: the namespace of the release, and definitions, which are not templates."""
     return one.kind == "CustomResourceDefinition" or (one.kind == "Namespace" and one.name == settings.namespace)
 
 
-def test_no_mark_is_left_in_the_chart() -> None:
-    """Every mark of a value became an expression, and every expression names a value that there is."""
+def test_every_placeholder_in_the_chart_became_an_expression() -> None:
+    """Every expression names an existing value."""
     known = yaml.safe_load((CHART / "values.yaml").read_text())
     for path, text in _templates():
         assert "kajimark" not in text and "90000" not in text, path

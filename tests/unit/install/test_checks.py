@@ -1,4 +1,4 @@
-"""The table of `kaji install --check`, and the progress of parts."""
+"""The findings of `kaji install --check`, and the progress of parts."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ SETTINGS = parse_settings("{images: {prefix: registry.example.org}, store: {url:
 
 
 def states(survey: Survey, settings: InstallSettings = SETTINGS) -> dict[str, State]:
-    """The findings that are not fine."""
+    """Return the findings that are not OK."""
     found = findings(survey, settings, "0.1.0")
     assert all(bool(finding.way_out) for finding in found if finding.state is not State.OK), "each names a way out"
     return {finding.name: finding.state for finding in found if finding.state is not State.OK}
 
 
-def test_a_cluster_that_has_everything_has_no_complaint() -> None:
+def test_a_complete_cluster_has_no_findings() -> None:
     assert states(GOOD) == {}
     texts = {finding.name: finding.text for finding in findings(GOOD, SETTINGS, "0.1.0")}
     assert texts["objects"] == "would be 53 created"
@@ -67,11 +67,11 @@ def test_a_cluster_that_has_everything_has_no_complaint() -> None:
         ({"installed": "0.1.0", "incomplete": True}, {"installed": State.WARN}),
     ],
 )
-def test_what_is_missing_is_said_with_a_way_out(change: dict[str, Any], wanted: dict[str, State]) -> None:
+def test_each_missing_thing_is_a_finding_with_a_way_out(change: dict[str, Any], wanted: dict[str, State]) -> None:
     assert states(replace(GOOD, **change)) == wanted
 
 
-def test_settings_decide_what_is_asked_for() -> None:
+def test_settings_decide_what_is_checked() -> None:
     assert states(GOOD, InstallSettings()) == {"images": State.WARN, "store": State.WARN}
     text = "{tls: {certificates: certManager, issuer: {name: x}}, images: {prefix: r.io}, store: {url: 's3://b'}}"
     assert states(GOOD, parse_settings(text)) == {"cert-manager": State.FAIL}
@@ -123,12 +123,12 @@ def test_agents_are_counted_by_nodes() -> None:
         ({"conditions": [{"type": "PodScheduled", "status": "False", "message": "0/3 nodes"}]}, "no node takes it"),
     ],
 )
-def test_what_holds_up_a_pod_is_said(pod: dict[str, Any], said: str) -> None:
+def test_the_progress_says_why_a_pod_does_not_start(pod: dict[str, Any], said: str) -> None:
     found = progress(workload(), [{"metadata": {"name": "p"}, "status": pod}])
     assert said in found.trouble and bool(said) == bool(found.trouble)
 
 
-def test_a_refusal_of_pods_is_said() -> None:
-    """Of a quota or a Pod security standard: there is no Pod to look at."""
+def test_the_progress_says_why_pods_are_refused() -> None:
+    """By a quota or a Pod security standard; then there is no Pod to look at."""
     refused = {"type": "ReplicaFailure", "status": "True", "message": "violates PodSecurity"}
     assert progress(workload(conditions=[refused]), ()).trouble == "violates PodSecurity"

@@ -1,4 +1,4 @@
-"""Runs that released versions stored stay valid: docs/operate/run-compatibility.md has the rules."""
+"""Runs that released versions stored stay valid, by the rules of docs/operate/run-compatibility.md."""
 
 from __future__ import annotations
 
@@ -35,25 +35,25 @@ STORED: dict[str, dict[str, Any]] = {
         "ports": [8888],
     }
 }
-"""A spec as each version stored it."""
+"""A spec as each version stores it."""
 
 
 def current() -> dict[str, Any]:
-    """The schema of this version."""
+    """Return the schema of this version."""
     (version,) = [version for version in custom_resource_definition()["spec"]["versions"] if version["name"] == VERSION]
     schema: dict[str, Any] = version["schema"]["openAPIV3Schema"]
     return schema
 
 
-def test_the_schema_of_this_version_is_kept() -> None:
-    """With a new version, store its schema: it is what later versions are compared with."""
+def test_the_schema_of_this_version_is_stored() -> None:
+    """With a new version, store its schema: later versions are compared with it."""
     minor = re.match(r"\d+\.\d+", __version__)
     assert minor is not None and f"{minor[0]}.0" in RELEASED == sorted(STORED)
 
 
 @pytest.mark.parametrize("released", RELEASED)
-def test_what_a_released_version_accepted_is_accepted(released: str) -> None:
-    """No field is gone, narrower or newly required, whichever of the versions that this one may follow stored it."""
+def test_specs_that_a_released_version_accepted_are_accepted(released: str) -> None:
+    """No field is removed, restricted or newly required, for every version that this one may follow."""
     if step_fault(released, __version__) is not None:
         pytest.skip(f"{__version__} does not follow {released} directly")
     schema = yaml.safe_load((FOLDER / f"{released}.yaml").read_text())
@@ -62,7 +62,7 @@ def test_what_a_released_version_accepted_is_accepted(released: str) -> None:
 
 
 @pytest.mark.parametrize("released", RELEASED)
-def test_a_stored_spec_means_what_it_meant(released: str) -> None:
+def test_a_stored_spec_keeps_its_meaning(released: str) -> None:
     """Read and written again it is the same, with the defaults that this version adds."""
     found = parse_spec(STORED[released])
     assert parse_spec(found.model_dump(by_alias=True, mode="json")) == found

@@ -1,4 +1,4 @@
-"""What settings render: every object once, in order, with TLS, and without more rights on the machine than needed."""
+"""The objects of an installation: each once, in order, with TLS, and with the fewest possible rights on the machine."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def rendered(case: str) -> list[Object]:
 
 
 def pods(objects: list[Object]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The Pod of each workload, by its name."""
+    """Yield the name and the Pod of each workload."""
     for document in objects:
         if document["kind"] in ("Deployment", "DaemonSet"):
             yield document["metadata"]["name"], document["spec"]["template"]["spec"]
@@ -45,7 +45,7 @@ def pods(objects: list[Object]) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_every_object_comes_once_and_after_what_it_needs(case: str) -> None:
+def test_every_object_comes_once_and_after_those_it_needs(case: str) -> None:
     objects = rendered(case)
     seen = [identity(document) for document in objects]
     assert len(set(seen)) == len(seen)
@@ -68,7 +68,7 @@ def test_every_object_comes_once_and_after_what_it_needs(case: str) -> None:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_no_part_has_more_of_the_machine_than_it_needs(case: str) -> None:
+def test_parts_have_the_fewest_possible_rights_on_the_machine(case: str) -> None:
     for name, pod in pods(rendered(case)):
         (container,) = pod["containers"]
         security = container["securityContext"]
@@ -81,8 +81,9 @@ def test_no_part_has_more_of_the_machine_than_it_needs(case: str) -> None:
 
 
 @pytest.mark.parametrize("case", ["default", "everything", "given"])
-def test_nothing_is_told_or_asked_in_plain_text(case: str) -> None:
-    """No part is allowed plain HTTP, no URL is one of plain HTTP, and probes use TLS; but for agents' own metrics."""
+def test_all_connections_of_parts_use_tls(case: str) -> None:
+    """No part may use plain HTTP, all URLs are https, and probes use TLS. The only exception are agents' own
+    metrics."""
     for name, pod in pods(rendered(case)):
         (container,) = pod["containers"]
         assert "--insecure-http" not in container["args"]
@@ -93,7 +94,7 @@ def test_nothing_is_told_or_asked_in_plain_text(case: str) -> None:
             assert probes and all(probe["httpGet"]["scheme"] == "HTTPS" for probe in probes), name
 
 
-def test_a_network_that_encrypts_gets_plain_http_throughout() -> None:
+def test_without_certificates_all_connections_are_plain_http() -> None:
     for name, pod in pods(rendered("plain")):
         (container,) = pod["containers"]
         assert not any("https" in argument or "tls" in argument for argument in container["args"]), name
@@ -139,7 +140,7 @@ def test_the_example_is_valid() -> None:
     assert "kaji.example.org" in settings.certificate_names
 
 
-def test_faults_of_settings_are_named_all_at_once_with_their_lines() -> None:
+def test_all_faults_of_settings_are_named_at_once() -> None:
     with pytest.raises(InvalidInput) as refused:
         parse_settings("tls: {certificates: certManager}\nserver: {replica: 2, cpu: lots}\nimages: {partsDigest: abc}")
     fields = {fault.field.split(" ")[0] for fault in refused.value.faults}
@@ -155,7 +156,7 @@ def test_a_record_holds_settings_and_objects(case: str) -> None:
     assert (kept.settings, set(kept.objects), kept.complete) == (settings, objects, True)
 
 
-def test_an_empty_record_is_that_of_defaults() -> None:
+def test_an_empty_record_has_the_default_settings() -> None:
     assert record_of({"data": {}}).settings == InstallSettings()
     with pytest.raises(InvalidInput, match="run kaji install again"):
         record_of({"data": {"objects": "nonsense"}})

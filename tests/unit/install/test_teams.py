@@ -1,4 +1,4 @@
-"""Teams of the policy, and the roles that their bindings give."""
+"""Teams of the policy, and the roles that their bindings grant."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ teams:
 
 
 def test_a_team_becomes_namespaces_and_bindings() -> None:
-    """Without namespaces a team works in the one with its name."""
+    """Without a list of namespaces, a team works in the one with its name."""
     found = team_objects(parse_policy(POLICY).teams)
     named = [
         (document["kind"], document["metadata"].get("namespace", ""), document["metadata"]["name"])
@@ -38,7 +38,7 @@ def test_a_team_becomes_namespaces_and_bindings() -> None:
 
 
 def rights(role: str) -> set[tuple[str, str]]:
-    """What an aggregated role allows: resources and verbs."""
+    """Return the rights of an aggregated role: resources and verbs."""
     (wanted,) = [document for document in teams() if document["metadata"]["name"] == role]
     (selector,) = wanted["aggregationRule"]["clusterRoleSelectors"]
     parts: list[dict[str, Any]] = [
@@ -53,8 +53,9 @@ def rights(role: str) -> set[tuple[str, str]]:
     }
 
 
-def test_each_role_has_its_rights_and_no_others() -> None:
-    """Only users see logs and run programs in members; only leads decide who works; only operators change nodes."""
+def test_each_role_has_exactly_its_rights() -> None:
+    """Only users see logs and run programs in members, only leads give others access, and only operators change
+    nodes."""
     assert rights("kajitori-team-viewer") == {("runs", verb) for verb in ("get", "list", "watch")}
     user, lead = rights("kajitori-team-user"), rights("kajitori-team-lead")
     assert user < lead and {("pods/exec", "create"), ("pods/log", "get"), ("runs", "create")} <= user

@@ -1,4 +1,4 @@
-"""Which version may follow which, and which changes of a schema stored objects survive."""
+"""Versions that may follow each other, and changes of a schema that stored objects survive."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ STORED = {"kind": "batch", "replicas": 40, "names": ["a" * 9], "labels": {"team"
         ("", "0.1.0", "repair"),
     ],
 )
-def test_one_minor_version_at_a_time(installed: str, new: str, way_out: str | None) -> None:
+def test_an_upgrade_goes_one_minor_version_at_a_time(installed: str, new: str, way_out: str | None) -> None:
     fault = step_fault(installed, new)
     assert (fault is None) == (way_out is None)
     assert fault is None or way_out is None or way_out in fault.hint
@@ -75,7 +75,7 @@ def test_a_narrower_schema_is_noticed(field: str, change: dict[str, Any] | None,
     assert bool(list(faults_in(STORED, new, SCHEMA))) == hits_stored
 
 
-def test_new_demands_are_noticed_and_new_fields_are_not() -> None:
+def test_new_requirements_are_noticed_and_new_fields_are_allowed() -> None:
     new = copy.deepcopy(SCHEMA) | {"required": ["owner"], "x-kubernetes-validations": [{"rule": "self.replicas > 1"}]}
     new["properties"]["owner"] = {"type": "string"}
     assert list(breaks(SCHEMA, new)) == [

@@ -1,4 +1,4 @@
-"""What we say to an OpenID provider, and which of its answers count."""
+"""Requests to an OpenID provider, and the answers that are accepted."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def answer(**fields: Any) -> bytes:
     return json.dumps({"token_type": "Bearer", "access_token": "a", **fields}).encode()
 
 
-def test_a_code_is_asked_for_with_a_challenge() -> None:
-    """The verifier stays here; state and nonce are new each time."""
+def test_a_code_is_requested_with_a_challenge() -> None:
+    """The verifier is not sent; state and nonce are new each time."""
     url, code = flows.begin_code(CLIENT, REDIRECT)
     asked = {name: values[0] for name, values in parse_qs(urlsplit(url).query).items()}
     digest = hashlib.sha256(code.verifier.encode()).digest()
@@ -76,7 +76,7 @@ def test_a_code_is_exchanged_with_its_verifier() -> None:
         ({"state": "", "iss": ISSUER, "error": "access_denied"}, "was refused"),
     ],
 )
-def test_a_browser_that_comes_back_otherwise_is_refused(came: dict[str, str], why: str) -> None:
+def test_a_browser_that_returns_with_a_wrong_answer_is_refused(came: dict[str, str], why: str) -> None:
     """From another sign-in (forged), from another provider (mix-up, RFC 9207), or with a refusal."""
     _, code = flows.begin_code(CLIENT, REDIRECT)
     query = urlencode({name: code.state if (name, value) == ("state", "") else value for name, value in came.items()})
@@ -91,7 +91,7 @@ def test_a_token_of_another_sign_in_is_refused(claims: dict[str, str]) -> None:
         flows.tokens_of_code(CLIENT, code, answer(id_token=id_token(**{"nonce": code.nonce, **claims})))
 
 
-def test_refreshing_keeps_what_is_not_sent_again() -> None:
+def test_refreshing_keeps_the_refresh_token_if_none_is_sent() -> None:
     before = Tokens(id_token(), "first")
     assert "refresh_token=first" in flows.refresh_form(CLIENT, before)
     assert flows.refreshed(CLIENT, before, answer(id_token=id_token())).refresh_token == "first"
@@ -101,7 +101,7 @@ def test_refreshing_keeps_what_is_not_sent_again() -> None:
 
 
 def test_a_device_waits_until_its_code_is_entered() -> None:
-    """It asks less often when it is told so."""
+    """It asks less often when the provider says so."""
     made = {"device_code": "d", "user_code": "AB-CD", "verification_uri": f"{ISSUER}/d", "expires_in": 300}
     device = flows.device_of(json.dumps(made).encode())
     assert (device.user_code, device.interval_seconds) == ("AB-CD", 5.0)
@@ -135,5 +135,5 @@ def test_a_provider_must_describe_itself_with_tls(other: dict[str, Any]) -> None
 
 
 @pytest.mark.parametrize("token", ["", "a.b", "a.b.c", "e30.WzFd.x", "e30.eyJleHAiOnRydWV9.x"])
-def test_any_text_can_be_asked_when_it_expires(token: str) -> None:
+def test_a_text_that_is_no_token_has_no_expiry(token: str) -> None:
     assert expiry_of(token) == 0.0

@@ -1,4 +1,4 @@
-"""Sessions of browsers: cookies, the way to the provider and back, requests of other sites."""
+"""Sessions of browsers: cookies, the redirects to the provider and back, requests from other sites."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SECRET = b"x" * 32
 
 
 class Provider:
-    """Answers as a provider that rotates refresh tokens does."""
+    """A provider that rotates refresh tokens."""
 
     def __init__(self) -> None:
         self.nonce = ""
@@ -51,7 +51,7 @@ class Provider:
 
 
 class Browser:
-    """Keeps cookies, and makes requests of a page of this server, or of another one."""
+    """Keeps cookies and makes requests of a page of this server or of another one."""
 
     def __init__(self) -> None:
         self.cookies: dict[str, str] = {}
@@ -77,7 +77,7 @@ class Browser:
 
 
 async def signed_in(sessions: BrowserSessions, provider: Provider, browser: Browser, to: str = "/runs") -> str:
-    """Go to the provider and back; return where the browser ends."""
+    """Go to the provider and back, and return the path where the browser ends."""
     url, cookie = await sessions.begin(browser.request("/sign-in/start"), to)
     browser.take([cookie])
     asked = {name: values[0] for name, values in parse_qs(urlsplit(url).query).items()}
@@ -110,7 +110,7 @@ def sessions(provider: Provider, now: list[float]) -> BrowserSessions:
 
 
 async def test_a_browser_signs_in_and_gets_a_cookie(sessions: BrowserSessions, provider: Provider) -> None:
-    """It holds no readable token; another server with the same key reads it, one with another key does not."""
+    """The cookie is encrypted; a server with the same key can read it, one with another key cannot."""
     browser = Browser()
     assert await signed_in(sessions, provider, browser) == "/runs"
     assert set(browser.cookies) == {f"{SESSION}-0"}
@@ -126,8 +126,10 @@ async def test_a_browser_signs_in_and_gets_a_cookie(sessions: BrowserSessions, p
     assert await sessions.enter(Browser().request()) is None
 
 
-async def test_only_the_browser_that_began_comes_back(sessions: BrowserSessions, provider: Provider) -> None:
-    """Not another one with its address (login CSRF), not with another state, and not too late."""
+async def test_only_the_browser_that_started_a_sign_in_can_finish_it(
+    sessions: BrowserSessions, provider: Provider
+) -> None:
+    """Not another browser with its address (login CSRF), not with another state, and not too late."""
     browser = Browser()
     url, cookie = await sessions.begin(browser.request("/sign-in/start"), "/")
     state = parse_qs(urlsplit(url).query)["state"][0]
@@ -149,7 +151,7 @@ async def test_only_the_browser_that_began_comes_back(sessions: BrowserSessions,
 async def test_tabs_with_an_expired_token_renew_it_once(
     sessions: BrowserSessions, provider: Provider, now: list[float]
 ) -> None:
-    """Also a tab that still has the old cookie afterwards; until the session's own end."""
+    """Also a tab that still sends the old cookie; until the end of the session."""
     browser = Browser()
     await signed_in(sessions, provider, browser)
     now[0], provider.expires = NOW + 590, NOW + 1200
@@ -166,7 +168,7 @@ async def test_tabs_with_an_expired_token_renew_it_once(
         await sessions.enter(browser.request())
 
 
-async def test_a_provider_that_was_away_is_asked_again(
+async def test_a_failed_renewal_is_repeated_with_the_next_request(
     sessions: BrowserSessions, provider: Provider, now: list[float]
 ) -> None:
     browser = Browser()
@@ -210,13 +212,13 @@ def test_requests_of_other_sites_are_refused(headers: Mapping[str, str], method:
 
 
 def test_a_websocket_needs_an_origin() -> None:
-    """It begins with GET, and can run programs."""
+    """It starts with GET and can run programs."""
     assert not is_same_origin({}, "GET", host="kaji.test", is_websocket=True)
     assert is_same_origin({"origin": "https://kaji.test"}, "GET", host="kaji.test", is_websocket=True)
 
 
-def test_long_texts_are_spread_over_cookies() -> None:
-    """A shorter one later removes the parts that it does not need; too long a one is refused."""
+def test_long_texts_are_split_into_several_cookies() -> None:
+    """A shorter text removes the cookies that it does not need; a text that is too long is refused."""
     text = "a" * (PART_BYTES + 1)
     stored = [header.partition(";")[0].partition("=") for header in in_parts("c", text, 60)]
     cookies = {name: value for name, _, value in stored if value not in ("", '""')}
@@ -229,7 +231,7 @@ def test_long_texts_are_spread_over_cookies() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "a", "a.b.c.d.e", "eyJhbGciOiJkaXIiLCJlbmMiOiJBMjU2R0NNIn0..AAAA.AAAA.AAAA"])
-def test_a_cookie_that_is_not_ours_is_nothing(text: str) -> None:
+def test_a_foreign_or_damaged_cookie_is_ignored(text: str) -> None:
     seal = Seal(SECRET)
     assert seal.open(text) is None
     whole = seal.close({"a": 1})
@@ -237,6 +239,6 @@ def test_a_cookie_that_is_not_ours_is_nothing(text: str) -> None:
 
 
 @pytest.mark.parametrize("to", ["https://evil.test", "//evil.test", "/\\evil.test", "", "runs", "/a\nb"])
-def test_a_sign_in_ends_at_this_server(to: str) -> None:
+def test_a_sign_in_redirects_only_to_this_server(to: str) -> None:
     assert own_path(to) == "/"
     assert own_path("/runs?x=1") == "/runs?x=1"

@@ -20,7 +20,7 @@ NOON = 1795262400
 
 
 def recorded(name: str, *, namespace: str = "team", gpus: int = 8, minutes: int = 10) -> RunState:
-    """A removed run that held two members for some minutes until noon."""
+    """Return a removed run of two members that ran for some minutes until noon."""
     document = {
         "metadata": {
             "name": name,
@@ -56,7 +56,7 @@ def recorded(name: str, *, namespace: str = "team", gpus: int = 8, minutes: int 
 
 
 async def test_a_removed_run_is_listed_and_described(world: World, history: History) -> None:
-    """By name and by UID, with what its object said last; its other routes answer, too."""
+    """By name and by UID, with the last state of its object. Its other routes answer, too."""
     await history.record([recorded("bert"), recorded("gpt")])
     listed = (await world.http.get("/v1/history", params={"name": "be"})).json()["items"]
     assert [(run["name"], run["phase"], run["removedAt"]) for run in listed] == [
@@ -71,8 +71,7 @@ async def test_a_removed_run_is_listed_and_described(world: World, history: Hist
     assert (missing.status_code, missing.json()["hint"]) == (404, "see them all: kaji history")
 
 
-async def test_pages_of_history_follow_each_other(world: World, history: History) -> None:
-    """Each run is on one page."""
+async def test_each_removed_run_is_on_exactly_one_page(world: World, history: History) -> None:
     await history.record(recorded(f"run-{number}") for number in range(5))
     names, params = [], {"limit": 2}
     while True:
@@ -85,7 +84,7 @@ async def test_pages_of_history_follow_each_other(world: World, history: History
 
 
 async def test_usage_is_summed_exactly(world: World, history: History) -> None:
-    """Between two times, by team, and with a total."""
+    """Between two times, by team or node, and with a total."""
     await history.record([recorded("bert"), recorded("other", namespace="else", gpus=1)])
     params = {"since": "2026-11-21T11:55:00Z", "until": "2026-11-21T12:00:00Z"}
     found = (await world.http.get("/v1/usage", params=params)).json()
@@ -99,8 +98,8 @@ async def test_usage_is_summed_exactly(world: World, history: History) -> None:
 
 
 @pytest.mark.parametrize("path", ["/v1/history", "/v1/usage", "/v1/audit"])
-async def test_a_caller_sees_only_namespaces_that_he_may_list(world: World, history: History, path: str) -> None:
-    """The API server decides, also about namespaces that have no runs any more."""
+async def test_a_caller_sees_only_namespaces_where_he_may_list_runs(world: World, history: History, path: str) -> None:
+    """The API server decides, also about namespaces without runs."""
     await history.record([recorded("bert"), recorded("secret", namespace="else")])
     world.kubernetes.denied |= {("ada", "list", "runs", ""), ("ada", "list", "runs", "else")}
     found = (await world.http.get(path, params={"by": "run"} if path == "/v1/usage" else {})).json()
@@ -108,14 +107,13 @@ async def test_a_caller_sees_only_namespaces_that_he_may_list(world: World, hist
     assert (await world.http.get(path, params={"namespace": "else"})).status_code == 403
 
 
-async def test_bad_times_are_named(world: World, history: History) -> None:
-    """The answer names the parameter."""
+async def test_a_bad_time_is_refused_with_the_parameters_name(world: World, history: History) -> None:
     answer = await world.http.get("/v1/usage", params={"since": "yesterday"})
     assert (answer.status_code, answer.json()["faults"][0]["field"]) == (422, "since")
 
 
-async def test_changes_are_in_the_audit_trail_with_the_rule_that_refused_them(world: World, history: History) -> None:
-    """Who, from where, what, and which rule; a question is no change."""
+async def test_the_audit_trail_has_changes_and_refusals_with_their_rule(world: World, history: History) -> None:
+    """With the user, the object and the rule. A dry run is not a change."""
     audit = world.app.state.kajitori.audit
     spec = {"image": "python:3.12", "command": ["true"]}
     assert (await world.http.post("/v1/runs?dryRun=true", json={"name": "asked", "spec": spec})).status_code == 200
@@ -131,7 +129,7 @@ async def test_changes_are_in_the_audit_trail_with_the_rule_that_refused_them(wo
     assert rows[0]["namespace"] == "team"
 
 
-def test_every_request_that_may_change_something_is_known_to_the_audit_trail() -> None:
-    """A new route has to say whether it is a change."""
+def test_every_route_is_listed_as_a_change_or_not() -> None:
+    """A new route must be listed for the audit trail."""
     changing = {(method.upper(), path) for path, method, _ in operations(openapi_document()) if method != "get"}
     assert changing == CHANGES.keys() | NO_CHANGES

@@ -1,4 +1,4 @@
-"""What a new policy would change."""
+"""The effects of a new policy."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ async def diff(world: World, policy: str, user: str = "ada") -> dict[str, Any]:
 
 
 async def waiting(world: World) -> None:
-    """Three runs wait: two large ones, and a small one of another image."""
+    """Let three runs wait: two large ones, and a small one of another image."""
     for name, more in (("first", {"replicas": 900}), ("second", {"replicas": 901}), ("third", {"image": "evil:1"})):
         world.kubernetes.put("runs", run(name, owner="ada", **({"resources": {"gpu": 8}} | more)))
     await world.caught_up()
@@ -37,8 +37,8 @@ async def test_changed_fields_are_named_with_both_values(world: World) -> None:
     ]
 
 
-async def test_waiting_runs_that_it_refuses_or_moves_are_named(world: World) -> None:
-    """The reasons are shown to those who may read the run."""
+async def test_waiting_runs_that_it_refuses_are_named(world: World) -> None:
+    """The reasons are shown to users who may read the run."""
     await waiting(world)
     policy = "{images: {deny: ['evil:*']}, nodesOnDemand: true}"
     found = await diff(world, policy)
@@ -48,7 +48,7 @@ async def test_waiting_runs_that_it_refuses_or_moves_are_named(world: World) -> 
     assert (await diff(world, policy, "bob"))["refused"][0]["faults"] == []
 
 
-async def test_what_only_the_new_policy_lacks_is_named(world: World) -> None:
+async def test_objects_that_only_the_new_policy_needs_are_named_if_missing(world: World) -> None:
     found = await diff(world, "checkpoint: {kind: claim, storageClass: fast}")
     assert [fault["field"] for fault in found["lacks"]] == ["checkpoint.storageClass"]
 

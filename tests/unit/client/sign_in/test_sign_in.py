@@ -1,4 +1,4 @@
-"""Signing in from a program: places, the browser's way back, tokens that are renewed by one process."""
+"""Signing in from a program: providers, the browser's redirect, and tokens that one process renews for all."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SERVER = "https://kaji.example.org"
 
 
 class Provider:
-    """Accepts each refresh token once, as providers that rotate them do."""
+    """Accepts each refresh token once, like providers that rotate them."""
 
     def __init__(self) -> None:
         self.valid = "r1"
@@ -62,8 +62,8 @@ def stored(folder: Path, **more: Any) -> Path:
     return path
 
 
-def test_tokens_lie_in_a_file_of_their_owner(tmp_path: Path) -> None:
-    """Nor do they show in a representation."""
+def test_tokens_are_stored_in_a_private_file(tmp_path: Path) -> None:
+    """A representation of the context does not contain them."""
     path = stored(tmp_path / "contexts")
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
@@ -77,7 +77,7 @@ def test_tokens_lie_in_a_file_of_their_owner(tmp_path: Path) -> None:
 
 
 def test_commands_at_the_same_time_refresh_once(tmp_path: Path) -> None:
-    """The others take what the first one stored: the provider accepts a refresh token once."""
+    """The provider accepts a refresh token once; the other commands use the stored result."""
     provider, path = Provider(), stored(tmp_path)
     found = []
 
@@ -101,8 +101,8 @@ def test_a_revoked_sign_in_names_the_command(tmp_path: Path, lost: Mapping[str, 
     assert refused.value.hint == f"sign in again: kaji login {SERVER}"
 
 
-def test_the_browser_comes_back_once() -> None:
-    """Other addresses answer 404; a second return changes nothing; nobody else sees the query."""
+def test_only_the_first_redirect_of_the_browser_counts() -> None:
+    """Other addresses answer 404."""
     with Loopback() as loopback:
         base = loopback.address.removesuffix("/callback")
         with pytest.raises(urllib.error.HTTPError):
@@ -115,8 +115,8 @@ def test_the_browser_comes_back_once() -> None:
         silent.wait(0.0)
 
 
-def test_a_server_is_named_as_people_type_it() -> None:
-    """Without a scheme it is https; plain HTTP to another machine is refused."""
+def test_the_address_of_a_server_may_be_given_without_a_scheme() -> None:
+    """Then it is https. Plain HTTP to another machine is refused."""
     assert server_url("kaji.example.org", insecure=False) == "https://kaji.example.org"
     assert server_url("http://127.0.0.1:8600/", insecure=False) == "http://127.0.0.1:8600"
     assert server_url("http://kaji.example.org", insecure=True) == "http://kaji.example.org"
@@ -129,7 +129,7 @@ def test_a_server_is_named_as_people_type_it() -> None:
     )
 
 
-def test_a_browser_is_used_where_the_person_sees_it() -> None:
+def test_a_browser_is_used_only_where_the_user_sees_it() -> None:
     assert not has_browser({}, "linux")
     assert has_browser({"DISPLAY": ":0"}, "linux")
     assert not has_browser({"DISPLAY": ":10", "SSH_CONNECTION": "a b c d"}, "linux")

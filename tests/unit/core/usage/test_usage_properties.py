@@ -1,4 +1,4 @@
-"""The usage of runs equals the integral of what they held, whatever happens to runs, nodes and controllers."""
+"""The usage of runs equals the integral of their resources, whatever happens to runs, nodes and controllers."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def type_of(node: str) -> str:
 
 
 def left_out(usage: Usage, recorded: list[UsageTotal]) -> list[UsageTotal]:
-    """Return the time of segments that the status had no room for, as history's own statement adds it."""
+    """Return the time of segments that did not fit into the status, computed as in history's statement."""
     known = {amounts_key(total): total.member_seconds for total in recorded}
     missing = ((total, total.member_seconds - known.get(amounts_key(total), 0)) for total in usage.totals)
     return [msgspec.structs.replace(total, member_seconds=seconds) for total, seconds in missing if seconds > 0]
@@ -49,7 +49,7 @@ def life(kind: str, size: int) -> Run:
 
 @dataclass
 class World:
-    """One run with its Pods, stored status and history, and what it really held, noted by the world itself."""
+    """One run with its Pods, stored status and history, and its true usage, noted by the world itself."""
 
     run: Run
     chance: random.Random
@@ -57,9 +57,9 @@ class World:
     now: datetime = NOW
     pods: dict[tuple[int, int], Member] = field(default_factory=dict)
     held: dict[tuple[int, int], tuple[str, datetime]] = field(default_factory=dict)
-    """Node and start of what each member (attempt, rank) holds now."""
+    """Node and start time of each member (attempt, rank) that uses it now."""
     by_node: Counter[str] = field(default_factory=Counter)
-    """Seconds for which members held each node."""
+    """Seconds of use by node."""
     rows: dict[int, int] = field(default_factory=dict)
     """History's rows: member-seconds by number of the segment."""
     shapes: dict[int, tuple[str, int, int, int]] = field(default_factory=dict)
@@ -112,7 +112,7 @@ class World:
         self.run = replace(self.run, status=msgspec.json.decode(msgspec.json.encode(status), type=RunStatus))
 
     def _integrate(self, seen: tuple[Member, ...], status: RunStatus, to_make: set[int]) -> None:
-        """Close what this look saw to be over, by the world's own bookkeeping."""
+        """Close the usage that this look saw to be over, in the world's own records."""
         by_key = {(member.attempt, member.rank): member for member in seen}
         current = status.attempt.number if status.attempt is not None else 0
         for key, (node, since) in list(self.held.items()):
@@ -128,7 +128,7 @@ class World:
             del self.held[key]
 
     def happen(self) -> None:
-        """Let something happen to the Pods, unseen by any controller."""
+        """Let random things happen to the Pods, unseen by any controller."""
         self.now += timedelta(seconds=self.chance.randint(0, MINUTE))
         for key, member in list(self.pods.items()):
             what = self.chance.random()
@@ -150,7 +150,7 @@ class World:
                 self.pods[key] = replace(member, terminating=True)
 
     def record(self) -> None:
-        """Write to history what the stored status has; maybe the answer is lost, and it is written again later."""
+        """Write the stored status to history. If the answer is lost, it is written again later."""
         usage = self.run.status.usage
         if usage is None:
             return
@@ -200,11 +200,11 @@ class World:
     confirms=st.booleans(),
     room=st.sampled_from([0, 2, 200]),
 )
-def test_usage_equals_the_integral_of_what_was_held(
+def test_recorded_usage_equals_the_true_usage(
     kind: str, size: int, seed: int, rounds: int, confirms: bool, room: int
 ) -> None:
-    """Over random lives with killed controllers and a database that answers late, or whose answers get lost, with room
-    for different numbers of segments in the status."""
+    """Over random lives with killed controllers and a database with late or lost answers, and with room for different
+    numbers of segments in the status."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ledger, "CLOSED_COUNT", room)
         _live(random.Random(seed), kind, size, rounds, confirms, has_room=room == 200)
