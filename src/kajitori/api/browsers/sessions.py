@@ -40,6 +40,8 @@ KEPT_SECONDS = 300.0
 MAX_KEPT = 4096
 CALLBACK = "/sign-in/callback"
 _PROVIDER_SECONDS = 10.0
+FAILED_SECONDS = 5.0
+"""A provider that did not describe itself is asked again after this time."""
 _MAX_ANSWER_BYTES = 1 << 20
 _AGAIN = "sign in again: open /sign-in/start"
 
@@ -66,6 +68,9 @@ class BrowserSessions:
         self._send = send or self._ask
         self._clock = clock
         self._provider: Provider | None = None
+        self._discovering = asyncio.Lock()
+        self._failure: Unavailable | None = None
+        self._failed_at = 0.0
         self._renewals: OrderedDict[str, tuple[float, asyncio.Task[Tokens]]] = OrderedDict()
 
     async def begin(self, connection: HTTPConnection, to: str) -> tuple[str, str]:
@@ -82,7 +87,7 @@ class BrowserSessions:
         return url, set_cookie(SIGNING, self._seal.close(document), SIGNING_SECONDS)
 
     async def finish(self, connection: HTTPConnection) -> tuple[str, str, list[str]]:
-        """Return the `Authorization` of the person who comes back from the provider, the path to go on to, and cookies.
+        """Return the `Authorization` header of the sign-in that ends now, the path to go on to, and cookies.
 
         Raises:
             Unauthenticated: the provider refused, or this browser did not begin the sign-in.
@@ -172,10 +177,20 @@ class BrowserSessions:
 
     async def _client(self) -> Client:
         place = self._place
-        if self._provider is None:
-            document = flows.read_answer(await self._send(description_url(place.issuer), None))
-            self._provider = provider_of(document, place.issuer)
+        async with self._discovering:  # anybody may ask for a sign-in: one request at a time reaches the provider
+            if self._provider is None:
+                self._provider = await self._discover(place.issuer)
         return Client(self._provider, place.client_id, place.scopes, place.client_secret)
+
+    async def _discover(self, issuer: str) -> Provider:
+        """Return what the provider says of itself. After a failure it is left alone for some seconds."""
+        if self._failure is not None and self._clock() < self._failed_at + FAILED_SECONDS:
+            raise self._failure
+        try:
+            return provider_of(flows.read_answer(await self._send(description_url(issuer), None)), issuer)
+        except Unavailable as error:
+            self._failure, self._failed_at = error, self._clock()
+            raise
 
     def _origin(self, connection: HTTPConnection) -> str:
         """This server's address as the browser sees it."""

@@ -1,4 +1,4 @@
-"""Where browsers sign in and out. These answers are redirects and cookies, so the OpenAPI document leaves them out."""
+"""Sign browsers in and out. The answers are redirects and cookies, so the OpenAPI document leaves these routes out."""
 
 from __future__ import annotations
 

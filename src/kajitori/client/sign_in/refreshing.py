@@ -25,7 +25,7 @@ def renewed(
         Unauthenticated: the person has to sign in again.
     """
     with signed_in.changing(path) as context:
-        if context.token != refused and context.expires > clock():
+        if context.token != refused and (not context.expires or context.expires > clock()):
             return context  # another process was faster
         if not context.refresh_token:
             raise again(context, "the sign-in has expired" if context.expires else "the server refuses the token")

@@ -30,9 +30,11 @@ class Provider:
         self.asked: list[dict[str, str]] = []
         self.valid = "r0"
         self.is_down = False
+        self.refusals = 0
 
     async def send(self, url: str, form: str | None) -> bytes:
         if self.is_down:
+            self.refusals += 1
             raise Unavailable("away")
         if form is None:
             return json.dumps(DESCRIPTION | {"revocation_endpoint": f"{ISSUER}/revoke"}).encode()
@@ -179,6 +181,20 @@ async def test_a_failed_renewal_is_repeated_with_the_next_request(
     await asyncio.sleep(0)
     provider.is_down = False
     assert await sessions.enter(browser.request()) is not None
+
+
+async def test_a_provider_that_is_away_is_left_alone_for_seconds(
+    sessions: BrowserSessions, provider: Provider, now: list[float]
+) -> None:
+    """Anybody may ask for a sign-in, without credentials."""
+    provider.is_down = True
+    for _ in range(3):
+        with pytest.raises(Unavailable):
+            await sessions.begin(Browser().request("/sign-in/start"), "/")
+    assert provider.refusals == 1
+    provider.is_down = False
+    now[0] += 6
+    assert (await sessions.begin(Browser().request("/sign-in/start"), "/"))[0].startswith(ISSUER)
 
 
 async def test_signing_out_revokes_and_removes_the_cookies(sessions: BrowserSessions, provider: Provider) -> None:

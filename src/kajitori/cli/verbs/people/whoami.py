@@ -21,6 +21,7 @@ def command(cli: Cli, output: str | None) -> None:
     """
     from kajitori.cli.output import print_document, print_pairs
     from kajitori.cli.terminal import echo
+    from kajitori.configuration.signed_in import read
     from kajitori.openid.tokens import expiry_of
 
     with cli.api() as api:
@@ -33,7 +34,7 @@ def command(cli: Cli, output: str | None) -> None:
     elif output is not None:
         print_document(found | {"server": target.url, "tokenExpiresAt": until or None}, output)
     else:
-        renews = " (renewed by itself)" if target.signed_in is not None and until else ""
+        renews = " (renewed by itself)" if target.signed_in is not None and read(target.signed_in).refresh_token else ""
         roles = [f"{namespace['namespace']} ({namespace['role']})" for namespace in found["namespaces"]]
         roles += ["operator of the cluster"] if found["operator"] else []
         print_pairs(

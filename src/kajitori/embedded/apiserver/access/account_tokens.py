@@ -85,7 +85,7 @@ class AccountTokens:
         }
 
     async def user_of(self, token: str) -> User | None:
-        """Return the user of a token that this server made and whose account still exists; else None."""
+        """Return the user of a token that this server made if its account still exists; else None."""
         try:
             if claims_of(token)[1].get("iss") != ISSUER:
                 return None

@@ -61,7 +61,7 @@ class ClaimMappings(Document):
 
 
 class JwtAuthenticator(Document):
-    """A provider whose ID tokens are accepted."""
+    """A provider, and how its ID tokens are read."""
 
     issuer: Issuer
     claim_validation_rules: tuple[ClaimRule, ...] = Field(default=(), strict=False)

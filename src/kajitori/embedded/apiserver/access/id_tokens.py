@@ -46,7 +46,7 @@ def claims_of(token: str) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def user_of_claims(wanted: JwtAuthenticator, claims: Mapping[str, Any], now: float) -> User:
-    """Return the user whom the claims of a token with a valid signature describe.
+    """Return the user that the claims of a token with a valid signature describe.
 
     Raises:
         TokenRefused: it is for another audience, expired, too early, or lacks a claim.

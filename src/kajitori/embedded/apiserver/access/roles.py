@@ -1,6 +1,6 @@
 """Role-based access control (rbac.authorization.k8s.io/v1): what roles and their bindings allow a user.
 
-The rules are those of kube-apiserver: roles only allow, nothing denies, and nobody grants more rights than they have.
+The rules are those of kube-apiserver: roles only allow, nothing denies, and users cannot grant rights that they lack.
 Aggregated ClusterRoles are put together when they are asked for, so no controller has to write their rules.
 """
 
