@@ -48,6 +48,17 @@ async def test_waiting_runs_that_it_refuses_are_named(world: World) -> None:
     assert (await diff(world, policy, "bob"))["refused"][0]["faults"] == []
 
 
+async def test_waiting_runs_that_change_places_are_named(world: World) -> None:
+    for name, limit in (("long", "9h"), ("short", "1h")):
+        world.kubernetes.put("runs", run(name, owner="ada", timeLimit=limit))
+    await world.caught_up()
+    assert (await diff(world, "{}"))["moved"] == []
+    assert (await diff(world, "queue: {order: fifo}"))["moved"] == [
+        {"run": "team/long", "owner": "ada", "before": 2, "after": 1},
+        {"run": "team/short", "owner": "ada", "before": 1, "after": 2},
+    ]
+
+
 async def test_objects_that_only_the_new_policy_needs_are_named_if_missing(world: World) -> None:
     found = await diff(world, "checkpoint: {kind: claim, storageClass: fast}")
     assert [fault["field"] for fault in found["lacks"]] == ["checkpoint.storageClass"]
