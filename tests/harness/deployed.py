@@ -30,7 +30,7 @@ _KINDS = {
 }
 
 Right = tuple[str, str, str, str]
-"""API group, resource, verb, and the name of the only object where it is for that one."""
+"""API group, resource, verb, and the name of the only object if the permission is for one object."""
 
 
 def manifest(name: str) -> list[dict[str, Any]]:

@@ -31,7 +31,7 @@ from kajitori.embedded.apiserver.certificates import ensure_certificates
 
 FOLDER = Path(__file__).parents[1] / "emulators"
 PREFIX = "oidc:"
-"""What the API servers of tests put before the names of users and groups."""
+"""Prefix of the names of users and groups at the API servers of tests."""
 CLIENT = "kaji"
 SCOPES = "openid profile email groups offline_access"
 _REDIRECT = "http://127.0.0.1:1/callback"

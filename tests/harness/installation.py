@@ -94,11 +94,11 @@ class Installation:
         return int(self.fetch(f"{self.url}/v1/policy", headers).json()["version"])
 
     def fetch(self, url: str, headers: dict[str, str] | None = None) -> httpx2.Response:
-        """Get something from a part, whose certificate is verified."""
+        """Send a GET request to a part, and verify its certificate."""
         return httpx2.get(url, headers=headers or {}, verify=self.trust(), trust_env=False)
 
     def trust(self) -> ssl.SSLContext:
-        """What a client of the parts trusts: the installation's own authority and no other."""
+        """Return the TLS context of clients of the parts, which trusts only the installation's own authority."""
         return ssl.create_default_context(cafile=str(self.authority))
 
     @property

@@ -1,4 +1,4 @@
-"""What all tests need of a running API server, embedded or real."""
+"""A running API server, embedded or real, as tests use it."""
 
 from __future__ import annotations
 

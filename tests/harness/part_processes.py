@@ -110,7 +110,7 @@ class ServerPart:
 
 @dataclass(frozen=True)
 class KubeletPart:
-    """This machine as a node whose Pods are processes."""
+    """A kubelet: this machine as a node, with processes as Pods."""
 
     kubeconfig: Path
     settings: KubeletSettings

@@ -256,7 +256,7 @@ def _service_account_keys(folder: Path) -> tuple[Path, Path]:
 
 
 def _is_healthy(port: int, path: str, token: str = "") -> bool:
-    """Return whether a server on loopback, whose certificate nobody checks here, answers 200."""
+    """Return whether a server on loopback answers 200; its certificate is not verified."""
     trusting = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # without this machine's authorities, which take a while to read
     trusting.check_hostname = False
     trusting.verify_mode = ssl.CERT_NONE

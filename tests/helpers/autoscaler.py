@@ -39,11 +39,11 @@ POOL: dict[str, Any] = {
     "pause": "1s",
     "longestPause": "2s",
 }
-"""A pool for policies, whose nodes are of a kind that the cluster has not got."""
+"""A pool for policies. The cluster has no nodes of its type."""
 
 
 def definition() -> dict[str, Any]:
-    """The kind: an autoscaler's own definition where one lies beside the binaries, else ours of the same API."""
+    """Return the definition of the kind: cluster-autoscaler's own if it lies beside the binaries, else ours."""
     for folder in search_path():
         for crds in (folder / "crds", folder.parent / "crds"):
             for path in sorted(crds.glob("*.yaml")) if crds.is_dir() else ():
@@ -54,27 +54,27 @@ def definition() -> dict[str, Any]:
 
 
 Behaviour = Callable[["Autoscaler", dict[str, Any]], Coroutine[Any, Any, None]]
-"""What it does about a request that is new."""
+"""Reaction to a new request."""
 
 
 class Autoscaler:
-    """Serves the requests of one cluster; what it does about each new one says `behaves`."""
+    """Serves the requests of one cluster; `behaves` is its reaction to each new one."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
         self.behaves: Behaviour = provide
         self.seen: list[dict[str, Any]] = []
-        """Every request that was made, in order."""
+        """All requests since the start, in order."""
         self.there: dict[str, dict[str, Any]] = {}
-        """Those that are there now, by name."""
+        """The requests that exist now, by name."""
         self.taints: list[dict[str, str]] = []
-        """Of nodes that it adds."""
+        """Taints of the nodes that it adds."""
         self._nodes = 0
         self._stop = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def install(self, served: Resource = REQUESTS) -> None:
-        """Makes the kind known, in one version of its API."""
+        """Install the kind in one version of its API."""
         client, wanted = self.cluster.client, definition()
         newest = wanted["spec"]["versions"][0]
         wanted["spec"]["versions"] = [newest | {"name": served.version, "served": True, "storage": True}]
@@ -91,7 +91,7 @@ class Autoscaler:
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[Autoscaler]:
-        """At work until the end; then the kind is gone, too, and so are its nodes."""
+        """Serve requests until the end of the context, which deletes the kind and the added nodes."""
         await self.install()
         self._start(self._serve())
         try:
@@ -120,10 +120,10 @@ class Autoscaler:
                 self._start(self.behaves(self, request))
             self.cluster.touch()
 
-    # ------------------------------------------------------------------------------------------ what it does
+    # ------------------------------------------------------------------------------------------ reactions
 
     async def say(self, request: dict[str, Any], kind: str, message: str, status: str = "True") -> None:
-        """One condition more."""
+        """Add a condition to a request."""
         name, namespace = request["metadata"]["name"], request["metadata"]["namespace"]
         with contextlib.suppress(NotFound):
             found = await self.cluster.client.get(REQUESTS, name, namespace)
@@ -145,7 +145,7 @@ class Autoscaler:
         return await self.cluster.client.get(POD_TEMPLATES, name, request["metadata"]["namespace"])
 
     def missing(self, request: dict[str, Any]) -> int:
-        """How many nodes there are too few for whole-node members."""
+        """Return the number of nodes that are missing for members that take whole nodes."""
         (pod_set,) = request["spec"]["podSets"]
         mirror = self.cluster.mirror
         free = [
@@ -180,7 +180,7 @@ class Autoscaler:
 
 
 async def provide(scaler: Autoscaler, request: dict[str, Any]) -> None:
-    """Takes it, orders what is missing, and has it come."""
+    """Accept a request and add the missing nodes."""
     await scaler.template_of(request)
     await scaler.say(request, "Accepted", "ProvisioningRequest was accepted")
     await scaler.say(request, "Provisioned", "will be there in a moment", "False")
@@ -192,11 +192,11 @@ async def provide(scaler: Autoscaler, request: dict[str, Any]) -> None:
 
 
 async def ignore(scaler: Autoscaler, request: dict[str, Any]) -> None:
-    """Does not answer."""
+    """Ignore a request."""
 
 
 def fail(kind: str = "Failed", message: str = "out of stock: a2-highgpu-8g in europe-west4-a") -> Behaviour:
-    """Says no."""
+    """Return a reaction that refuses requests with this condition."""
 
     async def behave(scaler: Autoscaler, request: dict[str, Any]) -> None:
         await scaler.say(request, "Accepted", "ProvisioningRequest was accepted")

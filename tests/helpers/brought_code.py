@@ -1,4 +1,4 @@
-"""What a gang of two finds in its folder of code, attempt by attempt: the same on every kind of cluster."""
+"""A test that each attempt of a gang of two has the submitted code, for every kind of cluster."""
 
 from __future__ import annotations
 

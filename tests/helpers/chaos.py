@@ -42,15 +42,15 @@ done
 trap 'sleep 0.4; exit 1' TERM
 sleep 600 & wait
 """
-"""A member that holds a lock as long as anything of it lives, and complains of whoever of another attempt does. It
-takes a moment to end when it is asked to."""
+"""A member whose processes hold a lock, and that reports members of other attempts that hold theirs at the same time.
+It takes 0.4 s to end after SIGTERM."""
 
 
 class InvariantChecker:
-    """Looks at every change of a Pod or a Run, in the API server's own order, and writes down what must never be.
+    """Checks every change of a Pod or a Run, in the API server's order, and records forbidden ones.
 
-    one_writer: a Pod that is gone is not made again once its attempt is stored as created. Of two controllers that both
-    create the same attempt, the slower may come too late for that: this is what leadership is for.
+    With `one_writer`, a deleted Pod must not be created again after its attempt is stored as created. If two
+    controllers create the same attempt, the slower one may do so: leadership is there to prevent it.
     """
 
     def __init__(self, cluster: Cluster, *, one_writer: bool) -> None:
@@ -62,11 +62,11 @@ class InvariantChecker:
         self._attempts: dict[str, int] = {}
         self._ended: dict[tuple[str, int], tuple[Phase, str]] = {}
         self._done: dict[tuple[str, int], str] = {}
-        """Members of sweeps that succeeded, by run and index: in which Pod."""
+        """The Pods of members of sweeps that succeeded, by run and index."""
 
     @contextlib.contextmanager
     def watching(self) -> Iterator[InvariantChecker]:
-        """As long as the context lasts."""
+        """Check changes until the end of the context."""
         unsubscribe = self.cluster.mirror.on_change(self._note)
         try:
             yield self
@@ -87,7 +87,7 @@ class InvariantChecker:
                 self._note_pod(name)
 
     def _note_run(self, run: RunObject) -> None:
-        """The number of attempts never falls; a run ends once, and then again only if it was resumed."""
+        """Check that the number of attempts never falls, and that a run ends again only after it was resumed."""
         assert run.status is not None
         uid, status = run.metadata.uid, run.status
         if status.attempts < self._attempts.get(uid, 0):
@@ -119,8 +119,8 @@ class InvariantChecker:
                 self.wrong.append(f"{used} GPUs are taken on {pod.spec.node_name}, {name} is there")
 
     def _note_members(self, pod: Pod) -> None:
-        """Of a gang no two attempts live at once; of members that are on their own no two of one rank, and none again
-        that has succeeded."""
+        """Check that no two attempts of a gang run at once, nor two members of a sweep or service with the same rank,
+        nor a member of a sweep that has already succeeded."""
         cluster = self.cluster
         uid = cluster.mirror.run_uid_of(pod)
         alive = [
@@ -149,7 +149,7 @@ class Promise:
 
     uid: str
     spec: dict[str, Any] | None = field(default_factory=dict)
-    """What of its spec was changed; None while nobody knows, since an answer was lost."""
+    """The acknowledged changes of its spec; None if an answer was lost, so that they are unknown."""
     deletion: str = ""
     """`asked` or `promised`."""
 
@@ -164,7 +164,7 @@ class Chaos:
         self._processes = processes
         self._drained = ""
         self._promises: dict[str, Promise] = {}
-        """By name; the last Run of that name."""
+        """By name of the Run; a later Run of the same name replaces an earlier one."""
         self._count = 0
         self._actions: list[Callable[[], Awaitable[None]]] = [
             *(self.submit, self.submit, self.fail, self.fail, self.fail, self.lose, self.lose),
@@ -172,19 +172,19 @@ class Chaos:
         ]
 
     async def act(self) -> None:
-        """One of them; what is refused because somebody was quicker is nothing to worry about."""
+        """Do one random action. Refusals are expected, because controllers act at the same time."""
         with contextlib.suppress(KajitoriError):
             await self.chance.choice(self._actions)()
 
     async def stream(self, until: asyncio.Event, *, pause_seconds: float = 0.15) -> None:
-        """One after the other, after pauses of random length."""
+        """Do random actions with pauses of random length, until `until` is set."""
         while not until.is_set():
             await self.act()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self.chance.uniform(0, pause_seconds)):
                     await until.wait()
 
-    # ------------------------------------------------------------------------------------------ what is done
+    # ------------------------------------------------------------------------------------------ actions
 
     async def submit(self) -> None:
         if len(self.unfinished()) >= MAX_RUNS:
@@ -212,18 +212,18 @@ class Chaos:
         self.acknowledged += 1
 
     def _some_shape(self) -> dict[str, Any]:
-        """Gangs mostly; one that may shrink, a service, a sweep."""
+        """Return a gang in half of the cases, else an elastic gang, a service or a sweep."""
         members = self.chance.randint(1, 4)
         gang: dict[str, Any] = {"replicas": members}
         others = {"replicas": 4, "minReplicas": 2}, gang | {"type": "service"}, {"array": f"0-{members + 2}%{members}"}
         return self.chance.choice([gang, gang, gang, *others])
 
     async def drain(self) -> None:
-        """A node is emptied, or takes work again."""
+        """Drain a node, or undo the drain."""
         node = self._drained or self.chance.choice([each for each in self.cluster.mirror.nodes if each[:4] == "gpu-"])
         who = None if self._drained else "ada"
         patch = {"metadata": {"annotations": {names.ANNOTATION_DRAIN: who}}, "spec": {"unschedulable": bool(who)}}
-        self._drained = node  # also where the answer is lost
+        self._drained = node  # also if the answer is lost
         await self.cluster.client.patch(NODES, node, patch)
         self._drained = node if who else ""
 
@@ -242,7 +242,7 @@ class Chaos:
                     os.kill(int((locks / f"{attempt}.{rank}.pid").read_text()), signal.SIGKILL)
 
     async def lose(self) -> None:
-        """Somebody deletes a Pod; at once where no process can be left behind by that."""
+        """Delete a Pod; without grace on a simulated node, where no process can be left."""
         if pod := self._some_pod():
             grace = 0 if pod.spec.node_name.startswith("gpu-") else 1
             await self.cluster.client.delete(PODS, pod.metadata.name, self.cluster.namespace, grace_seconds=grace)
@@ -276,14 +276,14 @@ class Chaos:
         promise.deletion = "promised"
         self.acknowledged += 1
 
-    # ------------------------------------------------------------------------------------------ what must be true
+    # ------------------------------------------------------------------------------------------ checks
 
     def unfinished(self) -> list[str]:
-        """Runs that wait or run, as far as the mirror knows."""
+        """Return the runs in the mirror that have not ended."""
         return [name for name in self._known() if not self.cluster.status(name).phase.is_final]
 
     def _known(self) -> list[str]:
-        """Of some nobody knows whether they were accepted."""
+        """Return all runs in the mirror, including those whose submission was not acknowledged."""
         return [name for namespace, name in self.cluster.mirror.runs if namespace == self.cluster.namespace]
 
     def _some_pod(self) -> Pod | None:
@@ -291,7 +291,7 @@ class Chaos:
         return self.chance.choice(pods) if pods else None
 
     async def broken_promises(self) -> list[str]:
-        """What was acknowledged and is not so."""
+        """Return the acknowledged changes that the API server has lost."""
         listing = await self.cluster.client.list(RUNS, self.cluster.namespace)
         found = {run["metadata"]["uid"]: run for run in listing.items}
         wrong = []
@@ -307,7 +307,7 @@ class Chaos:
         return wrong
 
     async def all_end(self, seconds: float = 30.0) -> None:
-        """Whatever runs or waits now reaches its end: members on simulated nodes end well, processes are stopped."""
+        """Bring every run to its end: members on simulated nodes succeed, runs on this machine are stopped."""
         cluster, deadline = self.cluster, time.monotonic() + seconds
         while self._drained:
             await self.drain()
@@ -331,7 +331,7 @@ class Chaos:
             assert status.phase in (Phase.SUCCEEDED, Phase.STOPPED), (name, status)
 
     async def all_gone(self) -> None:
-        """All runs are deleted; not a Pod and not a process is left."""
+        """Delete all runs, and wait until no Pod is left."""
         cluster = self.cluster
         for name in self._known():
             await cluster.client.delete(RUNS, name, cluster.namespace)
@@ -342,7 +342,7 @@ class Chaos:
 
 
 def members_alive(locks: Path) -> list[str]:
-    """Processes of members, by the locks that they hold."""
+    """Return the members with living processes, by the locks that these hold."""
     alive = []
     for path in locks.glob("*/*.lock"):
         with path.open() as file:
@@ -356,9 +356,10 @@ def members_alive(locks: Path) -> list[str]:
 async def kill_parts(
     cluster: Cluster, parts: PartProcesses, victims: Sequence[tuple[str, ...]], kills: int, chance: random.Random
 ) -> None:
-    """Kills so many times: each time some of the parts at once, which are back a moment later.
+    """Kill parts `kills` times, and start them again at once.
 
-    A moment is told by what happens, not by the clock: a busy machine would see all of them while things start.
+    The time between kills is counted in changes of runs and Pods. On a busy machine, times by the clock would all fall
+    into the start of the parts.
     """
     seen, killed = _Seen(), 0
     unsubscribe = cluster.mirror.on_change(seen.note)
@@ -377,20 +378,20 @@ async def kill_parts(
 
 
 class _Seen:
-    """Counts what happens to runs and Pods."""
+    """Counts changes of runs and Pods."""
 
     def __init__(self) -> None:
         self._left = 0
         self._enough = asyncio.Event()
 
     def note(self, resource: Resource, namespace: str, name: str) -> None:
-        """A callback of the mirror."""
+        """Count a change; a callback of the mirror."""
         self._left -= resource in (PODS, RUNS)
         if self._left <= 0:
             self._enough.set()
 
     async def changes(self, count: int) -> None:
-        """Returns when so many more have been seen; or none for a while."""
+        """Wait for `count` more changes, or for QUIET_SECONDS without enough."""
         self._left = count
         self._enough.clear()
         if count:

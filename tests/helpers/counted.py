@@ -1,4 +1,4 @@
-"""A program that counts, so that a line of its log that is lost or doubled is seen, and whoever follows it."""
+"""A program that prints numbers, to detect lost or doubled lines of its log, and commands that follow the log."""
 
 from __future__ import annotations
 
@@ -35,12 +35,15 @@ sys.exit(3)
 
 
 def command(lines: int, *, rank_1_fails_at: int, pause_seconds: float = 0.01) -> tuple[str, ...]:
-    """Prints `<ATTEMPT/RANK/NUMBER>` in so many lines and ends with 3; in attempt 1 rank 1 fails after that one."""
+    """Return a program that prints `lines` lines `<ATTEMPT/RANK/NUMBER>` and ends with 3.
+
+    In attempt 1, rank 1 fails after line `rank_1_fails_at`.
+    """
     return ("python3", "-uc", PROGRAM, str(lines), str(rank_1_fails_at), str(pause_seconds))
 
 
 class Following:
-    """A command that follows a log in a process of its own, and what it printed."""
+    """A process that follows a log, and its output."""
 
     def __init__(self, folder: Path, name: str, env: Mapping[str, str], *arguments: str) -> None:
         self.out, self.err = folder / f"{name}.out", folder / f"{name}.err"
@@ -48,7 +51,7 @@ class Following:
             self.process = Kaji(arguments, env, folder, (nothing, out, err))
 
     def counted(self) -> dict[tuple[int, int], list[int]]:
-        """By attempt and rank, what was counted: lines of several members may be cut, but each keeps its order."""
+        """Return the printed numbers by attempt and rank. Lines of several members may mix; each keeps its order."""
         said: dict[str, str] = {}
         for line in self.out.read_text().replace("\\r", "\\n").splitlines():
             rank, _, text = line.partition(" ") if line.startswith("[") else ("", "", line)
@@ -108,7 +111,7 @@ def assert_followers_lose_nothing(
 
 @contextlib.contextmanager
 def followed(*following: Following) -> Iterator[Callable[[], bool]]:
-    """Ends them in any case; tells whether one of them goes on."""
+    """End these commands with the context. Yields a function that tells whether one of them still runs."""
     try:
         yield lambda: any(each.process.poll() is None for each in following)
     finally:
@@ -119,7 +122,7 @@ def followed(*following: Following) -> Iterator[Callable[[], bool]]:
 def assert_whole(
     found: Mapping[tuple[int, int], list[int]], lines: int, rank_1_fails_at: int, *, ranks: tuple[int, ...] = (0, 1)
 ) -> None:
-    """No line is lost or doubled: all of who failed and of who ended, and of the others up to where they were ended."""
+    """Assert that no line is lost or doubled up to the failure in attempt 1 and the end of attempt 2."""
     for attempt in (1, 2):
         for rank in ranks:
             counted = found[attempt, rank]

@@ -18,7 +18,7 @@ BERT = RunIdentity("bert", "vision")
 
 
 def node(name: str, *, gpus: int = 0, gpu_type: str = "", cpu: int = 64, memory: int = 512, **more: Any) -> NodeFacts:
-    """A node with so many cores and GiB."""
+    """Return a node with `cpu` cores and `memory` GiB."""
     return NodeFacts(name, cpu * 1000, memory * GI, gpus, 110, gpu_type, **more)
 
 

@@ -21,7 +21,7 @@ from kajitori.kube.objects import Pod
 from kajitori.kube.resources import PODS
 
 PROGRAM = os.environ.get("KAJITORI_POLICY_ENFORCER") or shutil.which("kube-router") or ""
-"""kube-router's own program; empty where there is none."""
+"""Path of kube-router's program; empty if it is not installed."""
 NODE, NODE_ADDRESS = "enforced", "10.77.0.2"
 WEB_API = "10.77.0.1"
 HOSTS = {"internet": "198.51.100.7", "internal": "10.1.0.1", "storage": "10.9.0.1", "web": WEB_API}
@@ -31,14 +31,14 @@ PORT = 8080
 
 
 class Place:
-    """Somebody with an address in a network namespace, and a server there."""
+    """An address in a network namespace, with a server that listens there."""
 
     def __init__(self, namespace: Namespace, address: str) -> None:
         self.namespace = namespace
         self.address = address
 
     def reaches(self, other: Place) -> bool:
-        """Whether the server there answers a connection from here."""
+        """Return whether the server there accepts a connection from here."""
 
         def call() -> bool:
             try:
@@ -83,9 +83,9 @@ class EnforcedNode:
 
 @contextlib.asynccontextmanager
 async def enforced_node(cluster: Cluster, *flags: str) -> AsyncIterator[EnforcedNode]:
-    """A node of a real cluster. It finds the cluster's API at the same address of its own loopback as we do.
+    """Run a node of a real cluster, with `flags` for kube-router.
 
-    flags: more flags of kube-router.
+    It reaches the API server at the same loopback address as this process.
     """
     api_port = int(cluster.client.config.server.rpartition(":")[2])
     with namespaces("node", "outside") as found:
@@ -132,7 +132,7 @@ def _running(namespace: Namespace, command: list[str], log: Path) -> Iterator[No
 
 @contextlib.asynccontextmanager
 async def forward(where: Namespace, address: str, port: int, to: int) -> AsyncIterator[None]:
-    """Who connects to that address in a namespace comes to a port of our own loopback."""
+    """Forward connections to an address in a network namespace to a port of this process's loopback interface."""
 
     async def pipe(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(OSError):

@@ -30,10 +30,10 @@ from kajitori.kube.streams import EXEC_PROTOCOL
 
 RUN = "victim"
 SECRETS = ("victims-image", "victims-word", "victims-value")
-"""Of a run: its image, its command, its environment. No answer to anybody else holds them."""
+"""Image, command and environment of the run. No answer to other users contains them."""
 
 TO_ANYBODY = frozenset({"/healthz", "/readyz", "/metrics", "/openapi.json", "/v1/sign-in"})
-"""Without credentials."""
+"""Paths that need no credentials."""
 
 TO_WHOEVER_IS_KNOWN = frozenset(
     {
@@ -56,13 +56,13 @@ TO_WHOEVER_IS_KNOWN = frozenset(
         "POST /v1/networks/check",
     }
 )
-"""What the cluster has, who holds and who waits for it, and the rules. Nothing of what runs contain."""
+"""Calls for every known user: nodes, queue and policy, without the contents of runs."""
 
 LISTS = frozenset({"GET /v1/runs", "GET /v1/run-names", "GET /v1/traffic"})
-"""Without a namespace: what the caller may see, which is nothing here. With one: refused."""
+"""Lists that contain only what the caller may see, and that are refused if they name a namespace."""
 
 WITH_TICKETS = frozenset({"GET /v1/members/hosts", "GET /v1/members/ssh", "GET /v1/members/code"})
-"""For members of a run; the token of a person is no ticket."""
+"""Calls of members of a run, which need a ticket instead of a user's token."""
 
 SPEC = {
     "image": "victims-image:1",
@@ -75,7 +75,7 @@ DIGEST = "sha256:" + "0" * 64
 
 @dataclass
 class EveryCall:
-    """A Web API above a cluster where somebody's run is at work."""
+    """A Web API of a cluster with a run of another user."""
 
     cluster: Cluster
     url: str
@@ -91,7 +91,7 @@ class EveryCall:
         return re.sub(r"\{(\w+)\}", lambda m: known.get(m[1], node if "/nodes/" in path else name), path)
 
     def body(self, path: str) -> dict[str, Any] | None:
-        """A body that is right as far as it goes, so that only rights can be the reason of a refusal."""
+        """Return a valid body, so that only missing permissions can cause a refusal."""
         asked: dict[str, Any] = {"namespace": self.cluster.namespace, "name": "intruder", "spec": {"image": "x"}}
         bodies: dict[str, dict[str, Any]] = {
             "/v1/runs": asked,
@@ -110,11 +110,11 @@ class EveryCall:
         return bodies.get(path)
 
     async def call(self, method: str, path: str, headers: dict[str, str], name: str = RUN) -> httpx2.Response:
-        """One call as OpenAPI describes it, aimed at the run's namespace."""
+        """Make a call as OpenAPI describes it, in the run's namespace."""
         return await self.http.send(self._request(method, path, headers, name))
 
     async def status(self, method: str, path: str, headers: dict[str, str]) -> int:
-        """The status of one call, whose answer may be a stream without an end."""
+        """Return the status of a call, whose answer may be an endless stream."""
         answer = await self.http.send(self._request(method, path, headers, RUN), stream=True)
         await answer.aclose()
         return answer.status_code

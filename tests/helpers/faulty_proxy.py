@@ -20,37 +20,37 @@ _HOP_BY_HOP = {"connection", "content-length", "host", "keep-alive", "transfer-e
 
 
 class FaultyProxy:
-    """Plain HTTP on loopback; `config` leads through it. Everything passes unless it is told otherwise."""
+    """A plain HTTP proxy on loopback for clients with `config`. It forwards everything until it is told to fail."""
 
     def __init__(self, upstream: KubeConfig) -> None:
         self._upstream = upstream
         self.config = upstream
         self.status = 0
-        """Every request is answered with this; 0 lets them pass. 429 comes with Retry-After: 1, as kube-apiserver's."""
+        """Status of all answers; 0 forwards requests. 429 comes with Retry-After: 1, as from kube-apiserver."""
         self.accepts = True
-        """False hangs up on every request without an answer."""
+        """If false, connections are closed without an answer."""
         self.loses_answers = False
-        """True hangs up only after the server has done what was asked: whoever asked can't know."""
+        """If true, requests are forwarded but connections are closed without the answer."""
         self.shows_pods = True
-        """False answers 500 to whoever wants to watch Pods, and to nobody else."""
+        """If false, watches of Pods, and nothing else, are answered with 500."""
         self.answered: Counter[int] = Counter()
-        """Answers by status, those of the server behind included."""
+        """Number of answers by status, including those of the server."""
         self.writes = 0
-        """Requests other than GET that came."""
+        """Number of requests other than GET."""
         self._fuse: tuple[str, str, int, Callable[[], None]] | None = None
         self._watches: dict[web.StreamResponse, str] = {}
-        """The path of each."""
+        """The paths of the open watches."""
         self._transports: dict[web.StreamResponse, asyncio.Transport] = {}
         self._forgotten: set[str] = set()
-        """Paths whose history is lost: whoever watches them has to list anew."""
+        """Paths whose history is lost: watches are answered with 410 until a client lists again."""
 
     @property
     def open_watches(self) -> int:
-        """How many watches pass through now."""
+        """Return the number of watches that are open now."""
         return len(self._watches)
 
     def break_watches(self) -> int:
-        """Cuts every open watch in the middle of a line; answers how many there were."""
+        """Cut every open watch in the middle of a line. Return their number."""
         cut = list(self._watches)
         for response in cut:
             transport = self._transports[response]
@@ -59,9 +59,9 @@ class FaultyProxy:
         return len(cut)
 
     def forget(self) -> None:
-        """Ends every open watch with 410, as a server whose history does not go back that far.
+        """End every open watch with 410, like a server whose history does not go back that far.
 
-        They can't be taken up again where they were, only after a new list.
+        Clients must list again before they can watch.
         """
         line = json.dumps({"type": "ERROR", "object": _status(410)}).encode() + b"\n"
         for response, path in list(self._watches.items()):
@@ -72,9 +72,9 @@ class FaultyProxy:
             transport.close()
 
     def fail(self, kind: str) -> None:
-        """How requests fail from now on: `500`, `429`, …, `hangs up`, `loses answers`, `shows no Pods`, or `no`.
+        """Let requests fail from now on: `500`, `429`, …, `hangs up`, `loses answers`, `shows no Pods`, or `no`.
 
-        `forgets`: what is watched now was forgotten; everything else goes on.
+        With `forgets`, open watches lose their history, and everything else is forwarded.
         """
         self.status = int(kind) if kind.isdigit() else 0
         self.accepts = kind != "hangs up"
@@ -82,9 +82,9 @@ class FaultyProxy:
         self.shows_pods = kind != "shows no Pods"
 
     def fail_at(self, method: str, path_end: str, count: int, kind: str) -> asyncio.Event:
-        """Fails so from the count-th request on of that method whose path ends so; answers what tells when.
+        """Call `fail(kind)` at the `count`-th request with this method and end of the path. Return the event of that.
 
-        Dry runs don't count.
+        Dry runs do not count.
         """
         begun = asyncio.Event()
 
@@ -111,7 +111,7 @@ class FaultyProxy:
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[FaultyProxy]:
-        """Serves until the end."""
+        """Run the proxy until the end of the context."""
         trust = ssl.create_default_context(
             cafile=self._upstream.ca_file, cadata=(self._upstream.ca_pem or b"").decode() or None
         )

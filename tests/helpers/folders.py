@@ -1,4 +1,4 @@
-"""Folders that somebody else empties while a test looks: kubelets', stores of blobs."""
+"""Reading folders from which other processes delete files at the same time."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from pathlib import Path
 
 
 def texts_below(folder: Path, names: str = "*") -> dict[Path, str]:
-    """The texts of all files below a folder, however deep, whose names fit; without what vanishes meanwhile.
+    """Return the texts of all files below a folder whose names match, except files that are deleted meanwhile.
 
-    Path.glob and Path.rglob raise where a folder that they have seen is gone.
+    Path.glob and Path.rglob raise an error if a folder is deleted meanwhile.
     """
     found = {}
-    for place, _, files in os.walk(folder):  # which passes over what it can't list
+    for place, _, files in os.walk(folder):  # unlike glob, it skips folders that are gone
         for path in (Path(place, name) for name in files if fnmatch(name, names)):
             with contextlib.suppress(FileNotFoundError):
                 found[path] = path.read_text()

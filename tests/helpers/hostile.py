@@ -68,7 +68,7 @@ class Caller(asyncio.Protocol):
 
 
 async def attack(host: str, port: int, connections: int) -> None:
-    """Keep so many connections open, as far as the server lets them be, until this is cancelled."""
+    """Keep `connections` connections open, as far as the server permits, until this is cancelled."""
     loop, turns, held = asyncio.get_running_loop(), asyncio.Semaphore(OPENED_AT_ONCE), 0
 
     async def one(number: int) -> None:

@@ -24,10 +24,10 @@ LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 class Namespace:
-    """A network of its own, with loopback up."""
+    """A network namespace whose loopback interface is up."""
 
     def __init__(self, name: str, path: Path | None = None) -> None:
-        """A new one, or somebody else's that is found there."""
+        """Create a namespace, or open the existing one at `path`."""
         self.name = name
         self._fd = -1
         if path is not None:
@@ -35,7 +35,7 @@ class Namespace:
             return
         failed: list[OSError] = []
 
-        def make() -> None:  # a thread that ends takes its namespace along, unless somebody holds it
+        def make() -> None:  # an open file keeps the namespace when the thread ends
             try:
                 check(LIBC.unshare(NEWNET))
                 self._fd = os.open("/proc/thread-self/ns/net", os.O_RDONLY)
@@ -54,14 +54,14 @@ class Namespace:
         return f"/proc/{os.getpid()}/fd/{self._fd}"
 
     def run(self, command: str, *, stdin: str | None = None) -> str:
-        """What a shell's command line in it prints; it has to succeed."""
+        """Return what a shell command prints in the namespace. Asserts that it succeeds."""
         words = ["nsenter", f"--net={self.path}", "sh", "-c", command]
         done = subprocess.run(words, input=stdin, capture_output=True, text=True, timeout=60)
         assert done.returncode == 0, f"{self.name}: {command}: {done.stderr}"
         return done.stdout
 
     def inside(self, function: Callable[[], T]) -> T:
-        """What the function answers in it; sockets that it makes stay there."""
+        """Call a function in the namespace and return its value. Sockets that it creates stay in the namespace."""
         return inside(self.path, function)
 
     def close(self) -> None:
@@ -71,7 +71,7 @@ class Namespace:
 
 
 def inside(path: str, function: Callable[[], T]) -> T:
-    """What the function answers in the network namespace of this file; sockets that it makes stay there."""
+    """Call a function in the network namespace of this file. Sockets that it creates stay in the namespace."""
 
     def enter() -> T:
         with open(path, "rb") as file:
@@ -149,7 +149,7 @@ def call(where: Namespace, address: str, port: int, *, seconds: float = 30.0) ->
 
 
 def knock(where: Namespace, address: str, port: int, *, source: str | None = None) -> socket.socket:
-    """A connection that has only begun: its first packet is on the way, nobody waits for an answer."""
+    """Start a connection without waiting: return a socket that has sent its first packet."""
 
     def begin() -> socket.socket:
         connection = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET)
@@ -163,12 +163,12 @@ def knock(where: Namespace, address: str, port: int, *, source: str | None = Non
 
 
 def answered(connection: socket.socket) -> bool:
-    """Whether anybody said anything to it, be it no."""
+    """Return whether a connection got any answer, be it a refusal."""
     return bool(select.select([], [connection], [], 0)[1])
 
 
 def check(result: int) -> None:
-    """Raises what a call of LIBC left behind where it failed."""
+    """Raise the error of a LIBC call that failed."""
     if result != 0:
         number = ctypes.get_errno()
         raise (

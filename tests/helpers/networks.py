@@ -85,21 +85,21 @@ def need_egress_hooks() -> None:
 
 
 def ip(*lines: str, network: str = "") -> None:
-    """Runs commands of `ip`, one a line, in this network or another."""
+    """Run commands of `ip`, one per line, in this network namespace or another."""
     where = ["-n", network] if network else []
     done = subprocess.run(["ip", *where, "-batch", "-"], input="\n".join(lines), text=True, capture_output=True)
     assert done.returncode == 0, f"{done.stderr}\n{lines}"
 
 
 def nft(*arguments: str) -> str:
-    """What `nft` says."""
+    """Return the output of `nft`."""
     done = subprocess.run(["nft", *arguments], text=True, capture_output=True)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
 def socket_in(network: str, family: int, kind: int) -> socket.socket:
-    """A socket of another network; it stays there, whoever uses it."""
+    """Return a socket of another network namespace."""
     made = inside(f"/run/netns/{network}", lambda: socket.socket(family, kind))
     made.settimeout(10)
     return made
@@ -111,8 +111,8 @@ GATEWAYS = ("169.254.1.1", "fe80::1")
 
 @dataclass
 class Node:
-    """This process' network as a node. Nobody asks for neighbours: all are known, so that only the test's own packets
-    are on the wires."""
+    """This process's network namespace as a node. All neighbours are known in advance, so that only packets of the test
+    are on the links."""
 
     _wires: int = 0
 

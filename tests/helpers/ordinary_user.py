@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 USER = 65534
-"""`nobody`, everywhere."""
+"""The user `nobody`."""
 
 _NEW_NAMESPACES = 0x00020000 | 0x10000000 | 0x20000000  # mounts, user, processes: sched.h
 _PRIVATE, _RECURSIVE, _BIND = 0x40000, 0x4000, 0x1000  # sys/mount.h
@@ -25,7 +25,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def command(*arguments: str) -> list[str]:
-    """What to run as root, so that the arguments run as USER."""
+    """Return the command to run as root so that the arguments run as USER."""
     return [sys.executable, "-I", __file__, *arguments]
 
 
@@ -70,7 +70,7 @@ def _show(paths: Iterable[Path]) -> None:
     for up in set(hidden.values()):
         _mount("none", str(up), "tmpfs", 0, "mode=0755")
     for path, folder in sorted(folders.items()):
-        path.mkdir(parents=True, exist_ok=True)  # there already where it lies in one before it
+        path.mkdir(parents=True, exist_ok=True)  # exists already if it lies in a folder shown before
         _mount(f"/proc/self/fd/{folder}", str(path), None, _BIND | _RECURSIVE)
         os.close(folder)
 

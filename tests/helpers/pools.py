@@ -1,4 +1,4 @@
-"""Pools whose nodes come when somebody asks for them, gangs that wait, and what these ask for."""
+"""Pools that grow on request, waiting gangs, and their requests for nodes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ FAILED, WITHDRAWN, DELIVERED = RequestState.FAILED, RequestState.WITHDRAWN, Requ
 
 
 def rules(name: str = "spot", **fields: Any) -> NodePool:
-    """A pool as policy has it, of eight whole nodes of eight GPUs at most."""
+    """Return a pool of the policy: at most eight nodes of eight GPUs."""
     pool = {
         "nodeSelector": {"pool": name},
         "labels": {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3"},
@@ -41,13 +41,13 @@ def rules(name: str = "spot", **fields: Any) -> NodePool:
 
 
 def node(name: str, pool: str = "spot", created: datetime = NOW - timedelta(days=1), **fields: Any) -> NodeFacts:
-    """One that has come from a pool, a day ago."""
+    """Return a node that a pool added a day ago."""
     facts = rules(pool).new_node(name, "h100", ())
     return replace(facts, created_at=format_time(created), **fields)
 
 
 def pools(table: NodeTable, *named: tuple[str, NodePool]) -> dict[str, Pool]:
-    """Pools by name, with the rows of their nodes; the one of `rules` where none is given."""
+    """Return pools by name with their nodes' rows in the table; by default the pool of `rules`."""
     found = {}
     for name, each in named or (("spot", rules()),):
         rows = np.array([row for row, facts in enumerate(table.nodes) if each.has(facts.labels)], dtype=np.int64)
@@ -65,7 +65,7 @@ def demand(
     owners: Mapping[str, str] | None = None,
     unavailable: str = "",
 ) -> Demand:
-    """As the planning step asks."""
+    """Return the demand as the planning step computes it."""
     requests = [*others, *((each.gang.key, each.request) for each in wanting if each.request is not None)]
     kept = kept_in(snapshot, requests, known, owners)
     return demand_of(wanting, others, kept, snapshot, known, now, unavailable=unavailable)
@@ -77,7 +77,7 @@ def kept_in(
     known: Mapping[str, Pool],
     owners: Mapping[str, str] | None = None,
 ) -> dict[str, Rows]:
-    """owners: whose members sit on each node that is used; left out: somebody else's."""
+    """Return the nodes that are kept. `owners` are the runs on each used node; unnamed nodes belong to others."""
 
     def members_of(name: str) -> list[str]:
         used = snapshot.members[snapshot.table.index[name]]
@@ -87,7 +87,7 @@ def kept_in(
 
 
 def gang(members: int, key: str = "ns/bert", *, member: MemberRequest = WHOLE, queued: str = LONG_AGO) -> GangRequest:
-    """One that waits for this many whole nodes, since a day."""
+    """Return a gang that has waited a day for this number of whole nodes."""
     return GangRequest(key, member, tuple(range(members)), queued_at=queued)
 
 
@@ -98,27 +98,27 @@ def waits(
     answer: Answer | None = None,
     **rest: Any,
 ) -> UnplacedRun:
-    """It finds no place in the snapshot."""
+    """Assert that the gang does not fit into the snapshot."""
     found = place(snapshot, request)
     assert isinstance(found, Shortage)
     return UnplacedRun(request, found, attempt=1, request=record, answer=answer, **rest)
 
 
 def empty(*nodes: NodeFacts) -> Snapshot:
-    """Nodes that nobody uses."""
+    """Return a snapshot of unused nodes."""
     return Snapshot.empty(NodeTable(nodes))
 
 
 def asked_by(answer: Demand, key: str = "ns/bert") -> NodeRequest:
-    """What it has asked for by then."""
+    """Return a gang's request in the answer."""
     return answer.changed[key]
 
 
 def after(before: NodeRequest, **changes: Any) -> NodeRequest:
-    """A request that has changed since."""
+    """Return a request after changes."""
     return msgspec.structs.replace(before, **changes)
 
 
 def first_request(snapshot: Snapshot, members: int = 4, *, now: datetime = NOW) -> NodeRequest:
-    """What such a gang asks for."""
+    """Return the first request of such a gang."""
     return asked_by(demand([waits(snapshot, gang(members))], (), snapshot, pools(snapshot.table), now))

@@ -148,7 +148,7 @@ class PreemptionScene:
         return who_starts(self.plan())
 
     def intends(self, name: str, to: str = "urgent", **more: Any) -> Preempted:
-        """What is about to be written into its status."""
+        """Return the preemption that is about to be written into a run's status."""
         (request,) = (each for each in self.plan().preemptions.requests if each.key == f"team/{to}")
         waiting = self.mirror.runs["team", to]
         asked = self.queue.preemptions.statuses_for(request, waiting, NOW)["team", name]

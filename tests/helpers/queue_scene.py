@@ -36,12 +36,12 @@ TEMPLATE: dict[str, Any] = {"metadata": {}, "spec": {"containers": CONTAINERS}}
 
 
 def ago(**span: float) -> str:
-    """The time before noon, as Kubernetes writes it."""
+    """Return a time before noon, as Kubernetes writes it."""
     return format_time(NOW - timedelta(**span))
 
 
 def mirror_of_nodes(count: int) -> Mirror:
-    """A mirror that nobody fills, with nodes n0, n1, … that are ready and have eight GPUs each."""
+    """Return a mirror without watches that shows ready nodes n0, n1, … with eight GPUs each."""
     mirror = Mirror(KubeClient(KubeConfig(server="http://unused")))
     amounts = {"cpu": "32", "memory": "64Gi", "pods": "110", names.GPU_RESOURCE: "8"}
     for number in range(count):

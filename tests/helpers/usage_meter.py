@@ -1,4 +1,4 @@
-"""What members were seen to use, beside what history says that their runs used."""
+"""The usage of members as a test observes it, to compare with the history."""
 
 from __future__ import annotations
 

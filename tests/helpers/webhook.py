@@ -27,17 +27,17 @@ TIMEOUT_SECONDS = 1
 
 
 class Webhook:
-    """Says yes, unless it is told otherwise."""
+    """An admission webhook that permits everything until it is told otherwise."""
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.refuses = ""
-        """Ends of the names of Pods that are refused; `-` for every one."""
+        """Suffixes of the names of Pods that are refused; `-` refuses all."""
         self.hangs = False
-        """Answers nobody in time."""
+        """If true, no answer comes in time."""
 
     async def answer(self, request: web.Request) -> web.Response:
-        """One AdmissionReview."""
+        """Answer an AdmissionReview."""
         review = await request.json()
         if self.hangs:
             await asyncio.sleep(TIMEOUT_SECONDS + 1)
