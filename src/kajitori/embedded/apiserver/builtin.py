@@ -50,13 +50,8 @@ def _kind(
         subresources=subresources | ({"status"} if strategy.has_status else frozenset()),
         verbs=verbs,
         virtual=virtual,
-        storage=Resource("", "v1", "events", "Event") if strategy is events.NewEventStrategy else None,
-        to_stored=events.to_core if strategy is events.NewEventStrategy else None,
-        from_stored=_FROM_STORED.get(strategy),
+        from_stored=storage.claim_from_store if strategy is storage.ClaimStrategy else None,
     )
-
-
-_FROM_STORED = {events.NewEventStrategy: events.from_core, storage.ClaimStrategy: storage.claim_from_store}
 
 
 def _review(api_version: str, plural: str, kind: str, *, namespaced: bool = False) -> Kind:
@@ -88,7 +83,6 @@ def built_in_kinds() -> list[Kind]:
         _kind("v1", "secrets", "Secret", "", configuration.SecretStrategy),
         _kind("v1", "serviceaccounts", "ServiceAccount", "sa"),
         everywhere("v1", "services", "Service", "svc", networking.ServiceStrategy),
-        _kind("events.k8s.io/v1", "events", "Event", "ev", events.NewEventStrategy),
         _review("authentication.k8s.io/v1", "selfsubjectreviews", "SelfSubjectReview"),
         _review("authentication.k8s.io/v1", "tokenreviews", "TokenReview"),
         _review("authorization.k8s.io/v1", "localsubjectaccessreviews", "LocalSubjectAccessReview", namespaced=True),

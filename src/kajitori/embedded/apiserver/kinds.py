@@ -59,8 +59,7 @@ class Kind:
 
     @property
     def stored(self) -> Resource:
-        """The resource under which the store keeps the objects. Several kinds may share one: the versions of a custom
-        resource, or the Events of both groups."""
+        """The resource under which the store keeps the objects; the versions of a custom resource share one."""
         return self.storage or self.resource
 
     def encode(self, obj: Object) -> Object:

@@ -37,9 +37,7 @@ from kajitori.embedded.apiserver.upkeep import defaults as upkeep
 from kajitori.embedded.store import KeyTaken, NotStored, Record, Stale, Store
 from kajitori.kube.resources import Resource
 
-_MADE_BY_UPDATE = frozenset(
-    {"events", "events.events.k8s.io", "endpoints", "limitranges", "services", "leases.coordination.k8s.io"}
-)
+_MADE_BY_UPDATE = frozenset({"events", "endpoints", "limitranges", "services", "leases.coordination.k8s.io"})
 """Kinds of which a PUT creates objects that do not exist (AllowCreateOnUpdate)."""
 _NEED_VERSION = frozenset(
     {

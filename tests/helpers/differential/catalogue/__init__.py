@@ -5,7 +5,7 @@ A piece is merged into an object (or sent alone as a patch); good ones and bad o
 
 from __future__ import annotations
 
-from tests.helpers.differential.catalogue.cluster import EVENTS, LEASES, NAMESPACES, NEW_EVENTS, NODES
+from tests.helpers.differential.catalogue.cluster import EVENTS, LEASES, NAMESPACES, NODES
 from tests.helpers.differential.catalogue.configuration import CONFIG_MAPS, SECRETS, SERVICES
 from tests.helpers.differential.catalogue.custom import BOATS, OLD_BOATS, RUNS
 from tests.helpers.differential.catalogue.pods import PODS
@@ -24,7 +24,6 @@ SORTS = (
     LEASES,
     NAMESPACES,
     EVENTS,
-    NEW_EVENTS,
     CLAIMS,
     VOLUMES,
     QUOTAS,

@@ -154,30 +154,6 @@ async def test_scopes_of_a_quota_are_checked(api: EmbeddedServer, spec: dict[str
     assert any(one["field"].endswith(field) and said in one["message"] for one in refused.body["details"]["causes"])
 
 
-async def test_only_the_series_of_a_new_event_changes(api: EmbeddedServer) -> None:
-    """In events.k8s.io, other fields of an event are immutable."""
-    path = "/apis/events.k8s.io/v1/namespaces/default/events"
-    body = {
-        "apiVersion": "events.k8s.io/v1",
-        "kind": "Event",
-        "metadata": {"name": "e"},
-        "regarding": {"kind": "Pod", "namespace": "default", "name": "p"},
-        "reason": "Placed",
-        "action": "Placing",
-        "type": "Normal",
-        "eventTime": "2026-01-01T00:00:00.000000Z",
-        "reportingController": "kajitori.dev/controller",
-        "reportingInstance": "one",
-    }
-    assert (await api.call("POST", path, {**body, "reportingController": "not valid!"})).code == 422
-    assert (await api.call("POST", path, {**body, "deprecatedCount": 1})).code == 422
-    assert (await api.call("POST", path, body)).code == 201
-    series = {"series": {"count": 2, "lastObservedTime": "2026-01-01T00:00:01.000000Z"}}
-    assert (await api.call("PATCH", f"{path}/e", series, content_type=MERGE)).code == 200
-    refused = await api.call("PATCH", f"{path}/e", {"reason": "Other"}, content_type=MERGE)
-    assert [one["field"] for one in refused.body["details"]["causes"]] == ["reason"]
-
-
 async def test_an_empty_list_of_managers_removes_all_of_them(api: EmbeddedServer) -> None:
     await api.call("POST", PODS, POD)
     cleared = await api.call("PATCH", f"{PODS}/p", {"metadata": {"managedFields": []}}, content_type=MERGE)

@@ -50,13 +50,6 @@ _EMPTY: Mapping[str, Object] = {
         "reportingComponent": "",
         "reportingInstance": "",
     },
-    "Event.events.k8s.io": {
-        "regarding": {},
-        "deprecatedSource": {},
-        "deprecatedFirstTimestamp": None,
-        "deprecatedLastTimestamp": None,
-        "eventTime": None,
-    },
     "CustomResourceDefinition": {"spec": {"names": {}}},
 }
 """Fields that objects of built-in kinds have before anything is set. They have no manager."""
@@ -191,8 +184,7 @@ def _empty(kind: Kind) -> Object:
     for name in ("spec", "status"):
         if name in kind.schema.properties:
             found[name] = {}
-    name = kind.resource.kind
-    return {**found, **(_EMPTY.get(f"{name}.{kind.resource.group}") or _EMPTY.get(name) or {})}
+    return {**found, **_EMPTY.get(kind.resource.kind, {})}
 
 
 def _managers(obj: Object, old: Object | None, subresource: str = "") -> Managers:

@@ -66,7 +66,7 @@ def joined(obj: Object, *, path: str, name: str) -> str:
     return ",".join(str(one.get(name, "")) for one in at_path(obj, path) or [])
 
 
-# -- Events, in the form of core/v1
+# -- Events
 
 
 def last_seen(obj: Object) -> str | None:

@@ -11,7 +11,6 @@ from typing import Any
 from kajitori.embedded.apiserver.crds import version_of
 from kajitori.embedded.apiserver.kinds import Kind
 from kajitori.embedded.apiserver.reads import durations, jsonpath, rows
-from kajitori.embedded.apiserver.strategies.events import to_core
 from kajitori.embedded.apiserver.strategies.strategy import Object
 
 Cell = str | Callable[[Object], Any]
@@ -49,13 +48,6 @@ _NAME = Column("Name", ".metadata.name", format="name", description="Name must b
 _AGE = Column("Age", _CREATION, description="How long ago the object was created.", is_age=True)
 _BY_CREATION = (_NAME, Column("Created At", _CREATION, "date", blank=None))
 _NONE, _UNSET, _UNKNOWN = "<none>", "<unset>", "<unknown>"
-_EVENT = (
-    *(Column("Last Seen", rows.last_seen, is_age=True), Column("Type", ".type"), Column("Reason", ".reason")),
-    *(Column("Object", rows.event_object), _wide("Subobject", ".involvedObject.fieldPath")),
-    *(_wide("Source", rows.event_source), Column("Message", rows.event_message)),
-    *(_wide("First Seen", rows.first_seen, is_age=True), _wide("Count", rows.event_count)),
-    _wide("Name", ".metadata.name", format="name"),
-)
 _BINDING = (
     *(_NAME, Column("PolicyName", ".spec.policyName")),
     *(Column("ParamRef", ".spec.paramRef.name", blank=_UNSET), _AGE),
@@ -71,8 +63,13 @@ def _policy(parts: str) -> tuple[Column, ...]:
 _COLUMNS: dict[tuple[str, str], tuple[Column, ...]] = {
     ("", "configmaps"): (_NAME, Column("Data", rows.data_size), _AGE),
     ("", "endpoints"): (_NAME, Column("Endpoints", rows.endpoints), _AGE),
-    ("", "events"): _EVENT,
-    ("events.k8s.io", "events"): _EVENT,
+    ("", "events"): (
+        *(Column("Last Seen", rows.last_seen, is_age=True), Column("Type", ".type"), Column("Reason", ".reason")),
+        *(Column("Object", rows.event_object), _wide("Subobject", ".involvedObject.fieldPath")),
+        *(_wide("Source", rows.event_source), Column("Message", rows.event_message)),
+        *(_wide("First Seen", rows.first_seen, is_age=True), _wide("Count", rows.event_count)),
+        _wide("Name", ".metadata.name", format="name"),
+    ),
     ("", "namespaces"): (_NAME, Column("Status", ".status.phase"), _AGE),
     ("", "nodes"): (
         *(_NAME, Column("Status", rows.node_status), Column("Roles", rows.node_roles), _AGE),
@@ -169,11 +166,9 @@ def to_table(
     """
     moment = now or datetime.now(UTC)
     columns = _columns_of(kind)
-    show = to_core if columns is _EVENT else None
     shown = []
     for obj in objects:
-        seen = obj if show is None else show(obj)
-        one: dict[str, Any] = {"cells": [_cell(column, seen, moment) for column in columns]}
+        one: dict[str, Any] = {"cells": [_cell(column, obj, moment) for column in columns]}
         if kind.resource.plural == "pods" and kind.resource.group == "":
             conditions = rows.pod_conditions(obj)
             if conditions:

@@ -11,7 +11,9 @@ from typing import Any
 
 import pytest
 from tests.harness.embedded_server import MERGE, EmbeddedServer, embedded_server
+from tests.helpers.custom_resource import boat, definition
 
+DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 GROUP = "/apis/admissionregistration.k8s.io/v1"
 MAPS = "/api/v1/namespaces/default/configmaps"
 EVERYTHING = {"apiGroups": ["*"], "apiVersions": ["*"], "operations": ["*"], "resources": ["*/*"]}
@@ -84,16 +86,13 @@ async def test_a_rule_can_match_a_subresource(api: EmbeddedServer) -> None:
 
 
 @pytest.mark.parametrize(("policy", "code"), [("Equivalent", 422), ("Exact", 201)])
-async def test_a_rule_matches_the_same_objects_in_another_group(api: EmbeddedServer, policy: str, code: int) -> None:
-    """Events are served by two groups; a policy about one of them matches both unless it says otherwise."""
-    rule = {"apiGroups": ["events.k8s.io"], "resources": ["events"]}
-    await enforce(api, "request.resource.group == ''", rule=rule, constraints={"matchPolicy": policy})
-    event = {
-        "metadata": {"name": "e"},
-        "involvedObject": {"kind": "Pod", "namespace": "default", "name": "p"},
-        "reason": "Test",
-    }
-    assert (await api.call("POST", "/api/v1/namespaces/default/events", event)).code == code
+async def test_a_rule_matches_the_same_objects_in_another_version(api: EmbeddedServer, policy: str, code: int) -> None:
+    """A policy about one version of a custom resource matches the others unless it says otherwise."""
+    assert (await api.call("POST", DEFINITIONS, definition())).code == 201
+    rule = {"apiGroups": ["sea.example"], "apiVersions": ["v1"], "resources": ["boats"]}
+    await enforce(api, "request.name == ''", rule=rule, constraints={"matchPolicy": policy})
+    path = "/apis/sea.example/v1alpha1/namespaces/default/boats"
+    assert (await api.call("POST", path, boat("v1alpha1", size=1))).code == code
 
 
 async def test_namespaces_are_selected_by_their_labels(api: EmbeddedServer) -> None:
