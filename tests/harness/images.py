@@ -103,16 +103,16 @@ def image_builder() -> Iterator[ImageBuilder]:
     """Yield a builder, whose images are gone at the end. Skip the test if no image can be built here."""
     tool = next((name for name in ("buildah", "podman") if shutil.which(name)), None)
     if tool is None:
-        pytest.skip("neither buildah nor podman")
+        pytest.skip("neither buildah nor podman is installed: apt-get install buildah")
     if os.geteuid() != 0:
-        pytest.skip("only root can build without user namespaces")
+        pytest.skip("only root can build images without user namespaces: run as root")
     command = ["/usr/bin/python3", "-I", "-c", "import ensurepip, pip, sys; print(*sys.version_info[:2])"]
     try:
         answer = subprocess.run(command, capture_output=True, text=True, check=False).stdout
     except OSError:
         answer = ""
     if answer.split() != [str(number) for number in sys.version_info[:2]]:
-        pytest.skip("no /usr/bin/python3 of this version with pip and venv")
+        pytest.skip("/usr/bin/python3 has another version, or no pip or venv: apt-get install python3-pip python3-venv")
     folder = Path(tempfile.mkdtemp(prefix="kaji-"))  # podman takes short paths only
     try:
         yield ImageBuilder(tool, folder)

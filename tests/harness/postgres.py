@@ -25,7 +25,7 @@ def binaries() -> Path:
         return found[-1].parent
     on_path = shutil.which("initdb")
     if on_path is None:
-        pytest.skip(f"no PostgreSQL; to install it: {INSTALL}")
+        pytest.skip(f"PostgreSQL is not installed: {INSTALL}")
     return Path(on_path).parent
 
 
@@ -55,7 +55,7 @@ def _owner() -> pwd.struct_passwd | None:
             return pwd.getpwnam(name)
         except KeyError:
             continue
-    pytest.skip("PostgreSQL does not run as root, and there is no user postgres or nobody")
+    pytest.skip("PostgreSQL does not run as root, and there is no user postgres or nobody: adduser --system postgres")
 
 
 def _call(owner: pwd.struct_passwd | None, *command: str | Path) -> None:

@@ -54,7 +54,9 @@ TABLES: dict[object, str] = {
 HEADERS = {4: 28, 6: 48}
 """Bytes of the IP and UDP headers, by IP version."""
 Kind = type[InterfaceEngine] | type[SetsEngine] | type[IptablesEngine]
-_WITH_IPTABLES = pytest.mark.skipif(shutil.which("ip6tables-restore") is None, reason="needs iptables")
+_WITH_IPTABLES = pytest.mark.skipif(
+    shutil.which("ip6tables-restore") is None, reason="ip6tables-restore is not installed: apt-get install iptables"
+)
 EACH = pytest.mark.parametrize(
     "kind", [InterfaceEngine, SetsEngine, pytest.param(IptablesEngine, marks=_WITH_IPTABLES)]
 )

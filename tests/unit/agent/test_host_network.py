@@ -67,12 +67,12 @@ def groups() -> Iterator[Groups]:
     """Skip the test if control groups cannot be created."""
     mount = cgroups._mount()
     if mount is None or not cgroups.are_supported():
-        pytest.skip("this kernel tells no packets by control group, or there are none of version 2")
+        pytest.skip("nftables cannot match control groups here: mount cgroup2, and use a kernel with CONFIG_NFT_SOCKET")
     made = Groups(mount / f"kajitori-test-{secrets.token_hex(4)}")
     try:
         made.top.mkdir()
     except OSError as error:
-        pytest.skip(f"no control groups may be made: {error}")
+        pytest.skip(f"no control group can be created ({error}): run as root with a writable /sys/fs/cgroup")
     try:
         yield made
     finally:

@@ -199,7 +199,10 @@ def test_only_the_traffic_section_of_policy_is_read(tmp_path: Path, caplog: pyte
         TrafficSection(path)
 
 
-@pytest.mark.parametrize("spoilt", [b"{", b"", b"\0" * 4096, b'{"life": "\xff"}', b'{"seen": {"x": 1}}'])
+@pytest.mark.parametrize(
+    "spoilt",
+    [b"{", b"", pytest.param(b"\0" * 4096, id="zeros"), b'{"life": "\xff"}', b'{"seen": {"x": 1}}'],
+)
 def test_the_ledger_is_stored_and_an_unreadable_one_kept_aside(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, spoilt: bytes
 ) -> None:

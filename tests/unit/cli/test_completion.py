@@ -299,7 +299,7 @@ def folder(tmp_path: Path) -> Path:
 def terminal(request: pytest.FixtureRequest, folder: Path, server: str) -> Iterator[Terminal]:
     shell: str = request.param
     if shutil.which(shell) is None:
-        pytest.skip(f"{shell} is not installed")
+        pytest.skip(f"{shell} is not installed: apt-get install {shell}")
     (folder / "script").write_text(SCRIPTS[shell])
     opened = Terminal(shell, folder, server)
     yield opened
@@ -334,7 +334,7 @@ def test_a_shell_completes_only_the_common_prefix(terminal: Terminal) -> None:
     terminal.type("\x15")
 
 
-@pytest.mark.skipif(shutil.which("fish") is None, reason="fish is not installed")
+@pytest.mark.skipif(shutil.which("fish") is None, reason="fish is not installed: apt-get install fish")
 @pytest.mark.parametrize(
     ("line", "found"),
     [

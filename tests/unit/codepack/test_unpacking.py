@@ -261,7 +261,7 @@ def test_everyone_can_read_it_whatever_the_umask(tmp_path: Path) -> None:
 
 
 @pytest.mark.root
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root may give files away")
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files to other users: run as root")
 def test_everything_gets_the_owner(tmp_path: Path) -> None:
     """A user id that is not in /etc/passwd is accepted."""
     archive = _file("a/b") + _link("l", "a") + _raw("z", tarfile.DIRTYPE) + END

@@ -65,7 +65,7 @@ def test_every_metric_and_label_is_exposed(name: str, exposed: dict[str, set[str
 
 
 @pytest.mark.parametrize("name", DASHBOARDS)
-@pytest.mark.skipif(shutil.which("promtool") is None, reason="needs promtool, of Prometheus")
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not installed: apt-get install prometheus")
 def test_every_query_is_valid_promql(name: str, tmp_path: Path) -> None:
     rules = [{"record": f"query:{number}", "expr": text} for number, (text, _) in enumerate(expressions(name))]
     path = tmp_path / "rules.yaml"

@@ -110,7 +110,7 @@ def interpreter(user: int) -> str:
             continue
         if answer.stdout.split() == [str(number) for number in sys.version_info[:2]]:
             return command[0]
-    pytest.skip("no Python of this version that every user may run")
+    pytest.skip("no Python of this version that other users can run: apt-get install python3")
 
 
 def let_in(folder: Path) -> None:
@@ -118,7 +118,7 @@ def let_in(folder: Path) -> None:
     for ancestor in (folder, *folder.parents):
         if not ancestor.stat().st_mode & 0o001:
             if not any(part.startswith("pytest-of-") for part in ancestor.parts):
-                pytest.skip(f"not everybody may go into {ancestor}")
+                pytest.skip(f"other users cannot enter {ancestor}: chmod o+x {ancestor}")
             ancestor.chmod(ancestor.stat().st_mode | 0o011)
 
 
@@ -132,7 +132,7 @@ async def test_every_user_can_run_the_first_step(
 ) -> None:
     """The step gets only the command and environment of a Pod, and writes nothing to the image."""
     if user != os.geteuid() and os.geteuid() != 0:
-        pytest.skip("only root can become another user")
+        pytest.skip("only root can become another user: run as root")
     let_in(tmp_path)
     folder = tmp_path / "kajitori"
     folder.mkdir()

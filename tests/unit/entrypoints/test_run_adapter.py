@@ -122,7 +122,7 @@ async def test_with_mounts_names_of_members_resolve(tmp_path: Path, server: str)
 
 
 @pytest.mark.root
-@pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can run programs as other users: run as root")
 async def test_every_user_can_read_the_host_list(tmp_path: Path, server: str) -> None:
     """Even a user without an entry in /etc/passwd. The step itself needs only what the kubelet can read."""
     os.chmod(tmp_path, 0o755)  # noqa: PTH101
@@ -150,7 +150,7 @@ async def test_a_program_starts_in_the_folder_of_its_code(tmp_path: Path, server
 
 
 @pytest.mark.root
-@pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can run programs as other users: run as root")
 async def test_the_code_belongs_to_the_user_of_the_program(tmp_path: Path, server: str) -> None:
     os.chmod(tmp_path, 0o755)  # noqa: PTH101
     machine = await started(tmp_path, namespaces=True)

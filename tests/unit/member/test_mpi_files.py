@@ -20,7 +20,7 @@ from kajitori.member.server import Server
 SEARCH = f"{os.environ['PATH']}:/usr/sbin"
 needs_openssh = pytest.mark.skipif(
     any(shutil.which(name, path=SEARCH) is None for name in ("sshd", "ssh", "ssh-keyscan")),
-    reason="needs ssh, ssh-keyscan and sshd (openssh-client and openssh-server of Debian)",
+    reason="ssh, ssh-keyscan or sshd is not installed: apt-get install openssh-client openssh-server",
 )
 
 
@@ -200,7 +200,7 @@ def check(folder: Path, *before: str, **environment: str) -> subprocess.Complete
 
 
 @needs_openssh
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root becomes somebody else")
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user: run as root")
 def test_a_user_without_a_passwd_line_gets_one(tmp_path: Path) -> None:
     """Everything else stays; if the file cannot be replaced, the message says what helps."""
     passwd = Path("/etc/passwd").read_text()
@@ -223,7 +223,7 @@ def test_a_user_without_a_passwd_line_gets_one(tmp_path: Path) -> None:
 
 
 @needs_openssh
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can hide /usr/sbin")
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can hide /usr/sbin: run as root")
 def test_an_image_without_sshd_says_what_to_install(tmp_path: Path) -> None:
     hidden = ("unshare", "-m", "/bin/sh", "-c", 'mount -t tmpfs none /usr/sbin && exec "$@"', "x")
     found = check(tmp_path, *hidden)

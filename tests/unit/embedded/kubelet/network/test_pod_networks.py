@@ -62,7 +62,10 @@ CALLS = (
     'print("itself")\n'
 )
 """Connects to an address outside, then to itself by its own address."""
-needs_root = pytest.mark.skipif(os.geteuid() != 0 or shutil.which("ip") is None, reason="needs root and ip")
+needs_root = pytest.mark.skipif(
+    os.geteuid() != 0 or shutil.which("ip") is None,
+    reason="network namespaces need root and ip: run as root, apt-get install iproute2",
+)
 
 
 @pytest.mark.root

@@ -224,7 +224,7 @@ async def test_a_pods_volumes_are_mounted_shared_and_refreshed(tmp_path: Path) -
 
 
 @pytest.mark.root
-@pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can change owners of files: run as root")
 async def test_run_as_user(tmp_path: Path) -> None:
     """As root, a Pod runs as its user, who can write into its volumes."""
     tmp_path.chmod(0o755)
